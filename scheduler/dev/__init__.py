@@ -1,0 +1,1 @@
+"""The whole sidecar on one machine, with no set-up."""

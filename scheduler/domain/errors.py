@@ -1,0 +1,32 @@
+"""The error's type decides what happens to the message."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+class SchedulerError(Exception):
+    """Any error of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a command: which field, and what to do about it."""
+
+    field: str
+    problem: str
+
+
+class Rejected(SchedulerError):  # noqa: N818 - a verdict, not an accident
+    """The command can never succeed: dead-letter it with its reasons."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(f"{p.field}: {p.problem}" for p in self.problems))
+
+
+class Unavailable(SchedulerError):  # noqa: N818 - a state, not an accident
+    """A dependency is down: roll back, back off, try again."""
+
+
+class Misconfigured(SchedulerError):  # noqa: N818
+    """The operator must change something before this program can run."""
