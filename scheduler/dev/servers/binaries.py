@@ -1,0 +1,130 @@
+"""Finds the server programs on this machine, and says how to get them where there are none."""
+
+import re
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from scheduler.domain.errors import Misconfigured
+
+# Debian and Ubuntu keep every version side by side; Homebrew and PGDG's RPMs too.
+_POSTGRES_FOLDERS = (
+    "usr/lib/postgresql/*/bin",
+    "usr/pgsql-*/bin",
+    "opt/homebrew/opt/postgresql@*/bin",
+    "usr/local/opt/postgresql@*/bin",
+    "home/linuxbrew/.linuxbrew/opt/postgresql@*/bin",
+    "opt/homebrew/opt/postgresql/bin",
+    "usr/local/opt/postgresql/bin",
+    "Applications/Postgres.app/Contents/Versions/*/bin",
+    "usr/bin",
+)
+# The scripts inside the package: those in sbin switch to the user `rabbitmq` and use the system's node.
+_RABBITMQ_FOLDERS = (
+    "usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin",
+    "usr/lib/rabbitmq/bin",
+    "usr/lib64/rabbitmq/lib/rabbitmq_server-*/sbin",
+    "opt/rabbitmq/sbin",
+    "opt/homebrew/opt/rabbitmq/sbin",
+    "usr/local/opt/rabbitmq/sbin",
+    "home/linuxbrew/.linuxbrew/opt/rabbitmq/sbin",
+)
+_ERLANG_FOLDERS = (
+    "usr/lib/erlang/erts-*/bin",
+    "usr/lib64/erlang/erts-*/bin",
+    "opt/homebrew/opt/erlang/lib/erlang/erts-*/bin",
+    "usr/local/opt/erlang/lib/erlang/erts-*/bin",
+    "usr/local/lib/erlang/erts-*/bin",
+)
+_OLDEST_POSTGRES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class RabbitBinaries:
+    """The scripts of one RabbitMQ and the programs of the Erlang below it."""
+
+    scripts: Path
+    epmd: Path
+    erl_call: Path | None
+
+
+class ServersMissing(Misconfigured):
+    """No Postgres or no RabbitMQ, and no way for us to get one."""
+
+    def __init__(self, missing: Iterable[str]) -> None:
+        self.missing = tuple(missing)
+        super().__init__(_advice(self.missing))
+
+
+def find_postgres(root: Path = Path("/"), path: str | None = None) -> Path | None:
+    """Return the folder that holds `initdb` and `postgres`, the newest version first."""
+    folders = _newest_first(root, _POSTGRES_FOLDERS)
+    on_path = shutil.which("initdb", path=path)
+    if on_path:
+        # A link in PATH need not have `postgres` beside it: follow it home.
+        folders.append(Path(on_path).resolve().parent)
+    for folder in folders:
+        version = _version(folder)
+        known_and_old = version and version[0] < _OLDEST_POSTGRES
+        if not known_and_old and (folder / "initdb").exists() and (folder / "postgres").exists():
+            return folder
+    return None
+
+
+def find_rabbitmq(root: Path = Path("/"), path: str | None = None) -> RabbitBinaries | None:
+    """Return where RabbitMQ's own scripts and Erlang's `epmd` are, or None if either is missing."""
+    folders = _newest_first(root, _RABBITMQ_FOLDERS)
+    on_path = shutil.which("rabbitmq-server", path=path)
+    if on_path:
+        folders.append(Path(on_path).resolve().parent)
+    wanted = ("rabbitmq-server", "rabbitmqctl", "rabbitmq-env")
+    scripts = next((f for f in folders if all((f / name).exists() for name in wanted)), None)
+    epmd = _erlang_program("epmd", root, path)
+    if scripts is None or epmd is None:
+        return None
+    return RabbitBinaries(scripts, epmd, _erlang_program("erl_call", root, path))
+
+
+def _erlang_program(name: str, root: Path, path: str | None) -> Path | None:
+    on_path = shutil.which(name, path=path)
+    if on_path:
+        return Path(on_path)
+    return next((f / name for f in _newest_first(root, _ERLANG_FOLDERS) if (f / name).exists()), None)
+
+
+def _newest_first(root: Path, patterns: Iterable[str]) -> list[Path]:
+    return [
+        folder for pattern in patterns for folder in sorted(root.glob(pattern), key=_version, reverse=True)
+    ]
+
+
+def _version(folder: Path) -> tuple[int, ...]:
+    """Read a version out of the folder above `bin`, so that 16 sorts above 9.6."""
+    found = re.search(r"(\d+(?:\.\d+)*)", folder.parent.name)
+    return tuple(map(int, found[1].split("."))) if found else ()
+
+
+def _advice(missing: tuple[str, ...]) -> str:
+    debian = {"PostgreSQL": "postgresql", "RabbitMQ": "rabbitmq-server"}
+    fedora = {"PostgreSQL": "postgresql-server", "RabbitMQ": "rabbitmq-server"}
+    brew = {"PostgreSQL": "postgresql@16", "RabbitMQ": "rabbitmq"}
+    docker = {
+        "PostgreSQL": "docker run -d -p 127.0.0.1:5432:5432 -e POSTGRES_PASSWORD=dev postgres:16\n"
+        "                  export DATABASE_URL=postgresql://postgres:dev@127.0.0.1:5432/postgres",
+        "RabbitMQ": "docker run -d -p 127.0.0.1:5672:5672 -p 127.0.0.1:15672:15672 rabbitmq:3.13-management\n"
+        "                  export AMQP_URL=amqp://guest:guest@127.0.0.1:5672/%2F",
+    }
+    lines = [
+        f"{' and '.join(missing)} not found on this machine, and there is no Docker engine. Choose one:",
+        f"  Debian, Ubuntu  sudo apt-get update && sudo apt-get install -y {_names(debian, missing)}",
+        f"  Fedora          sudo dnf install -y {_names(fedora, missing)}",
+        f"  macOS           brew install {_names(brew, missing)}",
+        "  Docker          pip install 'scheduler[containers]', start the engine, run this again; or:",
+        *(f"                  {docker[name]}" for name in missing),
+    ]
+    return "\n".join(lines)
+
+
+def _names(packages: dict[str, str], missing: tuple[str, ...]) -> str:
+    return " ".join(packages[name] for name in missing)

@@ -1,0 +1,126 @@
+"""Identifies processes beyond their number, and ends them, children included."""
+# ruff: noqa: S603, S607 - fixed programs of the system, with arguments of our own
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+_PARENT, _START = 1, 19  # fields of /proc/PID/stat, counted after the command's closing bracket
+_STATE = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A process for certain: a number alone may by now belong to someone else."""
+
+    pid: int
+    started: str
+
+    @classmethod
+    def of(cls, pid: int) -> "Identity":
+        """Identify a process that runs now."""
+        started = start_time(pid)
+        if started is None:
+            raise ProcessLookupError(pid)
+        return cls(pid, started)
+
+    def alive(self) -> bool:
+        """Tell whether this very process still runs."""
+        return start_time(self.pid) == self.started
+
+    def send(self, signum: int) -> None:
+        """Signal the process if it is still itself."""
+        if self.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signum)
+
+
+def start_time(pid: int) -> str | None:
+    """Return a token for when the process started, or None when it does not run (a zombie does not)."""
+    if not _PROC.joinpath("self/stat").exists():
+        return _start_time_from_ps(pid)
+    fields = _stat(pid)
+    if fields is None or fields[_STATE] in "ZX":
+        return None
+    return f"{_boot()}/{fields[_START]}"
+
+
+def wait_until(done: Callable[[], bool], seconds: float, step: float = 0.02) -> bool:
+    """Ask `done` until it agrees or the time is up, and return its last answer."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(step)
+    return True
+
+
+def end(processes: Iterable[Identity], signum: int, grace: float) -> None:
+    """Ask each process to end, and kill with all its descendants what has not ended in time."""
+    asked = list(processes)
+    for process in asked:
+        process.send(signum)
+    wait_until(lambda: not any(p.alive() for p in asked), grace)
+    for process in asked:
+        kill_tree(process)
+
+
+def kill_tree(process: Identity) -> None:
+    """Kill a process and its descendants at once."""
+    # Stopped first, so that it has no new child between our look and the blow.
+    process.send(signal.SIGSTOP)
+    family = [process, *descendants(process.pid)] if process.alive() else []
+    for member in family:
+        member.send(signal.SIGKILL)
+    wait_until(lambda: not any(member.alive() for member in family), 5)
+
+
+def descendants(pid: int) -> list[Identity]:
+    """Return the processes below this one."""
+    parents = _parents()
+    found = [child for child, parent in parents.items() if parent == pid]
+    for child in found:
+        found.extend(grandchild for grandchild, parent in parents.items() if parent == child)
+    family = []
+    for child in found:
+        with contextlib.suppress(ProcessLookupError):
+            family.append(Identity.of(child))
+    return family
+
+
+def _parents() -> dict[int, int]:
+    if not _PROC.joinpath("self/stat").exists():
+        listed = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=True)
+        return {int(pid): int(parent) for pid, parent in map(str.split, listed.stdout.splitlines())}
+    stats = {int(entry.name): _stat(int(entry.name)) for entry in _PROC.iterdir() if entry.name.isdigit()}
+    return {pid: int(fields[_PARENT]) for pid, fields in stats.items() if fields}
+
+
+def _stat(pid: int) -> list[str] | None:
+    try:
+        text = _PROC.joinpath(str(pid), "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return text.rpartition(")")[2].split()
+
+
+def _boot() -> str:
+    # Start times count from boot: without this, a directory that outlives a reboot could name a stranger.
+    try:
+        return _PROC.joinpath("sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _start_time_from_ps(pid: int) -> str | None:
+    shown = subprocess.run(
+        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    state, _, started = shown.stdout.strip().partition(" ")
+    return None if not started or state.startswith("Z") else started.strip()
