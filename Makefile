@@ -1,0 +1,58 @@
+# Every target sets up all that it needs, and is quick when run again.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+ARGS   ?=
+
+.PHONY: help run test test-deep lint schemas bench build constraints clean
+
+help: ## a line for each target
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(READY) ## the whole sidecar on this machine, with sample reminders (ARGS="--for 20" to end by itself)
+	@$(BIN)/scheduler dev $(ARGS)
+
+test: $(READY) ## all tests, against a real Postgres and a real RabbitMQ
+	@$(BIN)/python -m pytest -m "not deep" $(ARGS)
+
+test-deep: $(READY) ## the property tests with thousands of examples
+	@SCHEDULER_TEST_EXAMPLES=5000 $(BIN)/python -m pytest -m "deep" $(ARGS)
+
+lint: $(READY) ## ruff, mypy strict, and the container files
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@if [ -f docker-compose.yml ]; then $(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml; fi
+	@if [ -f Dockerfile ]; then $(BIN)/hadolint Dockerfile; fi
+
+schemas: $(READY) ## write schemas/*.json from the models
+	@$(BIN)/python -m scheduler.dev.schemas
+
+bench: $(READY) ## measure, side by side with yardsticks in the same run
+	@$(BIN)/python -m bench $(ARGS)
+
+build: $(READY) ## the wheel and the source archive, in dist/
+	@$(BIN)/python -m build --no-isolation
+
+constraints: ## write constraints.txt anew from the newest versions that pyproject.toml allows
+	@rm -rf $(VENV) && $(PYTHON) -m venv $(VENV) && $(BIN)/pip install -q -e '.[dev]' hatchling
+	@{ head -n 1 constraints.txt; $(BIN)/pip freeze --exclude-editable; } > constraints.new && mv constraints.new constraints.txt
+
+clean: ## remove what the targets made
+	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null && $(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "== installing python3-venv with apt-get"; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 python3-venv; \
+	  else echo "Python with venv is missing. Debian, Ubuntu: sudo apt-get install python3-venv"; exit 1; fi; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Python 3.11 or newer is needed; this is $$($(PYTHON) --version). Try make PYTHON=python3.12"; exit 1; }
+	@echo "== preparing $(VENV) (once; about a minute)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt hatchling editables -e '.[dev]'
+	@touch $@

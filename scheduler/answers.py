@@ -1,0 +1,106 @@
+"""What a host hears about its commands: replies, rejections, and dead letters with their reasons."""
+
+import time
+from collections.abc import Sequence
+
+import pika
+
+from scheduler.domain.errors import Rejected, Unavailable
+from scheduler.domain.job import Outcome
+from scheduler.domain.messages import ScheduleAccepted, ScheduleRejected
+from scheduler.domain.parsing import claimed_id
+from scheduler.ops.logs import get_logger
+from scheduler.rabbit.frames import Message
+from scheduler.rabbit.inbox import Delivery
+from scheduler.rabbit.link import Link
+from scheduler.rabbit.publisher import Publisher, Receipt
+from scheduler.rabbit.topology import DEAD, EVENTS
+
+log = get_logger(__name__)
+
+CONFIRM_TIMEOUT = 20.0
+Verdict = tuple[Delivery, Outcome | Rejected]
+_KEPT = (
+    "content_type", "content_encoding", "priority", "correlation_id", "reply_to", "message_id", "timestamp",
+    "type", "app_id", "cluster_id",
+)  # fmt: skip
+
+
+class Answers:
+    """Publishes what a batch of verdicts asks for; only dead letters can hold the batch up."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._publisher = Publisher(link)
+        # Replies go where a host says. Should the broker close the channel over one, nothing else suffers.
+        self._replies: Publisher | None = None
+
+    def give(self, verdicts: Sequence[Verdict]) -> None:
+        """Return once every dead letter is confirmed and in a queue; raise Unavailable otherwise."""
+        dead = self._publisher.send([_dead_letter(d, v) for d, v in verdicts if isinstance(v, Rejected)])
+        told = self._publisher.send([_event(d, v) for d, v in verdicts if isinstance(v, Rejected)])
+        self._reply([_reply(d, v) for d, v in verdicts if d.properties.reply_to])
+        for receipt in dead.wait(CONFIRM_TIMEOUT):
+            if receipt is not Receipt.CONFIRMED:
+                raise Unavailable(
+                    f"{DEAD} did not take a rejected command ({receipt}); is scheduler_dead bound to it?"
+                )
+        told.wait(CONFIRM_TIMEOUT)
+
+    def _reply(self, replies: list[Message]) -> None:
+        if not replies:
+            return
+        try:
+            if self._replies is None or not self._replies.usable:
+                self._replies = Publisher(self._link, essential=False)
+            sent = self._replies.send(replies)
+            if Receipt.UNKNOWN in sent.wait(CONFIRM_TIMEOUT):
+                raise Unavailable(sent.lost)
+        except Unavailable as error:
+            if self._link.closed is not None:
+                raise
+            log.warning("replies lost", count=len(replies), problem=str(error),
+                        do="check reply_to and the sidecar's write permission on the default exchange")
+
+
+def _body(delivery: Delivery, verdict: Outcome | Rejected) -> ScheduleAccepted | ScheduleRejected:
+    if isinstance(verdict, Rejected):
+        errors = [{"field": each.field, "problem": each.problem} for each in verdict.problems]
+        return ScheduleRejected.model_validate({"id": claimed_id(delivery.body), "errors": errors})
+    return ScheduleAccepted(
+        id=verdict.job.id, status=verdict.status, next_run_at=verdict.job.next_run_at
+    )
+
+
+def _event(delivery: Delivery, verdict: Rejected) -> Message:
+    return _message(EVENTS, "rejected", delivery, verdict)
+
+
+def _reply(delivery: Delivery, verdict: Outcome | Rejected) -> Message:
+    return _message("", delivery.properties.reply_to, delivery, verdict)
+
+
+def _message(exchange: str, key: str, delivery: Delivery, verdict: Outcome | Rejected) -> Message:
+    body = _body(delivery, verdict)
+    properties = pika.BasicProperties(
+        content_type="application/json", delivery_mode=2, type=type(body).__name__, app_id="scheduler",
+        correlation_id=delivery.properties.correlation_id, timestamp=int(time.time()),
+    )
+    # Not mandatory: nobody needs to listen, and a reply queue that is gone harms nobody.
+    return Message(exchange, key, body.model_dump_json().encode(), properties, mandatory=False)
+
+
+def _dead_letter(delivery: Delivery, verdict: Rejected) -> Message:
+    """Copy the command as it came, with the reasons beside it."""
+    original = delivery.properties
+    properties = pika.BasicProperties(delivery_mode=2, **{name: getattr(original, name) for name in _KEPT})
+    properties.headers = (original.headers or {}) | {
+        "x-rejected-reason": str(verdict)[:4000],
+        "x-rejected-at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    # These two cannot be kept as they are: an expiring dead letter would be lost after all, and the broker
+    # refuses a user_id that is not ours.
+    for name in ("expiration", "user_id"):
+        if getattr(original, name) is not None:
+            properties.headers[f"x-original-{name.replace('_', '-')}"] = getattr(original, name)
+    return Message(DEAD, delivery.routing_key, delivery.body, properties)

@@ -1,0 +1,147 @@
+"""argv → one process or one operator command."""
+
+import argparse
+import json
+import os
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+
+from scheduler import __version__, preview, settings
+from scheduler.domain.errors import Misconfigured, Unavailable
+from scheduler.domain.recurrence import tzdata_version
+from scheduler.ops import logs
+from scheduler.runtime import Stop, backoff
+from scheduler.settings import Settings
+
+EX_UNAVAILABLE = 69
+EX_CONFIG = 78
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    command: Callable[[argparse.Namespace], int] = args.command
+    try:
+        return command(args)
+    except Misconfigured as error:
+        return _fail(str(error), EX_CONFIG)
+    except Unavailable as error:
+        return _fail(str(error), EX_UNAVAILABLE)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"scheduler: {logs.without_secrets(message)}", file=sys.stderr)  # noqa: T201
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="scheduler", description="A reminder engine for RabbitMQ and Postgres."
+    )
+    version = f"scheduler {__version__} (tzdata {tzdata_version()})"
+    parser.add_argument("--version", action="version", version=version)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=text, description=text)
+        added.set_defaults(command=run)
+        return added
+
+    def add_no_wait(added: argparse.ArgumentParser) -> None:
+        text = f"exit {EX_UNAVAILABLE} when a server cannot be reached at start, instead of waiting for it"
+        added.add_argument("--no-wait", action="store_true", help=text)
+
+    migrate = add("migrate", _migrate, "Bring the database to the current schema.")
+    migrate.add_argument("--status", action="store_true", help="show what is applied and what is pending")
+    add_no_wait(migrate)
+    for role in ("consumer", "producer"):
+        text = "AMQP → Postgres: commands become rows." if role == "consumer" else (
+            "Postgres → AMQP: due rows become events."
+        )
+        added = add(role, _serve, text)
+        added.set_defaults(role=role)
+        add_no_wait(added)
+    dev = add("dev", _dev, "The whole sidecar on this machine, with no set-up.")
+    dev.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="end with a summary")
+    preview.add_arguments(add("preview", preview.run, "The next occurrences of a schedule."))
+    health = add("health", _health, "Ask a running process whether it is ready; for HEALTHCHECK.")
+    health.add_argument("--live", action="store_true", help="ask whether it is stuck instead")
+    return parser
+
+
+def _settings(role: str) -> Settings:
+    found = settings.load(os.environ)
+    logs.set_up(found.log_level, found.log_format, role)
+    return found
+
+
+def _migrate(args: argparse.Namespace) -> int:
+    from scheduler.postgres import migrate  # noqa: PLC0415 - `preview` and `health` need no driver
+
+    found = _settings("migrate")
+    if args.status:
+        for state in migrate.status(found.database_url):
+            when = f"applied {state.applied_at:%Y-%m-%d %H:%M:%S %Z}" if state.applied_at else "pending"
+            print(f"{state.migration.name:<40} {when}")  # noqa: T201
+        return 0
+    stop = Stop()
+    stop.listen()
+    for delay in backoff(most=5.0):
+        try:
+            applied = migrate.migrate(found.database_url)
+        except Unavailable as error:
+            if args.no_wait:
+                raise
+            logs.get_logger(__name__).warning("waiting for the database", problem=str(error),
+                                              do="check that Postgres runs and that DATABASE_URL is right")
+            if stop.wait(delay):
+                return EX_UNAVAILABLE
+        else:
+            names = ", ".join(each.name for each in applied)
+            print(f"applied {names}" if applied else "the database is up to date")  # noqa: T201
+            break
+    return 0
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from scheduler import process  # noqa: PLC0415
+    from scheduler.consumer import Consumer  # noqa: PLC0415
+    from scheduler.postgres.connection import connect  # noqa: PLC0415
+    from scheduler.producer import Producer  # noqa: PLC0415
+
+    found = _settings(args.role)
+    stop = Stop()
+    health = process.start(args.role, found, stop)
+    if args.no_wait:
+        connect(found.database_url, args.role).close()
+    worker = (Consumer if args.role == "consumer" else Producer)(found, stop, health)
+    process.stay_connected(args.role, found, stop, health, worker.run, wait=not args.no_wait)
+    logs.get_logger(__name__).info("stopped", role=args.role)
+    return 0
+
+
+def _dev(args: argparse.Namespace) -> int:
+    from scheduler.dev import sidecar  # noqa: PLC0415
+
+    return sidecar.run(args.seconds)
+
+
+def _health(args: argparse.Namespace) -> int:
+    found = settings.load(os.environ)
+    host = "127.0.0.1" if found.metrics_host in ("0.0.0.0", "::") else found.metrics_host  # noqa: S104
+    url = f"http://{host}:{found.metrics_port}/{'livez' if args.live else 'readyz'}"
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            print(answer.read().decode().strip())  # noqa: T201
+            return 0
+    except urllib.error.HTTPError as error:
+        print(error.read().decode().strip())  # noqa: T201
+    except OSError as error:
+        print(json.dumps({"ready": False, "missing": {"process": {"problem": str(error)}}}))  # noqa: T201
+    return 1

@@ -1,0 +1,140 @@
+"""The process AMQP → Postgres: every command is stored, answered or refused with a reason."""
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from scheduler.answers import Answers
+from scheduler.domain.errors import Problem, Rejected, Unavailable
+from scheduler.domain.job import Outcome
+from scheduler.domain.parsing import parse_command
+from scheduler.ops import metrics
+from scheduler.ops.health import Health
+from scheduler.ops.logs import get_logger
+from scheduler.postgres.connection import Connection, connect
+from scheduler.postgres.store import Incoming, store
+from scheduler.rabbit.inbox import Delivery, Inbox
+from scheduler.rabbit.link import Link
+from scheduler.rabbit.topology import DELIVERY_LIMIT
+from scheduler.runtime import Stop, backoff
+from scheduler.settings import Settings
+
+log = get_logger(__name__)
+
+BATCH = 500
+_TRACE = ("traceparent", "tracestate")
+
+
+class Consumer:
+    """Takes what is waiting, stores it in one transaction, answers, and only then acknowledges."""
+
+    def __init__(self, settings: Settings, stop: Stop, health: Health) -> None:
+        self._settings = settings
+        self._stop = stop
+        self._health = health
+        self._database: Connection | None = None
+        # A producer's own next look comes within its poll interval; a little more covers its sleep's jitter.
+        self._soon = timedelta(milliseconds=settings.poll_interval_ms + 100)
+
+    def run(self, link: Link) -> None:
+        """Serve one connection to the broker until it is lost or the process shall stop."""
+        answers = Answers(link)
+        inbox = Inbox(link, self._settings.prefetch)
+        while not self._stop:
+            self._health.turn()
+            batch = inbox.take(BATCH, timeout=0.5)
+            if batch and self._handle(batch, answers, link):
+                inbox.ack(batch[-1].tag)
+
+    def _handle(self, batch: list[Delivery], answers: Answers, link: Link) -> bool:
+        """Store and answer a batch; False when the process shall stop before that was possible."""
+        metrics.batch_size.observe(len(batch))
+        parsed = [self._parsed(each) for each in batch]
+        stored = self._stored([each for each in parsed if isinstance(each, Incoming)], link)
+        if stored is None:
+            return False
+        outcomes = iter(stored)
+        verdicts = [each if isinstance(each, Rejected) else next(outcomes) for each in parsed]
+        answers.give(list(zip(batch, verdicts, strict=True)))
+        for delivery, verdict in zip(batch, verdicts, strict=True):
+            _count(delivery, verdict)
+        return True
+
+    def _parsed(self, delivery: Delivery) -> Incoming | Rejected:
+        if delivery.deliveries_before >= DELIVERY_LIMIT - 1:
+            return Rejected([Problem("body", f"was delivered {DELIVERY_LIMIT} times and never "
+                                                       "answered: handling it ends the consumer")])
+        properties = delivery.properties
+        try:
+            command, payload = parse_command(
+                delivery.routing_key, delivery.body, message_type=properties.type,
+                max_payload_bytes=self._settings.max_payload_bytes,
+            )
+        except Rejected as verdict:
+            return verdict
+        headers = properties.headers or {}
+        trace = {name: headers[name] for name in _TRACE if _storable(headers.get(name))}
+        correlation = properties.correlation_id
+        return Incoming(command, payload, correlation if _storable(correlation) else None, **trace)
+
+    def _stored(self, incoming: list[Incoming], link: Link) -> Sequence[Outcome | Rejected] | None:
+        """Store what was understood, waiting for the database as long as it takes; None on a stop."""
+        if not incoming:
+            return ()
+        for delay in backoff(most=5.0):
+            started = time.perf_counter()
+            try:
+                if self._database is None:
+                    self._database = connect(self._settings.database_url, "consumer")
+                answers = store(self._database, incoming, self._soon)
+            except Unavailable as error:
+                self._lose_database(error)
+                if self._stop.wait(delay):
+                    return None
+                if link.closed is not None:
+                    raise Unavailable(link.closed) from None
+                self._health.turn()
+            else:
+                metrics.loop_seconds.labels("store").observe(time.perf_counter() - started)
+                self._health.found("postgres")
+                return answers
+        raise AssertionError  # backoff never ends
+
+    def _lose_database(self, error: Unavailable) -> None:
+        self._health.missing("postgres", str(error))
+        log.warning(
+            "database unavailable: commands stay in the queue until it is back", problem=str(error),
+            do="check that Postgres runs, that DATABASE_URL is right and that `scheduler migrate` was run",
+        )
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+
+
+def _count(delivery: Delivery, verdict: Outcome | Rejected) -> None:
+    if isinstance(verdict, Rejected):
+        metrics.commands_rejected.labels(_reason(verdict)).inc()
+        log.warning("command rejected", problems=str(verdict)[:1000],
+                    do="see x-rejected-reason of the message in scheduler_dead")
+    elif verdict.status == "scheduled" and delivery.routing_key == "request":
+        metrics.jobs_queued.inc()
+    elif verdict.status == "cancelled":
+        metrics.jobs_cancelled.inc()
+
+
+def _reason(verdict: Rejected) -> str:
+    """Sort a rejection under one of a few fixed words."""
+    fields = {each.field for each in verdict.problems}
+    if fields == {"body"}:
+        return "json"
+    return "schedule" if fields & {"rrule", "cron", "every", "run_at", "timezone"} else "shape"
+
+
+def _storable(value: Any) -> bool:
+    """Tell whether a property can be kept in a text column and handed back as it is."""
+    return isinstance(value, str) and "\x00" not in value and value.isprintable()

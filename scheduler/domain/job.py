@@ -1,0 +1,195 @@
+"""A job and what each command makes of it: successors, never mutation.
+
+Commands of one kind overwrite each other by `issued_at` alone, and everything else about the job follows
+from the newest of each kind. So the outcome is the same however often and in whatever order they arrive.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from uuid import UUID, uuid5
+
+from scheduler.domain.messages import Command, ScheduleRequest, Status
+from scheduler.domain.missed import OnMissed
+from scheduler.domain.recurrence import Spec, compile_schedule
+from scheduler.domain.times import rfc3339
+
+_EVENTS = UUID("6f1f4a0e-3c55-5f0b-9d0a-4f0f4c1b7a52")
+MAX_TRIGGERS = 100
+
+
+class JobStatus(StrEnum):
+    """Where a job stands; the same words as the database's enum."""
+
+    PENDING = "pending"
+    PAUSED = "paused"
+    AWAITING = "awaiting"
+    DONE = "done"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What the host asked for."""
+
+    job_type: str
+    payload: str  # JSON text, exactly as it came
+    correlation_id: str | None
+    traceparent: str | None
+    tracestate: str | None
+    spec: Spec
+    on_missed: OnMissed
+    max_lateness: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One row: the definition, where it stands, and the newest command of each kind."""
+
+    id: UUID
+    version: int = 0
+    status: JobStatus = JobStatus.AWAITING
+    definition: Definition | None = None
+    next_run_at: datetime | None = None
+    occurrence: int = 0
+    retries: int = 0
+    retry_at: datetime | None = None
+    triggers: tuple[datetime, ...] = ()  # issued_at of each that waits to be emitted, oldest first
+    trigger_at: datetime | None = None  # when the oldest of them was stored
+    triggered_at: datetime | None = None
+    requested_at: datetime | None = None
+    cancelled_at: datetime | None = None
+    paused_at: datetime | None = None
+    resumed_at: datetime | None = None
+
+    @property
+    def missed_before(self) -> datetime | None:
+        """Occurrences up to here passed while the job was paused."""
+        return self.resumed_at if _not_before(self.paused_at, self.requested_at) else None
+
+    @property
+    def wake_at(self) -> datetime | None:
+        """When a producer should look at it, if it is pending."""
+        times = [t for t in (self.next_run_at, self.trigger_at) if t is not None]
+        return self.retry_at or min(times, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a command made of its job, and what to answer."""
+
+    job: Job
+    status: Status
+
+
+def event_id(job_id: UUID | str, due_at: datetime) -> UUID:
+    """Return the one id of an occurrence, however often it is emitted."""
+    return uuid5(_EVENTS, f"{job_id}/{rfc3339(due_at)}")
+
+
+def apply(job: Job, command: Command, definition: Definition | None, now: datetime) -> Outcome:
+    """Return what `command` makes of `job`; `definition` is the request's, `now` the database's clock."""
+    issued = command.issued_at or _stored_last(job, now)
+    if isinstance(command, ScheduleRequest):
+        assert definition is not None  # noqa: S101 - the caller resolved it
+        return _request(job, definition, issued)
+    match command.kind:
+        case "cancel":
+            return _cancel(job, issued)
+        case "pause":
+            return _pause(job, issued)
+        case "resume":
+            return _resume(job, issued)
+        case _:
+            return _trigger(job, issued, now)
+
+
+def _request(job: Job, definition: Definition, issued: datetime) -> Outcome:
+    if not _newer_request(job, definition, issued):
+        return Outcome(job, "unchanged" if issued == job.requested_at else "superseded")
+    first = compile_schedule(definition.spec).first()
+    successor = _settled(replace(
+        job, definition=definition, requested_at=issued, next_run_at=first, occurrence=0, retries=0,
+        retry_at=None, status=JobStatus.PENDING,
+    ))
+    overtaken = successor.status is JobStatus.CANCELLED
+    return Outcome(successor, "superseded" if overtaken else "scheduled")
+
+
+def _cancel(job: Job, issued: datetime) -> Outcome:
+    if not _newer(issued, job.cancelled_at):
+        return Outcome(job, "unchanged" if issued == job.cancelled_at else "superseded")
+    successor = _settled(replace(job, cancelled_at=issued))
+    if job.requested_at is not None and issued < job.requested_at:
+        return Outcome(successor, "superseded")
+    stopped = successor.status is JobStatus.CANCELLED and job.status is not JobStatus.CANCELLED
+    return Outcome(successor, "cancelled" if stopped else "unchanged")
+
+
+def _pause(job: Job, issued: datetime) -> Outcome:
+    if not _newer(issued, job.paused_at):
+        return Outcome(job, "unchanged" if issued == job.paused_at else "superseded")
+    return _switched(job, _settled(replace(job, paused_at=issued)), issued)
+
+
+def _resume(job: Job, issued: datetime) -> Outcome:
+    if not _newer(issued, job.resumed_at):
+        return Outcome(job, "unchanged" if issued == job.resumed_at else "superseded")
+    return _switched(job, _settled(replace(job, resumed_at=issued)), issued)
+
+
+def _trigger(job: Job, issued: datetime, now: datetime) -> Outcome:
+    if issued in job.triggers or issued == job.triggered_at:
+        return Outcome(job, "unchanged")
+    if not _newer(issued, job.triggered_at) or not _newer(issued, job.requested_at):
+        return Outcome(job, "superseded")
+    triggers = tuple(sorted((*job.triggers, issued)))[-MAX_TRIGGERS:]
+    status = JobStatus.PENDING if job.status is JobStatus.DONE else job.status
+    successor = _settled(replace(job, triggers=triggers, trigger_at=job.trigger_at or now, status=status,
+                                 retry_at=None))
+    runs = successor.status in (JobStatus.PENDING, JobStatus.PAUSED)
+    return Outcome(successor, "scheduled" if runs else "unchanged")
+
+
+def _settled(job: Job) -> Job:
+    """Derive all that follows from the newest command of each kind."""
+    triggers = tuple(t for t in job.triggers if _newer(t, job.requested_at) and _newer(t, job.cancelled_at))
+    job = replace(job, triggers=triggers, trigger_at=job.trigger_at if triggers else None)
+    if job.status is JobStatus.DONE:
+        return job
+    if _not_before(job.cancelled_at, job.requested_at):
+        return replace(job, status=JobStatus.CANCELLED, next_run_at=None, retry_at=None, retries=0)
+    if job.definition is None:
+        return replace(job, status=JobStatus.AWAITING)
+    paused = _not_before(job.paused_at, job.requested_at) and not _newer(job.resumed_at, job.paused_at)
+    return replace(job, status=JobStatus.PAUSED if paused else JobStatus.PENDING)
+
+
+def _switched(before: Job, after: Job, issued: datetime) -> Outcome:
+    if before.requested_at is not None and issued < before.requested_at:
+        return Outcome(after, "superseded")
+    return Outcome(after, "scheduled" if before.status is not after.status else "unchanged")
+
+
+def _newer_request(job: Job, definition: Definition, issued: datetime) -> bool:
+    if job.requested_at is None or job.definition is None:
+        return True
+    if issued != job.requested_at:
+        return issued > job.requested_at
+    # Two different requests with the very same issued_at: any rule will do that ignores the order of arrival.
+    return repr(definition) > repr(job.definition)
+
+
+def _stored_last(job: Job, now: datetime) -> datetime:
+    """Without issued_at a command counts as issued when it is stored: after all that is stored already."""
+    known = (job.requested_at, job.cancelled_at, job.paused_at, job.resumed_at, job.triggered_at)
+    latest = max((t for t in (*known, *job.triggers) if t is not None), default=None)
+    return now if latest is None or now > latest else latest + timedelta(microseconds=1)
+
+
+def _newer(a: datetime | None, b: datetime | None) -> bool:
+    return a is not None and (b is None or a > b)
+
+
+def _not_before(a: datetime | None, b: datetime | None) -> bool:
+    return a is not None and (b is None or a >= b)

@@ -1,0 +1,190 @@
+"""The contract, in and out: every message a host sends or receives."""
+
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+
+from scheduler.domain.missed import OnMissed
+from scheduler.domain.times import parse_instant, rfc3339
+
+
+def _instant(value: Any) -> datetime:
+    if isinstance(value, datetime):
+        return value
+    if not isinstance(value, str):
+        raise ValueError("must be a string: an RFC 3339 date and time")  # noqa: TRY004 - pydantic's protocol
+    return parse_instant(value)
+
+
+def _uuid(value: Any) -> UUID:
+    if isinstance(value, UUID):
+        return value
+    if not isinstance(value, str):
+        raise ValueError("must be a string: a UUID")  # noqa: TRY004 - pydantic's protocol
+    try:
+        return UUID(value)
+    except ValueError:
+        raise ValueError("must be a UUID, like 7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11") from None
+
+
+Instant = Annotated[
+    datetime,
+    BeforeValidator(_instant),
+    PlainSerializer(rfc3339, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+JobId = Annotated[UUID, BeforeValidator(_uuid), WithJsonSchema({"type": "string", "format": "uuid"})]
+Seconds = Annotated[float, Field(ge=0, le=100 * 366 * 86400, allow_inf_nan=False, strict=True)]
+HUNDRED = 100  # the most occurrences one ScheduleMissed lists
+
+
+class Message(BaseModel):
+    """A JSON object with exactly these fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Command(Message):
+    """What every command has: which job, and when the host said so."""
+
+    kind: ClassVar[str]
+
+    id: JobId = Field(description="The host's own key for the job.")
+    issued_at: Instant | None = Field(
+        default=None,
+        description="Orders the host's commands for one id: the latest wins. "
+        "Without it the command counts as issued when it is stored.",
+        examples=["2026-11-30T17:21:09.123456Z"],
+    )
+
+
+class ScheduleRequest(Command):
+    """Run a job once or again and again. The same id again replaces the schedule."""
+
+    kind: ClassVar[str] = "request"
+
+    job_type: str = Field(
+        min_length=1, max_length=200, strict=True, description="What the host dispatches on."
+    )
+    payload: dict[str, Any] = Field(
+        default_factory=dict, strict=True, description="Handed back unchanged in every ScheduleDue."
+    )
+    run_at: Annotated[str, Field(strict=True)] | None = Field(
+        default=None,
+        description="The first run, and the rule's DTSTART: RFC 3339. Required when there is no recurrence. "
+        "Without an offset it is wall time in `timezone`.",
+        examples=["2026-12-01T09:00:00", "2026-12-01T08:00:00Z"],
+    )
+    rrule: Annotated[str, Field(strict=True, max_length=4096)] | None = Field(
+        default=None,
+        description="RFC 5545: one rule, with or without `RRULE:`; further lines may be RDATE, EXDATE, "
+        "and a DTSTART in place of run_at and timezone.",
+        examples=["FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR"],
+    )
+    cron: Annotated[str, Field(strict=True, max_length=1000)] | None = Field(
+        default=None,
+        description="Five-field cron, or @hourly … @yearly.",
+        examples=["0 9 * * 1-5"],
+    )
+    every: Annotated[str, Field(strict=True, max_length=100)] | Seconds | None = Field(
+        default=None,
+        description="Fixed spacing from run_at whatever the clocks do: an ISO 8601 duration or seconds.",
+        examples=["PT15M", 90],
+    )
+    timezone: Annotated[str, Field(strict=True, max_length=100)] = Field(
+        default="UTC", description="IANA name of the wall clock that rrule and cron follow."
+    )
+    on_missed: OnMissed = Field(
+        default=OnMissed.LATEST,
+        description="What happens to occurrences that passed while nothing could run.",
+    )
+    max_lateness: Seconds | None = Field(
+        default=None,
+        description="Seconds: an occurrence later than this is reported as missed instead of emitted.",
+    )
+
+
+class ScheduleCancel(Command):
+    """Stop a job, also one whose request has not arrived yet."""
+
+    kind: ClassVar[str] = "cancel"
+
+
+class SchedulePause(Command):
+    """Emit nothing until resumed."""
+
+    kind: ClassVar[str] = "pause"
+
+
+class ScheduleResume(Command):
+    """Go on; `on_missed` decides about what passed meanwhile."""
+
+    kind: ClassVar[str] = "resume"
+
+
+class ScheduleTrigger(Command):
+    """Emit one extra occurrence now and leave the schedule as it is."""
+
+    kind: ClassVar[str] = "trigger"
+
+
+class FieldProblem(Message):
+    """One thing wrong with a command."""
+
+    field: str
+    problem: str
+
+
+Status = Literal["scheduled", "cancelled", "unchanged", "superseded"]
+
+
+class ScheduleAccepted(Message):
+    """The answer to a command that was stored."""
+
+    id: JobId
+    status: Status
+    next_run_at: Instant | None
+
+
+class ScheduleRejected(Message):
+    """The answer to a command that can never succeed."""
+
+    id: str | None = Field(description="The command's id where one could be read.")
+    errors: list[FieldProblem]
+
+
+class ScheduleDue(Message):
+    """An occurrence is due."""
+
+    event_id: JobId = Field(description="The same for every emission of the same occurrence.")
+    job_id: JobId
+    job_type: str
+    payload: dict[str, Any]
+    due_at: Instant
+    emitted_at: Instant
+    occurrence: int = Field(ge=1, description="Counts emitted occurrences from 1.")
+    missed: int = Field(ge=0, description="How many occurrences were folded into this one.")
+    next_run_at: Instant | None = Field(description="null after the last.")
+
+
+class ScheduleMissed(Message):
+    """Occurrences were passed over."""
+
+    job_id: JobId
+    job_type: str
+    missed: list[Instant] = Field(max_length=HUNDRED, description="The newest of them, oldest first.")
+    missed_count: int = Field(ge=1)
+    reason: Literal["skip", "max_lateness", "latest", "all"]
+
+
+COMMANDS: dict[str, type[Command]] = {
+    model.kind: model
+    for model in (ScheduleRequest, ScheduleCancel, SchedulePause, ScheduleResume, ScheduleTrigger)
+}
+EVENTS: dict[str, type[Message]] = {
+    "due": ScheduleDue,
+    "missed": ScheduleMissed,
+    "rejected": ScheduleRejected,
+}

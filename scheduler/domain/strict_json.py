@@ -1,0 +1,117 @@
+"""JSON as the contract takes it: no duplicate keys, no NaN, nothing that Postgres cannot hold."""
+
+import json
+import re
+from collections.abc import Iterator
+from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]  # undocumented, stable
+from typing import Any, NoReturn
+
+from scheduler.domain.errors import Problem, Rejected
+
+_BLANK = re.compile(r"[ \t\n\r]*").match
+# A cheap hint that some string may hold NUL or half a surrogate pair; only then is each string looked at.
+_SUSPECT = re.compile(r"\\u(?:0000|[dD][89a-fA-F])").search
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]").search
+
+
+class _Unacceptable(Exception):  # noqa: N818 - never leaves this module
+    """What a parser hook found."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise _Unacceptable(f"has the key {twice[:80]!r} twice in one object")
+    return found
+
+
+def _constant(name: str) -> NoReturn:
+    raise _Unacceptable(f"holds {name}, which is not JSON")
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
+_scan = _decoder.scan_once  # type: ignore[attr-defined]  # raw_decode, without a call between
+
+
+def parse_object(body: bytes) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the members of a JSON object, and the exact text each of them was written in."""
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _rejected(f"is not UTF-8 (byte {error.start})") from None
+    try:
+        members, sources = _members(text)
+        unstorable = list(_unstorable("", members)) if _SUSPECT(text) else []
+    except _Unacceptable as error:
+        raise _rejected(str(error)) from None
+    except JSONDecodeError as error:
+        raise _rejected(f"is not JSON: {error.msg} at character {error.pos}") from None
+    except StopIteration as error:
+        raise _rejected(f"is not JSON: no value at character {error.value}") from None
+    except RecursionError:
+        raise _rejected("is nested too deeply") from None
+    except ValueError:
+        raise _rejected("holds a number with too many digits") from None
+    if unstorable:
+        raise Rejected(Problem(where, "holds \\u0000 or half a surrogate pair, which Postgres cannot store")
+                       for where in unstorable)
+    return members, sources
+
+
+def _members(text: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """Walk the outermost object by hand, so that each member's own text is known."""
+    at = _skip(text, 0)
+    if text[at : at + 1] != "{":
+        raise _Unacceptable("is empty" if at == len(text) else "must be a JSON object")
+    members: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    at = _skip(text, at + 1)
+    while text[at : at + 1] != "}" or members:
+        if text[at : at + 1] != '"':
+            raise JSONDecodeError("expected a key in double quotes", text, at)
+        key, at = scanstring(text, at + 1, True)
+        at = _skip(text, at)
+        if text[at : at + 1] != ":":
+            raise JSONDecodeError("expected ':'", text, at)
+        start = _skip(text, at + 1)
+        value, at = _scan(text, start)
+        if key in members:
+            raise _Unacceptable(f"has the key {key[:80]!r} twice in one object")
+        members[key], sources[key] = value, text[start:at]
+        at = _skip(text, at)
+        if text[at : at + 1] == "}":
+            break
+        if text[at : at + 1] != ",":
+            raise JSONDecodeError("expected ',' or '}'", text, at)
+        at = _skip(text, at + 1)
+    if _skip(text, at + 1) != len(text):
+        raise JSONDecodeError("text after the object's end", text, at + 1)
+    return members, sources
+
+
+def _skip(text: str, at: int) -> int:
+    blank = _BLANK(text, at)
+    return blank.end() if blank else at
+
+
+def _unstorable(where: str, value: Any) -> Iterator[str]:
+    """Yield the path of each string, key or value, that Postgres could not store."""
+    if isinstance(value, str):
+        if _UNSTORABLE(value):
+            yield where
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _unstorable(f"{where}.{index}", item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            name = key.encode("ascii", "backslashreplace").decode().replace("\x00", "\\x00")
+            path = f"{where}.{name}" if where else name
+            if _UNSTORABLE(key):
+                yield path
+            yield from _unstorable(path, item)
+
+
+def _rejected(problem: str) -> Rejected:
+    return Rejected([Problem("body", problem)])

@@ -1,0 +1,23 @@
+"""Instants as text, in the one spelling the contract uses."""
+
+import re
+from datetime import UTC, datetime
+
+_RFC3339 = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)", flags=re.ASCII
+)
+
+
+def rfc3339(instant: datetime) -> str:
+    """Write an aware instant as `2026-12-01T08:00:00.000000Z`."""
+    return instant.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+
+
+def parse_instant(text: str) -> datetime:
+    """Read an RFC 3339 instant with its offset; raise ValueError in words a host developer can act on."""
+    if not _RFC3339.fullmatch(text):
+        raise ValueError("must be RFC 3339 with an offset, like 2026-12-01T08:00:00.000000Z")
+    try:
+        return datetime.fromisoformat(text.upper()).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"is not a date and time that exists: {error}") from None

@@ -1,0 +1,171 @@
+"""One batch of due jobs on its way: claimed, published, confirmed, settled."""
+
+import random
+import time
+from datetime import datetime, timedelta
+
+import pika
+
+from scheduler.domain.emission import DueJob, Emission, decide, due_body, missed_body
+from scheduler.domain.errors import Unavailable
+from scheduler.ops import metrics
+from scheduler.ops.logs import get_logger
+from scheduler.postgres.claims import LONG_AGO, Claims, Settlement, delay
+from scheduler.rabbit.frames import DueMessage, Message, Publishable
+from scheduler.rabbit.publisher import Batch, Publisher, Receipt
+from scheduler.rabbit.topology import EVENTS
+
+log = get_logger(__name__)
+
+# Rows are held no longer than this: well below the database's own limit for an idle transaction, so that a
+# replica that was frozen finds out before it publishes what another has taken over.
+HOLD_SECONDS = 10.0
+
+
+class Flight:
+    """A batch between its claim and its settlement; empty when nothing was due."""
+
+    def __init__(self, lane: Claims, limit: int, floor: datetime = LONG_AGO) -> None:
+        """Claim what is due."""
+        self._lane = lane
+        self._started = time.monotonic()
+        claim = lane.claim(limit, floor)
+        self._claimed_at = claim.claimed_at
+        self._seconds_to_next = claim.seconds_to_next
+        self._jobs = claim.jobs
+        self._emissions: list[Emission] = []
+        self._settlement = Settlement()
+        self._batch: Batch | None = None
+        self.full = len(claim.jobs) >= limit
+        self.newest = claim.jobs[-1].wake_at if claim.jobs else None
+        _observe("claim", self._started)
+
+    def take_off(self, publisher: Publisher) -> None:
+        """Decide what each job emits and put that on its way."""
+        if not self._jobs:
+            return
+        began = time.monotonic()
+        metrics.batch_size.observe(len(self._jobs))
+        now = self.database_time()
+        messages: list[Publishable] = []
+        for job in self._jobs:
+            emission = self._decide(job)
+            if emission is not None:
+                self._emissions.append(emission)
+                messages += _messages(emission, now)
+        if self.age > HOLD_SECONDS:
+            raise Unavailable("this process stood still while it held due jobs; they are left to others")
+        self._batch = publisher.send(messages)
+        _observe("publish", began)
+
+    def land(self) -> None:
+        """Wait for the confirms, settle every job by its own, and let go of them all."""
+        if not self._jobs:
+            return
+        began = time.monotonic()
+        receipts = self._batch.wait(max(0.0, HOLD_SECONDS - self.age)) if self._batch else []
+        confirmed_at = self.database_time()
+        _observe("confirm", began)
+        answered = iter(receipts)
+        for emission in self._emissions:
+            due = next(answered) if emission.due_at else Receipt.CONFIRMED
+            missed = next(answered) if emission.missed else Receipt.CONFIRMED
+            self._settle(emission, missed if missed is not Receipt.CONFIRMED else due)
+        began = time.monotonic()
+        self._lane.settle(self._settlement)
+        _observe("settle", began)
+        self._count(receipts, confirmed_at)
+
+    @property
+    def age(self) -> float:
+        """Seconds since the claim."""
+        return time.monotonic() - self._started
+
+    @property
+    def seconds_to_next(self) -> float | None:
+        """Seconds until the next job that was not due yet falls due; None when none waits."""
+        return None if self._seconds_to_next is None else self._seconds_to_next - self.age
+
+    @property
+    def leaves_due(self) -> bool:
+        """Whether some of its jobs are due again already."""
+        return any(following <= self._claimed_at for _, following, _ in self._settlement.moved) or bool(
+            self._settlement.triggered
+        )
+
+    def database_time(self) -> datetime:
+        """Return the database's time now: its time at the claim, and our steady clock since."""
+        return self._claimed_at + timedelta(seconds=self.age)
+
+    def _decide(self, job: DueJob) -> Emission | None:
+        try:
+            return decide(job, self._claimed_at)
+        except Exception:
+            # One row that cannot be read, written by hand perhaps, must not stop the others.
+            log.exception("job cannot be read", job_id=job.id,
+                      do="look at its row in the table jobs; send its request again or cancel it")
+            self._fail(job)
+            return None
+
+    def _settle(self, emission: Emission, receipt: Receipt) -> None:
+        job = emission.job
+        if receipt is Receipt.UNKNOWN:
+            return
+        if receipt is not Receipt.CONFIRMED:
+            self._fail(job)
+        elif emission.triggered:
+            self._settlement.triggered.append(job.id)
+        elif emission.next_run_at is None:
+            self._settlement.done.append((job.id, int(emission.due_at is not None)))
+        else:
+            self._settlement.moved.append((job.id, emission.next_run_at, int(emission.due_at is not None)))
+
+    def _fail(self, job: DueJob) -> None:
+        self._settlement.failed.append((job.id, delay(job.retries, random.random())))  # noqa: S311 - jitter
+
+    def _count(self, receipts: list[Receipt], confirmed_at: datetime) -> None:
+        answered = iter(receipts)
+        for emission in self._emissions:
+            if emission.due_at and next(answered) is Receipt.CONFIRMED:
+                metrics.jobs_due.inc()
+                metrics.due_lag.observe((confirmed_at - emission.due_at).total_seconds())
+            if emission.missed and next(answered) is Receipt.CONFIRMED:
+                metrics.jobs_missed.inc(emission.missed.count)
+        for bad in (Receipt.RETURNED, Receipt.REFUSED, Receipt.UNKNOWN):
+            if count := receipts.count(bad):
+                metrics.publish_failures.labels(bad.value).inc(count)
+                log.warning("events not delivered", count=count, reason=bad.value, do=_ADVICE[bad])
+        if Receipt.UNKNOWN in receipts:
+            raise Unavailable(self._batch.lost if self._batch else "")
+
+
+_ADVICE = {
+    Receipt.RETURNED: "bind a queue to schedule.events with the routing key due; they are tried again",
+    Receipt.REFUSED: "the queue behind schedule.events is full or unavailable; they are tried again",
+    Receipt.UNKNOWN: "the broker went away before it answered; they are sent again, with the same event_id",
+}
+
+
+def _messages(emission: Emission, now: datetime) -> list[Publishable]:
+    messages: list[Publishable] = []
+    job = emission.job
+    if emission.due_at is not None:
+        headers = {
+            name: value
+            for name, value in (("traceparent", job.traceparent), ("tracestate", job.tracestate))
+            if value is not None
+        }
+        messages.append(DueMessage(
+            due_body(emission, now), str(emission.event_id), int(now.timestamp()), job.correlation_id, headers
+        ))
+    if emission.missed is not None:
+        properties = pika.BasicProperties(
+            content_type="application/json", delivery_mode=2, type="ScheduleMissed", app_id="scheduler",
+            correlation_id=job.correlation_id, timestamp=int(now.timestamp()),
+        )
+        messages.append(Message(EVENTS, "missed", missed_body(emission), properties, mandatory=False))
+    return messages
+
+
+def _observe(phase: str, began: float) -> None:
+    metrics.loop_seconds.labels(phase).observe(time.monotonic() - began)

@@ -1,0 +1,96 @@
+"""One JSON object a line on stderr, or text for people; no message's content can forge a line."""
+
+import json
+import logging
+import re
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+_SECRET = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s@]*(@)", flags=re.IGNORECASE)
+_PASSWORD = re.compile(r"(password\s*=\s*)('[^']*'|\S+)", flags=re.IGNORECASE)
+
+
+def without_secrets(text: str) -> str:
+    """Return `text` with every password in a URL or connection string hidden."""
+    return _PASSWORD.sub(r"\1***", _SECRET.sub(r"\1***\2", text))
+
+
+class Logger:
+    """Logs an event by name, with fields."""
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(name)
+
+    def debug(self, event: str, **fields: Any) -> None:
+        self._log(logging.DEBUG, event, fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        self._log(logging.INFO, event, fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        self._log(logging.WARNING, event, fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        self._log(logging.ERROR, event, fields)
+
+    def exception(self, event: str, **fields: Any) -> None:
+        """Log an error with the traceback of what is being handled."""
+        self._log(logging.ERROR, event, fields, exc_info=True)
+
+    def _log(self, level: int, event: str, fields: dict[str, Any], *, exc_info: bool = False) -> None:
+        if self._logger.isEnabledFor(level):
+            self._logger.log(level, "%s", event, extra={"fields": fields}, exc_info=exc_info)
+
+
+def get_logger(name: str) -> Logger:
+    """Return the logger of a module of ours."""
+    return Logger(name)
+
+
+def set_up(level: str, style: str, process: str) -> None:
+    """Send all logging to stderr in the chosen style."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json(process) if style == "json" else _Text(process))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    # pika logs each attempt and each lost connection as errors; we say the same, once, in our own words.
+    logging.getLogger("pika").setLevel(logging.CRITICAL)
+
+
+class _Json(logging.Formatter):
+    def __init__(self, process: str) -> None:
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            "process": self._process,
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return without_secrets(json.dumps(line, default=str))
+
+
+class _Text(logging.Formatter):
+    def __init__(self, process: str) -> None:
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = getattr(record, "fields", {})
+        shown = " ".join(f"{key}={json.dumps(value, default=str)}" for key, value in fields.items())
+        event = record.getMessage().encode("unicode_escape").decode()
+        line = f"{_time(record)} {record.levelname.lower():<7} {self._process} {event} {shown}".rstrip()
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return without_secrets(line)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"

@@ -1,0 +1,53 @@
+"""Every metric of the sidecar, by the contract's names. No label carries a value that a message chose."""
+
+import platform
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from scheduler import __version__
+
+_LAG_BUCKETS = (
+    0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5,
+    1, 2.5, 5, 10, 30, 60, 300, 900, 3600,
+)  # fmt: skip
+_PHASE_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+_BATCH_BUCKETS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000)
+
+jobs_queued = Counter("jobs_queued_total", "Requests stored.")
+jobs_cancelled = Counter("jobs_cancelled_total", "Cancels that took effect.")
+jobs_due = Counter("jobs_due_total", "ScheduleDue events confirmed by the broker.")
+due_lag = Histogram(
+    "scheduler_due_lag_seconds",
+    "From an occurrence's due_at to its confirm by the broker.",
+    buckets=_LAG_BUCKETS,
+)
+commands_rejected = Counter(
+    "scheduler_commands_rejected_total", "Commands sent to schedule.dead, by kind of problem.", ["reason"]
+)
+jobs_missed = Counter("scheduler_jobs_missed_total", "Occurrences passed over.")
+publish_failures = Counter(
+    "scheduler_publish_failures_total",
+    "Events the broker returned, refused or did not confirm in time.",
+    ["reason"],
+)
+backlog_jobs = Gauge("scheduler_backlog_jobs", "Jobs due and not yet emitted.")
+oldest_due_age = Gauge("scheduler_oldest_due_age_seconds", "Age of the oldest occurrence not yet emitted.")
+pending_jobs = Gauge("scheduler_pending_jobs", "Jobs that wait for their next occurrence (estimate).")
+batch_size = Histogram(
+    "scheduler_batch_size", "Commands stored or jobs claimed at once.", buckets=_BATCH_BUCKETS
+)
+loop_seconds = Histogram(
+    "scheduler_loop_seconds", "Time spent in each phase of the loop.", ["phase"], buckets=_PHASE_BUCKETS
+)
+build_info = Gauge(
+    "scheduler_build_info", "Always 1; the labels say what runs.", ["version", "python", "tzdata"]
+)
+
+
+def declare(tzdata: str) -> None:
+    """Give the labelled metrics their known values, so that they are there before the first event."""
+    build_info.labels(__version__, platform.python_version(), tzdata).set(1)
+    for reason in ("returned", "refused", "unconfirmed", "disconnected"):
+        publish_failures.labels(reason)
+    for reason in ("json", "shape", "schedule", "storage", "redelivered"):
+        commands_rejected.labels(reason)

@@ -1,0 +1,80 @@
+"""Due rows, claimed for as long as their transaction is open, and settled in it."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from scheduler.domain.emission import DueJob
+from scheduler.postgres.connection import Connection, connect, roll_back, translated
+from scheduler.resources import query
+
+LONG_AGO = datetime.min.replace(year=1, month=1, day=2, tzinfo=UTC)
+# The claim must walk its index whatever the statistics say just after a bulk load.
+PLANNER = {"enable_bitmapscan": "off", "enable_sort": "off", "enable_seqscan": "off"}
+
+
+@dataclass(slots=True)
+class Settlement:
+    """What became of each claimed job, one list for each kind of outcome."""
+
+    done: list[tuple[str, int]] = field(default_factory=list)
+    moved: list[tuple[str, datetime, int]] = field(default_factory=list)
+    triggered: list[str] = field(default_factory=list)
+    failed: list[tuple[str, float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The jobs that are due, locked; the database's time; and how long until the next falls due."""
+
+    jobs: list[DueJob]
+    claimed_at: datetime
+    seconds_to_next: float | None
+
+
+class Claims:
+    """One connection, one open claim at a time."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self._connection: Connection = connect(url, name, **PLANNER)
+
+    def claim(self, limit: int, floor: datetime = LONG_AGO) -> Claim:
+        """Lock the oldest due jobs; where there are none, nothing stays open."""
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("claim_due"), {"limit": limit, "floor": floor})
+            rows = cursor.fetchall()
+            *_, claimed_at, seconds = rows[0]
+            jobs = [DueJob(*row[:-2]) for row in rows if row[0] is not None]
+            if not jobs:
+                self._connection.rollback()
+            return Claim(jobs, claimed_at, seconds)
+
+    def settle(self, outcome: Settlement) -> None:
+        """Write down what became of the claimed jobs and let go of them."""
+        with translated(), self._connection.cursor() as cursor:
+            if outcome.done:
+                ids, emitted = zip(*outcome.done, strict=True)
+                cursor.execute(query("settle_done"), {"ids": list(ids), "emitted": list(emitted)})
+            if outcome.moved:
+                ids, following, emitted = zip(*outcome.moved, strict=True)
+                cursor.execute(query("settle_next"), {
+                    "ids": list(ids), "following": list(following), "emitted": list(emitted),
+                })
+            if outcome.triggered:
+                cursor.execute(query("settle_triggered"), {"ids": outcome.triggered})
+            if outcome.failed:
+                ids, delays = zip(*outcome.failed, strict=True)
+                cursor.execute(query("settle_failed"), {"ids": list(ids), "delays": list(delays)})
+            self._connection.commit()
+
+    def release(self) -> None:
+        """Let go of what is claimed, unchanged."""
+        roll_back(self._connection)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def delay(retries: int, jitter: float) -> float:
+    """Return the seconds before the next try: doubling from one second up to a minute, with jitter in 0…1."""
+    span = min(2.0 ** min(retries, 10), 60.0)
+    return span * (0.5 + 0.5 * jitter)

@@ -1,0 +1,102 @@
+"""Connections that notice a dead peer, and the one edge where driver errors become ours."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg2
+import psycopg2.extensions
+from psycopg2 import errors
+
+from scheduler.domain.errors import Unavailable
+from scheduler.ops.logs import without_secrets
+
+Connection = psycopg2.extensions.connection
+
+CONNECT: dict[str, Any] = {
+    "connect_timeout": 10,
+    # A peer that vanished without a word is noticed within half a minute.
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+SESSION = {
+    "TimeZone": "UTC",
+    # A frozen replica must not hold its rows for longer than others may take to take them over.
+    "idle_in_transaction_session_timeout": "15s",
+    "statement_timeout": "30s",
+    "lock_timeout": "10s",
+    # Small hot part of a large table: reading single pages is cheap, whatever the statistics say.
+    "random_page_cost": "1.1",
+    "jit": "off",
+}
+# The database may come back, or somebody else's lock may go: worth another try.
+_PASSING = (
+    psycopg2.OperationalError,
+    psycopg2.InterfaceError,
+    errors.IdleInTransactionSessionTimeout,
+    errors.QueryCanceled,
+    errors.LockNotAvailable,
+    errors.SerializationFailure,
+    errors.DeadlockDetected,
+    errors.ReadOnlySqlTransaction,
+    errors.InsufficientPrivilege,
+    errors.UndefinedTable,
+    errors.UndefinedColumn,
+)
+
+
+def connect(url: str, name: str, **session: str) -> Connection:
+    """Open a connection with our timeouts; raise Unavailable when the database cannot be reached."""
+    with translated():
+        connection: Connection = psycopg2.connect(url, application_name=f"scheduler {name}", **CONNECT)
+        try:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                for setting, value in (SESSION | session).items():
+                    cursor.execute("SELECT set_config(%s, %s, false)", (setting, value))
+                # Older servers do not have this one: let go of a client that vanished in mid-statement.
+                cursor.execute("SELECT set_config(name, '5s', false) FROM pg_settings "
+                               "WHERE name = 'client_connection_check_interval'")
+            connection.autocommit = False
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn the driver's passing errors into Unavailable; what is left is the data's fault."""
+    try:
+        yield
+    except _PASSING as error:
+        raise Unavailable(f"Postgres: {_line(error)}") from error
+
+
+@contextmanager
+def transaction(connection: Connection) -> Iterator[psycopg2.extensions.cursor]:
+    """Commit at the end, roll back on any error."""
+    with translated():
+        try:
+            with connection.cursor() as cursor:
+                yield cursor
+            connection.commit()
+        except BaseException:
+            roll_back(connection)
+            raise
+
+
+def roll_back(connection: Connection) -> None:
+    """Roll back if there is still something to roll back on."""
+    try:
+        if not connection.closed:
+            connection.rollback()
+    except psycopg2.Error:
+        connection.close()
+
+
+def _line(error: Any) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return without_secrets(text)[:500]

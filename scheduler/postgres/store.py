@@ -1,0 +1,174 @@
+"""Commands become rows: a batch is one transaction."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg2
+import psycopg2.extensions
+
+from scheduler.domain.errors import Problem, Rejected
+from scheduler.domain.job import Definition, Job, JobStatus, Outcome, apply
+from scheduler.domain.messages import Command, ScheduleRequest
+from scheduler.domain.missed import OnMissed
+from scheduler.domain.recurrence import Spec, resolve
+from scheduler.postgres.connection import Connection, transaction
+from scheduler.resources import query
+
+Cursor = psycopg2.extensions.cursor
+WAKEUP = "scheduler_wakeup"
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A command with what came beside its body."""
+
+    command: Command
+    payload: str = "{}"
+    correlation_id: str | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
+
+
+Answer = Outcome | Rejected
+
+
+def store(connection: Connection, batch: Sequence[Incoming], soon: timedelta) -> list[Answer]:
+    """Apply the commands in one transaction and return what became of each, in order.
+
+    Producers look again by themselves; they are woken only for what falls due sooner than `soon` from now.
+    """
+    try:
+        with transaction(connection) as cursor:
+            return _store(cursor, batch, soon)
+    except psycopg2.Error as error:
+        # Some value that Postgres refuses although it passed validation: find whose it is.
+        if len(batch) > 1:
+            return [answer for incoming in batch for answer in store(connection, [incoming], soon)]
+        line = " ".join(str(error).split())[:300]
+        return [Rejected([Problem("body", f"Postgres cannot store it: {line}")])]
+
+
+def _store(cursor: Cursor, batch: Sequence[Incoming], soon: timedelta) -> list[Answer]:
+    cursor.execute("SELECT now()")
+    now: datetime = cursor.fetchone()[0]  # type: ignore[index]
+    answers: list[Answer | None] = [None] * len(batch)
+    todo: Iterable[int] = range(len(batch))
+    soonest: datetime | None = None
+    while todo:
+        known = _locked(cursor, {batch[index].command.id for index in todo})
+        jobs = dict(known)
+        for index in todo:
+            incoming = batch[index]
+            # Commands of one batch without issued_at keep their order: a microsecond each.
+            answer = _applied(jobs, incoming, now + timedelta(microseconds=index))
+            answers[index] = answer
+            if isinstance(answer, Outcome):
+                jobs[incoming.command.id] = answer.job
+        changed = [job for job in jobs.values() if job is not known.get(job.id)]
+        saved = _saved(cursor, changed)
+        due = [job.wake_at for job in changed if job.wake_at and job.status is JobStatus.PENDING]
+        soonest = min([*due, *([soonest] if soonest else [])], default=None)
+        lost = {job.id for job in changed} - saved
+        todo = [index for index in todo if batch[index].command.id in lost]
+    if soonest is not None and soonest <= now + soon:
+        cursor.execute("SELECT pg_notify(%s, %s)", (WAKEUP, soonest.isoformat()))
+    return [answer for answer in answers if answer is not None]
+
+
+def _applied(jobs: dict[UUID, Job], incoming: Incoming, now: datetime) -> Answer:
+    command = incoming.command
+    try:
+        definition = _define(incoming, now) if isinstance(command, ScheduleRequest) else None
+    except Rejected as verdict:
+        return verdict
+    return apply(jobs.get(command.id) or Job(command.id), command, definition, now)
+
+
+def _define(incoming: Incoming, now: datetime) -> Definition:
+    request = incoming.command
+    assert isinstance(request, ScheduleRequest)  # noqa: S101 - the caller asked
+    spec = resolve(
+        run_at=request.run_at, rrule=request.rrule, cron=request.cron, every=request.every,
+        timezone=request.timezone if "timezone" in request.model_fields_set else None, stored_at=now,
+    )
+    return Definition(
+        job_type=request.job_type, payload=incoming.payload, correlation_id=incoming.correlation_id,
+        traceparent=incoming.traceparent, tracestate=incoming.tracestate, spec=spec,
+        on_missed=request.on_missed,
+        max_lateness=None if request.max_lateness is None else timedelta(seconds=request.max_lateness),
+    )
+
+
+def _locked(cursor: Cursor, ids: set[UUID]) -> dict[UUID, Job]:
+    cursor.execute(query("lock_jobs"), {"ids": [str(each) for each in ids]})
+    names = [column.name for column in cursor.description or ()]
+    return {job.id: job for job in (_job(dict(zip(names, row, strict=True))) for row in cursor)}
+
+
+def _saved(cursor: Cursor, jobs: list[Job]) -> set[UUID]:
+    if not jobs:
+        return set()
+    rows = json.dumps([_row(replace(job, version=job.version + 1)) for job in jobs])
+    cursor.execute(query("save_jobs"), {"jobs": rows})
+    return {UUID(row[0]) for row in cursor}
+
+
+def _job(row: dict[str, Any]) -> Job:
+    definition = None
+    if row["job_type"] is not None:
+        starts_at = row["starts_at"] or row["next_run_at"] or row["requested_at"] or datetime.now(UTC)
+        definition = Definition(
+            job_type=row["job_type"], payload=row["payload"], correlation_id=row["correlation_id"],
+            traceparent=row["traceparent"], tracestate=row["tracestate"],
+            spec=Spec(rrule=row["rrule"], cron=row["cron"], every=row["every"], timezone=row["timezone"],
+                      dtstart=row["dtstart"], starts_at=starts_at, ends_at=row["ends_at"]),
+            on_missed=OnMissed(row["on_missed"]), max_lateness=row["max_lateness"],
+        )
+    return Job(
+        id=UUID(row["id"]), version=row["version"], status=JobStatus(row["status"]), definition=definition,
+        triggers=tuple(row["triggers"]),
+        **{name: row[name] for name in (
+            "next_run_at", "occurrence", "retries", "retry_at", "trigger_at", "triggered_at",
+            "requested_at", "cancelled_at", "paused_at", "resumed_at",
+        )},
+    )
+
+
+def _row(job: Job) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "id": str(job.id), "version": job.version, "status": job.status.value,
+        "payload": "{}", "timezone": "UTC", "on_missed": "latest",
+        "occurrence": job.occurrence, "retries": job.retries,
+        "triggers": [_text(each) for each in job.triggers],
+    }
+    for name in ("next_run_at", "retry_at", "trigger_at", "triggered_at", "requested_at", "cancelled_at",
+                 "paused_at", "resumed_at"):
+        row[name] = _text(getattr(job, name))
+    if job.definition is not None:
+        row |= _definition_row(job.definition)
+    return row
+
+
+def _definition_row(definition: Definition) -> dict[str, Any]:
+    spec = definition.spec
+    return {
+        "job_type": definition.job_type, "payload": definition.payload,
+        "correlation_id": definition.correlation_id, "traceparent": definition.traceparent,
+        "tracestate": definition.tracestate, "rrule": spec.rrule, "cron": spec.cron,
+        "every": _interval(spec.every), "timezone": spec.timezone, "dtstart": _text(spec.dtstart),
+        "starts_at": _text(spec.starts_at), "ends_at": _text(spec.ends_at),
+        "on_missed": definition.on_missed.value, "max_lateness": _interval(definition.max_lateness),
+    }
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+def _interval(span: timedelta | None) -> str | None:
+    """Write a span as seconds, never as days: a day would be 23 or 25 hours in some zones."""
+    return None if span is None else f"{span // timedelta(microseconds=1)} microseconds"

@@ -1,0 +1,62 @@
+"""What every long-running process does around its work: start, connect, reconnect, stop."""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from scheduler.domain.errors import Unavailable
+from scheduler.domain.recurrence import tzdata_version
+from scheduler.ops import health as http
+from scheduler.ops import metrics
+from scheduler.ops.health import Health
+from scheduler.ops.logs import get_logger
+from scheduler.rabbit import topology
+from scheduler.rabbit.link import Link, place
+from scheduler.runtime import Stop, backoff
+from scheduler.settings import Settings
+
+log = get_logger(__name__)
+
+
+def start(role: str, settings: Settings, stop: Stop) -> Health:
+    """Take over the signals and serve metrics and health."""
+    stop.listen()
+    metrics.declare(tzdata_version())
+    health = Health("postgres", "rabbitmq")
+    port = http.serve(health, settings.metrics_host, settings.metrics_port)
+    log.info("started", role=role, metrics_host=settings.metrics_host, metrics_port=port)
+    return health
+
+
+def stay_connected(
+    role: str, settings: Settings, stop: Stop, health: Health, work: Callable[[Link], None], *, wait: bool
+) -> None:
+    """Keep `work` supplied with a connection to RabbitMQ, through every URL in turn, until the stop."""
+    delays = backoff()
+    attempt = 0
+    while not stop:
+        url = settings.amqp_urls[attempt % len(settings.amqp_urls)]
+        attempt += 1
+        health.turn()
+        try:
+            link = _connect(role, url, settings)
+            health.found("rabbitmq")
+            log.info("connected to RabbitMQ", broker=place(url))
+            delays = backoff()
+            wait = True
+            try:
+                work(link)
+            finally:
+                with suppress(Unavailable):
+                    link.close()
+        except Unavailable as error:
+            if not wait and attempt >= len(settings.amqp_urls):
+                raise
+            health.missing("rabbitmq", str(error))
+            log.warning("RabbitMQ unavailable: trying again", problem=str(error), broker=place(url),
+                        do="check that it runs and that AMQP_URL is right")
+            stop.wait(next(delays))
+
+
+def _connect(role: str, url: str, settings: Settings) -> Link:
+    topology.declare(url, queue_type=settings.queue_type, due_queue_type=settings.due_queue_type)
+    return Link(url, role)

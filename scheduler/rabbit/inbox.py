@@ -1,0 +1,102 @@
+"""The commands waiting in scheduler_inbox, as batches; acknowledged only when the caller says so."""
+
+import queue
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import pika
+from pika import spec
+
+from scheduler.domain.errors import Unavailable
+from scheduler.rabbit.link import Link
+from scheduler.rabbit.topology import INBOX
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One command as it came."""
+
+    tag: int
+    routing_key: str
+    properties: pika.BasicProperties
+    body: bytes
+    redelivered: bool
+
+    @property
+    def deliveries_before(self) -> int:
+        """How often it was delivered before without being acknowledged, as far as the broker tells."""
+        count = (self.properties.headers or {}).get("x-delivery-count")
+        return count if isinstance(count, int) else int(self.redelivered)
+
+
+class Inbox:
+    """Consumes with a bounded prefetch.
+
+    After a crash the message at fault is somewhere among those that are delivered again. So consuming
+    starts with a prefetch of one, and widens only when a message comes that was never delivered before:
+    the delivery limit then counts against the culprit alone and not against all that stood behind it.
+    """
+
+    def __init__(self, link: Link, prefetch: int) -> None:
+        self._link = link
+        self._prefetch = prefetch
+        self._wide = False
+        self._waiting: queue.SimpleQueue[Delivery | str] = queue.SimpleQueue()
+        self._channel = link.channel()
+        self._channel.add_on_cancel_callback(lambda _: self._cancelled())
+        link.on_close(self._waiting.put)
+        self._tag = self._consume(1)
+
+    def _consume(self, prefetch: int) -> str:
+        def act(future: Future[str]) -> None:
+            self._channel.basic_qos(prefetch_count=prefetch)
+            self._channel.basic_consume(
+                INBOX, self._on_message, callback=lambda frame: future.set_result(frame.method.consumer_tag)
+            )
+
+        return self._link.call(act)
+
+    def _cancelled(self) -> None:
+        why = f"the queue {INBOX} was deleted; it is declared again on the next connection"
+        self._link.closed = self._link.closed or why
+        self._waiting.put(why)
+
+    def _on_message(
+        self,
+        _: pika.channel.Channel,
+        method: spec.Basic.Deliver,
+        properties: pika.BasicProperties,
+        body: bytes,
+    ) -> None:
+        self._waiting.put(
+            Delivery(method.delivery_tag, method.routing_key, properties, body, method.redelivered)
+        )
+
+    def take(self, limit: int, timeout: float) -> list[Delivery]:
+        """Wait for a command, then return it with what else is there already; [] when none came."""
+        batch: list[Delivery] = []
+        try:
+            batch.append(self._checked(self._waiting.get(timeout=timeout)))
+            while len(batch) < limit:
+                batch.append(self._checked(self._waiting.get_nowait()))
+        except queue.Empty:
+            pass
+        if batch and not self._wide and not batch[-1].redelivered:
+            self._wide = True
+            self.stop()  # a prefetch holds for consumers that start after it
+            self._tag = self._consume(self._prefetch)
+        return batch
+
+    @staticmethod
+    def _checked(item: Delivery | str) -> Delivery:
+        if isinstance(item, str):
+            raise Unavailable(item)
+        return item
+
+    def ack(self, up_to: int) -> None:
+        """Acknowledge every command up to this delivery tag."""
+        self._link.post(lambda: self._channel.is_open and self._channel.basic_ack(up_to, multiple=True))
+
+    def stop(self) -> None:
+        """Take no more commands; those delivered and not acknowledged go back when the link closes."""
+        self._link.call(lambda future: self._channel.basic_cancel(self._tag, callback=future.set_result))

@@ -1,0 +1,172 @@
+"""One connection to RabbitMQ with an I/O thread of its own, behind calls that block.
+
+pika's public way to pipeline confirms is its callback connection. Everything that runs on its thread is
+in this package; the processes see plain methods and `Unavailable`.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+import pika
+from pika.adapters.select_connection import SelectConnection
+from pika.exceptions import AMQPError, ProbableAccessDeniedError, ProbableAuthenticationError
+
+from scheduler.domain.errors import Unavailable
+
+T = TypeVar("T")
+
+OPEN_TIMEOUT = 15.0
+HEARTBEAT = 15  # a silent peer is noticed within three of these
+
+
+def parameters(url: str, name: str) -> pika.URLParameters:
+    """Return how to connect: what the URL says, and our own timeouts where it is silent."""
+    found = pika.URLParameters(url)
+    if "heartbeat" not in parse_qs(urlsplit(url).query):
+        found.heartbeat = HEARTBEAT
+    found.socket_timeout = found.stack_timeout = OPEN_TIMEOUT
+    found.connection_attempts = 1
+    found.client_properties = {"connection_name": f"scheduler {name}"}
+    return found
+
+
+def place(url: str) -> str:
+    """Name a broker in a log line: host and port, no credentials."""
+    parts = urlsplit(url)
+    return f"{parts.hostname}:{parts.port or (5671 if parts.scheme == 'amqps' else 5672)}"
+
+
+class Link:
+    """An open connection. Once closed, for whatever reason, it stays closed: open another."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self._place = place(url)
+        self._opened: Future[None] = Future()
+        self._on_close: list[Callable[[str], None]] = []
+        self.closed: str | None = None
+        self.blocked = False
+        self._connection = SelectConnection(
+            parameters(url, name),
+            on_open_callback=lambda _: self._opened.set_result(None),
+            on_open_error_callback=lambda _, error: self._lost(error),
+            on_close_callback=lambda _, error: self._lost(error),
+        )
+        self._connection.add_on_connection_blocked_callback(lambda *_: self._set_blocked(True))
+        self._connection.add_on_connection_unblocked_callback(lambda *_: self._set_blocked(False))
+        self._thread = threading.Thread(target=self._run, name=f"amqp {name}", daemon=True)
+        self._thread.start()
+        try:
+            self._opened.result(OPEN_TIMEOUT * 2)
+        except TimeoutError:
+            self.close()
+            raise Unavailable(f"RabbitMQ at {self._place} did not answer in time") from None
+
+    def _run(self) -> None:
+        try:
+            self._connection.ioloop.start()
+        except Exception as error:  # noqa: BLE001 - a broken loop is a lost connection, whatever broke it
+            self._lost(error)
+
+    def _set_blocked(self, blocked: bool) -> None:
+        self.blocked = blocked
+
+    def _lost(self, error: BaseException) -> None:
+        if self.closed is None:
+            self.closed = f"RabbitMQ at {self._place}: {reason(error)}"
+        if not self._opened.done():
+            self._opened.set_exception(Unavailable(self.closed))
+        for callback in self._on_close:
+            callback(self.closed)
+        self._connection.ioloop.stop()
+
+    def on_close(self, callback: Callable[[str], None]) -> None:
+        """Have `callback` called on the I/O thread when the connection is lost."""
+        self._on_close.append(callback)
+
+    def check(self) -> None:
+        """Raise Unavailable if the connection is lost or the broker refuses publishers."""
+        if self.closed is not None:
+            raise Unavailable(self.closed)
+        if self.blocked:
+            raise Unavailable(f"RabbitMQ at {self._place} blocks publishers: its memory or disk alarm is on")
+
+    def post(self, act: Callable[[], None]) -> None:
+        """Run `act` on the I/O thread, soon."""
+        if self.closed is not None:
+            raise Unavailable(self.closed)
+        self._connection.ioloop.add_callback_threadsafe(act)
+
+    def call(self, act: Callable[[Future[T]], Any], timeout: float = OPEN_TIMEOUT) -> T:
+        """Run `act` on the I/O thread and wait for the future that it is given."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            self._on_close.append(
+                lambda why: None if future.done() else future.set_exception(Unavailable(why))
+            )
+            try:
+                act(future)
+            except Exception as error:  # noqa: BLE001 - handed to the waiting thread
+                future.set_exception(error)
+
+        self.post(run)
+        try:
+            return future.result(timeout)
+        except TimeoutError:
+            raise Unavailable(f"RabbitMQ at {self._place} did not answer in time") from None
+        except AMQPError as error:
+            raise Unavailable(f"RabbitMQ at {self._place}: {reason(error)}") from error
+
+    def channel(self, *, essential: bool = True) -> pika.channel.Channel:
+        """Open a channel; should the broker close an essential one later, the whole link counts as lost."""
+
+        def act(future: Future[pika.channel.Channel]) -> None:
+            def done(channel: pika.channel.Channel) -> None:
+                if essential:
+                    channel.add_on_close_callback(lambda _, error: self._channel_lost(error))
+                if not future.done():
+                    future.set_result(channel)
+
+            self._connection.channel(on_open_callback=done)
+
+        return self.call(act)
+
+    def _channel_lost(self, error: BaseException) -> None:
+        if self.closed is None and self._connection.is_open:
+            self.closed = f"RabbitMQ at {self._place} closed the channel: {reason(error)}"
+            self._connection.close()
+
+    def write(self, chunks: Sequence[bytes]) -> None:
+        """Send frames that are already encoded; only on the I/O thread.
+
+        pika sends each frame by itself, three for a message; one write for many messages is what makes
+        the publisher several times faster (docs/decisions/0002-publishing.md).
+        """
+        self._connection._output_marshaled_frames(chunks)  # noqa: SLF001 - see above
+
+    def close(self) -> None:
+        """Close the connection and end its thread."""
+
+        def act() -> None:
+            if self._connection.is_open:
+                self._connection.close()
+            else:
+                self._connection.ioloop.stop()
+
+        if self._thread.is_alive():
+            with contextlib.suppress(Unavailable):
+                self.post(act)
+            self._thread.join(2.0)
+        self.closed = self.closed or "closed"
+
+
+def reason(error: BaseException) -> str:
+    """Say what pika means in one line."""
+    if isinstance(error, ProbableAuthenticationError | ProbableAccessDeniedError):
+        return f"refused our user or virtual host ({type(error).__name__}); check AMQP_URL"
+    text = " ".join(str(error).split()) or repr(error)
+    return f"{type(error).__name__}: {text}"[:500]

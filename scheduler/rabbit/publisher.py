@@ -1,0 +1,139 @@
+"""Publishes batches with pipelined confirms, and says of each message what became of it."""
+
+import threading
+from collections.abc import Sequence
+from enum import StrEnum
+
+import pika
+from pika import spec
+
+from scheduler.rabbit.frames import Publishable, encode
+from scheduler.rabbit.link import Link, reason
+
+CHUNK = 64 * 1024
+
+
+class Receipt(StrEnum):
+    """What the broker said of a message."""
+
+    CONFIRMED = "confirmed"
+    RETURNED = "returned"  # confirmed, but no queue took it
+    REFUSED = "refused"
+    UNKNOWN = "unconfirmed"  # no answer, and none will come
+
+
+class Batch:
+    """Messages on their way; each gets its receipt when the broker answers."""
+
+    def __init__(self, messages: Sequence[Publishable]) -> None:
+        self._messages = messages
+        self._open = len(messages)
+        self._receipts = [Receipt.UNKNOWN] * len(messages)
+        self._returned: set[str | None] = set()
+        self._done = threading.Event()
+        self.lost = "RabbitMQ did not confirm every message in time"
+        if not messages:
+            self._done.set()
+
+    def wait(self, timeout: float) -> list[Receipt]:
+        """Return the receipts in order, once all are there or the time is over or the broker is gone."""
+        self._done.wait(timeout)
+        return list(self._receipts)
+
+    @property
+    def done(self) -> bool:
+        """Whether every receipt has come, or none will come any more."""
+        return self._done.is_set()
+
+    def _settle(self, index: int, receipt: Receipt) -> None:
+        # A return without a key could be any of ours: better sent twice than lost.
+        if receipt is Receipt.CONFIRMED and self._returned & {self._messages[index].key, None}:
+            receipt = Receipt.RETURNED
+        self._receipts[index] = receipt
+        self._open -= 1
+        if self._open == 0:
+            self._done.set()
+
+    def _lose(self, why: str) -> None:
+        if not self.done:
+            self.lost = why
+            self._done.set()
+
+
+class Publisher:
+    """One channel in confirm mode. Its callbacks run on the link's I/O thread."""
+
+    def __init__(self, link: Link, *, essential: bool = True) -> None:
+        self._link = link
+        self._channel = link.channel(essential=essential)
+        self._channel.add_on_close_callback(lambda _, error: self._on_close(reason(error)))
+        self._frame_max = self._channel.connection.params.frame_max or 131072
+        self._tag = 0
+        self._unconfirmed: dict[int, tuple[Batch, int]] = {}
+        self._lowest = 1
+        self._open: set[Batch] = set()
+        link.on_close(self._on_close)
+        link.call(
+            lambda future: (
+                self._channel.add_on_return_callback(self._on_return),
+                self._channel.confirm_delivery(self._on_confirm, callback=future.set_result),
+            )
+        )
+
+    @property
+    def usable(self) -> bool:
+        """Whether the broker has left the channel open."""
+        return bool(self._channel.is_open)
+
+    def send(self, messages: Sequence[Publishable]) -> Batch:
+        """Put the messages on their way, in order, and return at once."""
+        batch = Batch(messages)
+        if not messages:
+            return batch
+        self._link.check()
+        self._open = {each for each in self._open if not each.done} | {batch}
+        number, limit = self._channel.channel_number, self._frame_max
+        encoded = [encode(message, number, limit) for message in messages]
+        self._link.post(lambda: self._send(batch, encoded))
+        return batch
+
+    def _send(self, batch: Batch, encoded: list[bytes]) -> None:
+        if not self._channel.is_open:
+            batch._lose(self._link.closed or "the channel is closed")  # noqa: SLF001 - one module
+            return
+        for index in range(len(encoded)):
+            self._tag += 1
+            self._unconfirmed[self._tag] = (batch, index)
+        chunk: list[bytes] = []
+        size = 0
+        for each in encoded:
+            chunk.append(each)
+            size += len(each)
+            if size >= CHUNK:
+                self._link.write([b"".join(chunk)])
+                chunk, size = [], 0
+        if chunk:
+            self._link.write([b"".join(chunk)])
+
+    def _on_confirm(self, frame: pika.frame.Method) -> None:
+        method = frame.method
+        receipt = Receipt.CONFIRMED if isinstance(method, spec.Basic.Ack) else Receipt.REFUSED
+        tag = method.delivery_tag
+        for each in range(self._lowest, tag + 1) if method.multiple else (tag,):
+            found = self._unconfirmed.pop(each, None)
+            if found is not None:
+                found[0]._settle(found[1], receipt)  # noqa: SLF001 - one module
+        if method.multiple or tag == self._lowest:
+            self._lowest = tag + 1
+
+    def _on_return(
+        self, _: pika.channel.Channel, __: spec.Basic.Return, properties: pika.BasicProperties, ___: bytes
+    ) -> None:
+        # It comes before the confirm of the same message, so every batch still open may be the one.
+        for batch in self._open:
+            batch._returned.add(properties.message_id)  # noqa: SLF001 - one module
+
+    def _on_close(self, why: str) -> None:
+        for batch in self._open:
+            batch._lose(why)  # noqa: SLF001 - one module
+        self._unconfirmed.clear()

@@ -1,0 +1,102 @@
+"""The exchanges, queues and bindings of the contract, declared idempotently by every process."""
+
+from typing import Any
+
+import pika
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import AMQPError, ChannelClosedByBroker
+
+from scheduler.domain.errors import Misconfigured, Unavailable
+from scheduler.rabbit.link import parameters, place, reason
+
+COMMANDS = "schedule.commands"
+EVENTS = "schedule.events"
+DEAD = "schedule.dead"
+INBOX = "scheduler_inbox"
+DUE = "mainapp_due"
+DEAD_QUEUE = "scheduler_dead"
+COMMAND_KEYS = ("request", "cancel", "pause", "resume", "trigger")
+
+# A command that was delivered this often without an answer crashes the consumer: it goes to schedule.dead.
+DELIVERY_LIMIT = 20
+_NOT_FOUND, _ACCESS_REFUSED, _PRECONDITION_FAILED = 404, 403, 406
+
+
+def _type(queue_type: str) -> dict[str, Any]:
+    return {} if queue_type == "default" else {"x-queue-type": queue_type}
+
+
+def inbox_arguments(queue_type: str) -> dict[str, Any]:
+    """Return the arguments of scheduler_inbox: what crashes us again and again is dead-lettered, not lost."""
+    arguments = _type(queue_type) | {"x-dead-letter-exchange": DEAD}
+    if queue_type == "quorum":
+        arguments |= {
+            "x-delivery-limit": DELIVERY_LIMIT,
+            "x-dead-letter-strategy": "at-least-once",
+            "x-overflow": "reject-publish",  # at-least-once dead-lettering asks for it; there is no limit
+        }
+    return arguments
+
+
+def dead_arguments(queue_type: str) -> dict[str, Any]:
+    """Return the arguments of scheduler_dead: looking at a message twenty times must not drop it."""
+    return _type(queue_type) | ({"x-delivery-limit": 1_000_000} if queue_type == "quorum" else {})
+
+
+def declare(url: str, *, queue_type: str, due_queue_type: str) -> None:
+    """Declare everything, or raise Misconfigured where an existing thing is of another kind."""
+    try:
+        connection = pika.BlockingConnection(parameters(url, "topology"))
+    except (AMQPError, OSError) as error:
+        raise Unavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
+    try:
+        _declare(connection, queue_type, due_queue_type)
+    except ChannelClosedByBroker as error:
+        raise _translated(error, url) from error
+    except (AMQPError, OSError) as error:
+        raise Unavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
+    finally:
+        if connection.is_open:
+            connection.close()
+
+
+def _declare(connection: pika.BlockingConnection, queue_type: str, due_queue_type: str) -> None:
+    channel = connection.channel()
+    for exchange in (COMMANDS, EVENTS, DEAD):
+        channel.exchange_declare(exchange, "topic", durable=True)
+    channel.queue_declare(DEAD_QUEUE, durable=True, arguments=dead_arguments(queue_type))
+    channel.queue_bind(DEAD_QUEUE, DEAD, "#")
+    channel.queue_declare(INBOX, durable=True, arguments=inbox_arguments(queue_type))
+    for key in COMMAND_KEYS:
+        channel.queue_bind(INBOX, COMMANDS, key)
+    if not _exists(connection, DUE):
+        channel.queue_declare(DUE, durable=True, arguments=_type(due_queue_type))
+    channel.queue_bind(DUE, EVENTS, "due")
+    channel.close()
+
+
+def _exists(connection: pika.BlockingConnection, queue: str) -> bool:
+    """Tell whether a queue is there, of whatever kind: the host may have declared it in its own way."""
+    probe: BlockingChannel = connection.channel()
+    try:
+        probe.queue_declare(queue, passive=True)
+    except ChannelClosedByBroker as error:
+        if error.reply_code != _NOT_FOUND:
+            raise
+        return False
+    probe.close()
+    return True
+
+
+def _translated(error: ChannelClosedByBroker, url: str) -> Misconfigured | Unavailable:
+    if error.reply_code == _PRECONDITION_FAILED:
+        return Misconfigured(
+            f"RabbitMQ at {place(url)} already has this by another definition: {error.reply_text}. "
+            "Set SCHEDULER_QUEUE_TYPE to what is there, or delete the queue once it is empty."
+        )
+    if error.reply_code == _ACCESS_REFUSED:
+        return Misconfigured(
+            f"RabbitMQ at {place(url)} refuses our user: {error.reply_text}. "
+            "Give it configure, write and read permission on scheduler_.*, schedule\\..* and mainapp_due."
+        )
+    return Unavailable(f"RabbitMQ at {place(url)}: {reason(error)}")

@@ -1,0 +1,116 @@
+"""The only reader of the environment."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from scheduler.domain.errors import Misconfigured
+
+QUEUE_TYPES = ("quorum", "classic", "default")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("json", "text")
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"must be one of {', '.join(words)}")
+        return text
+
+    return read
+
+
+def _number(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit()) or not low <= int(text) <= high:
+            raise ValueError(f"must be a whole number from {low:,} to {high:,}")
+        return int(text)
+
+    return read
+
+
+def _database_url(text: str) -> str:
+    if not text.startswith(("postgresql://", "postgres://")):
+        raise ValueError("must start with postgresql://")
+    return text
+
+
+def _amqp_urls(text: str) -> tuple[str, ...]:
+    urls = tuple(part.strip() for part in text.split(","))
+    for url in urls:
+        try:
+            parts = urlsplit(url)
+            known = parts.scheme in ("amqp", "amqps") and bool(parts.hostname) and (parts.port or 1) > 0
+        except ValueError:
+            known = False
+        if not known:
+            raise ValueError("must be amqp://user:password@host:port/vhost, or several with commas between")
+    return urls
+
+
+def _setting(name: str, default: Any, read: Callable[[str], Any], *, secret: bool = False) -> Any:
+    return field(default=default, metadata={"name": name, "read": read, "secret": secret})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting, validated and typed, with the contract's defaults."""
+
+    database_url: str = _setting(
+        "DATABASE_URL", "postgresql://localhost/scheduler", _database_url, secret=True
+    )
+    amqp_urls: tuple[str, ...] = _setting(
+        "AMQP_URL", ("amqp://guest:guest@localhost:5672/%2F",), _amqp_urls, secret=True
+    )
+    metrics_host: str = _setting("METRICS_HOST", "0.0.0.0", str)  # noqa: S104 - scraped from other hosts
+    metrics_port: int = _setting("METRICS_PORT", 8000, _number(0, 65535))
+    log_level: str = _setting("LOG_LEVEL", "info", _one_of(*LOG_LEVELS))
+    log_format: str = _setting("LOG_FORMAT", "json", _one_of(*LOG_FORMATS))
+    poll_interval_ms: int = _setting("SCHEDULER_POLL_INTERVAL_MS", 500, _number(10, 60_000))
+    batch_size: int = _setting("SCHEDULER_BATCH_SIZE", 500, _number(1, 10_000))
+    prefetch: int = _setting("SCHEDULER_PREFETCH", 1000, _number(1, 65_535))
+    queue_type: str = _setting("SCHEDULER_QUEUE_TYPE", "quorum", _one_of(*QUEUE_TYPES))
+    due_queue_type: str = _setting("SCHEDULER_DUE_QUEUE_TYPE", "default", _one_of(*QUEUE_TYPES))
+    max_payload_bytes: int = _setting("SCHEDULER_MAX_PAYLOAD_BYTES", 262_144, _number(2, 100_000_000))
+    retention_days: int = _setting("SCHEDULER_RETENTION_DAYS", 30, _number(0, 36_500))
+
+
+def load(environment: Mapping[str, str]) -> Settings:
+    """Read the settings, or raise Misconfigured with every mistake, never with a secret's value."""
+    values: dict[str, Any] = {}
+    mistakes: list[str] = []
+    known: set[str] = set()
+    for each in fields(Settings):
+        name, secret = each.metadata["name"], each.metadata["secret"]
+        known |= {name, f"{name}_FILE"} if secret else {name}
+        try:
+            text = _text(environment, name, secret=secret)
+            if text is not None:
+                values[each.name] = each.metadata["read"](text)
+        except ValueError as error:
+            shown = "" if secret else f", not {text!r}" if text is not None else ""
+            mistakes.append(f"{name} {error}{shown}")
+    mistakes.extend(
+        f"{name} is not a setting; known are {', '.join(sorted(n for n in known if n[:4] == 'SCHE'))}"
+        for name in sorted(environment)
+        if name.startswith("SCHEDULER_") and name not in known
+    )
+    if mistakes:
+        raise Misconfigured("; ".join(mistakes))
+    return Settings(**values)
+
+
+def _text(environment: Mapping[str, str], name: str, *, secret: bool) -> str | None:
+    """Return the variable's text, or for a secret the contents of the file that NAME_FILE names."""
+    text = environment.get(name) or None
+    path = environment.get(f"{name}_FILE") if secret else None
+    if not path:
+        return text
+    if text is not None:
+        raise ValueError(f"and {name}_FILE are both set; keep one")
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot be read from {name}_FILE: {error}") from None

@@ -1,0 +1,70 @@
+"""Real servers for the whole run; a database and a virtual host of its own for each test."""
+
+from collections.abc import Iterator
+
+import pytest
+from support import Host, Sidecar
+
+from scheduler.dev.servers import Stack, start_stack
+from scheduler.postgres.migrate import migrate
+from scheduler.rabbit import topology
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[Stack]:
+    """A private Postgres and a private RabbitMQ, started on first use."""
+    with start_stack(purpose="test") as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def template(stack: Stack) -> str:
+    """A migrated database that each test's own is cloned from."""
+    url = stack.create_database("scheduler_template")
+    migrate(url)
+    return "scheduler_template"
+
+
+@pytest.fixture
+def empty_database(stack: Stack) -> Iterator[str]:
+    url = stack.create_database()
+    yield url
+    stack.drop_database(url)
+
+
+@pytest.fixture
+def database_url(stack: Stack, template: str) -> Iterator[str]:
+    url = stack.create_database(template=template)
+    yield url
+    stack.drop_database(url)
+
+
+@pytest.fixture
+def vhost(stack: Stack) -> Iterator[str]:
+    """The URL of an empty virtual host."""
+    url = stack.create_vhost()
+    yield url
+    stack.delete_vhost(url)
+
+
+@pytest.fixture
+def amqp_url(vhost: str) -> str:
+    """The URL of a virtual host with our topology in it."""
+    topology.declare(vhost, queue_type="quorum", due_queue_type="default")
+    return vhost
+
+
+@pytest.fixture
+def host(amqp_url: str) -> Iterator[Host]:
+    started = Host(amqp_url)
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def sidecar(database_url: str, amqp_url: str) -> Iterator[Sidecar]:
+    """No process yet: `sidecar.up()` starts them. Each must end with exit code 0 unless it was killed."""
+    made = Sidecar(database_url, amqp_url)
+    yield made
+    codes = made.close()
+    assert all(code in (0, -9) for code in codes), [p.raw[-3:] for p in made.processes]

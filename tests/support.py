@@ -1,0 +1,248 @@
+"""A host application and a supervisor, as tests see them: plain pika, plain SQL, real processes."""
+
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pika
+import psycopg2
+import psycopg2.extras
+
+DEADLINE = 30.0
+
+
+def until(condition: Callable[[], Any], what: str, within: float = DEADLINE) -> Any:
+    """Wait for `condition` to be true and return its value; fail with `what` after the deadline."""
+    deadline = time.monotonic() + within
+    pause = threading.Event()
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {within} s: {what}")
+        pause.wait(0.02)
+
+
+def utc(**ahead: float) -> datetime:
+    return datetime.now(UTC) + timedelta(**ahead)
+
+
+def iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds")
+
+
+class Host:
+    """The monolith: publishes commands, receives events. None of our code."""
+
+    def __init__(self, amqp_url: str) -> None:
+        self.connection = pika.BlockingConnection(pika.URLParameters(amqp_url))
+        self.channel = self.connection.channel()
+        self.channel.confirm_delivery()
+
+    def publish(self, key: str, body: Any, exchange: str = "schedule.commands", **properties: Any) -> None:
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        properties = {"content_type": "application/json", "delivery_mode": 2} | properties
+        self.channel.basic_publish(exchange, key, raw, pika.BasicProperties(**properties), mandatory=True)
+
+    def request(self, **fields: Any) -> str:
+        body = {"id": str(uuid4()), "job_type": "test.job"} | fields
+        self.publish("request", body)
+        return body["id"]
+
+    def get(self, name: str, within: float = DEADLINE) -> tuple[Any, pika.BasicProperties, bytes]:
+        """Take the next message of a queue."""
+        return until(
+            lambda: _got(self.channel.basic_get(name, auto_ack=True)), f"a message in {name}", within
+        )
+
+    def due(self, count: int = 1, within: float = DEADLINE) -> list[dict[str, Any]]:
+        """Take the next `count` ScheduleDue."""
+        return [json.loads(self.get("mainapp_due", within)[2]) for _ in range(count)]
+
+    def drain(self, name: str) -> list[bytes]:
+        """Take all that is in a queue now."""
+        bodies = []
+        while (got := self.channel.basic_get(name, auto_ack=True))[0]:
+            bodies.append(got[2])
+        return bodies
+
+    def listen(self, exchange: str, key: str) -> str:
+        """Bind a queue of our own and return its name."""
+        name = self.channel.queue_declare("", exclusive=True).method.queue
+        self.channel.queue_bind(name, exchange, key)
+        return name
+
+    def close(self) -> None:
+        if self.connection.is_open:
+            self.connection.close()
+
+
+def _got(answer: Any) -> Any:
+    return answer if answer[0] is not None else None
+
+
+class Process:
+    """A real process of ours, its log lines kept."""
+
+    def __init__(
+        self, role: str, env: dict[str, str], *arguments: str, command: list[str] | None = None
+    ) -> None:
+        self.role = role
+        self.lines: list[dict[str, Any]] = []
+        self.raw: list[str] = []
+        self._ports: queue.SimpleQueue[int] = queue.SimpleQueue()
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("SCHEDULER_", "METRICS_", "LOG_"))}
+        self.popen = subprocess.Popen(
+            [*(command or [sys.executable, "-m", "scheduler"]), role, *arguments],
+            env=clean | {"METRICS_HOST": "127.0.0.1", "METRICS_PORT": "0"} | env,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self._port: int | None = None
+
+    def _read(self) -> None:
+        assert self.popen.stderr
+        for line in self.popen.stderr:
+            self.raw.append(line)
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue
+            self.lines.append(entry)
+            if "metrics_port" in entry:
+                self._ports.put(entry["metrics_port"])
+
+    @property
+    def port(self) -> int:
+        if self._port is None:
+            try:
+                self._port = self._ports.get(timeout=DEADLINE)
+            except queue.Empty:
+                raise AssertionError(f"{self.role} did not start: {self.raw}") from None
+        return self._port
+
+    def http(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def metric(self, name: str) -> float:
+        """Return the sum of a metric over its labels."""
+        total = 0.0
+        for line in self.http("/metrics")[1].splitlines():
+            if line.split("{")[0].split(" ")[0] == name:
+                total += float(line.rsplit(" ", 1)[1])
+        return total
+
+    def ready(self) -> "Process":
+        until(lambda: self.http("/readyz")[0] == 200, f"{self.role} ready: {self.raw[-5:]}")
+        return self
+
+    def logged(self, event: str, within: float = DEADLINE) -> dict[str, Any]:
+        return until(
+            lambda: next((line for line in self.lines if line.get("event") == event), None),
+            f"{self.role} to log {event!r}", within,
+        )
+
+    def stop(self, how: int = signal.SIGTERM) -> int:
+        if self.popen.poll() is None:
+            self.popen.send_signal(how)
+        code = self.popen.wait(DEADLINE)
+        self._reader.join(DEADLINE)
+        if self.popen.stderr:
+            self.popen.stderr.close()
+        return code
+
+    def kill(self) -> None:
+        self.stop(signal.SIGKILL)
+
+
+class Sidecar:
+    """Consumers and producers on one database and one virtual host."""
+
+    def __init__(self, database_url: str, amqp_url: str) -> None:
+        self.database_url = database_url
+        self.amqp_url = amqp_url
+        self.env = {"DATABASE_URL": database_url, "AMQP_URL": amqp_url}
+        self.processes: list[Process] = []
+
+    def start(self, role: str, *arguments: str, **env: str) -> Process:
+        process = Process(role, self.env | env, *arguments)
+        self.processes.append(process)
+        return process
+
+    def up(self, consumers: int = 1, producers: int = 1, **env: str) -> "Sidecar":
+        """Start so many of each and wait until all are ready."""
+        started = [self.start("consumer", **env) for _ in range(consumers)]
+        started += [self.start("producer", **env) for _ in range(producers)]
+        for process in started:
+            process.ready()
+        return self
+
+    def sql(self, statement: str, *values: Any) -> list[dict[str, Any]]:
+        """Run a statement and return its rows as dictionaries."""
+        with connected(self.database_url) as connection, connection.cursor(
+            cursor_factory=psycopg2.extras.RealDictCursor
+        ) as cursor:
+            cursor.execute(statement, values or None)
+            return [dict(row) for row in cursor.fetchall()] if cursor.description else []
+
+    def job(self, job_id: str) -> dict[str, Any] | None:
+        rows = self.sql("SELECT * FROM jobs WHERE id = %s", job_id)
+        return rows[0] if rows else None
+
+    def stored(self, job_id: str, status: str | None = None) -> dict[str, Any]:
+        """Wait until the job is in the table, with that status if one is given."""
+        def there() -> dict[str, Any] | None:
+            row = self.job(job_id)
+            return row if row and status in (None, row["status"]) else None
+
+        return until(there, f"job {job_id} stored as {status or 'anything'}")
+
+    def close(self) -> list[int]:
+        codes = []
+        for process in self.processes:
+            if process.popen.poll() is None:
+                process.popen.send_signal(signal.SIGCONT)
+                process.popen.send_signal(signal.SIGTERM)
+        for process in self.processes:
+            try:
+                codes.append(process.stop())
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+        return codes
+
+
+@contextmanager
+def connected(url: str) -> Iterator[Any]:
+    connection = psycopg2.connect(url)
+    connection.autocommit = True
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
