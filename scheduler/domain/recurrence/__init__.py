@@ -1,0 +1,11 @@
+"""When a job runs: RFC 5545 rules, Debian cron and fixed spacing, exact and in constant time.
+
+Pure: no clock, no environment, and no I/O but reading zone data from the `tzdata` package.
+"""
+
+from scheduler.domain.recurrence.resolve import resolve
+from scheduler.domain.recurrence.schedule import Schedule
+from scheduler.domain.recurrence.spec import Spec, compile_schedule
+from scheduler.domain.recurrence.zones import tzdata_version, zone, zone_names
+
+__all__ = ["Schedule", "Spec", "compile_schedule", "resolve", "tzdata_version", "zone", "zone_names"]

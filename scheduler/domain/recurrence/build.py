@@ -1,0 +1,98 @@
+"""From a rule and its DTSTART to the wall times it matches."""
+
+from dataclasses import replace
+from datetime import date
+from functools import lru_cache
+
+from scheduler.domain.recurrence.calendar import DAY
+from scheduler.domain.recurrence.periods import Positions, RuleDays, aligned_days
+from scheduler.domain.recurrence.rule import Freq, Rule
+from scheduler.domain.recurrence.subdaily import Steps
+from scheduler.domain.recurrence.times import ListedTimes, clock_times, pick
+from scheduler.domain.recurrence.walls import DaysAndTimes, Walls
+
+_UNITS = {Freq.HOURLY: 3600, Freq.MINUTELY: 60, Freq.SECONDLY: 1}
+_SIXTY = tuple(range(60))
+
+
+class NothingChosen(Exception):  # noqa: N818 - resolve turns it into a Problem
+    """BYSETPOS asks for positions that no period of the rule has."""
+
+
+def rule_walls(rule: Rule, start: int) -> Walls:
+    """Return the wall times of a rule whose DTSTART is the wall time `start`, earlier ones included."""
+    day, second = divmod(start, DAY)
+    clock = (second // 3600, second // 60 % 60, second % 60)
+    if rule.freq in _UNITS:
+        return _steps(rule, start, clock)
+    anchor = date.fromordinal(day)
+    days = aligned_days(_rule_days(_complete(rule, anchor)), rule, anchor)
+    hour, minute, second = clock
+    times = clock_times(rule.byhour or (hour,), rule.byminute or (minute,), rule.bysecond or (second,))
+    if not rule.bysetpos:
+        return DaysAndTimes(days, times)
+    if rule.freq != Freq.DAILY:
+        return Positions(days, times, rule)
+    chosen = tuple(times.at(index) for index in pick(rule.bysetpos, times.size))
+    if not chosen:
+        raise NothingChosen
+    return DaysAndTimes(days, ListedTimes(chosen))
+
+
+def _complete(rule: Rule, anchor: date) -> Rule:
+    """Take from DTSTART what the rule does not say about its days."""
+    plain = Rule(freq=rule.freq, wkst=rule.wkst, bymonth=rule.bymonth, byday=rule.byday)
+    plain = replace(plain, byweekno=rule.byweekno, byyearday=rule.byyearday, bymonthday=rule.bymonthday)
+    if rule.byweekno or rule.byyearday or rule.bymonthday or rule.byday:
+        return plain
+    if rule.freq == Freq.YEARLY:
+        return replace(plain, bymonth=rule.bymonth or (anchor.month,), bymonthday=(anchor.day,))
+    if rule.freq == Freq.MONTHLY:
+        return replace(plain, bymonthday=(anchor.day,))
+    if rule.freq == Freq.WEEKLY:
+        return replace(plain, byday=((0, anchor.weekday()),))
+    return plain
+
+
+@lru_cache(maxsize=4096)
+def _rule_days(rule: Rule) -> RuleDays:
+    """Share the year masks between all jobs whose rules have the same date filters."""
+    return RuleDays(rule)
+
+
+def _steps(rule: Rule, start: int, clock: tuple[int, int, int]) -> Steps:
+    unit = _UNITS[rule.freq]
+    minutes, seconds = rule.byminute or (clock[1],), rule.bysecond or (clock[2],)
+    if rule.freq == Freq.HOURLY:
+        offsets = tuple(minute * 60 + second for minute in minutes for second in seconds)
+    else:
+        offsets = seconds if rule.freq == Freq.MINUTELY else (0,)
+    if rule.bysetpos:
+        offsets = tuple(offsets[index] for index in pick(rule.bysetpos, len(offsets)))
+        if not offsets:
+            raise NothingChosen
+    anchor = date.fromordinal(start // DAY)
+    days = _rule_days(_complete(rule, anchor))
+    every_day = not (rule.bymonth or rule.byyearday or rule.bymonthday or rule.byday)
+    return Steps(days, every_day, unit, rule.interval, start // unit, _allowed(rule), offsets)
+
+
+def _allowed(rule: Rule) -> bytes | None:
+    """Return one byte for each unit of the day, 1 where the BY parts allow it; None: everywhere."""
+    hours, minutes, seconds = (
+        rule.byhour or tuple(range(24)),
+        rule.byminute or _SIXTY,
+        rule.bysecond or _SIXTY,
+    )
+    if rule.freq == Freq.HOURLY:
+        return _flags(hours, 24, b"\x01") if rule.byhour else None
+    if rule.freq == Freq.MINUTELY:
+        return _flags(hours, 24, _flags(minutes, 60, b"\x01")) if rule.byhour or rule.byminute else None
+    if not (rule.byhour or rule.byminute or rule.bysecond):
+        return None
+    return _flags(hours, 24, _flags(minutes, 60, _flags(seconds, 60, b"\x01")))
+
+
+def _flags(chosen: tuple[int, ...], size: int, pattern: bytes) -> bytes:
+    empty = bytes(len(pattern))
+    return b"".join(pattern if index in chosen else empty for index in range(size))

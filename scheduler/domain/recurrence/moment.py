@@ -1,0 +1,102 @@
+"""`run_at` and `every` as people write them: RFC 3339 and ISO 8601, or seconds."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+
+from scheduler.domain.recurrence.stamp import Fault
+
+SHORTEST = timedelta(seconds=1)
+LONGEST = timedelta(days=36_525)
+_MOMENT = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)?"
+    r"(?:([Zz])|([+-])([0-9]{2}):?([0-9]{2}))?",
+)
+_DURATION = re.compile(
+    r"[Pp](?:([0-9.,]+)[Ww])?(?:([0-9.,]+)[Dd])?"
+    r"(?:[Tt](?:([0-9.,]+)[Hh])?(?:([0-9.,]+)[Mm])?(?:([0-9.,]+)[Ss])?)?",
+)
+_CALENDAR = re.compile(r"[Pp][^Tt]*[0-9][YyMm].*")
+_NUMBER = re.compile(r"[0-9]{1,12}(?:[.,][0-9]{1,9})?")
+_SECONDS = (604_800, 86_400, 3_600, 60, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """An instant, or a wall time that still lacks its zone."""
+
+    wall: datetime  # naive
+    offset: timedelta | None
+
+    def instant(self) -> datetime:
+        """Return the UTC instant of a moment that has an offset."""
+        return self.wall.replace(tzinfo=timezone(self.offset or timedelta())).astimezone(UTC)
+
+
+def read_moment(text: str) -> Moment:
+    """Return what an RFC 3339 text says, its offset left out or not, or raise Fault."""
+    match = _MOMENT.fullmatch(text)
+    if not match:
+        raise Fault(
+            f"write RFC 3339, such as 2026-12-01T09:00:00Z or 2026-12-01T09:00:00+01:00, not {text[:40]!r}"
+        )
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
+    micro = int((match[7] or "0").ljust(6, "0")[:6])  # finer digits are cut off, as Postgres would round them
+    try:
+        wall = datetime(year, month, day, hour, minute, second, micro)  # noqa: DTZ001 - the offset comes next
+    except ValueError as error:
+        raise Fault(f"{text[:40]} does not exist: {error}") from None
+    return Moment(wall, _offset(match))
+
+
+def _offset(match: re.Match[str]) -> timedelta | None:
+    if match[8]:
+        return timedelta()
+    if not match[9]:
+        return None
+    hours, minutes = int(match[10]), int(match[11])
+    if hours > 23 or minutes > 59:  # noqa: PLR2004 - RFC 3339
+        raise Fault(f"the offset {match[9]}{match[10]}:{match[11]} does not exist")
+    offset = timedelta(hours=hours, minutes=minutes)
+    return offset if match[9] == "+" else -offset
+
+
+def read_duration(value: str | float) -> timedelta:
+    """Return a fixed length from an ISO 8601 text or a number of seconds, or raise Fault."""
+    try:
+        length = _text_duration(value.strip()) if isinstance(value, str) else timedelta(seconds=value)
+    except (OverflowError, ValueError):  # NaN and infinities too
+        raise Fault(_range_fault()) from None
+    if not SHORTEST <= length <= LONGEST:
+        raise Fault(_range_fault())
+    return length
+
+
+def _range_fault() -> str:
+    return "the spacing is at least 1 second and at most 100 years (36525 days)"
+
+
+def _text_duration(text: str) -> timedelta:
+    if len(text) <= 64 and _NUMBER.fullmatch(text):  # noqa: PLR2004 - longer than any number worth reading
+        return timedelta(seconds=float(text.replace(",", ".")))
+    match = _DURATION.fullmatch(text) if len(text) <= 64 else None  # noqa: PLR2004
+    if _CALENDAR.fullmatch(text[:64]):
+        raise Fault(
+            "years and months have no fixed length; use rrule, such as FREQ=MONTHLY, or days and weeks"
+        )
+    if not match or not any(match.groups()) or text[-1] in "Tt":
+        raise Fault(f"write an ISO 8601 duration such as PT15M or P1D, or seconds, not {text[:40]!r}")
+    return sum(
+        (_scaled(part, scale) for part, scale in zip(match.groups(), _SECONDS, strict=True)), timedelta()
+    )
+
+
+def _scaled(part: str | None, scale: int) -> timedelta:
+    if part is None:
+        return timedelta()
+    if not _NUMBER.fullmatch(part):
+        raise Fault(f"{part[:40]} is not a number")
+    whole, _, fraction = part.replace(",", ".").partition(".")
+    # In whole microseconds: a float would turn PT0.1H into something else.
+    micros = int(whole) * scale * 1_000_000 + int((fraction or "0").ljust(9, "0")) * scale // 1000
+    return timedelta(microseconds=micros)

@@ -1,0 +1,190 @@
+"""From the schedule fields of a request to a stored spec, or to every reason why not."""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from scheduler.domain.errors import Problem, Rejected
+from scheduler.domain.recurrence.build import NothingChosen
+from scheduler.domain.recurrence.calendar import DAY, END_OF_TIME
+from scheduler.domain.recurrence.cron import read_cron
+from scheduler.domain.recurrence.moment import Moment, read_duration, read_moment
+from scheduler.domain.recurrence.never import CENTURY, NOTHING_CHOSEN, why_never, why_never_cron
+from scheduler.domain.recurrence.schedule import Recurring, nth_instant, to_instant, to_seconds
+from scheduler.domain.recurrence.spec import Spec, compile_schedule, rule_schedule, wall_seconds
+from scheduler.domain.recurrence.stamp import Fault, Form, Stamp
+from scheduler.domain.recurrence.text import Faulty, RuleText, read_text
+from scheduler.domain.recurrence.zones import Clock, clock, suggest
+
+ALL_EXCLUDED = "never fires: EXDATE leaves nothing of the rule"
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """The fields as they were sent."""
+
+    run_at: str | None
+    rrule: str | None
+    cron: str | None
+    every: str | float | None
+    timezone: str | None
+
+
+@dataclass(slots=True)
+class _Fields:
+    """The fields as far as they could be read, and what was wrong with them."""
+
+    problems: list[Problem]
+    moment: Moment | None = None
+    text: RuleText | None = None
+    every: timedelta | None = None
+    local: Clock | None = None
+
+    def fault(self, field: str, *problems: str) -> None:
+        """Note problems."""
+        self.problems.extend(Problem(field, problem) for problem in problems)
+
+
+def resolve(
+    *,
+    run_at: str | None,
+    rrule: str | None,
+    cron: str | None,
+    every: str | float | None,
+    timezone: str | None,
+    stored_at: datetime,
+) -> Spec:
+    """Judge the schedule fields of a request; raise Rejected with every problem found, by field."""
+    request = _Request(run_at, rrule, cron, every, timezone)
+    fields = _read(request)
+    _agree(request, fields)
+    local = fields.local
+    if fields.problems or local is None:
+        raise Rejected(fields.problems)
+    spec = Spec(rrule, cron, fields.every, local.name, None, stored_at.astimezone(UTC), None)
+    field = "run_at"
+    try:
+        spec = _start(spec, fields, local)
+        field = "cron" if cron is not None else "rrule"
+        return _judge(spec, fields, local)
+    except Fault as fault:
+        raise Rejected([Problem(field, str(fault))]) from None
+
+
+def _read(request: _Request) -> _Fields:
+    """Read each field by itself."""
+    fields = _Fields([])
+    try:
+        fields.local = clock("UTC" if request.timezone is None else request.timezone)
+    except KeyError:
+        fields.fault("timezone", _zone_fault(request.timezone or ""))
+    try:
+        fields.moment = None if request.run_at is None else read_moment(request.run_at)
+    except Fault as fault:
+        fields.fault("run_at", str(fault))
+    try:
+        fields.text = None if request.rrule is None else read_text(request.rrule)
+    except Faulty as faulty:
+        fields.fault("rrule", *faulty.faults)
+    try:
+        if request.cron is not None:
+            read_cron(request.cron)
+    except Faulty as faulty:
+        fields.fault("cron", *faulty.faults)
+    try:
+        fields.every = None if request.every is None else read_duration(request.every)
+    except Fault as fault:
+        fields.fault("every", str(fault))
+    return fields
+
+
+def _zone_fault(name: str) -> str:
+    near = suggest(name)
+    hint = f"did you mean {near}?" if near else "write an IANA name such as Europe/Berlin or UTC"
+    return f"{name[:64]!r} is not the name of a time zone: {hint}"
+
+
+def _agree(request: _Request, fields: _Fields) -> None:
+    """Check what the fields say together, and let a DTSTART line take the place of run_at and timezone."""
+    given = [name for name in ("rrule", "cron", "every") if getattr(request, name) is not None]
+    if len(given) > 1:
+        for name in given:
+            fields.fault(name, f"give at most one of {', '.join(given)}")
+    if not given and request.run_at is None:
+        fields.fault("run_at", "is required when there is no rrule, cron or every")
+    if fields.text is None:
+        return
+    start = fields.text.dtstart
+    if start is not None:
+        for name in ("run_at", "timezone"):
+            if getattr(request, name) is not None:
+                fields.fault(
+                    name, f"rrule has a DTSTART line, which takes the place of {name}: give one of them"
+                )
+        fields.local = clock(start.tzid or "UTC")
+    if fields.local is not None:
+        _floating(fields, fields.text.rdates, fields.local)
+
+
+def _floating(fields: _Fields, rdates: tuple[Stamp, ...], local: Clock) -> None:
+    """Refuse an RDATE without a zone where another zone than UTC is in force: readers differ about it."""
+    if local.fixed != 0 and any(stamp.form is Form.WALL and not stamp.tzid for stamp in rdates):
+        hint = f"write RDATE;TZID={local.name}:… for local time or RDATE:…Z for UTC"
+        fields.fault("rrule", f"RDATE without a zone while the rule follows {local.name}: {hint}")
+
+
+def _start(spec: Spec, fields: _Fields, local: Clock) -> Spec:
+    """Fill in where the schedule starts."""
+    text, moment = fields.text, fields.moment
+    if text is not None and text.dtstart is not None:
+        stamp = text.dtstart
+        value = stamp.value * DAY if stamp.form is Form.DATE else stamp.value
+        return _at_wall(spec, local, value, 0)
+    if moment is not None and moment.offset is None:
+        return _at_wall(spec, local, wall_seconds(moment.wall), moment.wall.microsecond)
+    try:
+        instant = spec.starts_at if moment is None else moment.instant()
+        if moment is None and text is not None and instant.microsecond:
+            instant = instant.replace(microsecond=0) + timedelta(seconds=1)
+    except OverflowError:
+        raise Fault("the start lies outside the years 1 to 9999") from None
+    seconds, micro = to_seconds(instant)
+    return _with_start(spec, seconds + local.offset(seconds), instant, micro)
+
+
+def _at_wall(spec: Spec, local: Clock, wall: int, micro: int) -> Spec:
+    seconds = local.to_utc(wall)
+    if not DAY <= seconds < END_OF_TIME:
+        raise Fault("the start lies outside the years 1 to 9999")
+    return _with_start(spec, wall, to_instant(seconds, micro), micro)
+
+
+def _with_start(spec: Spec, wall: int, instant: datetime, micro: int) -> Spec:
+    if spec.rrule is None:
+        return replace(spec, starts_at=instant)
+    if not DAY <= wall < END_OF_TIME:
+        raise Fault("the start lies outside the years 1 to 9999")
+    return replace(spec, starts_at=instant, dtstart=to_instant(wall, micro).replace(tzinfo=None))
+
+
+def _judge(spec: Spec, fields: _Fields, local: Clock) -> Spec:
+    """Refuse what does not fire within a century of its start, and turn COUNT into a last instant."""
+    start = to_seconds(spec.starts_at)[0]
+    if spec.cron is not None:
+        schedule = compile_schedule(spec)
+        if isinstance(schedule, Recurring) and schedule.next_within(start, start + CENTURY) is None:
+            raise Fault(why_never_cron(read_cron(spec.cron)))
+    if fields.text is None:
+        return spec
+    bare = replace(fields.text, rdates=(), exdates=())
+    try:
+        rule = rule_schedule(spec, bare, local)
+        whole = rule_schedule(spec, fields.text, local)
+    except NothingChosen:
+        raise Fault(NOTHING_CHOSEN) from None
+    fires = rule.next_within(start, start + CENTURY) is not None
+    if fires and bare.rule.count is not None:
+        spec = replace(spec, ends_at=nth_instant(rule, bare.rule.count))
+        whole = rule_schedule(spec, fields.text, local)
+    if whole.next_within(start, start + CENTURY) is None:
+        raise Fault(ALL_EXCLUDED if fires else why_never(bare.rule, spec.dtstart, rule, start))
+    return spec

@@ -1,0 +1,196 @@
+"""Compiled schedules: the occurrences after an instant, and how many there were."""
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+
+from scheduler.domain.recurrence.calendar import DAY, END_OF_TIME
+from scheduler.domain.recurrence.timeline import Timeline
+
+_ORIGIN = datetime(1, 1, 1, tzinfo=UTC)
+_MICRO = timedelta(microseconds=1)
+_BEGINNING = DAY
+_STEPPED = 64  # runs to step through before counting is the faster way to a far one
+
+
+def to_seconds(instant: datetime) -> tuple[int, int]:
+    """Return whole seconds on the scale of `calendar`, and microseconds."""
+    since = instant - _ORIGIN
+    return (since.days + 1) * DAY + since.seconds, since.microseconds
+
+
+def to_instant(seconds: int, micro: int = 0) -> datetime:
+    """Return the UTC datetime of whole seconds on the scale of `calendar`."""
+    return _ORIGIN + timedelta(seconds=seconds - DAY, microseconds=micro)
+
+
+class Schedule(ABC):
+    """When a job runs: strictly increasing UTC instants, none before `starts_at`."""
+
+    starts_at: datetime
+
+    @abstractmethod
+    def next_after(self, instant: datetime) -> datetime | None:
+        """Return the first occurrence strictly after `instant`, or None once the schedule is spent."""
+
+    @abstractmethod
+    def count(self, after: datetime, until: datetime) -> int:
+        """Return how many occurrences there are after `after` and not after `until`."""
+
+    def first(self) -> datetime | None:
+        """Return the first occurrence not before `starts_at`."""
+        if self.starts_at <= _ORIGIN:
+            return self.next_after(_ORIGIN)
+        return self.next_after(self.starts_at - _MICRO)
+
+    def after(self, instant: datetime) -> Iterator[datetime]:
+        """Yield the occurrences strictly after `instant`."""
+        following = self.next_after(instant)
+        while following is not None:
+            yield following
+            following = self.next_after(following)
+
+    def newest(self, until: datetime, limit: int, after: datetime) -> list[datetime]:
+        """Return the newest occurrences after `after` and not after `until`, at most `limit`, in order."""
+        total = self.count(after, until)
+        low, surplus = after, total - limit
+        high = until
+        while surplus > limit and high - low > timedelta(seconds=1):
+            middle = low + (high - low) / 2
+            passed = self.count(low, middle)
+            if passed <= surplus:
+                low, surplus = middle, surplus - passed
+            else:
+                high = middle
+        return list(islice(self.after(low), max(surplus, 0), max(surplus, 0) + min(total, limit)))
+
+
+@dataclass(frozen=True, slots=True)
+class Once(Schedule):
+    """One run, at `starts_at`."""
+
+    starts_at: datetime
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        """Return the first occurrence strictly after `instant`, or None once the schedule is spent."""
+        return self.starts_at if instant < self.starts_at else None
+
+    def count(self, after: datetime, until: datetime) -> int:
+        """Return how many occurrences there are after `after` and not after `until`."""
+        return int(after < self.starts_at <= until)
+
+
+@dataclass(frozen=True, slots=True)
+class Every(Schedule):
+    """Fixed spacing in elapsed time, computed from the start each time so that it never drifts."""
+
+    starts_at: datetime
+    spacing: timedelta
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        """Return the first occurrence strictly after `instant`, or None once the schedule is spent."""
+        try:
+            return self.starts_at + self._passed(instant) * self.spacing
+        except OverflowError:
+            return None
+
+    def count(self, after: datetime, until: datetime) -> int:
+        """Return how many occurrences there are after `after` and not after `until`."""
+        return max(0, self._passed(until) - self._passed(after))
+
+    def _passed(self, instant: datetime) -> int:
+        return 0 if instant < self.starts_at else (instant - self.starts_at) // self.spacing + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Recurring(Schedule):
+    """A rule or cron expression with added and excluded instants, all shifted by a fraction of a second."""
+
+    starts_at: datetime
+    timeline: Timeline
+    micro: int = 0
+    until: int = END_OF_TIME - 1  # bounds the rule, not the added instants
+    added: tuple[int, ...] = ()  # in order, none excluded
+    excluded: frozenset[int] = frozenset()
+    _first: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_first", max(_BEGINNING, self._ceiling(self.starts_at)))
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        """Return the first occurrence strictly after `instant`, or None once the schedule is spent."""
+        return self._instant(self.next_within(self._floor(instant) + 1, END_OF_TIME - 1))
+
+    def next_within(self, instant: int, last: int) -> int | None:
+        """Return the first occurrence from the whole second `instant` to `last`, without the fraction."""
+        instant = max(instant, self._first)
+        found = self.timeline.next_from(instant, min(last, self.until))
+        while found is not None and found in self.excluded:
+            found = self.timeline.next_from(found + 1, min(last, self.until))
+        if self.added:
+            index = bisect_left(self.added, instant)
+            if index < len(self.added) and self.added[index] <= last:
+                found = self.added[index] if found is None else min(found, self.added[index])
+        return found
+
+    def count(self, after: datetime, until: datetime) -> int:
+        """Return how many occurrences there are after `after` and not after `until`."""
+        first, last = max(self._floor(after) + 1, self._first), self._floor(until)
+        bound = min(last, self.until, END_OF_TIME - 1)
+        total = self.timeline.count(first, bound + 1)
+        total -= sum(self._in_rule(instant) for instant in self.excluded if first <= instant <= bound)
+        extra = self.added[bisect_left(self.added, first) : bisect_right(self.added, last)]
+        return total + sum(not self._in_rule(instant) for instant in extra)
+
+    def _in_rule(self, instant: int) -> bool:
+        return instant <= self.until and self.timeline.next_from(instant, instant) is not None
+
+    def _floor(self, instant: datetime) -> int:
+        """Return the last whole second of the unshifted rule not after `instant`."""
+        seconds, micro = to_seconds(instant)
+        return seconds - (micro < self.micro)
+
+    def _ceiling(self, instant: datetime) -> int:
+        """Return the first whole second of the unshifted rule not before `instant`."""
+        seconds, micro = to_seconds(instant)
+        return seconds + (micro > self.micro)
+
+    def _instant(self, seconds: int | None) -> datetime | None:
+        return None if seconds is None else to_instant(seconds, self.micro)
+
+
+def nth_instant(schedule: Recurring, number: int) -> datetime | None:
+    """Return the instant of the `number`th run, or None if it lies beyond the year 9999 or there is none."""
+    found = to_seconds(schedule.starts_at)[0] - 1
+    if number <= _STEPPED:
+        for _ in range(number):
+            following = schedule.next_within(found + 1, END_OF_TIME - 1)
+            if following is None:
+                return None
+            found = following
+        return to_instant(found, schedule.micro)
+    return _counted(schedule, found, number)
+
+
+def _counted(schedule: Recurring, low: int, missing: int) -> datetime | None:
+    """Find the instant with exactly `missing` runs after `low` up to it, by doubling and then halving."""
+    span, end = missing, min(schedule.until, END_OF_TIME - 1)
+    while True:
+        high = min(low + span, end)
+        passed = schedule.timeline.count(low + 1, high + 1)
+        if passed >= missing:
+            break
+        if high == end:
+            return None
+        low, missing, span = high, missing - passed, span * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        passed = schedule.timeline.count(low + 1, middle + 1)
+        if passed >= missing:
+            high = middle
+        else:
+            low, missing = middle, missing - passed
+    return to_instant(high, schedule.micro)

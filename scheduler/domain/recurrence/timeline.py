@@ -1,0 +1,151 @@
+"""From wall times to instants: three ways to treat the hours that clocks skip or repeat.
+
+Everything counts in whole seconds. `next_from` is the hot path: it asks a zone only about the surroundings of
+where it starts and where it ends, so its cost depends on neither.
+"""
+
+from dataclasses import dataclass
+
+from scheduler.domain.recurrence.calendar import DAY
+from scheduler.domain.recurrence.walls import Walls, includes
+from scheduler.domain.recurrence.zones import NEARBY, Clock, Shift
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The instants of wall times in a zone; a subclass says what happens around a shift."""
+
+    walls: Walls
+    clock: Clock
+
+    def next_from(self, instant: int, last: int) -> int | None:
+        """Return the first occurrence from `instant` to `last`, or None."""
+        raise NotImplementedError
+
+    def count(self, first: int, end: int) -> int:
+        """Return how many occurrences there are from `first` up to, not including, `end`."""
+        if first >= end:
+            return 0
+        total, edge, offset = 0, first, self.clock.offset(first)
+        for shift in self.clock.shifts(first - NEARBY, end - 1):
+            if shift.at > first:
+                total += self.walls.count(edge + offset, shift.at + offset)
+                edge, offset = shift.at, shift.after
+            low, high = max(first, shift.at), min(end, shift.at + shift.size)
+            if low < high:
+                total += self.correction(shift, low, high)
+        return total + self.walls.count(edge + offset, end + offset)
+
+    def correction(self, shift: Shift, low: int, high: int) -> int:
+        """Return by how much the instants in [low, high) differ from the wall times that the clock shows."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class FirstPass(Timeline):
+    """RFC 5545: a skipped time happens by the offset before the gap, a repeated one in its first pass."""
+
+    def next_from(self, instant: int, last: int) -> int | None:
+        """Return the first occurrence from `instant` to `last`, or None."""
+        clock, found = self.clock, None
+        if clock.fixed is not None:
+            wall = self.walls.next_from(instant + clock.fixed, last + clock.fixed)
+            return None if wall is None else wall - clock.fixed
+        start = instant + clock.offset(instant)
+        shift = clock.shift(instant - NEARBY, instant)
+        if shift and instant < shift.at + shift.size:
+            if shift.gap:  # skipped times still to come, which the clock will never show
+                skipped = self.walls.next_from(instant + shift.before, shift.at + shift.after - 1)
+                found = None if skipped is None else skipped - shift.before
+            else:  # the second pass is silent
+                start = shift.at + shift.before
+        shown = self._at_or_after(start, last)
+        if found is None or (shown is not None and shown < found):
+            found = shown
+        return found if found is not None and found <= last else None
+
+    def _at_or_after(self, start: int, last: int) -> int | None:
+        wall = self.walls.next_from(start, last + DAY)
+        if wall is None:
+            return None
+        before, after = self.clock.offsets_of_wall(wall)
+        if after <= before:
+            return wall - before
+        gap = self.clock.shift(wall - before - NEARBY, wall - before)
+        rival = self.walls.next_from(gap.at + gap.after, wall - before + gap.after) if gap else None
+        # A time shown right after the gap can come before a skipped time that is earlier on paper.
+        return wall - before if rival is None or gap is None else min(wall - before, rival - gap.after)
+
+    def correction(self, shift: Shift, low: int, high: int) -> int:
+        """Return by how much the instants in [low, high) differ from the wall times that the clock shows."""
+        if not shift.gap:
+            return -self.walls.count(low + shift.after, high + shift.after)
+        added, last = 0, high + shift.before - 1
+        wall = self.walls.next_from(low + shift.before, last)
+        while wall is not None:
+            added += not includes(self.walls, wall - shift.before + shift.after)
+            wall = self.walls.next_from(wall + 1, last)
+        return added
+
+
+@dataclass(frozen=True, slots=True)
+class RightAfter(Timeline):
+    """Debian cron, fixed times: skipped ones run together right after the gap, repeated ones once."""
+
+    def next_from(self, instant: int, last: int) -> int | None:
+        """Return the first occurrence from `instant` to `last`, or None."""
+        clock = self.clock
+        start = instant + clock.offset(instant)
+        shift = clock.shift(instant - NEARBY, instant)
+        if shift and shift.gap and instant == shift.at:
+            start = instant + shift.before
+        elif shift and not shift.gap and instant < shift.at + shift.size:
+            start = shift.at + shift.before
+        wall = self.walls.next_from(start, last + DAY)
+        if wall is None:
+            return None
+        gap = clock.gap_around(wall)
+        found = gap.at if gap else clock.to_utc(wall)
+        return found if found <= last else None
+
+    def correction(self, shift: Shift, low: int, high: int) -> int:
+        """Return by how much the instants in [low, high) differ from the wall times that the clock shows."""
+        if not shift.gap:
+            return -self.walls.count(low + shift.after, high + shift.after)
+        if low != shift.at or includes(self.walls, shift.at + shift.after):
+            return 0
+        return int(self.walls.next_from(low + shift.before, low + shift.after - 1) is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class AsShown(Timeline):
+    """Debian cron, wildcard times: whenever the clock shows one; skipped ones never, repeated ones twice."""
+
+    def next_from(self, instant: int, last: int) -> int | None:
+        """Return the first occurrence from `instant` to `last`, or None."""
+        clock = self.clock
+        while instant <= last:
+            offset = clock.offset(instant)
+            wall = self.walls.next_from(instant + offset, last + DAY)
+            if wall == instant + offset:
+                return instant
+            shift = clock.shift(instant, instant + NEARBY)
+            if shift and (wall is None or wall - offset >= shift.at):
+                instant = shift.at
+                continue
+            if wall is None:
+                return None
+            gap = None
+            if wall - offset <= instant + NEARBY:
+                found = wall - offset
+            else:
+                gap = clock.gap_around(wall)
+                found = clock.to_utc(wall)
+            if not gap:
+                return found if found <= last else None
+            instant = gap.at
+        return None
+
+    def correction(self, shift: Shift, low: int, high: int) -> int:  # noqa: ARG002 - the clock itself is right
+        """Return by how much the instants in [low, high) differ from the wall times that the clock shows."""
+        return 0

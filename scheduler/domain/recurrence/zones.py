@@ -1,0 +1,178 @@
+"""Time zones from the `tzdata` package, so that all replicas agree whatever their operating systems carry."""
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from importlib import resources
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import tzdata  # type: ignore[import-untyped]
+
+from scheduler.domain.recurrence.calendar import DAY, END_OF_TIME, january_first
+
+_ZERO = datetime(1, 1, 1)  # noqa: DTZ001 - the origin of wall time, which has no zone
+_CYCLE_YEARS = 400
+_CYCLE = 146_097 * DAY
+_CYCLIC_FROM = 2500  # by then every zone follows its yearly rule, so years repeat after 400
+_STRIDE = 4 * DAY  # no zone has turned its clocks there and back within four days
+NEARBY = 2 * DAY  # longer than any shift: Samoa skipped a whole day
+_FIRST, _LAST = 3 * DAY, END_OF_TIME - 3 * DAY  # where conversions cannot leave the years 1 to 9999
+
+
+def tzdata_version() -> str:
+    """Return the IANA release that every zone comes from, such as 2026a."""
+    return str(tzdata.IANA_VERSION)
+
+
+@cache
+def zone_names() -> frozenset[str]:
+    """Return every name that `timezone` may be."""
+    names = resources.files(tzdata).joinpath("zones").read_text(encoding="ascii").split()
+    return frozenset(names) - {"Factory", "localtime", "posixrules"}
+
+
+@cache
+def _lower_names() -> dict[str, str]:
+    return {name.lower(): name for name in zone_names()}
+
+
+def suggest(name: str) -> str | None:
+    """Return the known zone that was probably meant, if one is close."""
+    lower = _lower_names()
+    close = difflib.get_close_matches(name[:64].lower().replace(" ", "_"), lower, n=1, cutoff=0.75)
+    return lower[close[0]] if close else None
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """The clocks change at the instant `at`, from one offset to another."""
+
+    at: int
+    before: int
+    after: int
+
+    @property
+    def gap(self) -> bool:
+        """Say whether wall times are skipped rather than repeated."""
+        return self.after > self.before
+
+    @property
+    def size(self) -> int:
+        """Return how many seconds are skipped or repeated."""
+        return abs(self.after - self.before)
+
+
+class Clock:
+    """One zone's offsets, in whole seconds on the scale of `calendar`."""
+
+    __slots__ = ("_info", "_years", "fixed", "name")
+
+    def __init__(self, name: str, info: ZoneInfo) -> None:
+        self.name = name
+        self._info = info
+        self.fixed: int | None = None
+        self._years: dict[int, tuple[Shift, ...]] = {}
+        always = info.utcoffset(None)  # known without a date only where the clocks never change
+        if always is not None:
+            self.fixed = always.days * DAY + always.seconds
+
+    def offset(self, instant: int) -> int:
+        """Return local minus UTC at `instant`."""
+        if self.fixed is not None:
+            return self.fixed
+        moment = (_ZERO + timedelta(seconds=min(max(instant, _FIRST), _LAST) - DAY)).replace(
+            tzinfo=self._info
+        )
+        offset = self._info.fromutc(moment).utcoffset() or timedelta()
+        return offset.days * DAY + offset.seconds
+
+    def offsets_of_wall(self, wall: int) -> tuple[int, int]:
+        """Return the offsets before and after the shift that `wall` lies in; twice the same elsewhere."""
+        if self.fixed is not None:
+            return self.fixed, self.fixed
+        moment = (_ZERO + timedelta(seconds=min(max(wall, _FIRST), _LAST) - DAY)).replace(tzinfo=self._info)
+        first = self._info.utcoffset(moment) or timedelta()
+        second = self._info.utcoffset(moment.replace(fold=1)) or timedelta()
+        return first.days * DAY + first.seconds, second.days * DAY + second.seconds
+
+    def to_utc(self, wall: int) -> int:
+        """Return the instant of a wall time: its first pass, or by the offset before the gap it lies in."""
+        return wall - self.offsets_of_wall(wall)[0]
+
+    def gap_around(self, wall: int) -> Shift | None:
+        """Return the gap that swallows `wall`, if one does."""
+        before, after = self.offsets_of_wall(wall)
+        if after <= before:
+            return None
+        return self.shift(wall - before - NEARBY, wall - before)
+
+    def shift(self, after: int, until: int) -> Shift | None:
+        """Return the first shift with `after` < at <= `until`, for spans too short to hold two."""
+        if self.fixed is not None:
+            return None
+        low, high = after, until
+        before, final = self.offset(low), self.offset(high)
+        if before == final:
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.offset(middle) == before:
+                low = middle
+            else:
+                high = middle
+        return Shift(high, before, self.offset(high))
+
+    def shifts(self, after: int, until: int) -> Iterator[Shift]:
+        """Yield every shift with `after` < at <= `until`, in order."""
+        if self.fixed is not None or until <= after:
+            return
+        if until - after <= _STRIDE:
+            yield from self._scan(after, until)
+            return
+        for year in range(_year_at(after), _year_at(until) + 1):
+            for shift in self._year(year):
+                if after < shift.at <= until:
+                    yield shift
+
+    def _year(self, year: int) -> tuple[Shift, ...]:
+        """Return the shifts of one UTC year."""
+        cycles = max(0, (year - _CYCLIC_FROM) // _CYCLE_YEARS + 1)
+        key = year - cycles * _CYCLE_YEARS
+        known = self._years.get(key)
+        if known is None:
+            start, end = january_first(key) * DAY, january_first(key + 1) * DAY
+            edges = [*range(start, end, _STRIDE), end]
+            known = tuple(s for low, high in pairwise(edges) for s in self._scan(low - 1, high - 1))
+            self._years[key] = known
+        if not cycles:
+            return known
+        return tuple(Shift(s.at + cycles * _CYCLE, s.before, s.after) for s in known)
+
+    def _scan(self, after: int, until: int) -> Iterator[Shift]:
+        while shift := self.shift(after, until):
+            yield shift
+            after = shift.at
+
+
+def _year_at(instant: int) -> int:
+    clamped = min(max(instant, _FIRST), _LAST)
+    return (_ZERO + timedelta(seconds=clamped - DAY)).year
+
+
+@cache  # at most one for each name that exists
+def zone(name: str) -> ZoneInfo:
+    """Return a zone by its exact IANA name; KeyError for any other text."""
+    if name not in zone_names():
+        raise KeyError(name)
+    file = resources.files(tzdata).joinpath("zoneinfo", *name.split("/"))
+    with file.open("rb") as data:
+        return ZoneInfo.from_file(data, key=name)
+
+
+@cache
+def clock(name: str) -> Clock:
+    """Return the clock of a zone; KeyError if there is no such zone."""
+    return Clock(name, zone(name))

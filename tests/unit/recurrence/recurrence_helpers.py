@@ -1,0 +1,78 @@
+"""What the recurrence tests share: the stored cases, and short ways to ask."""
+
+import json
+import os
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from hypothesis import settings
+
+from scheduler.domain.recurrence import Schedule, compile_schedule, resolve
+
+CASES = Path(__file__).parents[2] / "recurrence_cases"
+EXAMPLES = int(os.environ.get("SCHEDULER_TEST_EXAMPLES", "150"))
+STORED_AT = datetime(2026, 9, 14, 13, 0, tzinfo=UTC)
+
+# Noisy machines: no deadline; the same examples each time unless a deep run asks for more.
+steady = settings(max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES <= 1000, database=None)
+
+ZONES = (
+    "UTC",
+    "America/New_York",
+    "Europe/Berlin",
+    "Europe/Dublin",
+    "Europe/Riga",
+    "Australia/Lord_Howe",
+    "Australia/Sydney",
+    "Pacific/Apia",
+    "Pacific/Auckland",
+    "Pacific/Chatham",
+    "America/Santiago",
+    "America/Asuncion",
+    "America/Havana",
+    "America/Sao_Paulo",
+    "America/St_Johns",
+    "Asia/Beirut",
+    "Asia/Tehran",
+    "Asia/Kathmandu",
+    "Africa/Cairo",
+    "Africa/Casablanca",
+    "Atlantic/Azores",
+    "Antarctica/Troll",
+)
+
+
+def cases(name):
+    """Return the stored cases of one file."""
+    with (CASES / name).open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def spec_of(*, stored_at=STORED_AT, **fields):
+    """Resolve the given fields; the others are absent."""
+    given = dict.fromkeys(("run_at", "rrule", "cron", "every", "timezone")) | fields
+    return resolve(**given, stored_at=stored_at)
+
+
+def schedule_of(**fields) -> Schedule:
+    """Compile the given fields."""
+    return compile_schedule(spec_of(**fields))
+
+
+def take(schedule, number, after=None):
+    """Return the first occurrences, or those after an instant."""
+    first = schedule.first() if after is None else schedule.next_after(after)
+    return [] if first is None else [first, *islice(schedule.after(first), number - 1)]
+
+
+def wall_to_utc(wall, zone):
+    """Convert as the contract says, from PEP 495's rules alone: first pass, and the offset before a gap."""
+    return wall.replace(tzinfo=ZoneInfo(zone), fold=0).astimezone(UTC)
+
+
+def utc(text):
+    """Read an ISO 8601 text as an instant."""
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
