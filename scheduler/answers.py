@@ -94,7 +94,9 @@ def _dead_letter(delivery: Delivery, verdict: Rejected) -> Message:
     """Copy the command as it came, with the reasons beside it."""
     original = delivery.properties
     properties = pika.BasicProperties(delivery_mode=2, **{name: getattr(original, name) for name in _KEPT})
-    properties.headers = (original.headers or {}) | {
+    # The delivery count is the queue's own mark, not the host's.
+    headers = {name: value for name, value in (original.headers or {}).items() if name != "x-delivery-count"}
+    properties.headers = headers | {
         "x-rejected-reason": str(verdict)[:4000],
         "x-rejected-at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }

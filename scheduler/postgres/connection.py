@@ -6,7 +6,6 @@ from typing import Any
 
 import psycopg2
 import psycopg2.extensions
-from psycopg2 import errors
 
 from scheduler.domain.errors import Unavailable
 from scheduler.ops.logs import without_secrets
@@ -31,20 +30,6 @@ SESSION = {
     "random_page_cost": "1.1",
     "jit": "off",
 }
-# The database may come back, or somebody else's lock may go: worth another try.
-_PASSING = (
-    psycopg2.OperationalError,
-    psycopg2.InterfaceError,
-    errors.IdleInTransactionSessionTimeout,
-    errors.QueryCanceled,
-    errors.LockNotAvailable,
-    errors.SerializationFailure,
-    errors.DeadlockDetected,
-    errors.ReadOnlySqlTransaction,
-    errors.InsufficientPrivilege,
-    errors.UndefinedTable,
-    errors.UndefinedColumn,
-)
 
 
 def connect(url: str, name: str, **session: str) -> Connection:
@@ -68,10 +53,12 @@ def connect(url: str, name: str, **session: str) -> Connection:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn the driver's passing errors into Unavailable; what is left is the data's fault."""
+    """Turn the driver's errors into Unavailable, except for those that are the data's own fault."""
     try:
         yield
-    except _PASSING as error:
+    except (psycopg2.DataError, psycopg2.IntegrityError):
+        raise
+    except psycopg2.Error as error:
         raise Unavailable(f"Postgres: {_line(error)}") from error
 
 

@@ -44,7 +44,7 @@ def store(connection: Connection, batch: Sequence[Incoming], soon: timedelta) ->
     try:
         with transaction(connection) as cursor:
             return _store(cursor, batch, soon)
-    except psycopg2.Error as error:
+    except (psycopg2.DataError, psycopg2.IntegrityError) as error:
         # Some value that Postgres refuses although it passed validation: find whose it is.
         if len(batch) > 1:
             return [answer for incoming in batch for answer in store(connection, [incoming], soon)]

@@ -27,7 +27,8 @@ ON CONFLICT (id) DO UPDATE SET
     timezone = excluded.timezone, dtstart = excluded.dtstart, starts_at = excluded.starts_at,
     ends_at = excluded.ends_at, on_missed = excluded.on_missed, max_lateness = excluded.max_lateness,
     next_run_at = excluded.next_run_at, occurrence = excluded.occurrence, retries = excluded.retries,
-    retry_at = excluded.retry_at, triggers = excluded.triggers, trigger_at, triggered_at = excluded.triggered_at,
+    retry_at = excluded.retry_at, triggers = excluded.triggers, trigger_at = excluded.trigger_at,
+    triggered_at = excluded.triggered_at,
     requested_at = excluded.requested_at, cancelled_at = excluded.cancelled_at,
     paused_at = excluded.paused_at, resumed_at = excluded.resumed_at, version = excluded.version,
     finished_at = excluded.finished_at

@@ -1,0 +1,38 @@
+"""Writes the JSON Schemas of the contract from its models: `make schemas`."""
+
+import json
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from scheduler.domain import messages
+from scheduler.resources import folder
+
+MODELS: tuple[type[BaseModel], ...] = (
+    *messages.COMMANDS.values(),
+    messages.ScheduleAccepted,
+    messages.ScheduleRejected,
+    messages.ScheduleDue,
+    messages.ScheduleMissed,
+)
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schemas() -> dict[str, str]:
+    """Return each schema file's name and text."""
+    found = {}
+    for model in MODELS:
+        mode = "validation" if issubclass(model, messages.Command) else "serialization"
+        schema = {"$schema": _DIALECT, **model.model_json_schema(mode=mode)}  # type: ignore[arg-type]
+        found[f"{model.__name__}.json"] = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+    return found
+
+
+def write(where: Path) -> None:
+    """Write every schema into a folder."""
+    for name, text in schemas().items():
+        (where / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(folder("schemas"))
