@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from scheduler.domain.errors import Misconfigured
+from scheduler.dev.servers.errors import ServerFailed
 
 Say = Callable[[str], None]
 
@@ -38,7 +38,7 @@ def install(packages: Sequence[str], say: Say) -> None:
             _update(say)
             log, failed = _apt_get(say, "install", *_OPTIONS, *packages)
     if failed:
-        raise Misconfigured(f"`apt-get install {names}` failed:\n{_tail(log)}")
+        raise ServerFailed(f"`apt-get install {names}` failed:\n{_tail(log)}")
     _keep_down_at_boot([unit for unit in _UNITS if unit not in before and _unit_exists(unit)])
 
 
@@ -59,15 +59,19 @@ def services_stay_down(policy: Path = _POLICY) -> Iterator[None]:
 
 def restore_policy(policy: Path = _POLICY) -> None:
     """Undo what an installation that was killed left of `services_stay_down`."""
-    try:
-        ours = _MARK in policy.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        ours = False
-    if ours:
+    if is_leftover(policy):
         policy.unlink()
     aside = _aside(policy)
     if (aside.exists() or aside.is_symlink()) and not policy.exists():
         aside.rename(policy)
+
+
+def is_leftover(policy: Path = _POLICY) -> bool:
+    """Tell whether the switch is still as `services_stay_down` set it."""
+    try:
+        return _MARK in policy.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
 
 
 def _aside(policy: Path) -> Path:

@@ -1,12 +1,10 @@
-"""Finds the server programs on this machine, and says how to get them where there are none."""
+"""Finds the server programs on this machine."""
 
 import re
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-
-from scheduler.domain.errors import Misconfigured
 
 # Debian and Ubuntu keep every version side by side; Homebrew and PGDG's RPMs too.
 _POSTGRES_FOLDERS = (
@@ -47,14 +45,6 @@ class RabbitBinaries:
     scripts: Path
     epmd: Path
     erl_call: Path | None
-
-
-class ServersMissing(Misconfigured):
-    """No Postgres or no RabbitMQ, and no way for us to get one."""
-
-    def __init__(self, missing: Iterable[str]) -> None:
-        self.missing = tuple(missing)
-        super().__init__(_advice(self.missing))
 
 
 def find_postgres(root: Path = Path("/"), path: str | None = None) -> Path | None:
@@ -103,28 +93,3 @@ def _version(folder: Path) -> tuple[int, ...]:
     """Read a version out of the folder above `bin`, so that 16 sorts above 9.6."""
     found = re.search(r"(\d+(?:\.\d+)*)", folder.parent.name)
     return tuple(map(int, found[1].split("."))) if found else ()
-
-
-def _advice(missing: tuple[str, ...]) -> str:
-    debian = {"PostgreSQL": "postgresql", "RabbitMQ": "rabbitmq-server"}
-    fedora = {"PostgreSQL": "postgresql-server", "RabbitMQ": "rabbitmq-server"}
-    brew = {"PostgreSQL": "postgresql@16", "RabbitMQ": "rabbitmq"}
-    docker = {
-        "PostgreSQL": "docker run -d -p 127.0.0.1:5432:5432 -e POSTGRES_PASSWORD=dev postgres:16\n"
-        "                  export DATABASE_URL=postgresql://postgres:dev@127.0.0.1:5432/postgres",
-        "RabbitMQ": "docker run -d -p 127.0.0.1:5672:5672 -p 127.0.0.1:15672:15672 rabbitmq:3.13-management\n"
-        "                  export AMQP_URL=amqp://guest:guest@127.0.0.1:5672/%2F",
-    }
-    lines = [
-        f"{' and '.join(missing)} not found on this machine, and there is no Docker engine. Choose one:",
-        f"  Debian, Ubuntu  sudo apt-get update && sudo apt-get install -y {_names(debian, missing)}",
-        f"  Fedora          sudo dnf install -y {_names(fedora, missing)}",
-        f"  macOS           brew install {_names(brew, missing)}",
-        "  Docker          pip install 'scheduler[containers]', start the engine, run this again; or:",
-        *(f"                  {docker[name]}" for name in missing),
-    ]
-    return "\n".join(lines)
-
-
-def _names(packages: dict[str, str], missing: tuple[str, ...]) -> str:
-    return " ".join(packages[name] for name in missing)

@@ -40,6 +40,7 @@ class Ledger:
         self.directory = directory
         self._owner = Identity.of(os.getpid())
         self._processes: dict[Identity, int] = {}
+        self._children: list[subprocess.Popen[bytes]] = []
         self._lock = threading.RLock()
         self._closed = False
         self._write()
@@ -73,7 +74,8 @@ class Ledger:
                 start_new_session=True,
                 **identity,
             )
-            with contextlib.suppress(ProcessLookupError):
+            self._children = [child for child in self._children if child.poll() is None] + [process]
+            with contextlib.suppress(ProcessLookupError):  # it may have ended already
                 self.adopt(process.pid, stop=stop)
         return process
 
@@ -84,22 +86,21 @@ class Ledger:
             self._forget_dead()
             self._write()
 
-    def forget(self, pid: int) -> None:
-        """Strike out a process that has ended."""
-        with self._lock:
-            self._processes = {who: stop for who, stop in self._processes.items() if who.pid != pid}
-            if not self._closed:
-                self._write()
+    def owned(self) -> bool:
+        """Tell whether this process opened the ledger; a forked child did not."""
+        return self._owner.pid == os.getpid()
 
     def close(self) -> None:
         """End what still runs and remove the directory; only the owner does, never its forked children."""
-        if self._owner.pid != os.getpid():
+        if not self.owned():
             return
         with self._lock:
             if self._closed:
                 return
             self._closed = True
             _end_all(self._processes)
+            for child in self._children:
+                child.wait()
         base = self.directory.parent
         with locked(base):
             _remove(self.directory)
@@ -150,6 +151,12 @@ def sweep_one(directory: Path) -> None:
         _remove_if_empty(base)
 
 
+def owner_of(directory: Path) -> Identity | None:
+    """Return the process that opened this stack's ledger."""
+    record = _read(directory)
+    return Identity(*record["owner"]) if record else None
+
+
 def default_base() -> Path:
     """Return where this user's stacks live: a place that other accounts can pass through but not write to."""
     home = next((Path(d) for d in (tempfile.gettempdir(), "/var/tmp", "/tmp") if _passable(Path(d))), None)  # noqa: S108
@@ -175,6 +182,16 @@ def locked(base: Path) -> Iterator[None]:
             # Its last holder removed it: a lock on a file that nobody else can find protects nothing.
         finally:
             os.close(handle)
+
+
+@contextmanager
+def exclusive(base: Path) -> Iterator[None]:
+    """Hold the lock of a directory that exists for nothing else."""
+    with locked(base):
+        try:
+            yield
+        finally:
+            _remove_if_empty(base)
 
 
 def _same_file(handle: int, path: Path) -> bool:
@@ -210,10 +227,9 @@ def _read(directory: Path) -> Any:
 
 
 def _end_all(processes: Mapping[Identity, int]) -> None:
-    for signum in set(processes.values()):
-        for who in [who for who, stop in processes.items() if stop == signum]:
-            who.send(signum)
-    end(processes, 0, _GRACE)
+    # Our own processes first, while the servers they talk to still answer.
+    for signum in (signal.SIGTERM, *sorted(set(processes.values()) - {signal.SIGTERM})):
+        end([who for who, stop in processes.items() if stop == signum], signum, _GRACE)
 
 
 def _remove(directory: Path) -> None:

@@ -64,8 +64,11 @@ def wait_until(done: Callable[[], bool], seconds: float, step: float = 0.02) -> 
 def end(processes: Iterable[Identity], signum: int, grace: float) -> None:
     """Ask each process to end, and kill with all its descendants what has not ended in time."""
     asked = list(processes)
-    for process in asked:
-        process.send(signum)
+    if signum == signal.SIGKILL:
+        grace = 0.0  # nothing to wait for, and its descendants must go with it
+    else:
+        for process in asked:
+            process.send(signum)
     wait_until(lambda: not any(p.alive() for p in asked), grace)
     for process in asked:
         kill_tree(process)

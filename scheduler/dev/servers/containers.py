@@ -1,0 +1,75 @@
+"""Servers in containers, where there is a Docker engine and the optional package testcontainers."""
+
+import importlib
+import secrets
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.dev.servers.apt import Say
+
+_POSTGRES_IMAGE = "postgres:16"
+_RABBITMQ_IMAGE = "rabbitmq:3.13-management"
+_USER = "scheduler"
+
+
+@dataclass(frozen=True, slots=True)
+class Contained:
+    """A server in a container; testcontainers' own reaper ends it should we be killed."""
+
+    url: str
+    stop: Callable[[], None]
+    management_url: str | None = None
+
+
+def engine_answers() -> bool:
+    """Tell whether containers can be started here; no package and no engine both mean no."""
+    try:
+        importlib.import_module("testcontainers.core.container")
+        client = importlib.import_module("docker").from_env()
+    except Exception:  # noqa: BLE001 - whatever is wrong with it, it is not a source of servers
+        return False
+    try:
+        return bool(client.ping())
+    except Exception:  # noqa: BLE001
+        return False
+    finally:
+        client.close()
+
+
+def start_postgres(say: Say) -> Contained:
+    """Start Postgres in a container."""
+    say(f"Starting PostgreSQL in a container ({_POSTGRES_IMAGE})")
+    container = _load("postgres", "PostgresContainer")(
+        _POSTGRES_IMAGE, username=_USER, password=secrets.token_hex(8), dbname="postgres", driver=None
+    ).with_command("-c max_connections=200")
+    container.start()
+    return Contained(container.get_connection_url(), container.stop)
+
+
+def start_rabbitmq(say: Say) -> Contained:
+    """Start RabbitMQ in a container, with the management API to create vhosts through."""
+    say(f"Starting RabbitMQ in a container ({_RABBITMQ_IMAGE})")
+    password = secrets.token_hex(8)
+    container = _load("rabbitmq", "RabbitMqContainer")(
+        _RABBITMQ_IMAGE, port=5672, username=_USER, password=password, vhost="/"
+    ).with_exposed_ports(15672)
+    container.start()
+    host = container.get_container_host_ip()
+    return Contained(
+        f"amqp://{_USER}:{password}@{host}:{container.get_exposed_port(5672)}/%2F",
+        container.stop,
+        f"http://{host}:{container.get_exposed_port(15672)}",
+    )
+
+
+def _load(module: str, name: str) -> Any:
+    # testcontainers 4.15 moved its modules; the old names still work there, with a warning.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            found = importlib.import_module(f"testcontainers.community.{module}")
+        except ModuleNotFoundError:
+            found = importlib.import_module(f"testcontainers.{module}")
+    return getattr(found, name)

@@ -1,0 +1,45 @@
+"""Chooses ports that no one holds and that no outgoing connection will take."""
+
+import errno
+import random
+import socket
+from pathlib import Path
+
+LOOPBACK = "127.0.0.1"
+_FIRST, _LAST = 20000, 32767
+_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def free_ports(count: int) -> list[int]:
+    """Return different ports that nobody listens on."""
+    # Below the range of outgoing connections, none of which can take the port while its server restarts.
+    last = min(_LAST, _first_ephemeral() - 1)
+    candidates = random.SystemRandom().sample(range(_FIRST, last), k=min(500, last - _FIRST))
+    found: list[int] = []
+    for port in candidates:
+        if len(found) == count:
+            break
+        if is_free(port):
+            found.append(port)
+    if len(found) < count:
+        raise OSError(errno.EADDRINUSE, f"no {count} free ports between {_FIRST} and {last}")
+    return found
+
+
+def is_free(port: int) -> bool:
+    """Tell whether a server could listen on this port now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True
+
+
+def _first_ephemeral() -> int:
+    try:
+        first = int(_RANGE.read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return _LAST + 1
+    return first if first > _FIRST + 1000 else _LAST + 1

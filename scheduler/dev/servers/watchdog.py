@@ -1,0 +1,40 @@
+"""Outlives the owner of a stack by a moment, to clean up after it even when it was killed with SIGKILL."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from scheduler.dev.servers.ledger import owner_of, sweep_one
+from scheduler.dev.servers.processes import wait_until
+
+_PACKAGE_FOLDER = Path(__file__).resolve().parents[3]
+
+
+def start(directory: Path) -> subprocess.Popen[bytes]:
+    """Start a process that notices our end by the end of its standard input."""
+    program = f"import sys; sys.path.insert(0, {str(_PACKAGE_FOLDER)!r}); import {__name__} as w; w.main()"
+    return subprocess.Popen(  # noqa: S603 - this very file
+        [sys.executable, "-I", "-c", program, str(directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+    )
+
+
+def stop(watchdog: subprocess.Popen[bytes]) -> None:
+    """End the watchdog of a stack that has been closed."""
+    if watchdog.stdin:
+        watchdog.stdin.close()
+    watchdog.wait()
+
+
+def main() -> None:
+    """Wait for the owner's end, then end its processes and remove its directory."""
+    directory = Path(sys.argv[1])
+    owner = owner_of(directory)
+    sys.stdin.buffer.read()
+    # A dying process closes its files a moment before it is gone.
+    if owner and wait_until(lambda: not directory.exists() or not owner.alive(), 10):
+        sweep_one(directory)
