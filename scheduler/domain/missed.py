@@ -77,24 +77,17 @@ def _several(  # noqa: PLR0917 - as above
 
 def _one_of_all(schedule: Schedule, due_at: datetime, now: datetime, max_lateness: timedelta | None) -> Plan:
     """Emit the oldest of the newest 100 that is not too late; the following ones come by further calls."""
-    kept = schedule.newest(now, MOST, due_at - _MICRO)
-    in_time = [instant for instant in kept if max_lateness is None or now - instant <= max_lateness]
-    if not in_time:
+    oldest = due_at if max_lateness is None else max(due_at, now - max_lateness)
+    kept = schedule.newest(now, MOST, oldest - _MICRO)
+    if not kept:
         passed, total = _passed(schedule, due_at, now)
         return Plan(None, 0, passed, total, "max_lateness", schedule.next_after(now))
-    emit = in_time[0]
-    following = in_time[1] if len(in_time) > 1 else schedule.next_after(now)
+    emit = kept[0]
+    following = kept[1] if len(kept) > 1 else schedule.next_after(now)
     if emit == due_at:
         return Plan(emit, next_run_at=following)
     passed, total = _passed(schedule, due_at, emit - _MICRO)
-    return Plan(
-        emit,
-        0,
-        passed,
-        total,
-        "all" if in_time is kept or len(in_time) == len(kept) else "max_lateness",
-        following,
-    )
+    return Plan(emit, 0, passed, total, "limit" if len(kept) == MOST else "max_lateness", following)
 
 
 def _passed(schedule: Schedule, due_at: datetime, until: datetime) -> tuple[tuple[datetime, ...], int]:

@@ -151,7 +151,7 @@ def _fields(text: str) -> list[str]:
     if word == "@reboot":
         raise Faulty(("@reboot is no time: a job runs at moments, not at starts of a machine",))
     if word.startswith("@") and word not in _MACROS:
-        raise Faulty((f"{word[:40]} is unknown; the short forms are {', '.join(_MACROS)}",))
+        raise Faulty((f"{word[:40]!r} is unknown; the short forms are {', '.join(_MACROS)}",))
     fields = _MACROS.get(word, text).upper().split()
     if len(fields) != len(_ORDER):
         hint = "; seconds are not part of cron" if len(fields) == len(_ORDER) + 1 else ""

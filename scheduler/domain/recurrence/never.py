@@ -40,7 +40,7 @@ def why_never(rule: Rule, dtstart: datetime | None, schedule: Recurring, start: 
     if rule.interval > 1 and _fires(replace(rule, interval=1), dtstart):
         reached = _written(rule, _DATE_PARTS + _CLOCK_PARTS)
         steps = f"INTERVAL={rule.interval} counted from {dtstart:%Y-%m-%dT%H:%M:%S}"
-        return f"never fires: {steps} never meets {reached}"
+        return f"never fires: {steps} does not meet {reached} in 100 years"
     return _NOT_SOON
 
 

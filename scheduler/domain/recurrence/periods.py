@@ -155,6 +155,15 @@ class Positions:
             total += sizes[size]
         return total
 
+    def flags(self, first: int, end: int) -> bytes:
+        """Return one byte for each second from `first` up to, not including, `end`: 1 for a member."""
+        row = bytearray(end - first)
+        wall = self.next_from(first, end - 1)
+        while wall is not None:
+            row[wall - first] = 1
+            wall = self.next_from(wall + 1, end - 1)
+        return bytes(row)
+
     def _period(self, day: int) -> tuple[int, int]:
         """Return the first day of the period that contains `day`, and the first day after it."""
         if self.rule.freq == Freq.WEEKLY:

@@ -117,9 +117,7 @@ def _agree(request: _Request, fields: _Fields) -> None:
     if start is not None:
         for name in ("run_at", "timezone"):
             if getattr(request, name) is not None:
-                fields.fault(
-                    name, f"rrule has a DTSTART line, which takes the place of {name}: give one of them"
-                )
+                fields.fault(name, f"the DTSTART line in rrule takes the place of {name}: give one of them")
         fields.local = clock(start.tzid or "UTC")
     if fields.local is not None:
         _floating(fields, fields.text.rdates, fields.local)

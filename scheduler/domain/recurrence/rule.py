@@ -148,7 +148,7 @@ def read_rule(text: str, faults: list[str]) -> Rule:
             values[name] = _PARTS[name](name, value)
         except Fault as fault:
             faults.append(str(fault))
-    if "FREQ" not in values:
+    if "FREQ" not in text.upper():
         faults.append("FREQ is missing: every rule says how often, such as FREQ=DAILY")
     if len(faults) > before:
         return Rule()

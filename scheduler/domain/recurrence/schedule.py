@@ -13,7 +13,8 @@ from scheduler.domain.recurrence.timeline import Timeline
 _ORIGIN = datetime(1, 1, 1, tzinfo=UTC)
 _MICRO = timedelta(microseconds=1)
 _BEGINNING = DAY
-_STEPPED = 64  # runs to step through before counting is the faster way to a far one
+_STEPPED = 16  # runs to step through before counting is the faster way to a far one
+_ENDLESS = 365_250 * DAY  # a COUNT that lasts longer than a thousand years is no end
 
 
 def to_seconds(instant: datetime) -> tuple[int, int]:
@@ -163,7 +164,7 @@ class Recurring(Schedule):
 
 
 def nth_instant(schedule: Recurring, number: int) -> datetime | None:
-    """Return the instant of the `number`th run, or None if it lies beyond the year 9999 or there is none."""
+    """Return the instant of the `number`th run, or None if there is none or it is a thousand years away."""
     found = to_seconds(schedule.starts_at)[0] - 1
     if number <= _STEPPED:
         for _ in range(number):
@@ -177,7 +178,7 @@ def nth_instant(schedule: Recurring, number: int) -> datetime | None:
 
 def _counted(schedule: Recurring, low: int, missing: int) -> datetime | None:
     """Find the instant with exactly `missing` runs after `low` up to it, by doubling and then halving."""
-    span, end = missing, min(schedule.until, END_OF_TIME - 1)
+    span, end = missing, min(schedule.until, low + _ENDLESS, END_OF_TIME - 1)
     while True:
         high = min(low + span, end)
         passed = schedule.timeline.count(low + 1, high + 1)

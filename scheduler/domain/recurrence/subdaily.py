@@ -1,6 +1,6 @@
 """Rules by the hour, minute or second: steps from DTSTART, laid over the units of a day that are allowed."""
 
-from collections.abc import Iterable
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from math import gcd
 
@@ -18,6 +18,7 @@ from scheduler.domain.recurrence.walls import PATIENCE
 
 _YES = b"\x01"
 _GLANCE = 64
+_STUBBORN = 16  # days without a hit before it pays to work out where the hits are
 
 
 @dataclass(slots=True)
@@ -32,16 +33,12 @@ class Steps:
     allowed: bytes | None  # one byte a unit of the day, 1 where allowed; None: all of them
     offsets: tuple[int, ...]  # seconds within a unit, in order, BYSETPOS applied; never empty
     _counts: dict[int, int] = field(default_factory=dict)
+    _hits: list[int] | None = None
 
     @property
     def units(self) -> int:
         """Return the number of units in a day."""
         return DAY // self.unit
-
-    def reachable(self) -> bool:
-        """Say whether steps from the origin ever meet an allowed unit of the day."""
-        common = gcd(self.step, self.units)
-        return self.allowed is None or _YES in self.allowed[self.origin % common :: common]
 
     def next_from(self, wall: int, last: int) -> int | None:
         """Return the first member from `wall` to `last`, or None."""
@@ -49,7 +46,7 @@ class Steps:
             return None
         units, final = self.units, min(last // DAY, LAST_DAY)
         day, second = divmod(wall, DAY)
-        for _ in range(PATIENCE):
+        for attempt in range(PATIENCE):
             matching = (
                 next_day(self.days, day, final) if not self.every_day else day if day <= final else None
             )
@@ -66,6 +63,10 @@ class Steps:
                 found += day * DAY
                 return found if found <= last else None
             day, second = day + 1, 0
+            if attempt > _STUBBORN:
+                if not self.hits():
+                    return None
+                day = self._next_hit(day)
         return None
 
     def _in_day(self, phase: int, second: int) -> int | None:
@@ -102,12 +103,27 @@ class Steps:
             return 0
         low, high = first // DAY, end // DAY
         total = self._before(end) - self._before(first)
-        if self.allowed is None and self.every_day:
-            return total + (self._steps_before(high) - self._steps_before(low)) * len(self.offsets)
         return total + self._whole_days(low, high) * len(self.offsets)
 
-    def _steps_before(self, day: int) -> int:
-        return -((self.origin - day * self.units) // self.step)
+    def flags(self, first: int, end: int) -> bytes:
+        """Return one byte for each second from `first` up to, not including, `end`: 1 for a member."""
+        row = bytearray(end - first)
+        for day in range(first // DAY, min((end - 1) // DAY, LAST_DAY) + 1):
+            if day_bits(self.days, day, day + 1):
+                base, phase = day * DAY - first, (self.origin - day * self.units) % self.step
+                for offset in self.offsets:
+                    self._mark(row, base + offset, phase)
+        return bytes(row)
+
+    def _mark(self, row: bytearray, base: int, phase: int) -> None:
+        """Set the units of one day in `row`, where unit 0 would stand at `base`, perhaps outside."""
+        low = max(phase, -(base // self.unit))
+        low += (phase - low) % self.step
+        high = min(self.units, -((base - len(row)) // self.unit))
+        if low < high:
+            places = slice(base + low * self.unit, base + (high - 1) * self.unit + 1, self.step * self.unit)
+            units = range(low, high, self.step)
+            row[places] = self.allowed[low : high : self.step] if self.allowed else _YES * len(units)
 
     def _before(self, wall: int) -> int:
         """Return how many members the day of `wall` has before it."""
@@ -132,25 +148,25 @@ class Steps:
 
     def _whole_days(self, low: int, high: int) -> int:
         """Return how many units match on the days from `low` up to, not including, `high`."""
-        cycle = self.step // gcd(self.step, self.units)
-        if self.every_day and cycle < high - low:
-            rounds, rest = divmod(high - low, cycle)
-            return rounds * self._sum(range(low, low + cycle)) + self._sum(range(low, low + rest))
         if self.every_day:
-            return self._sum(range(low, high))
+            return self._units_before(high) - self._units_before(low)
         total = 0
         for year in range(year_of(low), year_of(min(high, LAST_DAY)) + 1) if low < high else ():
             start = max(low, january_first(year))
             end = min(high, january_first(year + 1))
             mask = day_bits(self.days, start, end) if start < end else 0
-            if cycle == 1:
+            if self.cycle == 1:
                 total += mask.bit_count() * self._in_whole_day(start)
             else:
-                total += self._sum(start + bit for bit in bits(mask))
+                total += sum(self._in_whole_day(start + bit) for bit in bits(mask))
         return total
 
-    def _sum(self, days: Iterable[int]) -> int:
-        return sum(self._in_whole_day(day) for day in days)
+    def _units_before(self, day: int) -> int:
+        """Return how many units match from some far day up to, not including, `day`, date filters aside."""
+        if self.allowed is None:
+            return -((self.origin - day * self.units) // self.step)
+        rounds, rest = divmod(day, self.cycle)
+        return rounds * len(self.hits()) + bisect_left(self.hits(), rest)
 
     def _in_whole_day(self, day: int) -> int:
         phase = (self.origin - day * self.units) % self.step
@@ -162,3 +178,29 @@ class Steps:
         if known is None:
             known = self._counts[phase] = self._count_units(phase, self.units)
         return known
+
+    @property
+    def cycle(self) -> int:
+        """Return after how many days the steps fall on the same units of the day again."""
+        return self.step // gcd(self.step, self.units)
+
+    def hits(self) -> list[int]:
+        """Return for each allowed unit that the steps reach on which day of the cycle they do, in order."""
+        if self._hits is None:
+            common = gcd(self.step, self.units)
+            around = self.units // common
+            inverse = pow(self.step // common, -1, around)
+            reached = range(self.origin % common, self.units, common)
+            turns = (
+                (unit - self.origin) // common * inverse % around
+                for unit in reached
+                if self.allowed is None or self.allowed[unit]
+            )
+            self._hits = sorted((self.origin + turn * self.step) // self.units % self.cycle for turn in turns)
+        return self._hits
+
+    def _next_hit(self, day: int) -> int:
+        """Return the first day from `day` on which a step reaches an allowed unit."""
+        hits, today = self.hits(), day % self.cycle
+        index = bisect_left(hits, today)
+        return day - today + (hits[index] if index < len(hits) else self.cycle + hits[0])

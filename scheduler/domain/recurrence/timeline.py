@@ -80,12 +80,11 @@ class FirstPass(Timeline):
         """Return by how much the instants in [low, high) differ from the wall times that the clock shows."""
         if not shift.gap:
             return -self.walls.count(low + shift.after, high + shift.after)
-        added, last = 0, high + shift.before - 1
-        wall = self.walls.next_from(low + shift.before, last)
-        while wall is not None:
-            added += not includes(self.walls, wall - shift.before + shift.after)
-            wall = self.walls.next_from(wall + 1, last)
-        return added
+        if self.walls.next_from(low + shift.before, high + shift.before - 1) is None:
+            return 0
+        skipped = int.from_bytes(self.walls.flags(low + shift.before, high + shift.before), "big")
+        shown = int.from_bytes(self.walls.flags(low + shift.after, high + shift.after), "big")
+        return (skipped & ~shown).bit_count()
 
 
 @dataclass(frozen=True, slots=True)

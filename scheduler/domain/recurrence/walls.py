@@ -1,13 +1,15 @@
 """Matching wall times: days crossed with times of day, before any zone comes in."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from scheduler.domain.recurrence.calendar import DAY, LAST_DAY, Days, count_days, has_day, next_day
 from scheduler.domain.recurrence.times import Times
 
-# A search gives up after so many candidate days: more than 100 years of them, and still milliseconds.
-PATIENCE = 40_000
+# A search gives up after so many vain candidates. Each takes it two days further at least, so that it never
+# gives up within 100 years, and all of them together take milliseconds.
+PATIENCE = 20_000
 
 
 class Walls(Protocol):
@@ -18,6 +20,9 @@ class Walls(Protocol):
 
     def count(self, first: int, end: int) -> int:
         """Return how many members there are from `first` up to, not including, `end`."""
+
+    def flags(self, first: int, end: int) -> bytes:
+        """Return one byte for each second from `first` up to, not including, `end`: 1 for a member."""
 
 
 def includes(walls: Walls, wall: int) -> bool:
@@ -52,6 +57,17 @@ class DaysAndTimes:
         """Return how many members there are from `first` up to, not including, `end`."""
         return self._before(end) - self._before(first) + self._whole(first, end) if first < end else 0
 
+    def flags(self, first: int, end: int) -> bytes:
+        """Return one byte for each second from `first` up to, not including, `end`: 1 for a member."""
+        rows = []
+        while first < end:
+            day, second = divmod(first, DAY)
+            size = min(end - first, DAY - second)
+            matches = day <= LAST_DAY and has_day(self.days, day)
+            rows.append(_times_row(self.times, second, second + size) if matches else bytes(size))
+            first += size
+        return b"".join(rows)
+
     def _whole(self, first: int, end: int) -> int:
         return count_days(self.days, first // DAY, end // DAY) * self.times.size
 
@@ -59,6 +75,15 @@ class DaysAndTimes:
         """Return how many members the day of `wall` has before it."""
         day, second = divmod(wall, DAY)
         return self.times.rank(second) if second and day <= LAST_DAY and has_day(self.days, day) else 0
+
+
+@lru_cache(maxsize=256)
+def _times_row(times: Times, first: int, end: int) -> bytes:
+    """Return one byte for each second of the day from `first` up to `end`; the same few gaps come again."""
+    row = bytearray(end - first)
+    for index in range(times.rank(first), times.rank(end)):
+        row[times.at(index) - first] = 1
+    return bytes(row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +102,13 @@ class Between:
         """Return how many members there are from `first` up to, not including, `end`."""
         first, end = max(first, self.first), min(end, self.last + 1)
         return self.walls.count(first, end) if first < end else 0
+
+    def flags(self, first: int, end: int) -> bytes:
+        """Return one byte for each second from `first` up to, not including, `end`: 1 for a member."""
+        low, high = max(first, self.first), min(end, self.last + 1)
+        if low >= high:
+            return bytes(end - first)
+        return bytes(low - first) + self.walls.flags(low, high) + bytes(end - high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +133,12 @@ class Without:
             if low < high:
                 total -= self.walls.count(low, high)
         return total
+
+    def flags(self, first: int, end: int) -> bytes:
+        """Return one byte for each second from `first` up to, not including, `end`: 1 for a member."""
+        row = bytearray(self.walls.flags(first, end))
+        for day in self.days:
+            low, high = max(first, day * DAY), min(end, (day + 1) * DAY)
+            if low < high:
+                row[low - first : high - first] = bytes(high - low)
+        return bytes(row)

@@ -17,7 +17,7 @@ _ZERO = datetime(1, 1, 1)  # noqa: DTZ001 - the origin of wall time, which has n
 _CYCLE_YEARS = 400
 _CYCLE = 146_097 * DAY
 _CYCLIC_FROM = 2500  # by then every zone follows its yearly rule, so years repeat after 400
-_STRIDE = 4 * DAY  # no zone has turned its clocks there and back within four days
+_STRIDE = 6 * DAY  # the fastest there and back: Boa Vista in October 2000, after seven days less an hour
 NEARBY = 2 * DAY  # longer than any shift: Samoa skipped a whole day
 _FIRST, _LAST = 3 * DAY, END_OF_TIME - 3 * DAY  # where conversions cannot leave the years 1 to 9999
 
@@ -144,8 +144,14 @@ class Clock:
         known = self._years.get(key)
         if known is None:
             start, end = january_first(key) * DAY, january_first(key + 1) * DAY
-            edges = [*range(start, end, _STRIDE), end]
-            known = tuple(s for low, high in pairwise(edges) for s in self._scan(low - 1, high - 1))
+            edges = [*range(start - 1, end - 1, _STRIDE), end - 1]
+            offsets = [self.offset(edge) for edge in edges]
+            known = tuple(
+                shift
+                for (low, high), (before, after) in zip(pairwise(edges), pairwise(offsets), strict=True)
+                if before != after
+                for shift in self._scan(low, high)
+            )
             self._years[key] = known
         if not cycles:
             return known
