@@ -138,7 +138,7 @@ class PostgresServer:
                 os.chown(path, self._account.uid, self._account.gid)
         options = ["--no-sync", "--encoding=UTF8", "--locale=C", "--auth=scram-sha-256"]
         who = ["-U", _USER, f"--pwfile={secret}"]
-        command = [self._binaries / "initdb", "-D", self.data, *who, *options]
+        command = [str(self._binaries / "initdb"), "-D", str(self.data), *who, *options]
         process = self._ledger.spawn(
             command, env=_environment(), output=self.log, account=self._account, cwd=self.directory
         )

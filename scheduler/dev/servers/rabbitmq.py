@@ -128,9 +128,8 @@ class RabbitServer:
 
     def ctl(self, *arguments: str, deadline: float = 60.0) -> str:
         """Run `rabbitmqctl` on this node and return what it prints; each call takes most of a second."""
-        return self._run(
-            [str(self.directory / "sbin" / "rabbitmqctl"), "--quiet", *arguments], None, deadline
-        )
+        program = self.directory / "sbin" / "rabbitmqctl"
+        return self._run([str(program), "--quiet", *arguments], "", deadline)
 
     def evaluate(self, expression: str, deadline: float = 60.0) -> str:
         """Evaluate Erlang inside the node and return the value's text, within milliseconds."""

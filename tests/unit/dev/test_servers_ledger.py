@@ -1,0 +1,170 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from scheduler.dev.servers import processes
+from scheduler.dev.servers.ledger import Ledger, exclusive, locked, open_ledger, sweep, sweep_one
+from scheduler.dev.servers.ports import free_ports, is_free
+from scheduler.dev.servers.processes import Identity, wait_until
+from scheduler.domain.errors import Misconfigured
+
+SLEEP = [sys.executable, "-c", "import signal; print(flush=True); signal.pause()"]
+
+
+@pytest.fixture
+def sleeper():
+    with subprocess.Popen(SLEEP, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+def dead() -> Identity:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return Identity(process.pid, "some other boot/1")
+
+
+def leave_behind(base: Path, owner: Identity, processes: list[Identity]) -> Path:
+    directory = base / "test-left"
+    directory.mkdir(parents=True)
+    rows = [[who.pid, who.started, signal.SIGTERM] for who in processes]
+    (directory / "stack.json").write_text(
+        json.dumps({"owner": [owner.pid, owner.started], "processes": rows})
+    )
+    return directory
+
+
+def test_a_dead_owners_processes_and_directory_are_swept(tmp_path, sleeper):
+    directory = leave_behind(tmp_path, dead(), [Identity.of(sleeper.pid)])
+    sweep(tmp_path)
+    assert sleeper.wait(5) == -signal.SIGTERM
+    assert not directory.exists()
+
+
+def test_a_process_that_merely_has_a_recorded_number_is_spared(tmp_path, sleeper):
+    innocent = Identity(sleeper.pid, "some other boot/1")
+    leave_behind(tmp_path, dead(), [innocent])
+    sweep(tmp_path)
+    assert sleeper.poll() is None
+
+
+def test_a_living_owners_stack_is_left_alone(tmp_path, sleeper):
+    directory = leave_behind(tmp_path, Identity.of(os.getpid()), [Identity.of(sleeper.pid)])
+    sweep(tmp_path)
+    assert directory.exists()
+    assert sleeper.poll() is None
+
+
+def test_a_directory_whose_owner_died_before_writing_its_record_is_removed(tmp_path):
+    (tmp_path / "test-half").mkdir()
+    sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_process_that_ignores_the_request_spawned_ends_too():
+    family = "import os, signal; signal.signal(15, signal.SIG_IGN); pid = os.fork(); print(pid, flush=True); "
+    with subprocess.Popen(
+        [sys.executable, "-c", family + "signal.pause()"], stdout=subprocess.PIPE
+    ) as parent:
+        pids = {int(parent.stdout.readline()), int(parent.stdout.readline())}
+        child = Identity.of(max(pids))
+        processes.end([Identity.of(parent.pid)], signal.SIGTERM, grace=0.1)
+        assert not child.alive()
+
+
+def test_closing_ends_what_was_spawned_and_leaves_not_even_the_base(tmp_path):
+    ledger = open_ledger(tmp_path / "base", "test")
+    process = ledger.spawn(["sleep", "600"])
+    assert os.getsid(process.pid) == process.pid, "Ctrl-C in the terminal must not reach it"
+    ledger.close()
+    assert process.poll() is not None
+    assert not (tmp_path / "base").exists()
+
+
+def test_nothing_is_spawned_once_the_ledger_is_closed(tmp_path):
+    ledger = open_ledger(tmp_path / "base", "test")
+    ledger.close()
+    with pytest.raises(Misconfigured):
+        ledger.spawn(["sleep", "600"])
+
+
+def test_a_forked_child_does_not_close_its_parents_ledger(tmp_path, monkeypatch):
+    ledger = open_ledger(tmp_path / "base", "test")
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    ledger.close()
+    assert ledger.directory.exists()
+    monkeypatch.undo()
+    ledger.close()
+
+
+def test_one_stack_going_leaves_the_other(tmp_path):
+    first, second = open_ledger(tmp_path / "base", "a"), open_ledger(tmp_path / "base", "b")
+    first.close()
+    assert second.directory.exists()
+    sweep_one(second.directory)
+    assert second.directory.exists(), "its owner lives"
+    second.close()
+
+
+def test_a_base_that_is_not_ours_alone_is_refused(tmp_path):
+    base = tmp_path / "base"
+    base.mkdir()
+    base.chmod(0o777)
+    with pytest.raises(Misconfigured, match="not a private directory"):
+        open_ledger(base, "test")
+    link = tmp_path / "link"
+    link.symlink_to(base)
+    with pytest.raises(Misconfigured, match="not a private directory"):
+        open_ledger(link, "test")
+
+
+def test_the_lock_admits_one_at_a_time_even_while_its_file_comes_and_goes(tmp_path):
+    inside, most, guard = [0], [0], threading.Lock()
+
+    def work():
+        for _ in range(50):
+            with exclusive(tmp_path / "lock"):
+                with guard:
+                    inside[0] += 1
+                    most[0] = max(most[0], inside[0])
+                with guard:
+                    inside[0] -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most[0] == 1
+    assert not (tmp_path / "lock").exists()
+
+
+def test_the_record_is_readable_whenever_it_is_read(tmp_path):
+    with locked(tmp_path / "base"):
+        directory = tmp_path / "base" / "x"
+        directory.mkdir()
+        ledger = Ledger(directory)
+    ledger.adopt(os.getpid())
+    record = json.loads((directory / "stack.json").read_text())
+    assert record["owner"][0] == record["processes"][0][0] == os.getpid()
+
+
+def test_a_zombie_counts_as_gone():
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    who = Identity(process.pid, "unknown")
+    assert wait_until(lambda: processes.start_time(process.pid) is None, 5)
+    assert not who.alive()
+    process.wait()
+
+
+def test_free_ports_differ_and_are_free():
+    ports = free_ports(20)
+    assert len(set(ports)) == 20
+    assert all(map(is_free, ports))
