@@ -1,0 +1,1 @@
+"""Measurements, each beside its yardstick in the same run."""

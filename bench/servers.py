@@ -1,0 +1,141 @@
+"""What the measurements share: fresh databases and virtual hosts, bulk-loaded jobs, real processes."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pika
+import psycopg2
+
+from scheduler.dev.servers import Stack
+from scheduler.postgres.migrate import migrate
+from scheduler.rabbit import topology
+
+ROOT = Path(__file__).parent.parent
+PAYLOAD = {"invoice": 42, "customer": "c-1029", "note": "x" * 150}
+
+
+class Bed:
+    """A database and a virtual host of their own."""
+
+    def __init__(self, stack: Stack, due_queue_type: str = "quorum") -> None:
+        self._stack = stack
+        self.database_url = stack.create_database()
+        self.amqp_url = stack.create_vhost()
+        migrate(self.database_url)
+        topology.declare(self.amqp_url, queue_type="quorum", due_queue_type=due_queue_type)
+
+    def close(self) -> None:
+        self._stack.drop_database(self.database_url)
+        self._stack.delete_vhost(self.amqp_url)
+
+    def __enter__(self) -> "Bed":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def sql(self, statement: str, values: Any = None) -> list[tuple[Any, ...]]:
+        connection = psycopg2.connect(self.database_url)
+        connection.autocommit = True
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(statement, values)
+                return cursor.fetchall() if cursor.description else []
+        finally:
+            connection.close()
+
+    def fill(self, count: int, when: str = "now() - interval '1 second'", **columns: str) -> None:
+        """Insert jobs; each value is an SQL expression of the row number n."""
+        columns = {"id": "gen_random_uuid()", "job_type": "'bench.job'", "payload": f"'{json.dumps(PAYLOAD)}'",
+                   "next_run_at": when, "starts_at": when} | columns
+        self.sql(f"INSERT INTO jobs ({', '.join(columns)}) SELECT {', '.join(columns.values())} "
+                 f"FROM generate_series(1, {count}) AS n")
+
+    def analyze(self) -> None:
+        self.sql("VACUUM ANALYZE jobs")
+
+    def depth(self, queue: str) -> int:
+        connection = pika.BlockingConnection(pika.URLParameters(self.amqp_url))
+        try:
+            declared = connection.channel().queue_declare(queue, passive=True)
+            return declared.method.message_count
+        finally:
+            connection.close()
+
+    def purge(self, queue: str) -> None:
+        connection = pika.BlockingConnection(pika.URLParameters(self.amqp_url))
+        connection.channel().queue_purge(queue)
+        connection.close()
+
+    @contextmanager
+    def process(self, *arguments: str, wait: bool = True, **env: str) -> Iterator["Running"]:
+        """Run a process of ours until the block ends."""
+        running = Running([sys.executable, "-m", *arguments], self, env)
+        try:
+            if wait:
+                running.ready()
+            yield running
+        finally:
+            running.stop()
+
+
+class Running:
+    """A process of ours on a bed."""
+
+    def __init__(self, command: list[str], bed: Bed, env: dict[str, str]) -> None:
+        self.popen = subprocess.Popen(
+            command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+            env=os.environ | {"DATABASE_URL": bed.database_url, "AMQP_URL": bed.amqp_url, "METRICS_PORT": "0",
+                              "METRICS_HOST": "127.0.0.1"} | env,
+        )
+        self.port = 0
+
+    def ready(self) -> None:
+        assert self.popen.stderr
+        for line in self.popen.stderr:
+            if "metrics_port" in line:
+                self.port = json.loads(line)["metrics_port"]
+                break
+        while True:
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz").close()
+            except OSError:
+                time.sleep(0.02)
+            else:
+                return
+
+    def metrics(self) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics") as answer:
+            return answer.read().decode()
+
+    def stop(self) -> None:
+        self.popen.terminate()
+        try:
+            self.popen.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            self.popen.communicate()
+
+
+def finished_in(bed: Bed, condition: str, started: float, limit: float = 300.0) -> float:
+    """Return the seconds from `started` until the SQL condition holds."""
+    connection = psycopg2.connect(bed.database_url)
+    connection.autocommit = True
+    try:
+        with connection.cursor() as cursor:
+            while time.monotonic() - started < limit:
+                cursor.execute(f"SELECT {condition}")
+                if cursor.fetchone()[0]:  # type: ignore[index]
+                    return time.monotonic() - started
+                time.sleep(0.01)
+    finally:
+        connection.close()
+    raise TimeoutError(condition)

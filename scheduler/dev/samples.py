@@ -1,0 +1,106 @@
+"""The sample reminders of `scheduler dev`, requested and received as any host would: in plain AMQP."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pika
+from pika.exceptions import AMQPError
+
+from scheduler.domain.errors import Unavailable
+
+_REPLY = "amq.rabbitmq.reply-to"
+_QUEUE = "mainapp_due"
+
+
+@dataclass
+class Sample:
+    """A reminder, and what is expected of it."""
+
+    name: str
+    request: dict[str, Any]
+    text: str
+    first_after: float | None = None  # seconds to the first event; None when none is expected meanwhile
+    every: float | None = None
+    cancelled: bool = False
+    id: str = field(default_factory=lambda: str(uuid4()))
+
+    def expected(self, seconds: float) -> int:
+        """Return how many events must have come after so many seconds, with one to spare for its way."""
+        if self.first_after is None or seconds < self.first_after + 1:
+            return 0
+        return 1 if self.every is None else 1 + int((seconds - self.first_after - 1) / self.every)
+
+
+def samples(now: datetime) -> list[Sample]:
+    """Return the sample reminders."""
+    soon, later = now + timedelta(seconds=3), now + timedelta(seconds=2)
+    return [
+        Sample("sample.once", {"run_at": soon.isoformat(), "payload": {"say": "three seconds are over"}},
+               "once, in 3 seconds", first_after=3),
+        Sample("sample.every-5s", {"run_at": later.isoformat(), "every": "PT5S", "payload": {"say": "again"}},
+               "every 5 seconds", first_after=2, every=5),
+        Sample("sample.weekdays", {"cron": "0 9 * * 1-5", "timezone": "America/New_York",
+                                   "payload": {"say": "good morning"}},
+               "weekdays at 09:00 in New York"),
+        Sample("sample.cancelled", {"run_at": (now + timedelta(seconds=6)).isoformat()},
+               "in 6 seconds, and cancelled at once", cancelled=True),
+    ]
+
+
+class Visitor:
+    """A host application on a connection of its own."""
+
+    def __init__(self, amqp_url: str) -> None:
+        self._connection = pika.BlockingConnection(pika.URLParameters(amqp_url))
+        self._channel = self._connection.channel()
+        self._replies: dict[str, dict[str, Any]] = {}
+        self._channel.basic_consume(_REPLY, self._on_reply, auto_ack=True)
+        self.seen: dict[str, list[float]] = defaultdict(list)
+        self.job_types: dict[str, str] = {}
+
+    def ask(self, sample: Sample) -> dict[str, Any]:
+        """Send the sample's request, and its cancel if it has one, and return the answer to the first."""
+        answer = self._command("request", {"id": sample.id, "job_type": sample.name, **sample.request})
+        if sample.cancelled:
+            self._command("cancel", {"id": sample.id})
+        return answer
+
+    def events(self, seconds: float) -> Iterator[tuple[dict[str, Any], float]]:
+        """Yield the ScheduleDue events of the next moments, each with its milliseconds of lateness."""
+        try:
+            for method, _, body in self._channel.consume(_QUEUE, inactivity_timeout=seconds):
+                if method is None:
+                    return
+                event = json.loads(body)
+                due, emitted = (datetime.fromisoformat(event[name]) for name in ("due_at", "emitted_at"))
+                late = (emitted - due) / timedelta(milliseconds=1)
+                self.seen[event["job_id"]].append(late)
+                self.job_types[event["job_id"]] = event["job_type"]
+                self._channel.basic_ack(method.delivery_tag)
+                yield event, late
+        except AMQPError as error:
+            raise Unavailable(f"RabbitMQ: {error!r}") from error
+
+    def _command(self, key: str, body: dict[str, Any]) -> dict[str, Any]:
+        issued = datetime.now(UTC).isoformat()
+        properties = pika.BasicProperties(
+            content_type="application/json", delivery_mode=2, reply_to=_REPLY, correlation_id=issued
+        )
+        raw = json.dumps(body | {"issued_at": issued})
+        self._channel.basic_publish("schedule.commands", key, raw, properties, mandatory=True)
+        while issued not in self._replies:
+            self._connection.process_data_events(time_limit=None)  # type: ignore[arg-type]
+        return self._replies.pop(issued)
+
+    def _on_reply(self, _: Any, __: Any, properties: pika.BasicProperties, body: bytes) -> None:
+        self._replies[properties.correlation_id] = json.loads(body)
+
+    def close(self) -> None:
+        with suppress(AMQPError):
+            self._connection.close()

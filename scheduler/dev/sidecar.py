@@ -1,0 +1,158 @@
+"""`scheduler dev`: servers, processes, sample reminders, and every event as it is emitted."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from queue import Empty, SimpleQueue
+from zoneinfo import ZoneInfo
+
+from scheduler import settings
+from scheduler.dev.samples import Sample, Visitor, samples
+from scheduler.dev.screen import Screen
+from scheduler.dev.servers import Stack, start_stack
+from scheduler.domain.errors import Unavailable
+from scheduler.postgres.migrate import migrate
+from scheduler.rabbit import topology
+
+ROLES = ("consumer", "producer", "producer")
+_START_SECONDS = 60
+
+
+class _Stopped(BaseException):
+    """Ctrl-C or SIGTERM: unwinds everything, whatever is being done."""
+
+
+def run(seconds: float | None) -> int:
+    """Show the whole sidecar at work, for so long or until it is stopped; 1 if an event did not come."""
+    given = settings.load(os.environ)  # a mistake in a setting is best told before anything is started
+    screen = Screen(sys.stdout)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
+    try:
+        database_url, amqp_url = (os.environ.get(name) or None for name in ("DATABASE_URL", "AMQP_URL"))
+        with start_stack(database_url=database_url, amqp_url=amqp_url, say=screen.say, purpose="dev") as stack:
+            url = database_url or stack.create_database("scheduler")
+            screen.say("Migrating the database")
+            migrate(url)
+            topology.declare(stack.amqp_url, queue_type=given.queue_type, due_queue_type=given.due_queue_type)
+            with _processes(stack, url, screen) as ports, closing(Visitor(stack.amqp_url)) as host:
+                screen.banner(stack.amqp_url, url, list(zip(ROLES, ports, strict=True)))
+                return _watch(screen, host, seconds)
+    except _Stopped:
+        screen.say("Stopped; nothing is left behind")
+        return 0
+    except Unavailable as error:
+        screen.complain(str(error))
+        return 1
+
+
+def _stop(*_: object) -> None:
+    # The clean-up must not be cut short by an impatient second Ctrl-C.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    raise _Stopped
+
+
+def _watch(screen: Screen, host: Visitor, seconds: float | None) -> int:
+    asked = samples(datetime.now(UTC))
+    started = time.monotonic()
+    for sample in asked:
+        answer = host.ask(sample)
+        screen.sample(f"{sample.name:<18} {sample.text}{_next_run(sample, answer)}")
+    elapsed = 0.0
+    while seconds is None or elapsed < seconds:
+        for event, late in host.events(0.1):
+            screen.due(event, late)
+        elapsed = time.monotonic() - started
+    return _conclude(screen, host, asked, elapsed)
+
+
+def _next_run(sample: Sample, answer: dict[str, str]) -> str:
+    zone = sample.request.get("timezone")
+    if zone is None:
+        return ""
+    local = datetime.fromisoformat(answer["next_run_at"]).astimezone(ZoneInfo(zone))
+    return f"; the next is {local:%A %d %B %Y %H:%M %Z}"
+
+
+def _conclude(screen: Screen, host: Visitor, asked: list[Sample], elapsed: float) -> int:
+    rows, missing = [], []
+    for sample in asked:
+        late = host.seen.pop(sample.id, [])
+        fine = not late if sample.cancelled else len(late) >= sample.expected(elapsed)
+        verdict = "as expected" if fine else "NOT as expected"
+        rows.append([sample.name, sample.text, str(len(late)), _worst(late), verdict])
+        missing += [] if fine else [sample.name]
+    for job, late in host.seen.items():
+        rows.append([host.job_types[job], "your own", str(len(late)), _worst(late), ""])
+    screen.summary(f"After {elapsed:.0f} seconds", ["job", "schedule", "events", "latest by", ""], rows)
+    return 1 if missing else 0
+
+
+def _worst(late: list[float]) -> str:
+    return f"{max(late):.1f} ms" if late else "-"
+
+
+@contextmanager
+def _processes(stack: Stack, database_url: str, screen: Screen) -> Iterator[list[int]]:
+    """Run one consumer and two producers; yield their metrics ports once all are up."""
+    screen.say("Starting one consumer and two producers")
+    environment = os.environ | {
+        "DATABASE_URL": database_url, "AMQP_URL": stack.amqp_url, "METRICS_HOST": "127.0.0.1",
+        "METRICS_PORT": "0", "LOG_FORMAT": "json",
+    }
+    running: list[subprocess.Popen[str]] = []
+    try:
+        for role in ROLES:
+            process = subprocess.Popen(  # noqa: S603 - ourselves
+                [sys.executable, "-m", "scheduler", role], env=environment, text=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C reaches us alone; we stop them in order
+            )
+            running.append(process)
+            stack.adopt(process.pid)
+        yield [_port(process, screen) for process in running]
+    finally:
+        for process in running:
+            process.terminate()
+        for process in running:
+            _wait(process)
+
+
+def _wait(process: subprocess.Popen[str]) -> None:
+    try:
+        process.wait(6)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _port(process: subprocess.Popen[str], screen: Screen) -> int:
+    """Wait until the process serves its metrics; go on showing its warnings."""
+    ports: SimpleQueue[int] = SimpleQueue()
+    threading.Thread(target=_follow, args=(process, ports, screen), daemon=True).start()
+    try:
+        return ports.get(timeout=_START_SECONDS)
+    except Empty:
+        raise Unavailable("a process of ours did not start; its messages are above") from None
+
+
+def _follow(process: subprocess.Popen[str], ports: "SimpleQueue[int]", screen: Screen) -> None:
+    for line in process.stderr or ():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            screen.complain(line.rstrip())
+            continue
+        if "metrics_port" in entry:
+            ports.put(entry["metrics_port"])
+        if entry["level"] in ("warning", "error"):
+            details = entry.get("problem") or entry.get("problems") or ""
+            screen.complain(f"{entry['process']}: {entry['event']} {details}".rstrip())
