@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from scheduler.answers import Answers
+from scheduler.domain.definition import Incoming
 from scheduler.domain.errors import Problem, Rejected, Unavailable
 from scheduler.domain.job import Outcome
 from scheduler.domain.parsing import parse_command
@@ -13,7 +14,7 @@ from scheduler.ops import metrics
 from scheduler.ops.health import Health
 from scheduler.ops.logs import get_logger
 from scheduler.postgres.connection import Connection, connect
-from scheduler.postgres.store import Incoming, store
+from scheduler.postgres.store import store
 from scheduler.rabbit.inbox import Delivery, Inbox
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.topology import DELIVERY_LIMIT

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -10,27 +10,16 @@ from uuid import UUID
 import psycopg2
 import psycopg2.extensions
 
+from scheduler.domain.definition import Incoming, define
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.job import Definition, Job, JobStatus, Outcome, apply
-from scheduler.domain.messages import Command, ScheduleRequest
 from scheduler.domain.missed import OnMissed
-from scheduler.domain.recurrence import Spec, resolve
+from scheduler.domain.recurrence import Spec
 from scheduler.postgres.connection import Connection, transaction
 from scheduler.resources import query
 
 Cursor = psycopg2.extensions.cursor
 WAKEUP = "scheduler_wakeup"
-
-
-@dataclass(frozen=True, slots=True)
-class Incoming:
-    """A command with what came beside its body."""
-
-    command: Command
-    payload: str = "{}"
-    correlation_id: str | None = None
-    traceparent: str | None = None
-    tracestate: str | None = None
 
 
 Answer = Outcome | Rejected
@@ -82,25 +71,10 @@ def _store(cursor: Cursor, batch: Sequence[Incoming], soon: timedelta) -> list[A
 def _applied(jobs: dict[UUID, Job], incoming: Incoming, now: datetime) -> Answer:
     command = incoming.command
     try:
-        definition = _define(incoming, now) if isinstance(command, ScheduleRequest) else None
+        definition = define(incoming, now)
     except Rejected as verdict:
         return verdict
     return apply(jobs.get(command.id) or Job(command.id), command, definition, now)
-
-
-def _define(incoming: Incoming, now: datetime) -> Definition:
-    request = incoming.command
-    assert isinstance(request, ScheduleRequest)  # noqa: S101 - the caller asked
-    spec = resolve(
-        run_at=request.run_at, rrule=request.rrule, cron=request.cron, every=request.every,
-        timezone=request.timezone if "timezone" in request.model_fields_set else None, stored_at=now,
-    )
-    return Definition(
-        job_type=request.job_type, payload=incoming.payload, correlation_id=incoming.correlation_id,
-        traceparent=incoming.traceparent, tracestate=incoming.tracestate, spec=spec,
-        on_missed=request.on_missed,
-        max_lateness=None if request.max_lateness is None else timedelta(seconds=request.max_lateness),
-    )
 
 
 def _locked(cursor: Cursor, ids: set[UUID]) -> dict[UUID, Job]:

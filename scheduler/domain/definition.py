@@ -1,0 +1,36 @@
+"""What a request defines: its schedule resolved, beside what is handed back to the host."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from scheduler.domain.job import Definition
+from scheduler.domain.messages import Command, ScheduleRequest
+from scheduler.domain.recurrence import resolve
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A command with what came beside its body."""
+
+    command: Command
+    payload: str = "{}"
+    correlation_id: str | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
+
+
+def define(incoming: Incoming, now: datetime) -> Definition | None:
+    """Return the job that a request stored at `now` asks for, None for another command, or raise Rejected."""
+    request = incoming.command
+    if not isinstance(request, ScheduleRequest):
+        return None
+    spec = resolve(
+        run_at=request.run_at, rrule=request.rrule, cron=request.cron, every=request.every,
+        timezone=request.timezone if "timezone" in request.model_fields_set else None, stored_at=now,
+    )
+    return Definition(
+        job_type=request.job_type, payload=incoming.payload, correlation_id=incoming.correlation_id,
+        traceparent=incoming.traceparent, tracestate=incoming.tracestate, spec=spec,
+        on_missed=request.on_missed,
+        max_lateness=None if request.max_lateness is None else timedelta(seconds=request.max_lateness),
+    )
