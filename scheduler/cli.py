@@ -117,11 +117,12 @@ def _serve(args: argparse.Namespace) -> int:
 
     found = _settings(args.role)
     stop = Stop()
-    health = process.start(args.role, found, stop)
+    health, maintenance = process.start(args.role, found, stop)
     if args.no_wait:
         connect(found.database_url, args.role).close()
     worker = (Consumer if args.role == "consumer" else Producer)(found, stop, health)
     process.stay_connected(args.role, found, stop, health, worker.run, wait=not args.no_wait)
+    maintenance.join()
     logs.get_logger(__name__).info("stopped", role=args.role)
     return 0
 

@@ -9,6 +9,7 @@ from scheduler.ops import health as http
 from scheduler.ops import metrics
 from scheduler.ops.health import Health
 from scheduler.ops.logs import get_logger
+from scheduler.ops.maintenance import Maintenance
 from scheduler.rabbit import topology
 from scheduler.rabbit.link import Link, place
 from scheduler.runtime import Stop, backoff
@@ -17,14 +18,14 @@ from scheduler.settings import Settings
 log = get_logger(__name__)
 
 
-def start(role: str, settings: Settings, stop: Stop) -> Health:
-    """Take over the signals and serve metrics and health."""
+def start(role: str, settings: Settings, stop: Stop) -> tuple[Health, Maintenance]:
+    """Take over the signals, serve metrics and health, and start the maintenance beside the work."""
     stop.listen()
     metrics.declare(tzdata_version())
     health = Health("postgres", "rabbitmq")
     port = http.serve(health, settings.metrics_host, settings.metrics_port)
     log.info("started", role=role, metrics_host=settings.metrics_host, metrics_port=port)
-    return health
+    return health, Maintenance(role, settings, stop, health, port).start()
 
 
 def stay_connected(

@@ -1,6 +1,7 @@
 """/metrics, /livez and /readyz over HTTP, and the state behind them."""
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -9,41 +10,59 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from scheduler.domain.errors import Misconfigured
 from scheduler.domain.times import rfc3339
+from scheduler.ops import metrics
+from scheduler.ops.logs import without_secrets
 
 STUCK_AFTER = 60.0
+Check = Callable[[], tuple[bool, dict[str, object]]]
 
 
 class Health:
     """What the process knows of itself: when its loop last turned, and which dependencies are missing."""
 
-    def __init__(self, *dependencies: str) -> None:
-        self._turned = time.monotonic()
+    def __init__(self, *dependencies: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._turned = clock()
         self._lock = threading.Lock()
         self._missing: dict[str, tuple[str, datetime]] = {}
+        self._known: set[str] = set()
         for name in dependencies:
             self.missing(name, "not connected yet")
 
     def turn(self) -> None:
         """Say that the loop goes round."""
-        self._turned = time.monotonic()
+        self._turned = self._clock()
 
     def missing(self, dependency: str, why: str) -> None:
         """Note a dependency as down; the time of the first note stays."""
         with self._lock:
-            since = self._missing.get(dependency, ("", datetime.now(UTC)))[1]
-            self._missing[dependency] = (why, since)
+            before = self._missing.get(dependency)
+            since = before[1] if before else datetime.now(UTC)
+            self._missing[dependency] = (without_secrets(why), since)
+            metrics.dependency_up.labels(dependency).set(0)
+            if before is None and dependency in self._known:
+                metrics.dependency_losses.labels(dependency).inc()
 
     def found(self, dependency: str) -> None:
         """Note a dependency as up."""
+        # Called on every turn of a loop: the usual case takes no lock.
+        if dependency in self._known and dependency not in self._missing:
+            return
         with self._lock:
+            self._known.add(dependency)
             self._missing.pop(dependency, None)
+            metrics.dependency_up.labels(dependency).set(1)
 
     def live(self) -> tuple[bool, dict[str, object]]:
-        age = time.monotonic() - self._turned
-        return age < STUCK_AFTER, {"loop_turned_seconds_ago": round(age, 3)}
+        """Tell whether the loop still turns; what it depends on does not matter here."""
+        age = self._clock() - self._turned
+        alive = age < STUCK_AFTER
+        return alive, {"live": alive, "loop_turned_seconds_ago": round(age, 3)}
 
     def ready(self) -> tuple[bool, dict[str, object]]:
+        """Tell whether the process can work, and what is missing since when if it cannot."""
         with self._lock:
             missing = {
                 name: {"problem": why, "since": rfc3339(since)}
@@ -54,31 +73,46 @@ class Health:
 
 def serve(health: Health, host: str, port: int) -> int:
     """Serve metrics and health in a thread of their own; return the port."""
+    checks: dict[str, Check] = {"/livez": health.live, "/readyz": health.ready}
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = 10  # a client that says nothing does not keep its thread
+
         def do_GET(self) -> None:
             path = self.path.split("?")[0]
             if path == "/metrics":
                 self._answer(200, generate_latest(), CONTENT_TYPE_LATEST)
-            elif path in ("/livez", "/readyz"):
-                check: Callable[[], tuple[bool, dict[str, object]]]
-                check = health.live if path == "/livez" else health.ready
-                fine, answer = check()
+            elif path in checks:
+                fine, answer = checks[path]()
                 self._answer(200 if fine else 503, json.dumps(answer).encode() + b"\n", "application/json")
             else:
                 self._answer(404, b"/metrics, /livez, /readyz\n", "text/plain")
+
+        do_HEAD = do_GET  # noqa: N815 - the name that http.server looks for
 
         def _answer(self, status: int, body: bytes, kind: str) -> None:
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            if self.command != "HEAD":
+                self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             """Scrapes are not news."""
 
-    server = ThreadingHTTPServer((host, port), Handler)
-    server.daemon_threads = True
+    class Server(ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        daemon_threads = True
+
+        def handle_error(self, *_: object) -> None:
+            """A scraper that hangs up is not news either."""
+
+    try:
+        server = Server((host, port), Handler)
+    except OSError as error:
+        raise Misconfigured(
+            f"METRICS_HOST {host}, METRICS_PORT {port}: cannot listen there: {error.strerror or error}"
+        ) from None
     threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
-    return server.server_address[1]
+    return int(server.server_address[1])

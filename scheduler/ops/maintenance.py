@@ -1,0 +1,150 @@
+"""A thread beside the work: heartbeat, backlog gauges, pruning of old rows, and a summary line a minute."""
+
+import math
+import os
+import socket
+import threading
+import time
+from uuid import uuid4
+
+from scheduler import __version__
+from scheduler.domain.errors import Unavailable
+from scheduler.ops import metrics, storms
+from scheduler.ops.health import Health
+from scheduler.ops.logs import get_logger
+from scheduler.ops.recent import Recent, percentile
+from scheduler.postgres.upkeep import Replica, Upkeep
+from scheduler.runtime import Stop
+from scheduler.settings import Settings
+
+log = get_logger(__name__)
+
+TICK_SECONDS = 5.0
+RETRY_SECONDS = 2.0  # while the database is away
+MINUTE_SECONDS = 60.0
+PRUNE_BATCH = 1000
+PRUNE_SECONDS = 1.5  # of a tick at most, so that the heartbeat stays in time
+_ROLES = ("consumer", "producer")
+
+
+class Maintenance:
+    """Lives as long as its process. Whatever fails here, the work goes on and the next tick tries again."""
+
+    def __init__(self, role: str, settings: Settings, stop: Stop, health: Health, metrics_port: int) -> None:
+        self._settings = settings
+        self._stop = stop
+        # A consumer without commands does not touch the database: then this is how it knows that it is there.
+        self._health = health if role == "consumer" else None
+        self._replica = Replica(uuid4(), role, socket.gethostname(), os.getpid(), __version__, metrics_port)
+        self._upkeep: Upkeep | None = None
+        self._recent = Recent(kept=3)
+        self._minute = Recent(kept=1)
+        self._summary_due = time.monotonic() + MINUTE_SECONDS
+        self._prune_due = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
+
+    def start(self) -> "Maintenance":
+        """Start the thread."""
+        self._thread.start()
+        return self
+
+    def join(self, seconds: float = 2.0) -> None:
+        """Wait, after the stop, until the replica is off the list."""
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        pause = 0.0
+        while not self._stop.wait(pause):
+            pause = TICK_SECONDS if self.run_once() else RETRY_SECONDS
+        self._leave()
+
+    def run_once(self) -> bool:
+        """Do what a tick is for; return whether the database answered."""
+        storms.flush_all()
+        if time.monotonic() >= self._summary_due:
+            self._summary_due += MINUTE_SECONDS
+            self.summarise()
+        self._recent.advance()
+        try:
+            if self._upkeep is None:
+                self._upkeep = Upkeep(self._settings.database_url, self._replica.role)
+            self._beat(self._upkeep)
+            self._measure(self._upkeep)
+            self._prune(self._upkeep)
+        except Unavailable as error:
+            self._lose(error)
+            return False
+        except Exception:
+            log.exception("maintenance failed", do="report this; reminders are not affected")
+            self._close()
+            return False
+        return True
+
+    def _beat(self, upkeep: Upkeep) -> None:
+        live = upkeep.beat(self._replica, self._recent.since())
+        for role in _ROLES:
+            metrics.replicas.labels(role).set(live.get(role, 0))
+        if self._health is not None:
+            self._health.found("postgres")
+
+    def _measure(self, upkeep: Upkeep) -> None:
+        found = upkeep.measure()
+        metrics.backlog_jobs.set(found.due)
+        metrics.oldest_due_age.set(found.oldest_age)
+        metrics.pending_jobs.set(found.pending)
+
+    def _prune(self, upkeep: Upkeep) -> None:
+        """Prune until nothing old is left or the tick's share is used up, resting as long as working."""
+        began = time.monotonic()
+        if began < self._prune_due:
+            return
+        while True:
+            started = time.monotonic()
+            deleted = upkeep.prune(self._settings.retention_days, PRUNE_BATCH)
+            metrics.pruned.inc(deleted)
+            now = time.monotonic()
+            if deleted < PRUNE_BATCH:
+                self._prune_due = now + MINUTE_SECONDS
+                return
+            if now - began > PRUNE_SECONDS or self._stop.wait(now - started):
+                return
+
+    def _lose(self, error: Unavailable) -> None:
+        # The work itself warns of the same; here it would be said twice.
+        log.debug("no heartbeat: database unavailable", problem=str(error))
+        # Unknown is not zero.
+        for gauge in (metrics.backlog_jobs, metrics.oldest_due_age, metrics.pending_jobs):
+            gauge.set(math.nan)
+        for role in _ROLES:
+            metrics.replicas.labels(role).set(math.nan)
+        if self._health is not None:
+            self._health.missing("postgres", str(error))
+        self._close()
+
+    def _close(self) -> None:
+        if self._upkeep is not None:
+            self._upkeep.close()
+            self._upkeep = None
+
+    def _leave(self) -> None:
+        try:
+            if self._upkeep is not None:
+                self._upkeep.leave(self._replica)
+        except Unavailable:
+            pass  # the others notice by its silence
+        finally:
+            self._close()
+
+    def summarise(self) -> None:
+        """Log what was done since the last summary."""
+        done = self._minute.since()
+        self._minute.advance()
+        lag = done.pop("lag")
+        late = {
+            f"lag_p{round(share * 100)}_ms": None if found is None else round(found * 1000, 1)
+            for share in (0.5, 0.99)
+            if (found := percentile(share, lag)) is not None
+        }
+        backlog = metrics.backlog_jobs.collect()
+        waiting = next(iter(backlog)).samples[0].value
+        log.info("summary", **done, **late, backlog=None if math.isnan(waiting) else int(waiting))

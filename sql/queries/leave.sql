@@ -1,0 +1,2 @@
+-- Take a replica that ends off the list.
+DELETE FROM replicas WHERE id = %(id)s

@@ -1,0 +1,19 @@
+-- Measure what is due and not emitted, and estimate what is pending: index scans that end after a bounded
+-- number of rows, so that ten million pending rows cost no more than a hundred thousand. A refused event
+-- waits for its retry in the future, but has been due since its occurrence.
+SELECT (SELECT count(*)
+        FROM (SELECT FROM jobs WHERE status = 'pending' AND wake_at <= now() LIMIT %(most)s) AS due)
+     + (SELECT count(*)
+        FROM (SELECT FROM jobs
+              WHERE status = 'pending' AND retry_at IS NOT NULL AND retry_at > now()
+              LIMIT %(most)s) AS refused) AS due,
+       extract(epoch FROM now() - least(
+           (SELECT wake_at FROM jobs
+            WHERE status = 'pending' AND wake_at <= now() ORDER BY wake_at LIMIT 1),
+           (SELECT least(next_run_at, trigger_at) FROM jobs
+            WHERE status = 'pending' AND retry_at IS NOT NULL ORDER BY least(next_run_at, trigger_at) LIMIT 1)
+       ))::float8 AS oldest_age,
+       -- ANALYZE reckons how many rows a partial index has: where there are more than a few, that is enough.
+       (SELECT CASE WHEN count(*) < %(few)s THEN count(*) ELSE greatest(count(*),
+                   (SELECT reltuples::bigint FROM pg_class WHERE oid = 'jobs_due'::regclass)) END
+        FROM (SELECT FROM jobs WHERE status = 'pending' LIMIT %(few)s) AS counted) AS pending
