@@ -95,7 +95,7 @@ class Visitor:
         raw = json.dumps(body | {"issued_at": issued})
         self._channel.basic_publish("schedule.commands", key, raw, properties, mandatory=True)
         while issued not in self._replies:
-            self._connection.process_data_events(time_limit=None)  # type: ignore[arg-type]
+            self._connection.process_data_events(time_limit=None)
         return self._replies.pop(issued)
 
     def _on_reply(self, _: Any, __: Any, properties: pika.BasicProperties, body: bytes) -> None:

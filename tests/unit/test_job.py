@@ -1,0 +1,104 @@
+"""Order and idempotence: the final job is the same whatever the order of arrival, duplicates included."""
+
+import itertools
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+from commands import histories
+from hypothesis import given, settings
+
+from scheduler.domain.definition import Incoming, define
+from scheduler.domain.job import Job, JobStatus, apply, event_id
+from scheduler.domain.messages import COMMANDS, ScheduleRequest
+from scheduler.domain.recurrence import resolve
+
+ID = UUID("7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11")
+T = datetime(2026, 12, 1, 8, tzinfo=UTC)
+NOW = datetime(2027, 1, 1, tzinfo=UTC)
+
+
+def command(kind, second=None, **fields):
+    issued = None if second is None else T + timedelta(seconds=second)
+    if kind == "request":
+        fields = {"job_type": "a", "run_at": "2027-06-01T00:00:00Z"} | fields
+    return COMMANDS[kind](id=ID, issued_at=issued, **fields)
+
+
+def applied(*commands, now=NOW):
+    job, statuses = Job(ID), []
+    for each in commands:
+        definition = define(Incoming(each), now) if isinstance(each, ScheduleRequest) else None
+        outcome = apply(job, each, definition, now)
+        job = outcome.job
+        statuses.append(outcome.status)
+    return job, statuses
+
+
+@given(histories())
+@settings(deadline=None, derandomize=True)
+def test_every_permutation_with_duplicates_ends_the_same(history):
+    in_order, _ = applied(*(command(kind, second, **fields) for kind, second, fields in history))
+    for order in itertools.permutations(history):
+        permuted, _ = applied(*(command(kind, second, **fields) for kind, second, fields in (*order, order[0])))
+        assert permuted == in_order
+
+
+@pytest.mark.parametrize(("commands", "status", "answers"), [
+    ([("request", 1)], "pending", ["scheduled"]),
+    ([("request", 1), ("request", 1)], "pending", ["scheduled", "unchanged"]),
+    ([("request", 2), ("request", 1)], "pending", ["scheduled", "superseded"]),
+    ([("request", 1), ("cancel", 2)], "cancelled", ["scheduled", "cancelled"]),
+    ([("cancel", 2), ("request", 1)], "cancelled", ["cancelled", "superseded"]),
+    ([("request", 2), ("cancel", 1)], "pending", ["scheduled", "superseded"]),
+    ([("cancel", 1), ("request", 2)], "pending", ["cancelled", "scheduled"]),
+    ([("cancel", 1), ("cancel", 1)], "cancelled", ["cancelled", "unchanged"]),
+    ([("request", 1), ("pause", 2)], "paused", ["scheduled", "scheduled"]),
+    ([("pause", 2), ("request", 1)], "paused", ["unchanged", "scheduled"]),
+    ([("request", 1), ("pause", 2), ("resume", 3)], "pending", ["scheduled"] * 3),
+    ([("request", 1), ("resume", 3), ("pause", 2)], "pending", ["scheduled", "unchanged", "unchanged"]),
+    ([("request", 1), ("pause", 2), ("request", 3)], "pending", ["scheduled"] * 3),
+    ([("request", 1), ("cancel", 2), ("resume", 3)], "cancelled", ["scheduled", "cancelled", "unchanged"]),
+    ([("trigger", 2)], "awaiting", ["unchanged"]),
+])
+def test_what_each_history_ends_in(commands, status, answers):
+    job, statuses = applied(*(command(*each) for each in commands))
+    assert (job.status, statuses) == (status, answers)
+
+
+def test_without_issued_at_the_order_of_storing_counts():
+    assert applied(command("request"), command("cancel"))[0].status == JobStatus.CANCELLED
+    assert applied(command("cancel"), command("request"))[0].status == JobStatus.PENDING
+    future = command("request", 10**9)
+    assert applied(future, command("cancel"))[0].status == JobStatus.CANCELLED
+
+
+def test_each_trigger_counts_once_and_an_older_one_than_the_request_does_not():
+    job, statuses = applied(command("request", 1), *(command("trigger", second) for second in (3, 2, 3)))
+    assert statuses == ["scheduled", "scheduled", "scheduled", "unchanged"]
+    assert job.triggers == (T + timedelta(seconds=2), T + timedelta(seconds=3))
+    job, statuses = applied(command("request", 5), command("trigger", 4))
+    assert (job.triggers, statuses[-1]) == ((), "superseded")
+
+
+def test_a_trigger_from_a_host_whose_clock_is_ahead_is_due_now():
+    job, _ = applied(command("request", 1), command("trigger", 10**9))
+    assert job.wake_at == NOW
+
+
+def test_a_replacement_starts_counting_anew():
+    job, _ = applied(command("request", 1))
+    later = apply(
+        replace(job, status=JobStatus.DONE, occurrence=7, retries=3),
+        command("request", 2), job.definition, NOW,
+    ).job
+    assert (later.status, later.occurrence, later.retries) == (JobStatus.PENDING, 0, 0)
+    assert later.next_run_at == resolve(
+        run_at="2027-06-01T00:00:00Z", rrule=None, cron=None, every=None, timezone=None, stored_at=NOW
+    ).starts_at
+
+
+def test_an_event_id_is_a_function_of_job_and_due_at():
+    assert event_id(ID, T) == event_id(str(ID), T)
+    assert event_id(ID, T) != event_id(ID, T + timedelta(microseconds=1))

@@ -1,0 +1,73 @@
+import json
+from uuid import uuid4
+
+import pytest
+
+from scheduler.domain.errors import Rejected
+from scheduler.domain.parsing import claimed_id, parse_command
+
+ID = str(uuid4())
+
+
+def parse(key, fields, limit=1000, **options):
+    body = fields if isinstance(fields, bytes) else json.dumps(fields).encode()
+    return parse_command(key, body, max_payload_bytes=limit, **options)
+
+
+def problems(key, fields, **options):
+    with pytest.raises(Rejected) as caught:
+        parse(key, fields, **options)
+    return {each.field: each.problem for each in caught.value.problems}
+
+
+def test_a_request_and_the_exact_text_of_its_payload():
+    command, payload = parse("request", b'{"id":"%s","job_type":"a","payload":{"p": 1.10}}' % ID.encode())
+    assert str(command.id) == ID
+    assert payload == '{"p": 1.10}'
+
+
+def test_every_problem_is_found_at_once():
+    found = problems("request", {"id": "x", "rule": "FREQ=DAILY", "payload": [], "max_lateness": "5"})
+    assert set(found) == {"id", "job_type", "rule", "payload", "max_lateness"}
+    assert found["job_type"] == "is required"
+    assert found["rule"] == "is not a field of this command; did you mean 'rrule'?"
+    assert found["payload"] == "must be a JSON object"
+
+
+@pytest.mark.parametrize(("field", "value"), [
+    ("job_type", ""), ("job_type", "x" * 201), ("job_type", 5), ("job_type", None),
+    ("payload", "text"), ("payload", None), ("run_at", 1764576000), ("rrule", ["FREQ=DAILY"]),
+    ("rrule", "x" * 4097), ("cron", {}), ("every", True), ("every", []), ("timezone", 1), ("timezone", None),
+    ("on_missed", "never"), ("max_lateness", -1), ("max_lateness", True), ("max_lateness", 1e300),
+    ("issued_at", "yesterday"), ("issued_at", "2026-12-01T08:00:00"), ("issued_at", 5),
+    ("issued_at", "2026-02-30T08:00:00Z"), ("id", 7), ("id", "not-a-uuid"),
+])
+def test_a_wrong_value_is_reported_by_its_field(field, value):
+    assert set(problems("request", {"id": ID, "job_type": "a"} | {field: value})) == {field}
+
+
+@pytest.mark.parametrize("key", ["cancel", "pause", "resume", "trigger"])
+def test_the_other_commands_take_id_and_issued_at_only(key):
+    command, _ = parse(key, {"id": ID, "issued_at": "2026-12-01T08:00:00.000001Z"})
+    assert command.kind == key
+    assert set(problems(key, {"id": ID, "payload": {}})) == {"payload"}
+
+
+def test_an_unknown_routing_key_or_message_type_is_refused():
+    assert "request, cancel" in problems("reqest", {"id": ID})["routing_key"]
+    assert "ScheduleCancel" in problems("cancel", {"id": ID}, message_type="ScheduleRequest")["type"]
+    assert parse("cancel", {"id": ID}, message_type="ScheduleCancel")
+
+
+def test_a_payload_over_the_limit_is_refused_before_and_after_parsing():
+    found = problems("request", {"id": ID, "job_type": "a", "payload": {"x": "y" * 993}})
+    assert "1,002 bytes" in found["payload"]
+    assert parse("request", {"id": ID, "job_type": "a", "payload": {"x": "y" * 990}})
+    assert "payload" in problems("request", b"x" * 70_000)
+
+
+def test_the_id_of_a_rejected_command_where_it_can_be_read():
+    assert claimed_id(b'{"id": "abc", "rule": 1}') == "abc"
+    assert claimed_id(b'{"id": 5}') is None
+    assert claimed_id(b"nonsense") is None
+    assert claimed_id(b"[" * 100_000) is None
