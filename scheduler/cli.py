@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from scheduler import __version__, preview, settings
 from scheduler.domain.errors import Misconfigured, Unavailable
 from scheduler.domain.recurrence import tzdata_version
-from scheduler.ops import logs
+from scheduler.ops import logs, traces
 from scheduler.runtime import Stop, backoff
 from scheduler.settings import Settings
 
@@ -116,6 +116,7 @@ def _serve(args: argparse.Namespace) -> int:
     from scheduler.producer import Producer  # noqa: PLC0415
 
     found = _settings(args.role)
+    traces.set_up(args.role, os.environ)
     stop = Stop()
     health, maintenance = process.start(args.role, found, stop)
     if args.no_wait:
@@ -123,6 +124,7 @@ def _serve(args: argparse.Namespace) -> int:
     worker = (Consumer if args.role == "consumer" else Producer)(found, stop, health)
     process.stay_connected(args.role, found, stop, health, worker.run, wait=not args.no_wait)
     maintenance.join()
+    traces.close()
     logs.get_logger(__name__).info("stopped", role=args.role)
     return 0
 

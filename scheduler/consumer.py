@@ -10,9 +10,11 @@ from scheduler.domain.definition import Incoming
 from scheduler.domain.errors import Problem, Rejected, Unavailable
 from scheduler.domain.job import Outcome
 from scheduler.domain.parsing import parse_command
-from scheduler.ops import metrics
+from scheduler.ops import metrics, traces
 from scheduler.ops.health import Health
 from scheduler.ops.logs import get_logger
+from scheduler.ops.storms import Storm
+from scheduler.ops.traces import Traced
 from scheduler.postgres.connection import Connection, connect
 from scheduler.postgres.store import store
 from scheduler.rabbit.inbox import Delivery, Inbox
@@ -22,6 +24,8 @@ from scheduler.runtime import Stop, backoff
 from scheduler.settings import Settings
 
 log = get_logger(__name__)
+_rejections = Storm(log, "command rejected")
+_losses = Storm(log, "database unavailable: commands stay in the queue until it is back")
 
 BATCH = 500
 _TRACE = ("traceparent", "tracestate")
@@ -51,15 +55,19 @@ class Consumer:
     def _handle(self, batch: list[Delivery], answers: Answers, link: Link) -> bool:
         """Store and answer a batch; False when the process shall stop before that was possible."""
         metrics.batch_size.observe(len(batch))
+        began = time.time_ns()
         parsed = [self._parsed(each) for each in batch]
         stored = self._stored([each for each in parsed if isinstance(each, Incoming)], link)
         if stored is None:
             return False
+        ended = time.time_ns()
         outcomes = iter(stored)
         verdicts = [each if isinstance(each, Rejected) else next(outcomes) for each in parsed]
         answers.give(list(zip(batch, verdicts, strict=True)))
         for delivery, verdict in zip(batch, verdicts, strict=True):
             _count(delivery, verdict)
+        if log.shows_debug or traces.sink is not None:
+            _tell(began, ended, parsed, verdicts)
         return True
 
     def _parsed(self, delivery: Delivery) -> Incoming | Rejected:
@@ -104,8 +112,8 @@ class Consumer:
 
     def _lose_database(self, error: Unavailable) -> None:
         self._health.missing("postgres", str(error))
-        log.warning(
-            "database unavailable: commands stay in the queue until it is back", problem=str(error),
+        _losses.warning(
+            problem=str(error),
             do="check that Postgres runs, that DATABASE_URL is right and that `scheduler migrate` was run",
         )
         if self._database is not None:
@@ -120,12 +128,35 @@ class Consumer:
 def _count(delivery: Delivery, verdict: Outcome | Rejected) -> None:
     if isinstance(verdict, Rejected):
         metrics.commands_rejected.labels(_reason(verdict)).inc()
-        log.warning("command rejected", problems=str(verdict)[:1000],
-                    do="see x-rejected-reason of the message in scheduler_dead")
+        properties = delivery.properties
+        _rejections.warning(
+            problems=str(verdict)[:1000], command=delivery.routing_key[:100], message_id=properties.message_id,
+            correlation_id=properties.correlation_id,
+            do="see x-rejected-reason of the messages in scheduler_dead",
+        )
     elif verdict.status == "scheduled" and delivery.routing_key == "request":
         metrics.jobs_queued.inc()
     elif verdict.status == "cancelled":
         metrics.jobs_cancelled.inc()
+
+
+def _tell(
+    began: int, ended: int, parsed: Sequence[Incoming | Rejected], verdicts: Sequence[Outcome | Rejected]
+) -> None:
+    """Show each stored command: a debug line, and a span where it belongs to a trace."""
+    traced = []
+    for incoming, verdict in zip(parsed, verdicts, strict=True):
+        if isinstance(incoming, Rejected) or isinstance(verdict, Rejected):
+            continue
+        ids = {"job_id": str(verdict.job.id), "correlation_id": incoming.correlation_id}
+        kind = type(incoming.command).__name__
+        log.debug("stored", **ids, trace_id=traces.trace_id(incoming.traceparent), command=kind,
+                  status=verdict.status, next_run_at=verdict.job.next_run_at)
+        if incoming.traceparent is not None:
+            attributes = {"command": kind, **{name: value for name, value in ids.items() if value}}
+            traced.append(Traced(incoming.traceparent, incoming.tracestate, attributes))
+    if traces.sink is not None and traced:
+        traces.sink.stored(began, ended, traced)
 
 
 def _reason(verdict: Rejected) -> str:

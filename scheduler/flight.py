@@ -8,8 +8,10 @@ import pika
 
 from scheduler.domain.emission import DueJob, Emission, decide, due_body, missed_body
 from scheduler.domain.errors import Unavailable
-from scheduler.ops import metrics
+from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
+from scheduler.ops.storms import Storm
+from scheduler.ops.traces import Traced
 from scheduler.postgres.claims import LONG_AGO, Claims, Settlement, delay
 from scheduler.rabbit.frames import DueMessage, Message, Publishable
 from scheduler.rabbit.publisher import Batch, Publisher, Receipt
@@ -36,6 +38,7 @@ class Flight:
         self._emissions: list[Emission] = []
         self._settlement = Settlement()
         self._batch: Batch | None = None
+        self._sent = self._started
         self.full = len(claim.jobs) >= limit
         self.newest = claim.jobs[-1].wake_at if claim.jobs else None
         _observe("claim", self._started)
@@ -44,7 +47,7 @@ class Flight:
         """Decide what each job emits and put that on its way."""
         if not self._jobs:
             return
-        began = time.monotonic()
+        began = self._sent = time.monotonic()
         metrics.batch_size.observe(len(self._jobs))
         now = self.database_time()
         messages: list[Publishable] = []
@@ -131,12 +134,44 @@ class Flight:
                 metrics.due_lag.observe((confirmed_at - emission.due_at).total_seconds())
             if emission.missed and next(answered) is Receipt.CONFIRMED:
                 metrics.jobs_missed.inc(emission.missed.count)
-        for bad in (Receipt.RETURNED, Receipt.REFUSED, Receipt.UNKNOWN):
-            if count := receipts.count(bad):
-                metrics.publish_failures.labels(bad.value).inc(count)
-                log.warning("events not delivered", count=count, reason=bad.value, do=_ADVICE[bad])
+        for receipt in Receipt:
+            if count := receipts.count(receipt):
+                metrics.confirms.labels(receipt.value).inc(count)
+                if receipt is not Receipt.CONFIRMED:
+                    metrics.publish_failures.labels(receipt.value).inc(count)
+                    _failures[receipt].warning(count=count, reason=receipt.value, do=_ADVICE[receipt])
+        metrics.retries.inc(len(self._settlement.failed))
+        if log.shows_debug or traces.sink is not None:
+            self._tell(receipts, confirmed_at)
         if Receipt.UNKNOWN in receipts:
             raise Unavailable(self._batch.lost if self._batch else "")
+
+
+    def _tell(self, receipts: list[Receipt], confirmed_at: datetime) -> None:
+        """Show each event: a debug line, and a span where its request belongs to a trace."""
+        traced = []
+        answered = iter(receipts)
+        for emission in self._emissions:
+            receipt = next(answered) if emission.due_at else None
+            if emission.missed:
+                next(answered)
+            if emission.due_at is None or receipt is None:
+                continue
+            job = emission.job
+            ids = {
+                "job_id": job.id, "event_id": str(emission.event_id), "correlation_id": job.correlation_id
+            }
+            log.debug("emitted", **ids, trace_id=traces.trace_id(job.traceparent), due_at=emission.due_at,
+                      late_ms=round((confirmed_at - emission.due_at).total_seconds() * 1000, 3),
+                      receipt=receipt.value)
+            if job.traceparent is not None:
+                attributes = {name: value for name, value in ids.items() if value}
+                failed = None if receipt is Receipt.CONFIRMED else receipt.value
+                traced.append(Traced(job.traceparent, job.tracestate, attributes, failed))
+        if traces.sink is not None and traced:
+            ended = time.time_ns()
+            claimed, sent = (ended - int((time.monotonic() - at) * 1e9) for at in (self._started, self._sent))
+            traces.sink.emitted(claimed, sent, ended, len(self._jobs), traced)
 
 
 _ADVICE = {
@@ -144,6 +179,9 @@ _ADVICE = {
     Receipt.REFUSED: "the queue behind schedule.events is full or unavailable; they are tried again",
     Receipt.UNKNOWN: "the broker went away before it answered; they are sent again, with the same event_id",
 }
+
+
+_failures = {receipt: Storm(log, "events not delivered") for receipt in _ADVICE}
 
 
 def _messages(emission: Emission, now: datetime) -> list[Publishable]:

@@ -22,6 +22,11 @@ class Logger:
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
 
+    @property
+    def shows_debug(self) -> bool:
+        """Whether debug lines are wanted: ask before gathering what goes into them."""
+        return self._logger.isEnabledFor(logging.DEBUG)
+
     def debug(self, event: str, **fields: Any) -> None:
         self._log(logging.DEBUG, event, fields)
 
