@@ -21,6 +21,9 @@ class Times(Protocol):
     def at(self, index: int) -> int:
         """Return the member at `index`, counted from 0."""
 
+    def __hash__(self) -> int:
+        """Be a key: the same times are asked for again and again."""
+
 
 @dataclass(frozen=True, slots=True)
 class ListedTimes:

@@ -1,0 +1,137 @@
+"""Debian cron: against cronsim over random expressions and zones, and the promises one by one."""
+
+from datetime import UTC, timedelta
+from itertools import islice
+
+
+import pytest
+from cronsim import CronSim
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle import starts
+from recurrence_helpers import schedule_of, spec_of, steady, take, utc, wall_to_utc, zone_info
+
+from scheduler.domain.errors import Rejected
+
+MICRO = timedelta(microseconds=1)
+
+
+def _field(low, high, names=()):
+    number = st.integers(low, high).map(str)
+    if names:
+        number |= st.sampled_from(names)
+    pair = st.tuples(st.integers(low, high), st.integers(low, high)).map(sorted)
+    span = pair.map(lambda two: f"{two[0]}-{two[1]}")
+    wide = pair.filter(lambda two: two[0] < two[1]).map(lambda two: f"{two[0]}-{two[1]}")  # cronsim: 5-5/2 is 5/2
+    step = st.tuples(st.just("*") | wide, st.integers(1, 20)).map(lambda two: f"{two[0]}/{two[1]}")
+    item = number | span | step
+    return st.just("*") | item | st.lists(item, min_size=1, max_size=3).map(",".join)
+
+
+@st.composite
+def expressions(draw):
+    days = _field(1, 31) | st.sampled_from(("L", "LW", "1,L", "15,LW"))
+    weekdays = _field(0, 7, ("SUN", "mon", "Sat")) | st.sampled_from(("5L", "5#2", "0L", "7#1", "1,5#5", "MON#1"))
+    months = st.just("*") | _field(1, 12, ("JAN", "feb"))
+    hours = _field(0, 23) | st.sampled_from(("0", "1", "2", "3", "1-3", "0,2"))
+    fields = draw(_field(0, 59)), draw(hours), draw(st.just("*") | days), draw(months), draw(st.just("*") | weekdays)
+    return " ".join(fields)
+
+
+@given(expression=expressions(), start=starts())
+@steady
+def test_same_instants_as_cronsim(expression, start):
+    zone, wall = start
+    now = wall_to_utc(wall, zone)
+    try:
+        schedule = schedule_of(cron=expression, timezone=zone, stored_at=now)
+    except Rejected as rejected:
+        assert "fire" in str(rejected), str(rejected)  # noqa: PT017
+        return
+    simulated = CronSim(expression, now.astimezone(zone_info(zone)))
+    instants = [moment.astimezone(UTC) for moment in islice(simulated, 12)]
+    # Started inside a second pass cronsim can return the past, and it may come back to a wall time just done.
+    wanted = sorted({instant for instant in instants if instant > now})[:8]
+    assert take(schedule, len(wanted), now) == wanted
+
+
+@given(expression=expressions(), start=starts(), data=st.data())
+@steady
+def test_numbers_agree_with_stepping(expression, start, data):
+    zone, wall = start
+    now = wall_to_utc(wall, zone)
+    try:
+        schedule = schedule_of(cron=expression, timezone=zone, stored_at=now)
+    except Rejected:
+        return
+    instants = take(schedule, 60)
+    assert all(later > earlier for earlier, later in zip(instants, instants[1:], strict=False))
+    after, until = sorted(data.draw(st.sampled_from(instants)) + data.draw(st.sampled_from((-MICRO, MICRO * 0))) for _ in "12")
+    between = [instant for instant in instants if after < instant <= until]
+    assert schedule.count(after, until) == len(between)
+    assert schedule.newest(until, 5, after) == between[-5:]
+
+
+def test_fixed_times_run_right_after_a_gap_and_once_in_a_fold():
+    schedule = schedule_of(cron="30 2 * * *", timezone="America/New_York", stored_at=utc("2026-03-08T00:00:00Z"))
+    assert take(schedule, 2) == [utc("2026-03-08T07:00:00Z"), utc("2026-03-09T06:30:00Z")]
+    schedule = schedule_of(cron="30 1 * * *", timezone="America/New_York", stored_at=utc("2026-11-01T00:00:00Z"))
+    assert take(schedule, 2) == [utc("2026-11-01T05:30:00Z"), utc("2026-11-02T06:30:00Z")]
+
+
+def test_wildcard_times_follow_elapsed_time():
+    schedule = schedule_of(cron="*/30 * * * *", timezone="America/New_York", stored_at=utc("2026-11-01T05:00:00Z"))
+    assert take(schedule, 5) == [utc("2026-11-01T05:00:00Z") + timedelta(minutes=30 * n) for n in range(5)]
+
+
+def test_starting_in_the_second_pass_never_returns_the_past():
+    now = utc("2026-11-01T06:10:00Z")  # 01:10 EST, the second time
+    schedule = schedule_of(cron="5,30 1 * * *", timezone="America/New_York", stored_at=now)
+    assert take(schedule, 1, now) == [utc("2026-11-02T06:05:00Z")]
+
+
+def test_a_time_that_always_falls_into_the_gap_is_refused():
+    with pytest.raises(Rejected, match="within 100 years"):
+        spec_of(cron="* 2 8-14 3 */7", timezone="America/New_York")
+
+
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        ("@hourly", "0 * * * *"),
+        ("@daily", "0 0 * * *"),
+        ("@midnight", "0 0 * * *"),
+        ("@weekly", "0 0 * * 0"),
+        ("@monthly", "0 0 1 * *"),
+        ("@yearly", "0 0 1 1 *"),
+        ("@Annually", "0 0 1 1 *"),
+    ],
+)
+def test_short_forms(short, long):
+    assert take(schedule_of(cron=short), 5) == take(schedule_of(cron=long), 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("@reboot", "no time"),
+        ("@fortnightly", "the short forms are"),
+        ("0 0 9 * * *", "seconds are not part of cron"),
+        ("61 25 * * *", "minute takes 0 to 59.*hour takes 0 to 23"),
+        ("0 0 * * 6-0", "runs backwards"),
+        ("0 0 * * 8", "day of week takes 0 to 7 or SUN to SAT"),
+        ("0 0 * * 1#6", "day of week"),
+        ("*/٣ * * * *", "minute"),
+        ("0 0 30 2 *", "February has no day 30"),
+        ("0" * 2000 + " * * * *", "at most 1024"),
+    ],
+)
+def test_faults_teach(text, reason):
+    with pytest.raises(Rejected, match=reason) as verdict:
+        spec_of(cron=text)
+    assert {problem.field for problem in verdict.value.problems} == {"cron"}
+
+
+def test_first_match_not_before_the_start():
+    schedule = schedule_of(cron="0 9 * * *", run_at="2026-09-14T09:00:00", timezone="Europe/Berlin")
+    assert schedule.first() == utc("2026-09-14T07:00:00Z")
