@@ -84,9 +84,7 @@ def _erlang_program(name: str, root: Path, path: str | None) -> Path | None:
 
 
 def _newest_first(root: Path, patterns: Iterable[str]) -> list[Path]:
-    return [
-        folder for pattern in patterns for folder in sorted(root.glob(pattern), key=_version, reverse=True)
-    ]
+    return [folder for pattern in patterns for folder in sorted(root.glob(pattern), key=_version, reverse=True)]
 
 
 def _version(folder: Path) -> tuple[int, ...]:

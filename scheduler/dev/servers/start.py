@@ -55,9 +55,7 @@ def start_stack(
     def rabbitmq() -> None:
         if sources.rabbitmq:
             say("Starting a private RabbitMQ (a few seconds)")
-            node = RabbitServer(
-                stack.ledger, sources.rabbitmq, config=rabbitmq_config, plugins=rabbitmq_plugins
-            )
+            node = RabbitServer(stack.ledger, sources.rabbitmq, config=rabbitmq_config, plugins=rabbitmq_plugins)
             stack.rabbitmq = node
             node.start()
             stack.amqp_url, stack.vhosts = node.url, vhosts.NodeVhosts(node)

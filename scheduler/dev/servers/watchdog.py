@@ -7,12 +7,11 @@ from pathlib import Path
 from scheduler.dev.servers.ledger import owner_of, sweep_one
 from scheduler.dev.servers.processes import wait_until
 
-_PACKAGE_FOLDER = Path(__file__).resolve().parents[3]
-
 
 def start(directory: Path) -> subprocess.Popen[bytes]:
     """Start a process that notices our end by the end of its standard input."""
-    program = f"import sys; sys.path.insert(0, {str(_PACKAGE_FOLDER)!r}); import {__name__} as w; w.main()"
+    # It imports what we import, whatever path or variable led us there.
+    program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main()"
     return subprocess.Popen(  # noqa: S603 - this very file
         [sys.executable, "-I", "-c", program, str(directory)],
         stdin=subprocess.PIPE,

@@ -1,0 +1,156 @@
+"""Whatever ends the owner of a stack, nothing of the stack stays; as root, we let an ordinary user own it."""
+
+import contextlib
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg2
+import pytest
+
+import scheduler
+from scheduler.dev.servers.ports import is_free
+from scheduler.dev.servers.processes import Identity, wait_until
+
+OWNER = """
+import json, subprocess, sys
+from pathlib import Path
+from scheduler.dev.servers import start_stack
+stack = start_stack(root=Path(sys.argv[1]), purpose="owned", fast=True)
+ours = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL, start_new_session=True)
+stack.adopt(ours.pid)
+facts = {
+    "pids": [ours.pid, stack.postgres.pid, stack.rabbitmq.pid, stack.rabbitmq._epmd.pid],
+    "ports": [stack.postgres.port, stack.rabbitmq.port, stack.rabbitmq.epmd_port],
+    "watchdog": stack._watchdog.pid,
+    "directory": str(stack.directory),
+}
+print(json.dumps(facts), flush=True)
+sys.stdin.read()
+"""
+
+
+@dataclass
+class Owner:
+    process: subprocess.Popen
+    servers: list[Identity]
+    watchdog: Identity
+    ports: list[int]
+    directory: Path
+
+    def left(self) -> bool:
+        """Tell whether anything of the stack is still there."""
+        return (
+            any(server.alive() for server in self.servers)
+            or not all(map(is_free, self.ports))
+            or self.directory.exists()
+        )
+
+
+class Account:
+    """Ourselves, or the user `nobody` when we are root and nobody can run a Python with our packages."""
+
+    def __init__(self) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="scheduler-test-"))
+        self.base = self.home / "base"
+        kept = {key: os.environ[key] for key in ("PATH", "LANG") if key in os.environ}
+        packages = [Path(module.__file__).parents[1] for module in (scheduler, psycopg2)]
+        self.environment = {**kept, "HOME": str(self.home), "PYTHONPATH": ":".join(map(str, packages))}
+        self.identity, self.executable = {}, sys.executable
+        if os.geteuid() == 0:
+            self._become_nobody()
+
+    def _become_nobody(self) -> None:
+        entry = pwd.getpwnam("nobody")
+        os.chown(self.home, entry.pw_uid, entry.pw_gid)
+        self.identity = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+        # A virtual environment's Python may live where only root can reach it.
+        for self.executable in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+            with contextlib.suppress(OSError):
+                probe = self.python("import scheduler.dev.servers")
+                probe.communicate()
+                if probe.returncode == 0:
+                    return
+        os.chown(self.home, 0, 0)
+        self.identity, self.executable = {}, sys.executable
+
+    def python(self, code: str, *arguments: str) -> subprocess.Popen:
+        return subprocess.Popen(
+            [self.executable, "-c", code, *arguments],
+            env=self.environment,
+            cwd=self.home,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            **self.identity,
+        )
+
+    def own_a_stack(self) -> Owner:
+        process = self.python(OWNER, str(self.base))
+        line = process.stdout.readline()
+        assert line, f"the stack did not start: {process.wait()}"
+        facts = json.loads(line)
+        return Owner(
+            process,
+            [Identity.of(pid) for pid in facts["pids"]],
+            Identity.of(facts["watchdog"]),
+            facts["ports"],
+            Path(facts["directory"]),
+        )
+
+
+@pytest.fixture
+def account():
+    account = Account()
+    yield account
+    assert list(account.home.iterdir()) == [], "a stack left something behind"
+    shutil.rmtree(account.home)
+
+
+def end(owner: Owner, signum: int) -> None:
+    owner.process.send_signal(signum)
+    owner.process.communicate()
+
+
+def test_a_killed_owners_stack_goes_by_itself_or_at_the_next_start(account):
+    first = account.own_a_stack()
+    os.kill(first.watchdog.pid, signal.SIGKILL)  # the worst case: no one is left to clean up
+    end(first, signal.SIGKILL)
+    assert all(server.alive() for server in first.servers)
+
+    second = account.own_a_stack()
+    assert not first.left()
+    assert all(server.alive() for server in second.servers)
+
+    end(second, signal.SIGKILL)
+    assert wait_until(lambda: not second.left() and not second.watchdog.alive(), 15)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_ends_the_owner_ends_its_stack(account, signum):
+    owner = account.own_a_stack()
+    end(owner, signum)
+    assert wait_until(lambda: not owner.left() and not owner.watchdog.alive(), 15)
+
+
+def test_a_signal_while_the_servers_start_leaves_nothing(account):
+    process = account.python(OWNER, str(account.base))
+
+    def servers_are_coming() -> bool:
+        records = list(account.base.glob("*/stack.json"))
+        return any(len(json.loads(record.read_text())["processes"]) > 1 for record in records)
+
+    assert wait_until(servers_are_coming, 20)
+    (record,) = account.base.glob("*/stack.json")
+    started = [Identity(pid, start) for pid, start, _ in json.loads(record.read_text())["processes"]]
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode != 0
+    assert wait_until(lambda: not any(who.alive() for who in started) and not account.base.exists(), 15)
