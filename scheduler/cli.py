@@ -67,6 +67,9 @@ def _parser() -> argparse.ArgumentParser:
         added = add(role, _serve, text)
         added.set_defaults(role=role)
         add_no_wait(added)
+    outbox = add("outbox", _outbox, "Host's outbox → AMQP: DATABASE_URL is the host's own database.")
+    outbox.add_argument("--sql", action="store_true", help="print the SQL of the host's tables and exit")
+    add_no_wait(outbox)
     dev = add("dev", _dev, "The whole sidecar on this machine, with no set-up.")
     dev.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="end with a summary")
     preview.add_arguments(add("preview", preview.run, "The next occurrences of a schedule."))
@@ -126,6 +129,17 @@ def _serve(args: argparse.Namespace) -> int:
     maintenance.join()
     traces.close()
     logs.get_logger(__name__).info("stopped", role=args.role)
+    return 0
+
+
+def _outbox(args: argparse.Namespace) -> int:
+    from scheduler import outbox  # noqa: PLC0415
+    from scheduler.client import tables  # noqa: PLC0415
+
+    if args.sql:
+        print(tables())  # noqa: T201
+        return 0
+    outbox.run(_settings("outbox"), Stop(), wait=not args.no_wait)
     return 0
 
 

@@ -1,0 +1,25 @@
+"""What a host application imports; needs pika and pydantic, and nothing of the server."""
+
+from scheduler.client.client import SchedulerClient
+from scheduler.client.database import tables
+from scheduler.client.errors import (
+    BrokerUnavailable,
+    ClientError,
+    CommandRejected,
+    NoAnswer,
+    NoSidecar,
+    NotInTransaction,
+)
+from scheduler.client.handlers import Due, Handlers, UnknownJobType, handlers, on_due
+from scheduler.client.ids import job_id
+from scheduler.client.inbox import forget, once
+from scheduler.client.outbox import Outbox
+from scheduler.client.relay import Relay
+from scheduler.client.runner import Runner
+from scheduler.domain.messages import ScheduleAccepted
+
+__all__ = [
+    "BrokerUnavailable", "ClientError", "CommandRejected", "Due", "Handlers", "NoAnswer", "NoSidecar",
+    "NotInTransaction", "Outbox", "Relay", "Runner", "ScheduleAccepted", "SchedulerClient", "UnknownJobType",
+    "forget", "handlers", "job_id", "on_due", "once", "tables",
+]  # fmt: skip

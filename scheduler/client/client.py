@@ -1,0 +1,94 @@
+"""Sends commands to the sidecar: confirmed, or an error."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Self, Unpack
+from uuid import UUID
+
+import pika
+
+from scheduler.client.clock import issued_now
+from scheduler.client.commands import Outgoing, Payload, Sending, When, order, request
+from scheduler.client.connection import Connection
+from scheduler.client.pool import Pool
+from scheduler.domain.messages import ScheduleAccepted
+
+ANSWER_SECONDS = 10.0
+
+
+class SchedulerClient:
+    """Five commands; each returns once a sidecar's queue holds it, or raises. Safe to use from threads.
+
+    With `wait=True`, or a number of seconds, a command also waits for the sidecar's own answer.
+    """
+
+    def __init__(
+        self, url: str, *, timeout: float = 10.0, name: str = "scheduler client",
+        issued_at: Callable[[], datetime] = issued_now,
+    ) -> None:
+        """Connect lazily to `url`, or to several with commas between; give up on a command after `timeout`."""
+        self._pool = Pool([part.strip() for part in url.split(",")], name)
+        self._timeout = timeout
+        self._issued_at = issued_at
+
+    def schedule(
+        self, id: UUID | str, job_type: str, payload: Payload | None = None, *,  # noqa: A002
+        wait: bool | float = False, **when: Unpack[When],
+    ) -> ScheduleAccepted | None:
+        """Run a job once or again and again; the same id again replaces the schedule."""
+        return self._send(request(id, job_type, payload, when), wait)
+
+    def cancel(
+        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[Sending]  # noqa: A002
+    ) -> ScheduleAccepted | None:
+        """Stop a job."""
+        return self._send(order("cancel", id, sending), wait)
+
+    def pause(
+        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[Sending]  # noqa: A002
+    ) -> ScheduleAccepted | None:
+        """Emit nothing until the job is resumed."""
+        return self._send(order("pause", id, sending), wait)
+
+    def resume(
+        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[Sending]  # noqa: A002
+    ) -> ScheduleAccepted | None:
+        """Go on with a paused job; its `on_missed` decides about what passed meanwhile."""
+        return self._send(order("resume", id, sending), wait)
+
+    def trigger(
+        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[Sending]  # noqa: A002
+    ) -> ScheduleAccepted | None:
+        """Emit one extra occurrence now and leave the schedule as it is."""
+        return self._send(order("trigger", id, sending), wait)
+
+    def _send(self, outgoing: Outgoing, wait: bool | float) -> ScheduleAccepted | None:
+        # Encoded once: should it be sent twice over a broken connection, the second changes nothing.
+        body = outgoing.body(self._issued_at)
+
+        def publish(connection: Connection) -> ScheduleAccepted | None:
+            beside = properties(outgoing)
+            if wait is False:
+                connection.publish(outgoing.kind, body, beside)
+                return None
+            return connection.ask(outgoing.kind, body, beside, ANSWER_SECONDS if wait is True else wait)
+
+        return self._pool.use(publish, self._timeout)
+
+    def close(self) -> None:
+        """Close the idle connections; the client can be used again."""
+        self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def properties(outgoing: Outgoing) -> pika.BasicProperties:
+    """Return the AMQP properties of a command."""
+    return pika.BasicProperties(
+        content_type="application/json", delivery_mode=2, type=outgoing.message_type,
+        correlation_id=outgoing.correlation_id, headers=outgoing.headers or None,
+    )

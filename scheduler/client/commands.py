@@ -1,0 +1,132 @@
+"""Commands as a host writes them: Python values in, checked and encoded messages out."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypedDict
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from scheduler.client.errors import CommandRejected
+from scheduler.domain.definition import Incoming, define
+from scheduler.domain.errors import Problem, Rejected
+from scheduler.domain.messages import COMMANDS
+from scheduler.domain.parsing import parse_command
+from scheduler.domain.times import rfc3339
+
+Payload = Mapping[str, Any] | BaseModel
+_ANY_SIZE = 1 << 40  # how large a payload may be is the sidecar's setting: it says so itself
+
+
+class When(TypedDict, total=False):
+    """The optional fields of a request, as Python values."""
+
+    run_at: datetime | str
+    rrule: str
+    cron: str
+    every: timedelta | float | str
+    timezone: str
+    on_missed: Literal["latest", "all", "skip"]
+    max_lateness: timedelta | float
+    issued_at: datetime
+    correlation_id: str
+    headers: Mapping[str, str]
+
+
+class Sending(TypedDict, total=False):
+    """The optional fields of every other command."""
+
+    issued_at: datetime
+    correlation_id: str
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A command ready to be sent: the routing key, the fields of its body, and what goes beside it."""
+
+    kind: str
+    fields: dict[str, Any]
+    correlation_id: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def message_type(self) -> str:
+        """The name of the message, as in the contract."""
+        return COMMANDS[self.kind].__name__
+
+    def body(self, issued_at: Callable[[], datetime]) -> bytes:
+        """Encode it; a command without a time of its own gets one now."""
+        fields = self.fields if "issued_at" in self.fields else self.fields | {"issued_at": rfc3339(issued_at())}
+        return encode(fields)
+
+
+def request(id: UUID | str, job_type: str, payload: Payload | None, when: When) -> Outgoing:  # noqa: A002
+    """Build a ScheduleRequest; raise CommandRejected for what the sidecar would reject anyway."""
+    if unknown := when.keys() - When.__annotations__.keys():
+        raise TypeError(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(When.__annotations__)}")
+    fields = _common(id, when) | {"job_type": job_type}
+    if payload is not None:
+        fields["payload"] = (
+            payload.model_dump(mode="json") if isinstance(payload, BaseModel) else dict(payload)
+        )
+    if "run_at" in when:
+        fields["run_at"] = _run_at(when["run_at"])
+    if "every" in when:
+        fields["every"] = _seconds(when["every"])
+    if "max_lateness" in when:
+        fields["max_lateness"] = _seconds(when["max_lateness"])
+    fields |= {name: when[name] for name in ("rrule", "cron", "timezone", "on_missed") if name in when}
+    return _checked(Outgoing("request", fields, **_beside(when)))
+
+
+def order(kind: str, id: UUID | str, sending: Sending) -> Outgoing:  # noqa: A002
+    """Build a cancel, pause, resume or trigger."""
+    if unknown := sending.keys() - Sending.__annotations__.keys():
+        raise TypeError(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(Sending.__annotations__)}")
+    return _checked(Outgoing(kind, _common(id, sending), **_beside(sending)))
+
+
+def encode(fields: dict[str, Any]) -> bytes:
+    """Write a body; what is not JSON is the caller's mistake."""
+    try:
+        return json.dumps(fields, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError) as error:
+        raise CommandRejected([Problem("payload", f"is not JSON: {error}")]) from None
+
+
+def _common(id: UUID | str, sending: When | Sending) -> dict[str, Any]:  # noqa: A002
+    fields: dict[str, Any] = {"id": str(id)}
+    if "issued_at" in sending:
+        issued_at = sending["issued_at"]
+        if issued_at.tzinfo is None:
+            raise CommandRejected([Problem("issued_at", "must be aware: datetime.now(UTC)")])
+        fields["issued_at"] = rfc3339(issued_at)
+    return fields
+
+
+def _beside(sending: When | Sending) -> dict[str, Any]:
+    return {
+        "correlation_id": sending.get("correlation_id"), "headers": dict(sending.get("headers") or {}),
+    }
+
+
+def _run_at(moment: datetime | str) -> str:
+    """A naive datetime is wall time in the request's timezone, and stays so."""
+    return moment.isoformat() if isinstance(moment, datetime) else moment
+
+
+def _seconds(span: timedelta | float | str) -> float | str:
+    return span.total_seconds() if isinstance(span, timedelta) else span
+
+
+def _checked(outgoing: Outgoing) -> Outgoing:
+    """Say here and now what the sidecar would say later, by its own rules."""
+    try:
+        command, payload = parse_command(outgoing.kind, encode(outgoing.fields), max_payload_bytes=_ANY_SIZE)
+        define(Incoming(command, payload), datetime.now(UTC))
+    except Rejected as verdict:
+        raise CommandRejected(verdict.problems) from None
+    return outgoing

@@ -1,0 +1,137 @@
+"""One confirmed channel to the broker: publishes, and waits for answers where they are wanted."""
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import parse_qs, urlsplit
+from uuid import uuid4
+
+import pika
+from pika.exceptions import (
+    AMQPError,
+    ChannelClosedByBroker,
+    NackError,
+    ProbableAccessDeniedError,
+    ProbableAuthenticationError,
+    UnroutableError,
+)
+
+from scheduler.client.errors import BrokerUnavailable, ClientError, CommandRejected, NoAnswer, NoSidecar
+from scheduler.domain.errors import Problem
+from scheduler.domain.messages import ScheduleAccepted
+
+COMMANDS = "schedule.commands"
+_REPLY_TO = "amq.rabbitmq.reply-to"  # the broker's own pseudo-queue: answers come back on this channel
+_HEARTBEAT = 30
+_NOT_FOUND = 404
+
+
+class MessageRefused(BrokerUnavailable):
+    """The broker refuses this very message: too large, or a full queue."""
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn pika's errors into the kit's own, without a password in any of them."""
+    try:
+        yield
+    except UnroutableError:
+        raise NoSidecar(
+            f"no queue takes this command from {COMMANDS}: start `scheduler consumer` once"
+        ) from None
+    except NackError:
+        raise MessageRefused("the broker refused the message: the sidecar's queue is full") from None
+    except ChannelClosedByBroker as error:
+        if error.reply_code == _NOT_FOUND:
+            raise NoSidecar(f"{error.reply_text}: start `scheduler consumer` on this virtual host") from None
+        raise MessageRefused(f"the broker closed the channel: {error.reply_text}") from None
+    except (ProbableAuthenticationError, ProbableAccessDeniedError) as error:
+        raise BrokerUnavailable(f"the broker refuses our user or virtual host: {type(error).__name__}") from None
+    except (AMQPError, OSError) as error:
+        # Some of pika's errors are a bundle whose text shows the whole URL: the name alone will do.
+        raise BrokerUnavailable(f"the broker cannot be reached: {type(error).__name__}") from None
+
+
+def parameters(url: str, name: str) -> pika.URLParameters:
+    """Return how to connect: what the URL says, and our own timeouts where it is silent."""
+    found = pika.URLParameters(url)
+    asked = parse_qs(urlsplit(url).query)
+    if "heartbeat" not in asked:
+        found.heartbeat = _HEARTBEAT
+    if "blocked_connection_timeout" not in asked:
+        found.blocked_connection_timeout = _HEARTBEAT
+    found.connection_attempts = 1
+    found.client_properties = {"connection_name": name}
+    return found
+
+
+class Connection:
+    """A connection with one channel in confirm mode; used by one thread at a time."""
+
+    def __init__(self, url: str, name: str = "scheduler client") -> None:
+        self._answers: dict[str, tuple[str, bytes]] = {}
+        with translated():
+            self._connection = pika.BlockingConnection(parameters(url, name))
+            self._channel = self._connection.channel()
+            self._channel.confirm_delivery()
+        self._listening = False
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is still open, as far as anyone has heard."""
+        try:
+            self._connection.process_data_events(0)
+        except (AMQPError, OSError):
+            return False
+        return bool(self._connection.is_open and self._channel.is_open)
+
+    def publish(
+        self, key: str, body: bytes, properties: pika.BasicProperties, exchange: str = COMMANDS
+    ) -> None:
+        """Return once the broker has confirmed that a queue holds the message."""
+        with translated():
+            self._channel.basic_publish(exchange, key, body, properties, mandatory=True)
+
+    def ask(
+        self, key: str, body: bytes, properties: pika.BasicProperties, timeout: float
+    ) -> ScheduleAccepted:
+        """Publish, then wait for the sidecar's answer."""
+        wanted = properties.correlation_id = properties.correlation_id or str(uuid4())
+        if not self._listening:
+            with translated():
+                self._channel.basic_consume(_REPLY_TO, self._on_answer, auto_ack=True)
+            self._listening = True
+        properties.reply_to = _REPLY_TO
+        self._answers.clear()
+        self.publish(key, body, properties)
+        deadline = time.monotonic() + timeout
+        while wanted not in self._answers:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise NoAnswer(f"no answer within {timeout:g} s; the command is in the queue: "
+                               "is `scheduler consumer` running?")
+            with translated():
+                self._connection.process_data_events(min(remaining, 1.0))
+        return _answer(*self._answers.pop(wanted))
+
+    def _on_answer(
+        self, _channel: object, _method: object, properties: pika.BasicProperties, body: bytes
+    ) -> None:
+        self._answers[properties.correlation_id or ""] = (properties.type or "", body)
+
+    def close(self) -> None:
+        """Close it, if there is still something to close."""
+        with contextlib.suppress(AMQPError, OSError):
+            self._connection.close()
+
+
+def _answer(message_type: str, body: bytes) -> ScheduleAccepted:
+    if message_type == "ScheduleAccepted":
+        return ScheduleAccepted.model_validate_json(body)
+    if message_type == "ScheduleRejected":
+        raise CommandRejected(
+            Problem(each["field"], each["problem"]) for each in json.loads(body)["errors"]
+        )
+    raise ClientError(f"an answer of unknown type {message_type[:80]!r}")

@@ -1,0 +1,104 @@
+"""Where an event goes that could not be handled: a waiting room first, the dead queue at last."""
+
+import contextlib
+import time
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import pika
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import AMQPError, ChannelClosedByBroker
+
+ATTEMPT = "x-attempt"  # how often the event was handled in vain
+DELAYS = (1.0, 5.0, 30.0, 120.0, 600.0)
+_NOT_FOUND = 404
+_TRACEBACK = 8000  # characters, from its end: headers travel in one frame
+
+
+class Retries:
+    """Queues beside the host's own, each of which hands its messages back after a fixed delay.
+
+    They are ordinary queues with a time to live, one for each delay, so that `mainapp_due` itself needs no
+    arguments, a waiting event takes no prefetch slot, and its count of attempts survives the process.
+    """
+
+    def __init__(self, queue: str, delays: Sequence[float] = DELAYS, queue_type: str = "quorum") -> None:
+        self.queue = queue
+        self.dead_queue = f"{queue}_dead"
+        self._milliseconds = [max(1, round(delay * 1000)) for delay in delays]
+        self._type: dict[str, Any] = {"x-queue-type": queue_type}
+        self._dead_arguments = dict(self._type)
+        if queue_type == "quorum":
+            # What waits is handed over at least once, and looking at a dead event twenty times keeps it.
+            self._type |= {"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
+            self._dead_arguments["x-delivery-limit"] = 1_000_000
+
+    def declare(self, connection: pika.BlockingConnection) -> None:
+        """Declare the queues; the host's own is left as it is, whatever its kind."""
+        if not _exists(connection, self.queue):
+            with contextlib.closing(connection.channel()) as channel:
+                channel.queue_declare(self.queue, durable=True)
+        with contextlib.closing(connection.channel()) as channel:
+            channel.queue_declare(self.dead_queue, durable=True, arguments=self._dead_arguments)
+            for milliseconds in set(self._milliseconds):
+                channel.queue_declare(self._room(milliseconds), durable=True, arguments=self._type | {
+                    "x-message-ttl": milliseconds,
+                    "x-dead-letter-exchange": "",
+                    "x-dead-letter-routing-key": self.queue,
+                })
+
+    def _room(self, milliseconds: int) -> str:
+        return f"{self.queue}_retry_{milliseconds}ms"
+
+    def divert(
+        self, channel: BlockingChannel, body: bytes, original: pika.BasicProperties, error: BaseException,
+        *, final: bool,
+    ) -> str:
+        """Put a failed event into its next queue, confirmed, and return that queue's name."""
+        attempt = attempts(original) + 1
+        waits = not final and attempt <= len(self._milliseconds)
+        target = self._room(self._milliseconds[attempt - 1]) if waits else self.dead_queue
+        headers = _kept(original.headers) | {ATTEMPT: attempt, "x-error": _line(error)}
+        if not waits:
+            text = "".join(traceback.format_exception(error))
+            headers |= {
+                "x-traceback": text[-_TRACEBACK:],
+                "x-failed-at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            }
+        properties = pika.BasicProperties(
+            content_type=original.content_type, delivery_mode=2, message_id=original.message_id,
+            correlation_id=original.correlation_id, type=original.type, app_id=original.app_id,
+            timestamp=original.timestamp, headers=headers,
+        )
+        channel.basic_publish("", target, body, properties, mandatory=True)
+        return target
+
+
+def attempts(properties: pika.BasicProperties) -> int:
+    """Return how often the event was handled in vain."""
+    count = (properties.headers or {}).get(ATTEMPT)
+    return count if isinstance(count, int) else 0
+
+
+def _kept(headers: dict[str, Any] | None) -> dict[str, Any]:
+    """The broker's own notes about the queues it came through would only grow."""
+    notes = ("x-death", "x-first-death", "x-last-death", "x-delivery-count")
+    return {name: value for name, value in (headers or {}).items() if not name.startswith(notes)}
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:1000]
+
+
+def _exists(connection: pika.BlockingConnection, queue: str) -> bool:
+    probe = connection.channel()
+    try:
+        probe.queue_declare(queue, passive=True)
+    except ChannelClosedByBroker as error:
+        if error.reply_code != _NOT_FOUND:
+            raise
+        return False
+    with contextlib.suppress(AMQPError):
+        probe.close()
+    return True

@@ -1,0 +1,33 @@
+"""The process host's outbox → AMQP: commands that the host's transactions have committed."""
+
+import threading
+
+from scheduler.client.relay import Relay
+from scheduler.ops.logs import get_logger
+from scheduler.postgres.connection import Connection, connect
+from scheduler.runtime import Stop
+from scheduler.settings import Settings
+
+log = get_logger(__name__)
+
+
+def run(settings: Settings, stop: Stop, *, wait: bool) -> None:
+    """Relay until the stop; DATABASE_URL is the host's own database here, where scheduler_outbox stands."""
+    stop.listen()
+
+    def open_database() -> Connection:
+        return connect(settings.database_url, "outbox")
+
+    relay = Relay(open_database, ",".join(settings.amqp_urls), interval=settings.poll_interval_ms / 1000)
+    if not wait:
+        open_database().close()
+    threading.Thread(target=_pass_on, args=(stop, relay), daemon=True).start()
+    log.info("started", role="outbox")
+    relay.run()
+    log.info("stopped", role="outbox")
+
+
+def _pass_on(stop: Stop, relay: Relay) -> None:
+    while not stop.wait(60.0):
+        pass
+    relay.stop()

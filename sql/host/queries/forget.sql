@@ -1,0 +1,3 @@
+-- Forget events that are too old to come again.
+DELETE FROM scheduler_inbox
+WHERE done_at < now() - make_interval(secs => %s)
