@@ -22,11 +22,12 @@ test: $(READY) ## all tests, against a real Postgres and a real RabbitMQ
 test-deep: $(READY) ## the property tests with thousands of examples
 	@SCHEDULER_TEST_EXAMPLES=5000 $(BIN)/python -m pytest -m "deep" $(ARGS)
 
-lint: $(READY) ## ruff, mypy strict, and the container files
+lint: $(READY) ## ruff, mypy strict, the container files, and Prometheus's rules
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@if [ -f docker-compose.yml ]; then $(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml; fi
 	@if [ -f Dockerfile ]; then $(BIN)/hadolint Dockerfile; fi
+	@$(BIN)/python -m scheduler.dev.prometheus
 
 schemas: $(READY) ## write schemas/*.json from the models
 	@$(BIN)/python -m scheduler.dev.schemas
