@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from scheduler.dev.message_examples import EXAMPLES
 from scheduler.domain import messages
 from scheduler.resources import folder
 
@@ -23,7 +24,11 @@ def schemas() -> dict[str, str]:
     found = {}
     for model in MODELS:
         mode = "validation" if issubclass(model, messages.Command) else "serialization"
-        schema = {"$schema": _DIALECT, **model.model_json_schema(mode=mode)}  # type: ignore[arg-type]
+        schema = {
+            "$schema": _DIALECT,
+            **model.model_json_schema(mode=mode),  # type: ignore[arg-type]
+            "examples": EXAMPLES[model.__name__],
+        }
         found[f"{model.__name__}.json"] = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
     return found
 

@@ -176,7 +176,7 @@ class ScheduleMissed(Message):
     job_type: str
     missed: list[Instant] = Field(max_length=HUNDRED, description="The newest of them, oldest first.")
     missed_count: int = Field(ge=1)
-    reason: Literal["skip", "max_lateness", "latest", "all"]
+    reason: Literal["skip", "max_lateness", "latest", "limit"]
 
 
 COMMANDS: dict[str, type[Command]] = {

@@ -1,0 +1,44 @@
+"""One or more examples of every message, for the schemas; a test checks each against its model."""
+
+from typing import Any
+
+_INVOICE = "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11"
+_REPORT = "f2b1c0de-3c55-4f0b-9d0a-4f0f4c1b7a52"
+_ISSUED = "2026-11-30T17:21:09.123456Z"
+
+EXAMPLES: dict[str, list[dict[str, Any]]] = {
+    "ScheduleRequest": [
+        {"id": _INVOICE, "job_type": "invoice.reminder", "payload": {"invoice": 42},
+         "run_at": "2026-12-01T09:00:00", "timezone": "Europe/Berlin", "issued_at": _ISSUED},
+        {"id": _REPORT, "job_type": "report.weekly", "rrule": "FREQ=WEEKLY;BYDAY=MO",
+         "run_at": "2026-12-07T08:30:00", "timezone": "America/New_York", "on_missed": "skip",
+         "issued_at": _ISSUED},
+        {"id": _REPORT, "job_type": "report.weekly", "cron": "30 8 * * 1", "timezone": "America/New_York"},
+        {"id": _INVOICE, "job_type": "cache.warm", "every": "PT15M", "max_lateness": 60},
+    ],
+    "ScheduleCancel": [{"id": _INVOICE, "issued_at": _ISSUED}],
+    "SchedulePause": [{"id": _REPORT, "issued_at": _ISSUED}],
+    "ScheduleResume": [{"id": _REPORT, "issued_at": _ISSUED}],
+    "ScheduleTrigger": [{"id": _REPORT, "issued_at": _ISSUED}],
+    "ScheduleAccepted": [
+        {"id": _INVOICE, "status": "scheduled", "next_run_at": "2026-12-01T08:00:00.000000Z"},
+        {"id": _INVOICE, "status": "cancelled", "next_run_at": None},
+    ],
+    "ScheduleRejected": [
+        {"id": _INVOICE, "errors": [
+            {"field": "rule", "problem": "is not a field of this command; did you mean 'rrule'?"},
+        ]},
+        {"id": None, "errors": [{"field": "body", "problem": "is empty"}]},
+    ],
+    "ScheduleDue": [
+        {"event_id": "0b2c4c1e-7a51-5b0a-8d3e-6b0f8c6d2a10", "job_id": _INVOICE,
+         "job_type": "invoice.reminder", "payload": {"invoice": 42}, "due_at": "2026-12-01T08:00:00.000000Z",
+         "emitted_at": "2026-12-01T08:00:00.004112Z", "occurrence": 7, "missed": 0,
+         "next_run_at": "2026-12-08T08:00:00.000000Z"},
+    ],
+    "ScheduleMissed": [
+        {"job_id": _REPORT, "job_type": "report.weekly",
+         "missed": ["2026-12-07T13:30:00.000000Z", "2026-12-14T13:30:00.000000Z"], "missed_count": 2,
+         "reason": "skip"},
+    ],
+}

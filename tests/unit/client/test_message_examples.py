@@ -1,0 +1,27 @@
+"""The examples in the schemas are messages that the sidecar would really take or send."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from scheduler.dev.message_examples import EXAMPLES
+from scheduler.dev.schemas import MODELS
+from scheduler.domain.definition import Incoming, define
+from scheduler.domain.messages import Command
+from scheduler.domain.parsing import parse_command
+from scheduler.resources import folder
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_every_example_fits_its_schema_and_its_model(model):
+    schema = json.loads((folder("schemas") / f"{model.__name__}.json").read_text())
+    assert schema["examples"] == EXAMPLES[model.__name__]
+    for example in schema["examples"]:
+        Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(example)
+        if issubclass(model, Command):
+            command, payload = parse_command(model.kind, json.dumps(example).encode(), max_payload_bytes=9999)
+            define(Incoming(command, payload), datetime(2026, 11, 1, tzinfo=UTC))
+        else:
+            assert json.loads(model.model_validate(example).model_dump_json()) == example
