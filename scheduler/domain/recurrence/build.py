@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import date
 from functools import lru_cache
+from typing import Any
 
 from scheduler.domain.recurrence.calendar import DAY
 from scheduler.domain.recurrence.periods import Positions, RuleDays, aligned_days
@@ -26,7 +27,7 @@ def rule_walls(rule: Rule, start: int) -> Walls:
     if rule.freq in _UNITS:
         return _steps(rule, start, clock)
     anchor = date.fromordinal(day)
-    days = aligned_days(_rule_days(_complete(rule, anchor)), rule, anchor)
+    days = aligned_days(_days(rule, anchor), rule, anchor)
     hour, minute, second = clock
     times = clock_times(rule.byhour or (hour,), rule.byminute or (minute,), rule.bysecond or (second,))
     if not rule.bysetpos:
@@ -39,25 +40,21 @@ def rule_walls(rule: Rule, start: int) -> Walls:
     return DaysAndTimes(days, ListedTimes(chosen))
 
 
-def _complete(rule: Rule, anchor: date) -> Rule:
-    """Take from DTSTART what the rule does not say about its days."""
-    plain = Rule(freq=rule.freq, wkst=rule.wkst, bymonth=rule.bymonth, byday=rule.byday)
-    plain = replace(plain, byweekno=rule.byweekno, byyearday=rule.byyearday, bymonthday=rule.bymonthday)
-    if rule.byweekno or rule.byyearday or rule.bymonthday or rule.byday:
-        return plain
+def _days(rule: Rule, anchor: date) -> RuleDays:
+    """Return the days of a rule; what it does not say about them comes from DTSTART."""
+    if rule.freq >= Freq.DAILY or rule.byweekno or rule.byyearday or rule.bymonthday or rule.byday:
+        return _shared_days(rule)
     if rule.freq == Freq.YEARLY:
-        return replace(plain, bymonth=rule.bymonth or (anchor.month,), bymonthday=(anchor.day,))
+        return _shared_days(rule, bymonth=rule.bymonth or (anchor.month,), bymonthday=(anchor.day,))
     if rule.freq == Freq.MONTHLY:
-        return replace(plain, bymonthday=(anchor.day,))
-    if rule.freq == Freq.WEEKLY:
-        return replace(plain, byday=((0, anchor.weekday()),))
-    return plain
+        return _shared_days(rule, bymonthday=(anchor.day,))
+    return _shared_days(rule, byday=((0, anchor.weekday()),))
 
 
-@lru_cache(maxsize=4096)
-def _rule_days(rule: Rule) -> RuleDays:
-    """Share the year masks between all jobs whose rules have the same date filters."""
-    return RuleDays(rule)
+@lru_cache(maxsize=8192)
+def _shared_days(rule: Rule, **parts: Any) -> RuleDays:
+    """Share the masks of the years between all jobs that have the same rule."""
+    return RuleDays(replace(rule, **parts))
 
 
 def _steps(rule: Rule, start: int, clock: tuple[int, int, int]) -> Steps:
@@ -72,11 +69,12 @@ def _steps(rule: Rule, start: int, clock: tuple[int, int, int]) -> Steps:
         if not offsets:
             raise NothingChosen
     anchor = date.fromordinal(start // DAY)
-    days = _rule_days(_complete(rule, anchor))
+    days = _days(rule, anchor)
     every_day = not (rule.bymonth or rule.byyearday or rule.bymonthday or rule.byday)
     return Steps(days, every_day, unit, rule.interval, start // unit, _allowed(rule), offsets)
 
 
+@lru_cache(maxsize=1024)
 def _allowed(rule: Rule) -> bytes | None:
     """Return one byte for each unit of the day, 1 where the BY parts allow it; None: everywhere."""
     hours, minutes, seconds = (

@@ -18,6 +18,7 @@ _MONDAYS = sum(1 << day for day in range(0, 400, WEEK))
 _MIDWEEK = 3  # the fourth day of a week decides to which year the week belongs
 
 
+@cache  # at most ten thousand years
 def january_first(year: int) -> int:
     """Return the ordinal of 1 January; also right for the year 10000, which has no `date`."""
     past = year - 1
@@ -32,6 +33,12 @@ def year_of(day: int) -> int:
 def year_length(year: int) -> int:
     """Return 365 or 366."""
     return january_first(year + 1) - january_first(year)
+
+
+@cache
+def year_kind(year: int) -> tuple[int, int]:
+    """Return the weekday of 1 January (Monday is 0) and the year's length: years of a kind have equal days."""
+    return (january_first(year) - 1) % WEEK, year_length(year)
 
 
 def bits(mask: int) -> Iterator[int]:

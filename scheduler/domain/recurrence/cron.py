@@ -6,12 +6,12 @@ from functools import lru_cache
 
 from scheduler.domain.recurrence.calendar import (
     WEEK,
-    january_first,
     month_mask,
     monthday_mask,
     months,
     nth_weekday,
     weekday_mask,
+    year_kind,
 )
 from scheduler.domain.recurrence.stamp import Fault
 from scheduler.domain.recurrence.text import Faulty
@@ -56,9 +56,7 @@ class _Field:
         """Return the numbers of one item of a list: a number, a range, a star, each perhaps with a step."""
         match = _TERM.fullmatch(text)
         if not match:
-            raise Fault(
-                f"{self.name}: {text[:40]!r} is not a number, a range such as 1-5, or a step such as */15"
-            )
+            raise Fault(f"{self.name}: {text[:40]!r} is not a number, a range such as 1-5, or a step such as */15")
         star, first, last, step = match.groups()
         if step is not None and int(step) == 0:
             raise Fault(f"{self.name}: the step in {text} must be at least 1")
@@ -100,8 +98,7 @@ class CronDays:
 
     def mask(self, year: int) -> int:
         """Return the matching days of `year`: bit 0 is 1 January."""
-        start = january_first(year)
-        kind = ((start - 1) % WEEK, january_first(year + 1) - start)
+        kind = year_kind(year)
         if kind not in self._known:
             self._known[kind] = self._mask(*kind)
         return self._known[kind]

@@ -81,14 +81,10 @@ def _text_duration(text: str) -> timedelta:
         return timedelta(seconds=float(text.replace(",", ".")))
     match = _DURATION.fullmatch(text) if len(text) <= 64 else None  # noqa: PLR2004
     if _CALENDAR.fullmatch(text[:64]):
-        raise Fault(
-            "years and months have no fixed length; use rrule, such as FREQ=MONTHLY, or days and weeks"
-        )
+        raise Fault("years and months have no fixed length; use rrule, such as FREQ=MONTHLY, or days and weeks")
     if not match or not any(match.groups()) or text[-1] in "Tt":
         raise Fault(f"write an ISO 8601 duration such as PT15M or P1D, or seconds, not {text[:40]!r}")
-    return sum(
-        (_scaled(part, scale) for part, scale in zip(match.groups(), _SECONDS, strict=True)), timedelta()
-    )
+    return sum((_scaled(part, scale) for part, scale in zip(match.groups(), _SECONDS, strict=True)), timedelta())
 
 
 def _scaled(part: str | None, scale: int) -> timedelta:

@@ -19,6 +19,7 @@ from scheduler.domain.recurrence.calendar import (
     nth_weekday,
     weekday_mask,
     weekno_mask,
+    year_kind,
     year_length,
     yearday_mask,
 )
@@ -38,9 +39,7 @@ class RuleDays:
 
     def mask(self, year: int) -> int:
         """Return the matching days of `year`: bit 0 is 1 January."""
-        start = january_first(year)
-        after = january_first(year + 1)
-        kind: tuple[int, ...] = ((start - 1) % WEEK, after - start)
+        kind: tuple[int, ...] = year_kind(year)
         if self.rule.byweekno:
             kind = (*kind, year_length(year - 1), year_length(year + 1))
         known = self._known.get(kind)

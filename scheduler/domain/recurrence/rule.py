@@ -28,7 +28,7 @@ class Freq(IntEnum):
     SECONDLY = 6
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # compared by identity: the cached text keeps one Rule for each
 class Rule:
     """An RRULE as written; an empty tuple is a part that was not given."""
 

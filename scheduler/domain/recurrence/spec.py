@@ -26,9 +26,7 @@ class Spec:
     cron: str | None
     every: timedelta | None
     timezone: str
-    dtstart: (
-        datetime | None
-    )  # DTSTART's wall time, naive: it may lie in a gap, where no instant could keep it
+    dtstart: datetime | None  # DTSTART's wall time, naive: it may lie in a gap, where no instant could keep it
     starts_at: datetime  # UTC: nothing fires before it
     ends_at: datetime | None  # UTC: the rule's last instant by COUNT; RDATEs are not bounded by it
 

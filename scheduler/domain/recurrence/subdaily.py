@@ -47,9 +47,7 @@ class Steps:
         units, final = self.units, min(last // DAY, LAST_DAY)
         day, second = divmod(wall, DAY)
         for attempt in range(PATIENCE):
-            matching = (
-                next_day(self.days, day, final) if not self.every_day else day if day <= final else None
-            )
+            matching = next_day(self.days, day, final) if not self.every_day else day if day <= final else None
             if matching is None:
                 return None
             if matching != day:
@@ -133,11 +131,7 @@ class Steps:
         index, rest = divmod(second, self.unit)
         phase = (self.origin - day * self.units) % self.step
         total = self._count_units(phase, index) * len(self.offsets)
-        if (
-            (index - phase) % self.step == 0
-            and index >= phase
-            and (self.allowed is None or self.allowed[index])
-        ):
+        if (index - phase) % self.step == 0 and index >= phase and (self.allowed is None or self.allowed[index]):
             total += sum(offset < rest for offset in self.offsets)
         return total
 

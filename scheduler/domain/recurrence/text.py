@@ -128,9 +128,7 @@ def _parameters(name: str, text: str) -> tuple[str | None, str | None]:
         found[key.upper()] = value
     kind, tzid = found.get("VALUE", "").upper() or None, found.get("TZID")
     if kind not in (None, "DATE", "DATE-TIME"):
-        raise Fault(
-            f"{name};VALUE={kind[:20]} is not supported: a run has a start and no length; use DATE-TIME"
-        )
+        raise Fault(f"{name};VALUE={kind[:20]} is not supported: a run has a start and no length; use DATE-TIME")
     if tzid is not None and tzid not in zone_names():
         raise Fault(f"{name}: TZID={tzid[:64]} is not the name of an IANA time zone")
     if kind == "DATE" and tzid is not None:
@@ -141,9 +139,7 @@ def _parameters(name: str, text: str) -> tuple[str | None, str | None]:
 def _stamp(name: str, kind: str | None, tzid: str | None, text: str) -> Stamp:
     stamp = read_stamp(name, text.upper())
     if (stamp.form is Form.DATE) != (kind == "DATE"):
-        wanted = (
-            "a date such as 20261231" if kind == "DATE" else "a date and time; for dates write VALUE=DATE"
-        )
+        wanted = "a date such as 20261231" if kind == "DATE" else "a date and time; for dates write VALUE=DATE"
         raise Fault(f"{name} takes {wanted}, not {text[:40]}")
     if tzid is not None and stamp.form is Form.UTC:
         raise Fault(f"{name}: {text} is UTC already (Z); leave out TZID or the Z")

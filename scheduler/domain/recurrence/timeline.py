@@ -47,10 +47,21 @@ class FirstPass(Timeline):
 
     def next_from(self, instant: int, last: int) -> int | None:
         """Return the first occurrence from `instant` to `last`, or None."""
+        quiet, _, offset = self.clock.segment(instant)
+        if quiet + NEARBY > instant and quiet:
+            return self._next_near_shift(instant, last)
+        wall = self.walls.next_from(instant + offset, last + DAY)
+        if wall is None:
+            return None
+        quiet, end, offset = self.clock.segment(wall - offset)
+        found = wall - offset
+        if quiet + NEARBY > found or found >= end:
+            return self._next_near_shift(instant, last)
+        return found if found <= last else None
+
+    def _next_near_shift(self, instant: int, last: int) -> int | None:
+        """Do the same where the clocks may have just changed, or change before the wall time found."""
         clock, found = self.clock, None
-        if clock.fixed is not None:
-            wall = self.walls.next_from(instant + clock.fixed, last + clock.fixed)
-            return None if wall is None else wall - clock.fixed
         start = instant + clock.offset(instant)
         shift = clock.shift(instant - NEARBY, instant)
         if shift and instant < shift.at + shift.size:

@@ -42,15 +42,15 @@ class DaysAndTimes:
         if wall > last:
             return None
         day, second = divmod(wall, DAY)
-        if second and day <= LAST_DAY and has_day(self.days, day):
-            index = self.times.rank(second)
-            if index < self.times.size:
-                found = day * DAY + self.times.at(index)
-                return found if found <= last else None
-        following = next_day(self.days, day + 1 if second else day, last // DAY)
-        if following is None:
+        times, index = self.times, 0
+        matching = next_day(self.days, day, min(last // DAY, LAST_DAY))
+        if matching == day and second:
+            index = times.rank(second)
+            if index == times.size:
+                matching, index = next_day(self.days, day + 1, min(last // DAY, LAST_DAY)), 0
+        if matching is None:
             return None
-        found = following * DAY + self.times.at(0)
+        found = matching * DAY + times.at(index)
         return found if found <= last else None
 
     def count(self, first: int, end: int) -> int:

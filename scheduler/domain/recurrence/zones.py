@@ -68,13 +68,14 @@ class Shift:
 class Clock:
     """One zone's offsets, in whole seconds on the scale of `calendar`."""
 
-    __slots__ = ("_info", "_years", "fixed", "name")
+    __slots__ = ("_info", "_recent", "_years", "fixed", "name")
 
     def __init__(self, name: str, info: ZoneInfo) -> None:
         self.name = name
         self._info = info
         self.fixed: int | None = None
         self._years: dict[int, tuple[Shift, ...]] = {}
+        self._recent = ((0, 0, 0), (0, 0, 0))
         always = info.utcoffset(None)  # known without a date only where the clocks never change
         if always is not None:
             self.fixed = always.days * DAY + always.seconds
@@ -83,11 +84,32 @@ class Clock:
         """Return local minus UTC at `instant`."""
         if self.fixed is not None:
             return self.fixed
-        moment = (_ZERO + timedelta(seconds=min(max(instant, _FIRST), _LAST) - DAY)).replace(
-            tzinfo=self._info
-        )
+        moment = (_ZERO + timedelta(seconds=min(max(instant, _FIRST), _LAST) - DAY)).replace(tzinfo=self._info)
         offset = self._info.fromutc(moment).utcoffset() or timedelta()
         return offset.days * DAY + offset.seconds
+
+    def segment(self, instant: int) -> tuple[int, int, int]:
+        """Return from when until when the clocks around `instant` do not change, and their offset.
+
+        A segment ends with its year at the latest; that is no shift, only the end of what was looked at.
+        """
+        for known in self._recent:
+            if known[0] <= instant < known[1]:
+                return known
+        if self.fixed is not None:
+            return 0, END_OF_TIME, self.fixed
+        year = _year_at(instant)
+        start, end = january_first(year) * DAY, january_first(year + 1) * DAY
+        for shift in self._year(year):
+            if shift.at <= instant:
+                start = shift.at
+            else:
+                end = shift.at
+                break
+        found = start, end, self.offset(instant)
+        # A search asks about where it starts and where it ends, and the next search about the same two.
+        self._recent = found, self._recent[0]
+        return found
 
     def offsets_of_wall(self, wall: int) -> tuple[int, int]:
         """Return the offsets before and after the shift that `wall` lies in; twice the same elsewhere."""
