@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 ARGS   ?=
 
-.PHONY: help run test test-deep lint schemas bench build constraints clean
+.PHONY: help run test test-deep lint schemas dashboards bench build constraints clean
 
 help: ## a line for each target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ lint: $(READY) ## ruff, mypy strict, the container files, and Prometheus's rules
 
 schemas: $(READY) ## write schemas/*.json from the models
 	@$(BIN)/python -m scheduler.dev.schemas
+
+dashboards: $(READY) ## write grafana/dashboards/*.json
+	@$(BIN)/python -m scheduler.dev.dashboards
 
 bench: $(READY) ## measure, side by side with yardsticks in the same run
 	@$(BIN)/python -m bench $(ARGS)

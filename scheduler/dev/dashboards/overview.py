@@ -1,0 +1,176 @@
+"""The overview: are reminders on time, and if not, why."""
+
+from scheduler.dev.dashboards.panels import (
+    AMBER,
+    BLUE,
+    GREEN,
+    RED,
+    Json,
+    dashboard,
+    graph,
+    heatmap,
+    link_to,
+    query,
+    row,
+    stat,
+)
+
+UID = "scheduler-overview"
+_ME = 'instance=~"$instance"'
+_BUCKETS = f"scheduler_due_lag_seconds_bucket{{{_ME}}}"
+
+
+def _lag(share: float) -> Json:
+    expression = f"histogram_quantile({share}, sum by (le) (rate({_BUCKETS}[$__rate_interval])))"
+    return query(expression, f"p{round(share * 100)}")
+
+
+def _rate(metric: str, legend: str) -> Json:
+    return query(f"sum(rate({metric}{{{_ME}}}[$__rate_interval]))", legend)
+
+
+def _by_reason(metric: str) -> Json:
+    return query(f"sum by (reason) (rate({metric}{{{_ME}}}[$__rate_interval]))", "{{reason}}")
+
+
+def _on_time(window: str) -> str:
+    inside = f'scheduler_due_lag_seconds_bucket{{le="0.5", {_ME}}}'
+    everything = f"scheduler_due_lag_seconds_count{{{_ME}}}"
+    return f"sum(increase({inside}[{window}])) / (sum(increase({everything}[{window}])) > 0)"
+
+
+def build() -> Json:
+    """Return the dashboard."""
+    numbers = [
+        stat(
+            "On time",
+            _on_time("$__range"),
+            "Reminders out within 500 ms of their due time, over the time range above. The objective is 99 %.",
+            unit="percentunit",
+            decimals=2,
+            max=1,
+            steps=(RED, 0.95, AMBER, 0.99, GREEN),
+        ),
+        stat(
+            "Oldest due",
+            "max(scheduler_oldest_due_age_seconds)",
+            "How long the oldest due reminder has waited. Seconds are normal under load; a minute is not.",
+            unit="s",
+            decimals=1,
+            steps=(GREEN, 10, AMBER, 60, RED),
+        ),
+        stat(
+            "Backlog",
+            "max(scheduler_backlog_jobs)",
+            "Reminders due and not yet out; counted up to 100,000.",
+            unit="short",
+            decimals=0,
+            steps=(GREEN, 1000, AMBER, 10000, RED),
+        ),
+        stat(
+            "Pending",
+            "max(scheduler_pending_jobs)",
+            "Reminders that wait for their time (estimate).",
+            unit="short",
+            steps=(BLUE,),
+        ),
+        stat(
+            "Dead letters",
+            'sum(rabbitmq_detailed_queue_messages{queue="scheduler_dead"})',
+            "Rejected commands that nobody has looked at yet.",
+            unit="short",
+            decimals=0,
+            steps=(GREEN, 1, AMBER, 100, RED),
+        ),
+        stat(
+            "Producers",
+            'max(scheduler_replicas{role="producer"})',
+            "Producers with a heartbeat.",
+            unit="short",
+            decimals=0,
+            steps=(RED, 1, GREEN),
+        ),
+    ]
+    lag = graph(
+        "Lag: due to confirmed",
+        [_lag(0.5), _lag(0.95), _lag(0.99)],
+        "From due_at to the broker's confirm. The dashed line is the objective.",
+        unit="s",
+        log=True,
+        fill=0,
+        steps=(GREEN, 0.5, RED),
+    )
+    on_time = graph(
+        "On time, against the objective",
+        [query(_on_time("$__rate_interval"), "within 500 ms")],
+        "The share within 500 ms; gaps are times without any reminder.",
+        unit="percentunit",
+        max=1,
+        steps=(RED, 0.99, GREEN),
+    )
+    spread = heatmap(
+        "Lag, all of it",
+        f"sum by (le) (increase({_BUCKETS}[$__rate_interval]))",
+        "How many reminders were how late. A second band above the first is a replica in trouble or a restart.",
+    )
+    flow = graph(
+        "In and out",
+        [
+            _rate("jobs_due_total", "due /s"),
+            _rate("jobs_queued_total", "queued /s"),
+            _rate("jobs_cancelled_total", "cancelled /s"),
+            _rate("scheduler_jobs_missed_total", "missed /s"),
+        ],
+        "Events out, requests and cancels in, occurrences passed over.",
+        unit="ops",
+    )
+    backlog = graph(
+        "Backlog",
+        [query("max(scheduler_backlog_jobs)", "due, not out")],
+        "What waits though its time has come.",
+        unit="short",
+        fill=20,
+    )
+    oldest = graph(
+        "Oldest due",
+        [query("max(scheduler_oldest_due_age_seconds)", "age")],
+        "It grows by a second each second while nothing goes out.",
+        unit="s",
+        fill=20,
+    )
+    refused = graph(
+        "Rejected commands",
+        [_by_reason("scheduler_commands_rejected_total")],
+        "Commands sent to schedule.dead: see x-rejected-reason of each in scheduler_dead.",
+        unit="ops",
+        stack=True,
+    )
+    failures = graph(
+        "Publish failures",
+        [_by_reason("scheduler_publish_failures_total")],
+        "Events that reached no queue; each is tried again.",
+        unit="ops",
+        stack=True,
+    )
+    queues = graph(
+        "Queues",
+        [
+            query(
+                "sum by (queue) (rabbitmq_detailed_queue_messages{"
+                'queue=~"scheduler_inbox|scheduler_dead|mainapp_due"})',
+                "{{queue}}",
+            )
+        ],
+        "What waits for us (scheduler_inbox), for the host (mainapp_due) and for a human (scheduler_dead).",
+        unit="short",
+    )
+    lines = [
+        (5, numbers),
+        (9, [lag, on_time]),
+        (9, [spread, flow]),
+        (1, [row("If not, why")]),
+        (8, [backlog, oldest]),
+        (8, [refused, failures, queues]),
+    ]
+    about = "Are reminders on time, and if not, why?"
+    return dashboard(UID, "Scheduler: overview", about, lines, link_to("scheduler-internals", "Internals"))
