@@ -35,9 +35,7 @@ def leave_behind(base: Path, owner: Identity, processes: list[Identity]) -> Path
     directory = base / "test-left"
     directory.mkdir(parents=True)
     rows = [[who.pid, who.started, signal.SIGTERM] for who in processes]
-    (directory / "stack.json").write_text(
-        json.dumps({"owner": [owner.pid, owner.started], "processes": rows})
-    )
+    (directory / "stack.json").write_text(json.dumps({"owner": [owner.pid, owner.started], "processes": rows}))
     return directory
 
 
@@ -68,13 +66,19 @@ def test_a_directory_whose_owner_died_before_writing_its_record_is_removed(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+FAMILY = """
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = os.fork()
+if child:
+    print(child, flush=True)
+signal.pause()
+"""
+
+
 def test_what_a_process_that_ignores_the_request_spawned_ends_too():
-    family = "import os, signal; signal.signal(15, signal.SIG_IGN); pid = os.fork(); print(pid, flush=True); "
-    with subprocess.Popen(
-        [sys.executable, "-c", family + "signal.pause()"], stdout=subprocess.PIPE
-    ) as parent:
-        pids = {int(parent.stdout.readline()), int(parent.stdout.readline())}
-        child = Identity.of(max(pids))
+    with subprocess.Popen([sys.executable, "-c", FAMILY], stdout=subprocess.PIPE) as parent:
+        child = Identity.of(int(parent.stdout.readline()))
         processes.end([Identity.of(parent.pid)], signal.SIGTERM, grace=0.1)
         assert not child.alive()
 
