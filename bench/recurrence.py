@@ -109,19 +109,13 @@ def _dateutil_rows():
         theirs = best(partial(_dateutil, text, spec.dtstart), *often)
         ours, cold = best(partial(next_run, spec), 100, 9), best(partial(from_text, spec), 50, 9)
         faster = theirs / ours
-        rows.append(
-            row(f"1 day old: {name}", ours, theirs, "no slower than dateutil", ratio=faster, met=faster >= 1)
-        )
+        rows.append(row(f"1 day old: {name}", ours, theirs, "no slower", ratio=faster, met=faster >= 1))
         rows.append(row(f"… text never seen before: {name}", cold, theirs, "", ratio=theirs / cold, met=True))
     spec = spec_of("FREQ=MINUTELY", AGES["10 years"])
-    ours, theirs = (
-        best(partial(next_run, spec), 100),
-        best(partial(_dateutil, "FREQ=MINUTELY", spec.dtstart), 1, 1),
-    )
-    faster = theirs / ours
-    rows.append(
-        row("minutely, 10 years old", ours, theirs, "10,000 times faster", ratio=faster, met=faster >= 1e4)
-    )
+    ours = best(partial(next_run, spec), 100)
+    theirs = best(partial(_dateutil, spec.rrule, spec.dtstart), 1, 1)
+    goal, faster = "10,000 times faster", theirs / ours
+    rows.append(row("minutely, 10 years old", ours, theirs, goal, ratio=faster, met=faster >= 1e4))
     return rows
 
 

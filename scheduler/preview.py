@@ -45,9 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run-at", metavar="T", help="RFC 3339: the first run and the rule's DTSTART")
     parser.add_argument("--timezone", metavar="Z", help="IANA name (default: UTC)")
     parser.add_argument("--after", metavar="T", help="show only what comes after this moment (default: now)")
-    parser.add_argument(
-        "--count", metavar="N", type=int, help=f"how many, 1 to {MOST} (default: {USUAL_COUNT})"
-    )
+    parser.add_argument("--count", metavar="N", type=int, help=f"how many, 1 to {MOST} (default: {USUAL_COUNT})")
     parser.add_argument("--jsonl", action="store_true", help="read one JSON object a line on standard input")
 
 
@@ -178,9 +176,7 @@ def _table(found: Preview, *, colour: bool) -> Iterable[str]:
     for number, (shown, utc, remark) in enumerate(rows):
         styles = (_BOLD, _BOLD) if number == 0 else ("", _DIM)
         cells = (shown.ljust(widths[0]), utc.ljust(widths[1]) if remark else utc)
-        line = "  ".join(
-            _paint(cell, style, colour=colour) for cell, style in zip(cells, styles, strict=True)
-        )
+        line = "  ".join(_paint(cell, style, colour=colour) for cell, style in zip(cells, styles, strict=True))
         yield f"{line}  {_paint(remark, _YELLOW, colour=colour)}" if remark else line
     if found.schedule.next_after(found.occurrences[-1] if found.occurrences else datetime.now(UTC)) is None:
         yield _paint("No further runs.", _DIM, colour=colour)

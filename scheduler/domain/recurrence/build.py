@@ -54,7 +54,7 @@ def _days(rule: Rule, anchor: date) -> RuleDays:
 @lru_cache(maxsize=8192)
 def _shared_days(rule: Rule, **parts: Any) -> RuleDays:
     """Share the masks of the years between all jobs that have the same rule."""
-    return RuleDays(replace(rule, **parts))
+    return RuleDays(replace(rule, **parts) if parts else rule)
 
 
 def _steps(rule: Rule, start: int, clock: tuple[int, int, int]) -> Steps:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -152,7 +152,7 @@ def read_rule(text: str, faults: list[str]) -> Rule:
         faults.append("FREQ is missing: every rule says how often, such as FREQ=DAILY")
     if len(faults) > before:
         return Rule()
-    rule = replace(Rule(), **{name.lower(): value for name, value in values.items()})
+    rule = Rule(**{name.lower(): value for name, value in values.items()})
     faults.extend(_forbidden(rule))
     return rule
 

@@ -9,6 +9,7 @@ from scheduler.domain.recurrence.stamp import Fault, Form, Stamp, read_stamp
 from scheduler.domain.recurrence.zones import zone_names
 
 LONGEST = 4096
+_ALIEN = re.compile(r"[^ -~\r\n\t]")
 _FOLD = re.compile(r"\r?\n[ \t]")
 _NAMED = re.compile(r"(RRULE|RDATE|EXDATE|DTSTART|EXRULE)((?:;[^:]*)?):(.*)", re.IGNORECASE | re.DOTALL)
 
@@ -37,7 +38,7 @@ def read_text(text: str) -> RuleText:
     _refuse_alien(text)
     faults: list[str] = []
     found: dict[str, list[tuple[str, str]]] = {"RRULE": [], "RDATE": [], "EXDATE": [], "DTSTART": []}
-    for line in _lines(text):
+    for line in _lines(text) if "\n" in text else (text,):
         try:
             name, parameters, value = _line(line)
             found[name].append((parameters, value))
@@ -59,9 +60,9 @@ def _refuse_alien(text: str) -> None:
         raise Faulty(("the rule is empty: write at least FREQ=DAILY",))
     if len(text) > LONGEST:
         raise Faulty((f"at most {LONGEST} characters, not {len(text)}",))
-    for character in text:
-        if not (" " <= character <= "~" or character in "\r\n\t"):
-            raise Faulty((f"only printable ASCII is allowed, not {character!a}",))
+    alien = _ALIEN.search(text)
+    if alien:
+        raise Faulty((f"only printable ASCII is allowed, not {alien[0]!a}",))
 
 
 def _lines(text: str) -> list[str]:

@@ -4,7 +4,6 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-
 import dateutil.rrule
 from hypothesis import strategies as st
 from recurrence_helpers import ZONES, wall_to_utc, zone_info

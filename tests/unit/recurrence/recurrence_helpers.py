@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
-
 from hypothesis import settings
 
 from scheduler.domain.recurrence import Schedule, compile_schedule, resolve

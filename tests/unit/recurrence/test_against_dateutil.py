@@ -1,4 +1,5 @@
 """Whatever dateutil answers in time, we answer the same: random rules, zones, starts and questions."""
+# ruff: noqa: PT017 - a refusal is one of the two right answers here, and its words are checked
 
 from bisect import bisect_right
 from datetime import timedelta

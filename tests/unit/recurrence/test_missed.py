@@ -1,0 +1,118 @@
+"""What is emitted after downtime, against a plain list of occurrences."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recurrence_helpers import schedule_of, steady, take, utc
+
+from scheduler.domain.missed import GRACE, MOST, OnMissed, Plan, plan
+
+START = utc("2026-03-07T00:00:00Z")
+MINUTE = timedelta(minutes=1)
+
+
+def brute(occurrences, now, on_missed, max_lateness, missed_before):
+    """Decide from the list of all occurrences, the first of which is due."""
+    due = [instant for instant in occurrences if instant <= now]
+    coming = next((instant for instant in occurrences if instant > now), None)
+    newest = due[-1]
+    missed = now - newest > GRACE or (missed_before is not None and newest <= missed_before)
+    too_late = [instant for instant in due if max_lateness is not None and now - instant > max_lateness]
+    if on_missed is OnMissed.ALL:
+        kept = [instant for instant in due[-MOST:] if instant not in too_late]
+        emit = kept[:1]
+        coming = kept[1] if len(kept) > 1 else coming
+        passed = due[: due.index(emit[0])] if emit else due
+        reason = "limit" if len(kept) == MOST else "max_lateness"
+    elif newest in too_late or (on_missed is OnMissed.SKIP and missed):
+        emit, passed = [], due
+        reason = "max_lateness" if newest in too_late else "skip"
+    else:
+        emit, passed, reason = [newest], due[:-1], str(on_missed)
+    folded = len(passed) if emit and on_missed is OnMissed.LATEST else 0
+    return Plan(
+        emit[0] if emit else None, folded, tuple(passed[-MOST:]), len(passed), reason if passed else None, coming
+    )
+
+
+@given(
+    rule=st.sampled_from(
+        (
+            "FREQ=MINUTELY",
+            "FREQ=HOURLY",
+            "FREQ=MINUTELY;INTERVAL=7;BYHOUR=1,2,3",
+            "FREQ=DAILY;COUNT=3",
+            "FREQ=SECONDLY;INTERVAL=40;COUNT=200",
+            "FREQ=MINUTELY;COUNT=150",
+        )
+    ),
+    late=st.integers(0, 90) | st.integers(0, 20_000) | st.integers(0, 4 * 86_400),
+    on_missed=st.sampled_from(OnMissed),
+    max_lateness=st.none() | st.integers(0, 90) | st.integers(0, 20_000),
+    paused=st.none() | st.integers(0, 100_000),
+)
+@steady
+def test_same_as_brute_force(rule, late, on_missed, max_lateness, paused):
+    schedule = schedule_of(rrule=rule, run_at="2026-03-07T00:00:00", timezone="America/New_York")
+    due_at = schedule.first()
+    now = due_at + timedelta(seconds=late)
+    lateness = None if max_lateness is None else timedelta(seconds=max_lateness)
+    missed_before = None if paused is None else due_at + timedelta(seconds=paused)
+    occurrences = []
+    for instant in schedule.after(due_at - MINUTE):
+        occurrences.append(instant)
+        if instant > now:
+            break
+    found = plan(schedule, due_at, now, on_missed, lateness, one_shot=False, missed_before=missed_before)
+    assert found == brute(occurrences, now, on_missed, lateness, missed_before)
+
+
+def test_all_is_emitted_one_by_one_and_then_goes_on():
+    schedule = schedule_of(every=60, run_at="2026-03-07T00:00:00Z")
+    now, due_at, emitted = START + 250 * MINUTE, START, []
+    first = plan(schedule, due_at, now, OnMissed.ALL, None, one_shot=False)
+    assert (first.passed_count, len(first.passed), first.reason) == (151, 100, "limit")
+    while due_at <= now:
+        step = plan(schedule, due_at, now, OnMissed.ALL, None, one_shot=False)
+        emitted.append(step.emit)
+        due_at = step.next_run_at
+    assert emitted == take(schedule, 251)[-100:]
+    assert due_at == START + 251 * MINUTE
+
+
+@pytest.mark.parametrize("on_missed", OnMissed)
+def test_a_one_shot_is_emitted_however_late(on_missed):
+    schedule, now = schedule_of(run_at="2026-03-07T00:00:00Z"), START + timedelta(days=365)
+    assert plan(schedule, START, now, on_missed, None, one_shot=True) == Plan(emit=START)
+    late = plan(schedule, START, now, on_missed, timedelta(hours=1), one_shot=True)
+    assert late == Plan(passed=(START,), passed_count=1, reason="max_lateness")
+
+
+def test_missed_occurrences_use_up_count():
+    schedule = schedule_of(rrule="FREQ=DAILY;COUNT=3", run_at="2026-03-07T00:00:00Z")
+    found = plan(schedule, START, START + timedelta(days=30), OnMissed.LATEST, None, one_shot=False)
+    assert (found.emit, found.folded, found.next_run_at) == (START + timedelta(days=2), 2, None)
+
+
+def test_on_time_asks_the_schedule_once():
+    class Counting:
+        calls = 0
+
+        def next_after(self, instant):
+            self.calls += 1
+            return instant + MINUTE
+
+    schedule = Counting()
+    found = plan(schedule, START, START + MINUTE / 2, OnMissed.SKIP, None, one_shot=False)
+    assert (found.emit, found.next_run_at, schedule.calls) == (START, START + MINUTE, 1)
+
+
+def test_a_year_of_minutes_is_planned_without_stepping():
+    schedule = schedule_of(rrule="FREQ=MINUTELY", run_at="2026-03-07T00:00:00", timezone="America/New_York")
+    due_at = schedule.first()
+    found = plan(schedule, due_at, due_at + timedelta(days=365), OnMissed.LATEST, None, one_shot=False)
+    # The minutes of the repeated hour do not run twice, and those of the skipped hour fall on the next one's.
+    assert found.passed_count == 365 * 1440 - 60
+    assert len(found.passed) == 100

@@ -1,0 +1,219 @@
+"""`scheduler preview`: the table for people, the lines for programs."""
+
+import argparse
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+from recurrence_helpers import cases, utc
+
+from scheduler import preview
+
+NEW_YORK = "America/New_York"
+
+
+def run(*arguments):
+    """Run the command in this process and return its exit code."""
+    parser = argparse.ArgumentParser()
+    preview.add_arguments(parser)
+    return preview.run(parser.parse_args(arguments))
+
+
+@pytest.fixture
+def ask(monkeypatch, capsys):
+    """Send objects or raw lines to `--jsonl` and return the answers."""
+
+    def send(*lines):
+        text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text + "\n"))
+        assert run("--jsonl") == 0
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    return send
+
+
+def test_shared_rules_through_the_lines(ask):
+    chosen = [case for case in cases("cases.jsonl") if case["kind"] == "rrule" and case.get("expect_utc")]
+    requests = [
+        {"rrule": c["rrule"], "run_at": c["dtstart"], "timezone": c["tz"], "count": len(c["expect_utc"])}
+        for c in chosen
+    ]
+    assert [answer["occurrences"] for answer in ask(*requests)] == [case["expect_utc"] for case in chosen]
+
+
+def test_shared_cron_through_the_lines(ask):
+    chosen = [case for case in cases("cases.jsonl") if case["kind"] == "cron"]
+    requests = [
+        {"cron": c["cron"], "after": c["after"], "timezone": c.get("tz", "UTC"), "count": len(c["expect"])}
+        for c in chosen
+    ]
+    for answer, case in zip(ask(*requests), chosen, strict=True):
+        assert [utc(text) for text in answer["occurrences"]] == [utc(text) for text in case["expect"]]
+
+
+def test_lines_that_are_wrong_are_answered_in_place(ask):
+    answers = ask(
+        "not json",
+        "[1]",
+        {"cron": "@daily", "rule": "FREQ=DAILY"},
+        {"cron": 5, "count": 0, "every": True},
+        {"cron": "@daily", "after": "yesterday", "timezone": "Mars"},
+        {"cron": "@daily", "count": True},
+        "[" * 100_000,
+        {"every": "PT1M", "run_at": "2026-12-01T08:00:00Z", "count": 2},
+    )
+    fields = [[error["field"] for error in answer.get("errors", [])] for answer in answers]
+    assert fields[:6] == [
+        ["line"],
+        ["line"],
+        ["rule"],
+        ["cron", "every", "count"],
+        ["timezone", "after"],
+        ["count"],
+    ]
+    assert fields[6] == ["line"]
+    assert answers[7] == {"occurrences": ["2026-12-01T08:00:00Z", "2026-12-01T08:01:00Z"]}
+
+
+def test_errors_are_the_words_of_a_rejected_command(ask):
+    answers = ask({"rrule": "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30", "run_at": "2026-01-01T00:00:00Z"})
+    assert answers == [{"errors": [{"field": "rrule", "problem": "never fires: February has no day 30"}]}]
+
+
+def test_after_is_strict_and_local(ask):
+    fields = {"rrule": "FREQ=DAILY", "run_at": "2026-12-01T09:00:00", "timezone": NEW_YORK, "count": 1}
+    answers = ask(
+        fields,
+        fields | {"after": "2026-12-05T09:00:00"},
+        fields | {"after": "2026-12-05T13:59:59.999999Z"},
+        {
+            "rrule": "DTSTART;TZID=Asia/Tokyo:20261201T090000\nRRULE:FREQ=DAILY",
+            "after": "2026-12-05T09:00:00",
+            "count": 1,
+        },
+        {"run_at": "2026-12-01T09:00:00.5Z"},
+        {"run_at": "2026-12-01T09:00:00Z", "after": "2026-12-01T09:00:00Z"},
+    )
+    assert [answer["occurrences"] for answer in answers] == [
+        ["2026-12-01T14:00:00Z"],
+        ["2026-12-06T14:00:00Z"],
+        ["2026-12-05T14:00:00Z"],
+        ["2026-12-06T00:00:00Z"],
+        ["2026-12-01T09:00:00.500000Z"],
+        [],
+    ]
+
+
+def test_without_run_at_a_schedule_starts_after_after(ask):
+    answers = ask(
+        {"cron": "0 9 * * *", "after": "2026-12-01T09:00:00Z", "count": 1},
+        {"every": "PT1H", "after": "2026-12-01T09:00:00Z", "count": 1},
+        {"cron": "0 9 * * *", "count": 3},
+    )
+    assert answers[0]["occurrences"] == ["2026-12-02T09:00:00Z"]
+    assert answers[1]["occurrences"] == ["2026-12-01T10:00:00Z"]
+    assert len(answers[2]["occurrences"]) == 3
+
+
+def table(capsys, *arguments):
+    """Return the lines of the table below its head."""
+    assert run(*arguments) == 0
+    return capsys.readouterr().out.splitlines()[1:]
+
+
+def test_a_table_with_notes(capsys):
+    lines = table(
+        capsys, "--rrule", "FREQ=DAILY;COUNT=3", "--run-at", "2026-03-07T02:30:00", "--timezone", NEW_YORK
+    )  # fmt: skip
+    assert lines == [
+        "Sat 2026-03-07 02:30:00 EST    2026-03-07T07:30:00Z",
+        "Sun 2026-03-08 03:30:00 EDT    2026-03-08T07:30:00Z  02:30 does not exist on 8 March: runs at 03:30",
+        "Mon 2026-03-09 02:30:00 EDT    2026-03-09T06:30:00Z",
+        "No further runs.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "note"),
+    [
+        (
+            ("--rrule", "FREQ=DAILY;BYHOUR=2,3;BYMINUTE=15", "--run-at", "2026-03-08T00:00:00"),
+            "02:15 does not exist on 8 March: runs at 03:15, together with the run due then",
+        ),
+        (
+            ("--rrule", "FREQ=DAILY", "--run-at", "2026-11-01T01:30:00"),
+            "01:30 on 1 November happens twice: runs in the first pass only",
+        ),
+        (
+            ("--cron", "30 2 * * *", "--after", "2026-03-08T00:00:00"),
+            "02:30 does not exist on 8 March: runs at 03:00",
+        ),
+        (
+            ("--cron", "30 1 * * *", "--after", "2026-11-01T00:00:00"),
+            "01:30 on 1 November happens twice: runs in the first pass only",
+        ),
+        (
+            ("--cron", "* 1 * * *", "--after", "2026-11-01T00:59:00-04:00"),
+            "01:00 on 1 November happens twice: first pass",
+        ),
+        (
+            ("--cron", "* 1 * * *", "--after", "2026-11-01T00:59:00-05:00"),
+            "01:00 on 1 November happens twice: second pass",
+        ),
+        (("--cron", "* * * * *", "--after", "2026-03-08T03:10:00"), ""),
+        (("--every", "PT1H", "--after", "2026-11-01T00:30:00"), ""),
+    ],
+)
+def test_notes(capsys, arguments, note):
+    line = table(capsys, *arguments, "--timezone", NEW_YORK, "--count", "1")[0]
+    assert line.endswith(f"Z  {note}" if note else "Z")
+
+
+def test_a_whole_day_that_was_skipped(capsys):
+    lines = table(capsys, "--rrule", "FREQ=DAILY", "--run-at", "2011-12-29T09:00:00", "--timezone", "Pacific/Apia",
+                  "--count", "2")  # fmt: skip
+    assert lines[1].endswith(
+        "does not exist on 30 December: runs at 09:00 on 31 December, together with the run due then"
+    )
+
+
+def test_faults_go_to_standard_error(capsys):
+    assert run("--rrule", "FREQ=DAILY;INTERVAL=0", "--timezone", "Europe/Berln") != 0
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "rrule: INTERVAL must be at least 1" in shown.err
+    assert "did you mean Europe/Berlin?" in shown.err
+    assert run() != 0
+
+
+def test_colours_only_on_a_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    run("--cron", "@daily", "--count", "1")
+    assert "\x1b[" in capsys.readouterr().out
+    monkeypatch.setenv("NO_COLOR", "1")
+    run("--cron", "@daily", "--count", "1")
+    assert "\x1b[" not in capsys.readouterr().out
+
+
+def test_in_a_process_of_its_own():
+    program = (
+        "import argparse, sys; from scheduler import preview; parser = argparse.ArgumentParser();"
+        "preview.add_arguments(parser); sys.exit(preview.run(parser.parse_args()))"
+    )
+    lines = '{"cron": "0 9 * * *", "after": "2026-12-01T00:00:00Z", "count": 1}\nbad\n'
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--jsonl"],
+        input=lines,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert answers[0] == {"occurrences": ["2026-12-01T09:00:00Z"]}
+    assert answers[1]["errors"][0]["field"] == "line"
+    assert done.stderr == ""
