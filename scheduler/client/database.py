@@ -33,7 +33,7 @@ def execute(database: Any, name: str, values: Sequence[Any]) -> list[tuple[Any, 
         _check(database.connection.dbapi_connection)
         result = database.exec_driver_sql(query(name), tuple(values))
         return [tuple(row) for row in result] if result.returns_rows else []
-    if hasattr(database, "cursor"):
+    if callable(getattr(database, "cursor", None)):  # Django's cursor has another one inside
         with database.cursor() as cursor:
             return _on_cursor(cursor, name, values)
     return _on_cursor(database, name, values)

@@ -98,8 +98,7 @@ class Relay:
                 log.warning("outbox not relayed, trying again: %s%s", kind, " ".join(str(error).split()))
             if sent < self._batch:
                 self._stop.wait(delay)
-        self._disconnect()
-        self._pool.close()
+        self.close()
 
     def start(self) -> "Relay":
         """Run in a thread of its own."""
@@ -112,6 +111,11 @@ class Relay:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
+
+    def close(self) -> None:
+        """Close its connections; for a host that calls `run_once` itself."""
+        self._disconnect()
+        self._pool.close()
 
     def _disconnect(self) -> None:
         if self._database is not None:

@@ -117,6 +117,7 @@ class _Session:
         self._unknown = unknown
         self._busy = 0
         self._closing = False
+        self._queue_lost = False
         self._done: queue.SimpleQueue[_Done] = queue.SimpleQueue()
         self._channel = connection.channel()
         self._outgoing = connection.channel()
@@ -141,14 +142,19 @@ class _Session:
 
     def consume(self, prefetch: int) -> None:
         self._channel.basic_qos(prefetch_count=prefetch)
-        self._channel.add_on_cancel_callback(lambda _: self._connection.close())  # the queue was deleted
+        self._channel.add_on_cancel_callback(lambda _: self._lose_queue())
         self._tag = self._channel.basic_consume(self._retries.queue, self._on_event)
 
     def turn(self, seconds: float) -> None:
         """Talk to the broker for a while, or until a handler is done."""
         self._connection.process_data_events(seconds)
+        if self._queue_lost:
+            raise _QueueDeletedError(self._retries.queue)
         while not self._done.empty():
             self._settle(self._done.get_nowait())
+
+    def _lose_queue(self) -> None:
+        self._queue_lost = True
 
     def drain(self, grace: float) -> None:
         """Take no more, and settle what is at work; what had not begun goes back to the queue."""
@@ -202,6 +208,10 @@ class _Session:
             )
             log.error("event %s failed and went to %s", delivery.properties.message_id, target, exc_info=error)
         self._channel.basic_ack(delivery.tag)
+
+
+class _QueueDeletedError(AMQPError):  # type: ignore[misc]  # pika has no types
+    """Somebody deleted the queue: it is declared again on the next connection."""
 
 
 class _Unstarted(Exception):  # noqa: N818 - a mark, never raised

@@ -1,0 +1,251 @@
+"""Handlers for mainapp_due: acknowledged after success, tried again after failure, never lost."""
+
+import json
+import queue
+import socket
+import threading
+from uuid import uuid4
+
+import pika
+import pytest
+from pydantic import BaseModel
+from support import DEADLINE, until
+
+from scheduler.client import Due, Handlers, Runner
+
+FAST = (0.05, 0.05)
+
+
+class Reminder(BaseModel):
+    invoice: int
+
+
+def due(job_type="invoice.reminder", **payload):
+    return {
+        "event_id": str(uuid4()), "job_id": str(uuid4()), "job_type": job_type, "payload": payload,
+        "due_at": "2026-12-01T08:00:00.000000Z", "emitted_at": "2026-12-01T08:00:00.004112Z",
+        "occurrence": 1, "missed": 0, "next_run_at": None, "a_field_of_the_future": 1,
+    }
+
+
+class Running:
+    """A runner in a thread, with handlers that a test can talk to."""
+
+    def __init__(self, url, host, **options):
+        self.url, self.host, self.options = url, host, {"delays": FAST} | options
+        self.handlers = Handlers()
+        self.seen = queue.SimpleQueue()
+        self.runner = None
+
+    def start(self):
+        self.runner = Runner(self.url, handlers=self.handlers, **self.options)
+        self.thread = threading.Thread(target=self.runner.run)
+        self.thread.start()
+        assert self.runner.ready.wait(DEADLINE)
+        return self
+
+    def emit(self, event):
+        self.host.publish("mainapp_due", event, exchange="", message_id=event["event_id"], type="ScheduleDue")
+        return event
+
+    def stop(self):
+        if self.runner is not None:
+            self.runner.stop()
+            self.thread.join(DEADLINE)
+            assert not self.thread.is_alive()
+
+    def depth(self, name):
+        return self.host.channel.queue_declare(name, passive=True).method.message_count
+
+    def consumers(self, name):
+        return self.host.channel.queue_declare(name, passive=True).method.consumer_count
+
+
+@pytest.fixture
+def running(amqp_url, host):
+    made = Running(amqp_url, host)
+    yield made
+    made.stop()
+
+
+def test_a_handled_event_is_acknowledged_and_its_payload_is_typed(running):
+    @running.handlers.on_due("invoice.reminder", Reminder)
+    def _(event: Due[Reminder]):
+        running.seen.put(event)
+
+    running.start()
+    sent = running.emit(due(invoice=42))
+    event = running.seen.get(timeout=DEADLINE)
+    assert event.payload == Reminder(invoice=42)
+    assert str(event.event_id) == sent["event_id"]
+    running.stop()
+    assert running.depth("mainapp_due") == 0
+
+
+def test_a_handler_that_fails_is_called_again_until_it_succeeds(running):
+    @running.handlers.on_due("invoice.reminder")
+    def _(event):
+        running.seen.put(event.event_id)
+        if running.seen.qsize() < 3:
+            raise RuntimeError("mail server away")
+
+    running.start()
+    running.emit(due())
+    until(lambda: running.seen.qsize() == 3, "three calls")
+    assert len({running.seen.get() for _ in range(3)}) == 1
+    running.stop()
+    assert (running.depth("mainapp_due"), running.depth("mainapp_due_dead")) == (0, 0)
+
+
+def test_a_handler_that_keeps_failing_leaves_a_dead_letter_with_the_traceback(running):
+    @running.handlers.on_due("invoice.reminder")
+    def remind(event):
+        running.seen.put(event)
+        raise RuntimeError("mail server away")
+
+    running.start()
+    sent = running.emit(due(invoice=42))
+    _, properties, body = running.host.get("mainapp_due_dead")
+    assert json.loads(body) == sent
+    assert running.seen.qsize() == 1 + len(FAST)
+    assert properties.message_id == sent["event_id"]
+    assert properties.headers["x-attempt"] == 3
+    assert properties.headers["x-error"] == "RuntimeError: mail server away"
+    assert "in remind" in properties.headers["x-traceback"]
+    running.stop()
+    assert running.depth("mainapp_due") == 0
+
+
+def test_a_payload_that_does_not_fit_its_model_is_dead_at_once(running):
+    running.handlers.on_due("invoice.reminder", Reminder)(running.seen.put)
+    running.start()
+    running.emit(due(invoice="forty-two"))
+    _, properties, _ = running.host.get("mainapp_due_dead")
+    assert properties.headers["x-attempt"] == 1
+    assert "UnreadableEvent" in properties.headers["x-error"]
+    running.host.publish("mainapp_due", b"not json", exchange="")
+    running.host.get("mainapp_due_dead")
+    assert running.seen.empty()
+
+
+def test_a_validation_error_of_the_handlers_own_is_tried_again(running):
+    @running.handlers.on_due("invoice.reminder")
+    def _(event):
+        running.seen.put(event)
+        Reminder.model_validate({})
+
+    running.start()
+    running.emit(due())
+    assert running.host.get("mainapp_due_dead")[1].headers["x-attempt"] == 3
+
+
+@pytest.mark.parametrize(("unknown", "attempts"), [("retry", 3), ("dead", 1)])
+def test_an_unknown_job_type_goes_where_the_host_said(amqp_url, host, unknown, attempts):
+    running = Running(amqp_url, host, unknown=unknown).start()
+    running.emit(due("no.such"))
+    assert host.get("mainapp_due_dead")[1].headers["x-attempt"] == attempts
+    running.stop()
+
+
+def test_an_unknown_job_type_can_be_dropped(amqp_url, host):
+    running = Running(amqp_url, host, unknown="drop", workers=1)
+    running.handlers.on_due("known")(running.seen.put)
+    running.start()
+    running.emit(due("no.such"))
+    running.emit(due("known"))
+    running.seen.get(timeout=DEADLINE)
+    running.stop()
+    assert (running.depth("mainapp_due"), running.depth("mainapp_due_dead")) == (0, 0)
+
+
+def test_several_workers_handle_events_at_the_same_time(running):
+    together = threading.Barrier(4)
+
+    @running.handlers.on_due("invoice.reminder")
+    def _(event):
+        together.wait(DEADLINE)
+        running.seen.put(event)
+
+    running.start()
+    for _ in range(4):
+        running.emit(due())
+    for _ in range(4):
+        running.seen.get(timeout=DEADLINE)
+
+
+def test_a_stop_lets_the_handler_at_work_finish_and_gives_the_rest_back(amqp_url, host):
+    running = Running(amqp_url, host, workers=1, prefetch=3)
+    begun, finish = threading.Event(), threading.Event()
+
+    @running.handlers.on_due("invoice.reminder")
+    def _(event):
+        begun.set()
+        assert finish.wait(DEADLINE)
+        running.seen.put(event)
+
+    for _ in range(3):
+        running.emit(due())
+    running.start()
+    assert begun.wait(DEADLINE)
+    running.runner.stop()
+    until(lambda: running.consumers("mainapp_due") == 0, "no more events taken")
+    finish.set()
+    running.stop()
+    assert running.seen.qsize() == 1
+    until(lambda: running.depth("mainapp_due") == 2, "two events back in the queue")
+
+
+def test_the_runner_comes_back_when_its_queue_was_deleted(running):
+    begun, finish = threading.Semaphore(0), threading.Event()
+
+    @running.handlers.on_due("invoice.reminder")
+    def _(event):
+        begun.release()
+        assert finish.wait(DEADLINE)
+        running.seen.put(event.event_id)
+
+    running.start()
+    running.emit(due())
+    assert begun.acquire(timeout=DEADLINE)
+    running.host.channel.queue_delete("mainapp_due_dead")
+    running.host.channel.queue_delete("mainapp_due")
+    running.host.channel.queue_declare("mainapp_due", durable=True)
+    running.emit(due())
+    assert begun.acquire(timeout=DEADLINE)
+    finish.set()
+    running.seen.get(timeout=DEADLINE)
+    running.seen.get(timeout=DEADLINE)
+    until(running.runner.ready.is_set, "ready again")
+    running.stop()
+    assert running.depth("mainapp_due") == 0
+
+
+def test_an_event_whose_connection_is_lost_comes_again(running):
+    @running.handlers.on_due("invoice.reminder")
+    def _(event):
+        running.seen.put(event.event_id)
+        if running.seen.qsize() == 1:
+            sockets[0].shutdown(socket.SHUT_RDWR)
+
+    sockets = []
+    connect = pika.BlockingConnection
+
+    def noted(*args):
+        connection = connect(*args)
+        sockets.append(connection._impl._transport._sock)
+        return connection
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pika, "BlockingConnection", noted)
+        running.start()
+        running.emit(due())
+        until(lambda: running.seen.qsize() == 2, "the event again")
+    assert running.seen.get() == running.seen.get()
+    running.stop()
+    assert running.depth("mainapp_due") == 0
+
+
+def test_two_handlers_for_one_job_type_are_a_mistake(running):
+    running.handlers.on_due("a")(print)
+    with pytest.raises(ValueError, match="already"):
+        running.handlers.on_due("a")(print)
