@@ -82,6 +82,8 @@ class Ledger:
     def adopt(self, pid: int, *, stop: int = signal.SIGTERM) -> None:
         """Write down a process that must not outlive the stack, and the signal that asks it to end."""
         with self._lock:
+            if self._closed:
+                raise Misconfigured("the local servers are being stopped")
             self._processes[Identity.of(pid)] = stop
             self._forget_dead()
             self._write()

@@ -133,14 +133,13 @@ def test_a_killed_owners_stack_goes_by_itself_or_at_the_next_start(account):
     assert wait_until(lambda: not second.left() and not second.watchdog.alive(), 15)
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_that_ends_the_owner_ends_its_stack(account, signum):
+def test_an_owner_ended_by_sigterm_takes_its_stack_along(account):
     owner = account.own_a_stack()
-    end(owner, signum)
+    end(owner, signal.SIGTERM)
     assert wait_until(lambda: not owner.left() and not owner.watchdog.alive(), 15)
 
 
-def test_a_signal_while_the_servers_start_leaves_nothing(account):
+def test_ctrl_c_while_the_servers_start_leaves_nothing(account):
     process = account.python(OWNER, str(account.base))
 
     def servers_are_coming() -> bool:
