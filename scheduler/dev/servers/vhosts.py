@@ -25,7 +25,7 @@ class Vhosts(Protocol):
 
 
 class NodeVhosts:
-    """Calls the functions that `rabbitmqctl add_vhost` calls, a hundred times as fast."""
+    """Calls the broker's own functions for vhosts: 20 to 30 ms, where each `rabbitmqctl` takes 700."""
 
     def __init__(self, server: RabbitServer) -> None:
         self._server = server
