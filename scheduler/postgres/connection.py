@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg2
 import psycopg2.extensions
+from psycopg2 import errors
 
 from scheduler.domain.errors import Unavailable
 from scheduler.ops.logs import without_secrets
@@ -30,6 +31,10 @@ SESSION = {
     "random_page_cost": "1.1",
     "jit": "off",
 }
+
+
+class Contended(Unavailable):
+    """Another session was at the same rows at the same moment: roll back and try again at once."""
 
 
 def connect(url: str, name: str, **session: str) -> Connection:
@@ -58,6 +63,8 @@ def translated() -> Iterator[None]:
         yield
     except (psycopg2.DataError, psycopg2.IntegrityError):
         raise
+    except (errors.DeadlockDetected, errors.SerializationFailure) as error:
+        raise Contended(f"Postgres: {_line(error)}") from error
     except psycopg2.Error as error:
         raise Unavailable(f"Postgres: {_line(error)}") from error
 

@@ -1,7 +1,7 @@
 """Commands become rows: a batch is one transaction."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,15 +11,16 @@ import psycopg2
 import psycopg2.extensions
 
 from scheduler.domain.definition import Incoming, define
-from scheduler.domain.errors import Problem, Rejected
+from scheduler.domain.errors import Problem, Rejected, Unavailable
 from scheduler.domain.job import Definition, Job, JobStatus, Outcome, apply
 from scheduler.domain.missed import OnMissed
 from scheduler.domain.recurrence import Spec
-from scheduler.postgres.connection import Connection, transaction
+from scheduler.postgres.connection import Connection, Contended, transaction
 from scheduler.resources import query
 
 Cursor = psycopg2.extensions.cursor
 WAKEUP = "scheduler_wakeup"
+_TRIES = 20
 
 
 Answer = Outcome | Rejected
@@ -30,42 +31,43 @@ def store(connection: Connection, batch: Sequence[Incoming], soon: timedelta) ->
 
     Producers look again by themselves; they are woken only for what falls due sooner than `soon` from now.
     """
-    try:
-        with transaction(connection) as cursor:
-            return _store(cursor, batch, soon)
-    except (psycopg2.DataError, psycopg2.IntegrityError) as error:
-        # Some value that Postgres refuses although it passed validation: find whose it is.
-        if len(batch) > 1:
-            return [answer for incoming in batch for answer in store(connection, [incoming], soon)]
-        line = " ".join(str(error).split())[:300]
-        return [Rejected([Problem("body", f"Postgres cannot store it: {line}")])]
+    for _ in range(_TRIES):
+        try:
+            with transaction(connection) as cursor:
+                return _store(cursor, batch, soon)
+        except Contended:
+            # Another consumer created or changed one of these jobs at the same moment; now they are all
+            # there, and the next try locks them in order.
+            continue
+        except (psycopg2.DataError, psycopg2.IntegrityError) as error:
+            # Some value that Postgres refuses although it passed validation: find whose it is.
+            if len(batch) > 1:
+                return [answer for incoming in batch for answer in store(connection, [incoming], soon)]
+            line = " ".join(str(error).split())[:300]
+            return [Rejected([Problem("body", f"Postgres cannot store it: {line}")])]
+    raise Unavailable("Postgres: too many consumers store the same jobs at once")
 
 
 def _store(cursor: Cursor, batch: Sequence[Incoming], soon: timedelta) -> list[Answer]:
     cursor.execute("SELECT now()")
     now: datetime = cursor.fetchone()[0]  # type: ignore[index]
-    answers: list[Answer | None] = [None] * len(batch)
-    todo: Iterable[int] = range(len(batch))
-    soonest: datetime | None = None
-    while todo:
-        known = _locked(cursor, {batch[index].command.id for index in todo})
-        jobs = dict(known)
-        for index in todo:
-            incoming = batch[index]
-            # Commands of one batch without issued_at keep their order: a microsecond each.
-            answer = _applied(jobs, incoming, now + timedelta(microseconds=index))
-            answers[index] = answer
-            if isinstance(answer, Outcome):
-                jobs[incoming.command.id] = answer.job
-        changed = [job for job in jobs.values() if job is not known.get(job.id)]
-        saved = _saved(cursor, changed)
-        due = [job.wake_at for job in changed if job.wake_at and job.status is JobStatus.PENDING]
-        soonest = min([*due, *([soonest] if soonest else [])], default=None)
-        lost = {job.id for job in changed} - saved
-        todo = [index for index in todo if batch[index].command.id in lost]
+    known = _locked(cursor, {incoming.command.id for incoming in batch})
+    jobs = dict(known)
+    answers: list[Answer] = []
+    for index, incoming in enumerate(batch):
+        # Commands of one batch without issued_at keep their order: a microsecond each.
+        answer = _applied(jobs, incoming, now + timedelta(microseconds=index))
+        answers.append(answer)
+        if isinstance(answer, Outcome):
+            jobs[incoming.command.id] = answer.job
+    changed = [job for job in jobs.values() if job is not known.get(job.id)]
+    if len(_saved(cursor, changed)) < len(changed):
+        raise Contended("a job was created by another consumer meanwhile")
+    wakes = [job.wake_at for job in changed if job.wake_at and job.status is JobStatus.PENDING]
+    soonest = min(wakes, default=None)
     if soonest is not None and soonest <= now + soon:
         cursor.execute("SELECT pg_notify(%s, %s)", (WAKEUP, soonest.isoformat()))
-    return [answer for answer in answers if answer is not None]
+    return answers
 
 
 def _applied(jobs: dict[UUID, Job], incoming: Incoming, now: datetime) -> Answer:

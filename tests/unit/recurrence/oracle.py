@@ -118,7 +118,9 @@ def rules(draw):
     maybe("BYMINUTE", _numbers(0, 59), 4)
     maybe("BYSECOND", _numbers(0, 59), 5)
     if any(name.startswith("BY") for name in parts):
-        maybe("BYSETPOS", _numbers(1, 4, 3, negative=True), 4)
+        # A second is a set of one: dateutil would look for its second member until the end of the month.
+        most = 1 if freq == "SECONDLY" else 4
+        maybe("BYSETPOS", _numbers(1, most, min(most, 3), negative=True), 4)
     if draw(st.booleans()):
         parts["WKST"] = draw(st.sampled_from(WEEKDAYS))
     return freq, ";".join(f"{name}={value}" for name, value in parts.items())

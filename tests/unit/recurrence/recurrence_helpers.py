@@ -12,7 +12,7 @@ from scheduler.domain.recurrence import Schedule, compile_schedule, resolve
 from scheduler.domain.recurrence import zone as zone_info  # from tzdata: the system may carry another release
 
 CASES = Path(__file__).parents[2] / "recurrence_cases"
-EXAMPLES = int(os.environ.get("SCHEDULER_TEST_EXAMPLES", "150"))
+EXAMPLES = int(os.environ.get("SCHEDULER_TEST_EXAMPLES", "100"))
 STORED_AT = datetime(2026, 9, 14, 13, 0, tzinfo=UTC)
 
 # Noisy machines: no deadline; the same examples each time unless a deep run asks for more.

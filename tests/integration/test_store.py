@@ -1,0 +1,118 @@
+"""Commands on a real database: order, idempotence, concurrency, and rows that Postgres refuses."""
+
+import itertools
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+from commands import EXAMPLES, histories
+from hypothesis import HealthCheck, given, settings
+from support import connected
+
+from scheduler.domain.definition import Incoming
+from scheduler.domain.errors import Rejected
+from scheduler.domain.messages import COMMANDS
+from scheduler.postgres.connection import connect
+from scheduler.postgres.store import store
+
+T = datetime(2026, 1, 1, tzinfo=UTC)
+SOON = timedelta(seconds=1)
+# A job of its own keeps each example apart from the others on the same database.
+OPTIONS = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+# What depends on when a row was stored, and not on what was asked.
+STORED = {"id", "version", "created_at", "finished_at", "trigger_at", "wake_at"}
+
+
+def incoming(job_id, kind, second, fields):
+    return Incoming(COMMANDS[kind](id=job_id, issued_at=T + timedelta(seconds=second), **fields))
+
+
+def row(url, job_id):
+    with connected(url) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT row_to_json(jobs) FROM jobs WHERE id = %s", (str(job_id),))
+        found = cursor.fetchone()
+    return {key: value for key, value in found[0].items() if key not in STORED}
+
+
+def one_by_one(connection, commands):
+    for each in commands:
+        store(connection, [each], SOON)
+
+
+def check(url, history, seed):
+    connections = [connect(url, "test") for _ in range(3)]
+    try:
+        expected_id = uuid4()
+        for each in history:
+            store(connections[0], [incoming(expected_id, *each)], SOON)
+        expected = row(url, expected_id)
+        shuffled = random.Random(seed)
+        orders = list(itertools.permutations(history))
+        for order in shuffled.sample(orders, min(6, len(orders))):
+            commands = [*order, shuffled.choice(order)]
+            # One consumer, one by one; one consumer, one batch; three consumers at once.
+            one, batch, many = uuid4(), uuid4(), uuid4()
+            one_by_one(connections[0], [incoming(one, *each) for each in commands])
+            store(connections[0], [incoming(batch, *each) for each in commands], SOON)
+            with ThreadPoolExecutor(3) as pool:
+                parts = [[incoming(many, *each) for each in commands[n::3]] for n in range(3)]
+                list(pool.map(one_by_one, connections, parts))
+            for job_id in (one, batch, many):
+                assert row(url, job_id) == expected
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+@given(history=histories())
+@settings(OPTIONS, max_examples=25, derandomize=True)
+def test_the_final_row_is_the_same_in_any_order_through_any_number_of_consumers(database_url, history):
+    check(database_url, history, seed=1)
+
+
+@pytest.mark.deep
+@given(history=histories())
+@settings(OPTIONS, max_examples=EXAMPLES or 2000)
+def test_the_same_with_many_more_histories(database_url, history):
+    check(database_url, history, seed=None)
+
+
+def test_a_row_that_postgres_refuses_is_rejected_alone(database_url):
+    connection = connect(database_url, "test")
+    good, bad = uuid4(), uuid4()
+
+    def request(job_id, **extra):
+        command = COMMANDS["request"](id=job_id, job_type="a", run_at="2027-01-01T00:00:00Z")
+        return Incoming(command, **extra)
+
+    answers = store(connection, [request(good), request(bad, payload="{not json"), request(uuid4())], SOON)
+    assert [type(each) is Rejected for each in answers] == [False, True, False]
+    assert "Postgres cannot store it" in str(answers[1])
+    assert row(database_url, good)["status"] == "pending"
+    connection.close()
+
+
+def test_many_consumers_on_the_same_jobs_at_once_lose_nothing(database_url):
+    """Eight connections race to create and change the same twenty jobs; the newest request wins each."""
+    ids = [uuid4() for _ in range(20)]
+    commands = [
+        incoming(job_id, "request", second, {"job_type": f"v{second}", "run_at": "2027-06-01T00:00:00Z"})
+        for second in range(8) for job_id in ids
+    ]
+    random.Random(7).shuffle(commands)
+
+    def work(part):
+        connection = connect(database_url, "test")
+        for start in range(0, len(part), 5):
+            store(connection, part[start : start + 5], SOON)
+        connection.close()
+
+    threads = [threading.Thread(target=work, args=(commands[n::8],)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {row(database_url, job_id)["job_type"] for job_id in ids} == {"v7"}

@@ -1,0 +1,63 @@
+import pika
+import pytest
+
+from scheduler.domain.errors import Misconfigured, Unavailable
+from scheduler.rabbit import topology
+
+
+def declare(url, queue_type="quorum", due="default"):
+    topology.declare(url, queue_type=queue_type, due_queue_type=due)
+
+
+@pytest.fixture
+def channel(vhost):
+    connection = pika.BlockingConnection(pika.URLParameters(vhost))
+    yield connection.channel()
+    if connection.is_open:
+        connection.close()
+
+
+def test_declares_everything_and_again_harmlessly(vhost, channel):
+    declare(vhost)
+    declare(vhost)
+    for exchange in ("schedule.commands", "schedule.events", "schedule.dead"):
+        channel.exchange_declare(exchange, "topic", durable=True)
+    channel.confirm_delivery()
+    for key in ("request", "cancel", "pause", "resume", "trigger"):
+        channel.basic_publish("schedule.commands", key, b"{}", mandatory=True)
+    channel.basic_publish("schedule.events", "due", b"{}", mandatory=True)
+    channel.basic_publish("schedule.dead", "any.thing", b"{}", mandatory=True)
+    with pytest.raises(pika.exceptions.UnroutableError):
+        channel.basic_publish("schedule.commands", "other", b"{}", mandatory=True)
+
+
+def test_a_host_that_declares_mainapp_due_plainly_agrees(vhost, channel):
+    declare(vhost)
+    channel.queue_declare("mainapp_due", durable=True)
+
+
+@pytest.mark.parametrize("arguments", [{"x-queue-type": "quorum"}, {"x-max-length": 5}])
+def test_an_existing_mainapp_due_of_any_kind_is_left_as_it_is(vhost, channel, arguments):
+    channel.queue_declare("mainapp_due", durable=True, arguments=arguments)
+    declare(vhost)
+    channel.queue_declare("mainapp_due", durable=True, arguments=arguments)
+    channel.confirm_delivery()
+    channel.basic_publish("schedule.events", "due", b"{}", mandatory=True)
+
+
+def test_a_clash_names_both_kinds(vhost):
+    declare(vhost, "classic")
+    with pytest.raises(Misconfigured) as caught:
+        declare(vhost, "quorum")
+    for word in ("scheduler_dead", "quorum", "classic", "SCHEDULER_QUEUE_TYPE"):
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("queue_type", ["quorum", "classic", "default"])
+def test_each_queue_type_works(vhost, queue_type):
+    declare(vhost, queue_type, queue_type)
+
+
+def test_a_broker_that_is_away_is_unavailable():
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
+        declare("amqp://u:p@127.0.0.1:1/%2F")

@@ -1,0 +1,17 @@
+import json
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from scheduler.dev.schemas import schemas
+from scheduler.resources import folder
+
+
+@pytest.mark.parametrize("name", schemas())
+def test_a_schema_file_is_what_the_models_say(name):
+    assert (folder("schemas") / name).read_text() == schemas()[name], "run `make schemas`"
+    Draft202012Validator.check_schema(json.loads(schemas()[name]))
+
+
+def test_no_schema_is_left_over():
+    assert {path.name for path in folder("schemas").glob("*.json")} == set(schemas())

@@ -1,0 +1,49 @@
+import pytest
+
+from scheduler.domain.errors import Misconfigured
+from scheduler.settings import Settings, load
+
+
+def test_the_defaults_are_the_contracts():
+    assert load({}) == Settings()
+    assert Settings().database_url == "postgresql://localhost/scheduler"
+    assert Settings().amqp_urls == ("amqp://guest:guest@localhost:5672/%2F",)
+
+
+def test_values_are_typed():
+    found = load({
+        "AMQP_URL": "amqp://a:b@one/%2F, amqps://a:b@two:5671/v", "METRICS_PORT": "0", "SCHEDULER_BATCH_SIZE": "7",
+        "SCHEDULER_QUEUE_TYPE": "classic", "LOG_FORMAT": "text",
+    })
+    assert found.amqp_urls == ("amqp://a:b@one/%2F", "amqps://a:b@two:5671/v")
+    assert (found.metrics_port, found.batch_size, found.queue_type) == (0, 7, "classic")
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("METRICS_PORT", "70000"), ("METRICS_PORT", "x"),
+    ("SCHEDULER_BATCH_SIZE", "0"), ("SCHEDULER_BATCH_SIZE", "1_0"),
+    ("SCHEDULER_PREFETCH", "-1"), ("SCHEDULER_QUEUE_TYPE", "stream"), ("LOG_LEVEL", "loud"), ("LOG_FORMAT", "xml"),
+    ("SCHEDULER_POLL_INTERVAL_MS", "٣"), ("DATABASE_URL", "mysql://u:secret@h/d"),
+    ("AMQP_URL", "http://u:secret@h"),
+    ("AMQP_URL", "amqp://u:secret@h:99999/"), ("AMQP_URL", "amqp://u:secret@h,"), ("SCHEDULER_BACTH_SIZE", "5"),
+])
+def test_a_mistake_names_its_variable_and_no_secret(name, value):
+    with pytest.raises(Misconfigured) as caught:
+        load({name: value})
+    assert name in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_every_mistake_is_told_at_once():
+    with pytest.raises(Misconfigured, match=r"METRICS_PORT.*SCHEDULER_PREFETCH.*SCHEDULER_X"):
+        load({"METRICS_PORT": "x", "SCHEDULER_PREFETCH": "x", "SCHEDULER_X": ""})
+
+
+def test_a_secret_may_stand_in_a_file(tmp_path):
+    file = tmp_path / "url"
+    file.write_text("postgresql://u:p@h/d\n")
+    assert load({"DATABASE_URL_FILE": str(file)}).database_url == "postgresql://u:p@h/d"
+    with pytest.raises(Misconfigured, match="both set"):
+        load({"DATABASE_URL_FILE": str(file), "DATABASE_URL": "postgresql://h/d"})
+    with pytest.raises(Misconfigured, match="AMQP_URL cannot be read from AMQP_URL_FILE"):
+        load({"AMQP_URL_FILE": str(tmp_path / "absent")})
