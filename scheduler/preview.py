@@ -17,7 +17,7 @@ from scheduler.domain.recurrence.stamp import Fault
 from scheduler.domain.recurrence.text import Faulty, read_text
 from scheduler.domain.recurrence.zones import clock, zone_names
 
-USUAL_COUNT = 10
+USUAL_COUNT, USUAL_LINE_COUNT = 10, 100  # a screenful for people; programs cut for themselves
 MOST = 1000
 REFUSED = 65  # EX_DATAERR
 _MICRO = timedelta(microseconds=1)
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("--every", metavar="TEXT", help="ISO 8601 duration or seconds, such as PT15M")
     parser.add_argument("--run-at", metavar="T", help="RFC 3339: the first run and the rule's DTSTART")
     parser.add_argument("--timezone", metavar="Z", help="IANA name (default: UTC)")
-    parser.add_argument("--after", metavar="T", help="show only what comes after this moment (default: now)")
+    parser.add_argument("--after", metavar="T", help="only what comes after this (default: from the first run)")
     parser.add_argument("--count", metavar="N", type=int, help=f"how many, 1 to {MOST} (default: {USUAL_COUNT})")
     parser.add_argument("--jsonl", action="store_true", help="read one JSON object a line on standard input")
 
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def preview(fields: Mapping[str, object], now: datetime) -> Preview:
+def preview(fields: Mapping[str, object], now: datetime, usual_count: int = USUAL_COUNT) -> Preview:
     """Return the occurrences of a schedule; raise Rejected with the words that a command would get."""
     problems = _mistyped(fields)
     if problems:
@@ -86,7 +86,7 @@ def preview(fields: Mapping[str, object], now: datetime) -> Preview:
         # With run_at the first run is shown, however long ago; without it the schedule starts now.
         first = schedule.first()
         after = now if first is None else first - _MICRO
-    count = fields.get("count", USUAL_COUNT)
+    count = fields.get("count", usual_count)
     assert isinstance(count, int)  # noqa: S101 - checked by _mistyped
     return Preview(spec, schedule, tuple(islice(schedule.after(after), count)))
 
@@ -152,7 +152,7 @@ def _answer(line: str, now: datetime) -> dict[str, object]:
         fields = json.loads(line)
         if not isinstance(fields, dict):
             raise Rejected([Problem("line", "must be a JSON object")])
-        found = preview(fields, now)
+        found = preview(fields, now, USUAL_LINE_COUNT)
     except (ValueError, RecursionError) as error:
         return {"errors": [{"field": "line", "problem": f"is not JSON: {error}"}]}
     except Rejected as rejected:

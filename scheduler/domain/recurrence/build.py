@@ -74,7 +74,7 @@ def _steps(rule: Rule, start: int, clock: tuple[int, int, int]) -> Steps:
     return Steps(days, every_day, unit, rule.interval, start // unit, _allowed(rule), offsets)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=128)  # up to 86 kB each
 def _allowed(rule: Rule) -> bytes | None:
     """Return one byte for each unit of the day, 1 where the BY parts allow it; None: everywhere."""
     hours, minutes, seconds = (

@@ -177,8 +177,9 @@ class Positions:
 
     def _chosen(self, start: int, end: int) -> list[int]:
         """Return the chosen members of one period, in order."""
-        if start in self._recent:
-            return self._recent[start]
+        known = self._recent.get(start)
+        if known is not None:
+            return known
         first = max(start, 1)
         members = list(bits(day_bits(self.days, first, min(end, LAST_DAY + 1))))
         size = self.times.size

@@ -31,7 +31,7 @@ class Spec:
     ends_at: datetime | None  # UTC: the rule's last instant by COUNT; RDATEs are not bounded by it
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=512)  # a hostile one may weigh a megabyte; a new one costs microseconds
 def compile_schedule(spec: Spec) -> Schedule:
     """Return the schedule of a stored, trusted spec."""
     if spec.rrule is not None:

@@ -1,5 +1,6 @@
 """Rules by the hour, minute or second: steps from DTSTART, laid over the units of a day that are allowed."""
 
+from array import array
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from math import gcd
@@ -33,7 +34,7 @@ class Steps:
     allowed: bytes | None  # one byte a unit of the day, 1 where allowed; None: all of them
     offsets: tuple[int, ...]  # seconds within a unit, in order, BYSETPOS applied; never empty
     _counts: dict[int, int] = field(default_factory=dict)
-    _hits: list[int] | None = None
+    _hits: "array[int] | None" = None  # not subscriptable before Python 3.12
 
     @property
     def units(self) -> int:
@@ -178,7 +179,7 @@ class Steps:
         """Return after how many days the steps fall on the same units of the day again."""
         return self.step // gcd(self.step, self.units)
 
-    def hits(self) -> list[int]:
+    def hits(self) -> "array[int]":
         """Return for each allowed unit that the steps reach on which day of the cycle they do, in order."""
         if self._hits is None:
             common = gcd(self.step, self.units)
@@ -190,7 +191,8 @@ class Steps:
                 for unit in reached
                 if self.allowed is None or self.allowed[unit]
             )
-            self._hits = sorted((self.origin + turn * self.step) // self.units % self.cycle for turn in turns)
+            days = ((self.origin + turn * self.step) // self.units % self.cycle for turn in turns)
+            self._hits = array("q", sorted(days))
         return self._hits
 
     def _next_hit(self, day: int) -> int:
