@@ -1,6 +1,7 @@
 """`scheduler preview`: the next occurrences of a schedule, before anyone relies on it."""
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -141,6 +142,8 @@ def _zone_name(fields: Mapping[str, object]) -> str:
 def _run_lines() -> int:
     """Answer each line of standard input with one line."""
     now = datetime.now(UTC)
+    if isinstance(sys.stdin, io.TextIOWrapper):  # bytes that are no UTF-8 spoil their own line only
+        sys.stdin.reconfigure(encoding="utf-8", errors="replace")
     for line in sys.stdin:
         if line.strip():
             print(json.dumps(_answer(line, now)), flush=True)  # noqa: T201

@@ -200,20 +200,10 @@ def test_colours_only_on_a_terminal(capsys, monkeypatch):
 
 
 def test_in_a_process_of_its_own():
-    program = (
-        "import argparse, sys; from scheduler import preview; parser = argparse.ArgumentParser();"
-        "preview.add_arguments(parser); sys.exit(preview.run(parser.parse_args()))"
-    )
-    lines = '{"cron": "0 9 * * *", "after": "2026-12-01T00:00:00Z", "count": 1}\nbad\n'
-    done = subprocess.run(
-        [sys.executable, "-c", program, "--jsonl"],
-        input=lines,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
+    lines = b'{"cron": "0 9 * * *", "after": "2026-12-01T00:00:00Z", "count": 1}\nbad \xff\n\n{}\n'
+    command = [sys.executable, "-m", "scheduler", "preview", "--jsonl"]
+    done = subprocess.run(command, input=lines, capture_output=True, check=True, timeout=60)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert answers[0] == {"occurrences": ["2026-12-01T09:00:00Z"]}
-    assert answers[1]["errors"][0]["field"] == "line"
-    assert done.stderr == ""
+    assert [answer["errors"][0]["field"] for answer in answers[1:]] == ["line", "run_at"]
+    assert done.stderr == b""
