@@ -1,0 +1,234 @@
+"""An operator sees what happens: dashboards answer, outages show in /readyz and as the intended alert."""
+
+import json
+import math
+import time
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest
+from support import Host, Sidecar, iso, until, utc
+
+from scheduler.dev.dashboards.__main__ import FOLDER
+from scheduler.dev.prometheus import Prometheus, ensure, promtool
+from scheduler.dev.servers import start_stack
+from scheduler.dev.servers.ports import free_ports
+from scheduler.postgres.migrate import migrate
+from scheduler.rabbit import topology
+
+PAST = {'instance=~"$instance"': 'instance=~".+"', "$__rate_interval": "20s", "$__range": "60s"}
+
+
+class Scene:
+    """Servers of its own, so that they may be stopped: never those that other tests share."""
+
+    def __init__(self):
+        [self.rabbit_port] = free_ports(1)
+        self.stack = start_stack(
+            purpose="observability", fast=True, rabbitmq_plugins=("rabbitmq_prometheus",),
+            rabbitmq_config=("prometheus.tcp.ip = 127.0.0.1", f"prometheus.tcp.port = {self.rabbit_port}"),
+        )
+
+    def sidecar(self):
+        database = self.stack.create_database()
+        migrate(database)
+        vhost = self.stack.create_vhost()
+        topology.declare(vhost, queue_type="quorum", due_queue_type="default")
+        return Sidecar(database, vhost)
+
+    def prometheus(self, sidecar):
+        """A Prometheus with the scrape jobs of prometheus/prometheus.yml."""
+        jobs = {}
+        for process in sidecar.processes:
+            jobs.setdefault(f"scheduler-{process.role}", []).append(f"127.0.0.1:{process.port}")
+        broker = {
+            "job_name": "rabbitmq", "metrics_path": "/metrics/detailed",
+            "params": {"family": ["queue_coarse_metrics"]},
+            "static_configs": [{"targets": [f"127.0.0.1:{self.rabbit_port}"]}],
+        }
+        return Prometheus(self.stack.ledger, jobs, [broker])
+
+
+@pytest.fixture(scope="module")
+def scene():
+    made = Scene()
+    yield made
+    made.stack.close()
+
+
+@pytest.fixture(scope="module")
+def watched(scene):
+    """One consumer and one producer, scraped; whatever a test stops it starts again."""
+    sidecar = scene.sidecar()
+    for role, port in zip(("consumer", "producer"), free_ports(2), strict=True):
+        sidecar.start(role, METRICS_PORT=str(port)).ready()
+    prometheus = scene.prometheus(sidecar)
+    prometheus.wait("count(up == 1) >= 3")
+    yield sidecar, prometheus
+    prometheus.stop()
+    assert all(code in (0, -9) for code in sidecar.close())
+
+
+def put_to_work(host):
+    """Make some of everything that the dashboards show."""
+    soon = iso(utc())
+    for number in range(200):
+        host.request(run_at=soon, payload={"number": number})
+    host.request(every=1, run_at=soon)
+    host.request(every=1, run_at=iso(utc(seconds=-10)))
+    host.publish("cancel", {"id": host.request(run_at=iso(utc(hours=1)))})
+    host.publish("request", {"id": str(uuid4()), "rule": "a mistake"})
+
+
+def queries():
+    """Every query of every panel, annotation and variable, with Grafana's variables filled in."""
+    for path in sorted(FOLDER.glob("*.json")):
+        board = json.loads(path.read_text())
+        for panel in board["panels"]:
+            for target in panel.get("targets", ()):
+                yield f"{board['title']} / {panel['title']} / {target['refId']}", target["expr"]
+        for each in board["annotations"]["list"]:
+            yield f"{board['title']} / annotation {each['name']}", each["expr"]
+        for each in board["templating"]["list"]:
+            if each["type"] == "query":
+                metric = each["query"]["query"].removeprefix("label_values(").split(",")[0]
+                yield f"{board['title']} / variable {each['name']}", metric
+
+
+def filled(expression):
+    for name, value in PAST.items():
+        expression = expression.replace(name, value)
+    assert "$" not in expression
+    return expression
+
+
+def numbers(answer):
+    return [value for series in answer for _, value in series["values"] if not math.isnan(float(value))]
+
+
+def test_every_query_of_every_panel_is_answered(watched):
+    sidecar, prometheus = watched
+    host = Host(sidecar.amqp_url)
+    put_to_work(host)
+    host.due(200)
+    host.close()
+    prometheus.wait("sum(rate(jobs_due_total[20s])) > 0")
+    prometheus.wait("scheduler:on_time:ratio_rate5m")
+    prometheus.wait('rabbitmq_detailed_queue_messages{queue="scheduler_dead"} > 0')
+    now = time.time()
+    found = {name: numbers(prometheus.query_range(filled(text), now - 20, now, 1)) for name, text in queries()}
+    assert len(found) > 30
+    assert not [name for name, answer in found.items() if not answer]
+
+
+def test_every_recorded_series_is_answered(watched):
+    sidecar, prometheus = watched
+    host = Host(sidecar.amqp_url)
+    put_to_work(host)
+    host.due(200)
+    host.close()
+    for name in ("due:rate5m", "on_time:ratio_rate5m", "on_time:ratio_rate1h", "due_lag_seconds:p50_rate5m",
+                 "due_lag_seconds:p95_rate5m", "due_lag_seconds:p99_rate5m", "backlog_jobs:max",
+                 "oldest_due_age_seconds:max"):
+        prometheus.wait(f"scheduler:{name} >= 0")
+
+
+def test_promtool_finds_nothing_to_say_about_the_metrics(watched):
+    ensure(print)
+    for process in running(watched[0]):
+        done = promtool("check", "metrics", stdin=process.http("/metrics")[1])
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def running(sidecar):
+    return [process for process in sidecar.processes if process.popen.poll() is None]
+
+
+def missing(process, dependency):
+    """Return what /readyz says of a dependency, once it says so."""
+    status, body = process.http("/readyz")
+    answer = json.loads(body)
+    assert (status == 200) is answer["ready"]
+    return answer["missing"].get(dependency)
+
+
+def pending(prometheus, alert):
+    """Wait until the alert's expression is true: it fires when it has been so for a while."""
+    prometheus.wait(f'ALERTS{{alertname="{alert}"}}')
+
+
+def silent(prometheus, alert):
+    prometheus.wait(f'absent(ALERTS{{alertname="{alert}"}})')
+
+
+def assert_outage_shows(sidecar, prometheus, dependency, alert, server):
+    silent(prometheus, alert)
+    before = datetime.now(UTC)
+    server.stop("immediate")
+    try:
+        assert_missing(running(sidecar), prometheus, dependency, alert, before)
+    finally:
+        server.start()
+    for process in running(sidecar):
+        process.ready()
+    silent(prometheus, alert)
+
+
+def assert_missing(processes, prometheus, dependency, alert, before):
+    for process in processes:
+        seen = until(lambda p=process: missing(p, dependency), f"{process.role} to miss {dependency}")
+        assert seen["problem"]
+        assert before <= datetime.fromisoformat(seen["since"]) <= datetime.now(UTC)
+        assert process.http("/livez")[0] == 200
+    pending(prometheus, alert)
+    # The first moment stays, however often it is tried again.
+    since = {process: missing(process, dependency)["since"] for process in processes}
+    silent(prometheus, "SchedulerNoProducer")
+    assert {process: missing(process, dependency)["since"] for process in processes} == since
+
+
+def test_a_stopped_postgres_shows(scene, watched):
+    assert_outage_shows(*watched, "postgres", "SchedulerDatabaseUnreachable", scene.stack.postgres)
+
+
+def test_a_stopped_rabbitmq_shows(scene, watched):
+    assert_outage_shows(*watched, "rabbitmq", "SchedulerBrokerUnreachable", scene.stack.rabbitmq)
+
+
+def test_a_killed_producer_shows(watched):
+    sidecar, prometheus = watched
+    consumer, producer = running(sidecar)
+    silent(prometheus, "SchedulerNoProducer")
+    producer.kill()
+    try:
+        # Time passes faster in a test: the last heartbeat was a minute ago.
+        aged = "UPDATE replicas SET last_seen_at = now() - interval '1 minute' WHERE pid = %s RETURNING role"
+        assert sidecar.sql(aged, producer.popen.pid) == [{"role": "producer"}]
+        pending(prometheus, "SchedulerReplicaDown")
+        pending(prometheus, "SchedulerNoProducer")
+        assert consumer.http("/readyz")[0] == 200
+    finally:
+        sidecar.start("producer", METRICS_PORT=str(producer.port)).ready()
+    silent(prometheus, "SchedulerNoProducer")
+
+
+def test_rejected_commands_and_dead_letters_show(watched):
+    sidecar, prometheus = watched
+    host = Host(sidecar.amqp_url)
+    host.publish("request", b"no JSON")
+    pending(prometheus, "SchedulerCommandsRejected")
+    pending(prometheus, "SchedulerDeadLetters")
+    host.close()
+
+
+def test_events_that_reach_no_queue_show(watched):
+    sidecar, prometheus = watched
+    host = Host(sidecar.amqp_url)
+    host.channel.queue_unbind("mainapp_due", "schedule.events", "due")
+    job = host.request(run_at=iso(utc()))
+    pending(prometheus, "SchedulerPublishFailures")
+    # Due is due, though its next try lies in the future.
+    until(lambda: running(sidecar)[0].metric("scheduler_oldest_due_age_seconds") > 0, "its age to grow")
+    host.channel.queue_bind("mainapp_due", "schedule.events", "due")
+    until(lambda: host.due()[0]["job_id"] == job, "the event after all")
+    host.close()
