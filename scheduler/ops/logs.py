@@ -4,7 +4,9 @@ import json
 import logging
 import re
 import sys
+import threading
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any
 
 _SECRET = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s@]*(@)", flags=re.IGNORECASE)
@@ -60,8 +62,19 @@ def set_up(level: str, style: str, process: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    # What nobody caught, and Python's own warnings, are lines like any other.
+    sys.excepthook = _uncaught
+    threading.excepthook = lambda args: _uncaught(args.exc_type, args.exc_value, args.exc_traceback)
+    logging.captureWarnings(True)
     # pika logs each attempt and each lost connection as errors; we say the same, once, in our own words.
     logging.getLogger("pika").setLevel(logging.CRITICAL)
+
+
+def _uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt | SystemExit) or error is None:
+        return
+    fields = {"do": "report this"}
+    logging.getLogger(__name__).error("unexpected", extra={"fields": fields}, exc_info=(kind, error, trace))
 
 
 class _Json(logging.Formatter):
@@ -90,11 +103,17 @@ class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields = getattr(record, "fields", {})
         shown = " ".join(f"{key}={json.dumps(value, default=str)}" for key, value in fields.items())
-        event = record.getMessage().encode("unicode_escape").decode()
+        event = _printable(record.getMessage())
         line = f"{_time(record)} {record.levelname.lower():<7} {self._process} {event} {shown}".rstrip()
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            # Marked line by line: an error's text may hold a message's content, line breaks and all.
+            trace = self.formatException(record.exc_info)
+            line += "".join(f"\n    | {_printable(part)}" for part in trace.splitlines())
         return without_secrets(line)
+
+
+def _printable(text: str) -> str:
+    return text.encode("unicode_escape").decode()
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -1,0 +1,98 @@
+"""/livez and /readyz say what they should, and passwords nowhere."""
+
+import json
+import socket
+import urllib.error
+import urllib.request
+
+import pytest
+
+from scheduler.domain.errors import Misconfigured
+from scheduler.ops import metrics
+from scheduler.ops.health import STUCK_AFTER, Health, serve
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def get(port, path):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def up(dependency):
+    return metrics.dependency_up.labels(dependency)._value.get()
+
+
+def test_live_as_long_as_the_loop_turns_whatever_is_missing():
+    clock = Clock()
+    health = Health("postgres", clock=clock)
+    clock.now = STUCK_AFTER - 0.1
+    assert health.live()[0]
+    clock.now = STUCK_AFTER
+    assert health.live() == (False, {"live": False, "loop_turned_seconds_ago": STUCK_AFTER})
+    health.turn()
+    assert health.live()[0]
+
+
+def test_ready_says_what_is_missing_and_since_when():
+    health = Health("postgres", "rabbitmq")
+    health.found("rabbitmq")
+    health.found("postgres")
+    assert health.ready() == (True, {"ready": True, "missing": {}})
+    assert up("postgres") == 1
+    health.missing("postgres", "connection refused at postgresql://u:hunter2@db/x")
+    _, first = health.ready()
+    health.missing("postgres", "still refused")
+    fine, answer = health.ready()
+    assert not fine
+    assert up("postgres") == 0
+    assert "hunter2" not in str(first)
+    assert answer["missing"]["postgres"]["problem"] == "still refused"
+    assert answer["missing"]["postgres"]["since"] == first["missing"]["postgres"]["since"]
+
+
+def test_a_loss_is_counted_once_and_never_before_there_was_something_to_lose():
+    counter = metrics.dependency_losses.labels("postgres")
+    health = Health("postgres")
+    before = counter._value.get()
+    health.missing("postgres", "not yet")
+    assert counter._value.get() == before
+    health.found("postgres")
+    health.missing("postgres", "gone")
+    health.missing("postgres", "still gone")
+    assert counter._value.get() == before + 1
+
+
+def test_the_same_over_http():
+    health = Health("rabbitmq")
+    port = serve(health, "127.0.0.1", 0)
+    assert get(port, "/livez")[0] == 200
+    status, body = get(port, "/readyz?verbose")
+    assert (status, list(json.loads(body)["missing"])) == (503, ["rabbitmq"])
+    health.found("rabbitmq")
+    assert get(port, "/readyz")[0] == 200
+    assert "# HELP jobs_due_total" in get(port, "/metrics")[1]
+    assert get(port, "/")[0] == 404
+
+
+def test_a_client_that_says_nothing_holds_up_nobody():
+    port = serve(Health(), "127.0.0.1", 0)
+    with socket.create_connection(("127.0.0.1", port)):
+        assert get(port, "/livez")[0] == 200
+
+
+def test_a_port_that_is_taken_is_a_bad_setting():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(Misconfigured, match="METRICS_PORT"):
+            serve(Health(), "127.0.0.1", taken.getsockname()[1])

@@ -1,0 +1,93 @@
+"""One event is one line, whatever a message contains; passwords are in none."""
+
+import json
+import logging
+import sys
+import threading
+
+import pytest
+
+from scheduler.ops import logs
+
+NASTY = 'x"}\n{"level": "error", "event": "forged"}\r\n\u2028\x1b[31mred\x00'
+
+
+@pytest.fixture
+def lines(capsys):
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    hooks = sys.excepthook, threading.excepthook
+
+    def read(style, act, threshold="debug"):
+        logs.set_up(threshold, style, "test")
+        act(logs.get_logger("test"))
+        return capsys.readouterr().err.splitlines()
+
+    yield read
+    root.handlers[:] = before
+    root.setLevel(level)
+    sys.excepthook, threading.excepthook = hooks
+    logging.captureWarnings(False)
+
+
+def test_a_line_is_an_object_with_time_level_event_and_fields(lines):
+    [line] = lines("json", lambda log: log.info("stored", job_id="7", correlation_id=None))
+    found = json.loads(line)
+    assert found.pop("time").endswith("Z")
+    assert found == {
+        "level": "info", "event": "stored", "process": "test", "job_id": "7", "correlation_id": None,
+    }
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
+def test_no_content_forges_a_line(lines, style):
+    [line] = lines(style, lambda log: log.warning("rejected " + NASTY, problem=NASTY, nested={"a": [NASTY]}))
+    assert line.isprintable()
+    assert line.isascii()
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
+def test_nor_does_a_traceback(lines, style):
+    def act(log):
+        try:
+            raise ValueError(NASTY)
+        except ValueError:
+            log.exception("failed")
+
+    found = lines(style, act)
+    assert all(line.isprintable() for line in found)
+    if style == "json":
+        assert len(found) == 1
+        assert "forged" in json.loads(found[0])["traceback"]
+    else:
+        assert [line for line in found[1:] if not line.startswith("    | ")] == []
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
+@pytest.mark.parametrize("text", [
+    "amqp://user:hunter2@broker:5672/%2F",
+    "postgresql://u:hunter2@a,b:5432/db?target_session_attrs=read-write",
+    "host=db password=hunter2 user=u",
+    "password = 'hunter2 with blanks'",
+])
+def test_passwords_are_hidden(lines, style, text):
+    [line] = lines(style, lambda log: log.error("cannot use " + text, url=text))
+    assert "hunter2" not in line
+
+
+def test_lines_below_the_level_cost_nothing_and_are_not_there(lines):
+    found = lines("json", lambda log: log.debug("no"), threshold="info")
+    assert found == []
+    assert not logs.get_logger("test").shows_debug
+
+
+def test_what_nobody_caught_is_a_line_too(lines):
+    def act(_):
+        error = RuntimeError("boom at amqp://u:hunter2@h/")
+        sys.excepthook(RuntimeError, error, None)
+
+    [line] = lines("json", act)
+    found = json.loads(line)
+    assert found["level"] == "error"
+    assert "boom" in found["traceback"]
+    assert "hunter2" not in line
