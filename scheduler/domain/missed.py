@@ -8,6 +8,7 @@ from scheduler.domain.recurrence import Schedule
 
 GRACE = timedelta(seconds=30)  # another replica takes over within 30 s: until then a run is late, not missed
 MOST = 100  # how many missed runs are emitted by `all`, and named in a ScheduleMissed
+_STEPPED = 50  # up to so many are stepped through, which is cheaper than counting
 _MICRO = timedelta(microseconds=1)
 
 
@@ -44,56 +45,54 @@ def plan(
     """Decide about the occurrences from `due_at`, which is due, up to `now`."""
     following = schedule.next_after(due_at)
     if following is not None and following <= now:
-        return _several(schedule, due_at, now, on_missed, max_lateness, missed_before)
-    if max_lateness is not None and now - due_at > max_lateness:
-        return Plan(None, 0, (due_at,), 1, "max_lateness", following)
-    if on_missed is OnMissed.SKIP and not one_shot and _missed(due_at, now, missed_before):
-        return Plan(None, 0, (due_at,), 1, "skip", following)
-    return Plan(due_at, next_run_at=following)
+        due = _due(schedule, due_at, following, now)
+        if on_missed is OnMissed.ALL:
+            return _one_of_all(due, now, max_lateness)
+    else:
+        due = _Due((due_at,), 1, following)
+    newest = due.newest[-1]
+    if max_lateness is not None and now - newest > max_lateness:
+        return due.plan(None, "max_lateness")
+    if on_missed is OnMissed.SKIP and not one_shot and _missed(newest, now, missed_before):
+        return due.plan(None, "skip")
+    return due.plan(newest, str(on_missed), fold=on_missed is OnMissed.LATEST)
 
 
-def _several(  # noqa: PLR0917 - as above
-    schedule: Schedule,
-    due_at: datetime,
-    now: datetime,
-    on_missed: OnMissed,
-    max_lateness: timedelta | None,
-    missed_before: datetime | None,
-) -> Plan:
-    """Decide when newer occurrences are due too."""
-    if on_missed is OnMissed.ALL:
-        return _one_of_all(schedule, due_at, now, max_lateness)
-    newest = schedule.newest(now, 1, due_at)[0]
-    coming = schedule.next_after(now)
-    too_late = max_lateness is not None and now - newest > max_lateness
-    skipped = on_missed is OnMissed.SKIP and _missed(newest, now, missed_before)
-    if too_late or skipped:
-        passed, total = _passed(schedule, due_at, now)
-        return Plan(None, 0, passed, total, "max_lateness" if too_late else "skip", coming)
-    passed, total = _passed(schedule, due_at, newest - _MICRO)
-    folded = total if on_missed is OnMissed.LATEST else 0
-    return Plan(newest, folded, passed, total, str(on_missed), coming)
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """The occurrences that are due: the newest of them in order, how many they are, and the first to come."""
+
+    newest: tuple[datetime, ...]
+    total: int
+    coming: datetime | None
+
+    def plan(self, emit: datetime | None, reason: str, *, fold: bool = False) -> Plan:
+        """Emit one of them or none, and pass over those before it."""
+        kept = 0 if emit is None else len(self.newest) - self.newest.index(emit)
+        passed = self.newest[: len(self.newest) - kept][-MOST:]
+        count = self.total - kept
+        following = self.coming if kept <= 1 else self.newest[1 - kept]
+        return Plan(emit, count if fold else 0, passed, count, reason if count else None, following)
 
 
-def _one_of_all(schedule: Schedule, due_at: datetime, now: datetime, max_lateness: timedelta | None) -> Plan:
-    """Emit the oldest of the newest 100 that is not too late; the following ones come by further calls."""
-    oldest = due_at if max_lateness is None else max(due_at, now - max_lateness)
-    kept = schedule.newest(now, MOST, oldest - _MICRO)
-    if not kept:
-        passed, total = _passed(schedule, due_at, now)
-        return Plan(None, 0, passed, total, "max_lateness", schedule.next_after(now))
-    emit = kept[0]
-    following = kept[1] if len(kept) > 1 else schedule.next_after(now)
-    if emit == due_at:
-        return Plan(emit, next_run_at=following)
-    passed, total = _passed(schedule, due_at, emit - _MICRO)
-    return Plan(emit, 0, passed, total, "limit" if len(kept) == MOST else "max_lateness", following)
-
-
-def _passed(schedule: Schedule, due_at: datetime, until: datetime) -> tuple[tuple[datetime, ...], int]:
-    """Return the newest occurrences from `due_at` to `until`, and how many there are in all."""
+def _due(schedule: Schedule, due_at: datetime, following: datetime | None, now: datetime) -> _Due:
+    """Collect what is due by stepping while it is little, and by counting when it is much."""
+    stepped, coming = [due_at], following
+    while coming is not None and coming <= now and len(stepped) < _STEPPED:
+        stepped.append(coming)
+        coming = schedule.next_after(coming)
+    if coming is None or coming > now:
+        return _Due(tuple(stepped), len(stepped), coming)
     after = due_at - _MICRO
-    return tuple(schedule.newest(until, MOST, after)), schedule.count(after, until)
+    # Enough to emit 100 and to name another 100 before them.
+    newest = schedule.newest(now, 2 * MOST, after)
+    return _Due(tuple(newest), schedule.count(after, now), schedule.next_after(now))
+
+
+def _one_of_all(due: _Due, now: datetime, max_lateness: timedelta | None) -> Plan:
+    """Emit the oldest of the newest 100 that is not too late; the following ones come by further calls."""
+    kept = [one for one in due.newest[-MOST:] if max_lateness is None or now - one <= max_lateness]
+    return due.plan(kept[0] if kept else None, "limit" if len(kept) == MOST else "max_lateness")
 
 
 def _missed(instant: datetime, now: datetime, missed_before: datetime | None) -> bool:
