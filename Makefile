@@ -29,8 +29,9 @@ lint: $(READY) ## ruff, mypy strict, the container files, and Prometheus's rules
 	@if [ -f Dockerfile ]; then $(BIN)/hadolint Dockerfile; fi
 	@$(BIN)/python -m scheduler.dev.prometheus
 
-schemas: $(READY) ## write schemas/*.json from the models
+schemas: $(READY) ## write schemas/*.json and schemas/asyncapi.yaml from the models
 	@$(BIN)/python -m scheduler.dev.schemas
+	@$(BIN)/python -m scheduler.dev.asyncapi
 
 dashboards: $(READY) ## write grafana/dashboards/*.json
 	@$(BIN)/python -m scheduler.dev.dashboards

@@ -27,12 +27,14 @@ class Retries:
         self.queue = queue
         self.dead_queue = f"{queue}_dead"
         self._milliseconds = [max(1, round(delay * 1000)) for delay in delays]
-        self._type: dict[str, Any] = {"x-queue-type": queue_type}
-        self._dead_arguments = dict(self._type)
+        self.dead_arguments: dict[str, Any] = {"x-queue-type": queue_type}
+        self.room_arguments = self.dead_arguments | {
+            "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue,
+        }
         if queue_type == "quorum":
             # What waits is handed over at least once, and looking at a dead event twenty times keeps it.
-            self._type |= {"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
-            self._dead_arguments["x-delivery-limit"] = 1_000_000
+            self.room_arguments |= {"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
+            self.dead_arguments["x-delivery-limit"] = 1_000_000
 
     def declare(self, connection: pika.BlockingConnection) -> None:
         """Declare the queues; the host's own is left as it is, whatever its kind."""
@@ -40,15 +42,15 @@ class Retries:
             with contextlib.closing(connection.channel()) as channel:
                 channel.queue_declare(self.queue, durable=True)
         with contextlib.closing(connection.channel()) as channel:
-            channel.queue_declare(self.dead_queue, durable=True, arguments=self._dead_arguments)
+            channel.queue_declare(self.dead_queue, durable=True, arguments=self.dead_arguments)
             for milliseconds in set(self._milliseconds):
-                channel.queue_declare(self._room(milliseconds), durable=True, arguments=self._type | {
-                    "x-message-ttl": milliseconds,
-                    "x-dead-letter-exchange": "",
-                    "x-dead-letter-routing-key": self.queue,
-                })
+                channel.queue_declare(
+                    self.room(milliseconds), durable=True,
+                    arguments=self.room_arguments | {"x-message-ttl": milliseconds},
+                )
 
-    def _room(self, milliseconds: int) -> str:
+    def room(self, milliseconds: int | str) -> str:
+        """Return the name of the queue for one delay."""
         return f"{self.queue}_retry_{milliseconds}ms"
 
     def divert(
@@ -58,7 +60,7 @@ class Retries:
         """Put a failed event into its next queue, confirmed, and return that queue's name."""
         attempt = attempts(original) + 1
         waits = not final and attempt <= len(self._milliseconds)
-        target = self._room(self._milliseconds[attempt - 1]) if waits else self.dead_queue
+        target = self.room(self._milliseconds[attempt - 1]) if waits else self.dead_queue
         headers = _kept(original.headers) | {ATTEMPT: attempt, "x-error": _line(error)}
         if not waits:
             text = "".join(traceback.format_exception(error))

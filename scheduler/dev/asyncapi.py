@@ -1,0 +1,206 @@
+"""Writes the contract as AsyncAPI 3 from the models and the topology: `make schemas`."""
+
+import io
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
+
+from scheduler import __version__
+from scheduler.client.retries import Retries
+from scheduler.dev.message_examples import EXAMPLES
+from scheduler.dev.message_headers import headers, properties
+from scheduler.domain import messages
+from scheduler.domain.messages import COMMANDS, Command, Message
+from scheduler.rabbit import topology
+from scheduler.resources import folder
+
+FILE = "asyncapi.yaml"
+_MODELS: tuple[type[Message], ...] = (*COMMANDS.values(), *messages.EVENTS.values(), messages.ScheduleAccepted)
+_DEAD_LETTER = "DeadLetter"
+_UNHANDLED = "UnhandledDue"
+
+
+def document() -> dict[str, Any]:
+    """Return the whole contract."""
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "scheduler",
+            "version": __version__,
+            "description": "A reminder engine: commands in, events out, over RabbitMQ. "
+            "Written from the point of view of the sidecar: it receives commands and sends events.",
+            "license": {"name": "MIT"},
+        },
+        "defaultContentType": "application/json",
+        "servers": {"rabbitmq": {
+            "host": "localhost:5672", "protocol": "amqp", "protocolVersion": "0-9-1",
+            "description": "RabbitMQ 3.10 or newer; AMQP_URL says where.",
+            "security": [{"$ref": "#/components/securitySchemes/login"}],
+        }},
+        "channels": _channels(),
+        "operations": _operations(),
+        "components": {
+            "messages": _messages(),
+            "schemas": _schemas(),
+            "securitySchemes": {"login": {"type": "userPassword"}},
+        },
+    }
+
+
+def _channels() -> dict[str, Any]:
+    commands = [model.__name__ for model in COMMANDS.values()]
+    found = {
+        f"command.{key}": _by_key(topology.COMMANDS, key, [model.__name__], model.__doc__ or "")
+        for key, model in COMMANDS.items()
+    }
+    found |= {
+        f"event.{key}": _by_key(topology.EVENTS, key, [model.__name__], model.__doc__ or "")
+        for key, model in messages.EVENTS.items()
+    }
+    found["dead"] = _by_key(
+        topology.DEAD, "{command}", [_DEAD_LETTER],
+        "Commands that can never succeed, each under its own routing key, with the reasons in its headers.",
+    ) | {"parameters": {"command": {
+        "description": "The command's routing key; one of these, or whatever it came with.",
+        "examples": list(COMMANDS),
+    }}}
+    found["reply"] = {
+        "address": None,
+        "description": "The queue that a command's `reply_to` names, through the default exchange, with the "
+        "command's `correlation_id`.",
+        "messages": _references(["ScheduleAccepted", "ScheduleRejected"]),
+    }
+    inbox = topology.inbox_arguments("quorum")
+    found[topology.INBOX] = _queue(
+        topology.INBOX, commands, inbox,
+        f"The sidecar's; bound to {topology.COMMANDS} by {', '.join(topology.COMMAND_KEYS)}.",
+    )
+    found[topology.DUE] = _queue(
+        topology.DUE, ["ScheduleDue"], {}, f"The host's; bound to {topology.EVENTS} by due."
+    )
+    found[topology.DEAD_QUEUE] = _queue(
+        topology.DEAD_QUEUE, [_DEAD_LETTER], topology.dead_arguments("quorum"),
+        f"For people; bound to {topology.DEAD} by #.",
+    )
+    return found | _host_queues()
+
+
+def _host_queues() -> dict[str, Any]:
+    """The queues that `scheduler.client.Runner` keeps beside the host's own."""
+    retries = Retries(topology.DUE)
+    return {
+        retries.dead_queue: _queue(
+            retries.dead_queue, [_UNHANDLED], retries.dead_arguments,
+            "Of the Python host kit: events whose handler failed for good, with the traceback.",
+        ),
+        f"{topology.DUE}_retry": _queue(
+            retries.room("{milliseconds}"), [_UNHANDLED], retries.room_arguments,
+            "Of the Python host kit: events that wait before they go back to mainapp_due.",
+        ) | {"parameters": {"milliseconds": {"description": "How long an event waits there."}}},
+    }
+
+
+def _by_key(exchange: str, key: str, names: list[str], text: str) -> dict[str, Any]:
+    return {
+        "address": key,
+        "description": text,
+        "messages": _references(names),
+        "bindings": {"amqp": {
+            "is": "routingKey",
+            "exchange": {"name": exchange, "type": "topic", "durable": True, "autoDelete": False},
+            "bindingVersion": "0.3.0",
+        }},
+    }
+
+
+def _queue(name: str, names: list[str], arguments: dict[str, Any], text: str) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "address": name,
+        "description": text,
+        "messages": _references(names),
+        "bindings": {"amqp": {
+            "is": "queue",
+            "queue": {"name": name, "durable": True, "exclusive": False, "autoDelete": False},
+            "bindingVersion": "0.3.0",
+        }},
+    }
+    return found | ({"x-queue-arguments": arguments} if arguments else {})
+
+
+def _references(names: list[str]) -> dict[str, Any]:
+    return {name: {"$ref": f"#/components/messages/{name}"} for name in names}
+
+
+def _operations() -> dict[str, Any]:
+    answers = [{"$ref": f"#/channels/reply/messages/{name}"} for name in ("ScheduleAccepted", "ScheduleRejected")]
+    found: dict[str, Any] = {
+        key: {
+            "action": "receive",
+            "summary": model.__doc__,
+            "channel": {"$ref": f"#/channels/command.{key}"},
+            "messages": [{"$ref": f"#/channels/command.{key}/messages/{model.__name__}"}],
+            "reply": {
+                "address": {"location": "$message.header#/reply_to", "description": "Optional."},
+                "channel": {"$ref": "#/channels/reply"},
+                "messages": answers,
+            },
+        }
+        for key, model in COMMANDS.items()
+    }
+    for key, model in messages.EVENTS.items():
+        found[key] = {
+            "action": "send",
+            "summary": model.__doc__,
+            "channel": {"$ref": f"#/channels/event.{key}"},
+            "messages": [{"$ref": f"#/channels/event.{key}/messages/{model.__name__}"}],
+            "bindings": {"amqp": {"deliveryMode": 2, "mandatory": key == "due", "bindingVersion": "0.3.0"}},
+        }
+    found["dead"] = {"action": "send", "channel": {"$ref": "#/channels/dead"},
+                     "summary": "Set aside a command that can never succeed, body and properties untouched."}
+    return found
+
+
+def _messages() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for model in _MODELS:
+        name = model.__name__
+        found[name] = _message(name, model.__doc__ or "", {"$ref": f"#/components/schemas/{name}"})
+        found[name]["examples"] = [{"payload": example} for example in EXAMPLES[name]]
+    found[_DEAD_LETTER] = _message(
+        _DEAD_LETTER, "A rejected command: whatever bytes it had.", {"description": "Not necessarily JSON."}
+    )
+    found[_UNHANDLED] = _message(
+        _UNHANDLED, "A ScheduleDue whose handler failed.", {"$ref": "#/components/schemas/ScheduleDue"}
+    )
+    return found
+
+
+def _message(name: str, text: str, payload: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": name, "title": name, "summary": text, "contentType": "application/json",
+        "headers": headers(name), "payload": payload, "x-amqp-properties": properties(name),
+    }
+
+
+def _schemas() -> dict[str, Any]:
+    modes = [(each, "validation" if issubclass(each, Command) else "serialization") for each in _MODELS]
+    _, found = models_json_schema(modes, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
+    definitions: dict[str, Any] = found["$defs"]
+    return dict(sorted(definitions.items()))
+
+
+def text() -> str:
+    """Return the file's text."""
+    from ruamel.yaml import YAML  # noqa: PLC0415 - a development tool: nobody needs it at run time
+
+    yaml = YAML()
+    yaml.width = 110
+    yaml.representer.ignore_aliases = lambda _: True
+    out = io.StringIO("")
+    out.write("# Generated by `make schemas` from scheduler/domain/messages.py and the topology: do not edit.\n")
+    yaml.dump(document(), out)
+    return out.getvalue()
+
+
+if __name__ == "__main__":
+    (folder("schemas") / FILE).write_text(text(), encoding="utf-8")

