@@ -41,7 +41,7 @@ def test_a_line_is_an_object_with_time_level_event_and_fields(lines):
 
 @pytest.mark.parametrize("style", ["json", "text"])
 def test_no_content_forges_a_line(lines, style):
-    [line] = lines(style, lambda log: log.warning("rejected " + NASTY, problem=NASTY, nested={"a": [NASTY]}))
+    [line] = lines(style, lambda log: log.warning(NASTY, problem=NASTY, nested={"a": [NASTY]}))
     assert line.isprintable()
     assert line.isascii()
 
@@ -71,7 +71,7 @@ def test_nor_does_a_traceback(lines, style):
     "password = 'hunter2 with blanks'",
 ])
 def test_passwords_are_hidden(lines, style, text):
-    [line] = lines(style, lambda log: log.error("cannot use " + text, url=text))
+    [line] = lines(style, lambda log: log.error(text, url=text))
     assert "hunter2" not in line
 
 
