@@ -1,5 +1,6 @@
 """Real servers for the whole run; a database and a virtual host of its own for each test."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -12,8 +13,9 @@ from scheduler.rabbit import topology
 
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
-    """A private Postgres and a private RabbitMQ, started on first use."""
-    with start_stack(purpose="test") as started:
+    """A private Postgres and a private RabbitMQ, started on first use, unless the environment names others."""
+    given = {name: os.environ.get(name.upper()) or None for name in ("database_url", "amqp_url")}
+    with start_stack(purpose="test", fast=True, **given) as started:
         yield started
 
 

@@ -1,0 +1,144 @@
+"""Every command is stored, answered or refused with a reason, and nothing that a host sent is lost."""
+
+import json
+import random
+import signal
+from uuid import uuid4
+
+import pytest
+from support import iso, until, utc
+
+ID = "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11"
+GOOD = {"id": ID, "job_type": "t", "run_at": "2099-01-01T00:00:00Z"}
+BAD = [
+    ("not JSON", "request", b"hello", "body"),
+    ("empty body", "request", b"", "body"),
+    ("not UTF-8", "request", b"\xff\xfe{}", "body"),
+    ("not an object", "request", b"[1, 2]", "body"),
+    ("NaN", "request", b'{"id": "%s", "job_type": "t", "payload": {"x": NaN}}' % ID.encode(), "body"),
+    ("duplicate keys", "request", b'{"id": "x", "id": "y", "job_type": "t"}', "body"),
+    ("deep nesting", "request", b'{"payload": ' + b"[" * 10_000 + b"]" * 10_000 + b"}", "body"),
+    ("NUL", "request", json.dumps(GOOD | {"payload": {"x": "a\x00"}}).encode(), "payload.x"),
+    ("lone surrogate", "request", b'{"id": "%s", "job_type": "\\ud800"}' % ID.encode(), "job_type"),
+    ("unknown field", "request", GOOD | {"rule": "FREQ=DAILY"}, "rule"),
+    ("wrong type", "request", GOOD | {"job_type": 5}, "job_type"),
+    ("missing field", "request", {"id": ID, "run_at": "2099-01-01T00:00:00Z"}, "job_type"),
+    ("no time at all", "request", {"id": ID, "job_type": "t"}, "run_at"),
+    ("bad run_at", "request", GOOD | {"run_at": "tomorrow"}, "run_at"),
+    ("no such date", "request", GOOD | {"run_at": "2027-02-30T00:00:00Z"}, "run_at"),
+    ("year 0", "request", GOOD | {"run_at": "0000-01-01T00:00:00Z"}, "run_at"),
+    ("beyond time", "request", GOOD | {"run_at": "9999-12-31T23:59:59-12:00"}, "run_at"),
+    ("unknown zone", "request", GOOD | {"timezone": "Mars/Olympus"}, "timezone"),
+    ("two recurrences", "request", GOOD | {"cron": "* * * * *", "rrule": "FREQ=DAILY"}, "cron"),
+    ("impossible rule", "request", GOOD | {"rrule": "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30"}, "rrule"),
+    ("hostile rule", "request", GOOD | {"rrule": "FREQ=SECONDLY;INTERVAL=0"}, "rrule"),
+    ("bad cron", "request", GOOD | {"cron": "61 * * * *"}, "cron"),
+    ("bad every", "request", GOOD | {"every": "P1M"}, "every"),
+    ("large payload", "request", GOOD | {"payload": {"x": "y" * 300_000}}, "payload"),
+    ("16 MB", "request", GOOD | {"payload": {"x": "y" * 16_000_000}}, "payload"),
+    ("bad id", "cancel", {"id": "seven"}, "id"),
+    ("cancel with a payload", "cancel", {"id": ID, "payload": {}}, "payload"),
+    ("trigger without id", "trigger", {}, "id"),
+]
+
+
+def test_each_kind_of_bad_input_is_dead_lettered_with_a_reason_and_stops_nothing(host, sidecar):
+    rejected = host.listen("schedule.events", "rejected")
+    sidecar.up(producers=0)
+    first = host.request(run_at="2099-01-01T00:00:00Z")
+    for name, key, body, _ in BAD:
+        host.publish(key, body, message_id=name, headers={"host": name}, app_id="host", priority=3)
+    host.publish("scheduler_inbox", GOOD, exchange="", message_id="unknown routing key", headers={"host": "r"})
+    host.publish("request", GOOD, type="Nonsense", message_id="unknown type", headers={"host": "t"})
+    last = host.request(run_at="2099-01-01T00:00:00Z")
+    for job in (first, last):
+        assert sidecar.stored(job)["status"] == "pending"
+    sent = {name: (key, body if isinstance(body, bytes) else json.dumps(body).encode(), field)
+            for name, key, body, field in BAD}
+    sent["unknown routing key"] = ("scheduler_inbox", json.dumps(GOOD).encode(), "routing_key")
+    sent["unknown type"] = ("request", json.dumps(GOOD).encode(), "type")
+    for _ in range(len(sent)):
+        method, properties, body = host.get("scheduler_dead")
+        key, original, field = sent.pop(properties.message_id)
+        assert (method.routing_key, body) == (key, original)
+        assert f"{field}: " in properties.headers["x-rejected-reason"]
+        assert properties.headers["x-rejected-at"]
+        assert properties.headers["host"]
+        event = json.loads(host.get(rejected)[2])
+        assert field in [error["field"] for error in event["errors"]]
+    assert sent == {}
+    assert sidecar.sql("SELECT count(*) AS n FROM jobs")[0]["n"] == 2
+
+
+def test_replies_say_what_became_of_a_command(host, sidecar):
+    sidecar.up(producers=0)
+    queue = host.channel.queue_declare("", exclusive=True).method.queue
+
+    def ask(key, **body):
+        host.publish(key, body, reply_to=queue, correlation_id=str(uuid4()))
+        _, properties, raw = host.get(queue)
+        return properties.type, json.loads(raw)
+
+    job = str(uuid4())
+    t = [iso(utc(seconds=n)) for n in range(9)]
+    common = {"id": job, "job_type": "t", "run_at": "2099-01-01T00:00:00+02:00"}
+    accepted = {"id": job, "next_run_at": "2098-12-31T22:00:00.000000Z"}
+    assert ask("request", **common, issued_at=t[2]) == ("ScheduleAccepted", accepted | {"status": "scheduled"})
+    assert ask("request", **common, issued_at=t[2])[1] == accepted | {"status": "unchanged"}
+    assert ask("request", **common, issued_at=t[1])[1] == accepted | {"status": "superseded"}
+    assert ask("cancel", id=job, issued_at=t[3])[1] == {"id": job, "status": "cancelled", "next_run_at": None}
+    kind, body = ask("request", id=job, job_type="", every="P1Y")
+    assert kind == "ScheduleRejected"
+    assert (body["id"], {error["field"] for error in body["errors"]}) == (job, {"job_type"})
+
+
+def test_a_reply_queue_that_is_gone_harms_nobody(host, sidecar):
+    sidecar.up(producers=0)
+    for reply_to in ("no.such.queue", "amq.rabbitmq.reply-to.g1gCYQ.gone"):
+        job = str(uuid4())
+        host.publish("request", GOOD | {"id": job}, reply_to=reply_to)
+        sidecar.stored(job)
+
+
+def test_a_command_redelivered_too_often_ends_in_the_dead_queue(host, sidecar):
+    """What crashes a consumer again and again is given up in the end, alone."""
+    poison = str(uuid4())
+    host.publish("request", GOOD | {"id": poison})
+    for _ in range(20):
+        method = host.channel.basic_get("scheduler_inbox")[0]
+        if method is not None:
+            host.channel.basic_nack(method.delivery_tag, requeue=True)
+    sidecar.up(producers=0)
+    good = host.request(run_at="2099-01-01T00:00:00Z")
+    sidecar.stored(good)
+    assert json.loads(host.get("scheduler_dead")[2])["id"] == poison
+
+
+def test_kill_minus_9_of_the_consumer_twenty_times_under_load_loses_no_command(host, sidecar):
+    chance = random.Random(20)
+    jobs = []
+    process = sidecar.start("consumer").ready()
+    for _ in range(20):
+        jobs += [host.request(run_at="2099-01-01T00:00:00Z") for _ in range(chance.randint(20, 120))]
+        process.popen.send_signal(signal.SIGKILL)
+        process.kill()
+        process = sidecar.start("consumer")
+        if chance.random() < 0.5:
+            process.ready()
+    until(lambda: sidecar.sql("SELECT count(*) AS n FROM jobs")[0]["n"] == len(jobs), "every command stored", 60)
+    assert host.drain("scheduler_dead") == []
+
+
+def test_both_consumers_share_the_work(host, sidecar):
+    sidecar.up(consumers=2, producers=0)
+    jobs = [host.request(run_at="2099-01-01T00:00:00Z") for _ in range(400)]
+    until(lambda: sidecar.sql("SELECT count(*) AS n FROM jobs")[0]["n"] == len(jobs), "every command stored")
+    assert sum(process.metric("jobs_queued_total") for process in sidecar.processes) == len(jobs)
+
+
+@pytest.mark.parametrize("role", ["consumer", "producer"])
+def test_sigterm_exits_0_and_a_second_signal_at_once(sidecar, role):
+    process = sidecar.start(role).ready()
+    assert process.stop(signal.SIGTERM) == 0
+    assert process.lines[-1]["event"] == "stopped"
+    assert sidecar.start(role).ready().stop(signal.SIGINT) == 0
