@@ -1,0 +1,153 @@
+"""What a host may do to a sidecar, told once and run on the real one and on the one for tests.
+
+Each scenario is a generator: it yields messages to publish, as (routing key, body), and `After(n)` to go on
+once n of its ScheduleDue have been emitted. Every instant hangs on `t`, some seconds ahead of the start, so
+that both emit exactly the same.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from scheduler.client import job_id
+
+DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class After:
+    """Go on once so many events were emitted."""
+
+    events: int
+
+
+Steps = Iterator[tuple[str, Any] | After]
+
+
+def iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds")
+
+
+def request(name: str, number: int = 0, **fields: Any) -> tuple[str, dict[str, Any]]:
+    fields = {key: iso(value) if isinstance(value, datetime) else value for key, value in fields.items()}
+    body = {"id": str(job_id(name, number)), "job_type": f"test.{name}", "payload": {"n": 1.10}}
+    return "request", body | fields
+
+
+def order(kind: str, name: str, number: int = 0, **fields: Any) -> tuple[str, dict[str, Any]]:
+    fields = {key: iso(value) if isinstance(value, datetime) else value for key, value in fields.items()}
+    return kind, {"id": str(job_id(name, number))} | fields
+
+
+def one_shots(t: datetime) -> Steps:
+    yield request("one_shots", 0, run_at=t)
+    yield request("one_shots", 1, run_at=t - 3 * DAY)
+    yield request("one_shots", 2, run_at=t - 3 * DAY, on_missed="skip")
+    yield request("one_shots", 3, run_at=t - 3 * DAY, max_lateness=60)
+    yield request("one_shots", 4, run_at="2026-01-01T09:00:00", timezone="Europe/Berlin")
+
+
+def counted(t: datetime) -> Steps:
+    yield request("counted", 0, run_at=t, rrule="FREQ=SECONDLY;COUNT=3")
+    yield request("counted", 1, run_at=t, every=2, max_lateness=30)
+    yield After(5)
+    yield order("cancel", "counted", 1)
+
+
+def downtime(t: datetime) -> Steps:
+    past = t - 10 * DAY - timedelta(hours=1)
+    for number, policy in enumerate(("latest", "all", "skip")):
+        yield request("downtime", number, run_at=past, rrule="FREQ=DAILY", on_missed=policy)
+        yield request("downtime", number + 3, run_at=past, rrule="FREQ=DAILY;COUNT=4", on_missed=policy)
+        yield request("downtime", number + 6, run_at=past, every="P1D", on_missed=policy, max_lateness=7200)
+        yield request("downtime", number + 9, run_at=past, every="P1D", on_missed=policy, max_lateness=60)
+
+
+def long_downtime(t: datetime) -> Steps:
+    past = t - timedelta(hours=6, seconds=40)
+    yield request("long_downtime", 0, run_at=past, every="PT2M", on_missed="all")
+    yield request("long_downtime", 1, run_at=past, every="PT2M", on_missed="latest")
+
+
+def wall_clocks(t: datetime) -> Steps:
+    del t
+    yield request("wall_clocks", 0, cron="30 2 1 1 *", timezone="Asia/Kathmandu")
+    gap = "DTSTART;TZID=America/New_York:20300310T023000"
+    yield request("wall_clocks", 1, rrule=f"{gap}\nRRULE:FREQ=DAILY;COUNT=3")
+    yield request("wall_clocks", 2, cron="@yearly", timezone="Australia/Lord_Howe")
+    yield request("wall_clocks", 3, run_at="2030-10-27T02:30:00", timezone="Europe/Berlin")
+    yield request("wall_clocks", 4, run_at="2030-01-31T09:00:00", rrule="FREQ=MONTHLY;BYMONTHDAY=-1")
+
+
+def replaced(t: datetime) -> Steps:
+    yield request("replaced", 0, run_at=t + DAY, issued_at=t - DAY)
+    yield request("replaced", 0, run_at=t, issued_at=t - DAY + timedelta(seconds=1))
+    yield request("replaced", 0, run_at=t + DAY, issued_at=t - DAY)
+    yield request("replaced", 0, run_at=t, issued_at=t - DAY + timedelta(seconds=1))
+    yield request("replaced", 1, run_at=t - DAY)
+    yield After(1)
+    yield request("replaced", 1, run_at=t)
+
+
+def cancelled(t: datetime) -> Steps:
+    yield order("cancel", "cancelled", 0, issued_at=t - timedelta(hours=1))
+    yield request("cancelled", 0, run_at=t, issued_at=t - timedelta(hours=2))
+    yield request("cancelled", 1, run_at=t, issued_at=t - timedelta(hours=2))
+    yield order("cancel", "cancelled", 1, issued_at=t - timedelta(hours=1))
+    yield order("cancel", "cancelled", 1, issued_at=t - timedelta(hours=1))
+    yield order("cancel", "cancelled", 1)
+    yield order("trigger", "cancelled", 1)
+    yield request("cancelled", 2, run_at=t)
+    yield order("cancel", "cancelled", 2, issued_at=t - 9 * DAY)
+    yield order("cancel", "cancelled", 3)
+
+
+def paused(t: datetime) -> Steps:
+    yield request("paused", 0, run_at=t, rrule="FREQ=SECONDLY;INTERVAL=2;COUNT=3")
+    yield request("paused", 1, run_at=t + timedelta(seconds=2.5))
+    yield After(1)
+    yield order("pause", "paused", 0)
+    yield After(2)
+    yield order("resume", "paused", 0)
+
+
+def paused_and_skipped(t: datetime) -> Steps:
+    yield request("paused_and_skipped", 0, run_at=t, rrule="FREQ=SECONDLY;INTERVAL=2;COUNT=3", on_missed="skip")
+    yield request("paused_and_skipped", 1, run_at=t + timedelta(seconds=2.5))
+    yield order("pause", "paused_and_skipped", 0)
+    yield order("pause", "paused_and_skipped", 2)
+    yield order("resume", "paused_and_skipped", 3)
+    yield After(1)
+    yield order("resume", "paused_and_skipped", 0)
+
+
+def triggered(t: datetime) -> Steps:
+    early = t - timedelta(minutes=1)
+    yield request("triggered", 0, run_at=t + DAY, rrule="FREQ=DAILY", issued_at=t - DAY)
+    yield order("trigger", "triggered", 0, issued_at=early)
+    yield After(1)
+    yield order("trigger", "triggered", 0, issued_at=early)
+    yield order("trigger", "triggered", 0, issued_at=early + timedelta(seconds=1))
+    yield order("trigger", "triggered", 1, issued_at=early)
+    yield request("triggered", 2, run_at=t - DAY, issued_at=t - DAY)
+    yield After(3)
+    yield order("trigger", "triggered", 2, issued_at=early)
+
+
+def rejected(t: datetime) -> Steps:
+    yield request("rejected", 0, rule="FREQ=DAILY", run_at=t)
+    yield request("rejected", 1)
+    yield request("rejected", 2, run_at=t, rrule="FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30")
+    yield request("rejected", 3, cron="61 * * * *", timezone="Mars/Olympus", every=5)
+    yield request("rejected", 4, run_at=t, payload=[1], max_lateness=-1, on_missed="never")
+    yield "cancel", {"id": "invoice-42"}
+    yield "pause", b"not json"
+    yield "trigger", b'{"id": 1, "id": 2}'
+
+
+# First those whose first messages must be there before `t`.
+SCENARIOS = (
+    paused_and_skipped, cancelled, replaced, paused, counted, triggered, one_shots, downtime, long_downtime,
+    wall_clocks, rejected,
+)
