@@ -73,6 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     dev = add("dev", _dev, "The whole sidecar on this machine, with no set-up.")
     dev.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="end with a summary")
     preview.add_arguments(add("preview", preview.run, "The next occurrences of a schedule."))
+    top = add("top", _top, "The overview live in a terminal: rates, lag, backlog, replicas.")
+    top.add_argument("--once", action="store_true", help="print one frame and end; the default when piped")
+    top.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="refresh (default: 1)")
     health = add("health", _health, "Ask a running process whether it is ready; for HEALTHCHECK.")
     health.add_argument("--live", action="store_true", help="ask whether it is stuck instead")
     return parser
@@ -141,6 +144,12 @@ def _outbox(args: argparse.Namespace) -> int:
         return 0
     outbox.run(_settings("outbox"), Stop(), wait=not args.no_wait)
     return 0
+
+
+def _top(args: argparse.Namespace) -> int:
+    from scheduler import top  # noqa: PLC0415
+
+    return top.run(once=args.once, every=args.every)
 
 
 def _dev(args: argparse.Namespace) -> int:

@@ -38,6 +38,33 @@ class Backlog(NamedTuple):
     pending: int
 
 
+class Seen(NamedTuple):
+    """A replica as it is listed; silent for too long, it is gone."""
+
+    role: str
+    host: str
+    pid: int
+    version: str
+    metrics_port: int
+    up_seconds: float
+    silent_seconds: float
+    recent: dict[str, Any]
+
+    @property
+    def stale(self) -> bool:
+        return self.silent_seconds > STALE_SECONDS
+
+
+class Next(NamedTuple):
+    """A pending job and the seconds until it is due."""
+
+    id: str
+    job_type: str
+    schedule: str
+    seconds: float
+    retries: int
+
+
 class Upkeep:
     """A connection of its own, so that nothing here ever holds up the work."""
 
@@ -62,6 +89,18 @@ class Upkeep:
             cursor.execute(query("beat"), values)
             live = {role: count for role, count in cursor.fetchall()}  # noqa: C416 - tuples of any length to mypy
         return live | {replica.role: live.get(replica.role, 0) + 1}
+
+    def replicas(self) -> list[Seen]:
+        """List the replicas that have been heard of lately, stale ones too."""
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("list_replicas"))
+            return [Seen(*row) for row in cursor.fetchall()]
+
+    def next_due(self, limit: int) -> list[Next]:
+        """List the jobs that are due next."""
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("list_next_due"), {"limit": limit})
+            return [Next(*row) for row in cursor.fetchall()]
 
     def leave(self, replica: Replica) -> None:
         """Take `replica` off the list."""

@@ -1,0 +1,187 @@
+"""`scheduler top`: the overview live in a terminal, for those without Grafana."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from scheduler import settings
+from scheduler.domain.errors import Unavailable
+from scheduler.ops import logs
+from scheduler.ops.metrics import LAG_BUCKETS
+from scheduler.ops.recent import percentile
+from scheduler.postgres.upkeep import BACKLOG_COUNTED, Backlog, Next, Seen, Upkeep
+from scheduler.runtime import Stop
+
+NEXT_SHOWN = 10
+ON_TIME_SECONDS = 0.5
+OBJECTIVE = 0.99
+OVERDUE_SECONDS = 10.0
+Style = Callable[[str, str], str]
+_HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+# A screen of its own, no cursor, and lines that are cut and not wrapped.
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+_HEAD = "ROLE      HOST                       PID  VERSION          UP  HEARTBEAT     DUE/S  QUEUED/S"
+_RATES = ("due", "queued", "cancelled", "missed", "rejected", "failures")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What is shown at one moment."""
+
+    at: datetime
+    backlog: Backlog
+    replicas: Sequence[Seen]
+    upcoming: Sequence[Next]
+
+
+def run(*, once: bool, every: float) -> int:
+    """Show frames until Ctrl-C, or one."""
+    found = settings.load(os.environ)
+    logs.set_up("error", "text", "top")
+    if once or not sys.stdout.isatty():
+        upkeep = Upkeep(found.database_url, "top")
+        try:
+            print("\n".join(render(take(upkeep), colour=sys.stdout.isatty())))  # noqa: T201
+        finally:
+            upkeep.close()
+        return 0
+    stop = Stop()
+    stop.listen()
+    sys.stdout.write(_ENTER)
+    try:
+        _live(found.database_url, stop, max(0.2, every))
+    finally:
+        sys.stdout.write(_LEAVE)
+        sys.stdout.flush()
+    return 0
+
+
+def _live(url: str, stop: Stop, every: float) -> None:
+    upkeep: Upkeep | None = None
+    while not stop:
+        try:
+            upkeep = upkeep or Upkeep(url, "top")
+            lines = render(take(upkeep), colour=True)
+        except Unavailable as error:
+            if upkeep is not None:
+                upkeep.close()
+                upkeep = None
+            lines = [_style("database unavailable: trying again", "red", colour=True), "", str(error)]
+        _draw(lines)
+        stop.wait(every)
+    if upkeep is not None:
+        upkeep.close()
+
+
+def _draw(lines: Sequence[str]) -> None:
+    height = shutil.get_terminal_size().lines - 1
+    shown = "\n".join(line + _CLEAR_LINE for line in lines[:height])
+    sys.stdout.write(f"{_HOME}{shown}{_CLEAR_BELOW}")
+    sys.stdout.flush()
+
+
+def take(upkeep: Upkeep) -> Frame:
+    """Ask the database for a frame."""
+    at = datetime.now().astimezone()
+    return Frame(at, upkeep.measure(), upkeep.replicas(), upkeep.next_due(NEXT_SHOWN))
+
+
+def render(frame: Frame, *, colour: bool) -> list[str]:
+    """Return the frame's lines."""
+
+    def style(text: str, name: str) -> str:
+        return _style(text, name, colour=colour)
+
+    live = [each for each in frame.replicas if not each.stale]
+    lags = [sum(column) for column in zip(*(each.recent.get("lag", ()) for each in live), strict=False)]
+    verdict = _verdict(frame, live, lags, style)
+    backlog = frame.backlog
+    more = "+" if backlog.due >= BACKLOG_COUNTED else ""
+    spans = {f"lag p{round(share * 100)}": _seconds(percentile(share, lags)) for share in (0.5, 0.95, 0.99)}
+
+    def facts(**shown: str) -> str:
+        return "  ".join(f"{style(name.replace('_', ' '), 'dim')} {value}" for name, value in shown.items())
+
+    lines = [
+        f"{style('scheduler top', 'bold')}  {frame.at:%Y-%m-%d %H:%M:%S %Z}   {verdict}",
+        "",
+        facts(**{name: f"{_rate(live, name):,.1f}/s" for name in _RATES}),
+        facts(**spans, on_time=_share(lags)),
+        facts(
+            backlog=f"{backlog.due:,}{more}",
+            oldest_due=_seconds(backlog.oldest_age),
+            pending=f"{backlog.pending:,}",
+        ),
+        "",
+        style(_HEAD, "bold"),
+    ]
+    lines += [_replica(each, style) for each in frame.replicas] or [style("no replica has a heartbeat", "red")]
+    lines += ["", style(f"{'NEXT DUE':<12}{'JOB':<38}{'TYPE':<26}SCHEDULE", "bold")]
+    lines += [_upcoming(each, style) for each in frame.upcoming] or [style("nothing is pending", "dim")]
+    return lines
+
+
+def _verdict(frame: Frame, live: Sequence[Seen], lags: Sequence[int], style: Style) -> str:
+    """Say in one phrase whether reminders are on time, and if not, what to look at first."""
+    if not any(each.role == "producer" for each in live):
+        return style("NO PRODUCER: nothing goes out", "red")
+    if frame.backlog.oldest_age > OVERDUE_SECONDS:
+        return style(f"LATE: the oldest due job waits for {_seconds(frame.backlog.oldest_age)}", "red")
+    if sum(lags) and _on_time(lags) < OBJECTIVE:
+        return style(f"LATE: {_share(lags)} within {ON_TIME_SECONDS * 1000:.0f} ms", "yellow")
+    if not any(each.role == "consumer" for each in live):
+        return style("NO CONSUMER: commands wait in the queue", "yellow")
+    return style("on time", "green")
+
+
+def _replica(each: Seen, style: Style) -> str:
+    beat = f"{_seconds(each.silent_seconds)} ago" if not each.stale else f"STALE {_seconds(each.silent_seconds)}"
+    line = (
+        f"{_plain(each.role, 9):<10}{_plain(each.host, 21):<22}{each.pid:>8}  {_plain(each.version, 9):<10}"
+        f"{_seconds(each.up_seconds):>9}{beat:>11}{_rate([each], 'due'):>10,.1f}{_rate([each], 'queued'):>10,.1f}"
+    )
+    return style(line, "yellow") if each.stale else line
+
+
+def _upcoming(each: Next, style: Style) -> str:
+    when = f"in {_seconds(each.seconds)}" if each.seconds > 0 else f"{_seconds(-each.seconds)} ago"
+    tried = f"  ({each.retries} tries)" if each.retries else ""
+    line = f"{when:<12}{each.id:<38}{_plain(each.job_type or '-', 25):<26}{_plain(each.schedule, 40)}{tried}"
+    return style(line, "yellow") if each.seconds <= -1 else line
+
+
+def _rate(replicas: Iterable[Seen], name: str) -> float:
+    return sum(float(each.recent.get(name, 0) / each.recent.get("seconds", 1)) for each in replicas)
+
+
+def _on_time(lags: Sequence[int]) -> float:
+    within = sum(count for bound, count in zip(LAG_BUCKETS, lags, strict=False) if bound <= ON_TIME_SECONDS)
+    return within / sum(lags)
+
+
+def _share(lags: Sequence[int]) -> str:
+    return f"{_on_time(lags):.1%}" if sum(lags) else "-"
+
+
+def _seconds(value: float | None) -> str:
+    """Write a span of time in at most eight characters."""
+    if value is None:
+        return "-"
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if value >= 2 * size:
+            return f"{value / size:.0f} {unit}"
+    return f"{value:.0f} s" if value >= 10 else f"{value:.1f} s" if value >= 1 else f"{value * 1000:.1f} ms"  # noqa: PLR2004
+
+
+def _plain(text: str, width: int) -> str:
+    """Return a message's text fit for a terminal: no control characters, no more than its column."""
+    shown = "".join(each if each.isprintable() else "?" for each in text)
+    return shown if len(shown) <= width else shown[: width - 1] + "…"
+
+
+def _style(text: str, name: str, *, colour: bool) -> str:
+    return f"\x1b[{_STYLES[name]}m{text}\x1b[0m" if colour else text
