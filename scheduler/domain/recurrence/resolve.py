@@ -9,6 +9,7 @@ from scheduler.domain.recurrence.calendar import DAY, END_OF_TIME
 from scheduler.domain.recurrence.cron import read_cron
 from scheduler.domain.recurrence.moment import Moment, read_duration, read_moment
 from scheduler.domain.recurrence.never import CENTURY, NOTHING_CHOSEN, why_never, why_never_cron
+from scheduler.domain.recurrence.rule import Freq, Rule
 from scheduler.domain.recurrence.schedule import Recurring, nth_instant, to_instant, to_seconds
 from scheduler.domain.recurrence.spec import Spec, compile_schedule, rule_schedule, wall_seconds
 from scheduler.domain.recurrence.stamp import Fault, Form, Stamp
@@ -16,6 +17,7 @@ from scheduler.domain.recurrence.text import Faulty, RuleText, read_text
 from scheduler.domain.recurrence.zones import Clock, clock, suggest
 
 ALL_EXCLUDED = "never fires: EXDATE leaves nothing of the rule"
+_MILLENNIUM = 365_250 * DAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +183,14 @@ def _judge(spec: Spec, fields: _Fields, local: Clock) -> Spec:
         raise Fault(NOTHING_CHOSEN) from None
     fires = rule.next_within(start, start + CENTURY) is not None
     if fires and bare.rule.count is not None:
-        spec = replace(spec, ends_at=nth_instant(rule, bare.rule.count))
+        spec = replace(spec, ends_at=nth_instant(rule, bare.rule.count, within=_patience(bare.rule)))
         whole = rule_schedule(spec, fields.text, local)
     if whole.next_within(start, start + CENTURY) is None:
         raise Fault(ALL_EXCLUDED if fires else why_never(bare.rule, spec.dtstart, rule, start))
     return spec
+
+
+def _patience(rule: Rule) -> int:
+    """Return how far ahead to look for the last run; what is slow to count is endless after 1,000 years."""
+    quick = rule.freq == Freq.YEARLY or (rule.freq <= Freq.DAILY and not rule.bysetpos)
+    return END_OF_TIME if quick else _MILLENNIUM

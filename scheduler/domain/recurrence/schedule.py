@@ -14,7 +14,6 @@ _ORIGIN = datetime(1, 1, 1, tzinfo=UTC)
 _MICRO = timedelta(microseconds=1)
 _BEGINNING = DAY
 _STEPPED = 16  # runs to step through before counting is the faster way to a far one
-_ENDLESS = 365_250 * DAY  # a COUNT that lasts longer than a thousand years is no end
 
 
 def to_seconds(instant: datetime) -> tuple[int, int]:
@@ -163,8 +162,8 @@ class Recurring(Schedule):
         return None if seconds is None else to_instant(seconds, self.micro)
 
 
-def nth_instant(schedule: Recurring, number: int) -> datetime | None:
-    """Return the instant of the `number`th run, or None if there is none or it is a thousand years away."""
+def nth_instant(schedule: Recurring, number: int, *, within: int = END_OF_TIME) -> datetime | None:
+    """Return the instant of the `number`th run; None if there is none, or if a far one is not `within` seconds."""
     found = to_seconds(schedule.starts_at)[0] - 1
     if number <= _STEPPED:
         for _ in range(number):
@@ -173,12 +172,12 @@ def nth_instant(schedule: Recurring, number: int) -> datetime | None:
                 return None
             found = following
         return to_instant(found, schedule.micro)
-    return _counted(schedule, found, number)
+    return _counted(schedule, found, number, min(schedule.until, found + within, END_OF_TIME - 1))
 
 
-def _counted(schedule: Recurring, low: int, missing: int) -> datetime | None:
+def _counted(schedule: Recurring, low: int, missing: int, end: int) -> datetime | None:
     """Find the instant with exactly `missing` runs after `low` up to it, by doubling and then halving."""
-    span, end = missing, min(schedule.until, low + _ENDLESS, END_OF_TIME - 1)
+    span = missing
     while True:
         high = min(low + span, end)
         passed = schedule.timeline.count(low + 1, high + 1)
