@@ -165,6 +165,10 @@ class Process:
     def stop(self, how: int = signal.SIGTERM) -> int:
         if self.popen.poll() is None:
             self.popen.send_signal(how)
+        return self.ended()
+
+    def ended(self) -> int:
+        """Wait until it has ended and return its exit code."""
         code = self.popen.wait(DEADLINE)
         self._reader.join(DEADLINE)
         if self.popen.stderr:
@@ -225,7 +229,7 @@ class Sidecar:
                 process.popen.send_signal(signal.SIGTERM)
         for process in self.processes:
             try:
-                codes.append(process.stop())
+                codes.append(process.ended())  # a second signal would end it at once
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise

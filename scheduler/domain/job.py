@@ -92,7 +92,7 @@ def apply(job: Job, command: Command, definition: Definition | None, now: dateti
     issued = command.issued_at or _stored_last(job, now)
     if isinstance(command, ScheduleRequest):
         assert definition is not None  # noqa: S101 - the caller resolved it
-        return _request(job, definition, issued)
+        return _request(job, definition, issued, start_given=command.run_at is not None)
     match command.kind:
         case "cancel":
             return _cancel(job, issued)
@@ -104,8 +104,8 @@ def apply(job: Job, command: Command, definition: Definition | None, now: dateti
             return _trigger(job, issued, now)
 
 
-def _request(job: Job, definition: Definition, issued: datetime) -> Outcome:
-    if not _newer_request(job, definition, issued):
+def _request(job: Job, definition: Definition, issued: datetime, *, start_given: bool) -> Outcome:
+    if not _newer_request(job, definition, issued, start_given=start_given):
         return Outcome(job, "unchanged" if issued == job.requested_at else "superseded")
     first = compile_schedule(definition.spec).first()
     successor = _settled(replace(
@@ -171,13 +171,21 @@ def _switched(before: Job, after: Job, issued: datetime) -> Outcome:
     return Outcome(after, "scheduled" if before.status is not after.status else "unchanged")
 
 
-def _newer_request(job: Job, definition: Definition, issued: datetime) -> bool:
+def _newer_request(job: Job, definition: Definition, issued: datetime, *, start_given: bool) -> bool:
     if job.requested_at is None or job.definition is None:
         return True
     if issued != job.requested_at:
         return issued > job.requested_at
-    # Two different requests with the very same issued_at: any rule will do that ignores the order of arrival.
-    return repr(definition) > repr(job.definition)
+    # The same request again, or a different one with the very same issued_at: then any rule will do that
+    # ignores the order of arrival. When the job was stored, and for which caller, makes no difference.
+    return _content(definition, start_given) > _content(job.definition, start_given)
+
+
+def _content(definition: Definition, start_given: bool) -> tuple[str, ...]:
+    spec = definition.spec
+    given = (definition.job_type, definition.payload, spec.rrule, spec.cron, spec.every, spec.timezone,
+             definition.on_missed, definition.max_lateness, spec.starts_at.timestamp() if start_given else None)
+    return tuple(map(str, given))
 
 
 def _stored_last(job: Job, now: datetime) -> datetime:

@@ -102,3 +102,11 @@ def test_a_replacement_starts_counting_anew():
 def test_an_event_id_is_a_function_of_job_and_due_at():
     assert event_id(ID, T) == event_id(str(ID), T)
     assert event_id(ID, T) != event_id(ID, T + timedelta(microseconds=1))
+
+
+def test_the_same_request_again_is_unchanged_whenever_it_is_stored_and_whoever_asks():
+    daily = command("request", 1, run_at=None, rrule="FREQ=DAILY")
+    job, _ = applied(daily)
+    again = define(Incoming(daily, correlation_id="another"), NOW + timedelta(hours=1))
+    outcome = apply(job, daily, again, NOW + timedelta(hours=1))
+    assert (outcome.status, outcome.job) == ("unchanged", job)
