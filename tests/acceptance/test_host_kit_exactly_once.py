@@ -23,7 +23,8 @@ class Killable:
     """A process that is started again each time it is killed."""
 
     def __init__(self, command, env):
-        self._command, self._env = command, os.environ | env
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("SCHEDULER_")}
+        self._command, self._env = command, clean | env
         self._start()
 
     def _start(self):

@@ -1,0 +1,64 @@
+"""Runs examples against a whole sidecar of their own: servers, processes and all, from a clean clone.
+
+    make example                        # all of them
+    make example ARGS="plain_pika.py"   # or some
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+from scheduler.dev.servers import start_stack
+from scheduler.postgres.migrate import migrate
+from scheduler.rabbit import topology
+
+HERE = Path(__file__).parent
+ALL = ("plain_pika.py", "raw_amqp.py", "django_shop.py", "fastapi_shop.py", "node")
+
+
+def main(names: list[str]) -> int:
+    """Run the examples one after the other and return how many failed."""
+    failed = 0
+    with ExitStack() as stack:
+        servers = stack.enter_context(start_stack(say=print, purpose="example"))
+        database_url = servers.create_database()
+        migrate(database_url)
+        for name in names:
+            amqp_url = servers.create_vhost()
+            topology.declare(amqp_url, queue_type="quorum", due_queue_type="default")
+            env = os.environ | {
+                "DATABASE_URL": database_url, "AMQP_URL": amqp_url, "METRICS_HOST": "127.0.0.1",
+                "METRICS_PORT": "0", "LOG_LEVEL": "warning", "HOST_DATABASE_URL": servers.create_database(),
+            }
+            sidecar = [
+                subprocess.Popen([sys.executable, "-m", "scheduler", role], env=env)
+                for role in ("consumer", "producer")
+            ]
+            for process in sidecar:
+                stack.callback(process.wait)
+                stack.callback(process.terminate)
+                servers.adopt(process.pid)
+            print(f"\n== {name}", flush=True)
+            failed += run(name, env) != 0
+            for process in sidecar:
+                process.terminate()
+    return failed
+
+
+def run(name: str, env: dict[str, str]) -> int:
+    """Run one example and return its exit code."""
+    if name != "node":
+        return subprocess.call([sys.executable, str(HERE / name)], env=env)
+    if not shutil.which("npm"):
+        print("skipped: Node.js with npm is not installed")
+        return 0
+    subprocess.check_call(["npm", "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock"],
+                          cwd=HERE / "node")
+    return subprocess.call(["node", "index.js"], cwd=HERE / "node", env=env)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:] or list(ALL)))
