@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 ARGS   ?=
 
-.PHONY: help run test test-deep lint schemas dashboards bench build constraints clean
+.PHONY: help run test test-deep lint schemas dashboards example bench build constraints clean
 
 help: ## a line for each target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ schemas: $(READY) ## write schemas/*.json and schemas/asyncapi.yaml from the mod
 
 dashboards: $(READY) ## write grafana/dashboards/*.json
 	@$(BIN)/python -m scheduler.dev.dashboards
+
+example: $(READY) ## the examples for hosts, each against a sidecar of its own (ARGS="plain_pika.py" for one)
+	@$(BIN)/python examples/run.py $(ARGS)
 
 bench: $(READY) ## measure, side by side with yardsticks in the same run
 	@$(BIN)/python -m bench $(ARGS)
