@@ -22,6 +22,7 @@ log = get_logger(__name__)
 TICK_SECONDS = 5.0
 RETRY_SECONDS = 2.0  # while the database is away
 MINUTE_SECONDS = 60.0
+MEASURE_SECONDS = 30.0  # at most, between two looks at the backlog
 PRUNE_BATCH = 1000
 PRUNE_SECONDS = 1.5  # of a tick at most, so that the heartbeat stays in time
 _ROLES = ("consumer", "producer")
@@ -40,7 +41,7 @@ class Maintenance:
         self._recent = Recent(kept=3)
         self._minute = Recent(kept=1)
         self._summary_due = time.monotonic() + MINUTE_SECONDS
-        self._prune_due = time.monotonic()
+        self._measure_due = self._prune_due = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
 
     def start(self) -> "Maintenance":
@@ -88,7 +89,13 @@ class Maintenance:
             self._health.found("postgres")
 
     def _measure(self, upkeep: Upkeep) -> None:
+        began = time.monotonic()
+        if began < self._measure_due:
+            return
         found = upkeep.measure()
+        # A large backlog takes a while to count: never more than a fiftieth of the time goes into it.
+        now = time.monotonic()
+        self._measure_due = now + min(50 * (now - began), MEASURE_SECONDS)
         metrics.backlog_jobs.set(found.due)
         metrics.oldest_due_age.set(found.oldest_age)
         metrics.pending_jobs.set(found.pending)
