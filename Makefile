@@ -36,7 +36,7 @@ schemas: $(READY) ## write schemas/*.json and schemas/asyncapi.yaml from the mod
 dashboards: $(READY) ## write grafana/dashboards/*.json
 	@$(BIN)/python -m scheduler.dev.dashboards
 
-example: $(READY) ## the examples for hosts, each against a sidecar of its own (ARGS="plain_pika.py" for one)
+example: $(READY) ## the examples for hosts, against a sidecar of their own (ARGS="plain_pika.py" for one)
 	@$(BIN)/python examples/run.py $(ARGS)
 
 bench: $(READY) ## measure, side by side with yardsticks in the same run

@@ -21,31 +21,25 @@ ALL = ("plain_pika.py", "raw_amqp.py", "django_shop.py", "fastapi_shop.py", "nod
 
 def main(names: list[str]) -> int:
     """Run the examples one after the other and return how many failed."""
-    failed = 0
     with ExitStack() as stack:
         servers = stack.enter_context(start_stack(say=print, purpose="example"))
-        database_url = servers.create_database()
+        database_url, amqp_url = servers.create_database(), servers.create_vhost()
         migrate(database_url)
+        topology.declare(amqp_url, queue_type="quorum", due_queue_type="default")
+        env = os.environ | {
+            "DATABASE_URL": database_url, "AMQP_URL": amqp_url, "METRICS_HOST": "127.0.0.1",
+            "METRICS_PORT": "0", "LOG_LEVEL": "warning",
+        }
+        for role in ("consumer", "producer"):
+            process = subprocess.Popen([sys.executable, "-m", "scheduler", role], env=env)
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+            servers.adopt(process.pid)
+        failed = 0
         for name in names:
-            amqp_url = servers.create_vhost()
-            topology.declare(amqp_url, queue_type="quorum", due_queue_type="default")
-            env = os.environ | {
-                "DATABASE_URL": database_url, "AMQP_URL": amqp_url, "METRICS_HOST": "127.0.0.1",
-                "METRICS_PORT": "0", "LOG_LEVEL": "warning", "HOST_DATABASE_URL": servers.create_database(),
-            }
-            sidecar = [
-                subprocess.Popen([sys.executable, "-m", "scheduler", role], env=env)
-                for role in ("consumer", "producer")
-            ]
-            for process in sidecar:
-                stack.callback(process.wait)
-                stack.callback(process.terminate)
-                servers.adopt(process.pid)
             print(f"\n== {name}", flush=True)
-            failed += run(name, env) != 0
-            for process in sidecar:
-                process.terminate()
-    return failed
+            failed += run(name, env | {"HOST_DATABASE_URL": servers.create_database()}) != 0
+        return failed
 
 
 def run(name: str, env: dict[str, str]) -> int:

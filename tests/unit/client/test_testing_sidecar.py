@@ -1,0 +1,131 @@
+"""The sidecar for hosts' own tests, used as a host would use it."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+from pydantic import BaseModel
+
+from scheduler.client import CommandRejected, Due, Handlers, job_id
+from scheduler.client.handlers import Due as DueModel
+from scheduler.domain.messages import ScheduleDue
+from scheduler.testing import InProcessClient, Sidecar
+
+START = datetime(2026, 3, 27, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def sidecar():
+    return Sidecar(START)
+
+
+def hours(events):
+    return [each.due_at.strftime("%d %H:%M") for each in events]
+
+
+def test_the_plugins_fixture_is_a_sidecar_whose_clock_starts_now(scheduler_sidecar):
+    assert abs(datetime.now(UTC) - scheduler_sidecar.now) < timedelta(minutes=1)
+    scheduler_sidecar.request(id=uuid4(), job_type="a", every=60)
+    scheduler_sidecar.advance(minutes=5)
+    assert len(scheduler_sidecar.due()) == 6  # the first at once
+
+
+def test_nothing_is_emitted_before_the_clock_is_moved(sidecar):
+    sidecar.request(id=uuid4(), job_type="a", run_at=START + timedelta(days=3))
+    sidecar.advance(days=2.9)
+    assert sidecar.due() == []
+    sidecar.advance(days=0.1)
+    [event] = sidecar.due()
+    assert event.emitted_at == event.due_at == START + timedelta(days=3)
+    assert sidecar.due() == []
+
+
+def test_a_rule_follows_the_wall_clock_through_daylight_saving(sidecar):
+    sidecar.request(id=uuid4(), job_type="a", cron="0 9 * * *", timezone="Europe/Berlin")
+    sidecar.advance(days=3)
+    assert hours(sidecar.due()) == ["28 08:00", "29 07:00", "30 07:00"]
+
+
+def test_after_downtime_on_missed_decides(sidecar):
+    for policy in ("latest", "all", "skip"):
+        sidecar.request(id=job_id(policy), job_type=policy, cron="0 9 * * *", on_missed=policy)
+    with sidecar.down():
+        sidecar.advance(days=3)
+        assert sidecar.due() == []
+    events = sidecar.due()
+    assert [(each.job_type, each.missed) for each in events if each.job_type != "all"] == [("latest", 2)]
+    assert hours(each for each in events if each.job_type == "all") == ["28 09:00", "29 09:00", "30 09:00"]
+    assert {each.job_type: (each.missed_count, each.reason) for each in sidecar.missed()} == {
+        "latest": (2, "latest"), "skip": (3, "skip"),
+    }
+
+
+def test_commands_change_what_comes(sidecar):
+    job = uuid4()
+    sidecar.request(id=job, job_type="a", every="PT1H", run_at=START + timedelta(hours=1))
+    sidecar.pause(job)
+    sidecar.advance(hours=3)
+    sidecar.trigger(job)
+    assert sidecar.due() == []  # not even the trigger: the job is paused
+    assert sidecar.resume(job).status == "scheduled"
+    assert [each.missed for each in sidecar.due()] == [0, 2]  # the trigger, then what passed
+    assert sidecar.cancel(job).status == "cancelled"
+    sidecar.advance(hours=3)
+    assert sidecar.due() == []
+    assert sidecar.job(job).status == "cancelled"
+    assert sidecar.job(uuid4()) is None
+
+
+def test_a_bad_command_is_answered_with_the_field(sidecar):
+    answer = sidecar.request(id=uuid4(), job_type="a", rule="FREQ=DAILY")
+    assert [each.field for each in answer.errors] == ["rule"]
+    assert sidecar.rejected() == [answer]
+    sidecar.publish("request", b"{")
+    assert sidecar.rejected()[0].errors[0].field == "body"
+
+
+def test_the_payload_comes_back_byte_for_byte(sidecar):
+    body = f'{{"id": "{uuid4()}", "job_type": "a", "run_at": "2026-03-27T12:00:00Z", "payload": {{"x": 1.10}}}}'
+    sidecar.publish("request", body.encode(), correlation_id="c-1")
+    [event] = sidecar.take("due")
+    assert b'"payload":{"x": 1.10}' in event.body
+    assert event.correlation_id == "c-1"
+
+
+def test_the_clock_does_not_go_back(sidecar):
+    with pytest.raises(ValueError, match="back"):
+        sidecar.advance_to(START - timedelta(seconds=1))
+
+
+def test_the_code_under_test_gets_a_client_and_its_handlers_get_the_events(sidecar):
+    class Reminder(BaseModel):
+        invoice: int
+
+    handlers, reminded = Handlers(), []
+
+    @handlers.on_due("invoice.reminder", Reminder)
+    def _(event: Due[Reminder]):
+        reminded.append(event.payload.invoice)
+
+    client = InProcessClient(sidecar)
+    job = job_id("invoice", 42)
+    assert client.schedule(job, "invoice.reminder", Reminder(invoice=42), run_at=START) is None
+    assert client.schedule(job, "invoice.reminder", Reminder(invoice=43),
+                           run_at=START + timedelta(days=1), wait=True).status == "scheduled"
+    sidecar.advance(days=1)
+    assert sidecar.deliver(handlers) == 2
+    assert reminded == [42, 43]
+    with pytest.raises(CommandRejected):
+        client.schedule(job, "", run_at=START)
+
+
+def test_a_handlers_event_has_the_fields_of_the_contract():
+    assert set(DueModel.model_fields) == set(ScheduleDue.model_fields)
+
+
+def test_a_large_payload_is_rejected_as_the_sidecars_setting_says():
+    small = Sidecar(START, max_payload_bytes=20)
+    answer = small.publish("request", json.dumps({"id": str(uuid4()), "job_type": "a", "payload": {"x": "y" * 30},
+                                                  "every": 60}).encode())
+    assert [each.field for each in answer.errors] == ["payload"]
