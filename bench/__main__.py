@@ -1,0 +1,52 @@
+"""`make bench`: every part, or those that are named, on servers of their own with fsync on."""
+
+import argparse
+import sys
+
+from bench import emit, ingest, lag, recurrence, report, scale
+from scheduler.dev.servers import Stack, start_stack
+
+PARTS = {
+    "emit": emit.run,
+    "ingest": ingest.run,
+    "lag": lag.run,
+    "scale": scale.run,
+    "burst": emit.burst,
+}
+
+
+def _recurrence() -> list[report.Row]:
+    rows = [
+        report.Row(each["name"], str(each["ours"]), str(each["yardstick"]), each["ratio"], each["goal"], each["met"])
+        for each in recurrence.run()["recurrence"]
+    ]
+    report.write("recurrence", rows)
+    return rows
+
+
+def main() -> int:
+    """Run the parts and return 1 if a goal was not met."""
+    parser = argparse.ArgumentParser(prog="make bench")
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, "recurrence", []], help="all of them by default")
+    wanted = parser.parse_args().parts or [*PARTS, "recurrence"]
+    rows: list[report.Row] = []
+    if "recurrence" in wanted:
+        rows += _recurrence()
+    if set(wanted) & set(PARTS):
+        with start_stack(say=print, purpose="bench") as stack:
+            rows += _on(stack, [part for part in PARTS if part in wanted])
+    print("\n# All\n")
+    print(report.table(rows))
+    return 0 if all(row.met for row in rows) else 1
+
+
+def _on(stack: Stack, parts: list[str]) -> list[report.Row]:
+    rows: list[report.Row] = []
+    for part in parts:
+        print(f"\n== {part}", flush=True)
+        rows += PARTS[part](stack)
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())

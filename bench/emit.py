@@ -1,0 +1,111 @@
+"""Due jobs to confirmed events: how many a second, by one replica and by several."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+
+from bench import plots, report
+from bench.servers import ROOT, Bed, finished_in
+from scheduler.dev.servers import Stack
+
+RULES = ("FREQ=MINUTELY", "FREQ=HOURLY;INTERVAL=2", "FREQ=DAILY", "FREQ=WEEKLY;BYDAY=MO,WE,FR",
+         "FREQ=MONTHLY;BYMONTHDAY=-1", "FREQ=YEARLY;BYMONTH=3;BYDAY=2SU")
+
+
+def yardstick(bed: Bed, name: str, count: int) -> float:
+    """Return the yardstick's rate."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.yardsticks", name, str(count)], cwd=ROOT, check=True, text=True,
+        capture_output=True, env=os.environ | {"DATABASE_URL": bed.database_url, "AMQP_URL": bed.amqp_url},
+    )
+    bed.purge("mainapp_due")
+    return count / float(done.stdout)
+
+
+def one_shots(bed: Bed, count: int) -> None:
+    bed.sql("TRUNCATE jobs")
+    bed.fill(count, "now() + interval '1 hour'")
+    bed.analyze()
+
+
+def recurring(bed: Bed, count: int) -> None:
+    """Fill with a mix of rules that began a day, a year or ten years ago."""
+    bed.sql("TRUNCATE jobs")
+    rules = "ARRAY[" + ", ".join(f"'{rule}'" for rule in RULES) + "]"
+    start = "now() - (ARRAY[1, 365, 3650])[1 + n % 3] * interval '1 day'"
+    bed.fill(count, "now() + interval '1 hour'", rrule=f"({rules})[1 + n % {len(RULES)}]", starts_at=start,
+             dtstart=f"({start}) AT TIME ZONE 'America/New_York'", timezone="'America/New_York'")
+    bed.analyze()
+
+
+def drain(bed: Bed, count: int, replicas: int) -> float:
+    """Let what is in the table fall due at once before so many replicas, and return events/s."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(replicas):
+            stack.enter_context(bed.process("scheduler", "producer"))
+        due = "now() + interval '2 seconds'"
+        bed.sql(f"UPDATE jobs SET next_run_at = {due}, starts_at = least(starts_at, {due})")
+        bed.sql("VACUUM jobs")
+        bed.sql("SELECT pg_sleep_until(min(next_run_at)) FROM jobs")
+        started = time.monotonic()
+        condition = "NOT EXISTS (SELECT 1 FROM jobs WHERE status = 'pending' AND wake_at <= now())"
+        rate = count / finished_in(bed, condition, started)
+    bed.purge("mainapp_due")
+    return rate
+
+
+def run(stack: Stack, rounds: int = 3, count: int = 30_000) -> list[report.Row]:
+    """Measure one-shot and recurring jobs beside the plain loop and the bare publisher."""
+    with Bed(stack) as bed:
+        def shots(replicas: int) -> float:
+            one_shots(bed, count)
+            return drain(bed, count, replicas)
+
+        def rules() -> float:
+            recurring(bed, count)
+            return drain(bed, count, 1)
+
+        def plain() -> float:
+            bed.sql("TRUNCATE jobs")
+            bed.fill(count // 10)
+            bed.analyze()
+            return yardstick(bed, "plain_loop", count // 10)
+
+        found = report.interleaved(rounds, {
+            "plain loop": plain,
+            "bare publisher": lambda: yardstick(bed, "pipelined_publisher", count),
+            **{f"{n} replica{'s' * (n > 1)}": (lambda n=n: shots(n)) for n in (1, 2, 3, 4)},
+            "recurring, 1 replica": rules,
+        })
+    rate = report.medians(found)
+    best = max(rate[f"{n} replicas"] for n in (2, 3, 4))
+    rows = [
+        report.at_least("one-shot events, 1 replica", rate["1 replica"], rate["plain loop"], "plain loop", 8),
+        report.at_least("one-shot events, 1 replica", rate["1 replica"], rate["bare publisher"], "bare publisher", 0.55),
+        report.at_least("one-shot events, best of 2–4", best, rate["bare publisher"], "bare publisher", 0.8),
+        report.at_least("recurring events, 1 replica", rate["recurring, 1 replica"], rate["1 replica"],
+                        "our one-shot", 0.75),
+    ]
+    report.write("emit", rows, found)
+    plots.throughput(rate)
+    return rows
+
+
+def burst(stack: Stack, rounds: int = 3, count: int = 100_000) -> list[report.Row]:
+    """Measure 100,000 jobs that fall due in the same second, three replicas."""
+    with Bed(stack) as bed:
+        def ours() -> float:
+            one_shots(bed, count)
+            return drain(bed, count, 3)
+
+        found = report.interleaved(rounds, {
+            "bare publisher": lambda: yardstick(bed, "pipelined_publisher", count // 2),
+            "burst, 3 replicas": ours,
+        })
+    rate = report.medians(found)
+    rows = [report.at_least(f"{count:,} jobs due in the same second, 3 replicas", rate["burst, 3 replicas"],
+                            rate["bare publisher"], "bare publisher", 0.7)]
+    report.write("burst", rows, found)
+    return rows

@@ -1,0 +1,124 @@
+"""Commands to committed rows: how many a second, how soon a lone one, how much memory."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from uuid import uuid4
+
+import pika
+import psutil
+import psycopg2
+
+from bench import report
+from bench.servers import PAYLOAD, ROOT, Bed, finished_in
+from scheduler.dev.servers import Stack
+
+RUN_AT = "2099-01-01T00:00:00Z"
+
+
+def _request() -> bytes:
+    return json.dumps({"id": str(uuid4()), "job_type": "bench.job", "payload": PAYLOAD, "run_at": RUN_AT}).encode()
+
+
+def fill_inbox(bed: Bed, count: int) -> None:
+    """Put so many requests into the queue, through our own pipelined publisher: it is quick."""
+    from scheduler.rabbit.frames import Message  # noqa: PLC0415
+    from scheduler.rabbit.link import Link  # noqa: PLC0415
+    from scheduler.rabbit.publisher import Publisher  # noqa: PLC0415
+
+    bed.purge("scheduler_inbox")
+    link = Link(bed.amqp_url, "bench")
+    publisher = Publisher(link)
+    properties = pika.BasicProperties(content_type="application/json", delivery_mode=2)
+    for start in range(0, count, 2000):
+        size = min(2000, count - start)
+        publisher.send([Message("schedule.commands", "request", _request(), properties) for _ in range(size)]).wait(60)
+    link.close()
+
+
+def yardstick(bed: Bed, name: str, count: int) -> float:
+    bed.sql("TRUNCATE jobs")
+    fill_inbox(bed, count)
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.yardsticks", name, str(count)], cwd=ROOT, check=True, text=True,
+        capture_output=True, env=os.environ | {"DATABASE_URL": bed.database_url, "AMQP_URL": bed.amqp_url},
+    )
+    return count / float(done.stdout)
+
+
+def ours(bed: Bed, count: int, consumers: int) -> float:
+    """Start the consumers on a full queue; the clock runs from the first row to the last."""
+    bed.sql("TRUNCATE jobs")
+    fill_inbox(bed, count)
+    running = [bed.process("scheduler", "consumer", wait=False) for _ in range(consumers)]
+    for each in running:
+        each.__enter__()
+    try:
+        finished_in(bed, "EXISTS (SELECT 1 FROM jobs)", time.monotonic())
+        started = time.monotonic()
+        return count / finished_in(bed, f"(SELECT count(*) FROM jobs) >= {count}", started)
+    finally:
+        for each in running:
+            each.__exit__(None, None, None)
+
+
+def lone_message(bed: Bed, times: int = 100) -> list[float]:
+    """Return the milliseconds from publish to commit, of one message at a time."""
+    database = psycopg2.connect(bed.database_url)
+    database.autocommit = True
+    channel = pika.BlockingConnection(pika.URLParameters(bed.amqp_url)).channel()
+    taken = []
+    with bed.process("scheduler", "consumer"), database.cursor() as cursor:
+        for _ in range(times):
+            body = _request()
+            started = time.perf_counter()
+            channel.basic_publish("schedule.commands", "request", body)
+            while True:
+                cursor.execute("SELECT 1 FROM jobs WHERE id = %s", (json.loads(body)["id"],))
+                if cursor.fetchone():
+                    break
+            taken.append((time.perf_counter() - started) * 1000)
+    channel.connection.close()
+    database.close()
+    return taken
+
+
+def memory(bed: Bed, count: int) -> float:
+    """Return the largest resident memory, in MB, of a consumer with so many messages waiting."""
+    bed.sql("TRUNCATE jobs")
+    fill_inbox(bed, count)
+    most = 0.0
+    with bed.process("scheduler", "consumer") as running:
+        process = psutil.Process(running.popen.pid)
+        deadline = time.monotonic() + 15
+        while time.monotonic() < deadline:
+            most = max(most, process.memory_info().rss / 1e6)
+            time.sleep(0.05)
+    return most
+
+
+def run(stack: Stack, rounds: int = 3, count: int = 50_000, waiting: int = 1_000_000) -> list[report.Row]:
+    """Measure storing beside one message a commit, and beside a consumer that stores nothing."""
+    with Bed(stack) as bed:
+        found = report.interleaved(rounds, {
+            "one message, one commit": lambda: yardstick(bed, "plain_consumer", count // 10),
+            "bare consumer": lambda: yardstick(bed, "bare_consumer", count),
+            "1 consumer": lambda: ours(bed, count, 1),
+            "2 consumers": lambda: ours(bed, count, 2),
+        })
+        lone = lone_message(bed)
+        megabytes = memory(bed, waiting)
+    rate = report.medians(found)
+    rows = [
+        report.at_least("commands stored, 1 consumer", rate["1 consumer"], rate["one message, one commit"],
+                        "one message, one commit", 8),
+        report.at_least("commands stored, 1 consumer", rate["1 consumer"], rate["bare consumer"], "bare consumer", 0.5),
+        report.at_least("commands stored, 2 consumers", rate["2 consumers"], rate["1 consumer"], "1 consumer", 1),
+        report.limit("publish to commit, a lone message, median", statistics.median(lone), 10, "ms"),
+        report.limit(f"memory with {waiting:,} messages waiting", megabytes, 150, "MB"),
+    ]
+    report.write("ingest", rows, found | {"lone ms": lone})
+    return rows

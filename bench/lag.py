@@ -1,0 +1,162 @@
+"""How late: confirmed minus due_at, at a steady rate, beside a plain poll; and what idling costs."""
+
+import contextlib
+import re
+import statistics
+import threading
+import time
+from datetime import datetime
+from itertools import pairwise
+
+import pika
+import psutil
+
+from bench import plots, report
+from bench.servers import Bed, Running
+from scheduler.dev.servers import Stack
+
+
+def receive(bed: Bed, count: int, seconds: float) -> list[float]:
+    """Return the milliseconds from due_at to receipt by a host, which is later than the confirm."""
+    late: list[float] = []
+    done = threading.Event()
+
+    def consume() -> None:
+        connection = pika.BlockingConnection(pika.URLParameters(bed.amqp_url))
+        channel = connection.channel()
+        for method, _, body in channel.consume("mainapp_due", auto_ack=True, inactivity_timeout=1):
+            if method is not None:
+                due = re.search(rb'"due_at":"([^"]+)"', body)
+                late.append((time.time() - datetime.fromisoformat(due[1].decode()).timestamp()) * 1000)
+            if len(late) >= count or done.is_set():
+                break
+        channel.cancel()
+        connection.close()
+
+    thread = threading.Thread(target=consume)
+    thread.start()
+    thread.join(seconds + 30)
+    done.set()
+    thread.join()
+    return late
+
+
+def histogram(processes: list[Running]) -> dict[float, int]:
+    """Return the producers' own lag histogram, added up: upper bound → cumulative count."""
+    total: dict[float, int] = {}
+    for process in processes:
+        for bound, count in re.findall(r'scheduler_due_lag_seconds_bucket\{le="([^"]+)"\} ([0-9.e+]+)', process.metrics()):
+            total[float(bound)] = total.get(float(bound), 0) + int(float(count))
+    return total
+
+
+def within(buckets: dict[float, int], seconds: float) -> float:
+    """Return the share of events confirmed within so many seconds of their due_at."""
+    return buckets[seconds] / buckets[float("inf")]
+
+
+def quantile(buckets: dict[float, int], share: float) -> float:
+    """Return the milliseconds by which that share was confirmed, interpolated as Prometheus does."""
+    wanted = share * buckets[float("inf")]
+    for (low, before), (high, count) in pairwise([(0.0, 0), *sorted(buckets.items())]):
+        if count >= wanted:
+            if high == float("inf"):
+                return low * 1000
+            return (low + (high - low) * (wanted - before) / max(count - before, 1)) * 1000
+    return float("inf")
+
+
+def steady(stack: Stack, rate: int, seconds: int, pending: int) -> tuple[dict[float, int], list[float]]:
+    """Run two replicas at a steady rate with so many other rows pending; return their lags and the host's."""
+    with Bed(stack) as bed:
+        bed.fill(pending, "now() + interval '1 day' + n * interval '1 millisecond'")
+        count = rate * seconds
+        bed.fill(count, f"now() + interval '20 seconds' + n * interval '{1 / rate} seconds'")
+        bed.analyze()
+        with contextlib.ExitStack() as running:
+            replicas = [running.enter_context(bed.process("scheduler", "producer")) for _ in range(2)]
+            late = receive(bed, count, seconds + 25)
+            return histogram(replicas), late
+
+
+def poll(stack: Stack, rate: int, seconds: int) -> list[float]:
+    """Return the lags, in milliseconds, of a plain loop that polls every 500 ms."""
+    with Bed(stack) as bed:
+        bed.fill(rate * seconds, f"now() + interval '3 seconds' + n * interval '{1 / rate} seconds'")
+        late: list[float] = []
+        import psycopg2  # noqa: PLC0415
+
+        database = psycopg2.connect(bed.database_url)
+        channel = pika.BlockingConnection(pika.URLParameters(bed.amqp_url)).channel()
+        channel.confirm_delivery()
+        while len(late) < rate * seconds:
+            with database, database.cursor() as cursor:
+                cursor.execute("SELECT id, next_run_at FROM jobs WHERE status = 'pending' AND wake_at <= now() "
+                               "ORDER BY wake_at LIMIT 500 FOR UPDATE SKIP LOCKED")
+                rows = cursor.fetchall()
+                for job_id, due in rows:
+                    channel.basic_publish("schedule.events", "due", str(job_id), mandatory=True)
+                    late.append((time.time() - due.timestamp()) * 1000)
+                    cursor.execute("UPDATE jobs SET status = 'done' WHERE id = %s", (job_id,))
+            if not rows:
+                time.sleep(0.5)
+        channel.connection.close()
+        database.close()
+        return late
+
+
+def idle(stack: Stack, seconds: int = 20) -> tuple[float, float, float]:
+    """Return an idle replica's CPU in per cent of a core, its queries a second, and its memory in MB."""
+    with Bed(stack) as bed:
+        bed.fill(100_000, "now() + interval '1 day'")
+        bed.analyze()
+        with bed.process("scheduler", "producer") as running:
+            process = psutil.Process(running.popen.pid)
+            time.sleep(3)
+            before, calls = process.cpu_times(), _transactions(bed)
+            time.sleep(seconds)
+            after = process.cpu_times()
+            cpu = (after.user + after.system - before.user - before.system) / seconds * 100
+            # Our own look at the counter is one of them.
+            return cpu, (_transactions(bed) - calls - 1) / seconds, process.memory_info().rss / 1e6
+
+
+def _transactions(bed: Bed) -> int:
+    bed.sql("SELECT pg_stat_force_next_flush()")
+    return bed.sql("SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()")[0][0]
+
+
+def full_speed_memory(stack: Stack, count: int = 60_000) -> float:
+    """Return the largest resident memory, in MB, of a replica that drains a backlog."""
+    most = 0.0
+    with Bed(stack) as bed:
+        bed.fill(count)
+        bed.analyze()
+        with bed.process("scheduler", "producer") as running:
+            process = psutil.Process(running.popen.pid)
+            while bed.sql("SELECT EXISTS (SELECT 1 FROM jobs WHERE status = 'pending')")[0][0]:
+                most = max(most, process.memory_info().rss / 1e6)
+    return most
+
+
+def run(stack: Stack, pending: int = 1_000_000) -> list[report.Row]:
+    """Measure lag at 100 and 1,000 jobs a second beside a 500 ms poll, and an idle replica."""
+    at_100, host_100 = steady(stack, 100, 20, pending)
+    at_1000, host_1000 = steady(stack, 1000, 20, pending)
+    polled = poll(stack, 100, 10)
+    cpu, queries, _ = idle(stack)
+    memory = full_speed_memory(stack)
+    beside = f"500 ms poll: p50 {statistics.median(polled):.0f}, p99 {statistics.quantiles(polled, n=100)[98]:.0f} ms"
+    share = within(at_1000, 0.05) * 100
+    rows = [
+        report.limit("lag at 100 jobs/s, p50", quantile(at_100, 0.5), 3, "ms", beside),
+        report.limit("lag at 100 jobs/s, p99", quantile(at_100, 0.99), 15, "ms", beside),
+        report.limit("lag at 1,000 jobs/s, p99", quantile(at_1000, 0.99), 40, "ms", beside),
+        report.Row("lag at 1,000 jobs/s, within 50 ms", f"{share:.2f} %", beside, None, "≥ 99.9 %", share >= 99.9),
+        report.limit("idle replica, CPU", cpu, 1, "% of a core"),
+        report.limit("idle replica, transactions", queries, 4, "/s"),
+        report.limit("replica at full speed, memory", memory, 100, "MB"),
+    ]
+    report.write("lag", rows, {"100/s": at_100, "1000/s": at_1000})
+    plots.lag({"100 jobs/s": host_100, "1,000 jobs/s": host_1000, "500 ms poll, 100 jobs/s": polled})
+    return rows

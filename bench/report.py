@@ -1,0 +1,72 @@
+"""Rows of measurements as a table in the terminal, as Markdown and as JSON."""
+
+import json
+import platform
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure beside its yardstick; the ratio is what counts."""
+
+    what: str
+    ours: str
+    yardstick: str
+    ratio: float | None
+    goal: str
+    met: bool | None
+
+
+def at_least(what: str, ours: float, yardstick: float, name: str, goal: float, unit: str = "/s") -> Row:
+    ratio = ours / yardstick
+    return Row(what, f"{ours:,.0f}{unit}", f"{name}: {yardstick:,.0f}{unit}", ratio, f"≥ {goal} ×", ratio >= goal)
+
+
+def at_most(what: str, ours: float, yardstick: float, name: str, goal: float, unit: str = "") -> Row:
+    ratio = ours / yardstick
+    return Row(what, f"{ours:,.4g}{unit}", f"{name}: {yardstick:,.4g}{unit}", ratio, f"≤ {goal} ×", ratio <= goal)
+
+
+def limit(what: str, ours: float, most: float, unit: str, beside: str = "") -> Row:
+    return Row(what, f"{ours:,.4g} {unit}", beside, None, f"≤ {most:,g} {unit}", ours <= most)
+
+
+def interleaved(rounds: int, measures: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
+    """Take each measure in turn, so many times, so that a slow moment of the machine falls on all alike."""
+    found: dict[str, list[float]] = {name: [] for name in measures}
+    for _ in range(rounds):
+        for name, measure in measures.items():
+            found[name].append(measure())
+            print(f"    {name:<40} {found[name][-1]:>12,.1f}", flush=True)
+    return found
+
+
+def medians(found: dict[str, list[float]]) -> dict[str, float]:
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the rows as Markdown."""
+    lines = ["| what | ours | yardstick in the same run | ratio | goal | met |", "| --- | --- | --- | --- | --- | --- |"]
+    for row in rows:
+        ratio = "" if row.ratio is None else f"{row.ratio:,.2f}"
+        met = "" if row.met is None else "yes" if row.met else "**no**"
+        lines.append(f"| {row.what} | {row.ours} | {row.yardstick} | {ratio} | {row.goal} | {met} |")
+    return "\n".join(lines)
+
+
+def write(part: str, rows: Sequence[Row], details: object = None) -> None:
+    """Print the rows and keep them in bench/results/."""
+    RESULTS.mkdir(exist_ok=True)
+    text = table(rows)
+    print(f"\n## {part}\n\n{text}\n", flush=True)
+    stamp = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, Python {platform.python_version()}"
+    (RESULTS / f"{part}.md").write_text(f"# {part}\n\n{stamp}\n\n{text}\n", encoding="utf-8")
+    kept = {"when": stamp, "rows": [asdict(row) for row in rows], "details": details}
+    (RESULTS / f"{part}.json").write_text(json.dumps(kept, indent=1, default=str) + "\n", encoding="utf-8")

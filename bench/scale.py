@@ -1,0 +1,86 @@
+"""Whether the cost of a claim stays flat: many pending rows, and another client's old snapshot."""
+
+import statistics
+import time
+
+import psycopg2
+
+from bench import report
+from bench.servers import Bed
+from scheduler.dev.servers import Stack
+from scheduler.postgres.claims import LONG_AGO, Claims, Settlement
+
+BATCH = 500
+
+
+def cycle_cost(bed: Bed, batches: int, *, floor: bool = True) -> float:
+    """Return the microseconds a row of claim and settle, as the producer does it, over due rows."""
+    lane = Claims(bed.database_url, "bench")
+    bound, taken = LONG_AGO, []
+    for _ in range(batches):
+        started = time.perf_counter()
+        claim = lane.claim(BATCH, bound)
+        lane.settle(Settlement(done=[(job.id, 1) for job in claim.jobs]))
+        taken.append((time.perf_counter() - started) / len(claim.jobs) * 1e6)
+        bound = claim.jobs[-1].wake_at if floor else LONG_AGO
+    lane.close()
+    return statistics.median(taken)
+
+
+def pending(stack: Stack, count: int, batches: int) -> float:
+    with Bed(stack) as bed:
+        bed.fill(count, "now() + interval '1 day' + n * interval '1 millisecond'")
+        bed.fill(batches * BATCH)
+        bed.analyze()
+        cycle_cost(bed, 5)
+        return cycle_cost(bed, batches - 5)
+
+
+def pinned(stack: Stack, churn: int, *, held: bool) -> float:
+    """Churn so many rows while another client's transaction may be held open, then measure."""
+    with Bed(stack) as bed:
+        bed.fill(churn + 40 * BATCH, "now() - interval '1 hour' + n * interval '1 millisecond'")
+        bed.analyze()
+        other = psycopg2.connect(bed.database_url)
+        if held:
+            other.set_session(isolation_level="REPEATABLE READ")
+            with other.cursor() as cursor:
+                cursor.execute("SELECT count(*) FROM jobs")
+        lane = Claims(bed.database_url, "churn")
+        bound = LONG_AGO
+        for _ in range(churn // BATCH):
+            claim = lane.claim(BATCH, bound)
+            lane.settle(Settlement(done=[(job.id, 1) for job in claim.jobs]))
+            bound = claim.jobs[-1].wake_at
+        # As in the producer: a look from the bottom at every poll interval, the rest from the floor.
+        taken = []
+        for turn in range(40):
+            started = time.perf_counter()
+            claim = lane.claim(BATCH, LONG_AGO if turn % 10 == 0 else bound)
+            lane.settle(Settlement(done=[(job.id, 1) for job in claim.jobs]))
+            taken.append((time.perf_counter() - started) / len(claim.jobs) * 1e6)
+            bound = claim.jobs[-1].wake_at
+        lane.close()
+        other.close()
+        return statistics.mean(taken)
+
+
+def run(stack: Stack, rounds: int = 3, many: int = 10_000_000, few: int = 100_000) -> list[report.Row]:
+    """Measure a claim with many rows beside few, and with a snapshot held beside none."""
+    found = report.interleaved(rounds, {
+        "no snapshot held": lambda: pinned(stack, 200_000, held=False),
+        "snapshot held": lambda: pinned(stack, 200_000, held=True),
+    })
+    # Ten million rows take minutes to load: once, with the small table before and after it.
+    before = pending(stack, few, 60)
+    large = pending(stack, many, 60)
+    after = pending(stack, few, 60)
+    cost = report.medians(found)
+    rows = [
+        report.at_most(f"claim + settle a row, {many:,} pending", large, (before + after) / 2, f"{few:,} pending",
+                       1.3, " µs"),
+        report.at_most("claim + settle a row, another's transaction held open over 200,000 churned rows",
+                       cost["snapshot held"], cost["no snapshot held"], "none held", 2, " µs"),
+    ]
+    report.write("scale", rows, found | {"few": [before, after], "many": large})
+    return rows
