@@ -58,6 +58,7 @@ def test_week_53_that_reaches_into_january():
     wanted = ["2021-01-02", "2021-01-03", "2027-01-02", "2027-01-03"]
     assert days_of(text, start, 4) == wanted
     assert date(2021, 1, 2).isocalendar().week == 53
+    assert theirs(text, start, 4)[2:] == ["2022-01-01", "2022-01-02"]  # in week 52
 
 
 def test_count_counts_instants_not_wall_times():
