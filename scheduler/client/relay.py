@@ -94,8 +94,7 @@ class Relay:
                 sent, delay = self.run_once(), self._interval
             except Exception as error:  # noqa: BLE001 - any driver's error means the same here: try again
                 sent, delay = 0, min(max(delay, 0.1) * 2, 10.0)
-                kind = "" if isinstance(error, ClientError) else f"{type(error).__name__}: "
-                log.warning("outbox not relayed, trying again: %s%s", kind, " ".join(str(error).split()))
+                log.warning("outbox not relayed, trying again: %s", _explained(error))
             if sent < self._batch:
                 self._stop.wait(delay)
         self.close()
@@ -122,6 +121,13 @@ class Relay:
             with contextlib.suppress(Exception):  # it may be broken already; its transaction is gone anyway
                 self._database.close()
             self._database = None
+
+
+def _explained(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    if type(error).__name__ == "UndefinedTable":  # so both psycopgs call it
+        return f"{text}; `scheduler outbox --sql` prints the tables"
+    return text if isinstance(error, ClientError) else f"{type(error).__name__}: {text}"
 
 
 def _dated(body: str, issued_at: str) -> str:
