@@ -107,7 +107,8 @@ def apply(job: Job, command: Command, definition: Definition | None, now: dateti
 def _request(job: Job, definition: Definition, issued: datetime, *, start_given: bool) -> Outcome:
     if not _newer_request(job, definition, issued, start_given=start_given):
         return Outcome(job, "unchanged" if issued == job.requested_at else "superseded")
-    first = compile_schedule(definition.spec).first()
+    spec = definition.spec
+    first = spec.starts_at if spec.one_shot else compile_schedule(spec).first()
     successor = _settled(replace(
         job, definition=definition, requested_at=issued, next_run_at=first, occurrence=0, retries=0,
         retry_at=None, status=JobStatus.PENDING,
@@ -153,16 +154,19 @@ def _trigger(job: Job, issued: datetime, now: datetime) -> Outcome:
 
 def _settled(job: Job) -> Job:
     """Derive all that follows from the newest command of each kind."""
-    triggers = tuple(t for t in job.triggers if _newer(t, job.requested_at) and _newer(t, job.cancelled_at))
-    job = replace(job, triggers=triggers, trigger_at=job.trigger_at if triggers else None)
+    if job.triggers:
+        triggers = tuple(t for t in job.triggers if _newer(t, job.requested_at) and _newer(t, job.cancelled_at))
+        job = replace(job, triggers=triggers, trigger_at=job.trigger_at if triggers else None)
     if job.status is JobStatus.DONE:
         return job
     if _not_before(job.cancelled_at, job.requested_at):
         return replace(job, status=JobStatus.CANCELLED, next_run_at=None, retry_at=None, retries=0)
+    status = JobStatus.PENDING
     if job.definition is None:
-        return replace(job, status=JobStatus.AWAITING)
-    paused = _not_before(job.paused_at, job.requested_at) and not _newer(job.resumed_at, job.paused_at)
-    return replace(job, status=JobStatus.PAUSED if paused else JobStatus.PENDING)
+        status = JobStatus.AWAITING
+    elif _not_before(job.paused_at, job.requested_at) and not _newer(job.resumed_at, job.paused_at):
+        status = JobStatus.PAUSED
+    return job if job.status is status else replace(job, status=status)
 
 
 def _switched(before: Job, after: Job, issued: datetime) -> Outcome:

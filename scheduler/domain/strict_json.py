@@ -9,6 +9,9 @@ from typing import Any, NoReturn
 from scheduler.domain.errors import Problem, Rejected
 
 _BLANK = re.compile(r"[ \t\n\r]*").match
+# A member's name in its usual plain spelling, up to the value; any other goes the longer way.
+_NAME = re.compile(r'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*').match
+_NEXT = re.compile(r"[ \t\n\r]*([,}])[ \t\n\r]*").match
 # A cheap hint that some string may hold NUL or half a surrogate pair; only then is each string looked at.
 _SUSPECT = re.compile(r"\\u(?:0000|[dD][89a-fA-F])").search
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]").search
@@ -68,27 +71,35 @@ def _members(text: str) -> tuple[dict[str, Any], dict[str, str]]:
     members: dict[str, Any] = {}
     sources: dict[str, str] = {}
     at = _skip(text, at + 1)
-    while text[at : at + 1] != "}" or members:
-        if text[at : at + 1] != '"':
-            raise JSONDecodeError("expected a key in double quotes", text, at)
-        key, at = scanstring(text, at + 1, True)
-        at = _skip(text, at)
-        if text[at : at + 1] != ":":
-            raise JSONDecodeError("expected ':'", text, at)
-        start = _skip(text, at + 1)
-        value, at = _scan(text, start)
+    more = text[at : at + 1] != "}"
+    at = at if more else at + 1
+    while more:
+        key, start = _name(text, at)
+        value, end = _scan(text, start)
         if key in members:
             raise _Unacceptable(f"has the key {key[:80]!r} twice in one object")
-        members[key], sources[key] = value, text[start:at]
-        at = _skip(text, at)
-        if text[at : at + 1] == "}":
-            break
-        if text[at : at + 1] != ",":
-            raise JSONDecodeError("expected ',' or '}'", text, at)
-        at = _skip(text, at + 1)
-    if _skip(text, at + 1) != len(text):
-        raise JSONDecodeError("text after the object's end", text, at + 1)
+        members[key], sources[key] = value, text[start:end]
+        following = _NEXT(text, end)
+        if following is None:
+            raise JSONDecodeError("expected ',' or '}'", text, end)
+        more, at = following[1] == ",", following.end()
+    if _skip(text, at) != len(text):
+        raise JSONDecodeError("text after the object's end", text, at)
     return members, sources
+
+
+def _name(text: str, at: int) -> tuple[str, int]:
+    """Read a member's name and return where its value starts."""
+    plain = _NAME(text, at)
+    if plain is not None:
+        return plain[1], plain.end()
+    if text[at : at + 1] != '"':
+        raise JSONDecodeError("expected a key in double quotes", text, at)
+    key, at = scanstring(text, at + 1, True)
+    at = _skip(text, at)
+    if text[at : at + 1] != ":":
+        raise JSONDecodeError("expected ':'", text, at)
+    return key, _skip(text, at + 1)
 
 
 def _skip(text: str, at: int) -> int:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -61,7 +60,7 @@ def _store(cursor: Cursor, batch: Sequence[Incoming], soon: timedelta) -> list[A
         if isinstance(answer, Outcome):
             jobs[incoming.command.id] = answer.job
     changed = [job for job in jobs.values() if job is not known.get(job.id)]
-    if len(_saved(cursor, changed)) < len(changed):
+    if not _saved(cursor, changed):
         raise Contended("a job was created by another consumer meanwhile")
     wakes = [job.wake_at for job in changed if job.wake_at and job.status is JobStatus.PENDING]
     soonest = min(wakes, default=None)
@@ -85,12 +84,12 @@ def _locked(cursor: Cursor, ids: set[UUID]) -> dict[UUID, Job]:
     return {job.id: job for job in (_job(dict(zip(names, row, strict=True))) for row in cursor)}
 
 
-def _saved(cursor: Cursor, jobs: list[Job]) -> set[UUID]:
+def _saved(cursor: Cursor, jobs: list[Job]) -> bool:
+    """Write the jobs; False when another consumer created or changed one of them since they were read."""
     if not jobs:
-        return set()
-    rows = json.dumps([_row(replace(job, version=job.version + 1)) for job in jobs])
-    cursor.execute(query("save_jobs"), {"jobs": rows})
-    return {UUID(row[0]) for row in cursor}
+        return True
+    cursor.execute(query("save_jobs"), {"jobs": json.dumps([_row(job) for job in jobs])})
+    return cursor.rowcount == len(jobs)
 
 
 def _job(row: dict[str, Any]) -> Job:
@@ -116,7 +115,7 @@ def _job(row: dict[str, Any]) -> Job:
 
 def _row(job: Job) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "id": str(job.id), "version": job.version, "status": job.status.value,
+        "id": str(job.id), "version": job.version + 1, "status": job.status.value,
         "payload": "{}", "timezone": "UTC", "on_missed": "latest",
         "occurrence": job.occurrence, "retries": job.retries,
         "triggers": [_text(each) for each in job.triggers],

@@ -1,5 +1,5 @@
 -- Store what a batch of commands made of its jobs. A row that another consumer created or changed since it
--- was read is left alone and not returned: the caller reads it again and applies its commands to that.
+-- was read is left alone and not counted: the caller reads it again and applies its commands to that.
 INSERT INTO jobs (
     id, status, job_type, payload, correlation_id, traceparent, tracestate,
     rrule, cron, every, timezone, dtstart, starts_at, ends_at, on_missed, max_lateness,
@@ -33,4 +33,3 @@ ON CONFLICT (id) DO UPDATE SET
     paused_at = excluded.paused_at, resumed_at = excluded.resumed_at, version = excluded.version,
     finished_at = excluded.finished_at
 WHERE jobs.version = excluded.version - 1
-RETURNING id

@@ -30,6 +30,11 @@ class Spec:
     starts_at: datetime  # UTC: nothing fires before it
     ends_at: datetime | None  # UTC: the rule's last instant by COUNT; RDATEs are not bounded by it
 
+    @property
+    def one_shot(self) -> bool:
+        """Whether it fires once, at starts_at."""
+        return self.rrule is None and self.cron is None and self.every is None
+
 
 @lru_cache(maxsize=512)  # a hostile one may weigh a megabyte; a new one costs microseconds
 def compile_schedule(spec: Spec) -> Schedule:
