@@ -96,7 +96,7 @@ def _migrate(args: argparse.Namespace) -> int:
             when = f"applied {state.applied_at:%Y-%m-%d %H:%M:%S %Z}" if state.applied_at else "pending"
             print(f"{state.migration.name:<40} {when}")  # noqa: T201
         return 0
-    stop = Stop()
+    stop = Stop(late_exit_code=EX_UNAVAILABLE)
     stop.listen()
     for delay in backoff(most=5.0):
         try:

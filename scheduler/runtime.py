@@ -3,10 +3,10 @@
 import os
 import random
 import signal
+import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
+from contextlib import contextmanager, suppress
 
 from scheduler.ops.logs import get_logger
 
@@ -17,9 +17,11 @@ GRACE_SECONDS = 4.5  # the contract says 5
 class Stop:
     """Set by SIGTERM or SIGINT: finish what is in flight, then leave. A second signal leaves at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, late_exit_code: int = 0) -> None:
         self._event = threading.Event()
         self._wakers: list[int] = []
+        self._late_exit_code = late_exit_code
+        self._signals: tuple[socket.socket, socket.socket] | None = None
 
     def __bool__(self) -> bool:
         return self._event.is_set()
@@ -39,19 +41,36 @@ class Stop:
 
     def set(self) -> None:
         self._event.set()
-        for pipe in self._wakers:
-            os.write(pipe, b"x")
+        for pipe in list(self._wakers):
+            with suppress(OSError):  # closed just now, or full: then it is awake anyway
+                os.write(pipe, b"x")
 
     def listen(self) -> None:
-        """Take over SIGTERM and SIGINT."""
-        signal.signal(signal.SIGTERM, self._on_signal)
-        signal.signal(signal.SIGINT, self._on_signal)
+        """Take over SIGTERM and SIGINT.
 
-    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        A handler in Python runs on the main thread, and only once that is back from the database driver:
+        while it waits for an answer that never comes, never. So the byte that the interpreter itself writes
+        for each signal wakes a thread of its own.
+        """
+        reader, writer = self._signals = socket.socketpair()
+        writer.setblocking(False)
+        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
+        threading.Thread(target=self._heed, args=(reader,), name="signals", daemon=True).start()
+
+    def _heed(self, reader: socket.socket) -> None:
+        while numbers := reader.recv(16):
+            for number in numbers:
+                self._on_signal(number)
+
+    def _on_signal(self, number: int) -> None:
+        if number not in (signal.SIGTERM, signal.SIGINT):
+            return
         if self:
             os._exit(128 + number)
         # Whatever hangs, the process is gone in time; what it had not settled is rolled back and redone.
-        deadline = threading.Timer(GRACE_SECONDS, lambda: os._exit(0))
+        deadline = threading.Timer(GRACE_SECONDS, lambda: os._exit(self._late_exit_code))
         deadline.daemon = True
         deadline.start()
         self.set()

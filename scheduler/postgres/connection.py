@@ -10,6 +10,7 @@ from psycopg2 import errors
 
 from scheduler.domain.errors import Unavailable
 from scheduler.ops.logs import without_secrets
+from scheduler.postgres import patience
 
 Connection = psycopg2.extensions.connection
 
@@ -27,6 +28,11 @@ SESSION = {
     "idle_in_transaction_session_timeout": "15s",
     "statement_timeout": "30s",
     "lock_timeout": "10s",
+    # The same from the server's side: it is let go of when it vanishes, or is frozen, while rows are sent to it.
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "15s",
     # Small hot part of a large table: reading single pages is cheap, whatever the statistics say.
     "random_page_cost": "1.1",
     "jit": "off",
@@ -40,8 +46,13 @@ class Contended(Unavailable):
 def connect(url: str, name: str, **session: str) -> Connection:
     """Open a connection with our timeouts; raise Unavailable when the database cannot be reached."""
     with translated():
-        connection: Connection = psycopg2.connect(url, application_name=f"scheduler {name}", **CONNECT)
+        connection: patience.Session = psycopg2.connect(
+            url, application_name=f"scheduler {name}", connection_factory=patience.Session,
+            cursor_factory=patience.Cursor, **CONNECT,
+        )
         try:
+            patience.watch()
+            connection.patient = session.get("statement_timeout") == "0"
             connection.autocommit = True
             with connection.cursor() as cursor:
                 for setting, value in (SESSION | session).items():
