@@ -1,0 +1,66 @@
+"""`scheduler dev`: the newcomer's first minute."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+from support import until
+
+COMMAND = [sys.executable, "-m", "scheduler", "dev", "--for"]
+CLEAN = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "AMQP_URL")}
+
+
+def ports(text):
+    return [int(port) for port in re.findall(r"(?:RabbitMQ|Postgres) .*@127\.0\.0\.1:(\d+)/", text)]
+
+
+def refused(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_shows_the_sample_reminders_and_ends_by_itself_with_a_summary():
+    done = subprocess.run([*COMMAND, "6"], capture_output=True, text=True, timeout=120, check=False, env=CLEAN)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"due  sample\.once +#1 +\d+\.\d ms late", done.stdout)
+    assert re.search(r"weekdays at 09:00 in New York; the next is \w+day .* 09:00 E[SD]T", done.stdout)
+    assert done.stdout.count("as expected") == 4
+    assert "\x1b" not in done.stdout  # plain when piped
+    assert all(refused(port) for port in ports(done.stdout))
+
+
+def started():
+    process = subprocess.Popen(
+        [*COMMAND, "60"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=CLEAN
+    )
+    seen = ""
+    for line in process.stdout:
+        seen += line
+        if "requested  sample.cancelled" in line:
+            break
+    assert len(ports(seen)) == 2, seen
+    return process, ports(seen)
+
+
+def test_kill_minus_9_and_another_start_leave_one_set_of_servers_and_ctrl_c_none():
+    first, old = started()
+    first.kill()
+    first.communicate()
+    second, new = started()
+    until(lambda: all(refused(port) for port in old), "the first servers are gone")
+    assert not any(refused(port) for port in new)
+    second.send_signal(signal.SIGINT)
+    second.communicate(timeout=60)
+    assert second.returncode == 0
+    assert all(refused(port) for port in new)
+
+
+def test_a_bad_setting_is_told_before_anything_is_started():
+    done = subprocess.run(
+        [*COMMAND, "5"], capture_output=True, text=True, timeout=60, check=False,
+        env=CLEAN | {"SCHEDULER_BATCH_SIZE": "x"},
+    )
+    assert (done.returncode, "SCHEDULER_BATCH_SIZE" in done.stderr) == (78, True)

@@ -1,0 +1,68 @@
+"""Installed from a wheel into an empty environment, the program works from any directory."""
+
+import os
+import site
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import psycopg2
+import pytest
+from support import Host, Process, iso, until, utc
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The `scheduler` command of an environment that has our wheel and, from outside, only its dependencies."""
+    where = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", where, ROOT],
+        check=True, capture_output=True,
+    )
+    venv.create(where / "venv", with_pip=True)
+    python = where / "venv/bin/python"
+    wheel = next(where.glob("*.whl"))
+    subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel], check=True)
+    packages = next((where / "venv/lib").glob("python*/site-packages"))
+    (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()) + "\n")
+    origin = subprocess.run([python, "-c", "import scheduler; print(scheduler.__file__)"], cwd=where, text=True,
+                            capture_output=True, check=True).stdout
+    assert origin.startswith(str(where)), "it must be the wheel's own package that is tested"
+    return where / "venv/bin/scheduler"
+
+
+def test_the_wheel_migrates_and_serves_from_another_directory(installed, empty_database, vhost, tmp_path):
+    env = {"DATABASE_URL": empty_database, "AMQP_URL": vhost, "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [installed, "migrate"], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    )
+    assert "0001_jobs.sql" in done.stdout
+    processes = [Process(role, env, command=[str(installed)]) for role in ("consumer", "producer")]
+    try:
+        for process in processes:
+            process.ready()
+        host = Host(vhost)
+        job = host.request(run_at=iso(utc()))
+        assert host.due(1)[0]["job_id"] == job
+        host.close()
+        connection = psycopg2.connect(empty_database)
+        with connection.cursor() as cursor:
+            def done_in_database():
+                cursor.execute("SELECT status FROM jobs WHERE id = %s", (job,))
+                connection.commit()
+                return cursor.fetchone()[0] == "done"
+
+            until(done_in_database, "the job is done")
+        connection.close()
+    finally:
+        codes = [process.stop() for process in processes]
+    assert codes == [0, 0]
+
+
+def test_the_version_says_what_zone_data_it_has(installed, tmp_path):
+    done = subprocess.run([installed, "--version"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("scheduler 0.")
+    assert "tzdata 20" in done.stdout
