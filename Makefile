@@ -39,6 +39,9 @@ dashboards: $(READY) ## write grafana/dashboards/*.json
 example: $(READY) ## the examples for hosts, against a sidecar of their own (ARGS="plain_pika.py" for one)
 	@$(BIN)/python examples/run.py $(ARGS)
 
+overview: $(READY) ## draw docs/overview.png, the overview dashboard, from a real run of two minutes
+	@$(BIN)/python -m bench.overview
+
 bench: $(READY) ## measure, side by side with yardsticks in the same run
 	@$(BIN)/python -m bench $(ARGS)
 

@@ -105,6 +105,7 @@ def build() -> Json:
         [query(_on_time("$__rate_interval"), "within 500 ms")],
         "The share within 500 ms; gaps are times without any reminder.",
         unit="percentunit",
+        fill=0,
         max=1,
         steps=(RED, 0.99, GREEN),
     )
