@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 from scheduler.domain.recurrence import Schedule, compile_schedule, resolve
@@ -15,8 +16,15 @@ CASES = Path(__file__).parents[2] / "recurrence_cases"
 EXAMPLES = int(os.environ.get("SCHEDULER_TEST_EXAMPLES", "100"))
 STORED_AT = datetime(2026, 9, 14, 13, 0, tzinfo=UTC)
 
-# Noisy machines: no deadline; the same examples each time unless a deep run asks for more.
-steady = settings(max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES <= 1000, database=None)
+DEEP = EXAMPLES >= 1000
+
+
+def steady(test):
+    """Run a property with the same examples each time; where thousands are asked for, it belongs to the deep run."""
+    # Noisy machines: no deadline.
+    test = settings(max_examples=EXAMPLES, deadline=None, derandomize=not DEEP, database=None)(test)
+    return pytest.mark.deep(test) if DEEP else test
+
 
 ZONES = (
     "UTC",

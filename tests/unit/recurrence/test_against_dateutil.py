@@ -4,7 +4,6 @@
 from bisect import bisect_right
 from datetime import timedelta
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import WEEKDAYS, expand, rules, starts
@@ -116,9 +115,3 @@ def test_until_is_the_last_instant(rule, start, days):
         return
     found = take(schedule, 30)
     assert found == [instant for instant in take(endless, 30) if instant <= until]
-
-
-@pytest.mark.deep
-def test_deep_run_is_deep():
-    """`make test-deep` sets SCHEDULER_TEST_EXAMPLES; every property above then runs that often."""
-    assert steady.max_examples >= 1000
