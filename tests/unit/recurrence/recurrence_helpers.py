@@ -20,7 +20,7 @@ DEEP = EXAMPLES >= 1000
 
 
 def steady(test):
-    """Run a property with the same examples each time; where thousands are asked for, it belongs to the deep run."""
+    """Run a property with the same examples each time; with thousands of them it belongs to the deep run."""
     # Noisy machines: no deadline.
     test = settings(max_examples=EXAMPLES, deadline=None, derandomize=not DEEP, database=None)(test)
     return pytest.mark.deep(test) if DEEP else test
