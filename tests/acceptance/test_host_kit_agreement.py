@@ -104,7 +104,7 @@ def twice(sidecar, host):
     """Every scenario's story, told by both."""
     sidecar.up()
     start = datetime.now(UTC)
-    t = start.replace(microsecond=0) + timedelta(seconds=4)
+    t = start.replace(microsecond=0) + timedelta(seconds=6)
     real = Real(host, t)
     real.run()
     return [(each.__name__, in_process(each, start, t), real.stories[each.__name__]) for each in SCENARIOS]
