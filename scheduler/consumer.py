@@ -16,7 +16,7 @@ from scheduler.ops.logs import get_logger
 from scheduler.ops.storms import Storm
 from scheduler.ops.traces import Traced
 from scheduler.postgres.connection import Connection, connect
-from scheduler.postgres.store import store
+from scheduler.postgres.store import UNSTORABLE, store
 from scheduler.rabbit.inbox import Delivery, Inbox
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.topology import DELIVERY_LIMIT
@@ -28,6 +28,9 @@ _rejections = Storm(log, "command rejected")
 _losses = Storm(log, "database unavailable: commands stay in the queue until it is back")
 
 BATCH = 500
+_CRASHED = f"was delivered {DELIVERY_LIMIT} times and never answered: handling it ends the consumer"
+# What is wrong with a command as a whole, told apart by how it is said.
+_BODY = ((_CRASHED, "redelivered"), (UNSTORABLE, "storage"))
 _TRACE = ("traceparent", "tracestate")
 
 
@@ -72,8 +75,7 @@ class Consumer:
 
     def _parsed(self, delivery: Delivery) -> Incoming | Rejected:
         if delivery.deliveries_before >= DELIVERY_LIMIT - 1:
-            return Rejected([Problem("body", f"was delivered {DELIVERY_LIMIT} times and never "
-                                                       "answered: handling it ends the consumer")])
+            return Rejected([Problem("body", _CRASHED)])
         properties = delivery.properties
         try:
             command, payload = parse_command(
@@ -163,7 +165,7 @@ def _reason(verdict: Rejected) -> str:
     """Sort a rejection under one of a few fixed words."""
     fields = {each.field for each in verdict.problems}
     if fields == {"body"}:
-        return "json"
+        return next((word for start, word in _BODY if verdict.problems[0].problem.startswith(start)), "json")
     return "schedule" if fields & {"rrule", "cron", "every", "run_at", "timezone"} else "shape"
 
 

@@ -103,10 +103,10 @@ class Flight:
     def _decide(self, job: DueJob) -> Emission | None:
         try:
             return decide(job, self._claimed_at)
-        except Exception:
-            # One row that cannot be read, written by hand perhaps, must not stop the others.
-            log.exception("job cannot be read", job_id=job.id,
-                      do="look at its row in the table jobs; send its request again or cancel it")
+        except Exception as error:  # noqa: BLE001 - whatever a row written by hand may hold
+            # One row that cannot be read must not stop the others.
+            _unreadable.warning(job_id=job.id, problem=f"{type(error).__name__}: {error}"[:500],
+                                do="look at its row in the table jobs; send its request again or cancel it")
             self._fail(job)
             return None
 
@@ -181,6 +181,7 @@ _ADVICE = {
 }
 
 
+_unreadable = Storm(log, "job cannot be read")
 _failures = {receipt: Storm(log, "events not delivered") for receipt in _ADVICE}
 
 

@@ -19,6 +19,7 @@ from scheduler.resources import query
 
 Cursor = psycopg2.extensions.cursor
 WAKEUP = "scheduler_wakeup"
+UNSTORABLE = "Postgres cannot store it"
 _TRIES = 20
 
 
@@ -43,7 +44,7 @@ def store(connection: Connection, batch: Sequence[Incoming], soon: timedelta) ->
             if len(batch) > 1:
                 return [answer for incoming in batch for answer in store(connection, [incoming], soon)]
             line = " ".join(str(error).split())[:300]
-            return [Rejected([Problem("body", f"Postgres cannot store it: {line}")])]
+            return [Rejected([Problem("body", f"{UNSTORABLE}: {line}")])]
     raise Unavailable("Postgres: too many consumers store the same jobs at once")
 
 
