@@ -1,7 +1,7 @@
 """What a host hears about its commands: replies, rejections, and dead letters with their reasons."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pika
 
@@ -13,7 +13,7 @@ from scheduler.ops.logs import get_logger
 from scheduler.rabbit.frames import Message
 from scheduler.rabbit.inbox import Delivery
 from scheduler.rabbit.link import Link
-from scheduler.rabbit.publisher import Publisher, Receipt
+from scheduler.rabbit.publisher import Batch, Publisher, Receipt
 from scheduler.rabbit.topology import DEAD, EVENTS
 
 log = get_logger(__name__)
@@ -29,23 +29,44 @@ _KEPT = (
 class Answers:
     """Publishes what a batch of verdicts asks for; only dead letters can hold the batch up."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, pause: Callable[[], None]) -> None:
+        """Take what to do, again and again, while the broker blocks publishers."""
         self._link = link
+        self._pause = pause
         self._publisher = Publisher(link)
         # Replies go where a host says. Should the broker close the channel over one, nothing else suffers.
         self._replies: Publisher | None = None
 
     def give(self, verdicts: Sequence[Verdict]) -> None:
         """Return once every dead letter is confirmed and in a queue; raise Unavailable otherwise."""
+        if any(isinstance(verdict, Rejected) or d.properties.reply_to for d, verdict in verdicts):
+            self._until_unblocked()
         dead = self._publisher.send([_dead_letter(d, v) for d, v in verdicts if isinstance(v, Rejected)])
         told = self._publisher.send([_event(d, v) for d, v in verdicts if isinstance(v, Rejected)])
         self._reply([_reply(d, v) for d, v in verdicts if d.properties.reply_to])
-        for receipt in dead.wait(CONFIRM_TIMEOUT):
+        for receipt in self._receipts(dead):
             if receipt is not Receipt.CONFIRMED:
                 raise Unavailable(
                     f"{DEAD} did not take a rejected command ({receipt}); is scheduler_dead bound to it?"
                 )
-        told.wait(CONFIRM_TIMEOUT)
+        self._receipts(told)
+
+    def _until_unblocked(self) -> None:
+        """An alarm of the broker passes: until then the commands stay where they are, unacknowledged.
+
+        Given back, they would come again and again, until their delivery limit dead-letters them.
+        """
+        while self._link.blocked and self._link.closed is None:
+            self._pause()
+
+    def _receipts(self, batch: Batch) -> list[Receipt]:
+        deadline = time.monotonic() + CONFIRM_TIMEOUT
+        while not batch.done and time.monotonic() < deadline:
+            batch.wait(0.5)
+            if self._link.blocked:
+                self._until_unblocked()
+                deadline = time.monotonic() + CONFIRM_TIMEOUT
+        return batch.wait(0)
 
     def _reply(self, replies: list[Message]) -> None:
         if not replies:
@@ -54,7 +75,7 @@ class Answers:
             if self._replies is None or not self._replies.usable:
                 self._replies = Publisher(self._link, essential=False)
             sent = self._replies.send(replies)
-            if Receipt.UNKNOWN in sent.wait(CONFIRM_TIMEOUT):
+            if Receipt.UNKNOWN in self._receipts(sent):
                 raise Unavailable(sent.lost)
         except Unavailable as error:
             if self._link.closed is not None:

@@ -47,10 +47,11 @@ class Consumer:
 
     def run(self, link: Link) -> None:
         """Serve one connection to the broker until it is lost or the process shall stop."""
-        answers = Answers(link)
+        answers = Answers(link, self._wait_for_alarm)
         inbox = Inbox(link, self._settings.prefetch)
         while not self._stop:
             self._health.turn()
+            self._health.found("rabbitmq")
             batch = inbox.take(BATCH, timeout=0.5)
             if batch and self._handle(batch, answers, link):
                 inbox.ack(batch[-1].tag)
@@ -111,6 +112,13 @@ class Consumer:
                 self._health.found("postgres")
                 return answers
         raise AssertionError  # backoff never ends
+
+    def _wait_for_alarm(self) -> None:
+        """Say why nothing moves, and sleep a little; a stop ends the wait."""
+        self._health.missing("rabbitmq", "it blocks publishers: its memory or disk alarm is on")
+        self._health.turn()
+        if self._stop.wait(0.2):
+            raise Unavailable("stopped while the broker blocks publishers")
 
     def _lose_database(self, error: Unavailable) -> None:
         self._health.missing("postgres", str(error))

@@ -14,6 +14,7 @@ from scheduler.ops.storms import Storm
 from scheduler.ops.traces import Traced
 from scheduler.postgres.claims import LONG_AGO, Claims, Settlement, delay
 from scheduler.rabbit.frames import DueMessage, Message, Publishable
+from scheduler.rabbit.link import BrokerUnavailable
 from scheduler.rabbit.publisher import Batch, Publisher, Receipt
 from scheduler.rabbit.topology import EVENTS
 
@@ -39,6 +40,7 @@ class Flight:
         self._settlement = Settlement()
         self._batch: Batch | None = None
         self._sent = self._started
+        self.landed = False
         self.full = len(claim.jobs) >= limit
         self.newest = claim.jobs[-1].wake_at if claim.jobs else None
         _observe("claim", self._started)
@@ -63,6 +65,7 @@ class Flight:
 
     def land(self) -> None:
         """Wait for the confirms, settle every job by its own, and let go of them all."""
+        self.landed = True
         if not self._jobs:
             return
         began = time.monotonic()
@@ -144,8 +147,7 @@ class Flight:
         if log.shows_debug or traces.sink is not None:
             self._tell(receipts, confirmed_at)
         if Receipt.UNKNOWN in receipts:
-            raise Unavailable(self._batch.lost if self._batch else "")
-
+            raise BrokerUnavailable(self._batch.lost if self._batch else "")
 
     def _tell(self, receipts: list[Receipt], confirmed_at: datetime) -> None:
         """Show each event: a debug line, and a span where its request belongs to a trace."""

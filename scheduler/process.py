@@ -11,7 +11,8 @@ from scheduler.ops.health import Health
 from scheduler.ops.logs import get_logger
 from scheduler.ops.maintenance import Maintenance
 from scheduler.rabbit import topology
-from scheduler.rabbit.link import Link, place
+from scheduler.rabbit.address import place
+from scheduler.rabbit.link import Link
 from scheduler.runtime import Stop, backoff
 from scheduler.settings import Settings
 

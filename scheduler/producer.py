@@ -1,7 +1,7 @@
 """The process Postgres → AMQP: due rows become events."""
 
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from datetime import datetime
 
 from scheduler.domain.errors import Unavailable
@@ -10,7 +10,7 @@ from scheduler.ops.health import Health
 from scheduler.ops.logs import get_logger
 from scheduler.postgres.claims import LONG_AGO, Claims
 from scheduler.postgres.wakeup import Wakeup
-from scheduler.rabbit.link import Link
+from scheduler.rabbit.link import BrokerUnavailable, Link
 from scheduler.rabbit.publisher import Publisher
 from scheduler.runtime import Stop, backoff
 from scheduler.settings import Settings
@@ -66,6 +66,12 @@ class Producer:
                     self._health.found("postgres")
                     with self._stop.wakes(wakeup.write_end):
                         self._loop(link, publisher, lanes, wakeup)
+            except BrokerUnavailable:
+                if link.blocked and link.closed is None:
+                    continue  # its alarm passes; a new connection would be blocked as well
+                # Half open, or a queue without its majority: the next connection, or the next node, may do better.
+                link.close()
+                raise
             except Unavailable as error:
                 if link.closed is not None:
                     raise
@@ -78,27 +84,30 @@ class Producer:
     def _loop(self, link: Link, publisher: Publisher, lanes: list[Claims], wakeup: Wakeup) -> None:
         floor = Floor(self._poll)
         flying: Flight | None = None
-        while not self._stop:
-            self._health.turn()
-            if self._blocked(link):
-                continue
-            lanes.reverse()
-            flight = Flight(lanes[0], self._settings.batch_size, floor.bound())
-            floor.rise(flight.newest)
-            flight.take_off(publisher)
-            for landing in (flying, None if flight.full else flight):
-                if landing is not None:
-                    landing.land()
-                    if landing.leaves_due:
-                        floor.reset()
-            flying = flight if flight.full else None
-            if flying is None and not flight.leaves_due:
-                self._rest(flight, floor, wakeup)
-        if flying is not None:
-            flying.land()
+        try:
+            while not self._stop:
+                self._health.turn()
+                if self._blocked(link):
+                    flying = _landed(flying, floor)
+                    continue
+                lanes.reverse()
+                flight = Flight(lanes[0], self._settings.batch_size, floor.bound())
+                floor.rise(flight.newest)
+                flight.take_off(publisher)
+                before, flying = flying, flight
+                _landed(before, floor)
+                if not flight.full:
+                    flying = _landed(flight, floor)
+                    self._rest(flight, floor, wakeup)
+        finally:
+            # Whatever happened, what the broker has confirmed need not be sent again.
+            with suppress(Unavailable):
+                _landed(flying, floor)
 
     def _rest(self, flight: Flight, floor: Floor, wakeup: Wakeup) -> None:
         """Sleep until the next job is due, the poll interval is over or a command brings something sooner."""
+        if flight.leaves_due:
+            return
         next_due = flight.seconds_to_next
         seconds = self._poll if next_due is None else min(next_due + 0.0002, self._poll)
         if wakeup.wait(max(seconds, REST_SECONDS - flight.age)):
@@ -107,10 +116,18 @@ class Producer:
     def _blocked(self, link: Link) -> bool:
         """Wait a little while the broker refuses publishers: no row is held meanwhile."""
         if link.closed is not None:
-            raise Unavailable(link.closed)
+            raise BrokerUnavailable(link.closed)
         if not link.blocked:
             self._health.found("rabbitmq")
             return False
         self._health.missing("rabbitmq", "it blocks publishers: its memory or disk alarm is on")
         self._stop.wait(self._poll)
         return True
+
+
+def _landed(flight: Flight | None, floor: Floor) -> None:
+    """Land a flight once; what it leaves due lies below the floor."""
+    if flight is not None and not flight.landed:
+        flight.land()
+        if flight.leaves_due:
+            floor.reset()

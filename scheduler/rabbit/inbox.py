@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import pika
 from pika import spec
 
-from scheduler.domain.errors import Unavailable
-from scheduler.rabbit.link import Link
+from scheduler.rabbit.link import BrokerUnavailable, Link
 from scheduler.rabbit.topology import INBOX
 
 
@@ -90,7 +89,7 @@ class Inbox:
     @staticmethod
     def _checked(item: Delivery | str) -> Delivery:
         if isinstance(item, str):
-            raise Unavailable(item)
+            raise BrokerUnavailable(item)
         return item
 
     def ack(self, up_to: int) -> None:

@@ -9,35 +9,19 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
-from urllib.parse import parse_qs, urlsplit
 
 import pika
 from pika.adapters.select_connection import SelectConnection
 from pika.exceptions import AMQPError, ProbableAccessDeniedError, ProbableAuthenticationError
 
 from scheduler.domain.errors import Unavailable
+from scheduler.rabbit.address import OPEN_TIMEOUT, parameters, place
 
 T = TypeVar("T")
 
-OPEN_TIMEOUT = 15.0
-HEARTBEAT = 15  # a silent peer is noticed within three of these
 
-
-def parameters(url: str, name: str) -> pika.URLParameters:
-    """Return how to connect: what the URL says, and our own timeouts where it is silent."""
-    found = pika.URLParameters(url)
-    if "heartbeat" not in parse_qs(urlsplit(url).query):
-        found.heartbeat = HEARTBEAT
-    found.socket_timeout = found.stack_timeout = OPEN_TIMEOUT
-    found.connection_attempts = 1
-    found.client_properties = {"connection_name": f"scheduler {name}"}
-    return found
-
-
-def place(url: str) -> str:
-    """Name a broker in a log line: host and port, no credentials."""
-    parts = urlsplit(url)
-    return f"{parts.hostname}:{parts.port or (5671 if parts.scheme == 'amqps' else 5672)}"
+class BrokerUnavailable(Unavailable):
+    """RabbitMQ is down, blocks us or does not answer."""
 
 
 class Link:
@@ -63,7 +47,7 @@ class Link:
             self._opened.result(OPEN_TIMEOUT * 2)
         except TimeoutError:
             self.close()
-            raise Unavailable(f"RabbitMQ at {self._place} did not answer in time") from None
+            raise BrokerUnavailable(f"RabbitMQ at {self._place} did not answer in time") from None
 
     def _run(self) -> None:
         try:
@@ -78,7 +62,7 @@ class Link:
         if self.closed is None:
             self.closed = f"RabbitMQ at {self._place}: {reason(error)}"
         if not self._opened.done():
-            self._opened.set_exception(Unavailable(self.closed))
+            self._opened.set_exception(BrokerUnavailable(self.closed))
         for callback in self._on_close:
             callback(self.closed)
         self._connection.ioloop.stop()
@@ -90,14 +74,14 @@ class Link:
     def check(self) -> None:
         """Raise Unavailable if the connection is lost or the broker refuses publishers."""
         if self.closed is not None:
-            raise Unavailable(self.closed)
+            raise BrokerUnavailable(self.closed)
         if self.blocked:
-            raise Unavailable(f"RabbitMQ at {self._place} blocks publishers: its memory or disk alarm is on")
+            raise BrokerUnavailable(f"RabbitMQ at {self._place} blocks publishers: its memory or disk alarm is on")
 
     def post(self, act: Callable[[], None]) -> None:
         """Run `act` on the I/O thread, soon."""
         if self.closed is not None:
-            raise Unavailable(self.closed)
+            raise BrokerUnavailable(self.closed)
         self._connection.ioloop.add_callback_threadsafe(act)
 
     def call(self, act: Callable[[Future[T]], Any], timeout: float = OPEN_TIMEOUT) -> T:
@@ -106,7 +90,7 @@ class Link:
 
         def run() -> None:
             self._on_close.append(
-                lambda why: None if future.done() else future.set_exception(Unavailable(why))
+                lambda why: None if future.done() else future.set_exception(BrokerUnavailable(why))
             )
             try:
                 act(future)
@@ -117,9 +101,9 @@ class Link:
         try:
             return future.result(timeout)
         except TimeoutError:
-            raise Unavailable(f"RabbitMQ at {self._place} did not answer in time") from None
+            raise BrokerUnavailable(f"RabbitMQ at {self._place} did not answer in time") from None
         except AMQPError as error:
-            raise Unavailable(f"RabbitMQ at {self._place}: {reason(error)}") from error
+            raise BrokerUnavailable(f"RabbitMQ at {self._place}: {reason(error)}") from error
 
     def channel(self, *, essential: bool = True) -> pika.channel.Channel:
         """Open a channel; should the broker close an essential one later, the whole link counts as lost."""

@@ -7,7 +7,8 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from scheduler.domain.errors import Misconfigured, Unavailable
-from scheduler.rabbit.link import parameters, place, reason
+from scheduler.rabbit.address import parameters, place
+from scheduler.rabbit.link import BrokerUnavailable, reason
 
 COMMANDS = "schedule.commands"
 EVENTS = "schedule.events"
@@ -48,13 +49,13 @@ def declare(url: str, *, queue_type: str, due_queue_type: str) -> None:
     try:
         connection = pika.BlockingConnection(parameters(url, "topology"))
     except (AMQPError, OSError) as error:
-        raise Unavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
+        raise BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
     try:
         _declare(connection, queue_type, due_queue_type)
     except ChannelClosedByBroker as error:
         raise _translated(error, url) from error
     except (AMQPError, OSError) as error:
-        raise Unavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
+        raise BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
     finally:
         if connection.is_open:
             connection.close()
@@ -99,4 +100,4 @@ def _translated(error: ChannelClosedByBroker, url: str) -> Misconfigured | Unava
             f"RabbitMQ at {place(url)} refuses our user: {error.reply_text}. "
             "Give it configure, write and read permission on scheduler_.*, schedule\\..* and mainapp_due."
         )
-    return Unavailable(f"RabbitMQ at {place(url)}: {reason(error)}")
+    return BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}")
