@@ -1,0 +1,45 @@
+"""`scheduler health`, as a HEALTHCHECK runs it."""
+
+import json
+import os
+import subprocess
+import sys
+
+
+def health(port, *arguments, **env):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("SCHEDULER_", "METRICS_", "LOG_"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "scheduler", "health", *arguments], env=clean | {"METRICS_PORT": str(port), **env},
+        capture_output=True, text=True, timeout=30, check=False,
+    )
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_a_ready_process_is_healthy(sidecar):
+    process = sidecar.up(consumers=0).processes[0]
+    assert health(process.port) == (0, {"ready": True, "missing": {}})
+    code, answer = health(process.port, "--live", http_proxy="http://127.0.0.1:9")
+    assert (code, answer["live"]) == (0, True)
+
+
+def test_a_process_that_misses_something_says_what(sidecar):
+    process = sidecar.start("producer", AMQP_URL="amqp://guest:guest@127.0.0.1:9/")
+    code, answer = health(process.port)
+    assert code == 1
+    assert "rabbitmq" in answer["missing"]
+    assert health(process.port, "--live")[0] == 0
+
+
+def test_no_process_is_not_healthy():
+    code, answer = health(9, METRICS_HOST="127.0.0.1")
+    assert code == 1
+    assert answer["missing"]["process"]["problem"]
+
+
+def test_a_taken_port_is_a_bad_setting(sidecar):
+    first = sidecar.up(consumers=0).processes[0]
+    second = sidecar.start("producer", METRICS_PORT=str(first.port))
+    assert second.popen.wait(30) == 78
+    sidecar.processes.remove(second)
+    second.ended()
+    assert "METRICS_PORT" in second.raw[-1]
