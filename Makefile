@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 ARGS   ?=
 
-.PHONY: help run test test-deep lint schemas dashboards example bench build constraints clean
+.PHONY: help run test test-deep lint schemas dashboards example chaos bench build constraints clean
 
 help: ## a line for each target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ example: $(READY) ## the examples for hosts, against a sidecar of their own (ARG
 
 overview: $(READY) ## draw docs/overview.png, the overview dashboard, from a real run of two minutes
 	@$(BIN)/python -m bench.overview
+
+chaos: $(READY) ## break every part while the sidecar works, and account for every event (FAULT=kill for one)
+	@$(BIN)/python -m chaos $(FAULT) $(ARGS)
 
 bench: $(READY) ## measure, side by side with yardsticks in the same run
 	@$(BIN)/python -m bench $(ARGS)

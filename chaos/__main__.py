@@ -1,0 +1,64 @@
+"""`python -m chaos [FAULT …]`: run the faults, print the table, write the results, fail if anything was lost."""
+
+import argparse
+import sys
+import time
+import traceback
+
+from chaos import report
+from chaos.account import Result
+from chaos.suite import ALL, start_servers
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
+    parser.add_argument("faults", nargs="*", metavar="FAULT", help="by name; all of them when none is given")
+    parser.add_argument("--list", action="store_true", help="show the names")
+    parser.add_argument("--scale", type=float, default=1.0, help="how long each lasts; 1 is the full suite")
+    args = parser.parse_args()
+    if args.list:
+        print("\n".join(f"{each.name:<20} {each.title}" for each in ALL.values()))
+        return 0
+    names = [name for given in args.faults for name in given.replace(",", " ").split()] or list(ALL)
+    if unknown := [name for name in names if name not in ALL]:
+        parser.error(f"no such fault: {', '.join(unknown)}; known are {', '.join(ALL)}")
+    results = run(names, args.scale)
+    print(f"\n{report.table(results)}\n")
+    for each in results:
+        for failure in each.failures:
+            print(f"{each.fault}: {failure}")
+    if set(names) >= set(ALL) - {"soak"}:
+        report.write(results)
+        print(f"written to {report.RESULTS}/chaos.md and chaos.json")
+    return 0 if all(each.passed for each in results) else 1
+
+
+def run(names: list[str], scale: float) -> list[Result]:
+    """Run faults one after the other on one pair of servers."""
+    results = []
+    with start_servers(say) as stack:
+        for number, name in enumerate(names, 1):
+            found = ALL[name]
+            result = Result(name, found.title)
+            results.append(result)
+            say(f"[{number}/{len(names)}] {name}: {found.title}")
+            began = time.monotonic()
+            try:
+                found.run(stack, result, scale)
+            except Exception as error:  # noqa: BLE001 - the other faults still run
+                traceback.print_exc()
+                result.failures.append(f"{type(error).__name__}: {error}")
+            result.seconds = round(time.monotonic() - began, 1)
+            verdict = "pass" if result.passed else "FAIL"
+            say(f"    {verdict} in {result.seconds:.0f} s: {result.expected:,} expected, {result.lost} lost, "
+                f"{result.early} early, {result.duplicates} duplicates, longest gap {result.longest_gap:.2f} s; "
+                f"{'; '.join(result.notes + result.failures)}")
+    return results
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

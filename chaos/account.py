@@ -1,0 +1,101 @@
+"""Compares what was asked with what came, event by event."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from chaos.load import Books
+
+Sql = Callable[..., list[tuple[Any, ...]]]
+
+
+@dataclass
+class Result:
+    """The line of one fault in the table."""
+
+    fault: str
+    title: str
+    requests: int = 0
+    expected: int = 0
+    received: int = 0
+    lost: int = 0
+    early: int = 0
+    duplicates: int = 0
+    redelivered: int = 0
+    uncancelled: int = 0
+    unstored: int = 0
+    longest_gap: float = 0.0
+    usual_gap: float = 0.0
+    slowest_command: float = 0.0
+    recovered: bool = True
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        return not self.failures and not (self.lost or self.early or self.uncancelled or self.unstored)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"passed": self.passed}
+
+
+def settled(books: Books, sql: Sql) -> bool:
+    """Tell whether every event that must come has come."""
+    return not _lost(books, *_expected(books, sql))
+
+
+def fill(result: Result, books: Books, sql: Sql) -> None:
+    """Reckon every number of the table."""
+    due, spared = _expected(books, sql)
+    came = Counter((event.job_id, event.due_at) for event in books.events if event.job_id in books.asked)
+    emissions = {(event.event_id, event.emitted_at) for event in books.events}
+    ours = [event for event in books.events if event.job_id in books.asked]
+    late = sorted((event.received_at - event.due_at).total_seconds() for event in _first(ours))
+    result.requests = books.sent
+    result.expected = sum(map(len, due.values()))
+    result.received = len(came)
+    result.lost = len(_lost(books, due, spared))
+    result.early = sum(e.emitted_at < e.due_at or e.received_at < e.due_at for e in books.events)
+    result.duplicates = len(emissions) - len({event.event_id for event in books.events})
+    result.redelivered = len(books.events) - len(emissions)
+    result.longest_gap = round(max(late, default=0.0), 3)
+    result.usual_gap = round(late[len(late) // 2], 4) if late else 0.0
+    result.uncancelled = sum(e.job_id in spared and e.emitted_at > spared[e.job_id] for e in ours)
+    unknown = [key for key in came if key[0] in due and key[1] not in due[key[0]]]
+    if unknown:
+        result.failures.append(f"{len(unknown)} events for instants that nobody asked for")
+    per_identity = Counter((event.job_id, event.due_at) for event in _first(books.events))
+    if per_identity and max(per_identity.values()) > 1:
+        result.failures.append("one occurrence came under two event_ids")
+    stored = dict(sql("SELECT id::text, extract(epoch FROM created_at - requested_at)::float8 FROM jobs"))
+    result.unstored = sum(each.confirmed and each.id not in stored for each in books.asked.values())
+    ages = [stored[each] for each in books.asked if stored.get(each) is not None]
+    result.slowest_command = round(max(ages, default=0.0), 3)
+
+
+def _expected(books: Books, sql: Sql) -> tuple[dict[str, set[Any]], dict[str, Any]]:
+    """Return which instants each job must emit, and when the cancel of each spared job was committed.
+
+    What was claimed before that may have been emitted; what was emitted after it must not have been.
+    """
+    spared = dict(sql("SELECT id::text, pg_xact_commit_timestamp(xmin) FROM jobs WHERE status = 'cancelled'"))
+    due = {
+        each.id: set(each.expected) for each in list(books.asked.values())
+        if each.confirmed and each.id not in spared
+    }
+    return due, spared
+
+
+def _lost(books: Books, due: dict[str, set[Any]], _: dict[str, Any]) -> set[tuple[str, Any]]:
+    came = {(event.job_id, event.due_at) for event in list(books.events)}
+    return {(job_id, at) for job_id, instants in due.items() for at in instants} - came
+
+
+def _first(events: list[Any]) -> list[Any]:
+    """The first arrival of each event."""
+    seen: dict[str, Any] = {}
+    for event in events:
+        seen.setdefault(event.event_id, event)
+    return list(seen.values())

@@ -1,0 +1,119 @@
+"""Faults 7, 8 and 11: half-open networks, wrong clocks, poisoned commands."""
+
+import shutil
+import signal
+import time
+
+from chaos.account import Result
+from chaos.breaking_processes import LEAVE_SECONDS, within_takeover
+from chaos.faults import fault
+from chaos.proxy import Proxy
+from chaos.replicas import wait_for
+from chaos.world import World
+from scheduler.dev.servers import Stack, apt
+
+NOTICE_SECONDS = 60.0
+CUT_OFF = ("consumer-1", "producer-1")
+
+
+def _half_open(stack: Stack, result: Result, dependency: str, scale: float) -> None:
+    """Cut one consumer and one producer off from a server; the others reach it as before."""
+    server = stack.postgres if dependency == "postgres" else stack.rabbitmq
+    variable = "DATABASE_URL" if dependency == "postgres" else "AMQP_URL"
+    proxy = Proxy(server.port)
+
+    def behind_proxy(name: str, env: dict[str, str]) -> dict[str, str]:
+        if name not in CUT_OFF:
+            return env
+        return env | {variable: env[variable].replace(f":{server.port}/", f":{proxy.port}/")}
+
+    world = World(stack, replica_env=behind_proxy)
+    try:
+        world.start()
+        time.sleep(3)
+        proxy.freeze()
+        began = time.monotonic()
+        cut_off = [each for each in world.supervisor.replicas if each.name in CUT_OFF]
+        for each in cut_off:
+            wait_for(lambda each=each: dependency in each.missing(), f"{each.name} notices", NOTICE_SECONDS)
+            result.notes.append(f"{each.name} noticed within {time.monotonic() - began:.0f} s")
+            if set(each.missing()) - {dependency}:
+                result.failures.append(f"{each.name} blames the wrong server: {each.missing()}")
+        if not all(each.http("/livez")[0] == 200 for each in cut_off):
+            result.failures.append("a process that was cut off counts as stuck")
+        time.sleep(2 * scale)
+        proxy.thaw()
+        wait_for(world.supervisor.all_ready, "ready again", 60)
+        time.sleep(2)
+        # Cut off again: a stop must not wait for the answer that never comes.
+        proxy.freeze()
+        time.sleep(1.5)
+        world.supervisor.hold(cut_off[1])
+        code, seconds = cut_off[1].end(signal.SIGTERM)
+        result.notes.append(f"a producer cut off left within {seconds:.1f} s")
+        if code != 0 or seconds > LEAVE_SECONDS:
+            result.failures.append(f"{cut_off[1].name} exited {code} after {seconds:.1f} s while it was cut off")
+        proxy.thaw()
+        world.supervisor.release(cut_off[1])
+        world.settle(result, within=60)
+        within_takeover(result)
+    finally:
+        proxy.thaw()
+        world.close(result)
+        proxy.close()
+
+
+@fault("half-open-rabbitmq", "a proxy to RabbitMQ stops forwarding without closing")
+def half_open_rabbitmq(stack: Stack, result: Result, scale: float) -> None:
+    _half_open(stack, result, "rabbitmq", scale)
+
+
+@fault("half-open-postgres", "a proxy to Postgres stops forwarding without closing")
+def half_open_postgres(stack: Stack, result: Result, scale: float) -> None:
+    _half_open(stack, result, "postgres", scale)
+
+
+@fault("clock-skew", "processes under faketime, an hour fast and an hour slow")
+def clock_skew(stack: Stack, result: Result, scale: float) -> None:
+    if shutil.which("faketime") is None:
+        apt.install(["faketime"], print)
+    # `exec` makes the process itself our child, not a wrapper around it.
+    fast, slow = (["faketime", "-f", offset] for offset in ("+3600s", "-3600s"))
+    # Monotonic clocks do not know the time of day: they stay as they are.
+    world = World(stack, env={"FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1"},
+                  prefixes={"consumer-1": fast, "consumer-2": slow, "producer-1": fast, "producer-2": slow})
+    try:
+        world.start()
+        time.sleep(15 * scale)
+        skewed = []
+        for each in world.producers:
+            stamp = max(line for line in each.log.read_text(encoding="utf-8").splitlines() if '"time"' in line)[10:29]
+            skewed.append(stamp)
+        result.notes.append(f"the producers' own clocks in their logs: {', '.join(skewed)}")
+        shares = [each.metric("jobs_due_total") for each in world.producers]
+        if not all(shares):
+            result.failures.append(f"a producer emitted nothing: {shares}")
+        world.settle(result, within=30)
+        wrong = [e for e in world.host.books.events if abs((e.emitted_at - e.received_at).total_seconds()) > 60]
+        if wrong:
+            result.failures.append(f"{len(wrong)} events with emitted_at by a wrong clock")
+        if result.longest_gap > 5:
+            result.failures.append(f"late by {result.longest_gap} s")
+    finally:
+        world.close(result)
+
+
+@fault("poison", "one command in ten can never succeed")
+def poison(stack: Stack, result: Result, scale: float) -> None:
+    world = World(stack, one_shots=100, poison=0.12)
+    try:
+        world.start()
+        time.sleep(15 * scale)
+        world.settle(result, within=30)
+        rejected = sum(each.metric("scheduler_commands_rejected_total") for each in world.consumers)
+        sent = world.host.books.poison
+        result.notes.append(f"{sent} poisoned commands, {rejected:.0f} rejected")
+        if rejected != sent:
+            result.failures.append(f"{sent} poisoned commands, but {rejected:.0f} rejected")
+    finally:
+        world.close(result)

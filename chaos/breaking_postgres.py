@@ -1,0 +1,158 @@
+"""Fault 5, 12 and 13: the database restarts, dies, hangs up, is full, keeps old rows, or has very much to do."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
+
+import psycopg2
+
+from chaos.account import Result
+from chaos.faults import fault
+from chaos.load import Asked
+from chaos.replicas import wait_for
+from chaos.world import World
+from scheduler.dev.servers import Stack
+
+OURS = "datname = current_database() AND application_name LIKE 'scheduler %'"
+
+
+def _under_load(stack: Stack, result: Result, breaking: Callable[[World], None], scale: float) -> None:
+    world = World(stack)
+    try:
+        world.start()
+        time.sleep(3)
+        breaking(world)
+        time.sleep(4 * scale)
+        world.settle(result, within=60)
+    finally:
+        world.close(result)
+
+
+@fault("postgres-restart", "Postgres restarted (fast)")
+def restart(stack: Stack, result: Result, scale: float) -> None:
+    def breaking(_: World) -> None:
+        stack.postgres.stop("fast")
+        time.sleep(3 * scale)
+        stack.postgres.start()
+
+    _under_load(stack, result, breaking, scale)
+
+
+@fault("postgres-kill", "Postgres killed (immediate, then kill -9) and started")
+def kill(stack: Stack, result: Result, scale: float) -> None:
+    def breaking(_: World) -> None:
+        stack.postgres.restart("immediate")
+        time.sleep(3 * scale)
+        stack.postgres.kill()
+        stack.postgres.start()
+
+    _under_load(stack, result, breaking, scale)
+
+
+@fault("postgres-sessions", "every session of ours terminated, ten times")
+def sessions(stack: Stack, result: Result, scale: float) -> None:
+    def breaking(world: World) -> None:
+        for _ in range(10):
+            world.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OURS}")
+            time.sleep(1.2 * scale)
+
+    _under_load(stack, result, breaking, scale)
+
+
+@fault("postgres-full", "sessions terminated while every connection of the server is taken")
+def full(stack: Stack, result: Result, scale: float) -> None:
+    def breaking(world: World) -> None:
+        with closing(psycopg2.connect(world.database_url)) as control, contextlib.ExitStack() as taken:
+            control.autocommit = True
+            cursor = control.cursor()
+            refused = 0
+            end = time.monotonic() + 10 * scale
+            while time.monotonic() < end:
+                cursor.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OURS}")
+                with contextlib.suppress(psycopg2.OperationalError):
+                    while True:
+                        taken.enter_context(closing(psycopg2.connect(world.database_url)))
+                refused += 1
+                time.sleep(0.05)
+            held = len(taken._exit_callbacks)  # noqa: SLF001 - a count for the notes
+            result.notes.append(f"{held} connections taken")
+            unready = [each.name for each in world.supervisor.replicas if not each.ready()]
+            if not unready:
+                result.failures.append("every process called itself ready without a database")
+
+    _under_load(stack, result, breaking, scale)
+
+
+@fault("pinned-snapshot", "another client's old snapshot pins dead rows while jobs churn")
+def pinned(stack: Stack, result: Result, scale: float) -> None:
+    world = World(stack, one_shots=40)
+    try:
+        world.start()
+        world.sql("INSERT INTO jobs (id, job_type, every, starts_at, next_run_at) SELECT gen_random_uuid(), "
+                  "'chaos.churn', interval '1 second', now(), now() + random() * interval '1 second' "
+                  "FROM generate_series(1, 1000)")
+        time.sleep(4)
+        before = _claim_ms(world, 4)
+        with closing(psycopg2.connect(world.database_url)) as old:
+            old.set_session(isolation_level="REPEATABLE READ")
+            old.cursor().execute("SELECT count(*) FROM jobs")
+            time.sleep(22 * scale)
+            during = _claim_ms(world, 4)
+            [(dead,)] = world.sql("SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'jobs'")
+        world.sql("DELETE FROM jobs WHERE job_type = 'chaos.churn'")
+        result.notes.append(f"{dead:,} dead rows; a claim took {before:.2f} ms before and {during:.2f} ms with them")
+        if during > max(10 * before, 25):
+            result.failures.append(f"claims slowed down from {before:.2f} to {during:.2f} ms")
+        world.settle(result, within=30)
+    finally:
+        world.close(result)
+
+
+def _claim_ms(world: World, seconds: float) -> float:
+    """Measure how long a claim takes, on average, over some seconds."""
+    def totals() -> tuple[float, float]:
+        return tuple(sum(each.metric(f"scheduler_loop_seconds_{part}", phase="claim") for each in world.producers)
+                     for part in ("sum", "count"))
+
+    spent, count = totals()
+    time.sleep(seconds)
+    spent_after, count_after = totals()
+    return (spent_after - spent) / max(1.0, count_after - count) * 1000
+
+
+@fault("burst", "100,000 jobs due in the same second")
+def burst(stack: Stack, result: Result, scale: float) -> None:
+    world = World(stack, one_shots=40, recurring=1, cancels=5)
+    count = int(100_000 * scale)
+    try:
+        world.start()
+        time.sleep(2)
+        due = datetime.fromtimestamp(int(time.time()) + 10, UTC)
+        rows = world.sql(
+            "WITH made AS (INSERT INTO jobs (id, job_type, next_run_at, starts_at, requested_at) SELECT "
+            "gen_random_uuid(), 'chaos.burst', %s + (n %% 1000) * interval '1 millisecond', now(), now() "
+            "FROM generate_series(1, %s) AS n RETURNING id::text, next_run_at) SELECT id, next_run_at FROM made",
+            due, count,
+        )
+        for job_id, at in rows:
+            world.host.books.asked[job_id] = Asked(job_id, [at], confirmed=True)
+        shares = {each.name: each.metric("jobs_due_total") for each in world.producers}
+        left = due.timestamp() - time.time()
+        result.notes.append(f"{count:,} rows in place {left:.1f} s before they are due")
+        began = time.monotonic() + max(0.0, left)
+        wait_for(lambda: sum(e.metric("jobs_due_total") for e in world.producers) - sum(shares.values()) >= count,
+                 "the burst drained", 150)
+        seconds = time.monotonic() - began
+        shares = {each.name: each.metric("jobs_due_total") - shares[each.name] for each in world.producers}
+        total = sum(shares.values())
+        parts = ", ".join(f"{share / total:.0%}" for share in shares.values())
+        result.notes.append(f"drained in {seconds:.1f} s; shares of the producers {parts}")
+        if min(shares.values()) < total * 0.05:
+            result.failures.append(f"a producer was starved: {parts}")
+        world.settle(result, within=60)
+        if result.slowest_command > 5:
+            result.failures.append(f"a command waited {result.slowest_command:.1f} s to be stored")
+    finally:
+        world.close(result)

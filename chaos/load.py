@@ -1,0 +1,228 @@
+"""A host under continuous load: requests, cancels, one-shot and recurring jobs, and every event received.
+
+The host keeps its own books. Nothing in them comes from the sidecar except the events themselves.
+"""
+
+import contextlib
+import json
+import random
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pika
+from pika.exceptions import AMQPError
+
+_ONE_SECOND = timedelta(seconds=1)
+
+
+@dataclass
+class Asked:
+    """A job that the host asked for; `expected` are the instants that must be emitted."""
+
+    id: str
+    expected: list[datetime]
+    confirmed: bool = False
+    cancel_sent: bool = False
+
+
+@dataclass(frozen=True)
+class Event:
+    """A ScheduleDue as it came."""
+
+    event_id: str
+    job_id: str
+    due_at: datetime
+    emitted_at: datetime
+    received_at: datetime
+
+
+@dataclass
+class Books:
+    """What was asked and what came."""
+
+    asked: dict[str, Asked] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    sent: int = 0
+    poison: int = 0
+
+
+class Host:
+    """Publishes commands, each again and again until the broker confirms it, and receives events."""
+
+    def __init__(
+        self, amqp_url: str, *, one_shots: float = 80, recurring: float = 3, cancels: float = 10,
+        poison: float = 0.0, count: int = 12,
+    ) -> None:
+        self.books = Books()
+        self._urls = amqp_url.split(",")
+        self._rates = {"one_shot": one_shots, "recurring": recurring, "cancelled": cancels}
+        self._poison = poison
+        self._count = count
+        self._outbox: deque[tuple[str, bytes, str | None]] = deque()
+        self._later: list[tuple[float, str, bytes, str]] = []
+        self._asking = threading.Event()
+        self._stop = threading.Event()
+        self._random = random.Random(6)
+        self._threads = [
+            threading.Thread(target=self._keep, args=(self._send,), name="host sender", daemon=True),
+            threading.Thread(target=self._keep, args=(self._receive,), name="host receiver", daemon=True),
+            threading.Thread(target=self._ask, name="host", daemon=True),
+        ]
+
+    def start(self) -> None:
+        self._asking.set()
+        for each in self._threads:
+            each.start()
+
+    def stop_asking(self) -> None:
+        """Ask for nothing new; what was asked is still sent and received."""
+        self._asking.clear()
+
+    @property
+    def outstanding(self) -> int:
+        return len(self._outbox) + len(self._later)
+
+    def close(self) -> None:
+        self._asking.clear()
+        self._stop.set()
+        for each in self._threads:
+            each.join(20)
+
+    # --- what is asked for
+
+    def _ask(self) -> None:
+        debts = dict.fromkeys(self._rates, 0.0)
+        last = time.monotonic()
+        while not self._stop.wait(0.02):
+            now = time.monotonic()
+            for kind, rate in self._rates.items():
+                debts[kind] += rate * (now - last) if self._asking.is_set() else 0.0
+                while debts[kind] >= 1:
+                    debts[kind] -= 1
+                    getattr(self, f"_{kind}")()
+            last = now
+            for each in [each for each in self._later if each[0] <= now]:
+                self._later.remove(each)
+                self.command(each[1], each[2], each[3])
+
+    def _one_shot(self) -> None:
+        self.request(datetime.now(UTC) + timedelta(seconds=self._random.uniform(0.5, 4)))
+        if self._random.random() < self._poison:
+            self.books.poison += 1
+            self._outbox.append(("request", self._random.choice(POISON), None))
+
+    def _recurring(self) -> None:
+        start = datetime.now(UTC) + timedelta(seconds=self._random.uniform(0.5, 2))
+        self.request(start, count=self._count)
+
+    def _cancelled(self) -> None:
+        asked = self.request(datetime.now(UTC) + timedelta(seconds=self._random.uniform(3, 8)))
+        asked.cancel_sent = True
+        body = {"id": asked.id, "issued_at": _iso(datetime.now(UTC) + timedelta(milliseconds=1))}
+        at = time.monotonic() + self._random.uniform(0.2, 2)
+        self._later.append((at, "cancel", json.dumps(body).encode(), asked.id))
+
+    def request(self, run_at: datetime, count: int = 0, **fields: object) -> Asked:
+        """Ask for a job, once or every second `count` times."""
+        body = {"id": str(uuid4()), "job_type": "chaos.job", "payload": {"n": self.books.sent},
+                "run_at": _iso(run_at), "issued_at": _iso(datetime.now(UTC))} | fields
+        expected = [run_at]
+        if count:
+            # RFC 5545 counts whole seconds of the wall clock; what lies below comes from DTSTART.
+            run_at = run_at.replace(microsecond=0) + _ONE_SECOND
+            body |= {"rrule": f"FREQ=SECONDLY;COUNT={count}", "on_missed": "all", "run_at": _iso(run_at)}
+            expected = [run_at + _ONE_SECOND * n for n in range(count)]
+        asked = Asked(str(body["id"]), expected)
+        self.books.asked[asked.id] = asked
+        self.command("request", json.dumps(body).encode(), asked.id)
+        return asked
+
+    def command(self, key: str, body: bytes, job_id: str | None) -> None:
+        self.books.sent += 1
+        self._outbox.append((key, body, job_id))
+
+    # --- the two connections
+
+    def _keep(self, work: object) -> None:
+        """Connect again whenever the broker goes away, each node in turn."""
+        attempt = 0
+        while not self._stop.is_set():
+            url = self._urls[attempt % len(self._urls)]
+            attempt += 1
+            try:
+                parameters = pika.URLParameters(url)
+                parameters.heartbeat, parameters.socket_timeout, parameters.stack_timeout = 10, 5, 8
+                parameters.blocked_connection_timeout = 300
+                connection = pika.BlockingConnection(parameters)
+                try:
+                    work(connection)
+                finally:
+                    with contextlib.suppress(AMQPError, OSError):
+                        if connection.is_open:
+                            connection.close()
+            except (AMQPError, OSError):
+                self._stop.wait(0.3)
+
+    def _send(self, connection: pika.BlockingConnection) -> None:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        properties = pika.BasicProperties(content_type="application/json", delivery_mode=2)
+        while not self._stop.is_set():
+            if not self._outbox:
+                connection.process_data_events(0.01)
+                continue
+            key, body, job_id = self._outbox[0]
+            channel.basic_publish("schedule.commands", key, body, properties, mandatory=True)
+            self._outbox.popleft()
+            if key == "request" and job_id:
+                self.books.asked[job_id].confirmed = True
+
+    def _receive(self, connection: pika.BlockingConnection) -> None:
+        channel = connection.channel()
+        channel.basic_qos(prefetch_count=2000)
+        recorded = settled = 0
+
+        def received(_: object, method: pika.spec.Basic.Deliver, __: object, body: bytes) -> None:
+            nonlocal recorded, settled
+            self._record(body)
+            recorded = method.delivery_tag
+            if recorded - settled >= 100:
+                channel.basic_ack(recorded, multiple=True)
+                settled = recorded
+
+        gone = threading.Event()  # a queue that is deleted takes its consumers with it
+        channel.add_on_cancel_callback(lambda _: gone.set())
+        channel.basic_consume("mainapp_due", received)
+        while not (self._stop.is_set() or gone.is_set()):
+            connection.process_data_events(0.05)
+            if recorded > settled:
+                channel.basic_ack(recorded, multiple=True)
+                settled = recorded
+
+    def _record(self, body: bytes) -> None:
+        now = datetime.now(UTC)
+        event = json.loads(body)
+        self.books.events.append(Event(
+            event["event_id"], event["job_id"], datetime.fromisoformat(event["due_at"]),
+            datetime.fromisoformat(event["emitted_at"]), now,
+        ))
+
+
+POISON = [
+    b"", b"not json", b"[]", b"{", b'{"id": 1}', b"\xff\xfe", b'{"id":"x","job_type":"a","run_at":"tomorrow"}',
+    b'{"id":"00000000-0000-0000-0000-000000000001","job_type":"a"}',
+    b'{"id":"00000000-0000-0000-0000-000000000001","job_type":"a","rrule":"FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30"}',
+    b'{"id":"00000000-0000-0000-0000-000000000001","job_type":"a","run_at":"2026-01-01T00:00:00Z","rule":"x"}',
+    b'{"id":"00000000-0000-0000-0000-000000000001","job_type":"a\\u0000","run_at":"2026-01-01T00:00:00Z"}',
+    b'{"id":"00000000-0000-0000-0000-000000000001","job_type":"a","run_at":"2026-01-01T00:00:00Z","payload":{"x":NaN}}',
+    b'{"id":"00000000-0000-0000-0000-000000000001","job_type":"a","payload":' + b"[" * 20000 + b"}",
+    b'{"id":"00000000-0000-0000-0000-000000000001","job_type":"a","every":"PT0S"}',
+]
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds")

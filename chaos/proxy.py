@@ -1,0 +1,60 @@
+"""A TCP proxy that can stop forwarding without closing anything: a half-open network."""
+
+import contextlib
+import select
+import socket
+import threading
+
+from scheduler.dev.servers.ports import LOOPBACK
+
+
+class Proxy:
+    """Forwards a port of its own to another; while frozen it still accepts, and passes nothing on."""
+
+    def __init__(self, target_port: int) -> None:
+        self._target = (LOOPBACK, target_port)
+        self._listener = socket.create_server((LOOPBACK, 0))
+        self.port = self._listener.getsockname()[1]
+        self._flows = threading.Event()
+        self._flows.set()
+        self._open = True
+        threading.Thread(target=self._accept, name="proxy", daemon=True).start()
+
+    def freeze(self) -> None:
+        self._flows.clear()
+
+    def thaw(self) -> None:
+        """Forward again, also what was held: the nastier way for a network to come back."""
+        self._flows.set()
+
+    def close(self) -> None:
+        self._open = False
+        self._flows.set()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while self._open:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        self._flows.wait()
+        try:
+            server = socket.create_connection(self._target, timeout=5)
+        except OSError:
+            client.close()
+            return
+        server.settimeout(None)
+        both = {client: server, server: client}
+        with client, server, contextlib.suppress(OSError):
+            while self._open:
+                ready, _, _ = select.select(list(both), [], [], 0.5)
+                for each in ready:
+                    self._flows.wait()
+                    data = each.recv(65536)
+                    if not data:
+                        return
+                    both[each].sendall(data)

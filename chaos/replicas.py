@@ -1,0 +1,182 @@
+"""Real processes of ours under a small supervisor, as an orchestrator would keep them."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from scheduler.dev.servers import Stack
+
+ROOT = Path(__file__).parent.parent
+_FOREIGN = ("SCHEDULER_", "METRICS_", "LOG_", "PG", "DATABASE_URL", "AMQP_URL")
+
+
+class Replica:
+    """One place for a process: whoever fills it, its log goes to one file."""
+
+    def __init__(self, stack: Stack, name: str, role: str, env: dict[str, str], prefix: Sequence[str] = ()) -> None:
+        self.name = name
+        self.role = role
+        self.log = stack.directory / f"{name}.log"
+        self.starts = 0
+        self.expected_to_end = False
+        self._stack = stack
+        self._prefix = list(prefix)
+        self._env = env
+        self._offset = 0
+        self.popen: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.starts += 1
+        self.expected_to_end = False
+        self._offset = self.log.stat().st_size if self.log.exists() else 0
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+        env = clean | {"METRICS_HOST": "127.0.0.1", "METRICS_PORT": "0", "PYTHONUNBUFFERED": "1"} | self._env
+        with self.log.open("ab") as output:
+            self.popen = subprocess.Popen(
+                [*self._prefix, sys.executable, "-m", "scheduler", self.role], env=env, cwd=ROOT,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            )
+        with contextlib.suppress(ProcessLookupError):
+            self._stack.adopt(self.popen.pid)
+
+    @property
+    def pid(self) -> int:
+        """The Python process itself, also where it runs below `faketime`."""
+        return self.popen.pid
+
+    @property
+    def running(self) -> bool:
+        return self.popen is not None and self.popen.poll() is None
+
+    def send(self, signum: int) -> None:
+        if self.running:
+            self.popen.send_signal(signum)
+
+    def end(self, signum: int, within: float = 30.0) -> tuple[int, float]:
+        """Signal it, wait for its end, and return its exit code and how long that took."""
+        self.expected_to_end = True
+        began = time.monotonic()
+        self.send(signum)
+        code = self.popen.wait(within)
+        return code, time.monotonic() - began
+
+    @property
+    def port(self) -> int | None:
+        text = self.log.read_bytes()[self._offset:].decode(errors="replace")
+        found = re.findall(r'"metrics_port": (\d+)', text)
+        return int(found[-1]) if found else None
+
+    def http(self, path: str) -> tuple[int, str]:
+        port = self.port
+        if port is None:
+            return 0, ""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def ready(self) -> bool:
+        return self.running and self.http("/readyz")[0] == 200
+
+    def missing(self) -> dict[str, str]:
+        """Which dependencies it misses, by its own account."""
+        status, text = self.http("/readyz")
+        if status != 503:
+            return {}
+        return {name: each["problem"] for name, each in json.loads(text)["missing"].items()}
+
+    def metric(self, name: str, **labels: str) -> float:
+        """Return the sum of a metric over those labels that are not given."""
+        total = 0.0
+        for line in self.http("/metrics")[1].splitlines():
+            if re.split(r"[{ ]", line, maxsplit=1)[0] == name and all(f'{k}="{v}"' in line for k, v in labels.items()):
+                total += float(line.rsplit(" ", 1)[1])
+        return total
+
+
+class Supervisor:
+    """Keeps every replica running until it is told not to."""
+
+    def __init__(self, replicas: Sequence[Replica]) -> None:
+        self.replicas = list(replicas)
+        self.crashes: list[str] = []
+        self._held: set[str] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
+
+    def start(self, within: float = 60.0) -> None:
+        for each in self.replicas:
+            each.start()
+        self._thread.start()
+        wait_for(self.all_ready, "every process ready", within)
+
+    def by_role(self, role: str) -> list[Replica]:
+        return [each for each in self.replicas if each.role == role]
+
+    def hold(self, replica: Replica) -> None:
+        """Leave this one to the fault for a while."""
+        self._held.add(replica.name)
+
+    def release(self, replica: Replica) -> None:
+        self._held.discard(replica.name)
+
+    def all_ready(self) -> bool:
+        return all(each.ready() for each in self.replicas)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.1):
+            for each in self.replicas:
+                if each.name in self._held or each.running or self._stop.is_set():
+                    continue
+                if not each.expected_to_end:
+                    self.crashes.append(f"{each.name} ended by itself with code {each.popen.returncode}")
+                each.start()
+
+    def close(self) -> list[str]:
+        """End all, and say which did not end as promised: exit 0 within 5 s."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        problems = []
+        began = time.monotonic()
+        for each in self.replicas:
+            each.expected_to_end = True
+            each.send(signal.SIGCONT)
+            each.send(signal.SIGTERM)
+        for each in self.replicas:
+            if each.popen is None:
+                continue
+            try:
+                code = each.popen.wait(max(0.1, 12 - (time.monotonic() - began)))
+            except subprocess.TimeoutExpired:
+                each.popen.kill()
+                each.popen.wait()
+                problems.append(f"{each.name} had to be killed")
+            else:
+                if code != 0:
+                    problems.append(f"{each.name} exited {code}")
+        return problems
+
+
+def wait_for(condition: Callable[[], object], what: str, within: float) -> None:
+    """Wait until `condition` holds; raise TimeoutError with `what` otherwise."""
+    deadline = time.monotonic() + within
+    pause = threading.Event()
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {within:g} s: {what}")
+        pause.wait(0.1)

@@ -1,0 +1,30 @@
+"""Brings up the servers and knows every fault, in order: importing a module registers those in it."""
+
+from chaos import (
+    breaking_clusters,
+    breaking_networks,
+    breaking_postgres,
+    breaking_processes,
+    breaking_rabbitmq,
+    soaking,
+)
+from chaos.faults import FAULTS, Fault
+from scheduler.dev.servers import Stack, start_stack
+from scheduler.dev.servers.apt import Say
+
+MODULES = (
+    breaking_processes, breaking_rabbitmq, breaking_postgres, breaking_networks, breaking_clusters, soaking,
+)
+ALL: dict[str, Fault] = {
+    name: each for module in MODULES for name, each in FAULTS.items() if each.run.__module__ == module.__name__
+}
+SETTINGS = {
+    "track_commit_timestamp": "on",  # tells whether a cancel was committed before a claim
+    "max_connections": "60",
+    "wal_level": "replica",
+}
+
+
+def start_servers(say: Say) -> Stack:
+    """Start a private Postgres and RabbitMQ, durable as in production."""
+    return start_stack(purpose="chaos", say=say, postgres_settings=SETTINGS)

@@ -1,0 +1,111 @@
+"""One fault's world: a database, a virtual host, five processes under a supervisor, and a host under load."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any
+
+import psycopg2
+
+from chaos.account import Result, fill, settled
+from chaos.load import Host
+from chaos.replicas import Replica, Supervisor, wait_for
+from scheduler.dev.servers import Stack
+from scheduler.domain.errors import Unavailable
+from scheduler.postgres.migrate import migrate
+from scheduler.rabbit import topology
+
+Prefixes = dict[str, Sequence[str]]
+
+
+class World:
+    """What a fault works on."""
+
+    def __init__(
+        self,
+        stack: Stack,
+        *,
+        database_url: str | None = None,
+        amqp_url: str | None = None,
+        env: dict[str, str] | None = None,
+        replica_env: Callable[[str, dict[str, str]], dict[str, str]] | None = None,
+        prefixes: Prefixes | None = None,
+        consumers: int = 2,
+        producers: int = 3,
+        due_queue_type: str = "default",
+        **load: Any,
+    ) -> None:
+        self.stack = stack
+        self._made = {"database": database_url is None, "vhost": amqp_url is None}
+        self.database_url = database_url or stack.create_database()
+        self.amqp_url = amqp_url or stack.create_vhost()
+        migrate(self.database_url)
+        self._declare(due_queue_type)
+        common = {"DATABASE_URL": self.database_url, "AMQP_URL": self.amqp_url,
+                  "SCHEDULER_DUE_QUEUE_TYPE": due_queue_type} | (env or {})
+        names = [f"consumer-{n + 1}" for n in range(consumers)] + [f"producer-{n + 1}" for n in range(producers)]
+        change = replica_env or (lambda _, given: given)
+        self.supervisor = Supervisor([
+            Replica(stack, name, name.partition("-")[0], change(name, dict(common)), (prefixes or {}).get(name, ()))
+            for name in names
+        ])
+        self.host = Host(self.amqp_url, **load)
+
+    def _declare(self, due_queue_type: str) -> None:
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                topology.declare(self.amqp_url.split(",")[0], queue_type="quorum", due_queue_type=due_queue_type)
+            except Unavailable:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+            else:
+                return
+
+    def start(self) -> None:
+        self.supervisor.start()
+        self.host.start()
+
+    @property
+    def consumers(self) -> list[Replica]:
+        return self.supervisor.by_role("consumer")
+
+    @property
+    def producers(self) -> list[Replica]:
+        return self.supervisor.by_role("producer")
+
+    def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        with closing(psycopg2.connect(self.database_url, connect_timeout=10)) as connection:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute(statement, values or None)
+                return cursor.fetchall() if cursor.description else []
+
+    def settle(self, result: Result, within: float) -> None:
+        """Let what was asked be emitted, wait until all processes are ready again, and do the accounts."""
+        self.host.stop_asking()
+        try:
+            wait_for(lambda: not self.host.outstanding, "every command confirmed", within)
+            wait_for(lambda: settled(self.host.books, self.sql), "every event received", within)
+        except TimeoutError as error:
+            result.failures.append(str(error))
+        try:
+            wait_for(self.supervisor.all_ready, "every process ready", 30)
+        except TimeoutError:
+            result.recovered = False
+            unready = {each.name: each.missing() for each in self.supervisor.replicas if not each.ready()}
+            result.failures.append(f"not ready again: {unready}")
+        time.sleep(1.0)  # an emission too many would come now
+        fill(result, self.host.books, self.sql)
+        result.failures += self.supervisor.crashes
+
+    def close(self, result: Result | None = None) -> None:
+        problems = self.supervisor.close()
+        self.host.close()
+        if result is not None:
+            result.failures += problems
+        if self._made["database"]:
+            self.stack.drop_database(self.database_url)
+        if self._made["vhost"]:
+            self.stack.delete_vhost(self.amqp_url)
