@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from scheduler.client.connection import Connection
+from scheduler.client.connection import Connection, MessageRefused
 from scheduler.client.errors import BrokerUnavailable
 
 T = TypeVar("T")
@@ -34,6 +34,8 @@ class Pool:
         while True:
             try:
                 return self._attempt(act)
+            except MessageRefused:
+                raise  # another connection would hear the same
             except BrokerUnavailable:
                 if time.monotonic() + delay > deadline:
                     raise

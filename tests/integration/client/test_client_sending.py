@@ -136,6 +136,5 @@ def test_a_queue_that_refuses_the_command_is_an_error(client, monkeypatch):
         raise pika.exceptions.NackError([])
 
     monkeypatch.setattr(pika.adapters.blocking_connection.BlockingChannel, "basic_publish", refuse)
-    client._timeout = 0.1
     with pytest.raises(BrokerUnavailable, match="full"):
         client.cancel(uuid4())
