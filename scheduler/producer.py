@@ -88,21 +88,21 @@ class Producer:
             while not self._stop:
                 self._health.turn()
                 if self._blocked(link):
-                    flying = _landed(flying, floor)
+                    _land(flying, floor)
                     continue
                 lanes.reverse()
                 flight = Flight(lanes[0], self._settings.batch_size, floor.bound())
                 floor.rise(flight.newest)
                 flight.take_off(publisher)
                 before, flying = flying, flight
-                _landed(before, floor)
+                _land(before, floor)
                 if not flight.full:
-                    flying = _landed(flight, floor)
+                    _land(flight, floor)
                     self._rest(flight, floor, wakeup)
         finally:
             # Whatever happened, what the broker has confirmed need not be sent again.
             with suppress(Unavailable):
-                _landed(flying, floor)
+                _land(flying, floor)
 
     def _rest(self, flight: Flight, floor: Floor, wakeup: Wakeup) -> None:
         """Sleep until the next job is due, the poll interval is over or a command brings something sooner."""
@@ -125,8 +125,8 @@ class Producer:
         return True
 
 
-def _landed(flight: Flight | None, floor: Floor) -> None:
-    """Land a flight once; what it leaves due lies below the floor."""
+def _land(flight: Flight | None, floor: Floor) -> None:
+    """Land a flight, once; what it leaves due lies below the floor."""
     if flight is not None and not flight.landed:
         flight.land()
         if flight.leaves_due:
