@@ -56,28 +56,39 @@ class Maintenance:
     def _run(self) -> None:
         pause = 0.0
         while not self._stop.wait(pause):
-            pause = TICK_SECONDS if self.run_once() else RETRY_SECONDS
+            pause = TICK_SECONDS if self._tick() else RETRY_SECONDS
         self._leave()
+
+    def _tick(self) -> bool:
+        try:
+            return self.run_once()
+        except Exception:
+            log.exception("maintenance failed", do="report this; reminders are not affected")
+            self._close()
+            return False
 
     def run_once(self) -> bool:
         """Do what a tick is for; return whether the database answered."""
         storms.flush_all()
         if time.monotonic() >= self._summary_due:
-            self._summary_due += MINUTE_SECONDS
+            self._summary_due = time.monotonic() + MINUTE_SECONDS
             self.summarise()
         self._recent.advance()
         try:
             if self._upkeep is None:
                 self._upkeep = Upkeep(self._settings.database_url, self._replica.role)
             self._beat(self._upkeep)
+        except Unavailable as error:
+            self._lose(error)
+            if self._health is not None:
+                self._health.missing("postgres", str(error))
+            return False
+        try:
             self._measure(self._upkeep)
             self._prune(self._upkeep)
         except Unavailable as error:
+            # Too slow to count or to prune is not yet too slow to work.
             self._lose(error)
-            return False
-        except Exception:
-            log.exception("maintenance failed", do="report this; reminders are not affected")
-            self._close()
             return False
         return True
 
@@ -124,8 +135,6 @@ class Maintenance:
             gauge.set(math.nan)
         for role in _ROLES:
             metrics.replicas.labels(role).set(math.nan)
-        if self._health is not None:
-            self._health.missing("postgres", str(error))
         self._close()
 
     def _close(self) -> None:

@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 from support import connected
 
+from scheduler.domain.errors import Unavailable
 from scheduler.ops import maintenance, metrics
 from scheduler.ops.health import Health
 from scheduler.ops.maintenance import Maintenance
@@ -154,6 +155,18 @@ def test_a_tick_fills_the_gauges_and_an_outage_empties_them(database_url, sql):
     assert health.ready()[0]
     made._leave()
     assert sql("SELECT id FROM replicas") == []
+
+
+def test_a_database_too_slow_to_count_is_still_there(database_url, monkeypatch):
+    def slow(_):
+        raise Unavailable("canceling statement due to statement timeout")
+
+    monkeypatch.setattr(Upkeep, "measure", slow)
+    health = Health("postgres")
+    made = Maintenance("consumer", Settings(database_url=database_url), Stop(), health, 8000)
+    assert not made.run_once()
+    assert health.ready()[0]
+    assert math.isnan(metrics.backlog_jobs._value.get())
 
 
 def test_an_idle_tick_is_two_queries(database_url, monkeypatch):
