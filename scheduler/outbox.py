@@ -5,6 +5,7 @@ import threading
 from scheduler.client.relay import Relay
 from scheduler.ops.logs import get_logger
 from scheduler.postgres.connection import Connection, connect
+from scheduler.rabbit.address import parameters
 from scheduler.runtime import Stop
 from scheduler.settings import Settings
 
@@ -18,6 +19,8 @@ def run(settings: Settings, stop: Stop, *, wait: bool) -> None:
     def open_database() -> Connection:
         return connect(settings.database_url, "outbox")
 
+    for url in settings.amqp_urls:
+        parameters(url, "outbox")  # a mistake in it is no reason to wait
     relay = Relay(open_database, ",".join(settings.amqp_urls), interval=settings.poll_interval_ms / 1000)
     if not wait:
         open_database().close()

@@ -1,4 +1,4 @@
-"""What a host application imports; needs pika and pydantic, and nothing of the server."""
+"""What a host application imports; needs pika and pydantic, and nothing of the server but how it reads a URL."""
 
 from scheduler.client.client import SchedulerClient
 from scheduler.client.database import tables

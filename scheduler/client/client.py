@@ -23,7 +23,7 @@ class SchedulerClient:
     """
 
     def __init__(
-        self, url: str, *, timeout: float = 10.0, name: str = "scheduler client",
+        self, url: str, *, timeout: float = 10.0, name: str = "client",
         issued_at: Callable[[], datetime] = issued_now,
     ) -> None:
         """Connect lazily to `url`, or to several with commas between; give up on a command after `timeout`."""

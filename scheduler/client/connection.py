@@ -19,8 +19,9 @@ from pika.exceptions import (
 )
 
 from scheduler.client.errors import BrokerUnavailable, ClientError, CommandRejected, NoAnswer, NoSidecar
-from scheduler.domain.errors import Problem
+from scheduler.domain.errors import Misconfigured, Problem
 from scheduler.domain.messages import ScheduleAccepted
+from scheduler.rabbit import address
 
 COMMANDS = "schedule.commands"
 _REPLY_TO = "amq.rabbitmq.reply-to"  # the broker's own pseudo-queue: answers come back on this channel
@@ -37,6 +38,8 @@ def translated() -> Iterator[None]:
     """Turn pika's errors into the kit's own, without a password in any of them."""
     try:
         yield
+    except Misconfigured as error:
+        raise ClientError(str(error)) from None
     except UnroutableError:
         raise NoSidecar(
             f"no queue takes this command from {COMMANDS}: start `scheduler consumer` once"
@@ -55,22 +58,20 @@ def translated() -> Iterator[None]:
 
 
 def parameters(url: str, name: str) -> pika.URLParameters:
-    """Return how to connect: what the URL says, and our own timeouts where it is silent."""
-    found = pika.URLParameters(url)
+    """Return how to connect: the URL is read as the sidecar reads it, certificates and all."""
+    found = address.parameters(url, name)
     asked = parse_qs(urlsplit(url).query)
     if "heartbeat" not in asked:
-        found.heartbeat = _HEARTBEAT
+        found.heartbeat = _HEARTBEAT  # longer than the sidecar's: between two commands nobody answers them
     if "blocked_connection_timeout" not in asked:
         found.blocked_connection_timeout = _HEARTBEAT
-    found.connection_attempts = 1
-    found.client_properties = {"connection_name": name}
     return found
 
 
 class Connection:
     """A connection with one channel in confirm mode; used by one thread at a time."""
 
-    def __init__(self, url: str, name: str = "scheduler client") -> None:
+    def __init__(self, url: str, name: str = "client") -> None:
         self._answers: dict[str, tuple[str, bytes]] = {}
         with translated():
             self._connection = pika.BlockingConnection(parameters(url, name))

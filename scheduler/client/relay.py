@@ -35,7 +35,7 @@ class Relay:
         """Take a function that opens a connection to the host's database, and the broker's URL."""
         self._connect = connect
         self._database: Any = None
-        self._pool = Pool([part.strip() for part in url.split(",")], "scheduler outbox")
+        self._pool = Pool([part.strip() for part in url.split(",")], "outbox")
         self._batch = batch
         self._interval = interval
         self._timeout = timeout

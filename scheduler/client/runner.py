@@ -90,7 +90,7 @@ class Runner:
         self._stop.set()
 
     def _serve(self, url: str) -> None:
-        connection = pika.BlockingConnection(parameters(url, "scheduler handlers"))
+        connection = pika.BlockingConnection(parameters(url, "handlers"))
         try:
             self._retries.declare(connection)
             with _Session(connection, self._retries, self._handlers, self._workers, self._unknown) as session:

@@ -12,7 +12,7 @@ import pika
 import pytest
 from support import Host, utc
 
-from scheduler.client import BrokerUnavailable, CommandRejected, NoAnswer, NoSidecar, SchedulerClient
+from scheduler.client import BrokerUnavailable, ClientError, CommandRejected, NoAnswer, NoSidecar, SchedulerClient
 
 
 @pytest.fixture
@@ -46,6 +46,15 @@ def test_a_broker_that_cannot_be_reached_is_an_error_without_a_password():
         url = f"amqp://guest:se-cret@127.0.0.1:{nobody.getsockname()[1]}/%2F"
         with SchedulerClient(url, timeout=0.3) as client, pytest.raises(BrokerUnavailable) as caught:
             client.cancel(uuid4())
+    assert "se-cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", [
+    "amqps://guest:se-cret@127.0.0.1/%2F?cacertfile=/nowhere.pem", "amqp://guest:se-cret@127.0.0.1/%2F?certfile=/x",
+])
+def test_certificates_in_the_url_are_read_as_the_sidecar_reads_them(url):
+    with SchedulerClient(url) as client, pytest.raises(ClientError, match="certificate") as caught:
+        client.cancel(uuid4())
     assert "se-cret" not in str(caught.value)
 
 
