@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 from scheduler.domain.recurrence.stamp import Fault
 
-SHORTEST = timedelta(seconds=1)
+SHORTEST = timedelta(milliseconds=100)
 LONGEST = timedelta(days=36_525)
 _MOMENT = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)?"
@@ -73,7 +73,7 @@ def read_duration(value: str | float) -> timedelta:
 
 
 def _range_fault() -> str:
-    return "the spacing is at least 1 second and at most 100 years (36525 days)"
+    return "the spacing is at least 0.1 seconds and at most 100 years (36525 days)"
 
 
 def _text_duration(text: str) -> timedelta:

@@ -92,10 +92,10 @@ def test_every(value, length):
     [
         ("P1M", "no fixed length"),
         ("P1Y2D", "no fixed length"),
-        ("PT0S", "at least 1 second"),
-        (0, "at least 1 second"),
+        ("PT0S", "at least 0.1 seconds"),
+        (0, "at least 0.1 seconds"),
         (-5, "at least"),
-        (0.5, "at least"),
+        (0.05, "at least"),
         (float("nan"), "at least"),
         (float("inf"), "at least"),
         (10**400, "at least"),
