@@ -76,7 +76,8 @@ def place_orders(url, number, expected):
 def test_every_effect_happens_exactly_once_though_relay_and_handlers_are_killed(
     sidecar, host_database, amqp_url
 ):
-    dice, chance = random.Random(), threading.Event()
+    dice = random.Random(random.random())  # pytest-randomly prints the seed
+    chance = threading.Event()
     sidecar.up()
     relay = Killable([sys.executable, "-m", "scheduler", "outbox"],
                      {"DATABASE_URL": host_database, "AMQP_URL": amqp_url, "SCHEDULER_POLL_INTERVAL_MS": "20"})
