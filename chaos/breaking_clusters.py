@@ -53,7 +53,7 @@ def three_nodes(stack: Stack) -> Iterator[list[RabbitServer]]:
                 node._password = nodes[0]._password  # noqa: SLF001 - the cluster's user is the first node's
             nodes.append(node)
             node.start()
-        wait_for(lambda: nodes[0].evaluate("length(rabbit_nodes:list_running())").strip() == "3", "three nodes", 60)
+        wait_for(lambda: nodes[0].evaluate("length(rabbit_mnesia:cluster_nodes(running))").strip() == "3", "three nodes", 60)
         yield nodes
     finally:
         for node in reversed(nodes):

@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import subprocess
 import time
 
 from chaos.account import Result
@@ -77,18 +78,26 @@ def half_open_postgres(stack: Stack, result: Result, scale: float) -> None:
 def clock_skew(stack: Stack, result: Result, scale: float) -> None:
     if shutil.which("faketime") is None:
         apt.install(["faketime"], print)
-    # `exec` makes the process itself our child, not a wrapper around it.
-    fast, slow = (["faketime", "-f", offset] for offset in ("+3600s", "-3600s"))
-    # Monotonic clocks do not know the time of day: they stay as they are.
-    world = World(stack, env={"FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1"},
-                  prefixes={"consumer-1": fast, "consumer-2": slow, "producer-1": fast, "producer-2": slow})
+    # Its library by itself: below the program `faketime` our signals would go to the wrong process.
+    library = subprocess.run(["faketime", "-f", "+1s", "printenv", "LD_PRELOAD"], capture_output=True, text=True,
+                             check=True).stdout.strip()
+    offsets = {"consumer-1": "+3600s", "consumer-2": "-3600s", "producer-1": "+3600s", "producer-2": "-3600s"}
+
+    def skewed_env(name: str, env: dict[str, str]) -> dict[str, str]:
+        if name not in offsets:
+            return env
+        # Monotonic clocks do not know the time of day: they stay as they are.
+        return env | {"LD_PRELOAD": library, "FAKETIME": offsets[name], "DONT_FAKE_MONOTONIC": "1",
+                      "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+
+    world = World(stack, replica_env=skewed_env)
     try:
         world.start()
         time.sleep(15 * scale)
         skewed = []
         for each in world.producers:
-            stamp = max(line for line in each.log.read_text(encoding="utf-8").splitlines() if '"time"' in line)[10:29]
-            skewed.append(stamp)
+            lines = [line for line in each.log.read_text(encoding="utf-8").splitlines() if '"time"' in line]
+            skewed.append(lines[-1][10:29])
         result.notes.append(f"the producers' own clocks in their logs: {', '.join(skewed)}")
         shares = [each.metric("jobs_due_total") for each in world.producers]
         if not all(shares):

@@ -3,7 +3,10 @@
 import random
 import signal
 import time
+from contextlib import closing
 from uuid import uuid4
+
+import psycopg2
 
 from chaos.account import Result
 from chaos.faults import fault
@@ -85,7 +88,7 @@ def rolling_restart(stack: Stack, result: Result, scale: float) -> None:
 
 
 @fault("freeze-large", "SIGSTOP of a producer while the database sends it 100 MB of claimed rows")
-def freeze_large(stack: Stack, result: Result, scale: float) -> None:
+def freeze_large(stack: Stack, result: Result, _: float) -> None:
     world = World(stack, one_shots=20, recurring=1, cancels=2)
     try:
         world.start()
@@ -96,8 +99,7 @@ def freeze_large(stack: Stack, result: Result, scale: float) -> None:
         world.sql("INSERT INTO jobs (id, job_type, payload, next_run_at, starts_at) SELECT gen_random_uuid(), "
                   "'chaos.large', json_build_object('x', repeat('x', 200000)), now() + interval '1 second', now() "
                   "FROM generate_series(1, 400)")
-        wait_for(lambda: world.sql(SENDING), "the database in the middle of sending", 30) if scale else None
-        producer.send(signal.SIGSTOP)
+        stop_while_sending(world, producer)
         for each in others:
             each.send(signal.SIGCONT)
         time.sleep(1)
@@ -142,6 +144,20 @@ def stop_in_a_batch(world: World, producer: Replica) -> int:
         producer.send(signal.SIGCONT)
         time.sleep(0.2)
     raise TimeoutError("never caught the producer in the middle of a batch")
+
+
+def stop_while_sending(world: World, producer: Replica) -> None:
+    """Freeze the producer at a moment when the database waits for it to read on."""
+    deadline = time.monotonic() + 20
+    with closing(psycopg2.connect(world.database_url)) as connection:
+        connection.autocommit = True
+        cursor = connection.cursor()
+        while time.monotonic() < deadline:
+            cursor.execute(SENDING)
+            if cursor.fetchall():
+                producer.send(signal.SIGSTOP)
+                return
+    raise TimeoutError("never caught the database while it was sending")
 
 
 def within_takeover(result: Result) -> None:

@@ -23,14 +23,13 @@ _FOREIGN = ("SCHEDULER_", "METRICS_", "LOG_", "PG", "DATABASE_URL", "AMQP_URL")
 class Replica:
     """One place for a process: whoever fills it, its log goes to one file."""
 
-    def __init__(self, stack: Stack, name: str, role: str, env: dict[str, str], prefix: Sequence[str] = ()) -> None:
+    def __init__(self, stack: Stack, name: str, role: str, env: dict[str, str]) -> None:
         self.name = name
         self.role = role
         self.log = stack.directory / f"{name}.log"
         self.starts = 0
         self.expected_to_end = False
         self._stack = stack
-        self._prefix = list(prefix)
         self._env = env
         self._offset = 0
         self.popen: subprocess.Popen[bytes] | None = None
@@ -43,7 +42,7 @@ class Replica:
         env = clean | {"METRICS_HOST": "127.0.0.1", "METRICS_PORT": "0", "PYTHONUNBUFFERED": "1"} | self._env
         with self.log.open("ab") as output:
             self.popen = subprocess.Popen(
-                [*self._prefix, sys.executable, "-m", "scheduler", self.role], env=env, cwd=ROOT,
+                [sys.executable, "-m", "scheduler", self.role], env=env, cwd=ROOT,
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output,
             )
         with contextlib.suppress(ProcessLookupError):
@@ -51,7 +50,6 @@ class Replica:
 
     @property
     def pid(self) -> int:
-        """The Python process itself, also where it runs below `faketime`."""
         return self.popen.pid
 
     @property

@@ -1,7 +1,7 @@
 """One fault's world: a database, a virtual host, five processes under a supervisor, and a host under load."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -15,8 +15,6 @@ from scheduler.domain.errors import Unavailable
 from scheduler.postgres.migrate import migrate
 from scheduler.rabbit import topology
 
-Prefixes = dict[str, Sequence[str]]
-
 
 class World:
     """What a fault works on."""
@@ -29,7 +27,6 @@ class World:
         amqp_url: str | None = None,
         env: dict[str, str] | None = None,
         replica_env: Callable[[str, dict[str, str]], dict[str, str]] | None = None,
-        prefixes: Prefixes | None = None,
         consumers: int = 2,
         producers: int = 3,
         due_queue_type: str = "default",
@@ -46,7 +43,7 @@ class World:
         names = [f"consumer-{n + 1}" for n in range(consumers)] + [f"producer-{n + 1}" for n in range(producers)]
         change = replica_env or (lambda _, given: given)
         self.supervisor = Supervisor([
-            Replica(stack, name, name.partition("-")[0], change(name, dict(common)), (prefixes or {}).get(name, ()))
+            Replica(stack, name, name.partition("-")[0], change(name, dict(common)))
             for name in names
         ])
         self.host = Host(self.amqp_url, **load)

@@ -18,7 +18,7 @@ from scheduler.ops.traces import Traced
 from scheduler.postgres.connection import Connection, connect
 from scheduler.postgres.store import UNSTORABLE, store
 from scheduler.rabbit.inbox import Delivery, Inbox
-from scheduler.rabbit.link import Link
+from scheduler.rabbit.link import BrokerUnavailable, Link
 from scheduler.rabbit.topology import DELIVERY_LIMIT
 from scheduler.runtime import Stop, backoff
 from scheduler.settings import Settings
@@ -28,10 +28,18 @@ _rejections = Storm(log, "command rejected")
 _losses = Storm(log, "database unavailable: commands stay in the queue until it is back")
 
 BATCH = 500
+# Without a database a consumer keeps its commands no longer than this, then gives them back: another one may
+# reach it. Each time in a row that this was of no use it keeps them longer, for every return counts as a delivery.
+KEEP_SECONDS = 8.0
+MOST_KEEP_SECONDS = 1500.0  # RabbitMQ itself takes back what is not acknowledged for half an hour
 _CRASHED = f"was delivered {DELIVERY_LIMIT} times and never answered: handling it ends the consumer"
 # What is wrong with a command as a whole, told apart by how it is said.
 _BODY = ((_CRASHED, "redelivered"), (UNSTORABLE, "storage"))
 _TRACE = ("traceparent", "tracestate")
+
+
+class DatabaseAway(Unavailable):
+    """The database has been away for so long that the commands are given back."""
 
 
 class Consumer:
@@ -42,13 +50,23 @@ class Consumer:
         self._stop = stop
         self._health = health
         self._database: Connection | None = None
+        self._keep = KEEP_SECONDS
         # A producer's own next look comes within its poll interval; a little more covers its sleep's jitter.
         self._soon = timedelta(milliseconds=settings.poll_interval_ms + 100)
 
     def run(self, link: Link) -> None:
         """Serve one connection to the broker until it is lost or the process shall stop."""
         answers = Answers(link, self._wait_for_alarm)
-        inbox = Inbox(link, self._settings.prefetch)
+        while not self._stop:
+            inbox = Inbox(link, self._settings.prefetch)
+            try:
+                self._serve(inbox, answers, link)
+            except DatabaseAway:
+                inbox.give_back()
+                self._keep = min(self._keep * 2, MOST_KEEP_SECONDS)
+                self._wait_for_database(link)
+
+    def _serve(self, inbox: Inbox, answers: Answers, link: Link) -> None:
         while not self._stop:
             self._health.turn()
             self._health.found("rabbitmq")
@@ -91,9 +109,10 @@ class Consumer:
         return Incoming(command, payload, correlation if _storable(correlation) else None, **trace)
 
     def _stored(self, incoming: list[Incoming], link: Link) -> Sequence[Outcome | Rejected] | None:
-        """Store what was understood, waiting for the database as long as it takes; None on a stop."""
+        """Store what was understood, waiting a while for the database if need be; None on a stop."""
         if not incoming:
             return ()
+        until = time.monotonic() + self._keep
         for delay in backoff(most=5.0):
             started = time.perf_counter()
             try:
@@ -105,13 +124,31 @@ class Consumer:
                 if self._stop.wait(delay):
                     return None
                 if link.closed is not None:
-                    raise Unavailable(link.closed) from None
+                    raise BrokerUnavailable(link.closed) from None
+                if time.monotonic() > until:
+                    raise DatabaseAway(str(error)) from None
                 self._health.turn()
             else:
+                self._keep = KEEP_SECONDS
                 metrics.loop_seconds.labels("store").observe(time.perf_counter() - started)
                 self._health.found("postgres")
                 return answers
         raise AssertionError  # backoff never ends
+
+    def _wait_for_database(self, link: Link) -> None:
+        """Take no command that could not be stored, until the database is back."""
+        for delay in backoff(most=2.0):
+            self._health.turn()
+            try:
+                self._database = connect(self._settings.database_url, "consumer")
+            except Unavailable as error:
+                self._lose_database(error)
+            else:
+                return
+            if self._stop.wait(delay):
+                return
+            if link.closed is not None:
+                raise BrokerUnavailable(link.closed)
 
     def _wait_for_alarm(self) -> None:
         """Say why nothing moves, and sleep a little; a stop ends the wait."""

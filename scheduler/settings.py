@@ -1,5 +1,6 @@
 """The only reader of the environment."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -11,6 +12,16 @@ from scheduler.domain.errors import Misconfigured
 QUEUE_TYPES = ("quorum", "classic", "default")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("json", "text")
+
+
+_ENCODE = "in a password write @ / ? # % as %40 %2F %3F %23 %25"
+# libpq's own complaints quote what they do not understand, which may be a part of the password.
+_TEXT = r"(?:[^@:/?#%\s]|%[0-9A-Fa-f]{2})*"
+_HIDDEN = r"(?:[^@/%\s]|%[0-9A-Fa-f]{2})*"
+_PLACE = rf"(?:\[[0-9A-Fa-f:.%]+\]|{_TEXT})(?::[0-9]*)?"
+_DATABASE_URL = re.compile(
+    rf"postgres(?:ql)?://(?:{_TEXT}(?::{_HIDDEN})?@)?(?:{_PLACE}(?:,{_PLACE})*)?(?:/{_TEXT})?(?:\?[^#@\s]*)?"
+)
 
 
 def _one_of(*words: str) -> Callable[[str], str]:
@@ -34,6 +45,8 @@ def _number(low: int, high: int) -> Callable[[str], int]:
 def _database_url(text: str) -> str:
     if not text.startswith(("postgresql://", "postgres://")):
         raise ValueError("must start with postgresql://")
+    if not _DATABASE_URL.fullmatch(text):
+        raise ValueError(f"must be postgresql://user:password@host:port/database; {_ENCODE}")
     return text
 
 
@@ -45,8 +58,11 @@ def _amqp_urls(text: str) -> tuple[str, ...]:
             known = parts.scheme in ("amqp", "amqps") and bool(parts.hostname) and (parts.port or 1) > 0
         except ValueError:
             known = False
-        if not known:
-            raise ValueError("must be amqp://user:password@host:port/vhost, or several with commas between")
+        # A character that had to be encoded cuts the password in two: the rest would count as a place.
+        if not known or "@" in f"{parts.path}{parts.query}" or parts.fragment:
+            raise ValueError(
+                f"must be amqp://user:password@host:port/vhost, or several with commas between; {_ENCODE}"
+            )
     return urls
 
 

@@ -26,7 +26,7 @@ SESSION = {
     "TimeZone": "UTC",
     # A frozen replica must not hold its rows for longer than others may take to take them over.
     "idle_in_transaction_session_timeout": "15s",
-    "statement_timeout": "30s",
+    "statement_timeout": "15s",
     "lock_timeout": "10s",
     # The same from the server's side: it is let go of when it vanishes, or is frozen, while rows are sent to it.
     "tcp_keepalives_idle": "10",

@@ -14,8 +14,8 @@ from typing import Any
 import psycopg2
 import psycopg2.extensions
 
-# The server itself gives up a statement after 30 seconds (connection.py): an answer is long overdue.
-LIMIT_SECONDS = 40.0
+# The server itself gives up a statement after 15 seconds (connection.py): an answer is overdue.
+LIMIT_SECONDS = 20.0
 
 _waiting: dict[int, tuple[float, "Session"]] = {}
 _started = threading.Lock()

@@ -25,7 +25,7 @@ def parameters(url: str, name: str) -> pika.URLParameters:
             raise ValueError("certificates need amqps://")
         if parts.scheme == "amqps":
             found.ssl_options = _tls(tls, found.host)
-    except (ValueError, TypeError, OSError) as error:
+    except Exception as error:  # noqa: BLE001 - pika reads `ssl_options` as Python, and quotes what it cannot read
         raise Misconfigured(f"AMQP_URL, for {place(url)}: {_problem(error)}") from None
     if "heartbeat" not in dict(rest):
         found.heartbeat = HEARTBEAT

@@ -96,6 +96,15 @@ class Inbox:
         """Acknowledge every command up to this delivery tag."""
         self._link.post(lambda: self._channel.is_open and self._channel.basic_ack(up_to, multiple=True))
 
+    def give_back(self) -> None:
+        """Return every command that is not acknowledged, for other consumers; this inbox ends."""
+
+        def act(future: Future[None]) -> None:
+            self._channel.add_on_close_callback(lambda *_: None if future.done() else future.set_result(None))
+            self._channel.close()
+
+        self._link.call(act)
+
     def stop(self) -> None:
         """Take no more commands; those delivered and not acknowledged go back when the link closes."""
         self._link.call(lambda future: self._channel.basic_cancel(self._tag, callback=future.set_result))

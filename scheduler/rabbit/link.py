@@ -12,7 +12,12 @@ from typing import Any, TypeVar
 
 import pika
 from pika.adapters.select_connection import SelectConnection
-from pika.exceptions import AMQPError, ProbableAccessDeniedError, ProbableAuthenticationError
+from pika.exceptions import (
+    AMQPError,
+    ChannelClosedByClient,
+    ProbableAccessDeniedError,
+    ProbableAuthenticationError,
+)
 
 from scheduler.domain.errors import Unavailable
 from scheduler.rabbit.address import OPEN_TIMEOUT, parameters, place
@@ -120,7 +125,8 @@ class Link:
         return self.call(act)
 
     def _channel_lost(self, error: BaseException) -> None:
-        if self.closed is None and self._connection.is_open:
+        by_us = isinstance(error, ChannelClosedByClient)
+        if self.closed is None and self._connection.is_open and not by_us:
             self.closed = f"RabbitMQ at {self._place} closed the channel: {reason(error)}"
             self._connection.close()
 

@@ -1,0 +1,26 @@
+-- Two roles for the sidecar: scheduler_owner changes the schema (`scheduler migrate`), scheduler_runtime only
+-- reads and writes rows (`scheduler consumer`, `scheduler producer`, `scheduler top`). Run it in the sidecar's
+-- database as a superuser, before the first `scheduler migrate`; running it again is harmless. Then give each a
+-- password, for example with psql's \password.
+
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'scheduler_owner') THEN
+        CREATE ROLE scheduler_owner LOGIN NOINHERIT;
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'scheduler_runtime') THEN
+        CREATE ROLE scheduler_runtime LOGIN NOINHERIT;
+    END IF;
+    EXECUTE format('REVOKE ALL ON DATABASE %I FROM PUBLIC', current_database());
+    EXECUTE format('GRANT CONNECT ON DATABASE %I TO scheduler_owner, scheduler_runtime', current_database());
+END
+$$;
+
+REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+GRANT USAGE, CREATE ON SCHEMA public TO scheduler_owner;
+GRANT USAGE ON SCHEMA public TO scheduler_runtime;
+
+-- What is there already, and what later migrations will add.
+GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO scheduler_runtime;
+ALTER DEFAULT PRIVILEGES FOR ROLE scheduler_owner IN SCHEMA public
+    GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO scheduler_runtime;
