@@ -1,0 +1,196 @@
+"""`make bench-peers`: the peers, or those that are named, and ours, in turn on the same servers with fsync on."""
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from bench import emit, lag
+from bench.peers import runs
+from bench.peers.install import NotInstalledError
+from bench.peers.known import PEERS
+from bench.report import RESULTS
+from bench.servers import Bed
+from scheduler.dev.servers import Stack, start_stack
+
+OURS = {"ours, 1 replica": 1, "ours, 2 replicas": 2}
+NO_OP, PUBLISH, LAG = "no-op", "publish", "lag"
+
+
+@dataclass
+class Found:
+    """What was measured of one of them."""
+
+    rates: dict[str, list[float]] = field(default_factory=lambda: {NO_OP: [], PUBLISH: []})
+    lags: list[tuple[float, float]] = field(default_factory=list)  # p50 and p99, in milliseconds
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def rate(self, mode: str) -> float | None:
+        return statistics.median(self.rates[mode]) if self.rates[mode] else None
+
+    def lag(self) -> tuple[float, float] | None:
+        if not self.lags:
+            return None
+        return statistics.median(p50 for p50, _ in self.lags), statistics.median(p99 for _, p99 in self.lags)
+
+
+def measure_ours(stack: Stack, replicas: int, count: int, found: Found) -> None:
+    with Bed(stack) as bed:
+        emit.one_shots(bed, count)
+        found.rates[PUBLISH].append(emit.drain(bed, count, replicas))
+
+
+def our_lag(stack: Stack, replicas: int, rate: int, seconds: int) -> tuple[float, float]:
+    """Return p50 and p99 from due to confirmed, as the replicas' own histogram has them."""
+    count = rate * seconds
+    with Bed(stack) as bed, contextlib.ExitStack() as running:
+        bed.fill(count, f"now() + interval '6 seconds' + n * interval '{1 / rate} seconds'")
+        bed.analyze()
+        replicas_running = [running.enter_context(bed.process("scheduler", "producer")) for _ in range(replicas)]
+        deadline = time.monotonic() + seconds + 60
+        while sum(lag.histogram([each]).get(float("inf"), 0) for each in replicas_running) < count:
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            time.sleep(0.5)
+        buckets = lag.histogram(replicas_running)
+    return lag.quantile(buckets, 0.5), lag.quantile(buckets, 0.99)
+
+
+def guarded(name: str, what: str, found: Found, measure: Callable[[], str]) -> None:
+    """Measure, and keep the reason if a peer cannot; one that failed is not tried again."""
+    if what in found.failed:
+        return
+    try:
+        text = measure()
+    except (runs.FailedError, NotInstalledError) as error:
+        found.failed[what] = text = str(error)
+    print(f"    {name:<20} {what:<10} {text}", flush=True)
+
+
+def measure_all(stack: Stack, names: list[str], options: argparse.Namespace) -> dict[str, Found]:
+    """Take each in turn, so many times, so that a slow moment of the machine falls on all alike."""
+    found = {name: Found() for name in [*OURS, *names]}
+
+    def ours(name: str) -> str:
+        measure_ours(stack, OURS[name], options.jobs, found[name])
+        return f"{found[name].rates[PUBLISH][-1]:,.0f}/s"
+
+    def drained(name: str, mode: str) -> str:
+        peer = PEERS[name]
+        rate = runs.drain(stack, peer, "publish" if mode == PUBLISH else "noop", int(options.jobs * peer.share))
+        found[name].rates[mode].append(rate)
+        return f"{rate:,.0f}/s"
+
+    def late(name: str) -> str:
+        if name in OURS:
+            p50, p99 = our_lag(stack, OURS[name], 100, options.lag_seconds)
+        else:
+            lags = runs.lags(stack, PEERS[name], 100, options.lag_seconds)
+            p50, p99 = statistics.median(lags), statistics.quantiles(lags, n=100)[98]
+        found[name].lags.append((p50, p99))
+        return f"p50 {p50:,.1f} ms, p99 {p99:,.1f} ms"
+
+    for _ in range(options.rounds):
+        for name in OURS:
+            guarded(name, PUBLISH, found[name], lambda name=name: ours(name))
+        for name in names:
+            for mode in (PUBLISH, NO_OP):
+                guarded(name, mode, found[name], lambda name=name, mode=mode: drained(name, mode))
+    if options.lag_seconds:
+        for name, each in found.items():
+            guarded(name, LAG, each, lambda name=name: late(name))
+    return found
+
+
+def table(found: dict[str, Found]) -> str:
+    """Return what was found as Markdown."""
+    heads = ["", "version", "workers and settings", "publish and confirm, jobs/s", "ours, 1 replica ÷ it",
+             "ours, 2 replicas ÷ it", "ahead", "no-op, jobs/s", "lag at 100/s, p50 / p99 ms"]
+    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
+    first, second = (found[name].rate(PUBLISH) or 0.0 for name in OURS)
+    for name, each in found.items():
+        publish, no_op, late = each.rate(PUBLISH), each.rate(NO_OP), each.lag()
+        ratios, ahead = ["", ""], ""
+        if name not in OURS and publish:
+            ratios, ahead = [f"{first / publish:,.2f}", f"{second / publish:,.2f}"], _ahead(first, second, publish)
+        cells = [
+            name, _version(name), _settings(name), _cell(publish, each.failed.get(PUBLISH)), *ratios, ahead,
+            "—" if name in OURS else _cell(no_op, each.failed.get(NO_OP)),
+            f"{late[0]:,.1f} / {late[1]:,.1f}" if late else each.failed.get(LAG, "—"),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(rate: float | None, failed: str | None) -> str:
+    return f"failed: {failed}" if failed else f"{rate:,.0f}" if rate else "—"
+
+
+def _ahead(first: float, second: float, theirs: float) -> str:
+    return "yes" if first > theirs else "with 2" if second > theirs else "**no**"
+
+
+def _version(name: str) -> str:
+    return PEERS[name].version if name in PEERS else "this commit"
+
+
+def _settings(name: str) -> str:
+    if name in OURS:
+        return "defaults"
+    peer = PEERS[name]
+
+    def said(settings: dict[str, object]) -> str:
+        return ", ".join(f"{key} {value}" for key, value in settings.items())
+
+    text = f"{peer.processes} process{'es' * (peer.processes > 1)}; {said(peer.settings)}"
+    return text + (f"; to publish {said(peer.publishing)}" if peer.publishing else "")
+
+
+def write(found: dict[str, Found], options: argparse.Namespace, servers: str) -> None:
+    """Print the table and keep it in bench/results/."""
+    RESULTS.mkdir(exist_ok=True)
+    text = table(found)
+    load = " ".join(f"{each:.1f}" for each in os.getloadavg())
+    stamp = (f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, Python {platform.python_version()}, {servers}, "
+             f"{os.cpu_count()} cores, load average at the end {load}; {options.jobs:,} jobs "
+             f"(the slow peers fewer), {options.rounds} rounds in turn, medians")
+    print(f"\n## peers\n\n{stamp}\n\n{text}\n", flush=True)
+    (RESULTS / "peers.md").write_text(f"# peers\n\n{stamp}\n\n{text}\n", encoding="utf-8")
+    kept = {
+        "when": stamp,
+        "peers": {
+            name: {
+                "version": _version(name), "settings": _settings(name), "rates": each.rates, "lags": each.lags,
+                "failed": each.failed, "share_of_jobs": PEERS[name].share if name in PEERS else 1.0,
+            } for name, each in found.items()
+        },
+    }
+    (RESULTS / "peers.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+def main() -> int:
+    """Measure, and return 1 if a peer is ahead of our best on the equal work."""
+    parser = argparse.ArgumentParser(prog="make bench-peers")
+    parser.add_argument("names", nargs="*", choices=[*PEERS, []], help="all of them by default")
+    parser.add_argument("--jobs", type=int, default=10_000, help="due jobs in each drain")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each drain is taken, in turn")
+    parser.add_argument("--lag-seconds", type=int, default=10, help="how long the run at 100 jobs/s is; 0 for none")
+    options = parser.parse_args()
+    with start_stack(say=print, purpose="bench-peers") as stack:
+        with Bed(stack) as bed:
+            postgres = bed.sql("SHOW server_version")[0][0].split()[0]
+        found = measure_all(stack, options.names or list(PEERS), options)
+    write(found, options, f"PostgreSQL {postgres} with fsync on")
+    best = max(found[name].rate(PUBLISH) or 0.0 for name in OURS)
+    return 0 if all(best > (each.rate(PUBLISH) or 0.0) for name, each in found.items() if name not in OURS) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
