@@ -21,6 +21,8 @@ Cursor = psycopg2.extensions.cursor
 WAKEUP = "scheduler_wakeup"
 UNSTORABLE = "Postgres cannot store it"
 _TRIES = 20
+_MOMENTS = ("next_run_at", "retry_at", "trigger_at", "triggered_at", "requested_at", "cancelled_at", "paused_at",
+            "resumed_at")
 
 
 Answer = Outcome | Rejected
@@ -115,30 +117,33 @@ def _job(row: dict[str, Any]) -> Job:
 
 
 def _row(job: Job) -> dict[str, Any]:
+    """Return the columns that are not empty: the others cost nobody anything."""
     row: dict[str, Any] = {
-        "id": str(job.id), "version": job.version + 1, "status": job.status.value,
-        "payload": "{}", "timezone": "UTC", "on_missed": "latest",
+        "id": str(job.id), "version": job.version + 1, "status": job.status,
         "occurrence": job.occurrence, "retries": job.retries,
-        "triggers": [_text(each) for each in job.triggers],
+        "triggers": [each.isoformat() for each in job.triggers],
+        "payload": "{}", "timezone": "UTC", "on_missed": "latest",
     }
-    for name in ("next_run_at", "retry_at", "trigger_at", "triggered_at", "requested_at", "cancelled_at",
-                 "paused_at", "resumed_at"):
-        row[name] = _text(getattr(job, name))
+    for name in _MOMENTS:
+        moment = getattr(job, name)
+        if moment is not None:
+            row[name] = moment.isoformat()
     if job.definition is not None:
-        row |= _definition_row(job.definition)
+        _add_definition(row, job.definition)
     return row
 
 
-def _definition_row(definition: Definition) -> dict[str, Any]:
+def _add_definition(row: dict[str, Any], definition: Definition) -> None:
     spec = definition.spec
-    return {
-        "job_type": definition.job_type, "payload": definition.payload,
-        "correlation_id": definition.correlation_id, "traceparent": definition.traceparent,
-        "tracestate": definition.tracestate, "rrule": spec.rrule, "cron": spec.cron,
-        "every": _interval(spec.every), "timezone": spec.timezone, "dtstart": _text(spec.dtstart),
-        "starts_at": _text(spec.starts_at), "ends_at": _text(spec.ends_at),
-        "on_missed": definition.on_missed.value, "max_lateness": _interval(definition.max_lateness),
-    }
+    row["job_type"], row["payload"] = definition.job_type, definition.payload
+    row["timezone"], row["on_missed"] = spec.timezone, definition.on_missed
+    row["starts_at"] = spec.starts_at.isoformat()
+    for name in ("correlation_id", "traceparent", "tracestate"):
+        row[name] = getattr(definition, name)
+    if not spec.one_shot:
+        row |= {"rrule": spec.rrule, "cron": spec.cron, "every": _interval(spec.every),
+                "dtstart": _text(spec.dtstart), "ends_at": _text(spec.ends_at)}
+    row["max_lateness"] = _interval(definition.max_lateness)
 
 
 def _text(moment: datetime | None) -> str | None:

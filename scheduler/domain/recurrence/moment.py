@@ -12,6 +12,7 @@ _MOMENT = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)?"
     r"(?:([Zz])|([+-])([0-9]{2}):?([0-9]{2}))?",
 )
+_PLAIN = re.compile(r"[0-9-]{10}T[0-9:]{8}(?:\.[0-9]{6})?(?:Z|[+-][0-9]{2}:[0-9]{2})")
 _DURATION = re.compile(
     r"[Pp](?:([0-9.,]+)[Ww])?(?:([0-9.,]+)[Dd])?"
     r"(?:[Tt](?:([0-9.,]+)[Hh])?(?:([0-9.,]+)[Mm])?(?:([0-9.,]+)[Ss])?)?",
@@ -31,6 +32,14 @@ class Moment:
     def instant(self) -> datetime:
         """Return the UTC instant of a moment that has an offset."""
         return self.wall.replace(tzinfo=timezone(self.offset or timedelta())).astimezone(UTC)
+
+
+def plain_instant(text: str) -> datetime | None:
+    """Return the UTC instant of the usual spelling, quickly; None where a closer look is needed."""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC) if _PLAIN.fullmatch(text) else None
+    except (ValueError, OverflowError):
+        return None
 
 
 def read_moment(text: str) -> Moment:

@@ -7,7 +7,7 @@ from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.recurrence.build import NothingChosen
 from scheduler.domain.recurrence.calendar import DAY, END_OF_TIME
 from scheduler.domain.recurrence.cron import read_cron
-from scheduler.domain.recurrence.moment import Moment, read_duration, read_moment
+from scheduler.domain.recurrence.moment import Moment, plain_instant, read_duration, read_moment
 from scheduler.domain.recurrence.never import CENTURY, NOTHING_CHOSEN, why_never, why_never_cron
 from scheduler.domain.recurrence.rule import Freq, Rule
 from scheduler.domain.recurrence.schedule import Recurring, nth_instant, to_instant, to_seconds
@@ -56,6 +56,11 @@ def resolve(
     stored_at: datetime,
 ) -> Spec:
     """Judge the schedule fields of a request; raise Rejected with every problem found, by field."""
+    if run_at is not None and rrule is None and cron is None and every is None:
+        instant = plain_instant(run_at)
+        # Most requests are one-shots like this, with nothing left to judge once their zone is known.
+        if instant is not None and timezone in (None, "UTC"):
+            return Spec(None, None, None, "UTC", None, instant, None)
     request = _Request(run_at, rrule, cron, every, timezone)
     fields = _read(request)
     _agree(request, fields)
