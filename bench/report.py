@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
+DOCS = Path(__file__).parent.parent / "docs"
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,22 @@ def table(rows: Sequence[Row]) -> str:
         met = "" if row.met is None else "yes" if row.met else "**no**"
         lines.append(f"| {row.what} | {row.ours} | {row.yardstick} | {ratio} | {row.goal} | {met} |")
     return "\n".join(lines)
+
+
+def publish() -> None:
+    """Put the latest results of every part on one page of docs/."""
+    parts = [json.loads(path.read_text()) | {"part": path.stem} for path in sorted(RESULTS.glob("*.json"))]
+    lines = [
+        "# Benchmarks", "",
+        "Written by `make bench`; each part with the time of its last run. Every figure stands beside its yardstick,",
+        "measured in the same run and interleaved with it, medians of at least three where rates are compared. The",
+        "machine has two shared, noisy cores that also run the servers and the load: trust the ratios.", "",
+    ]
+    for part in parts:
+        if "rows" in part:
+            rows = [Row(**row) for row in part["rows"]]
+            lines += [f"## {part['part']}", "", part["when"], "", table(rows), ""]
+    (DOCS / "benchmarks.md").write_text("\n".join(lines), encoding="utf-8")
 
 
 def write(part: str, rows: Sequence[Row], details: object = None) -> None:
