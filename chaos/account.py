@@ -69,9 +69,9 @@ def fill(result: Result, books: Books, sql: Sql) -> None:
     per_identity = Counter((event.job_id, event.due_at) for event in _first(books.events))
     if per_identity and max(per_identity.values()) > 1:
         result.failures.append("one occurrence came under two event_ids")
-    stored = dict(sql("SELECT id::text, extract(epoch FROM created_at - requested_at)::float8 FROM jobs"))
+    stored = dict(sql("SELECT id::text, extract(epoch FROM created_at)::float8 FROM jobs"))
     result.unstored = sum(each.confirmed and each.id not in stored for each in books.asked.values())
-    ages = [stored[each] for each in books.asked if stored.get(each) is not None]
+    ages = [stored[each.id] - each.sent_at for each in books.asked.values() if each.sent_at and each.id in stored]
     result.slowest_command = round(max(ages, default=0.0), 3)
 
 

@@ -31,6 +31,8 @@ def cluster(stack: Stack, result: Result, scale: float) -> None:
             victim.start()
             time.sleep(2)
             world.settle(result, within=60)
+            if result.longest_gap > 20:
+                result.failures.append(f"the other nodes took over only after {result.longest_gap:.1f} s")
             result.notes.append(f"new leader {leader_of(nodes[0], 'mainapp_due').partition('-')[0]}")
         finally:
             world.close(result)

@@ -26,6 +26,7 @@ class Asked:
     id: str
     expected: list[datetime]
     confirmed: bool = False
+    sent_at: float | None = None
     cancel_sent: bool = False
 
 
@@ -176,9 +177,11 @@ class Host:
                 connection.process_data_events(0.01)
                 continue
             key, body, job_id = self._outbox[0]
+            began = time.time()
             channel.basic_publish("schedule.commands", key, body, properties, mandatory=True)
             self._outbox.popleft()
             if key == "request" and job_id:
+                self.books.asked[job_id].sent_at = began
                 self.books.asked[job_id].confirmed = True
 
     def _receive(self, connection: pika.BlockingConnection) -> None:

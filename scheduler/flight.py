@@ -41,6 +41,7 @@ class Flight:
         self._batch: Batch | None = None
         self._sent = self._started
         self.landed = False
+        self.refused = False
         self.full = len(claim.jobs) >= limit
         self.newest = claim.jobs[-1].wake_at if claim.jobs else None
         _observe("claim", self._started)
@@ -80,6 +81,7 @@ class Flight:
         began = time.monotonic()
         self._lane.settle(self._settlement)
         _observe("settle", began)
+        self.refused = Receipt.REFUSED in receipts
         self._count(receipts, confirmed_at)
 
     @property

@@ -98,6 +98,8 @@ class Producer:
                 _land(before, floor)
                 if not flight.full:
                     _land(flight, floor)
+                    if flight.refused:
+                        publisher.renew()
                     self._rest(flight, floor, wakeup)
         finally:
             # Whatever happened, what the broker has confirmed need not be sent again.

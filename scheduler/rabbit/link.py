@@ -68,7 +68,7 @@ class Link:
             self.closed = f"RabbitMQ at {self._place}: {reason(error)}"
         if not self._opened.done():
             self._opened.set_exception(BrokerUnavailable(self.closed))
-        for callback in self._on_close:
+        for callback in list(self._on_close):
             callback(self.closed)
         self._connection.ioloop.stop()
 
@@ -93,10 +93,12 @@ class Link:
         """Run `act` on the I/O thread and wait for the future that it is given."""
         future: Future[T] = Future()
 
+        def lost(why: str) -> None:
+            if not future.done():
+                future.set_exception(BrokerUnavailable(why))
+
         def run() -> None:
-            self._on_close.append(
-                lambda why: None if future.done() else future.set_exception(BrokerUnavailable(why))
-            )
+            self._on_close.append(lost)
             try:
                 act(future)
             except Exception as error:  # noqa: BLE001 - handed to the waiting thread
@@ -109,6 +111,9 @@ class Link:
             raise BrokerUnavailable(f"RabbitMQ at {self._place} did not answer in time") from None
         except AMQPError as error:
             raise BrokerUnavailable(f"RabbitMQ at {self._place}: {reason(error)}") from error
+        finally:
+            with contextlib.suppress(ValueError):  # it was never called
+                self._on_close.remove(lost)
 
     def channel(self, *, essential: bool = True) -> pika.channel.Channel:
         """Open a channel; should the broker close an essential one later, the whole link counts as lost."""

@@ -65,20 +65,35 @@ class Publisher:
 
     def __init__(self, link: Link, *, essential: bool = True) -> None:
         self._link = link
-        self._channel = link.channel(essential=essential)
-        self._channel.add_on_close_callback(lambda _, error: self._on_close(reason(error)))
+        self._essential = essential
+        self._open: set[Batch] = set()
+        self._open_channel()
+        link.on_close(self._on_close)
+
+    def _open_channel(self) -> None:
+        self._channel = self._link.channel(essential=self._essential)
         self._frame_max = self._channel.connection.params.frame_max or 131072
         self._tag = 0
         self._unconfirmed: dict[int, tuple[Batch, int]] = {}
         self._lowest = 1
-        self._open: set[Batch] = set()
-        link.on_close(self._on_close)
-        link.call(
+        self._link.call(
             lambda future: (
+                self._channel.add_on_close_callback(self._on_channel_close),
                 self._channel.add_on_return_callback(self._on_return),
                 self._channel.confirm_delivery(self._on_confirm, callback=future.set_result),
             )
         )
+
+    def renew(self) -> None:
+        """Take another channel, unless something is on its way.
+
+        RabbitMQ 3 refuses all that a channel sends to a quorum queue whose leader died just before the channel's
+        first message, until that very node is back. A new channel asks anew who leads.
+        """
+        if all(batch.done for batch in self._open):
+            old = self._channel
+            self._open_channel()
+            self._link.post(lambda: old.is_open and old.close())
 
     @property
     def usable(self) -> bool:
@@ -132,6 +147,10 @@ class Publisher:
         # It comes before the confirm of the same message, so every batch still open may be the one.
         for batch in self._open:
             batch._returned.add(properties.message_id)  # noqa: SLF001 - one module
+
+    def _on_channel_close(self, channel: pika.channel.Channel, error: BaseException) -> None:
+        if channel is self._channel:
+            self._on_close(reason(error))
 
     def _on_close(self, why: str) -> None:
         for batch in self._open:

@@ -1,0 +1,176 @@
+"""The quick faults of `make chaos`, in short; and a regression test for every bug that the suite has found."""
+
+import signal
+import time
+from contextlib import closing
+
+import pytest
+from support import Host, Process, Sidecar, connected, iso, until, utc
+
+from chaos.account import Result
+from chaos.breaking_postgres import OURS
+from chaos.breaking_processes import stop_in_a_batch
+from chaos.proxy import Proxy
+from chaos.replicas import wait_for
+from chaos.suite import SETTINGS
+from chaos.world import World
+from scheduler.dev.servers import start_stack
+from scheduler.domain.errors import Unavailable
+from scheduler.postgres import patience
+from scheduler.postgres.connection import connect
+from scheduler.postgres.migrate import migrate
+from scheduler.rabbit import topology
+
+REJECTED = "scheduler_commands_rejected_total"
+
+
+@pytest.fixture(scope="module")
+def breakable():
+    """Servers of this module's own: they are stopped and killed here."""
+    with start_stack(purpose="faults", postgres_settings=SETTINGS) as stack:
+        yield stack
+
+
+def test_nothing_is_lost_and_nothing_early_while_one_part_after_the_other_breaks(breakable):
+    """What `make chaos` does for minutes, in seconds: one world, one fault after the other."""
+    world = World(breakable, consumers=1, producers=2, one_shots=40, recurring=2, cancels=5, count=5)
+    result = Result("short", "the quick faults in a row")
+    try:
+        world.start()
+        stop_in_a_batch(world, world.producers[1])
+        for victim in (world.producers[0], world.consumers[0]):
+            victim.end(signal.SIGKILL)
+        wait_for(world.consumers[0].ready, "the consumer ready again", 30)
+        world.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OURS}")
+        time.sleep(0.5)
+        breakable.rabbitmq.evaluate('rabbit_networking:close_all_connections(<<"test">>)')
+        time.sleep(0.5)
+        breakable.postgres.restart("immediate")
+        breakable.rabbitmq.restart("fast")
+        world.producers[1].send(signal.SIGCONT)
+        world.settle(result, within=45)
+    finally:
+        world.close(result)
+    assert result.passed, result
+    assert result.expected > 50
+
+
+# --- regressions
+
+
+@pytest.fixture
+def behind(stack, database_url, amqp_url):
+    """A proxy before each server, and a sidecar that knows only the proxies."""
+    if stack.rabbitmq is None or stack.postgres is None:
+        pytest.skip("needs servers of its own")
+    database, broker = Proxy(stack.postgres.port), Proxy(stack.rabbitmq.port)
+    sidecar = Sidecar(
+        database_url.replace(f":{stack.postgres.port}/", f":{database.port}/"),
+        amqp_url.replace(f":{stack.rabbitmq.port}/", f":{broker.port}/"),
+    )
+    yield sidecar, database, broker
+    for proxy in (database, broker):
+        proxy.thaw()
+    sidecar.close()
+    for proxy in (database, broker):
+        proxy.close()
+
+
+@pytest.mark.parametrize("role", ["producer", "consumer"])
+def test_sigterm_ends_a_process_whose_database_never_answers(behind, host, role):
+    """The driver waits in C, where no handler written in Python runs: the signal was heeded only afterwards."""
+    sidecar, database, _ = behind
+    process = sidecar.start(role).ready()
+    database.freeze()
+    host.request(run_at=iso(utc()))
+    time.sleep(1.0)  # by now it waits for an answer
+    began = time.monotonic()
+    assert process.stop(signal.SIGTERM) == 0
+    assert time.monotonic() - began < 5.0
+
+
+def test_a_migration_that_is_stopped_while_it_waits_does_not_claim_success(behind):
+    sidecar, database, _ = behind
+    database.freeze()
+    process = Process("migrate", sidecar.env)
+    time.sleep(1.5)
+    assert process.stop(signal.SIGTERM) != 0
+
+
+def test_a_statement_that_is_never_answered_is_given_up(behind, monkeypatch):
+    """Through a proxy that still acknowledges every packet neither keepalives nor the server's timeouts help."""
+    sidecar, database, _ = behind
+    monkeypatch.setattr(patience, "LIMIT_SECONDS", 1.0)
+    with closing(connect(sidecar.database_url, "test")) as connection:
+        connection.cursor().execute("SELECT 1")
+        database.freeze()
+        began = time.monotonic()
+        with pytest.raises(Unavailable), closing_errors():
+            connection.cursor().execute("SELECT 1")
+        assert time.monotonic() - began < 5.0
+
+
+def closing_errors():
+    from scheduler.postgres.connection import translated  # noqa: PLC0415
+
+    return translated()
+
+
+def test_a_consumer_without_its_database_gives_commands_back(behind, host, sidecar):
+    """Another consumer reaches the database: it must not wait for the one that does not."""
+    cut_off, database, _ = behind
+    lonely = cut_off.start("consumer").ready()
+    database.close()
+    database.freeze()
+    with connected(sidecar.database_url) as connection:
+        connection.cursor().execute(
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OURS}")
+    job = host.request(run_at=iso(utc(hours=1)))
+    until(lambda: "postgres" in lonely.http("/readyz")[1], "the consumer has lost its database")
+    sidecar.start("consumer").ready()
+    sidecar.stored(job)
+    assert lonely.http("/livez")[0] == 200
+
+
+def test_an_alarm_of_the_broker_delays_rejections_and_returns_nothing(breakable):
+    """Commands that need an answer wait, unacknowledged; given back they would use up their delivery limit."""
+    database_url, amqp_url = breakable.create_database(), breakable.create_vhost()
+    migrate(database_url)
+    topology.declare(amqp_url, queue_type="quorum", due_queue_type="default")
+    sidecar = Sidecar(database_url, amqp_url)
+    host = Host(amqp_url)
+    try:
+        consumer = sidecar.start("consumer").ready()
+        for _ in range(5):
+            host.publish("request", b"poison")
+        until(lambda: consumer.metric(REJECTED) == 5, "the first rejected")
+        consumer.popen.send_signal(signal.SIGSTOP)
+        for _ in range(5):
+            host.publish("request", b"poison")
+        breakable.rabbitmq.evaluate("vm_memory_monitor:set_vm_memory_high_watermark(0.000001)")
+        consumer.popen.send_signal(signal.SIGCONT)
+        until(lambda: "blocks publishers" in consumer.http("/readyz")[1], "it says that it is blocked")
+        assert consumer.metric(REJECTED) == 5
+        breakable.rabbitmq.evaluate("vm_memory_monitor:set_vm_memory_high_watermark(0.4)")
+        until(lambda: consumer.metric(REJECTED) == 10, "the others rejected")
+        consumer.ready()
+        assert len(host.drain("scheduler_dead")) == 10
+        assert not [line for line in consumer.lines if line["event"].startswith("RabbitMQ unavailable")]
+    finally:
+        breakable.rabbitmq.evaluate("vm_memory_monitor:set_vm_memory_high_watermark(0.4)")
+        host.close()
+        sidecar.close()
+
+
+def test_a_broker_that_does_not_confirm_is_not_blamed_on_postgres(behind, host):
+    """Half open to RabbitMQ: the producer gives the connection up when its confirms do not come."""
+    cut_off, _, broker = behind
+    producer = cut_off.start("producer").ready()
+    cut_off.start("consumer").ready()
+    broker.freeze()
+    cut_off.sql("INSERT INTO jobs (id, job_type, next_run_at) VALUES (gen_random_uuid(), 'a', now())")
+    until(lambda: producer.http("/readyz")[0] == 503, "the producer notices", 25)
+    assert "postgres" not in producer.http("/readyz")[1]
+    broker.thaw()
+    assert host.due()[0]["job_type"] == "a"
+    producer.ready()
