@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 ARGS   ?=
 
-.PHONY: help run test test-deep lint schemas dashboards example chaos bench build constraints clean
+.PHONY: help run test test-deep lint schemas dashboards example chaos bench bench-peers build constraints clean
 
 help: ## a line for each target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ chaos: $(READY) ## break every part while the sidecar works, and account for eve
 
 bench: $(READY) ## measure, side by side with yardsticks in the same run
 	@$(BIN)/python -m bench $(ARGS)
+
+bench-peers: $(READY) ## measure other libraries beside ours; installs them into .bench-peers/ (ARGS="pgqueuer" for one)
+	@$(BIN)/python -m bench.peers $(ARGS)
 
 build: $(READY) ## the wheel and the source archive, in dist/
 	@$(BIN)/python -m build --no-isolation

