@@ -7,7 +7,7 @@ from scheduler.domain.emission import DueJob
 from scheduler.postgres.connection import Connection, connect, roll_back, translated
 from scheduler.resources import query
 
-LONG_AGO = datetime.min.replace(year=1, month=1, day=2, tzinfo=UTC)
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
 # The claim must walk its index whatever the statistics say just after a bulk load.
 PLANNER = {"enable_bitmapscan": "off", "enable_sort": "off", "enable_seqscan": "off"}
 

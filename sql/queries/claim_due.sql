@@ -18,7 +18,7 @@ SELECT due.*,
        now() AS claimed_at,
        (SELECT extract(epoch FROM wake_at - clock_timestamp())::float8
         FROM jobs
-        WHERE status = 'pending' AND wake_at > now()
+        WHERE status = 'pending' AND wake_at > now() AND wake_at < 'infinity'
         ORDER BY wake_at
         LIMIT 1) AS seconds_to_next
 FROM (VALUES (1)) AS always

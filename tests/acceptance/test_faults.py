@@ -17,6 +17,7 @@ from chaos.world import World
 from scheduler.dev.servers import start_stack
 from scheduler.domain.errors import Unavailable
 from scheduler.postgres import patience
+from scheduler.postgres.claims import Claims
 from scheduler.postgres.connection import connect
 from scheduler.postgres.migrate import migrate
 from scheduler.rabbit import topology
@@ -114,6 +115,18 @@ def closing_errors():
     from scheduler.postgres.connection import translated  # noqa: PLC0415
 
     return translated()
+
+
+def test_the_ends_of_time_are_no_trouble(database_url):
+    """The oldest instant that a host can name was never claimed; a row parked at infinity ended every producer."""
+    with connected(database_url) as connection, closing(Claims(database_url, "test")) as claims:
+        connection.cursor().execute(
+            "INSERT INTO jobs (id, job_type, next_run_at) VALUES "
+            "(gen_random_uuid(), 'first', '0001-01-01 00:00Z'), (gen_random_uuid(), 'parked', 'infinity')"
+        )
+        claim = claims.claim(10)
+        assert [job.job_type for job in claim.jobs] == ["first"]
+        assert claim.seconds_to_next is None
 
 
 def test_a_consumer_without_its_database_gives_commands_back(behind, host, sidecar):
