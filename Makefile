@@ -6,6 +6,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+ENOUGH := $(VENV)/.enough
+PIP    := $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt
 ARGS   ?=
 
 .PHONY: help run test test-deep lint schemas dashboards example chaos bench bench-peers build constraints clean
@@ -13,7 +15,7 @@ ARGS   ?=
 help: ## a line for each target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(READY) ## the whole sidecar on this machine, with sample reminders (ARGS="--for 20" to end by itself)
+run: $(ENOUGH) ## the whole sidecar on this machine, with sample reminders (ARGS="--for 20" to end by itself)
 	@$(BIN)/scheduler dev $(ARGS)
 
 test: $(READY) ## all tests, against a real Postgres and a real RabbitMQ
@@ -61,7 +63,13 @@ constraints: ## write constraints.txt anew from the newest versions that pyproje
 clean: ## remove what the targets made
 	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-$(READY): pyproject.toml constraints.txt
+# The environment grows in two steps, so that a newcomer's first `make run` need not wait for the test tools.
+$(READY): $(ENOUGH)
+	@echo "== installing the tools for tests and measurements into $(VENV) (once; about a minute)"
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+$(ENOUGH): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null && $(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    echo "== installing python3-venv with apt-get"; \
@@ -69,7 +77,7 @@ $(READY): pyproject.toml constraints.txt
 	  else echo "Python with venv is missing. Debian, Ubuntu: sudo apt-get install python3-venv"; exit 1; fi; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Python 3.11 or newer is needed; this is $$($(PYTHON) --version). Try make PYTHON=python3.12"; exit 1; }
-	@echo "== preparing $(VENV) (once; about a minute)"
+	@echo "== preparing $(VENV) (once; some seconds)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt hatchling editables -e '.[dev]'
+	@$(PIP) hatchling editables -e '.[containers]'
 	@touch $@
