@@ -23,6 +23,8 @@ log = get_logger(__name__)
 # Rows are held no longer than this: well below the database's own limit for an idle transaction, so that a
 # replica that was frozen finds out before it publishes what another has taken over.
 HOLD_SECONDS = 10.0
+# What a rule has missed since a distant start takes a while to count. What is not decided by then is let go of.
+DECIDE_SECONDS = 3.0
 
 
 class Flight:
@@ -40,6 +42,7 @@ class Flight:
         self._settlement = Settlement()
         self._batch: Batch | None = None
         self._sent = self._started
+        self._undecided = 0
         self.landed = False
         self.refused = False
         self.full = len(claim.jobs) >= limit
@@ -54,7 +57,10 @@ class Flight:
         metrics.batch_size.observe(len(self._jobs))
         now = self.database_time()
         messages: list[Publishable] = []
-        for job in self._jobs:
+        for index, job in enumerate(self._jobs):
+            if index and self.age > DECIDE_SECONDS:
+                self._undecided = len(self._jobs) - index
+                break
             emission = self._decide(job)
             if emission is not None:
                 self._emissions.append(emission)
@@ -98,7 +104,7 @@ class Flight:
     def leaves_due(self) -> bool:
         """Whether some of its jobs are due again already."""
         return any(following <= self._claimed_at for _, following, _ in self._settlement.moved) or bool(
-            self._settlement.triggered
+            self._settlement.triggered or self._undecided
         )
 
     def database_time(self) -> datetime:

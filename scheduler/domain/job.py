@@ -5,7 +5,7 @@ from the newest of each kind. So the outcome is the same however often and in wh
 """
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from uuid import UUID, uuid5
 
@@ -16,6 +16,7 @@ from scheduler.domain.times import rfc3339
 
 _EVENTS = UUID("6f1f4a0e-3c55-5f0b-9d0a-4f0f4c1b7a52")
 MAX_TRIGGERS = 100
+_END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
 class JobStatus(StrEnum):
@@ -196,7 +197,9 @@ def _stored_last(job: Job, now: datetime) -> datetime:
     """Without issued_at a command counts as issued when it is stored: after all that is stored already."""
     known = (job.requested_at, job.cancelled_at, job.paused_at, job.resumed_at, job.triggered_at)
     latest = max((t for t in (*known, *job.triggers) if t is not None), default=None)
-    return now if latest is None or now > latest else latest + timedelta(microseconds=1)
+    if latest is None or now > latest:
+        return now
+    return latest + min(timedelta(microseconds=1), _END_OF_TIME - latest)
 
 
 def _newer(a: datetime | None, b: datetime | None) -> bool:

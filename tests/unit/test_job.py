@@ -74,6 +74,16 @@ def test_without_issued_at_the_order_of_storing_counts():
     assert applied(future, command("cancel"))[0].status == JobStatus.CANCELLED
 
 
+def test_nothing_can_be_stored_after_the_end_of_time():
+    last = COMMANDS["request"](
+        id=ID, job_type="a", run_at="2027-06-01T00:00:00Z", issued_at="9999-12-31T23:59:59.999999Z"
+    )
+    for kind in COMMANDS:
+        job, _ = applied(last, command(kind))
+        assert job.requested_at == last.issued_at
+    assert applied(last, command("cancel"))[0].status == JobStatus.CANCELLED
+
+
 def test_each_trigger_counts_once_and_an_older_one_than_the_request_does_not():
     job, statuses = applied(command("request", 1), *(command("trigger", second) for second in (3, 2, 3)))
     assert statuses == ["scheduled", "scheduled", "scheduled", "unchanged"]

@@ -164,10 +164,12 @@ def _at_wall(spec: Spec, local: Clock, wall: int, micro: int) -> Spec:
 
 
 def _with_start(spec: Spec, wall: int, instant: datetime, micro: int) -> Spec:
-    if spec.rrule is None:
+    if spec.rrule is None and spec.cron is None:
         return replace(spec, starts_at=instant)
     if not DAY <= wall < END_OF_TIME:
         raise Fault("the start lies outside the years 1 to 9999")
+    if spec.rrule is None:
+        return replace(spec, starts_at=instant)
     return replace(spec, starts_at=instant, dtstart=to_instant(wall, micro).replace(tzinfo=None))
 
 

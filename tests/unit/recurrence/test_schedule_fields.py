@@ -42,6 +42,12 @@ def test_run_at(text, instant):
     assert take(compile_schedule(spec), 2) == [utc(instant)]
 
 
+@pytest.mark.parametrize("rule", [{"cron": "30 2 * * *"}, {"rrule": "FREQ=DAILY"}])
+def test_a_start_whose_wall_time_lies_before_the_year_1_is_refused(rule):
+    problems = problems_of(run_at="0001-01-01T00:00:00Z", timezone="Etc/GMT+12", **rule)
+    assert problems == {"run_at": "the start lies outside the years 1 to 9999"}
+
+
 @pytest.mark.parametrize(
     "text",
     [
