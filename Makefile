@@ -19,7 +19,7 @@ run: $(ENOUGH) ## the whole sidecar on this machine, with sample reminders (ARGS
 	@$(BIN)/scheduler dev $(ARGS)
 
 test: $(READY) ## all tests, against a real Postgres and a real RabbitMQ
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist loadscope $(ARGS)
 
 test-deep: $(READY) ## the property tests with thousands of examples
 	@SCHEDULER_TEST_EXAMPLES=5000 $(BIN)/python -m pytest -m "deep" $(ARGS)

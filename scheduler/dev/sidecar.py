@@ -29,12 +29,29 @@ class _Stopped(BaseException):
     """Ctrl-C or SIGTERM: unwinds everything, whatever is being done."""
 
 
+class _Signals:
+    """While things start, a signal unwinds them; once they run, the loop that watches them is asked to end."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self.watching = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, *_: object) -> None:
+        # The clean-up must not be cut short by an impatient second Ctrl-C.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        self.stopped = True
+        if not self.watching:
+            raise _Stopped
+
+
 def run(seconds: float | None) -> int:
     """Show the whole sidecar at work, for so long or until it is stopped; 1 if an event did not come."""
     given = settings.load(os.environ)  # a mistake in a setting is best told before anything is started
     screen = Screen(sys.stdout)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stop)
+    signals = _Signals()
     try:
         database_url, amqp_url = (os.environ.get(name) or None for name in ("DATABASE_URL", "AMQP_URL"))
         with start_stack(database_url=database_url, amqp_url=amqp_url, say=screen.say, purpose="dev") as stack:
@@ -44,7 +61,7 @@ def run(seconds: float | None) -> int:
             topology.declare(stack.amqp_url, queue_type=given.queue_type, due_queue_type=given.due_queue_type)
             with _processes(stack, url, screen) as ports, closing(Visitor(stack.amqp_url)) as host:
                 screen.banner(stack.amqp_url, url, list(zip(ROLES, ports, strict=True)))
-                return _watch(screen, host, seconds)
+                return _watch(screen, host, seconds, signals)
     except _Stopped:
         screen.say("Stopped; nothing is left behind")
         return 0
@@ -53,24 +70,21 @@ def run(seconds: float | None) -> int:
         return 1
 
 
-def _stop(*_: object) -> None:
-    # The clean-up must not be cut short by an impatient second Ctrl-C.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
-    raise _Stopped
-
-
-def _watch(screen: Screen, host: Visitor, seconds: float | None) -> int:
+def _watch(screen: Screen, host: Visitor, seconds: float | None, signals: _Signals) -> int:
+    # From here on pika is at work, and an exception out of the blue would leave it in an odd state.
+    signals.watching = True
     asked = samples(datetime.now(UTC))
     started = time.monotonic()
     for sample in asked:
         answer = host.ask(sample)
         screen.sample(f"{sample.name:<18} {sample.text}{_next_run(sample, answer)}")
     elapsed = 0.0
-    while seconds is None or elapsed < seconds:
+    while not signals.stopped and (seconds is None or elapsed < seconds):
         for event, late in host.events(0.1):
             screen.due(event, late)
         elapsed = time.monotonic() - started
+    if signals.stopped:
+        raise _Stopped
     return _conclude(screen, host, asked, elapsed)
 
 
