@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
 from typing import Any
 
 from chaos.load import Books
@@ -30,6 +31,7 @@ class Result:
     slowest_command: float = 0.0
     recovered: bool = True
     seconds: float = 0.0
+    when: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     notes: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
@@ -39,6 +41,11 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self) | {"passed": self.passed}
+
+
+def from_dict(record: dict[str, Any]) -> Result:
+    """Read a line that was written before."""
+    return Result(**{each.name: record[each.name] for each in fields(Result) if each.name in record})
 
 
 def settled(books: Books, sql: Sql) -> bool:

@@ -8,6 +8,7 @@ import time
 from chaos.account import Result
 from chaos.breaking_processes import LEAVE_SECONDS, within_takeover
 from chaos.faults import fault
+from chaos.load import Asked
 from chaos.proxy import Proxy
 from chaos.replicas import wait_for
 from chaos.world import World
@@ -72,6 +73,52 @@ def half_open_rabbitmq(stack: Stack, result: Result, scale: float) -> None:
 @fault("half-open-postgres", "a proxy to Postgres stops forwarding without closing")
 def half_open_postgres(stack: Stack, result: Result, scale: float) -> None:
     _half_open(stack, result, "postgres", scale)
+
+
+@fault("half-open-large", "the proxy stops in the middle of 80 MB of claimed rows")
+def half_open_large(stack: Stack, result: Result, _: float) -> None:
+    proxy = Proxy(stack.postgres.port)
+
+    def behind_proxy(name: str, env: dict[str, str]) -> dict[str, str]:
+        url = env["DATABASE_URL"]
+        near = url.replace(f":{stack.postgres.port}/", f":{proxy.port}/")
+        return env | {"DATABASE_URL": near if name == "producer-1" else url}
+
+    world = World(stack, replica_env=behind_proxy, one_shots=20, recurring=1, cancels=2)
+    try:
+        world.start()
+        others = world.producers[1:]
+        for each in others:
+            each.send(signal.SIGSTOP)  # so that the first one claims it all
+        proxy.freeze_within_an_answer(after=1_000_000)
+        rows = world.sql(
+            "INSERT INTO jobs (id, job_type, payload, next_run_at, starts_at) SELECT gen_random_uuid(), "
+            "'chaos.large', json_build_object('x', repeat('x', 200000)), now() + interval '1 second', now() "
+            "FROM generate_series(1, 400) RETURNING id::text, next_run_at"
+        )
+        for job_id, at in rows:
+            world.host.books.asked[job_id] = Asked(job_id, [at], confirmed=True)
+        wait_for(lambda: world.sql(SENDING), "the database in the middle of sending", 30)
+        began = time.monotonic()
+        for each in others:
+            each.send(signal.SIGCONT)
+        wait_for(lambda: world.sql("SELECT 1 FROM jobs WHERE job_type = 'chaos.large' AND status = 'done' LIMIT 1"),
+                 "its rows taken over", 60)
+        result.notes.append(f"rows taken over after {time.monotonic() - began:.1f} s")
+        proxy.thaw()
+        world.settle(result, within=60)
+        within_takeover(result)
+    finally:
+        proxy.thaw()
+        world.close(result)
+        proxy.close()
+
+
+# A session of a producer that the database waits for to read on.
+SENDING = (
+    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'ClientWrite' "
+    "AND application_name ~ '^scheduler producer [0-9]' AND state_change < clock_timestamp() - interval '1 second'"
+)
 
 
 @fault("clock-skew", "processes under faketime, an hour fast and an hour slow")

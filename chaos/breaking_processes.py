@@ -3,14 +3,10 @@
 import random
 import signal
 import time
-from contextlib import closing
 from uuid import uuid4
-
-import psycopg2
 
 from chaos.account import Result
 from chaos.faults import fault
-from chaos.load import Asked
 from chaos.replicas import Replica, wait_for
 from chaos.world import World
 from scheduler.dev.servers import Stack
@@ -88,49 +84,10 @@ def rolling_restart(stack: Stack, result: Result, scale: float) -> None:
         world.close(result)
 
 
-@fault("freeze-large", "SIGSTOP of a producer while the database sends it 100 MB of claimed rows")
-def freeze_large(stack: Stack, result: Result, _: float) -> None:
-    world = World(stack, one_shots=20, recurring=1, cancels=2)
-    try:
-        world.start()
-        producer = world.producers[0]
-        others = world.producers[1:]
-        for each in others:
-            each.send(signal.SIGSTOP)
-        rows = world.sql(
-            "INSERT INTO jobs (id, job_type, payload, next_run_at, starts_at) SELECT gen_random_uuid(), "
-            "'chaos.large', json_build_object('x', repeat('x', 200000)), now() + interval '1 second', now() "
-            "FROM generate_series(1, 400) RETURNING id::text, next_run_at"
-        )
-        for job_id, at in rows:
-            world.host.books.asked[job_id] = Asked(job_id, [at], confirmed=True)
-        stop_while_sending(world, producer)
-        for each in others:
-            each.send(signal.SIGCONT)
-        time.sleep(1)
-        stuck = bool(world.sql(SENDING))
-        began = time.monotonic()
-        wait_for(lambda: world.sql("SELECT FROM jobs WHERE job_type = 'chaos.large' AND status = 'done' LIMIT 1"),
-                 "its rows taken over", 60)
-        seconds = time.monotonic() - began
-        result.notes.append(f"{'stopped while sending' if stuck else 'stopped'}, rows taken over after {seconds:.1f} s")
-        if seconds > TAKEOVER_SECONDS:
-            result.failures.append(f"rows held for {seconds:.1f} s")
-        producer.send(signal.SIGCONT)
-        world.settle(result, within=45)
-        within_takeover(result)
-    finally:
-        world.close(result)
-
-
 # Sessions of producers that hold rows and do nothing.
 HOLDING = (
     "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction' "
     "AND application_name ~ '^scheduler producer [0-9]' AND state_change < clock_timestamp() - interval '0.2 seconds'"
-)
-SENDING = (
-    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'ClientWrite' "
-    "AND application_name ~ '^scheduler producer [0-9]'"
 )
 
 
@@ -150,20 +107,6 @@ def stop_in_a_batch(world: World, producer: Replica) -> int:
         producer.send(signal.SIGCONT)
         time.sleep(0.2)
     raise TimeoutError("never caught the producer in the middle of a batch")
-
-
-def stop_while_sending(world: World, producer: Replica) -> None:
-    """Freeze the producer at a moment when the database waits for it to read on."""
-    deadline = time.monotonic() + 20
-    with closing(psycopg2.connect(world.database_url)) as connection:
-        connection.autocommit = True
-        cursor = connection.cursor()
-        while time.monotonic() < deadline:
-            cursor.execute(SENDING)
-            if cursor.fetchall():
-                producer.send(signal.SIGSTOP)
-                return
-    raise TimeoutError("never caught the database while it was sending")
 
 
 def within_takeover(result: Result) -> None:

@@ -18,13 +18,19 @@ class Proxy:
         self._flows = threading.Event()
         self._flows.set()
         self._open = True
+        self._limit: int | None = None
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
 
     def freeze(self) -> None:
         self._flows.clear()
 
+    def freeze_within_an_answer(self, after: int) -> None:
+        """Freeze as soon as so many bytes came back through one connection."""
+        self._limit = after
+
     def thaw(self) -> None:
         """Forward again, also what was held: the nastier way for a network to come back."""
+        self._limit = None
         self._flows.set()
 
     def close(self) -> None:
@@ -49,6 +55,7 @@ class Proxy:
             return
         server.settimeout(None)
         both = {client: server, server: client}
+        came_back = 0
         with client, server, contextlib.suppress(OSError):
             while self._open:
                 ready, _, _ = select.select(list(both), [], [], 0.5)
@@ -58,3 +65,6 @@ class Proxy:
                     if not data:
                         return
                     both[each].sendall(data)
+                    came_back += len(data) if each is server and self._limit else 0
+                    if self._limit and came_back > self._limit:
+                        self.freeze()

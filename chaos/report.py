@@ -1,12 +1,12 @@
 """The table, for the terminal, for Markdown and as JSON."""
 
 import json
+import os
 import platform
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
-from chaos.account import Result
+from chaos.account import Result, from_dict
 
 RESULTS = Path(__file__).parent.parent / "bench" / "results"
 HEAD = ("fault", "requests", "expected", "received", "lost", "early", "dupl.", "longest gap", "recovered", "verdict")
@@ -30,9 +30,11 @@ def table(results: Sequence[Result]) -> str:
     )
 
 
-def markdown(results: Sequence[Result], when: datetime) -> str:
+def markdown(results: Sequence[Result]) -> str:
+    days = sorted(each.when for each in results)
+    python = f"{platform.python_implementation()} {platform.python_version()}"
     lines = [
-        f"Run on {when:%Y-%m-%d %H:%M} UTC, {platform.python_implementation()} {platform.python_version()}.",
+        f"From {days[0][:16]} to {days[-1][:16]} UTC, {python}, {os.cpu_count()} cores.",
         "", "| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD),
     ]
     lines += ["| " + " | ".join(row(each)) + " |" for each in results]
@@ -45,10 +47,13 @@ def markdown(results: Sequence[Result], when: datetime) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write(results: Sequence[Result], folder: Path = RESULTS) -> None:
-    when = datetime.now(UTC)
+def write(results: Sequence[Result], order: Sequence[str], *, keep: bool, folder: Path = RESULTS) -> None:
+    """Write the results; where only some faults were run, `keep` keeps the others' last lines."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "chaos.md").write_text(markdown(results, when), encoding="utf-8")
-    record = {"when": when.isoformat(timespec="seconds"), "passed": all(each.passed for each in results),
-              "faults": [each.as_dict() for each in results]}
-    (folder / "chaos.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    file = folder / "chaos.json"
+    old = json.loads(file.read_text(encoding="utf-8"))["faults"] if keep and file.exists() else []
+    known = {each["fault"]: from_dict(each) for each in old} | {each.fault: each for each in results}
+    shown = [known[name] for name in order if name in known]
+    (folder / "chaos.md").write_text(markdown(shown), encoding="utf-8")
+    record = {"passed": all(each.passed for each in shown), "faults": [each.as_dict() for each in shown]}
+    file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

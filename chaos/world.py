@@ -1,5 +1,6 @@
 """One fault's world: a database, a virtual host, five processes under a supervisor, and a host under load."""
 
+import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -98,6 +99,10 @@ class World:
         result.failures += self.supervisor.crashes
 
     def close(self, result: Result | None = None) -> None:
+        if result is not None and (sys.exc_info()[0] or not result.passed):
+            for each in self.supervisor.replicas:
+                lines = each.log.read_text(encoding="utf-8", errors="replace").splitlines()[-6:]
+                print(f"--- {each.name}", *(line[:600] for line in lines), sep="\n", flush=True)
         problems = self.supervisor.close()
         self.host.close()
         if result is not None:
