@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from bench import emit, lag
+from bench import lag
 from bench.peers import runs
 from bench.peers.install import NotInstalledError
 from bench.peers.known import PEERS
@@ -29,22 +29,22 @@ class Found:
     """What was measured of one of them."""
 
     rates: dict[str, list[float]] = field(default_factory=lambda: {NO_OP: [], PUBLISH: []})
+    cpus: dict[str, list[float]] = field(default_factory=lambda: {NO_OP: [], PUBLISH: []})
     lags: list[tuple[float, float]] = field(default_factory=list)  # p50 and p99, in milliseconds
     failed: dict[str, str] = field(default_factory=dict)
 
     def rate(self, mode: str) -> float | None:
         return statistics.median(self.rates[mode]) if self.rates[mode] else None
 
+    def add(self, mode: str, drained: runs.Drained) -> str:
+        self.rates[mode].append(drained.rate)
+        self.cpus[mode].append(drained.cpu)
+        return f"{drained.rate:,.0f}/s, {drained.cpu:,.0f} µs of processor time a job"
+
     def lag(self) -> tuple[float, float] | None:
         if not self.lags:
             return None
         return statistics.median(p50 for p50, _ in self.lags), statistics.median(p99 for _, p99 in self.lags)
-
-
-def measure_ours(stack: Stack, replicas: int, count: int, found: Found) -> None:
-    with Bed(stack) as bed:
-        emit.one_shots(bed, count)
-        found.rates[PUBLISH].append(emit.drain(bed, count, replicas))
 
 
 def our_lag(stack: Stack, replicas: int, rate: int, seconds: int) -> tuple[float, float]:
@@ -76,17 +76,16 @@ def guarded(name: str, what: str, found: Found, measure: Callable[[], str]) -> N
 
 def measure_all(stack: Stack, names: list[str], options: argparse.Namespace) -> dict[str, Found]:
     """Take each in turn, so many times, so that a slow moment of the machine falls on all alike."""
-    found = {name: Found() for name in [*OURS, *names]}
+    found = kept() if options.add else {}
+    found = {name: found.get(name, Found()) for name in [*OURS, *names]}
 
     def ours(name: str) -> str:
-        measure_ours(stack, OURS[name], options.jobs, found[name])
-        return f"{found[name].rates[PUBLISH][-1]:,.0f}/s"
+        return found[name].add(PUBLISH, runs.drain_ours(stack, OURS[name], options.jobs))
 
     def drained(name: str, mode: str) -> str:
         peer = PEERS[name]
-        rate = runs.drain(stack, peer, "publish" if mode == PUBLISH else "noop", int(options.jobs * peer.share))
-        found[name].rates[mode].append(rate)
-        return f"{rate:,.0f}/s"
+        drained = runs.drain(stack, peer, "publish" if mode == PUBLISH else "noop", int(options.jobs * peer.share))
+        return found[name].add(mode, drained)
 
     def late(name: str) -> str:
         if name in OURS:
@@ -112,25 +111,29 @@ def measure_all(stack: Stack, names: list[str], options: argparse.Namespace) -> 
 def table(found: dict[str, Found]) -> str:
     """Return what was found as Markdown."""
     heads = ["", "version", "workers and settings", "publish and confirm, jobs/s", "ours, 1 replica ÷ it",
-             "ours, 2 replicas ÷ it", "ahead", "no-op, jobs/s", "lag at 100/s, p50 / p99 ms"]
+             "ours, 2 replicas ÷ it", "ahead", "CPU µs a job", "no-op, jobs/s", "no-op, CPU µs a job",
+             "lag at 100/s, p50 / p99 ms"]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     first, second = (found[name].rate(PUBLISH) or 0.0 for name in OURS)
     for name, each in found.items():
-        publish, no_op, late = each.rate(PUBLISH), each.rate(NO_OP), each.lag()
+        publish, late = each.rate(PUBLISH), each.lag()
         ratios, ahead = ["", ""], ""
         if name not in OURS and publish:
             ratios, ahead = [f"{first / publish:,.2f}", f"{second / publish:,.2f}"], _ahead(first, second, publish)
         cells = [
-            name, _version(name), _settings(name), _cell(publish, each.failed.get(PUBLISH)), *ratios, ahead,
-            "—" if name in OURS else _cell(no_op, each.failed.get(NO_OP)),
+            name, _version(name), _settings(name), _cell(each.rates[PUBLISH], each.failed.get(PUBLISH)), *ratios, ahead,
+            _cell(each.cpus[PUBLISH]), _cell(each.rates[NO_OP], each.failed.get(NO_OP)), _cell(each.cpus[NO_OP]),
             f"{late[0]:,.1f} / {late[1]:,.1f}" if late else each.failed.get(LAG, "—"),
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _cell(rate: float | None, failed: str | None) -> str:
-    return f"failed: {failed}" if failed else f"{rate:,.0f}" if rate else "—"
+def _cell(values: list[float], failed: str | None = None) -> str:
+    if failed or not values:
+        return f"failed: {failed}" if failed else "—"
+    spread = f" ({min(values):,.0f}–{max(values):,.0f})" if len(values) > 1 else ""
+    return f"{statistics.median(values):,.0f}{spread}"
 
 
 def _ahead(first: float, second: float, theirs: float) -> str:
@@ -160,19 +163,30 @@ def write(found: dict[str, Found], options: argparse.Namespace, servers: str) ->
     load = " ".join(f"{each:.1f}" for each in os.getloadavg())
     stamp = (f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, Python {platform.python_version()}, {servers}, "
              f"{os.cpu_count()} cores, load average at the end {load}; {options.jobs:,} jobs "
-             f"(the slow peers fewer), {options.rounds} rounds in turn, medians")
+             f"(the slow peers fewer), {len(found['ours, 1 replica'].rates[PUBLISH])} rounds in turn, medians (and range)")
     print(f"\n## peers\n\n{stamp}\n\n{text}\n", flush=True)
     (RESULTS / "peers.md").write_text(f"# peers\n\n{stamp}\n\n{text}\n", encoding="utf-8")
-    kept = {
+    keep = {
         "when": stamp,
         "peers": {
             name: {
-                "version": _version(name), "settings": _settings(name), "rates": each.rates, "lags": each.lags,
+                "version": _version(name), "settings": _settings(name), "rates": each.rates, "cpus": each.cpus, "lags": each.lags,
                 "failed": each.failed, "share_of_jobs": PEERS[name].share if name in PEERS else 1.0,
             } for name, each in found.items()
         },
     }
-    (RESULTS / "peers.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    (RESULTS / "peers.json").write_text(json.dumps(keep, indent=1) + "\n", encoding="utf-8")
+
+
+def kept() -> dict[str, Found]:
+    """Return what earlier runs found with the same versions and settings."""
+    file = RESULTS / "peers.json"
+    peers = json.loads(file.read_text(encoding="utf-8"))["peers"] if file.exists() else {}
+    return {
+        name: Found(each["rates"], each["cpus"], [(p50, p99) for p50, p99 in each["lags"]])
+        for name, each in peers.items()
+        if name in [*OURS, *PEERS] and (each["version"], each["settings"]) == (_version(name), _settings(name))
+    }
 
 
 def main() -> int:
@@ -181,6 +195,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", choices=[*PEERS, []], help="all of them by default")
     parser.add_argument("--jobs", type=int, default=10_000, help="due jobs in each drain")
     parser.add_argument("--rounds", type=int, default=3, help="how often each drain is taken, in turn")
+    parser.add_argument("--add", action="store_true", help="add to the rounds that are kept of earlier runs")
     parser.add_argument("--lag-seconds", type=int, default=10, help="how long the run at 100 jobs/s is; 0 for none")
     options = parser.parse_args()
     with start_stack(say=print, purpose="bench-peers") as stack:

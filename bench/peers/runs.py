@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg2
 
+from bench import emit
 from bench.peers import install
-from bench.servers import Bed
+from bench.servers import Bed, finished_in
 from bench.yardsticks import BODY
 from scheduler.dev.servers import Stack
 
@@ -49,17 +51,66 @@ class Peer:
         return [runtime, str(WORKERS / self.script)]
 
 
-def drain(stack: Stack, peer: Peer, mode: str, count: int) -> float:
-    """Return jobs/s: from the first that is taken up until all are settled, start-up and polling left out."""
+class Processors:
+    """The processor time of the servers and the workers, which other users of the machine do not change much."""
+
+    def __init__(self) -> None:
+        self._before = self._times()
+
+    def used(self) -> float:
+        """Return the seconds since this was made."""
+        return sum(spent - self._before.get(pid, 0.0) for pid, spent in self._times().items())
+
+    @staticmethod
+    def _times() -> dict[int, float]:
+        times = {}
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                spent = process.cpu_times()
+                times[process.pid] = spent.user + spent.system
+        return times
+
+
+@dataclass(frozen=True)
+class Drained:
+    """How fast a backlog was handled, and at what cost."""
+
+    rate: float  # jobs a second
+    cpu: float  # microseconds of processor time a job, servers and workers together
+
+
+def drain(stack: Stack, peer: Peer, mode: str, count: int) -> Drained:
+    """Time from the first job that is taken up until all are settled, start-up and polling left out."""
     first = time.time() - 1
     with _running(stack, peer, mode, count, first, 0) as (bed, directory, printed):
+        processors = Processors()
+        (directory / "go").touch()
         meters = _until_handled(directory, count, printed)
         ended = max(meter["last"] for meter in meters)
         if peer.left:
             ended = max(ended, _until_settled(bed, peer.left))
+        used = processors.used()
         if mode == "publish":
             _check_queue(bed, count)
-        return count / (ended - min(meter["first"] for meter in meters))
+        return Drained(count / (ended - min(meter["first"] for meter in meters)), used / count * 1e6)
+
+
+def drain_ours(stack: Stack, replicas: int, count: int) -> Drained:
+    """Time from the due instant until all are settled, as bench.emit.drain does."""
+    with Bed(stack) as bed, contextlib.ExitStack() as running:
+        emit.one_shots(bed, count)
+        for _ in range(replicas):
+            running.enter_context(bed.process("scheduler", "producer"))
+        bed.sql("UPDATE jobs SET next_run_at = now() + interval '2 seconds', starts_at = now() + interval '2 seconds'")
+        bed.sql("VACUUM jobs")
+        processors = Processors()
+        bed.sql("SELECT pg_sleep_until(min(next_run_at)) FROM jobs")
+        started = time.monotonic()
+        condition = "NOT EXISTS (SELECT 1 FROM jobs WHERE status = 'pending' AND wake_at <= now())"
+        elapsed = finished_in(bed, condition, started)
+        used = processors.used()
+        _check_queue(bed, count)
+        return Drained(count / elapsed, used / count * 1e6)
 
 
 def lags(stack: Stack, peer: Peer, rate: int, seconds: int) -> list[float]:
@@ -68,6 +119,7 @@ def lags(stack: Stack, peer: Peer, rate: int, seconds: int) -> list[float]:
     with _running(stack, peer, "publish", count, first, rate) as (_, directory, printed):
         if time.time() > first:
             raise FailedError("not ready in time")
+        (directory / "go").touch()
         return [lag for meter in _until_handled(directory, count, printed) for lag in meter["lags"]]
 
 
@@ -94,7 +146,6 @@ def _running(stack: Stack, peer: Peer, mode: str, count: int, first: float, rate
                 closing.callback(_stop, process)
                 stack.adopt(process.pid)
         _until(lambda: len(list(directory.glob("*.ready"))) >= peer.processes, printed)
-        (directory / "go").touch()
         yield bed, directory, printed
 
 

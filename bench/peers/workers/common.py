@@ -102,25 +102,57 @@ class BlockingPublisher:
 
 
 class AsyncPublisher:
-    """One aio-pika channel that the coroutines of a process share; each publish waits for its confirm."""
+    """One pika connection on the event loop that the coroutines of a process share; each publish waits for its confirm.
+
+    aio-pika would be the usual choice, and costs three times the CPU a message.
+    """
 
     async def connect(self) -> None:
-        import aio_pika  # noqa: PLC0415
+        import pika  # noqa: PLC0415
+        from pika.adapters.asyncio_connection import AsyncioConnection  # noqa: PLC0415
 
-        self._connection = await aio_pika.connect(AMQP_URL)
-        channel = await self._connection.channel(publisher_confirms=True)
-        self._exchange = await channel.get_exchange("schedule.events", ensure=False)
+        loop = asyncio.get_running_loop()
+        self._properties = pika.BasicProperties
+        self._new_future = loop.create_future
+        self._waiting: dict[int, asyncio.Future[None]] = {}
+        self._tag, self._confirmed_up_to = 0, 0
+        ready = loop.create_future()
 
-    async def publish(self) -> None:
-        import aio_pika  # noqa: PLC0415
+        def opened(channel: object) -> None:
+            self._channel = channel
+            channel.confirm_delivery(self._confirmed, callback=lambda _: ready.set_result(None))  # type: ignore[attr-defined]
 
-        await self._exchange.publish(
-            aio_pika.Message(
-                BODY, content_type="application/json", delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
-                type="ScheduleDue", app_id="scheduler", message_id=str(uuid4()), timestamp=int(time.time()),
-            ),
-            "due", mandatory=True,
+        self._connection = AsyncioConnection(
+            pika.URLParameters(AMQP_URL), on_open_callback=lambda connection: connection.channel(on_open_callback=opened),
+            on_open_error_callback=lambda _, error: ready.set_exception(error), custom_ioloop=loop,
         )
+        await ready
+
+    def _confirmed(self, frame: object) -> None:
+        method = frame.method  # type: ignore[attr-defined]
+        tags = [method.delivery_tag]
+        if method.multiple:
+            tags = [tag for tag in range(self._confirmed_up_to + 1, method.delivery_tag + 1) if tag in self._waiting]
+            self._confirmed_up_to = method.delivery_tag
+        for tag in tags:
+            future = self._waiting.pop(tag)
+            if method.NAME == "Basic.Ack":
+                future.set_result(None)
+            else:
+                future.set_exception(RuntimeError("nacked"))
+
+    def publish(self) -> "asyncio.Future[None]":
+        self._channel.basic_publish(  # type: ignore[attr-defined]
+            "schedule.events", "due", BODY,
+            self._properties(
+                content_type="application/json", delivery_mode=2, type="ScheduleDue", app_id="scheduler",
+                message_id=str(uuid4()), timestamp=int(time.time()),
+            ),
+            mandatory=True,
+        )
+        self._tag += 1
+        future = self._waiting[self._tag] = self._new_future()
+        return future
 
 
 def run(main: object) -> None:
