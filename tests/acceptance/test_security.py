@@ -3,6 +3,7 @@
 import contextlib
 import os
 import secrets
+import ssl
 import subprocess
 import time
 from pathlib import Path
@@ -17,9 +18,12 @@ from support import Host, Process, Sidecar, connected, free_port, iso, until, ut
 from scheduler.dev.servers import PostgresServer, RabbitServer
 from scheduler.dev.servers.binaries import find_postgres, find_rabbitmq
 from scheduler.dev.servers.vhosts import name_of
+from scheduler.domain.errors import Misconfigured
 from scheduler.rabbit import topology
+from scheduler.rabbit.address import parameters
 
 ROLES = Path(__file__).parents[2] / "sql" / "roles"
+SECRET = "s3cr3t-" + secrets.token_hex(6)
 OWNER, RUNTIME, SIDECAR, HOST = (secrets.token_hex(12) for _ in range(4))
 
 
@@ -230,10 +234,32 @@ def test_a_database_of_a_strange_authority_is_refused(encrypted, certificates):
     assert "certificate verify failed" in "".join(process.raw)
 
 
+@pytest.mark.parametrize(("query", "problem"), [
+    ("keyfile=x", "keyfile needs certfile"),
+    ("verify=perhaps", "verify must be"),
+    ("cacertfile=/nowhere", "cannot be read"),
+    ("certfile=/dev/null", "cannot be used"),
+    ("heartbeat=often", "not understood"),
+])
+def test_a_wrong_parameter_of_the_broker_is_named(query, problem):
+    with pytest.raises(Misconfigured, match=problem) as caught:
+        parameters(f"amqps://u:{SECRET}@mq/v?{query}", "test")
+    assert SECRET not in str(caught.value)
+    assert "mq:5671" in str(caught.value)
+
+
+def test_the_parameters_of_the_broker_are_those_of_rabbitmq():
+    found = parameters("amqps://u:p@mq/v?verify=verify_none&server_name_indication=other&heartbeat=30", "test")
+    assert (found.ssl_options.server_hostname, found.heartbeat) == ("other", 30)
+    assert found.ssl_options.context.verify_mode == ssl.CERT_NONE
+    assert parameters("amqps://u:p@mq/v", "test").ssl_options.context.check_hostname
+    with pytest.raises(Misconfigured, match="need amqps"):
+        parameters("amqp://u:p@mq/v?cacertfile=x", "test")
+
+
 # --- secrets
 
 
-SECRET = "s3cr3t-" + secrets.token_hex(6)
 AWAY = "127.0.0.1:9"
 BROKEN = {
     "wrong passwords": (f"postgresql://scheduler:{SECRET}@{{pg}}/postgres", f"amqp://scheduler:{SECRET}@{{mq}}/%2F"),
