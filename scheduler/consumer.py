@@ -216,4 +216,4 @@ def _reason(verdict: Rejected) -> str:
 
 def _storable(value: Any) -> bool:
     """Tell whether a property can be kept in a text column and handed back as it is."""
-    return isinstance(value, str) and "\x00" not in value and value.isprintable()
+    return isinstance(value, str) and "\x00" not in value

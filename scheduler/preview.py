@@ -87,7 +87,7 @@ def preview(fields: Mapping[str, object], now: datetime, usual_count: int = USUA
         # With run_at the first run is shown, however long ago; without it the schedule starts now.
         first = schedule.first()
         after = now if first is None else first - _MICRO
-    count = fields.get("count", usual_count)
+    count = usual_count if fields.get("count") is None else fields["count"]
     assert isinstance(count, int)  # noqa: S101 - checked by _mistyped
     return Preview(spec, schedule, tuple(islice(schedule.after(after), count)))
 
@@ -100,10 +100,10 @@ def _mistyped(fields: Mapping[str, object]) -> list[Problem]:
     ]
     texts = [name for name in _TEXTS if not isinstance(fields.get(name), str | None)]
     problems.extend(Problem(name, "must be a string") for name in texts)
-    every, count = fields.get("every"), fields.get("count", USUAL_COUNT)
+    every, count = fields.get("every"), fields.get("count")
     if isinstance(every, bool) or not isinstance(every, str | int | float | None):
         problems.append(Problem("every", "must be an ISO 8601 duration or a number of seconds"))
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST):
         problems.append(Problem("count", f"must be a whole number from 1 to {MOST}"))
     return problems
 

@@ -26,9 +26,10 @@ _DATABASE_URL = re.compile(
 
 def _one_of(*words: str) -> Callable[[str], str]:
     def read(text: str) -> str:
-        if text not in words:
+        word = text.lower()
+        if word not in words:
             raise ValueError(f"must be one of {', '.join(words)}")
-        return text
+        return word
 
     return read
 

@@ -120,7 +120,7 @@ def _processes(stack: Stack, database_url: str, screen: Screen) -> Iterator[list
     screen.say("Starting one consumer and two producers")
     environment = os.environ | {
         "DATABASE_URL": database_url, "AMQP_URL": stack.amqp_url, "METRICS_HOST": "127.0.0.1",
-        "METRICS_PORT": "0", "LOG_FORMAT": "json",
+        "METRICS_PORT": "0", "LOG_FORMAT": "json", "LOG_LEVEL": "info",  # the port is told at info
     }
     running: list[subprocess.Popen[str]] = []
     try:

@@ -10,7 +10,7 @@ import sys
 from support import until
 
 COMMAND = [sys.executable, "-m", "scheduler", "dev", "--for"]
-CLEAN = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "AMQP_URL")}
+CLEAN = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "AMQP_URL")} | {"LOG_LEVEL": "ERROR"}
 
 
 def ports(text):

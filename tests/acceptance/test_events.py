@@ -25,7 +25,7 @@ def test_ten_requests_yield_ten_events_never_early_with_everything_the_contract_
         host.publish(
             "request",
             {"id": job_id, "job_type": "invoice.reminder", "payload": wanted[job_id], "run_at": iso(run_at)},
-            correlation_id=f"c-{number}",
+            correlation_id=f"ç\u00a0\t\n-{number}",
             headers={"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
         )
     seen = {}
@@ -42,7 +42,7 @@ def test_ten_requests_yield_ten_events_never_early_with_everything_the_contract_
         assert properties.message_id == event["event_id"]
         assert (properties.type, properties.app_id, properties.delivery_mode) == ("ScheduleDue", "scheduler", 2)
         assert properties.content_type == "application/json"
-        assert properties.correlation_id == f"c-{event['payload']['number']}"
+        assert properties.correlation_id == f"ç\u00a0\t\n-{event['payload']['number']}"
         assert properties.headers["traceparent"].startswith("00-0af7")
         assert abs(properties.timestamp - run_at.timestamp()) < 60
     assert seen == wanted

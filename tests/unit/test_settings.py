@@ -13,10 +13,11 @@ def test_the_defaults_are_the_contracts():
 def test_values_are_typed():
     found = load({
         "AMQP_URL": "amqp://a:b@one/%2F, amqps://a:b@two:5671/v", "METRICS_PORT": "0", "SCHEDULER_BATCH_SIZE": "7",
-        "SCHEDULER_QUEUE_TYPE": "classic", "LOG_FORMAT": "text",
+        "SCHEDULER_QUEUE_TYPE": "classic", "LOG_FORMAT": "text", "LOG_LEVEL": "WARNING",
     })
     assert found.amqp_urls == ("amqp://a:b@one/%2F", "amqps://a:b@two:5671/v")
     assert (found.metrics_port, found.batch_size, found.queue_type) == (0, 7, "classic")
+    assert (found.log_format, found.log_level) == ("text", "warning")
 
 
 @pytest.mark.parametrize(("name", "value"), [

@@ -34,6 +34,13 @@ def ask(monkeypatch, capsys):
     return send
 
 
+def test_a_field_that_is_null_counts_as_left_out(ask):
+    fields = ("run_at", "rrule", "cron", "every", "timezone", "after", "count")
+    nothing = dict.fromkeys(fields)
+    given = {"every": "PT1H", "run_at": "2026-12-01T09:00:00Z"}
+    assert ask(nothing | given) == ask(given)
+
+
 def test_shared_rules_through_the_lines(ask):
     chosen = [case for case in cases("cases.jsonl") if case["kind"] == "rrule" and case.get("expect_utc")]
     requests = [
