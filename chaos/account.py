@@ -56,24 +56,25 @@ def settled(books: Books, sql: Sql) -> bool:
 def fill(result: Result, books: Books, sql: Sql) -> None:
     """Reckon every number of the table."""
     due, spared = _expected(books, sql)
-    came = Counter((event.job_id, event.due_at) for event in books.events if event.job_id in books.asked)
-    emissions = {(event.event_id, event.emitted_at) for event in books.events}
-    ours = [event for event in books.events if event.job_id in books.asked]
+    events = list(books.events)  # some may still be coming
+    came = Counter((event.job_id, event.due_at) for event in events if event.job_id in books.asked)
+    emissions = {(event.event_id, event.emitted_at) for event in events}
+    ours = [event for event in events if event.job_id in books.asked]
     late = sorted((event.received_at - event.due_at).total_seconds() for event in _first(ours))
     result.requests = books.sent
     result.expected = sum(map(len, due.values()))
     result.received = len(came)
     result.lost = len(_lost(books, due, spared))
-    result.early = sum(e.emitted_at < e.due_at or e.received_at < e.due_at for e in books.events)
-    result.duplicates = len(emissions) - len({event.event_id for event in books.events})
-    result.redelivered = len(books.events) - len(emissions)
+    result.early = sum(e.emitted_at < e.due_at or e.received_at < e.due_at for e in events)
+    result.duplicates = len(emissions) - len({event.event_id for event in events})
+    result.redelivered = len(events) - len(emissions)
     result.longest_gap = round(max(late, default=0.0), 3)
     result.usual_gap = round(late[len(late) // 2], 4) if late else 0.0
     result.uncancelled = sum(e.job_id in spared and e.emitted_at > spared[e.job_id] for e in ours)
     unknown = [key for key in came if key[0] in due and key[1] not in due[key[0]]]
     if unknown:
         result.failures.append(f"{len(unknown)} events for instants that nobody asked for")
-    per_identity = Counter((event.job_id, event.due_at) for event in _first(books.events))
+    per_identity = Counter((event.job_id, event.due_at) for event in _first(events))
     if per_identity and max(per_identity.values()) > 1:
         result.failures.append("one occurrence came under two event_ids")
     stored = dict(sql("SELECT id::text, extract(epoch FROM created_at)::float8 FROM jobs"))

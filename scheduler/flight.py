@@ -35,6 +35,7 @@ class Flight:
         self._lane = lane
         self._started = time.monotonic()
         claim = lane.claim(limit, floor)
+        self.claim_seconds = time.monotonic() - self._started
         self._claimed_at = claim.claimed_at
         self._seconds_to_next = claim.seconds_to_next
         self._jobs = claim.jobs

@@ -19,28 +19,39 @@ log = get_logger(__name__)
 
 # Wake-ups closer together than this become one.
 REST_SECONDS = 0.003
+# A look from the bottom takes at most a twentieth of the time, but what a replica that died has let go of must
+# be found well before 30 seconds are over, of which the database itself may take 15.
+LOOK_SHARE = 20.0
+MOST_LOOK_SECONDS = 8.0
 
 
 class Floor:
     """Where the claim's index scan may begin, so that it does not walk over what was claimed already.
 
-    Now and then, and whenever something may have come below it, the scan starts from the very bottom.
+    Now and then, and whenever something may have come below it, the scan starts from the very bottom. Where
+    that takes long, because another client's old snapshot keeps what is dead in the index, it comes less often.
     """
 
     def __init__(self, every: float) -> None:
         self._every = every
+        self._next_look = 0.0
         self.reset()
 
     def reset(self) -> None:
         self._bound = LONG_AGO
-        self._looked = time.monotonic()
+
+    def lower(self, to: datetime) -> None:
+        self._bound = min(self._bound, to)
 
     def bound(self) -> datetime:
-        if time.monotonic() - self._looked > self._every:
+        if time.monotonic() >= self._next_look:
             self.reset()
         return self._bound
 
-    def rise(self, newest: datetime | None) -> None:
+    def rise(self, newest: datetime | None, claim_seconds: float) -> None:
+        if self._bound == LONG_AGO:
+            pause = min(LOOK_SHARE * claim_seconds, MOST_LOOK_SECONDS)
+            self._next_look = time.monotonic() + max(self._every, pause)
         self._bound = newest or self._bound
 
 
@@ -92,7 +103,7 @@ class Producer:
                     continue
                 lanes.reverse()
                 flight = Flight(lanes[0], self._settings.batch_size, floor.bound())
-                floor.rise(flight.newest)
+                floor.rise(flight.newest, flight.claim_seconds)
                 flight.take_off(publisher)
                 before, flying = flying, flight
                 _land(before, floor)
@@ -112,8 +123,9 @@ class Producer:
             return
         next_due = flight.seconds_to_next
         seconds = self._poll if next_due is None else min(next_due + 0.0002, self._poll)
-        if wakeup.wait(max(seconds, REST_SECONDS - flight.age)):
-            floor.reset()
+        sooner = wakeup.wait(max(seconds, REST_SECONDS - flight.age))
+        if sooner is not None:
+            floor.lower(sooner)
 
     def _blocked(self, link: Link) -> bool:
         """Wait a little while the broker refuses publishers: no row is held meanwhile."""

@@ -3,6 +3,7 @@
 import signal
 import time
 from contextlib import closing
+from datetime import UTC, datetime
 
 import pytest
 from support import Host, Process, Sidecar, connected, iso, until, utc
@@ -17,9 +18,10 @@ from chaos.world import World
 from scheduler.dev.servers import start_stack
 from scheduler.domain.errors import Unavailable
 from scheduler.postgres import patience
-from scheduler.postgres.claims import Claims
+from scheduler.postgres.claims import LONG_AGO, Claims
 from scheduler.postgres.connection import connect
 from scheduler.postgres.migrate import migrate
+from scheduler.postgres.wakeup import Wakeup
 from scheduler.rabbit import topology
 
 REJECTED = "scheduler_commands_rejected_total"
@@ -127,6 +129,16 @@ def test_the_ends_of_time_are_no_trouble(database_url):
         claim = claims.claim(10)
         assert [job.job_type for job in claim.jobs] == ["first"]
         assert claim.seconds_to_next is None
+
+
+def test_a_notification_by_hand_ends_no_producer(database_url):
+    with connected(database_url) as connection, closing(Wakeup(database_url, "test")) as wakeup:
+        for payload in ("", "now", "2026-01-01T00:00:00"):
+            connection.cursor().execute("SELECT pg_notify('scheduler_wakeup', %s)", (payload,))
+            assert wakeup.wait(10.0) == LONG_AGO
+        connection.cursor().execute("SELECT pg_notify('scheduler_wakeup', '2026-01-01T00:00:00+00:00')")
+        assert wakeup.wait(10.0) == datetime(2026, 1, 1, tzinfo=UTC)
+        assert wakeup.wait(0.0) is None
 
 
 def test_a_consumer_without_its_database_gives_commands_back(behind, host, sidecar):
