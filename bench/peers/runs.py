@@ -41,7 +41,6 @@ class Peer:
     publishing: dict[str, Any] = field(default_factory=dict)  # what is set otherwise for the job that publishes
     left: str | None = None  # the SQL condition that jobs are left
     share: float = 1.0  # of N; slow ones take fewer, for the rate is what counts
-    note: str = ""
 
     def settings_for(self, mode: str) -> dict[str, Any]:
         return self.settings | (self.publishing if mode == "publish" else {})

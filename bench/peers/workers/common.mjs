@@ -43,13 +43,16 @@ export async function waitForGo() {
 }
 
 let channel;
+const returned = new Set(); // unroutable messages come back before they are confirmed
 export async function connect() {
   const connection = await require("amqplib").connect(env.AMQP_URL);
   channel = await connection.createConfirmChannel();
+  channel.on("return", (message) => returned.add(message.properties.messageId));
 }
 export const publish = () => new Promise((resolve, reject) => {
+  const messageId = randomUUID();
   channel.publish("schedule.events", "due", BODY, {
     contentType: "application/json", persistent: true, mandatory: true, type: "ScheduleDue", appId: "scheduler",
-    messageId: randomUUID(), timestamp: Math.floor(Date.now() / 1000),
-  }, (error) => (error ? reject(error) : resolve()));
+    messageId, timestamp: Math.floor(Date.now() / 1000),
+  }, (error) => (error || returned.delete(messageId) ? reject(error ?? new Error("returned")) : resolve()));
 });

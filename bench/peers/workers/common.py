@@ -120,6 +120,7 @@ class AsyncPublisher:
 
         def opened(channel: object) -> None:
             self._channel = channel
+            channel.add_on_return_callback(self._returned)  # type: ignore[attr-defined]
             channel.confirm_delivery(self._confirmed, callback=lambda _: ready.set_result(None))  # type: ignore[attr-defined]
 
         self._connection = AsyncioConnection(
@@ -127,6 +128,10 @@ class AsyncPublisher:
             on_open_error_callback=lambda _, error: ready.set_exception(error), custom_ioloop=loop,
         )
         await ready
+
+    def _returned(self, _: object, __: object, properties: object, ___: bytes) -> None:
+        """Fail an unroutable message; it comes back before it is confirmed."""
+        self._waiting[properties.headers["tag"]].set_exception(RuntimeError("returned"))  # type: ignore[attr-defined]
 
     def _confirmed(self, frame: object) -> None:
         method = frame.method  # type: ignore[attr-defined]
@@ -136,21 +141,23 @@ class AsyncPublisher:
             self._confirmed_up_to = method.delivery_tag
         for tag in tags:
             future = self._waiting.pop(tag)
+            if future.done():
+                continue
             if method.NAME == "Basic.Ack":
                 future.set_result(None)
             else:
                 future.set_exception(RuntimeError("nacked"))
 
     def publish(self) -> "asyncio.Future[None]":
+        self._tag += 1
         self._channel.basic_publish(  # type: ignore[attr-defined]
             "schedule.events", "due", BODY,
             self._properties(
                 content_type="application/json", delivery_mode=2, type="ScheduleDue", app_id="scheduler",
-                message_id=str(uuid4()), timestamp=int(time.time()),
+                message_id=str(uuid4()), timestamp=int(time.time()), headers={"tag": self._tag},
             ),
             mandatory=True,
         )
-        self._tag += 1
         future = self._waiting[self._tag] = self._new_future()
         return future
 
