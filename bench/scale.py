@@ -20,7 +20,7 @@ def cycle_cost(bed: Bed, batches: int, *, floor: bool = True) -> float:
     for _ in range(batches):
         started = time.perf_counter()
         claim = lane.claim(BATCH, bound)
-        lane.settle(Settlement(done=[(job.id, 1) for job in claim.jobs]))
+        lane.settle(Settlement(done=[job.id for job in claim.jobs]))
         taken.append((time.perf_counter() - started) / len(claim.jobs) * 1e6)
         bound = claim.jobs[-1].wake_at if floor else LONG_AGO
     lane.close()
@@ -50,14 +50,14 @@ def pinned(stack: Stack, churn: int, *, held: bool) -> float:
         bound = LONG_AGO
         for _ in range(churn // BATCH):
             claim = lane.claim(BATCH, bound)
-            lane.settle(Settlement(done=[(job.id, 1) for job in claim.jobs]))
+            lane.settle(Settlement(done=[job.id for job in claim.jobs]))
             bound = claim.jobs[-1].wake_at
         # As in the producer: a look from the bottom at every poll interval, the rest from the floor.
         taken = []
         for turn in range(40):
             started = time.perf_counter()
             claim = lane.claim(BATCH, LONG_AGO if turn % 10 == 0 else bound)
-            lane.settle(Settlement(done=[(job.id, 1) for job in claim.jobs]))
+            lane.settle(Settlement(done=[job.id for job in claim.jobs]))
             taken.append((time.perf_counter() - started) / len(claim.jobs) * 1e6)
             bound = claim.jobs[-1].wake_at
         lane.close()

@@ -8,6 +8,7 @@ import pika
 
 from scheduler.domain.emission import DueJob, Emission, decide, due_body, missed_body
 from scheduler.domain.errors import Unavailable
+from scheduler.domain.times import rfc3339
 from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
 from scheduler.ops.storms import Storm
@@ -57,6 +58,7 @@ class Flight:
         began = self._sent = time.monotonic()
         metrics.batch_size.observe(len(self._jobs))
         now = self.database_time()
+        stamp, timestamp = rfc3339(now), int(now.timestamp())
         messages: list[Publishable] = []
         for index, job in enumerate(self._jobs):
             if index and self.age > DECIDE_SECONDS:
@@ -65,7 +67,7 @@ class Flight:
             emission = self._decide(job)
             if emission is not None:
                 self._emissions.append(emission)
-                messages += _messages(emission, now)
+                messages += _messages(emission, stamp, timestamp)
         if self.age > HOLD_SECONDS:
             raise Unavailable("this process stood still while it held due jobs; they are left to others")
         self._batch = publisher.send(messages)
@@ -131,7 +133,7 @@ class Flight:
         elif emission.triggered:
             self._settlement.triggered.append(job.id)
         elif emission.next_run_at is None:
-            self._settlement.done.append((job.id, int(emission.due_at is not None)))
+            (self._settlement.passed if emission.due_at is None else self._settlement.done).append(job.id)
         else:
             self._settlement.moved.append((job.id, emission.next_run_at, int(emission.due_at is not None)))
 
@@ -170,7 +172,7 @@ class Flight:
                 continue
             job = emission.job
             ids = {
-                "job_id": job.id, "event_id": str(emission.event_id), "correlation_id": job.correlation_id
+                "job_id": job.id, "event_id": emission.event_id, "correlation_id": job.correlation_id
             }
             log.debug("emitted", **ids, trace_id=traces.trace_id(job.traceparent), due_at=emission.due_at,
                       late_ms=round((confirmed_at - emission.due_at).total_seconds() * 1000, 3),
@@ -196,25 +198,26 @@ _unreadable = Storm(log, "job cannot be read")
 _failures = {receipt: Storm(log, "events not delivered") for receipt in _ADVICE}
 
 
-def _messages(emission: Emission, now: datetime) -> list[Publishable]:
+def _messages(emission: Emission, emitted_at: str, timestamp: int) -> list[Publishable]:
     messages: list[Publishable] = []
     job = emission.job
-    if emission.due_at is not None:
-        headers = {
-            name: value
-            for name, value in (("traceparent", job.traceparent), ("tracestate", job.tracestate))
-            if value is not None
-        }
-        messages.append(DueMessage(
-            due_body(emission, now), str(emission.event_id), int(now.timestamp()), job.correlation_id, headers
-        ))
+    if emission.event_id is not None:
+        body = due_body(emission, emitted_at)
+        messages.append(DueMessage(body, emission.event_id, timestamp, job.correlation_id, _trace(job)))
     if emission.missed is not None:
         properties = pika.BasicProperties(
             content_type="application/json", delivery_mode=2, type="ScheduleMissed", app_id="scheduler",
-            correlation_id=job.correlation_id, timestamp=int(now.timestamp()),
+            correlation_id=job.correlation_id, timestamp=timestamp,
         )
         messages.append(Message(EVENTS, "missed", missed_body(emission), properties, mandatory=False))
     return messages
+
+
+def _trace(job: DueJob) -> dict[str, str] | None:
+    if job.traceparent is None and job.tracestate is None:
+        return None
+    pairs = (("traceparent", job.traceparent), ("tracestate", job.tracestate))
+    return {name: value for name, value in pairs if value is not None}
 
 
 def _observe(phase: str, began: float) -> None:

@@ -3,7 +3,6 @@
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from uuid import UUID
 
 from scheduler.domain.job import event_id
 from scheduler.domain.missed import OnMissed, plan
@@ -80,7 +79,7 @@ class Emission:
 
     job: DueJob
     due_at: datetime | None
-    event_id: UUID | None
+    event_id: str | None
     folded: int
     next_run_at: datetime | None
     missed: Missed | None = None
@@ -107,7 +106,7 @@ def decide(job: DueJob, now: datetime) -> Emission:
     return Emission(job, planned.emit, identity, planned.folded, planned.next_run_at, missed)
 
 
-def due_body(emission: Emission, emitted_at: datetime) -> bytes:
+def due_body(emission: Emission, emitted_at: str) -> bytes:
     """Write the ScheduleDue; the payload goes in as the very text that the host sent."""
     job = emission.job
     assert emission.due_at is not None  # noqa: S101 - the caller asked whether there is one
@@ -115,7 +114,7 @@ def due_body(emission: Emission, emitted_at: datetime) -> bytes:
     return (
         f'{{"event_id":"{emission.event_id}","job_id":"{job.id}","job_type":{json.dumps(job.job_type)},'
         f'"payload":{job.payload},"due_at":"{rfc3339(emission.due_at)}",'
-        f'"emitted_at":"{rfc3339(emitted_at)}","occurrence":{job.occurrence + 1},'
+        f'"emitted_at":"{emitted_at}","occurrence":{job.occurrence + 1},'
         f'"missed":{emission.folded},"next_run_at":{following}}}'
     ).encode()
 

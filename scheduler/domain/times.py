@@ -10,7 +10,9 @@ _RFC3339 = re.compile(
 
 def rfc3339(instant: datetime) -> str:
     """Write an aware instant as `2026-12-01T08:00:00.000000Z`."""
-    return instant.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+    if instant.tzinfo is not UTC:
+        instant = instant.astimezone(UTC)
+    return instant.isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def parse_instant(text: str) -> datetime:

@@ -16,7 +16,8 @@ PLANNER = {"enable_bitmapscan": "off", "enable_sort": "off", "enable_seqscan": "
 class Settlement:
     """What became of each claimed job, one list for each kind of outcome."""
 
-    done: list[tuple[str, int]] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    passed: list[str] = field(default_factory=list)  # done as well, the last occurrence not emitted
     moved: list[tuple[str, datetime, int]] = field(default_factory=list)
     triggered: list[str] = field(default_factory=list)
     failed: list[tuple[str, float]] = field(default_factory=list)
@@ -51,19 +52,19 @@ class Claims:
     def settle(self, outcome: Settlement) -> None:
         """Write down what became of the claimed jobs and let go of them."""
         with translated(), self._connection.cursor() as cursor:
-            if outcome.done:
-                ids, emitted = zip(*outcome.done, strict=True)
-                cursor.execute(query("settle_done"), {"ids": list(ids), "emitted": list(emitted)})
+            for ids, emitted in ((outcome.done, 1), (outcome.passed, 0)):
+                if ids:
+                    cursor.execute(query("settle_done"), {"ids": ids, "emitted": emitted})
             if outcome.moved:
-                ids, following, emitted = zip(*outcome.moved, strict=True)
+                moved, following, counts = zip(*outcome.moved, strict=True)
                 cursor.execute(query("settle_next"), {
-                    "ids": list(ids), "following": list(following), "emitted": list(emitted),
+                    "ids": list(moved), "following": list(following), "emitted": list(counts),
                 })
             if outcome.triggered:
                 cursor.execute(query("settle_triggered"), {"ids": outcome.triggered})
             if outcome.failed:
-                ids, delays = zip(*outcome.failed, strict=True)
-                cursor.execute(query("settle_failed"), {"ids": list(ids), "delays": list(delays)})
+                failed, delays = zip(*outcome.failed, strict=True)
+                cursor.execute(query("settle_failed"), {"ids": list(failed), "delays": list(delays)})
             self._connection.commit()
 
     def release(self) -> None:

@@ -13,7 +13,6 @@ _END = b"\xce"
 _FRAME = struct.Struct(">BHI")
 _CONTENT = struct.Struct(">HHQH")
 _BASIC = 60
-_DUE = "ScheduleDue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,28 +73,37 @@ def _publish(channel: int, exchange: str, routing_key: str, mandatory: bool) -> 
 
 def _due_header(message: DueMessage, channel: int) -> bytes:
     """Encode the properties in the order of the specification's flags."""
-    flags = (
-        spec.BasicProperties.FLAG_CONTENT_TYPE
-        | spec.BasicProperties.FLAG_DELIVERY_MODE
-        | spec.BasicProperties.FLAG_MESSAGE_ID
-        | spec.BasicProperties.FLAG_TIMESTAMP
-        | spec.BasicProperties.FLAG_TYPE
-        | spec.BasicProperties.FLAG_APP_ID
-    )
-    parts = [_short("application/json")]
+    flags, before, correlation = _DUE_FLAGS, _DUE_START, b""
     if message.headers:
         flags |= spec.BasicProperties.FLAG_HEADERS
-        encode_table(parts, message.headers)
-    parts.append(b"\x02")
+        pieces: list[bytes] = []
+        encode_table(pieces, message.headers)
+        before = _JSON + b"".join(pieces) + _PERSISTENT
     if message.correlation_id is not None:
         flags |= spec.BasicProperties.FLAG_CORRELATION_ID
-        parts.append(_short(message.correlation_id))
-    parts += (_short(message.key), message.timestamp.to_bytes(8, "big"), _short(_DUE), _short("scheduler"))
-    encoded = b"".join(parts)
-    content = _CONTENT.pack(_BASIC, 0, len(message.body), flags) + encoded
+        correlation = _short(message.correlation_id)
+    key = message.key.encode()
+    content = b"".join((
+        _CONTENT.pack(_BASIC, 0, len(message.body), flags), before, correlation, bytes((len(key),)), key,
+        _TIMESTAMP.pack(message.timestamp), _DUE_END,
+    ))
     return _FRAME.pack(spec.FRAME_HEADER, channel, len(content)) + content + _END
 
 
 def _short(text: str) -> bytes:
     encoded = text.encode()
     return bytes((len(encoded),)) + encoded
+
+
+_TIMESTAMP = struct.Struct(">Q")
+_JSON, _PERSISTENT = _short("application/json"), b"\x02"
+_DUE_START = _JSON + _PERSISTENT
+_DUE_END = _short("ScheduleDue") + _short("scheduler")
+_DUE_FLAGS = (
+    spec.BasicProperties.FLAG_CONTENT_TYPE
+    | spec.BasicProperties.FLAG_DELIVERY_MODE
+    | spec.BasicProperties.FLAG_MESSAGE_ID
+    | spec.BasicProperties.FLAG_TIMESTAMP
+    | spec.BasicProperties.FLAG_TYPE
+    | spec.BasicProperties.FLAG_APP_ID
+)

@@ -17,6 +17,7 @@ from scheduler.domain.errors import Rejected
 from scheduler.domain.job import Job, JobStatus, apply
 from scheduler.domain.messages import ScheduleAccepted, ScheduleDue, ScheduleMissed, ScheduleRejected
 from scheduler.domain.parsing import claimed_id, parse_command
+from scheduler.domain.times import rfc3339
 from scheduler.testing.emitting import due_job, settled
 
 MAX_PAYLOAD_BYTES = 262_144
@@ -150,7 +151,7 @@ class Sidecar:
         emission = decide(due_job(job), self.now)
         correlation_id = emission.job.correlation_id
         if emission.due_at is not None:
-            self._events.append(Event("due", due_body(emission, self.now), correlation_id))
+            self._events.append(Event("due", due_body(emission, rfc3339(self.now)), correlation_id))
         if emission.missed is not None:
             self._events.append(Event("missed", missed_body(emission), correlation_id))
         self._jobs[job.id] = settled(job, emission)

@@ -1,6 +1,5 @@
 -- Finish the jobs whose last occurrence was confirmed or passed over.
 UPDATE jobs
 SET status = 'done', next_run_at = NULL, finished_at = now(), retries = 0, retry_at = NULL,
-    occurrence = occurrence + emitted
-FROM unnest(%(ids)s::uuid[], %(emitted)s::integer[]) AS settled (job_id, emitted)
-WHERE id = job_id
+    occurrence = occurrence + %(emitted)s
+WHERE id = ANY (%(ids)s::uuid[])

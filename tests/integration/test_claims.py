@@ -72,7 +72,7 @@ def test_each_outcome_is_settled_by_its_own_statement(database_url, lanes):
         )
     lane.claim(10)
     later = claim.claimed_at + timedelta(hours=1)
-    lane.settle(Settlement([(done, 1)], [(moved, later, 1)], [triggered], [(failed, 30.0)]))
+    lane.settle(Settlement([done], [], [(moved, later, 1)], [triggered], [(failed, 30.0)]))
     with connected(database_url) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT id::text, row_to_json(jobs) FROM jobs")
         rows = dict(cursor.fetchall())

@@ -3,7 +3,7 @@
 import itertools
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from uuid import UUID
+from uuid import UUID, uuid5
 
 import pytest
 from commands import histories
@@ -120,3 +120,8 @@ def test_the_same_request_again_is_unchanged_whenever_it_is_stored_and_whoever_a
     again = define(Incoming(daily, correlation_id="another"), NOW + timedelta(hours=1))
     outcome = apply(job, daily, again, NOW + timedelta(hours=1))
     assert (outcome.status, outcome.job) == ("unchanged", job)
+
+
+def test_an_event_id_is_a_uuid_of_version_5():
+    name = f"{ID}/2026-12-01T08:00:00.000000Z"
+    assert event_id(ID, T) == str(uuid5(UUID("6f1f4a0e-3c55-5f0b-9d0a-4f0f4c1b7a52"), name))
