@@ -102,7 +102,7 @@ def half_open_large(stack: Stack, result: Result, _: float) -> None:
         began = time.monotonic()
         for each in others:
             each.send(signal.SIGCONT)
-        wait_for(lambda: world.sql("SELECT 1 FROM jobs WHERE job_type = 'chaos.large' AND status = 'done' LIMIT 1"),
+        wait_for(lambda: not world.sql("SELECT 1 FROM jobs WHERE job_type = 'chaos.large' AND status <> 'done' LIMIT 1"),
                  "its rows taken over", 60)
         result.notes.append(f"rows taken over after {time.monotonic() - began:.1f} s")
         proxy.thaw()
