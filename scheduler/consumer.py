@@ -103,6 +103,10 @@ class Consumer:
             )
         except Rejected as verdict:
             return verdict
+        except Exception:
+            # A case that nobody thought of must not end the consumer again and again: the message is kept aside.
+            log.exception("command cannot be read", do="report it, with the message in scheduler_dead")
+            return Rejected([Problem("body", "cannot be read: an error of the scheduler's own, see its log")])
         headers = properties.headers or {}
         trace = {name: headers[name] for name in _TRACE if _storable(headers.get(name))}
         correlation = properties.correlation_id

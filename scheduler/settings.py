@@ -62,7 +62,7 @@ def _amqp_urls(text: str) -> tuple[str, ...]:
         # A character that had to be encoded cuts the password in two: the rest would count as a place.
         if not known or "@" in f"{parts.path}{parts.query}" or parts.fragment:
             raise ValueError(
-                f"must be amqp://user:password@host:port/vhost, or several with commas between; {_ENCODE}"
+                f"must be an amqp:// or amqps:// URL with a host, or several with commas between; {_ENCODE}"
             )
     return urls
 

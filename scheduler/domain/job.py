@@ -17,7 +17,8 @@ from scheduler.domain.times import rfc3339
 
 _EVENTS = UUID("6f1f4a0e-3c55-5f0b-9d0a-4f0f4c1b7a52")
 _EVENTS_DIGEST = sha1(_EVENTS.bytes, usedforsecurity=False)
-MAX_TRIGGERS = 100
+MAX_TRIGGERS = 1000
+_AHEAD = timedelta(seconds=5)
 _END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
@@ -205,10 +206,14 @@ def _content(definition: Definition, start_given: bool) -> tuple[str, ...]:
 
 
 def _stored_last(job: Job, now: datetime) -> datetime:
-    """Without issued_at a command counts as issued when it is stored: after all that is stored already."""
+    """Without issued_at a command counts as issued when it is stored: after all that is stored already.
+
+    That holds also for what was stamped a moment ahead of the database's clock, by a host whose clock is or in a
+    transaction that began later; a stamp further ahead than that was meant.
+    """
     known = (job.requested_at, job.cancelled_at, job.paused_at, job.resumed_at, job.triggered_at)
     latest = max((t for t in (*known, *job.triggers) if t is not None), default=None)
-    if latest is None or now > latest:
+    if latest is None or now > latest or latest - now > _AHEAD:
         return now
     return latest + min(timedelta(microseconds=1), _END_OF_TIME - latest)
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from scheduler.domain.recurrence import Schedule
 
-GRACE = timedelta(seconds=30)  # another replica takes over within 30 s: until then a run is late, not missed
+GRACE = timedelta(seconds=5)  # a busy moment, or another replica that takes over: late, not missed
 MOST = 100  # how many missed runs are emitted by `all`, and named in a ScheduleMissed
 _STEPPED = 50  # up to so many are stepped through, which is cheaper than counting
 _MICRO = timedelta(microseconds=1)

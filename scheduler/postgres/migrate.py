@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg2
 import psycopg2.extensions
 
-from scheduler.domain.errors import Misconfigured
+from scheduler.domain.errors import Misconfigured, Unavailable
 from scheduler.ops.logs import get_logger
 from scheduler.postgres.connection import Connection, connect, transaction
 from scheduler.resources import folder
@@ -126,7 +126,10 @@ def _apply(connection: Connection, migration: Migration) -> None:
                 "INSERT INTO schema_migrations (version, name, checksum) VALUES (%s, %s, %s)",
                 (migration.version, migration.name, migration.checksum),
             )
-    except psycopg2.Error as error:
+    except (psycopg2.Error, Unavailable) as error:
+        # A connection that broke is worth another try; a statement that cannot run is not.
+        if isinstance(error, Unavailable) and not isinstance(error.__cause__, psycopg2.ProgrammingError):
+            raise
         text = " ".join(str(error).split())
         raise Misconfigured(f"migration {migration.name} failed and was rolled back: {text}") from error
     log.info("migration applied", migration=migration.name)

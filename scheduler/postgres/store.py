@@ -14,8 +14,11 @@ from scheduler.domain.errors import Problem, Rejected, Unavailable
 from scheduler.domain.job import Definition, Job, JobStatus, Outcome, apply
 from scheduler.domain.missed import OnMissed
 from scheduler.domain.recurrence import Spec
+from scheduler.ops.logs import get_logger
 from scheduler.postgres.connection import Connection, Contended, transaction
 from scheduler.resources import query
+
+log = get_logger(__name__)
 
 Cursor = psycopg2.extensions.cursor
 WAKEUP = "scheduler_wakeup"
@@ -76,9 +79,14 @@ def _applied(jobs: dict[UUID, Job], incoming: Incoming, now: datetime) -> Answer
     command = incoming.command
     try:
         definition = define(incoming, now)
+        return apply(jobs.get(command.id) or Job(command.id), command, definition, now)
     except Rejected as verdict:
         return verdict
-    return apply(jobs.get(command.id) or Job(command.id), command, definition, now)
+    except Exception:
+        # As in the consumer: what nobody thought of concerns this one command.
+        log.exception("command cannot be applied", job_id=str(command.id),
+                      do="report it, with the message in scheduler_dead")
+        return Rejected([Problem("body", "cannot be applied: an error of the scheduler's own, see its log")])
 
 
 def _locked(cursor: Cursor, ids: set[UUID]) -> dict[UUID, Job]:

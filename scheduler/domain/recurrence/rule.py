@@ -139,7 +139,8 @@ def read_rule(text: str, faults: list[str]) -> Rule:
     """Return the rule that `text` (without `RRULE:`) means, adding every fault found to `faults`."""
     values: dict[str, Any] = {}
     before = len(faults)
-    for part in text.split(";"):
+    # Well-known calendars end their rules with a semicolon; anywhere else an empty part is a slip.
+    for part in text.removesuffix(";").split(";"):
         try:
             name, value = _part(part)
             if name in values:

@@ -105,7 +105,7 @@ def test_on_time_asks_the_schedule_once():
             return instant + MINUTE
 
     schedule = Counting()
-    found = plan(schedule, START, START + MINUTE / 2, OnMissed.SKIP, None, one_shot=False)
+    found = plan(schedule, START, START + GRACE / 2, OnMissed.SKIP, None, one_shot=False)
     assert (found.emit, found.next_run_at, schedule.calls) == (START, START + MINUTE, 1)
 
 

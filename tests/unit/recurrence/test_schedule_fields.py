@@ -233,7 +233,7 @@ def test_a_dtstart_line_takes_the_place_of_run_at_and_timezone(text, zone_name, 
         ("RRULE;X=1:FREQ=DAILY", "no parameters"),
         ("FREQ=DAILY;BYMONTH=" + ",".join(["1"] * 4000), "at most 4096"),
         ("FREQ=DAILY;UNTIL=20260914T250000", "no such time"),
-        ("FREQ=DAILY;", "empty part"),
+        ("FREQ=DAILY;;", "empty part"),
     ],
 )
 def test_faults_in_the_lines_teach(text, reason):
