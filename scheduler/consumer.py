@@ -58,7 +58,7 @@ class Consumer:
         """Serve one connection to the broker until it is lost or the process shall stop."""
         answers = Answers(link, self._wait_for_alarm)
         while not self._stop:
-            inbox = Inbox(link, self._settings.prefetch)
+            inbox = Inbox(link, self._settings.prefetch, self._parsed)
             try:
                 self._serve(inbox, answers, link)
             except DatabaseAway:
@@ -78,7 +78,7 @@ class Consumer:
         """Store and answer a batch; False when the process shall stop before that was possible."""
         metrics.batch_size.observe(len(batch))
         began = time.time_ns()
-        parsed = [self._parsed(each) for each in batch]
+        parsed: list[Incoming | Rejected] = [each.read for each in batch]
         stored = self._stored([each for each in parsed if isinstance(each, Incoming)], link)
         if stored is None:
             return False

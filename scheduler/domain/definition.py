@@ -8,7 +8,7 @@ from scheduler.domain.messages import Command, ScheduleRequest
 from scheduler.domain.recurrence import resolve
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, for speed: see domain/job.py
 class Incoming:
     """A command with what came beside its body."""
 

@@ -10,7 +10,7 @@ from scheduler.domain.recurrence import Spec, compile_schedule, zone
 from scheduler.domain.times import rfc3339
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, for speed: see domain/job.py
 class DueJob:
     """A claimed row, its columns in the order of claim_due.sql."""
 
@@ -73,7 +73,7 @@ class Missed:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Emission:
     """What to publish for a job, and its next run once that is confirmed."""
 

@@ -24,8 +24,6 @@ Cursor = psycopg2.extensions.cursor
 WAKEUP = "scheduler_wakeup"
 UNSTORABLE = "Postgres cannot store it"
 _TRIES = 20
-_MOMENTS = ("next_run_at", "retry_at", "trigger_at", "triggered_at", "requested_at", "cancelled_at", "paused_at",
-            "resumed_at")
 
 
 Answer = Outcome | Rejected
@@ -127,13 +125,16 @@ def _job(row: dict[str, Any]) -> Job:
 def _row(job: Job) -> dict[str, Any]:
     """Return the columns that are not empty: the others cost nobody anything."""
     row: dict[str, Any] = {
-        "id": str(job.id), "version": job.version + 1, "status": job.status,
+        "id": str(job.id), "version": job.version + 1, "status": job.status.value,
         "occurrence": job.occurrence, "retries": job.retries,
-        "triggers": [each.isoformat() for each in job.triggers],
+        "triggers": [each.isoformat() for each in job.triggers] if job.triggers else [],
         "payload": "{}", "timezone": "UTC", "on_missed": "latest",
     }
-    for name in _MOMENTS:
-        moment = getattr(job, name)
+    for name, moment in (
+        ("next_run_at", job.next_run_at), ("retry_at", job.retry_at), ("trigger_at", job.trigger_at),
+        ("triggered_at", job.triggered_at), ("requested_at", job.requested_at),
+        ("cancelled_at", job.cancelled_at), ("paused_at", job.paused_at), ("resumed_at", job.resumed_at),
+    ):
         if moment is not None:
             row[name] = moment.isoformat()
     if job.definition is not None:
@@ -144,14 +145,17 @@ def _row(job: Job) -> dict[str, Any]:
 def _add_definition(row: dict[str, Any], definition: Definition) -> None:
     spec = definition.spec
     row["job_type"], row["payload"] = definition.job_type, definition.payload
-    row["timezone"], row["on_missed"] = spec.timezone, definition.on_missed
+    row["timezone"], row["on_missed"] = spec.timezone, definition.on_missed.value
     row["starts_at"] = spec.starts_at.isoformat()
-    for name in ("correlation_id", "traceparent", "tracestate"):
-        row[name] = getattr(definition, name)
+    if definition.correlation_id is not None:
+        row["correlation_id"] = definition.correlation_id
+    if definition.traceparent is not None or definition.tracestate is not None:
+        row |= {"traceparent": definition.traceparent, "tracestate": definition.tracestate}
     if not spec.one_shot:
         row |= {"rrule": spec.rrule, "cron": spec.cron, "every": _interval(spec.every),
                 "dtstart": _text(spec.dtstart), "ends_at": _text(spec.ends_at)}
-    row["max_lateness"] = _interval(definition.max_lateness)
+    if definition.max_lateness is not None:
+        row["max_lateness"] = _interval(definition.max_lateness)
 
 
 def _text(moment: datetime | None) -> str | None:

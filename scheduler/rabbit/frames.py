@@ -31,7 +31,7 @@ class Message:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DueMessage:
     """A ScheduleDue: the same as a Message, with properties that are quick to encode."""
 

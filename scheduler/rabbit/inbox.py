@@ -1,8 +1,10 @@
 """The commands waiting in scheduler_inbox, as batches; acknowledged only when the caller says so."""
 
 import queue
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
 import pika
 from pika import spec
@@ -11,7 +13,7 @@ from scheduler.rabbit.link import BrokerUnavailable, Link
 from scheduler.rabbit.topology import INBOX
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Delivery:
     """One command as it came."""
 
@@ -20,6 +22,7 @@ class Delivery:
     properties: pika.BasicProperties
     body: bytes
     redelivered: bool
+    read: Any = None  # what the inbox's reader made of it
 
     @property
     def deliveries_before(self) -> int:
@@ -36,7 +39,9 @@ class Inbox:
     the delivery limit then counts against the culprit alone and not against all that stood behind it.
     """
 
-    def __init__(self, link: Link, prefetch: int) -> None:
+    def __init__(self, link: Link, prefetch: int, reader: Callable[[Delivery], Any]) -> None:
+        """Consume; `reader` reads each command on the I/O thread, while the caller waits for the database."""
+        self._reader = reader
         self._link = link
         self._prefetch = prefetch
         self._wide = False
@@ -67,9 +72,9 @@ class Inbox:
         properties: pika.BasicProperties,
         body: bytes,
     ) -> None:
-        self._waiting.put(
-            Delivery(method.delivery_tag, method.routing_key, properties, body, method.redelivered)
-        )
+        delivery = Delivery(method.delivery_tag, method.routing_key, properties, body, method.redelivered)
+        delivery.read = self._reader(delivery)
+        self._waiting.put(delivery)
 
     def take(self, limit: int, timeout: float) -> list[Delivery]:
         """Wait for a command, then return it with what else is there already; [] when none came."""
