@@ -68,7 +68,8 @@ def quantile(buckets: dict[float, int], share: float) -> float:
 
 def steady(stack: Stack, rate: int, seconds: int, pending: int) -> tuple[dict[float, int], list[float]]:
     """Run two replicas at a steady rate with so many other rows pending; return their lags and the host's."""
-    with Bed(stack) as bed:
+    # mainapp_due as the contract creates it; a quorum queue confirms about a millisecond later here.
+    with Bed(stack, "default") as bed:
         bed.fill(pending, "now() + interval '1 day' + n * interval '1 millisecond'")
         count = rate * seconds
         bed.fill(count, f"now() + interval '20 seconds' + n * interval '{1 / rate} seconds'")

@@ -36,7 +36,8 @@ class Flight:
         self._lane = lane
         self._started = time.monotonic()
         claim = lane.claim(limit, floor)
-        self.claim_seconds = time.monotonic() - self._started
+        self._answered = time.monotonic()
+        self.claim_seconds = self._answered - self._started
         self._claimed_at = claim.claimed_at
         self._seconds_to_next = claim.seconds_to_next
         self._jobs = claim.jobs
@@ -101,7 +102,10 @@ class Flight:
     @property
     def seconds_to_next(self) -> float | None:
         """Seconds until the next job that was not due yet falls due; None when none waits."""
-        return None if self._seconds_to_next is None else self._seconds_to_next - self.age
+        # Counted from the answer: from the claim's start, a producer would wake too early by what the claim took,
+        # find nothing due, and rest once more.
+        since = time.monotonic() - self._answered
+        return None if self._seconds_to_next is None else self._seconds_to_next - since
 
     @property
     def leaves_due(self) -> bool:

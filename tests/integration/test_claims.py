@@ -94,8 +94,9 @@ def plan(url, *, statistics):
             cursor.execute("ANALYZE jobs")
         for setting, value in PLANNER.items():
             cursor.execute("SELECT set_config(%s, %s, false)", (setting, value))
-        cursor.execute("EXPLAIN (FORMAT JSON, ANALYZE, BUFFERS) " + query("claim_due"),
-                       {"limit": 100, "floor": LONG_AGO})
+        statement = query("claim_due") % {"floor": "$1", "limit": "$2"}
+        cursor.execute(f"PREPARE claim_due (timestamptz, bigint) AS {statement}")
+        cursor.execute("EXPLAIN (FORMAT JSON, ANALYZE, BUFFERS) EXECUTE claim_due (%s, %s)", (LONG_AGO, 100))
         return json.dumps(cursor.fetchone()[0])
 
 
