@@ -68,7 +68,7 @@ def quantile(buckets: dict[float, int], share: float) -> float:
 
 def steady(stack: Stack, rate: int, seconds: int, pending: int) -> tuple[dict[float, int], list[float]]:
     """Run two replicas at a steady rate with so many other rows pending; return their lags and the host's."""
-    # mainapp_due as the contract creates it; a quorum queue confirms about a millisecond later here.
+    # mainapp_due as the contract creates it. A quorum queue is slower: p50 3.7 ms at 100/s, p99 50 ms at 1,000/s.
     with Bed(stack, "default") as bed:
         bed.fill(pending, "now() + interval '1 day' + n * interval '1 millisecond'")
         count = rate * seconds
