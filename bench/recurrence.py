@@ -15,6 +15,7 @@ from dateutil.rrule import rrulestr
 
 from scheduler.domain.errors import Rejected
 from scheduler.domain.recurrence import Spec, compile_schedule, resolve
+from scheduler.domain.recurrence.spec import known_text
 from scheduler.domain.recurrence.text import read_text
 
 NOW = datetime(2026, 9, 14, 13, 0, 30, tzinfo=UTC)
@@ -57,12 +58,13 @@ def best(action, repeat, rounds=7):
 def next_run(spec):
     """Compute the next run from the stored row, its rule text known to the process, the job itself not."""
     fresh = Spec(spec.rrule, spec.cron, spec.every, spec.timezone, spec.dtstart, spec.starts_at, spec.ends_at)
-    return compile_schedule.__wrapped__(fresh).next_after(NOW)
+    return compile_schedule(fresh).next_after(NOW)
 
 
 def from_text(spec):
     """Compute the next run with nothing remembered but the zone."""
     read_text.cache_clear()
+    known_text.cache_clear()
     return next_run(spec)
 
 

@@ -14,6 +14,7 @@ from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.recurrence import Schedule, Spec, compile_schedule, resolve, zone
 from scheduler.domain.recurrence.moment import read_moment
 from scheduler.domain.recurrence.notes import note
+from scheduler.domain.recurrence.resolve import dtstart_zone
 from scheduler.domain.recurrence.stamp import Fault
 from scheduler.domain.recurrence.text import Faulty, read_text
 from scheduler.domain.recurrence.zones import clock, zone_names
@@ -135,7 +136,7 @@ def _zone_name(fields: Mapping[str, object]) -> str:
     except Faulty:
         text = None
     if text is not None and text.dtstart is not None:
-        name = text.dtstart.tzid
+        name = dtstart_zone(text.dtstart, None if name is None else str(name))
     return str(name) if name in zone_names() else "UTC"
 
 

@@ -9,6 +9,7 @@ from scheduler.domain.missed import OnMissed, plan
 from scheduler.domain.recurrence import Spec, compile_schedule, zone
 from scheduler.domain.times import rfc3339
 
+_POLICIES = {policy.value: policy for policy in OnMissed}  # much quicker than asking the enum
 
 @dataclass(slots=True)  # not frozen, for speed: see domain/job.py
 class DueJob:
@@ -58,10 +59,8 @@ class DueJob:
         dtstart = self.dtstart
         if dtstart is None and self.rrule is not None:
             dtstart = starts_at.astimezone(zone(self.timezone)).replace(tzinfo=None)
-        return Spec(
-            rrule=self.rrule, cron=self.cron, every=self.every, timezone=self.timezone, dtstart=dtstart,
-            starts_at=starts_at.astimezone(UTC), ends_at=self.ends_at,
-        )
+        start = starts_at.astimezone(UTC)
+        return Spec(self.rrule, self.cron, self.every, self.timezone, dtstart, start, self.ends_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ def decide(job: DueJob, now: datetime) -> Emission:
     if job.one_shot and job.max_lateness is None:
         return Emission(job, due, event_id(job.id, due), 0, None)
     planned = plan(
-        compile_schedule(job.spec()), due, now, OnMissed(job.on_missed), job.max_lateness,
+        compile_schedule(job.spec()), due, now, _POLICIES[job.on_missed], job.max_lateness,
         one_shot=job.one_shot, missed_before=job.missed_before,
     )
     missed = None

@@ -20,7 +20,7 @@ class OnMissed(StrEnum):
     SKIP = "skip"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, for speed: see domain/job.py
 class Plan:
     """What to emit now, what is passed over, and what comes next."""
 
@@ -48,6 +48,8 @@ def plan(
         due = _due(schedule, due_at, following, now)
         if on_missed is OnMissed.ALL:
             return _one_of_all(due, now, max_lateness)
+    elif max_lateness is None and on_missed is not OnMissed.SKIP:
+        return Plan(due_at, next_run_at=following)  # nearly always
     else:
         due = _Due((due_at,), 1, following)
     newest = due.newest[-1]
@@ -84,9 +86,10 @@ def _due(schedule: Schedule, due_at: datetime, following: datetime | None, now: 
     if coming is None or coming > now:
         return _Due(tuple(stepped), len(stepped), coming)
     after = due_at - _MICRO
+    total = schedule.count(after, now)
     # Enough to emit 100 and to name another 100 before them.
-    newest = schedule.newest(now, 2 * MOST, after)
-    return _Due(tuple(newest), schedule.count(after, now), schedule.next_after(now))
+    newest = schedule.newest(now, 2 * MOST, after, total)
+    return _Due(tuple(newest), total, schedule.next_after(now))
 
 
 def _one_of_all(due: _Due, now: datetime, max_lateness: timedelta | None) -> Plan:

@@ -5,14 +5,14 @@ from datetime import date
 from functools import lru_cache
 from typing import Any
 
-from scheduler.domain.recurrence.calendar import DAY
+from scheduler.domain.recurrence.calendar import DAY, WEEK
 from scheduler.domain.recurrence.periods import Positions, RuleDays, aligned_days
 from scheduler.domain.recurrence.rule import Freq, Rule
 from scheduler.domain.recurrence.subdaily import Steps
-from scheduler.domain.recurrence.times import ListedTimes, clock_times, pick
+from scheduler.domain.recurrence.times import ListedTimes, OneTime, Times, clock_times, pick
 from scheduler.domain.recurrence.walls import DaysAndTimes, Walls
 
-_UNITS = {Freq.HOURLY: 3600, Freq.MINUTELY: 60, Freq.SECONDLY: 1}
+_UNITS = (0, 0, 0, 0, 3600, 60, 1)  # seconds, by Freq
 _SIXTY = tuple(range(60))
 
 
@@ -23,55 +23,60 @@ class NothingChosen(Exception):  # noqa: N818 - resolve turns it into a Problem
 def rule_walls(rule: Rule, start: int) -> Walls:
     """Return the wall times of a rule whose DTSTART is the wall time `start`, earlier ones included."""
     day, second = divmod(start, DAY)
-    clock = (second // 3600, second // 60 % 60, second % 60)
-    if rule.freq in _UNITS:
-        return _steps(rule, start, clock)
-    anchor = date.fromordinal(day)
-    days = aligned_days(_days(rule, anchor), rule, anchor)
-    hour, minute, second = clock
-    times = clock_times(rule.byhour or (hour,), rule.byminute or (minute,), rule.bysecond or (second,))
+    if rule.freq > Freq.DAILY:
+        return _steps(rule, start, second)
+    whole = _days(rule, day)
+    days = aligned_days(whole, rule, day)
+    times = _times(rule, second)
     if not rule.bysetpos:
         return DaysAndTimes(days, times)
     if rule.freq != Freq.DAILY:
-        return Positions(days, times, rule)
+        return Positions(days, times, rule, date.fromordinal(day), whole)
     chosen = tuple(times.at(index) for index in pick(rule.bysetpos, times.size))
     if not chosen:
         raise NothingChosen
     return DaysAndTimes(days, ListedTimes(chosen))
 
 
-def _days(rule: Rule, anchor: date) -> RuleDays:
+def _times(rule: Rule, second: int) -> Times:
+    """Return the times of day of a rule; what it does not say about them comes from DTSTART."""
+    if not (rule.byhour or rule.byminute or rule.bysecond):
+        return OneTime(second)
+    hours, minutes = rule.byhour or (second // 3600,), rule.byminute or (second // 60 % 60,)
+    return clock_times(hours, minutes, rule.bysecond or (second % 60,))
+
+
+def _days(rule: Rule, day: int) -> RuleDays:
     """Return the days of a rule; what it does not say about them comes from DTSTART."""
     if rule.freq >= Freq.DAILY or rule.byweekno or rule.byyearday or rule.bymonthday or rule.byday:
         return _shared_days(rule)
-    if rule.freq == Freq.YEARLY:
-        return _shared_days(rule, bymonth=rule.bymonth or (anchor.month,), bymonthday=(anchor.day,))
+    if rule.freq == Freq.WEEKLY:
+        return _shared_days(rule, byday=((0, (day - 1) % WEEK),))
+    anchor = date.fromordinal(day)
     if rule.freq == Freq.MONTHLY:
         return _shared_days(rule, bymonthday=(anchor.day,))
-    return _shared_days(rule, byday=((0, anchor.weekday()),))
+    return _shared_days(rule, bymonth=rule.bymonth or (anchor.month,), bymonthday=(anchor.day,))
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=8192)  # 2 to 5 kB each
 def _shared_days(rule: Rule, **parts: Any) -> RuleDays:
     """Share the masks of the years between all jobs that have the same rule."""
     return RuleDays(replace(rule, **parts) if parts else rule)
 
 
-def _steps(rule: Rule, start: int, clock: tuple[int, int, int]) -> Steps:
+def _steps(rule: Rule, start: int, second: int) -> Steps:
     unit = _UNITS[rule.freq]
-    minutes, seconds = rule.byminute or (clock[1],), rule.bysecond or (clock[2],)
     if rule.freq == Freq.HOURLY:
+        minutes, seconds = rule.byminute or (second // 60 % 60,), rule.bysecond or (second % 60,)
         offsets = tuple(minute * 60 + second for minute in minutes for second in seconds)
     else:
-        offsets = seconds if rule.freq == Freq.MINUTELY else (0,)
+        offsets = (rule.bysecond or (second % 60,)) if rule.freq == Freq.MINUTELY else (0,)
     if rule.bysetpos:
         offsets = tuple(offsets[index] for index in pick(rule.bysetpos, len(offsets)))
         if not offsets:
             raise NothingChosen
-    anchor = date.fromordinal(start // DAY)
-    days = _days(rule, anchor)
     every_day = not (rule.bymonth or rule.byyearday or rule.bymonthday or rule.byday)
-    return Steps(days, every_day, unit, rule.interval, start // unit, _allowed(rule), offsets)
+    return Steps(_shared_days(rule), every_day, unit, rule.interval, start // unit, _allowed(rule), offsets)
 
 
 @lru_cache(maxsize=128)  # up to 86 kB each

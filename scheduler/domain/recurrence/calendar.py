@@ -3,7 +3,7 @@
 Days are proleptic Gregorian ordinals (`date.toordinal`), walls and instants are seconds on the same scale.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date
 from functools import cache, lru_cache
 from typing import Protocol
@@ -91,7 +91,7 @@ def yearday_mask(length: int, chosen: tuple[int, ...]) -> int:
     return mask
 
 
-def weekday_mask(first: int, chosen: tuple[int, ...]) -> int:
+def weekday_mask(first: int, chosen: Iterable[int]) -> int:
     """Return the days that fall on a chosen weekday (Monday is 0), when 1 January falls on `first`."""
     mask = 0
     for weekday in chosen:
@@ -145,14 +145,15 @@ def next_day(days: Days, day: int, last: int) -> int | None:
     """Return the first matching day from `day` to `last`, or None."""
     if day > last:
         return None
-    year = year_of(day)
+    year = date.fromordinal(day).year
     rest = days.mask(year) >> (day - january_first(year))
-    final = year_of(min(last, LAST_DAY))
-    while not rest:
-        year += 1
-        if year > final:
-            return None
-        rest = days.mask(year)
+    if not rest:
+        final = year_of(min(last, LAST_DAY))
+        while not rest:
+            year += 1
+            if year > final:
+                return None
+            rest = days.mask(year)
         day = january_first(year)
     day += (rest & -rest).bit_length() - 1
     return day if day <= last else None

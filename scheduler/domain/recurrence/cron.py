@@ -124,7 +124,7 @@ class Cron:
     fixed: bool
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)  # a few kB each
 def read_cron(text: str) -> Cron:
     """Return what `text` says, or raise Faulty with every fault."""
     minute, hour, monthday, month, weekday = _fields(text)

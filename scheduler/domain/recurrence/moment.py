@@ -36,8 +36,11 @@ class Moment:
 
 def plain_instant(text: str) -> datetime | None:
     """Return the UTC instant of the usual spelling, quickly; None where a closer look is needed."""
+    if not _PLAIN.fullmatch(text):
+        return None
     try:
-        return datetime.fromisoformat(text).astimezone(UTC) if _PLAIN.fullmatch(text) else None
+        instant = datetime.fromisoformat(text)
+        return instant if instant.tzinfo is UTC else instant.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 

@@ -1,14 +1,15 @@
 """Rules by the day or longer: which days their INTERVAL reaches, and BYSETPOS within a period."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date
+from functools import lru_cache
 
 from scheduler.domain.recurrence.calendar import (
     DAY,
     LAST_DAY,
     WEEK,
     Days,
-    bits,
     comb,
     day_bits,
     january_first,
@@ -21,6 +22,7 @@ from scheduler.domain.recurrence.calendar import (
     weekno_mask,
     year_kind,
     year_length,
+    year_of,
     yearday_mask,
 )
 from scheduler.domain.recurrence.rule import Freq, Rule
@@ -30,7 +32,7 @@ from scheduler.domain.recurrence.walls import PATIENCE
 _EVERY_MONTH = tuple(range(1, 13))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RuleDays:
     """The days that every date filter of a rule allows, whatever its INTERVAL."""
 
@@ -65,7 +67,9 @@ class RuleDays:
     def _weekdays(self, first: int, length: int) -> int:
         """Return the days that any item of BYDAY allows: `MO,1TU` is every Monday and the first Tuesday."""
         rule = self.rule
-        mask = weekday_mask(first, tuple(weekday for nth, weekday in rule.byday if not nth))
+        mask = weekday_mask(first, [weekday for nth, weekday in rule.byday if not nth])
+        if rule.byday[0][0] == rule.byday[-1][0] == 0:  # they are in order: there are no others
+            return mask
         if rule.freq == Freq.YEARLY and not rule.bymonth:
             spans: tuple[tuple[int, int], ...] = ((0, length),)
         else:
@@ -77,7 +81,7 @@ class RuleDays:
         return mask
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AlignedDays:
     """The days of a rule that lie in the periods its INTERVAL reaches from DTSTART."""
 
@@ -111,9 +115,9 @@ class AlignedDays:
         return mask & teeth
 
 
-def aligned_days(days: Days, rule: Rule, anchor: date) -> Days:
-    """Return the days of `rule` counted from `anchor`."""
-    return days if rule.interval == 1 else AlignedDays(days, rule, anchor)
+def aligned_days(days: Days, rule: Rule, day: int) -> Days:
+    """Return the days of `rule` counted from its DTSTART's `day`."""
+    return days if rule.interval == 1 else AlignedDays(days, rule, date.fromordinal(day))
 
 
 @dataclass(slots=True)
@@ -123,36 +127,64 @@ class Positions:
     days: Days
     times: Times
     rule: Rule
-    _recent: dict[int, list[int]] = field(default_factory=dict)
+    anchor: date
+    whole: RuleDays  # without regard to INTERVAL, which reaches a period as a whole or not at all
+    _recent: tuple[int, list[int]] | None = None
+    _counts: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     def next_from(self, wall: int, last: int) -> int | None:
         """Return the first member from `wall` to `last`, or None."""
-        day = self._period(min(wall // DAY, LAST_DAY))[0]
+        final = min(last // DAY, LAST_DAY)
+        matching = next_day(self.days, min(wall // DAY, LAST_DAY), final)
         for _ in range(PATIENCE):
-            matching = next_day(self.days, max(day, 1), last // DAY)
             if matching is None:
                 return None
             first, end = self._period(matching)
             for found in self._chosen(first, end):
                 if found >= wall:
                     return found if found <= last else None
-            day = end
+            matching = next_day(self.days, end, final)
         return None
 
     def count(self, first: int, end: int) -> int:
         """Return how many members there are from `first` up to, not including, `end`."""
-        total, sizes = 0, dict[int, int]()
-        day = self._period(first // DAY)[0]
-        while (matching := next_day(self.days, max(day, 1), min((end - 1) // DAY, LAST_DAY))) is not None:
-            start, day = self._period(matching)
-            if start * DAY < first or day * DAY > end:
-                total += sum(first <= wall < end for wall in self._chosen(start, day))
-                continue
-            size = day_bits(self.days, max(start, 1), min(day, LAST_DAY + 1)).bit_count() * self.times.size
-            if size not in sizes:
-                sizes[size] = len(pick(self.rule.bysetpos, size))
-            total += sizes[size]
+        if first >= end:
+            return 0
+        total = 0
+        start = max(self._period(min(first // DAY, LAST_DAY))[0], 1)
+        for year in range(year_of(start), year_of(min((end - 1) // DAY, LAST_DAY)) + 1):
+            if first <= january_first(year) * DAY and (january_first(year + 1) + WEEK) * DAY <= end:
+                total += self._in_year(year)
+            else:
+                total += sum(first <= wall < end for wall in self._starting_in(year))
         return total
+
+    def _in_year(self, year: int) -> int:
+        """Return how many members the periods that start in `year` have: as many as in any year like it."""
+        rule, step = self.rule, self.rule.interval
+        if rule.freq == Freq.WEEKLY:
+            phase = (self._period(self.anchor.toordinal())[0] - january_first(year)) % (step * WEEK)
+        elif rule.freq == Freq.MONTHLY:
+            phase = (self.anchor.month - (year - self.anchor.year) * 12) % step
+        else:
+            phase = (year - self.anchor.year) % step
+        key = (*year_kind(year), year_length(year - 1), year_length(year + 1), phase)
+        known = self._counts.get(key)
+        if known is None:
+            known = self._counts[key] = sum(1 for _ in self._starting_in(year))
+        return known
+
+    def _starting_in(self, year: int) -> Iterator[int]:
+        """Yield the members of the periods that start in `year`, in order."""
+        day, last = january_first(year), january_first(year + 1) - 1
+        start, end = self._period(day)
+        if start < day:
+            day = end if start > 0 else 1
+        while (matching := next_day(self.days, day, min(last + WEEK, LAST_DAY))) is not None:
+            start, day = self._period(matching)
+            if start > last:
+                return
+            yield from self._chosen(start, day)
 
     def flags(self, first: int, end: int) -> bytes:
         """Return one byte for each second from `first` up to, not including, `end`: 1 for a member."""
@@ -177,15 +209,19 @@ class Positions:
 
     def _chosen(self, start: int, end: int) -> list[int]:
         """Return the chosen members of one period, in order."""
-        known = self._recent.get(start)
-        if known is not None:
-            return known
+        if self._recent is not None and self._recent[0] == start:
+            return self._recent[1]
         first = max(start, 1)
-        members = list(bits(day_bits(self.days, first, min(end, LAST_DAY + 1))))
+        members = _members(self.whole, first, min(end, LAST_DAY + 1))
         size = self.times.size
         indexes = pick(self.rule.bysetpos, len(members) * size)
-        chosen = [(first + members[i // size]) * DAY + self.times.at(i % size) for i in indexes]
-        if len(self._recent) > 8:  # noqa: PLR2004 - a search looks at one period, or at the next one too
-            self._recent.clear()
-        self._recent[start] = chosen
+        chosen = [members[i // size] * DAY + self.times.at(i % size) for i in indexes]
+        self._recent = start, chosen
         return chosen
+
+
+@lru_cache(maxsize=4096)  # up to 15 kB each
+def _members(days: RuleDays, first: int, end: int) -> tuple[int, ...]:
+    """Return the matching days of one period; all jobs with the same rule ask for the same few periods."""
+    binary = f"{day_bits(days, first, end):b}"
+    return tuple([day for day, bit in enumerate(reversed(binary), first) if bit == "1"])

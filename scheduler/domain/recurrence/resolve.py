@@ -11,7 +11,7 @@ from scheduler.domain.recurrence.moment import Moment, plain_instant, read_durat
 from scheduler.domain.recurrence.never import CENTURY, NOTHING_CHOSEN, why_never, why_never_cron
 from scheduler.domain.recurrence.rule import Freq, Rule
 from scheduler.domain.recurrence.schedule import Recurring, nth_instant, to_instant, to_seconds
-from scheduler.domain.recurrence.spec import Spec, compile_schedule, rule_schedule, wall_seconds
+from scheduler.domain.recurrence.spec import Spec, compile_schedule, local_text, rule_schedule, wall_seconds
 from scheduler.domain.recurrence.stamp import Fault, Form, Stamp
 from scheduler.domain.recurrence.text import Faulty, RuleText, read_text
 from scheduler.domain.recurrence.zones import Clock, clock, suggest
@@ -111,7 +111,7 @@ def _zone_fault(name: str) -> str:
 
 
 def _agree(request: _Request, fields: _Fields) -> None:
-    """Check what the fields say together, and let a DTSTART line take the place of run_at and timezone."""
+    """Check what the fields say together, and let a DTSTART line stand for run_at and timezone."""
     given = [name for name in ("rrule", "cron", "every") if getattr(request, name) is not None]
     if len(given) > 1:
         for name in given:
@@ -122,12 +122,39 @@ def _agree(request: _Request, fields: _Fields) -> None:
         return
     start = fields.text.dtstart
     if start is not None:
-        for name in ("run_at", "timezone"):
-            if getattr(request, name) is not None:
-                fields.fault(name, f"the DTSTART line in rrule takes the place of {name}: give one of them")
-        fields.local = clock(start.tzid or "UTC")
+        name = dtstart_zone(start, request.timezone)
+        if request.timezone not in (None, name):
+            fields.fault("timezone", f"the DTSTART line in rrule says {name}: leave timezone out or give the same")
+        if name != request.timezone:
+            fields.local = clock(name)
+        if fields.local is not None and not _starts_alike(start, fields.moment, fields.local):
+            fields.fault("run_at", "the DTSTART line in rrule says otherwise: leave run_at out or give the same")
     if fields.local is not None:
         _floating(fields, fields.text.rdates, fields.local)
+
+
+def dtstart_zone(start: Stamp, timezone: str | None) -> str:
+    """Return the zone that a rule with a DTSTART line follows; one without a zone is in that of the field."""
+    if start.tzid is not None or start.form is Form.UTC or timezone is None:
+        return start.tzid or "UTC"
+    return timezone
+
+
+def _starts_alike(start: Stamp, moment: Moment | None, local: Clock) -> bool:
+    """Say whether `run_at`, if it is given, means what the DTSTART line says."""
+    if moment is None:
+        return True
+    wall = _wall(start)
+    if moment.offset is None:
+        return moment.wall.microsecond == 0 and wall_seconds(moment.wall) == wall
+    try:
+        return to_seconds(moment.instant()) == (local.to_utc(wall), 0)
+    except OverflowError:
+        return False
+
+
+def _wall(stamp: Stamp) -> int:
+    return stamp.value * DAY if stamp.form is Form.DATE else stamp.value
 
 
 def _floating(fields: _Fields, rdates: tuple[Stamp, ...], local: Clock) -> None:
@@ -141,9 +168,7 @@ def _start(spec: Spec, fields: _Fields, local: Clock) -> Spec:
     """Fill in where the schedule starts."""
     text, moment = fields.text, fields.moment
     if text is not None and text.dtstart is not None:
-        stamp = text.dtstart
-        value = stamp.value * DAY if stamp.form is Form.DATE else stamp.value
-        return _at_wall(spec, local, value, 0)
+        return _at_wall(spec, local, _wall(text.dtstart), 0)
     if moment is not None and moment.offset is None:
         return _at_wall(spec, local, wall_seconds(moment.wall), moment.wall.microsecond)
     try:
@@ -184,14 +209,14 @@ def _judge(spec: Spec, fields: _Fields, local: Clock) -> Spec:
         return spec
     bare = replace(fields.text, rdates=(), exdates=())
     try:
-        rule = rule_schedule(spec, bare, local)
-        whole = rule_schedule(spec, fields.text, local)
+        rule = rule_schedule(spec, local_text(bare, local))
+        whole = rule_schedule(spec, local_text(fields.text, local))
     except NothingChosen:
         raise Fault(NOTHING_CHOSEN) from None
     fires = rule.next_within(start, start + CENTURY) is not None
     if fires and bare.rule.count is not None:
         spec = replace(spec, ends_at=nth_instant(rule, bare.rule.count, within=_patience(bare.rule)))
-        whole = rule_schedule(spec, fields.text, local)
+        whole = rule_schedule(spec, local_text(fields.text, local))
     if whole.next_within(start, start + CENTURY) is None:
         raise Fault(ALL_EXCLUDED if fires else why_never(bare.rule, spec.dtstart, rule, start))
     return spec
@@ -199,5 +224,4 @@ def _judge(spec: Spec, fields: _Fields, local: Clock) -> Spec:
 
 def _patience(rule: Rule) -> int:
     """Return how far ahead to look for the last run; what is slow to count is endless after 1,000 years."""
-    quick = rule.freq == Freq.YEARLY or (rule.freq <= Freq.DAILY and not rule.bysetpos)
-    return END_OF_TIME if quick else _MILLENNIUM
+    return END_OF_TIME if rule.freq <= Freq.DAILY else _MILLENNIUM

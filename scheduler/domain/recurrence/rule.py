@@ -12,6 +12,11 @@ _MOST = 2**31 - 1
 _WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _WEEKDAY = re.compile(r"([+-]?[0-9]{1,2})?([A-Z]{2})")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,3}")
+# How nearly everybody writes them; other ways, such as 01MO and +5, are read with more patience.
+_PLAIN_DAYS = {
+    f"{nth or ''}{name}": (nth, day) for nth in range(-53, 54) for day, name in enumerate(_WEEKDAYS)
+}
+_PLAIN_NUMBERS = {str(number): number for number in range(-366, 367)}
 _DIGITS = re.compile(r"[0-9]+")
 _WEEKS_IN_YEAR = 53
 
@@ -28,7 +33,8 @@ class Freq(IntEnum):
     SECONDLY = 6
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # compared by identity: the cached text keeps one Rule for each
+# Compared by identity: the cached text keeps one Rule for each. Not frozen, for speed, but never changed.
+@dataclass(slots=True, eq=False)
 class Rule:
     """An RRULE as written; an empty tuple is a part that was not given."""
 
@@ -73,7 +79,9 @@ def _numbers(low: int, high: int, *, negative: bool = False) -> Callable[[str, s
     def read(name: str, text: str) -> tuple[int, ...]:
         found = set()
         for item in text.split(","):
-            number = int(item) if _NUMBER.fullmatch(item) and (negative or item[0] not in "+-") else None
+            number = _PLAIN_NUMBERS.get(item)
+            if number is None and _NUMBER.fullmatch(item) and (negative or item[0] not in "+-"):
+                number = int(item)
             if number is None or not low <= (abs(number) if negative else number) <= high:
                 raise Fault(_number_fault(name, item, span))
             found.add(number)
@@ -99,6 +107,9 @@ def _weekday(name: str, text: str) -> int:
 def _weekdays(name: str, text: str) -> tuple[tuple[int, int], ...]:
     found = set()
     for item in text.split(","):
+        if item in _PLAIN_DAYS:
+            found.add(_PLAIN_DAYS[item])
+            continue
         match = _WEEKDAY.fullmatch(item)
         if not item:
             raise Fault(f"{name} has an empty item: weekdays are separated by single commas")
@@ -139,6 +150,7 @@ def read_rule(text: str, faults: list[str]) -> Rule:
     """Return the rule that `text` (without `RRULE:`) means, adding every fault found to `faults`."""
     values: dict[str, Any] = {}
     before = len(faults)
+    text = text.upper()
     # Well-known calendars end their rules with a semicolon; anywhere else an empty part is a slip.
     for part in text.removesuffix(";").split(";"):
         try:
@@ -149,7 +161,7 @@ def read_rule(text: str, faults: list[str]) -> Rule:
             values[name] = _PARTS[name](name, value)
         except Fault as fault:
             faults.append(str(fault))
-    if "FREQ" not in text.upper():
+    if "FREQ" not in text:
         faults.append("FREQ is missing: every rule says how often, such as FREQ=DAILY")
     if len(faults) > before:
         return Rule()
@@ -159,7 +171,9 @@ def read_rule(text: str, faults: list[str]) -> Rule:
 
 
 def _part(part: str) -> tuple[str, str]:
-    name, equals, value = part.upper().partition("=")
+    name, _, value = part.partition("=")
+    if name in _PARTS and value and value == value.strip():
+        return name, value
     if not part:
         raise Fault("an empty part: parts are separated by single semicolons")
     if name != name.strip() or value != value.strip():
@@ -167,9 +181,7 @@ def _part(part: str) -> tuple[str, str]:
     if name not in _PARTS:
         hint = _HINTS.get(name, f"RFC 5545 knows {', '.join(_PARTS)}")
         raise Fault(f"{name[:40]} is not a part of a rule; {hint}")
-    if not equals or not value:
-        raise Fault(f"{name} has no value: write {name}=…")
-    return name, value
+    raise Fault(f"{name} has no value: write {name}=…")
 
 
 def _forbidden(rule: Rule) -> list[str]:

@@ -24,12 +24,13 @@ def to_seconds(instant: datetime) -> tuple[int, int]:
 
 def to_instant(seconds: int, micro: int = 0) -> datetime:
     """Return the UTC datetime of whole seconds on the scale of `calendar`."""
-    return _ORIGIN + timedelta(seconds=seconds - DAY, microseconds=micro)
+    return _ORIGIN + timedelta(-1, seconds, micro)
 
 
 class Schedule(ABC):
     """When a job runs: strictly increasing UTC instants, none before `starts_at`."""
 
+    __slots__ = ()
     starts_at: datetime
 
     @abstractmethod
@@ -53,9 +54,14 @@ class Schedule(ABC):
             yield following
             following = self.next_after(following)
 
-    def newest(self, until: datetime, limit: int, after: datetime) -> list[datetime]:
-        """Return the newest occurrences after `after` and not after `until`, at most `limit`, in order."""
-        total = self.count(after, until)
+    def newest(
+        self, until: datetime, limit: int, after: datetime, total: int | None = None
+    ) -> list[datetime]:
+        """Return the newest occurrences after `after` and not after `until`, at most `limit`, in order.
+
+        `total` is their number, if it is known already.
+        """
+        total = self.count(after, until) if total is None else total
         low, surplus = after, total - limit
         high = until
         while surplus > limit and high - low > timedelta(seconds=1):
@@ -105,7 +111,7 @@ class Every(Schedule):
         return 0 if instant < self.starts_at else (instant - self.starts_at) // self.spacing + 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Recurring(Schedule):
     """A rule or cron expression with added and excluded instants, all shifted by a fraction of a second."""
 
@@ -118,18 +124,21 @@ class Recurring(Schedule):
     _first: int = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_first", max(_BEGINNING, self._ceiling(self.starts_at)))
+        seconds, micro = to_seconds(self.starts_at)
+        self._first = max(_BEGINNING, seconds + (micro > self.micro))
 
     def next_after(self, instant: datetime) -> datetime | None:
         """Return the first occurrence strictly after `instant`, or None once the schedule is spent."""
-        return self._instant(self.next_within(self._floor(instant) + 1, END_OF_TIME - 1))
+        found = self.next_within(self._floor(instant) + 1, END_OF_TIME - 1)
+        return None if found is None else to_instant(found, self.micro)
 
     def next_within(self, instant: int, last: int) -> int | None:
         """Return the first occurrence from the whole second `instant` to `last`, without the fraction."""
         instant = max(instant, self._first)
-        found = self.timeline.next_from(instant, min(last, self.until))
-        while found is not None and found in self.excluded:
-            found = self.timeline.next_from(found + 1, min(last, self.until))
+        end = min(last, self.until)
+        found = self.timeline.next_from(instant, end)
+        while found in self.excluded:
+            found = self.timeline.next_from(found + 1, end)
         if self.added:
             index = bisect_left(self.added, instant)
             if index < len(self.added) and self.added[index] <= last:
@@ -152,14 +161,6 @@ class Recurring(Schedule):
         """Return the last whole second of the unshifted rule not after `instant`."""
         seconds, micro = to_seconds(instant)
         return seconds - (micro < self.micro)
-
-    def _ceiling(self, instant: datetime) -> int:
-        """Return the first whole second of the unshifted rule not before `instant`."""
-        seconds, micro = to_seconds(instant)
-        return seconds + (micro > self.micro)
-
-    def _instant(self, seconds: int | None) -> datetime | None:
-        return None if seconds is None else to_instant(seconds, self.micro)
 
 
 def nth_instant(schedule: Recurring, number: int, *, within: int = END_OF_TIME) -> datetime | None:

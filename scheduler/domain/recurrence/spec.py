@@ -7,10 +7,11 @@ from functools import lru_cache
 from scheduler.domain.recurrence.build import rule_walls
 from scheduler.domain.recurrence.calendar import DAY, END_OF_TIME
 from scheduler.domain.recurrence.cron import read_cron
+from scheduler.domain.recurrence.rule import Rule
 from scheduler.domain.recurrence.schedule import Every, Once, Recurring, Schedule, to_seconds
 from scheduler.domain.recurrence.stamp import Form, Stamp, instant_of
 from scheduler.domain.recurrence.text import RuleText, read_text
-from scheduler.domain.recurrence.timeline import AsShown, FirstPass, RightAfter
+from scheduler.domain.recurrence.timeline import AsShown, FirstPass, RightAfter, Timeline
 from scheduler.domain.recurrence.walls import Between, Walls, Without
 from scheduler.domain.recurrence.zones import Clock, clock
 
@@ -18,7 +19,7 @@ _LAST_WALL = END_OF_TIME - 1
 _ORIGIN = datetime(1, 1, 1)  # noqa: DTZ001 - wall time
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, for speed: one is made of each row that is due
 class Spec:
     """A validated schedule as it is stored: columns of the jobs table."""
 
@@ -36,18 +37,28 @@ class Spec:
         return self.rrule is None and self.cron is None and self.every is None
 
 
-@lru_cache(maxsize=512)  # a hostile one may weigh a megabyte; a new one costs microseconds
 def compile_schedule(spec: Spec) -> Schedule:
     """Return the schedule of a stored, trusted spec."""
     if spec.rrule is not None:
-        return rule_schedule(spec, read_text(spec.rrule), clock(spec.timezone))
+        return rule_schedule(spec, known_text(spec.rrule, spec.timezone))
     if spec.cron is not None:
-        cron = read_cron(spec.cron)
-        timeline = RightAfter if cron.fixed else AsShown
-        return Recurring(spec.starts_at, timeline(cron.walls, clock(spec.timezone)))
+        return Recurring(spec.starts_at, _known_cron(spec.cron, spec.timezone))
     if spec.every is not None:
         return Every(spec.starts_at, spec.every)
     return Once(spec.starts_at)
+
+
+# Jobs have few texts and many starts: what a text means in a zone is remembered, what a start makes of it is not.
+@lru_cache(maxsize=1024)  # a text of 4,096 characters may weigh 50 kB
+def known_text(rrule: str, timezone: str) -> "LocalText":
+    """Return what a stored text means in a zone."""
+    return local_text(read_text(rrule), clock(timezone))
+
+
+@lru_cache(maxsize=1024)  # a few kB each
+def _known_cron(cron: str, timezone: str) -> Timeline:
+    read = read_cron(cron)
+    return (RightAfter if read.fixed else AsShown)(read.walls, clock(timezone))
 
 
 def wall_seconds(wall: datetime) -> int:
@@ -56,26 +67,51 @@ def wall_seconds(wall: datetime) -> int:
     return (since.days + 1) * DAY + since.seconds
 
 
-def rule_schedule(spec: Spec, text: RuleText, local: Clock) -> Recurring:
+@dataclass(slots=True)
+class LocalText:
+    """What the text of a rule means in a zone, whatever its DTSTART."""
+
+    rule: Rule
+    clock: Clock
+    last_wall: int  # by a local UNTIL
+    until: int  # by an UNTIL in UTC
+    rdates: tuple[Stamp, ...]
+    excluded: frozenset[int] = frozenset()
+    excluded_days: frozenset[int] = frozenset()
+
+
+def local_text(text: RuleText, local: Clock) -> LocalText:
+    """Return what `text` means in a zone."""
+    rule, until = text.rule, text.rule.until
+    last_wall = _last_wall(until)
+    last = until.value if until is not None and until.form is Form.UTC else _LAST_WALL
+    if not text.exdates:
+        return LocalText(rule, local, last_wall, last, text.rdates)
+    instants = frozenset(_instant(stamp, local) for stamp in text.exdates if stamp.form is not Form.DATE)
+    days = frozenset(stamp.value for stamp in text.exdates if stamp.form is Form.DATE)
+    return LocalText(rule, local, last_wall, last, text.rdates, instants, days)
+
+
+def rule_schedule(spec: Spec, text: LocalText) -> Recurring:
     """Return the schedule of a rule whose text has been read."""
     if spec.dtstart is None:
         raise ValueError("a rule needs its DTSTART")
-    start, micro = wall_seconds(spec.dtstart), spec.dtstart.microsecond
-    walls: Walls = Between(rule_walls(text.rule, start), start, _last_wall(text.rule.until))
-    days = frozenset(stamp.value for stamp in text.exdates if stamp.form is Form.DATE)
-    if days:
-        walls = Without(walls, days)
-    excluded = frozenset(_instants(text.exdates, local, start, dates=False))
-    until = _LAST_WALL
-    if text.rule.until is not None and text.rule.until.form is Form.UTC:
-        until = text.rule.until.value
+    start, until = wall_seconds(spec.dtstart), text.until
+    walls: Walls = Between(rule_walls(text.rule, start), start, text.last_wall)
+    if text.excluded_days:
+        walls = Without(walls, text.excluded_days)
     if spec.ends_at is not None:
         until = min(until, to_seconds(spec.ends_at)[0])
-    added = set(_instants(text.rdates, local, start, dates=True)) - excluded
-    if days:
-        added = {instant for instant in added if (instant + local.offset(instant)) // DAY not in days}
-    timeline = FirstPass(walls, local)
-    return Recurring(spec.starts_at, timeline, micro, until, tuple(sorted(added)), excluded)
+    added = _added(text, start % DAY) if text.rdates else ()
+    timeline = FirstPass(walls, text.clock)
+    return Recurring(spec.starts_at, timeline, spec.dtstart.microsecond, until, added, text.excluded)
+
+
+def _added(text: LocalText, time_of_day: int) -> tuple[int, ...]:
+    """Return the instants that RDATEs add, in order, without those that EXDATEs take away."""
+    local, days = text.clock, text.excluded_days
+    added = {_instant(stamp, local, time_of_day) for stamp in text.rdates} - text.excluded
+    return tuple(sorted(one for one in added if not days or (one + local.offset(one)) // DAY not in days))
 
 
 def _last_wall(until: Stamp | None) -> int:
@@ -85,9 +121,5 @@ def _last_wall(until: Stamp | None) -> int:
     return until.value if until.form is Form.WALL else (until.value + 1) * DAY - 1
 
 
-def _instants(stamps: tuple[Stamp, ...], local: Clock, start: int, *, dates: bool) -> list[int]:
-    return [
-        instant_of(stamp, clock(stamp.tzid) if stamp.tzid else local, start % DAY)
-        for stamp in stamps
-        if dates or stamp.form is not Form.DATE
-    ]
+def _instant(stamp: Stamp, local: Clock, time_of_day: int = 0) -> int:
+    return instant_of(stamp, clock(stamp.tzid) if stamp.tzid else local, time_of_day)

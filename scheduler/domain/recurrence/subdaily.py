@@ -3,6 +3,7 @@
 from array import array
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import gcd
 
 from scheduler.domain.recurrence.calendar import (
@@ -13,6 +14,7 @@ from scheduler.domain.recurrence.calendar import (
     day_bits,
     january_first,
     next_day,
+    year_kind,
     year_of,
 )
 from scheduler.domain.recurrence.walls import PATIENCE
@@ -34,6 +36,7 @@ class Steps:
     allowed: bytes | None  # one byte a unit of the day, 1 where allowed; None: all of them
     offsets: tuple[int, ...]  # seconds within a unit, in order, BYSETPOS applied; never empty
     _counts: dict[int, int] = field(default_factory=dict)
+    _years: dict[tuple[int, ...], int] = field(default_factory=dict)
     _hits: "array[int] | None" = None  # not subscriptable before Python 3.12
 
     @property
@@ -147,14 +150,24 @@ class Steps:
             return self._units_before(high) - self._units_before(low)
         total = 0
         for year in range(year_of(low), year_of(min(high, LAST_DAY)) + 1) if low < high else ():
-            start = max(low, january_first(year))
-            end = min(high, january_first(year + 1))
-            mask = day_bits(self.days, start, end) if start < end else 0
-            if self.cycle == 1:
-                total += mask.bit_count() * self._in_whole_day(start)
-            else:
-                total += sum(self._in_whole_day(start + bit) for bit in bits(mask))
+            start, end = january_first(year), january_first(year + 1)
+            if start < low or high < end:
+                total += self._on_days(max(start, low), min(end, high))
+                continue
+            # Years that are alike, and begin at the same point between two steps, have equally many.
+            key = (*year_kind(year), (self.origin - start * self.units) % self.step)
+            known = self._years.get(key)
+            if known is None:
+                known = self._years[key] = self._on_days(start, end)
+            total += known
         return total
+
+    def _on_days(self, start: int, end: int) -> int:
+        """Return how many units match on the days from `start` up to, not including, `end` of one year."""
+        mask = day_bits(self.days, start, end) if start < end else 0
+        if self.cycle == 1:
+            return mask.bit_count() * self._in_whole_day(start)
+        return sum(self._in_whole_day(start + bit) for bit in bits(mask))
 
     def _units_before(self, day: int) -> int:
         """Return how many units match from some far day up to, not including, `day`, date filters aside."""
@@ -182,17 +195,7 @@ class Steps:
     def hits(self) -> "array[int]":
         """Return for each allowed unit that the steps reach on which day of the cycle they do, in order."""
         if self._hits is None:
-            common = gcd(self.step, self.units)
-            around = self.units // common
-            inverse = pow(self.step // common, -1, around)
-            reached = range(self.origin % common, self.units, common)
-            turns = (
-                (unit - self.origin) // common * inverse % around
-                for unit in reached
-                if self.allowed is None or self.allowed[unit]
-            )
-            days = ((self.origin + turn * self.step) // self.units % self.cycle for turn in turns)
-            self._hits = array("q", sorted(days))
+            self._hits = _hits(self.step, self.units, self.origin, self.allowed)
         return self._hits
 
     def _next_hit(self, day: int) -> int:
@@ -200,3 +203,15 @@ class Steps:
         hits, today = self.hits(), day % self.cycle
         index = bisect_left(hits, today)
         return day - today + (hits[index] if index < len(hits) else self.cycle + hits[0])
+
+
+@lru_cache(maxsize=32)  # up to 0.7 MB each; the same job asks again when it runs
+def _hits(step: int, units: int, origin: int, allowed: bytes | None) -> "array[int]":
+    common = gcd(step, units)
+    around, cycle = units // common, step // common
+    inverse = pow(step // common, -1, around)
+    reached = range(origin % common, units, common)
+    turns = (
+        (unit - origin) // common * inverse % around for unit in reached if allowed is None or allowed[unit]
+    )
+    return array("q", sorted((origin + turn * step) // units % cycle for turn in turns))

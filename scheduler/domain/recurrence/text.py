@@ -1,7 +1,7 @@
 """The `rrule` field: one RRULE, and RDATE, EXDATE and DTSTART lines."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from scheduler.domain.recurrence.rule import Rule, read_rule
@@ -11,7 +11,9 @@ from scheduler.domain.recurrence.zones import zone_names
 LONGEST = 4096
 _ALIEN = re.compile(r"[^ -~\r\n\t]")
 _FOLD = re.compile(r"\r?\n[ \t]")
-_NAMED = re.compile(r"(RRULE|RDATE|EXDATE|DTSTART|EXRULE)((?:;[^:]*)?):(.*)", re.IGNORECASE | re.DOTALL)
+_NAMED = re.compile(
+    r"""(RRULE|RDATE|EXDATE|DTSTART|EXRULE)((?:;(?:"[^"]*"|[^":])*)?):(.*)""", re.IGNORECASE | re.DOTALL
+)
 
 
 class Faulty(Exception):  # noqa: N818 - always caught by resolve and turned into Problems
@@ -22,7 +24,7 @@ class Faulty(Exception):  # noqa: N818 - always caught by resolve and turned int
         super().__init__("; ".join(faults))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, for speed, but never changed
 class RuleText:
     """What an `rrule` field says."""
 
@@ -32,11 +34,16 @@ class RuleText:
     exdates: tuple[Stamp, ...]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)  # a text of 4,096 characters may weigh 50 kB
 def read_text(text: str) -> RuleText:
     """Return what `text` says, or raise Faulty with every fault."""
     _refuse_alien(text)
     faults: list[str] = []
+    if text.startswith("FREQ=") and "\n" not in text:
+        rule = read_rule(text, faults)
+        if faults:
+            raise Faulty(tuple(faults))
+        return RuleText(rule, None, (), ())
     found: dict[str, list[tuple[str, str]]] = {"RRULE": [], "RDATE": [], "EXDATE": [], "DTSTART": []}
     for line in _lines(text) if "\n" in text else (text,):
         try:
@@ -52,6 +59,8 @@ def read_text(text: str) -> RuleText:
         faults.append("DTSTART is given more than once")
     if faults:
         raise Faulty(tuple(faults))
+    if starts and starts[0].form is Form.DATE:  # RFC 5545: such a rule's times of day MUST be ignored
+        rule = replace(rule, byhour=(), byminute=(), bysecond=())
     return RuleText(rule, starts[0] if starts else None, rdates, exdates)
 
 
@@ -60,7 +69,7 @@ def _refuse_alien(text: str) -> None:
         raise Faulty(("the rule is empty: write at least FREQ=DAILY",))
     if len(text) > LONGEST:
         raise Faulty((f"at most {LONGEST} characters, not {len(text)}",))
-    alien = _ALIEN.search(text)
+    alien = None if text.isascii() and text.isprintable() else _ALIEN.search(text)
     if alien:
         raise Faulty((f"only printable ASCII is allowed, not {alien[0]!a}",))
 
@@ -124,6 +133,8 @@ def _parameters(name: str, text: str) -> tuple[str | None, str | None]:
     found: dict[str, str] = {}
     for item in text.split(";")[1:]:
         key, _, value = item.partition("=")
+        if len(value) > 1 and value[0] == value[-1] == '"':  # any value of a parameter may be quoted
+            value = value[1:-1]
         if key.upper() not in ("VALUE", "TZID") or not value or key.upper() in found:
             raise Fault(f"{name} takes VALUE and TZID once each, not {item[:40]!r}")
         found[key.upper()] = value

@@ -3,6 +3,7 @@
 Everything counts in whole seconds. `next_from` is the hot path: it asks a zone only about the surroundings of
 where it starts and where it ends, so its cost depends on neither.
 """
+# The classes are not frozen, for speed: a job's are made anew each time it runs.
 
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from scheduler.domain.recurrence.walls import Walls, includes
 from scheduler.domain.recurrence.zones import NEARBY, Clock, Shift
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Timeline:
     """The instants of wall times in a zone; a subclass says what happens around a shift."""
 
@@ -20,46 +21,63 @@ class Timeline:
 
     def next_from(self, instant: int, last: int) -> int | None:
         """Return the first occurrence from `instant` to `last`, or None."""
+        _, end, offset, settled = self.clock.segment(instant)
+        if instant < settled:
+            return self.next_near_shift(instant, last)
+        wall = self.walls.next_from(instant + offset, last + DAY)
+        if wall is not None:
+            found = wall - offset
+            if found >= end:
+                _, final, offset, settled = self.clock.segment(found)
+                found = wall - offset
+                if instant + NEARBY >= end or not settled <= found < final:
+                    return self.next_near_shift(instant, last)
+            return found if found <= last else None
+        return None if instant + NEARBY < end else self.next_near_shift(instant, last)
+
+    def next_near_shift(self, instant: int, last: int) -> int | None:
+        """Do the same where the clocks may have just changed, or change before the wall time found."""
         raise NotImplementedError
 
     def count(self, first: int, end: int) -> int:
         """Return how many occurrences there are from `first` up to, not including, `end`."""
         if first >= end:
             return 0
-        total, edge, offset = 0, first, self.clock.offset(first)
-        for shift in self.clock.shifts(first - NEARBY, end - 1):
-            if shift.at > first:
-                total += self.walls.count(edge + offset, shift.at + offset)
-                edge, offset = shift.at, shift.after
+        walls, clock = self.walls, self.clock
+        low, high = first + clock.offset(first), end + clock.offset(end - 1)
+        total = walls.count(low, high) if low <= high else -walls.count(high, low)
+        for shift in clock.shifts(first - NEARBY, end - 1):
+            if first < shift.at and shift.at + shift.size <= end:
+                total += self.passing(shift)
+                continue
+            if first < shift.at:
+                total += _jump(walls, shift)
             low, high = max(first, shift.at), min(end, shift.at + shift.size)
             if low < high:
                 total += self.correction(shift, low, high)
-        return total + self.walls.count(edge + offset, end + offset)
+        return total
+
+    def passing(self, shift: Shift) -> int:
+        """Return by how much the instants around a shift differ from the wall times before, in and after it."""
+        return _jump(self.walls, shift) + self.correction(shift, shift.at, shift.at + shift.size)
 
     def correction(self, shift: Shift, low: int, high: int) -> int:
         """Return by how much the instants in [low, high) differ from the wall times that the clock shows."""
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
+def _jump(walls: Walls, shift: Shift) -> int:
+    """Return how many more wall times the clock shows because it jumps: the repeated less the skipped ones."""
+    if shift.gap:
+        return -walls.count(shift.at + shift.before, shift.at + shift.after)
+    return walls.count(shift.at + shift.after, shift.at + shift.before)
+
+
+@dataclass(slots=True)
 class FirstPass(Timeline):
     """RFC 5545: a skipped time happens by the offset before the gap, a repeated one in its first pass."""
 
-    def next_from(self, instant: int, last: int) -> int | None:
-        """Return the first occurrence from `instant` to `last`, or None."""
-        quiet, _, offset = self.clock.segment(instant)
-        if quiet + NEARBY > instant and quiet:
-            return self._next_near_shift(instant, last)
-        wall = self.walls.next_from(instant + offset, last + DAY)
-        if wall is None:
-            return None
-        quiet, end, offset = self.clock.segment(wall - offset)
-        found = wall - offset
-        if quiet + NEARBY > found or found >= end:
-            return self._next_near_shift(instant, last)
-        return found if found <= last else None
-
-    def _next_near_shift(self, instant: int, last: int) -> int | None:
+    def next_near_shift(self, instant: int, last: int) -> int | None:
         """Do the same where the clocks may have just changed, or change before the wall time found."""
         clock, found = self.clock, None
         start = instant + clock.offset(instant)
@@ -87,23 +105,36 @@ class FirstPass(Timeline):
         # A time shown right after the gap can come before a skipped time that is earlier on paper.
         return wall - before if rival is None or gap is None else min(wall - before, rival - gap.after)
 
+    def passing(self, shift: Shift) -> int:
+        """Return by how much the instants around a shift differ from the wall times before, in and after it."""
+        # A repeated time runs once, as on paper, and so does a skipped one that does not fall on a shown one.
+        if not shift.gap or self.walls.next_from(shift.at + shift.before, shift.at + shift.after - 1) is None:
+            return 0
+        skipped, shown = self._flags(shift, shift.at, shift.at + shift.size)
+        return -(skipped & shown).bit_count()
+
     def correction(self, shift: Shift, low: int, high: int) -> int:
         """Return by how much the instants in [low, high) differ from the wall times that the clock shows."""
         if not shift.gap:
             return -self.walls.count(low + shift.after, high + shift.after)
         if self.walls.next_from(low + shift.before, high + shift.before - 1) is None:
             return 0
-        skipped = int.from_bytes(self.walls.flags(low + shift.before, high + shift.before), "big")
-        shown = int.from_bytes(self.walls.flags(low + shift.after, high + shift.after), "big")
+        skipped, shown = self._flags(shift, low, high)
         return (skipped & ~shown).bit_count()
 
+    def _flags(self, shift: Shift, low: int, high: int) -> tuple[int, int]:
+        """Return the skipped and the shown wall times that fall into [low, high), as bits that can be compared."""
+        rows = (self.walls.flags(low + offset, high + offset) for offset in (shift.before, shift.after))
+        skipped, shown = (int.from_bytes(row, "big") for row in rows)
+        return skipped, shown
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class RightAfter(Timeline):
     """Debian cron, fixed times: skipped ones run together right after the gap, repeated ones once."""
 
-    def next_from(self, instant: int, last: int) -> int | None:
-        """Return the first occurrence from `instant` to `last`, or None."""
+    def next_near_shift(self, instant: int, last: int) -> int | None:
+        """Do the same where the clocks may have just changed, or change before the wall time found."""
         clock = self.clock
         start = instant + clock.offset(instant)
         shift = clock.shift(instant - NEARBY, instant)
@@ -127,12 +158,12 @@ class RightAfter(Timeline):
         return int(self.walls.next_from(low + shift.before, low + shift.after - 1) is not None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AsShown(Timeline):
     """Debian cron, wildcard times: whenever the clock shows one; skipped ones never, repeated ones twice."""
 
-    def next_from(self, instant: int, last: int) -> int | None:
-        """Return the first occurrence from `instant` to `last`, or None."""
+    def next_near_shift(self, instant: int, last: int) -> int | None:
+        """Do the same where the clocks may have just changed, or change before the wall time found."""
         clock = self.clock
         while instant <= last:
             offset = clock.offset(instant)

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 HOUR = 3_600
 MINUTE = 60
@@ -25,15 +25,32 @@ class Times(Protocol):
         """Be a key: the same times are asked for again and again."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
+class OneTime:
+    """One second of the day."""
+
+    second: int
+    size: ClassVar[int] = 1
+
+    def rank(self, second: int) -> int:
+        """Return how many members are smaller than `second`."""
+        return 1 if self.second < second else 0
+
+    def at(self, index: int) -> int:  # noqa: ARG002 - there is only one
+        """Return the member at `index`, counted from 0."""
+        return self.second
+
+
+@dataclass(slots=True, eq=False)
 class ListedTimes:
     """Seconds of the day, listed in order."""
 
     seconds: tuple[int, ...]
-    size: int = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "size", len(self.seconds))
+    @property
+    def size(self) -> int:
+        """Return the number of members."""
+        return len(self.seconds)
 
     def rank(self, second: int) -> int:
         """Return how many members are smaller than `second`."""
@@ -44,7 +61,7 @@ class ListedTimes:
         return self.seconds[index]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class ClockTimes:
     """Every combination of the given hours, minutes and seconds, each in order."""
 
@@ -54,7 +71,7 @@ class ClockTimes:
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", len(self.hours) * len(self.minutes) * len(self.seconds))
+        self.size = len(self.hours) * len(self.minutes) * len(self.seconds)
 
     def rank(self, second: int) -> int:
         """Return how many members are smaller than `second`."""
@@ -80,7 +97,7 @@ class ClockTimes:
 def clock_times(hours: tuple[int, ...], minutes: tuple[int, ...], seconds: tuple[int, ...]) -> Times:
     """Return the product of the three sets."""
     if len(hours) == len(minutes) == len(seconds) == 1:
-        return ListedTimes((hours[0] * HOUR + minutes[0] * MINUTE + seconds[0],))
+        return OneTime(hours[0] * HOUR + minutes[0] * MINUTE + seconds[0])
     return ClockTimes(hours, minutes, seconds)
 
 

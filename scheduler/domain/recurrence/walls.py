@@ -1,4 +1,5 @@
 """Matching wall times: days crossed with times of day, before any zone comes in."""
+# The classes are not frozen, for speed: a job's are made anew each time it runs.
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,7 +31,7 @@ def includes(walls: Walls, wall: int) -> bool:
     return walls.next_from(wall, wall) is not None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DaysAndTimes:
     """Every matching day at every matching time."""
 
@@ -42,15 +43,14 @@ class DaysAndTimes:
         if wall > last:
             return None
         day, second = divmod(wall, DAY)
-        times, index = self.times, 0
+        times = self.times
+        index = times.rank(second)
+        if index == times.size:
+            day, index = day + 1, 0
         matching = next_day(self.days, day, min(last // DAY, LAST_DAY))
-        if matching == day and second:
-            index = times.rank(second)
-            if index == times.size:
-                matching, index = next_day(self.days, day + 1, min(last // DAY, LAST_DAY)), 0
         if matching is None:
             return None
-        found = matching * DAY + times.at(index)
+        found = matching * DAY + times.at(index if matching == day else 0)
         return found if found <= last else None
 
     def count(self, first: int, end: int) -> int:
@@ -77,7 +77,7 @@ class DaysAndTimes:
         return self.times.rank(second) if second and day <= LAST_DAY and has_day(self.days, day) else 0
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=256)  # up to 86 kB each, mostly 3.6
 def _times_row(times: Times, first: int, end: int) -> bytes:
     """Return one byte for each second of the day from `first` up to `end`; the same few gaps come again."""
     row = bytearray(end - first)
@@ -86,7 +86,7 @@ def _times_row(times: Times, first: int, end: int) -> bytes:
     return bytes(row)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Between:
     """The members of a set within two bounds, both included."""
 
@@ -111,7 +111,7 @@ class Between:
         return bytes(low - first) + self.walls.flags(low, high) + bytes(end - high)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Without:
     """A set without the members of certain days."""
 

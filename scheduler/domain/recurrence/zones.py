@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from importlib import resources
 from itertools import pairwise
+from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
 import tzdata  # type: ignore[import-untyped]
@@ -17,8 +18,10 @@ _ZERO = datetime(1, 1, 1)  # noqa: DTZ001 - the origin of wall time, which has n
 _CYCLE_YEARS = 400
 _CYCLE = 146_097 * DAY
 _CYCLIC_FROM = 2500  # by then every zone follows its yearly rule, so years repeat after 400
+_FIRST_SHIFTS = 1800  # until then every place keeps its own sun's time; the first to change is Manila, in 1844
 _STRIDE = 6 * DAY  # the fastest there and back: Boa Vista in October 2000, after seven days less an hour
 NEARBY = 2 * DAY  # longer than any shift: Samoa skipped a whole day
+_NEAR_YEARS = 64  # whose segments are remembered for each zone
 _FIRST, _LAST = 3 * DAY, END_OF_TIME - 3 * DAY  # where conversions cannot leave the years 1 to 9999
 
 
@@ -46,6 +49,11 @@ def suggest(name: str) -> str | None:
     return lower[close[0]] if close else None
 
 
+# From when until when the clocks do not change, their offset, and from when on no wall time is in doubt: neither
+# skipped just before nor shown for the second time.
+Segment: TypeAlias = tuple[int, int, int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Shift:
     """The clocks change at the instant `at`, from one offset to another."""
@@ -68,53 +76,68 @@ class Shift:
 class Clock:
     """One zone's offsets, in whole seconds on the scale of `calendar`."""
 
-    __slots__ = ("_info", "_recent", "_years", "fixed", "name")
+    __slots__ = ("_info", "_near", "_recent", "_years", "fixed", "name")
 
     def __init__(self, name: str, info: ZoneInfo) -> None:
         self.name = name
         self._info = info
         self.fixed: int | None = None
         self._years: dict[int, tuple[Shift, ...]] = {}
-        self._recent = ((0, 0, 0), (0, 0, 0))
+        self._near: dict[int, tuple[Segment, ...]] = {}
+        self._recent: tuple[Segment, Segment] = ((0, 0, 0, 0), (0, 0, 0, 0))
         always = info.utcoffset(None)  # known without a date only where the clocks never change
         if always is not None:
             self.fixed = always.days * DAY + always.seconds
+            self._recent = ((0, END_OF_TIME, self.fixed, 0), (0, 0, 0, 0))
 
     def offset(self, instant: int) -> int:
         """Return local minus UTC at `instant`."""
+        return self.segment(instant)[2]
+
+    def segment(self, instant: int) -> Segment:
+        """Return the span around `instant` in which the clocks do not change.
+
+        One that is longer than a year may be cut off, though not within a year of `instant`.
+        """
+        found, other = self._recent
+        if found[0] <= instant < found[1]:
+            return found
+        if other[0] <= instant < other[1]:
+            return other
         if self.fixed is not None:
-            return self.fixed
+            return 0, END_OF_TIME, self.fixed, 0
+        for known in self._around(_year_at(instant)):
+            if instant < known[1]:
+                # A search asks about where it starts and where it ends, and the next search about the same two.
+                self._recent = known, found
+                return known
+        raise AssertionError("a year ends before the next one does")
+
+    def _around(self, year: int) -> tuple[Segment, ...]:
+        """Return the segments of a year and of those on both sides of it."""
+        known = self._near.get(year)
+        if known is None:
+            shifts = [shift for near in (year - 1, year, year + 1) for shift in self._year(near)]
+            first, end = january_first(year - 1) * DAY, january_first(year + 2) * DAY
+            edges = [first, *(shift.at for shift in shifts), end]
+            offsets = [self._look_up(first), *(shift.after for shift in shifts)]
+            settled = [first + NEARBY, *(shift.at + shift.size for shift in shifts)]
+            if len(self._near) >= _NEAR_YEARS:
+                self._near.clear()
+            known = self._near[year] = tuple(zip(edges, edges[1:], offsets, settled, strict=False))
+        return known
+
+    def _look_up(self, instant: int) -> int:
+        """Return local minus UTC at `instant` as zoneinfo has it."""
         moment = (_ZERO + timedelta(seconds=min(max(instant, _FIRST), _LAST) - DAY)).replace(tzinfo=self._info)
         offset = self._info.fromutc(moment).utcoffset() or timedelta()
         return offset.days * DAY + offset.seconds
 
-    def segment(self, instant: int) -> tuple[int, int, int]:
-        """Return from when until when the clocks around `instant` do not change, and their offset.
-
-        A segment ends with its year at the latest; that is no shift, only the end of what was looked at.
-        """
-        for known in self._recent:
-            if known[0] <= instant < known[1]:
-                return known
-        if self.fixed is not None:
-            return 0, END_OF_TIME, self.fixed
-        year = _year_at(instant)
-        start, end = january_first(year) * DAY, january_first(year + 1) * DAY
-        for shift in self._year(year):
-            if shift.at <= instant:
-                start = shift.at
-            else:
-                end = shift.at
-                break
-        found = start, end, self.offset(instant)
-        # A search asks about where it starts and where it ends, and the next search about the same two.
-        self._recent = found, self._recent[0]
-        return found
-
     def offsets_of_wall(self, wall: int) -> tuple[int, int]:
         """Return the offsets before and after the shift that `wall` lies in; twice the same elsewhere."""
-        if self.fixed is not None:
-            return self.fixed, self.fixed
+        start, end, offset, _ = self.segment(wall)
+        if start + NEARBY <= wall < end - NEARBY:
+            return offset, offset
         moment = (_ZERO + timedelta(seconds=min(max(wall, _FIRST), _LAST) - DAY)).replace(tzinfo=self._info)
         first = self._info.utcoffset(moment) or timedelta()
         second = self._info.utcoffset(moment.replace(fold=1)) or timedelta()
@@ -132,27 +155,12 @@ class Clock:
         return self.shift(wall - before - NEARBY, wall - before)
 
     def shift(self, after: int, until: int) -> Shift | None:
-        """Return the first shift with `after` < at <= `until`, for spans too short to hold two."""
-        if self.fixed is not None:
-            return None
-        low, high = after, until
-        before, final = self.offset(low), self.offset(high)
-        if before == final:
-            return None
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.offset(middle) == before:
-                low = middle
-            else:
-                high = middle
-        return Shift(high, before, self.offset(high))
+        """Return the first shift with `after` < at <= `until`, for spans of less than a year."""
+        return next(self.shifts(after, until), None)
 
     def shifts(self, after: int, until: int) -> Iterator[Shift]:
         """Yield every shift with `after` < at <= `until`, in order."""
         if self.fixed is not None or until <= after:
-            return
-        if until - after <= _STRIDE:
-            yield from self._scan(after, until)
             return
         for year in range(_year_at(after), _year_at(until) + 1):
             for shift in self._year(year):
@@ -161,13 +169,15 @@ class Clock:
 
     def _year(self, year: int) -> tuple[Shift, ...]:
         """Return the shifts of one UTC year."""
+        if year < _FIRST_SHIFTS:
+            return ()
         cycles = max(0, (year - _CYCLIC_FROM) // _CYCLE_YEARS + 1)
         key = year - cycles * _CYCLE_YEARS
         known = self._years.get(key)
         if known is None:
             start, end = january_first(key) * DAY, january_first(key + 1) * DAY
             edges = [*range(start - 1, end - 1, _STRIDE), end - 1]
-            offsets = [self.offset(edge) for edge in edges]
+            offsets = [self._look_up(edge) for edge in edges]
             known = tuple(
                 shift
                 for (low, high), (before, after) in zip(pairwise(edges), pairwise(offsets), strict=True)
@@ -180,9 +190,17 @@ class Clock:
         return tuple(Shift(s.at + cycles * _CYCLE, s.before, s.after) for s in known)
 
     def _scan(self, after: int, until: int) -> Iterator[Shift]:
-        while shift := self.shift(after, until):
-            yield shift
-            after = shift.at
+        """Yield the shifts of a span that has at most one for each change seen at its ends, by halving."""
+        while (before := self._look_up(after)) != self._look_up(until):
+            low, high = after, until
+            while high - low > 1:
+                middle = (low + high) // 2
+                if self._look_up(middle) == before:
+                    low = middle
+                else:
+                    high = middle
+            yield Shift(high, before, self._look_up(high))
+            after = high
 
 
 def _year_at(instant: int) -> int:

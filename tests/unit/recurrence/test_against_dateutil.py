@@ -13,6 +13,7 @@ from scheduler.domain.errors import Rejected
 from scheduler.domain.recurrence import compile_schedule
 
 MICRO = timedelta(microseconds=1)
+SUBDAILY = ("FREQ=HOURLY", "FREQ=MINUTELY", "FREQ=SECONDLY")
 
 
 def expected(rule, start):
@@ -84,6 +85,22 @@ def test_same_numbers(rule, start, data):
         assert schedule.newest(until, 7, after) == between[-7:]
 
 
+@given(rule=rules(), start=starts(), data=st.data())
+@steady
+def test_numbers_agree_with_stepping(rule, start, data):
+    """Over decades, where whole years are counted as one."""
+    (_, text), (zone, wall) = rule, start
+    try:
+        schedule = schedule_of(rrule=text, run_at=wall.isoformat(), timezone=zone)
+    except Rejected:
+        return
+    instants = take(schedule, 250)
+    first, last = sorted(data.draw(st.tuples(*[st.integers(0, len(instants) - 1)] * 2)))
+    assert schedule.count(instants[first], instants[last]) == last - first
+    assert schedule.count(instants[0] - MICRO, instants[-1]) == len(instants)
+    assert schedule.newest(instants[last], 3, instants[first]) == instants[first + 1 : last + 1][-3:]
+
+
 @given(rule=rules(), start=starts(), count=st.integers(1, 60))
 @steady
 def test_count_gives_exactly_that_many(rule, start, count):
@@ -95,6 +112,8 @@ def test_count_gives_exactly_that_many(rule, start, count):
     spec = spec_of(rrule=f"{text};COUNT={count}", run_at=wall.isoformat(), timezone=zone)
     schedule = compile_schedule(spec)
     wanted = take(endless, count)
+    if spec.ends_at is None and text.startswith(SUBDAILY) and wanted[-1] > wanted[0] + timedelta(days=365_000):
+        return  # a limit that is documented: it counts as endless
     assert take(schedule, count + 1) == wanted
     if len(wanted) == count:
         assert spec.ends_at == wanted[-1]

@@ -116,3 +116,20 @@ def test_a_year_of_minutes_is_planned_without_stepping():
     # The minutes of the repeated hour do not run twice, and those of the skipped hour fall on the next one's.
     assert found.passed_count == 365 * 1440 - 60
     assert len(found.passed) == 100
+
+
+@pytest.mark.parametrize(
+    ("rule", "count"),
+    [
+        ("FREQ=WEEKLY;BYDAY=MO,TU;BYSETPOS=1", 105_643),
+        ("FREQ=WEEKLY;BYDAY=MO,TU;BYSETPOS=1;BYMONTH=1,3;INTERVAL=3", 6_143),
+        ("FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1", 24_295),
+        ("FREQ=MONTHLY;INTERVAL=7;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1,2", 6_940),
+        ("FREQ=MINUTELY;INTERVAL=7;BYHOUR=3,4;BYDAY=MO", 1_795_947),
+    ],
+)
+def test_two_thousand_years_are_counted_by_years(rule, count):
+    """The numbers are those of counting period by period and day by day."""
+    schedule = schedule_of(rrule=rule, run_at="0002-01-05T01:00:00", timezone="America/New_York")
+    found = plan(schedule, schedule.first(), utc("2026-09-14T13:00:00Z"), OnMissed.LATEST, None, one_shot=False)
+    assert found.passed_count == count

@@ -205,13 +205,31 @@ def test_an_excluded_day_silences_a_rule_by_the_second():
         ("RRULE:FREQ=DAILY\nDTSTART:20261201T090000Z", "UTC", "2026-12-01T09:00:00Z"),
         ("DTSTART:20261201T090000\nFREQ=DAILY", "UTC", "2026-12-01T09:00:00Z"),
         ("DTSTART;VALUE=DATE:20261201\nFREQ=DAILY", "UTC", "2026-12-01T00:00:00Z"),
+        ('DTSTART;TZID="America/New_York":20261201T090000\nFREQ=DAILY', NEW_YORK, "2026-12-01T14:00:00Z"),
     ],
 )
 def test_a_dtstart_line_takes_the_place_of_run_at_and_timezone(text, zone_name, first):
     spec = spec_of(rrule=text)
     assert spec.timezone == zone_name
     assert compile_schedule(spec).first() == utc(first)
-    assert set(problems_of(rrule=text, run_at="2026-12-01T09:00:00Z", timezone="UTC")) == {"run_at", "timezone"}
+    assert spec_of(rrule=text, run_at=first, timezone=zone_name) == spec
+    assert spec_of(rrule=text, run_at=spec.dtstart.isoformat()) == spec
+    assert set(problems_of(rrule=text, run_at="2026-12-01T09:00:01Z")) == {"run_at"}
+    assert set(problems_of(rrule=text, run_at="2026-12-01T09:00:00.5")) == {"run_at"}
+    assert set(problems_of(rrule=text, run_at="0001-01-01T00:00:00+23:59")) == {"run_at"}
+
+
+def test_times_of_day_are_ignored_when_dtstart_is_a_date():
+    text = "DTSTART;VALUE=DATE:20241018\nFREQ=DAILY;BYHOUR=9;BYMINUTE=1,2;INTERVAL=2"
+    assert take(schedule_of(rrule=text), 2) == [utc("2024-10-18T00:00:00Z"), utc("2024-10-20T00:00:00Z")]
+
+
+def test_a_dtstart_line_and_timezone_must_not_contradict_each_other():
+    for line in ("DTSTART;TZID=America/New_York:20261201T090000", "DTSTART:20261201T090000Z"):
+        assert set(problems_of(rrule=f"{line}\nFREQ=DAILY", timezone="Europe/Berlin")) == {"timezone"}
+    floating = spec_of(rrule="DTSTART:20261201T090000\nFREQ=DAILY", timezone="Europe/Berlin")
+    assert (floating.timezone, floating.starts_at) == ("Europe/Berlin", utc("2026-12-01T08:00:00Z"))
+    assert "timezone" in problems_of(rrule="DTSTART:20261201T090000\nFREQ=DAILY", timezone="Mars")
 
 
 @pytest.mark.parametrize(
