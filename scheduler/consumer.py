@@ -2,8 +2,11 @@
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from scheduler.answers import Answers
 from scheduler.domain.definition import Incoming
@@ -42,14 +45,49 @@ class DatabaseAway(Unavailable):
     """The database has been away for so long that the commands are given back."""
 
 
+@dataclass(slots=True)
+class Lane:
+    """A connection to the database, for one batch at a time."""
+
+    database: Connection | None = None
+
+    def close(self) -> None:
+        if self.database is not None:
+            self.database.close()
+            self.database = None
+
+
+@dataclass(slots=True)
+class Stored:
+    """What became of the commands of a batch that could be read, and when, in nanoseconds of Unix time."""
+
+    answers: Sequence[Outcome | Rejected]
+    began: int
+    ended: int
+
+
+@dataclass(slots=True)
+class Flight:
+    """A batch that is being stored beside the loop."""
+
+    batch: list[Delivery]
+    ids: set[UUID]
+    stored: Future[Stored | None]
+
+
 class Consumer:
-    """Takes what is waiting, stores it in one transaction, answers, and only then acknowledges."""
+    """Takes what is waiting, stores it in one transaction, answers, and only then acknowledges.
+
+    While the queue is long two batches are stored at a time, unless they are about the same jobs: Postgres works
+    on the one while the other is read and applied.
+    """
 
     def __init__(self, settings: Settings, stop: Stop, health: Health) -> None:
         self._settings = settings
         self._stop = stop
         self._health = health
-        self._database: Connection | None = None
+        self._lane, self._beside = Lane(), Lane()
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="storing")
         self._keep = KEEP_SECONDS
         # A producer's own next look comes within its poll interval; a little more covers its sleep's jitter.
         self._soon = timedelta(milliseconds=settings.poll_interval_ms + 100)
@@ -67,29 +105,48 @@ class Consumer:
                 self._wait_for_database(link)
 
     def _serve(self, inbox: Inbox, answers: Answers, link: Link) -> None:
-        while not self._stop:
-            self._health.turn()
-            self._health.found("rabbitmq")
-            batch = inbox.take(BATCH, timeout=0.5)
-            if batch and self._handle(batch, answers, link):
-                inbox.ack(batch[-1].tag)
+        flight: Flight | None = None
+        try:
+            while not self._stop:
+                self._health.turn()
+                self._health.found("rabbitmq")
+                batch = inbox.take(BATCH, timeout=0.0 if flight else 0.5)
+                if len(batch) == BATCH and flight is None:
+                    flight = self._take_off(batch, link)
+                    continue
+                if flight is not None and flight.ids & _ids(batch):
+                    if not self._finish(flight.batch, flight.stored.result(), inbox, answers):
+                        return
+                    flight = None
+                stored = self._stored(self._lane, batch, link)
+                # In the order of delivery: to acknowledge one is to acknowledge all before it.
+                if flight is not None:
+                    if not self._finish(flight.batch, flight.stored.result(), inbox, answers):
+                        return
+                    flight = None
+                if batch and not self._finish(batch, stored, inbox, answers):
+                    return
+            if flight is not None:
+                self._finish(flight.batch, flight.stored.result(), inbox, answers)
+        finally:
+            if flight is not None:
+                wait([flight.stored])  # what it does must not run into what comes next
 
-    def _handle(self, batch: list[Delivery], answers: Answers, link: Link) -> bool:
-        """Store and answer a batch; False when the process shall stop before that was possible."""
-        metrics.batch_size.observe(len(batch))
-        began = time.time_ns()
-        parsed: list[Incoming | Rejected] = [each.read for each in batch]
-        stored = self._stored([each for each in parsed if isinstance(each, Incoming)], link)
+    def _take_off(self, batch: list[Delivery], link: Link) -> Flight:
+        return Flight(batch, _ids(batch), self._worker.submit(self._stored, self._beside, batch, link))
+
+    def _finish(self, batch: list[Delivery], stored: Stored | None, inbox: Inbox, answers: Answers) -> bool:
+        """Answer and acknowledge a batch; False when the process shall stop before it could be stored."""
         if stored is None:
             return False
-        ended = time.time_ns()
-        outcomes = iter(stored)
-        verdicts = [each if isinstance(each, Rejected) else next(outcomes) for each in parsed]
+        metrics.batch_size.observe(len(batch))
+        outcomes = iter(stored.answers)
+        verdicts = [each.read if isinstance(each.read, Rejected) else next(outcomes) for each in batch]
         answers.give(list(zip(batch, verdicts, strict=True)))
-        for delivery, verdict in zip(batch, verdicts, strict=True):
-            _count(delivery, verdict)
+        _count(batch, verdicts)
         if log.shows_debug or traces.sink is not None:
-            _tell(began, ended, parsed, verdicts)
+            _tell(stored, [each.read for each in batch], verdicts)
+        inbox.ack(batch[-1].tag)
         return True
 
     def _parsed(self, delivery: Delivery) -> Incoming | Rejected:
@@ -102,7 +159,7 @@ class Consumer:
                 max_payload_bytes=self._settings.max_payload_bytes,
             )
         except Rejected as verdict:
-            return verdict
+            return verdict.kept()
         except Exception:
             # A case that nobody thought of must not end the consumer again and again: the message is kept aside.
             log.exception("command cannot be read", do="report it, with the message in scheduler_dead")
@@ -112,19 +169,21 @@ class Consumer:
         correlation = properties.correlation_id
         return Incoming(command, payload, correlation if _storable(correlation) else None, **trace)
 
-    def _stored(self, incoming: list[Incoming], link: Link) -> Sequence[Outcome | Rejected] | None:
+    def _stored(self, lane: Lane, batch: list[Delivery], link: Link) -> Stored | None:
         """Store what was understood, waiting a while for the database if need be; None on a stop."""
+        incoming = [each.read for each in batch if isinstance(each.read, Incoming)]
+        began = time.time_ns()
         if not incoming:
-            return ()
+            return Stored((), began, began)
         until = time.monotonic() + self._keep
         for delay in backoff(most=5.0):
             started = time.perf_counter()
             try:
-                if self._database is None:
-                    self._database = connect(self._settings.database_url, "consumer")
-                answers = store(self._database, incoming, self._soon)
+                if lane.database is None:
+                    lane.database = connect(self._settings.database_url, "consumer")
+                answers = store(lane.database, incoming, self._soon)
             except Unavailable as error:
-                self._lose_database(error)
+                self._lose_database(lane, error)
                 if self._stop.wait(delay):
                     return None
                 if link.closed is not None:
@@ -136,7 +195,7 @@ class Consumer:
                 self._keep = KEEP_SECONDS
                 metrics.loop_seconds.labels("store").observe(time.perf_counter() - started)
                 self._health.found("postgres")
-                return answers
+                return Stored(answers, began, time.time_ns())
         raise AssertionError  # backoff never ends
 
     def _wait_for_database(self, link: Link) -> None:
@@ -144,9 +203,9 @@ class Consumer:
         for delay in backoff(most=2.0):
             self._health.turn()
             try:
-                self._database = connect(self._settings.database_url, "consumer")
+                self._lane.database = connect(self._settings.database_url, "consumer")
             except Unavailable as error:
-                self._lose_database(error)
+                self._lose_database(self._lane, error)
             else:
                 return
             if self._stop.wait(delay):
@@ -161,38 +220,45 @@ class Consumer:
         if self._stop.wait(0.2):
             raise Unavailable("stopped while the broker blocks publishers")
 
-    def _lose_database(self, error: Unavailable) -> None:
+    def _lose_database(self, lane: Lane, error: Unavailable) -> None:
         self._health.missing("postgres", str(error))
         _losses.warning(
             problem=str(error),
             do="check that Postgres runs, that DATABASE_URL is right and that `scheduler migrate` was run",
         )
-        if self._database is not None:
-            self._database.close()
-            self._database = None
+        lane.close()
 
     def close(self) -> None:
-        if self._database is not None:
-            self._database.close()
+        self._worker.shutdown(wait=False)
+        self._lane.close()
+        self._beside.close()
 
 
-def _count(delivery: Delivery, verdict: Outcome | Rejected) -> None:
-    if isinstance(verdict, Rejected):
-        metrics.commands_rejected.labels(_reason(verdict)).inc()
-        properties = delivery.properties
-        _rejections.warning(
-            problems=str(verdict)[:1000], command=delivery.routing_key[:100], message_id=properties.message_id,
-            correlation_id=properties.correlation_id,
-            do="see x-rejected-reason of the messages in scheduler_dead",
-        )
-    elif verdict.status == "scheduled" and delivery.routing_key == "request":
-        metrics.jobs_queued.inc()
-    elif verdict.status == "cancelled":
-        metrics.jobs_cancelled.inc()
+def _ids(batch: list[Delivery]) -> set[UUID]:
+    return {each.read.command.id for each in batch if isinstance(each.read, Incoming)}
+
+
+def _count(batch: list[Delivery], verdicts: Sequence[Outcome | Rejected]) -> None:
+    queued = cancelled = 0
+    for delivery, verdict in zip(batch, verdicts, strict=True):
+        if isinstance(verdict, Rejected):
+            metrics.commands_rejected.labels(_reason(verdict)).inc()
+            properties = delivery.properties
+            _rejections.warning(
+                problems=str(verdict)[:1000], command=delivery.routing_key[:100], message_id=properties.message_id,
+                correlation_id=properties.correlation_id,
+                do="see x-rejected-reason of the messages in scheduler_dead",
+            )
+        elif verdict.status == "scheduled":
+            queued += delivery.routing_key == "request"
+        elif verdict.status == "cancelled":
+            cancelled += 1
+    metrics.jobs_queued.inc(queued)
+    metrics.jobs_cancelled.inc(cancelled)
 
 
 def _tell(
-    began: int, ended: int, parsed: Sequence[Incoming | Rejected], verdicts: Sequence[Outcome | Rejected]
+    stored: Stored, parsed: Sequence[Incoming | Rejected], verdicts: Sequence[Outcome | Rejected]
 ) -> None:
     """Show each stored command: a debug line, and a span where it belongs to a trace."""
     traced = []
@@ -207,7 +273,7 @@ def _tell(
             attributes = {"command": kind, **{name: value for name, value in ids.items() if value}}
             traced.append(Traced(incoming.traceparent, incoming.tracestate, attributes))
     if traces.sink is not None and traced:
-        traces.sink.stored(began, ended, traced)
+        traces.sink.stored(stored.began, stored.ended, traced)
 
 
 def _reason(verdict: Rejected) -> str:

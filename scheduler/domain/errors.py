@@ -23,6 +23,15 @@ class Rejected(SchedulerError):  # noqa: N818 - a verdict, not an accident
         self.problems = tuple(problems)
         super().__init__("; ".join(f"{p.field}: {p.problem}" for p in self.problems))
 
+    def kept(self) -> "Rejected":
+        """Return it without the frames that it came through.
+
+        What is kept of a batch is known to those frames, which would know it in turn: a ring that only the cycle
+        collector can free, and it seldom looks.
+        """
+        self.__context__ = None
+        return self.with_traceback(None)
+
 
 class Unavailable(SchedulerError):  # noqa: N818 - a state, not an accident
     """A dependency is down: roll back, back off, try again."""

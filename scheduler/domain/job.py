@@ -53,7 +53,6 @@ class Job:
     """One row: the definition, where it stands, and the newest command of each kind."""
 
     id: UUID
-    version: int = 0
     status: JobStatus = JobStatus.AWAITING
     definition: Definition | None = None
     next_run_at: datetime | None = None
@@ -77,6 +76,15 @@ class Job:
         )
 
     @property
+    def fresh(self) -> bool:
+        """Whether it is as its request left it, and no other command was ever applied to it."""
+        return (
+            self.status is JobStatus.PENDING and self.requested_at is not None and self.cancelled_at is None
+            and self.paused_at is None and self.resumed_at is None and self.occurrence == 0 and self.retries == 0
+            and not self.triggers and self.triggered_at is None and self.retry_at is None
+        )
+
+    @property
     def missed_before(self) -> datetime | None:
         """Occurrences up to here passed while the job was paused."""
         return self.resumed_at if _not_before(self.paused_at, self.requested_at) else None
@@ -84,8 +92,11 @@ class Job:
     @property
     def wake_at(self) -> datetime | None:
         """When a producer should look at it, if it is pending."""
-        times = [t for t in (self.next_run_at, self.trigger_at) if t is not None]
-        return self.retry_at or min(times, default=None)
+        if self.retry_at is not None:
+            return self.retry_at
+        if self.trigger_at is None or (self.next_run_at is not None and self.next_run_at < self.trigger_at):
+            return self.next_run_at
+        return self.trigger_at
 
 
 @dataclass(slots=True)
@@ -134,7 +145,7 @@ def _request(job: Job, definition: Definition, issued: datetime, *, start_given:
     first = spec.starts_at if spec.one_shot else compile_schedule(spec).first()
     if job.unheard_of:
         # Most requests are such: made in one go.
-        made = Job(job.id, job.version, JobStatus.PENDING, definition, first, requested_at=issued)
+        made = Job(job.id, JobStatus.PENDING, definition, first, requested_at=issued)
         return Outcome(made, "scheduled")
     successor = _settled(replace(
         job, definition=definition, requested_at=issued, next_run_at=first, occurrence=0, retries=0,

@@ -18,24 +18,13 @@ def _instant(value: Any) -> datetime:
     return parse_instant(value)
 
 
-def _uuid(value: Any) -> UUID:
-    if isinstance(value, UUID):
-        return value
-    if not isinstance(value, str):
-        raise ValueError("must be a string: a UUID")  # noqa: TRY004 - pydantic's protocol
-    try:
-        return UUID(value)
-    except ValueError:
-        raise ValueError("must be a UUID, like 7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11") from None
-
-
 Instant = Annotated[
     datetime,
     BeforeValidator(_instant),
     PlainSerializer(rfc3339, return_type=str),
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
-JobId = Annotated[UUID, BeforeValidator(_uuid), WithJsonSchema({"type": "string", "format": "uuid"})]
+JobId = UUID
 Seconds = Annotated[float, Field(ge=0, le=100 * 366 * 86400, allow_inf_nan=False, strict=True)]
 HUNDRED = 100  # the most occurrences one ScheduleMissed lists
 

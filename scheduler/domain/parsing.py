@@ -23,9 +23,9 @@ def parse_command(
     if len(body) > max_payload_bytes + _OTHER_FIELDS:
         raise Rejected([Problem("payload", f"the message has {len(body):,} bytes; a payload may have at "
                                            f"most {max_payload_bytes:,} (SCHEDULER_MAX_PAYLOAD_BYTES)")])
-    members, sources = parse_object(body)
+    members, source = parse_object(body, exact="payload")
     problems = []
-    payload = sources.get("payload", "{}")
+    payload = "{}" if source is None else source
     if len(payload) * 4 > max_payload_bytes and len(payload.encode()) > max_payload_bytes:
         problems.append(Problem("payload", f"has {len(payload.encode()):,} bytes; it may have at most "
                                            f"{max_payload_bytes:,} (SCHEDULER_MAX_PAYLOAD_BYTES)"))
@@ -78,6 +78,10 @@ def _words(detail: Any, field: str, model: type[Command]) -> str:
             return str(detail["ctx"]["error"])
         case "string_type" | "float_type" if field == "every":
             return "must be an ISO 8601 duration like PT15M, or a number of seconds"
+        case "uuid_type":
+            return "must be a string: a UUID"
+        case "uuid_parsing":
+            return "must be a UUID, like 7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11"
         case "dict_type":
             return "must be a JSON object"
         case "string_type":

@@ -11,6 +11,7 @@ from scheduler.domain.errors import Problem, Rejected
 _BLANK = re.compile(r"[ \t\n\r]*").match
 # A member's name in its usual plain spelling, up to the value; any other goes the longer way.
 _NAME = re.compile(r'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*').match
+_COLON = re.compile(r"[ \t\n\r]*:[ \t\n\r]*").match
 _NEXT = re.compile(r"[ \t\n\r]*([,}])[ \t\n\r]*").match
 # A cheap hint that some string may hold NUL or half a surrogate pair; only then is each string looked at.
 _SUSPECT = re.compile(r"\\u(?:0000|[dD][89a-fA-F])").search
@@ -38,14 +39,14 @@ _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
 _scan = _decoder.scan_once  # type: ignore[attr-defined]  # raw_decode, without a call between
 
 
-def parse_object(body: bytes) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the members of a JSON object, and the exact text each of them was written in."""
+def parse_object(body: bytes, exact: str) -> tuple[dict[str, Any], str | None]:
+    """Return the members of a JSON object, and the very text that the member `exact` was written in."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
         raise _rejected(f"is not UTF-8 (byte {error.start})") from None
     try:
-        members, sources = _members(text)
+        members, source = _quickly(text, exact) or _members(text, exact)
         unstorable = list(_unstorable("", members)) if _SUSPECT(text) else []
     except _Unacceptable as error:
         raise _rejected(str(error)) from None
@@ -60,16 +61,45 @@ def parse_object(body: bytes) -> tuple[dict[str, Any], dict[str, str]]:
     if unstorable:
         raise Rejected(Problem(where, "holds \\u0000 or half a surrogate pair, which Postgres cannot store")
                        for where in unstorable)
-    return members, sources
+    return members, source
 
 
-def _members(text: str) -> tuple[dict[str, Any], dict[str, str]]:
+def _quickly(text: str, exact: str) -> tuple[dict[str, Any], str | None] | None:
+    """Read an object whose member `exact` is easily found, or not there; None for any other and any that is wrong.
+
+    That member is read first and by itself, so that its text is known; then the object with a null in its place.
+    """
+    if not text.startswith("{"):
+        return None
+    name = f'"{exact}"'
+    found = text.find(name)
+    try:
+        if found < 0:
+            members, end = _scan(text, 0)
+            quick = exact not in members and end == len(text)
+            return (members, None) if quick else None
+        colon = _COLON(text, found + len(name))
+        # It is a name and an outermost one: no other object has begun before it.
+        if colon is None or text.count("{", 0, found) != 1 or text[found - 1] == "\\":
+            return None
+        value, end = _scan(text, start := colon.end())
+        rest = f"{text[:start]}null{text[end:]}"
+        members, last = _scan(rest, 0)
+        if last != len(rest) or members[exact] is not None:
+            return None
+        members[exact] = value
+    except (StopIteration, ValueError, TypeError, KeyError, RecursionError, _Unacceptable):
+        return None
+    return members, text[start:end]
+
+
+def _members(text: str, exact: str) -> tuple[dict[str, Any], str | None]:
     """Walk the outermost object by hand, so that each member's own text is known."""
     at = _skip(text, 0)
     if text[at : at + 1] != "{":
         raise _Unacceptable("is empty" if at == len(text) else "must be a JSON object")
     members: dict[str, Any] = {}
-    sources: dict[str, str] = {}
+    source = None
     at = _skip(text, at + 1)
     more = text[at : at + 1] != "}"
     at = at if more else at + 1
@@ -78,14 +108,16 @@ def _members(text: str) -> tuple[dict[str, Any], dict[str, str]]:
         value, end = _scan(text, start)
         if key in members:
             raise _Unacceptable(f"has the key {key[:80]!r} twice in one object")
-        members[key], sources[key] = value, text[start:end]
+        members[key] = value
+        if key == exact:
+            source = text[start:end]
         following = _NEXT(text, end)
         if following is None:
             raise JSONDecodeError("expected ',' or '}'", text, end)
         more, at = following[1] == ",", following.end()
     if _skip(text, at) != len(text):
         raise JSONDecodeError("text after the object's end", text, at)
-    return members, sources
+    return members, source
 
 
 def _name(text: str, at: int) -> tuple[str, int]:

@@ -52,6 +52,14 @@ class Cursor(psycopg2.extensions.cursor):
         finally:
             _waiting.pop(id(session), None)
 
+    def copy_expert(self, sql: Any, file: Any, size: int = 8192) -> None:
+        session = self.connection
+        _expect(session)  # type: ignore[arg-type]
+        try:
+            super().copy_expert(sql, file, size)
+        finally:
+            _waiting.pop(id(session), None)
+
 
 def watch() -> None:
     """See to it that the thread runs."""

@@ -1,5 +1,6 @@
 """Commands become rows: a batch is one transaction."""
 
+import io
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -8,6 +9,7 @@ from uuid import UUID
 
 import psycopg2
 import psycopg2.extensions
+from psycopg2 import errors
 
 from scheduler.domain.definition import Incoming, define
 from scheduler.domain.errors import Problem, Rejected, Unavailable
@@ -24,8 +26,19 @@ Cursor = psycopg2.extensions.cursor
 WAKEUP = "scheduler_wakeup"
 UNSTORABLE = "Postgres cannot store it"
 _TRIES = 20
+# What a request brings; of a job that has only just been asked for, all else is as the table's defaults say.
+_ASKED = (
+    "id", "on_missed", "requested_at", "next_run_at", "starts_at", "max_lateness", "every", "dtstart", "ends_at",
+    "job_type", "payload", "timezone", "rrule", "cron", "correlation_id", "traceparent", "tracestate",
+)  # fmt: skip
+_SINCE = (
+    "status", "occurrence", "retries", "triggers", "retry_at", "trigger_at", "triggered_at",
+    "cancelled_at", "paused_at", "resumed_at", "finished_at",
+)  # fmt: skip
+_TEXTS = _ASKED.index("job_type")  # from here on it is the host's own text
+_NULL = r"\N"
 
-
+Row = tuple[str | None, ...]
 Answer = Outcome | Rejected
 
 
@@ -54,32 +67,50 @@ def store(connection: Connection, batch: Sequence[Incoming], soon: timedelta) ->
 def _store(cursor: Cursor, batch: Sequence[Incoming], soon: timedelta) -> list[Answer]:
     cursor.execute("SELECT now()")
     now: datetime = cursor.fetchone()[0]  # type: ignore[index]
-    known = _locked(cursor, {incoming.command.id for incoming in batch})
+    ids = [str(incoming.command.id) for incoming in batch]
+    known = _locked(cursor, ids)
     jobs = dict(known)
     answers: list[Answer] = []
-    for index, incoming in enumerate(batch):
+    for index, (job_id, incoming) in enumerate(zip(ids, batch, strict=True)):
         # Commands of one batch without issued_at keep their order: a microsecond each.
-        answer = _applied(jobs, incoming, now + timedelta(microseconds=index))
+        answer = _applied(jobs.get(job_id), incoming, now + timedelta(microseconds=index))
         answers.append(answer)
         if isinstance(answer, Outcome):
-            jobs[incoming.command.id] = answer.job
-    changed = [job for job in jobs.values() if job is not known.get(job.id)]
-    if not _saved(cursor, changed):
-        raise Contended("a job was created by another consumer meanwhile")
-    wakes = [job.wake_at for job in changed if job.wake_at and job.status is JobStatus.PENDING]
-    soonest = min(wakes, default=None)
-    if soonest is not None and soonest <= now + soon:
+            jobs[job_id] = answer.job
+    updated: list[Row] = []
+    fresh: list[Row] = []
+    others: list[Row] = []
+    soonest = now + soon
+    due_soon = False
+    for job_id, job in jobs.items():
+        before = known.get(job_id)
+        if job is before:
+            pass
+        elif before is not None:
+            updated.append(_asked(job_id, job) + _since(job, now))
+        elif job.fresh:
+            fresh.append(_asked(job_id, job))
+        else:
+            others.append(_asked(job_id, job) + _since(job, now))
+        # Of those that stayed as they were too: a producer that came by while they were locked has skipped them.
+        wake_at = job.wake_at
+        if wake_at is not None and wake_at <= soonest and job.status is JobStatus.PENDING:
+            soonest, due_soon = wake_at, True
+    _update(cursor, updated)
+    _insert(cursor, _ASKED, fresh)
+    _insert(cursor, _ASKED + _SINCE, others)
+    if due_soon:
         cursor.execute("SELECT pg_notify(%s, %s)", (WAKEUP, soonest.isoformat()))
     return answers
 
 
-def _applied(jobs: dict[UUID, Job], incoming: Incoming, now: datetime) -> Answer:
+def _applied(job: Job | None, incoming: Incoming, now: datetime) -> Answer:
     command = incoming.command
     try:
         definition = define(incoming, now)
-        return apply(jobs.get(command.id) or Job(command.id), command, definition, now)
+        return apply(job or Job(command.id), command, definition, now)
     except Rejected as verdict:
-        return verdict
+        return verdict.kept()
     except Exception:
         # As in the consumer: what nobody thought of concerns this one command.
         log.exception("command cannot be applied", job_id=str(command.id),
@@ -87,18 +118,29 @@ def _applied(jobs: dict[UUID, Job], incoming: Incoming, now: datetime) -> Answer
         return Rejected([Problem("body", "cannot be applied: an error of the scheduler's own, see its log")])
 
 
-def _locked(cursor: Cursor, ids: set[UUID]) -> dict[UUID, Job]:
-    cursor.execute(query("lock_jobs"), {"ids": [str(each) for each in ids]})
+def _locked(cursor: Cursor, ids: list[str]) -> dict[str, Job]:
+    # As one literal: an array of so many parts takes longer to read than to look up.
+    cursor.execute(query("lock_jobs"), {"ids": f"{{{','.join(ids)}}}"})
     names = [column.name for column in cursor.description or ()]
-    return {job.id: job for job in (_job(dict(zip(names, row, strict=True))) for row in cursor)}
+    return {row[0]: _job(dict(zip(names, row, strict=True))) for row in cursor}
 
 
-def _saved(cursor: Cursor, jobs: list[Job]) -> bool:
-    """Write the jobs; False when another consumer created or changed one of them since they were read."""
-    if not jobs:
-        return True
-    cursor.execute(query("save_jobs"), {"jobs": json.dumps([_row(job) for job in jobs])})
-    return cursor.rowcount == len(jobs)
+def _update(cursor: Cursor, rows: list[Row]) -> None:
+    if rows:
+        saved = json.dumps([dict(zip(_ASKED + _SINCE, row, strict=True)) for row in rows])
+        cursor.execute(query("update_jobs"), {"jobs": saved})
+
+
+def _insert(cursor: Cursor, columns: Sequence[str], rows: list[Row]) -> None:
+    """Add the jobs by COPY: half of what an INSERT costs."""
+    if not rows:
+        return
+    rows.sort()  # by id, so that two consumers never deadlock
+    text = "".join(map(_line, rows))
+    try:
+        cursor.copy_expert(f"COPY jobs ({', '.join(columns)}) FROM STDIN", io.StringIO(text), size=1 << 20)
+    except errors.UniqueViolation as error:
+        raise Contended("Postgres: another consumer created one of these jobs meanwhile") from error
 
 
 def _job(row: dict[str, Any]) -> Job:
@@ -113,7 +155,7 @@ def _job(row: dict[str, Any]) -> Job:
             on_missed=OnMissed(row["on_missed"]), max_lateness=row["max_lateness"],
         )
     return Job(
-        id=UUID(row["id"]), version=row["version"], status=JobStatus(row["status"]), definition=definition,
+        id=UUID(row["id"]), status=JobStatus(row["status"]), definition=definition,
         triggers=tuple(row["triggers"]),
         **{name: row[name] for name in (
             "next_run_at", "occurrence", "retries", "retry_at", "trigger_at", "triggered_at",
@@ -122,40 +164,54 @@ def _job(row: dict[str, Any]) -> Job:
     )
 
 
-def _row(job: Job) -> dict[str, Any]:
-    """Return the columns that are not empty: the others cost nobody anything."""
-    row: dict[str, Any] = {
-        "id": str(job.id), "version": job.version + 1, "status": job.status.value,
-        "occurrence": job.occurrence, "retries": job.retries,
-        "triggers": [each.isoformat() for each in job.triggers] if job.triggers else [],
-        "payload": "{}", "timezone": "UTC", "on_missed": "latest",
-    }
-    for name, moment in (
-        ("next_run_at", job.next_run_at), ("retry_at", job.retry_at), ("trigger_at", job.trigger_at),
-        ("triggered_at", job.triggered_at), ("requested_at", job.requested_at),
-        ("cancelled_at", job.cancelled_at), ("paused_at", job.paused_at), ("resumed_at", job.resumed_at),
-    ):
-        if moment is not None:
-            row[name] = moment.isoformat()
-    if job.definition is not None:
-        _add_definition(row, job.definition)
-    return row
-
-
-def _add_definition(row: dict[str, Any], definition: Definition) -> None:
+def _asked(job_id: str, job: Job) -> Row:
+    """Return the columns of _ASKED as text."""
+    requested, following, definition = job.requested_at, job.next_run_at, job.definition
+    requested_at = None if requested is None else requested.isoformat()
+    next_run_at = None if following is None else following.isoformat()
+    if definition is None:
+        nothing = (None,) * 5
+        return (job_id, "latest", requested_at, next_run_at, *nothing, None, "{}", "UTC", *nothing)
     spec = definition.spec
-    row["job_type"], row["payload"] = definition.job_type, definition.payload
-    row["timezone"], row["on_missed"] = spec.timezone, definition.on_missed.value
-    row["starts_at"] = spec.starts_at.isoformat()
-    if definition.correlation_id is not None:
-        row["correlation_id"] = definition.correlation_id
-    if definition.traceparent is not None or definition.tracestate is not None:
-        row |= {"traceparent": definition.traceparent, "tracestate": definition.tracestate}
-    if not spec.one_shot:
-        row |= {"rrule": spec.rrule, "cron": spec.cron, "every": _interval(spec.every),
-                "dtstart": _text(spec.dtstart), "ends_at": _text(spec.ends_at)}
-    if definition.max_lateness is not None:
-        row["max_lateness"] = _interval(definition.max_lateness)
+    start = spec.starts_at
+    if spec.one_shot:
+        rules: Row = (None, None, None)
+    else:
+        rules = (_interval(spec.every), _text(spec.dtstart), _text(spec.ends_at))
+    return (
+        job_id, definition.on_missed, requested_at, next_run_at,
+        next_run_at if start is following else start.isoformat(),
+        _interval(definition.max_lateness), *rules,
+        definition.job_type, definition.payload, spec.timezone, spec.rrule, spec.cron,
+        definition.correlation_id, definition.traceparent, definition.tracestate,
+    )
+
+
+def _since(job: Job, now: datetime) -> Row:
+    """Return the columns of _SINCE as text."""
+    finished = None if job.status in (JobStatus.PENDING, JobStatus.PAUSED) else now
+    triggers = ",".join([each.isoformat() for each in job.triggers])
+    return (
+        job.status, str(job.occurrence), str(job.retries), f"{{{triggers}}}",
+        _text(job.retry_at), _text(job.trigger_at), _text(job.triggered_at), _text(job.cancelled_at),
+        _text(job.paused_at), _text(job.resumed_at), _text(finished),
+    )
+
+
+def _line(row: Row) -> str:
+    """Write a row in COPY's text format."""
+    return "\t".join([
+        *[_NULL if each is None else each for each in row[:_TEXTS]],
+        *[_NULL if each is None else _escaped(each) for each in row[_TEXTS:]],
+    ]) + "\n"
+
+
+def _escaped(text: str) -> str:
+    if "\\" in text:
+        text = text.replace("\\", "\\\\")
+    if "\n" in text or "\t" in text or "\r" in text:
+        text = text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+    return text
 
 
 def _text(moment: datetime | None) -> str | None:

@@ -54,9 +54,12 @@ class Inbox:
     def _consume(self, prefetch: int) -> str:
         def act(future: Future[str]) -> None:
             self._channel.basic_qos(prefetch_count=prefetch)
-            self._channel.basic_consume(
-                INBOX, self._on_message, callback=lambda frame: future.set_result(frame.method.consumer_tag)
-            )
+            self._channel.basic_consume(INBOX, self._on_message, callback=lambda frame: started(frame, future))
+
+        def started(frame: pika.frame.Method, future: Future[str]) -> None:
+            tag = frame.method.consumer_tag
+            self._link.read_deliveries(self._channel, tag, self._on_delivery)
+            future.set_result(tag)
 
         return self._link.call(act)
 
@@ -72,7 +75,12 @@ class Inbox:
         properties: pika.BasicProperties,
         body: bytes,
     ) -> None:
-        delivery = Delivery(method.delivery_tag, method.routing_key, properties, body, method.redelivered)
+        self._on_delivery(method.delivery_tag, method.redelivered, method.routing_key, properties, body)
+
+    def _on_delivery(
+        self, tag: int, redelivered: bool, key: str, properties: pika.BasicProperties, body: bytes
+    ) -> None:
+        delivery = Delivery(tag, key, properties, body, redelivered)
         delivery.read = self._reader(delivery)
         self._waiting.put(delivery)
 
@@ -105,6 +113,7 @@ class Inbox:
         """Return every command that is not acknowledged, for other consumers; this inbox ends."""
 
         def act(future: Future[None]) -> None:
+            self._link.read_no_deliveries()
             self._channel.add_on_close_callback(lambda *_: None if future.done() else future.set_result(None))
             self._channel.close()
 
@@ -112,4 +121,9 @@ class Inbox:
 
     def stop(self) -> None:
         """Take no more commands; those delivered and not acknowledged go back when the link closes."""
-        self._link.call(lambda future: self._channel.basic_cancel(self._tag, callback=future.set_result))
+
+        def act(future: Future[None]) -> None:
+            self._link.read_no_deliveries()
+            self._channel.basic_cancel(self._tag, callback=lambda _: future.set_result(None))
+
+        self._link.call(act)

@@ -11,7 +11,6 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import pika
-from pika.adapters.select_connection import SelectConnection
 from pika.exceptions import (
     AMQPError,
     ChannelClosedByClient,
@@ -21,6 +20,7 @@ from pika.exceptions import (
 
 from scheduler.domain.errors import Unavailable
 from scheduler.rabbit.address import OPEN_TIMEOUT, parameters, place
+from scheduler.rabbit.reading import Handler, ReadingConnection
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class Link:
         self._on_close: list[Callable[[str], None]] = []
         self.closed: str | None = None
         self.blocked = False
-        self._connection = SelectConnection(
+        self._connection = ReadingConnection(
             parameters(url, name),
             on_open_callback=lambda _: self._opened.set_result(None),
             on_open_error_callback=lambda _, error: self._lost(error),
@@ -59,6 +59,8 @@ class Link:
             self._connection.ioloop.start()
         except Exception as error:  # noqa: BLE001 - a broken loop is a lost connection, whatever broke it
             self._lost(error)
+        finally:
+            self._connection.ioloop.close()  # two sockets of its own, which would else wait for the collector
 
     def _set_blocked(self, blocked: bool) -> None:
         self.blocked = blocked
@@ -142,6 +144,14 @@ class Link:
         the publisher several times faster (docs/decisions/0002-publishing.md).
         """
         self._connection._output_marshaled_frames(chunks)  # noqa: SLF001 - see above
+
+    def read_deliveries(self, channel: pika.channel.Channel, consumer_tag: str, handler: Handler) -> None:
+        """Have what comes for this consumer handed over by the quick way; only on the I/O thread."""
+        self._connection.read_deliveries(channel.channel_number, consumer_tag, handler)
+
+    def read_no_deliveries(self) -> None:
+        """End that; only on the I/O thread."""
+        self._connection.deliveries = None
 
     def close(self) -> None:
         """Close the connection and end its thread."""

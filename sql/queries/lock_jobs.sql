@@ -2,7 +2,7 @@
 SELECT id, status, job_type, payload::text AS payload, correlation_id, traceparent, tracestate,
        rrule, cron, every, timezone, dtstart, starts_at, ends_at, on_missed, max_lateness,
        next_run_at, occurrence, retries, retry_at, triggers, trigger_at, triggered_at,
-       requested_at, cancelled_at, paused_at, resumed_at, version
+       requested_at, cancelled_at, paused_at, resumed_at
 FROM jobs
 WHERE id = ANY (%(ids)s::uuid[])
 ORDER BY id

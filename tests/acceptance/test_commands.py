@@ -5,8 +5,13 @@ import random
 import signal
 from uuid import uuid4
 
+import pika
 import pytest
 from support import iso, until, utc
+
+from scheduler.rabbit.frames import Message
+from scheduler.rabbit.link import Link
+from scheduler.rabbit.publisher import Publisher, Receipt
 
 ID = "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11"
 GOOD = {"id": ID, "job_type": "t", "run_at": "2099-01-01T00:00:00Z"}
@@ -142,3 +147,34 @@ def test_sigterm_exits_0_and_a_second_signal_at_once(sidecar, role):
     assert process.stop(signal.SIGTERM) == 0
     assert process.lines[-1]["event"] == "stopped"
     assert sidecar.start(role).ready().stop(signal.SIGINT) == 0
+
+
+def test_commands_without_a_stamp_count_in_the_order_they_were_sent_however_long_the_queue(host, sidecar):
+    """Two batches are stored at a time; about the same job they must not overtake each other."""
+    chance = random.Random(3)
+    ids = [str(uuid4()) for _ in range(700)]
+    # Long stretches about different jobs, which go side by side, and others about few.
+    steps = [
+        (chance.choice(["request", "cancel"]), each)
+        for few in (700, 3, 700, 700, 40, 700)
+        for each in chance.choices(ids[:few], k=600)
+    ]
+    last = {each: kind for kind, each in steps}
+    link = Link(sidecar.amqp_url, "test")
+    try:
+        sent = Publisher(link).send([
+            Message("schedule.commands", kind, json.dumps(
+                GOOD | {"id": each} if kind == "request" else {"id": each}
+            ).encode(), pika.BasicProperties(delivery_mode=2))
+            for kind, each in steps
+        ])
+        assert set(sent.wait(60)) == {Receipt.CONFIRMED}
+    finally:
+        link.close()
+    sidecar.start("consumer").ready()
+    until(lambda: host.channel.queue_declare("scheduler_inbox", passive=True).method.message_count == 0
+          and len(sidecar.sql("SELECT 1 FROM jobs")) == len(last), "every command stored", 60)
+    assert sidecar.processes[0].stop() == 0
+    assert host.drain("scheduler_inbox") == []
+    found = {each["id"]: each["status"] for each in sidecar.sql("SELECT id::text, status::text FROM jobs")}
+    assert found == {each: "pending" if kind == "request" else "cancelled" for each, kind in last.items()}

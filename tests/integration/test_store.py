@@ -4,6 +4,7 @@ import itertools
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -17,13 +18,14 @@ from scheduler.domain.errors import Rejected
 from scheduler.domain.messages import COMMANDS
 from scheduler.postgres.connection import connect
 from scheduler.postgres.store import store
+from scheduler.postgres.wakeup import Wakeup
 
 T = datetime(2026, 1, 1, tzinfo=UTC)
 SOON = timedelta(seconds=1)
 # A job of its own keeps each example apart from the others on the same database.
 OPTIONS = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 # What depends on when a row was stored, and not on what was asked.
-STORED = {"id", "version", "created_at", "finished_at", "trigger_at", "wake_at"}
+STORED = {"id", "created_at", "finished_at", "trigger_at", "wake_at"}
 
 
 def incoming(job_id, kind, second, fields):
@@ -116,3 +118,24 @@ def test_many_consumers_on_the_same_jobs_at_once_lose_nothing(database_url):
     for thread in threads:
         thread.join()
     assert {row(database_url, job_id)["job_type"] for job_id in ids} == {"v7"}
+
+
+def test_producers_are_woken_for_what_is_due_soon_and_for_what_a_command_only_looked_at(database_url):
+    soon, later = uuid4(), uuid4()
+    requests = {
+        each: incoming(each, "request", 1, {"job_type": "t", "run_at": (datetime.now(UTC) + ahead).isoformat()})
+        for each, ahead in ((soon, timedelta(0)), (later, timedelta(hours=1)))
+    }
+    connection = connect(database_url, "test")
+    try:
+        with closing(Wakeup(database_url, "listening")) as woken:
+            assert woken.wait(0) is None
+            store(connection, [requests[later]], SOON)
+            assert woken.wait(0.2) is None
+            store(connection, [requests[soon]], SOON)
+            assert woken.wait(10) is not None
+            # The same again changes nothing, but its lock may have kept a producer away.
+            store(connection, [requests[soon]], SOON)
+            assert woken.wait(10) is not None
+    finally:
+        connection.close()

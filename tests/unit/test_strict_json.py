@@ -22,15 +22,35 @@ values = st.recursive(
 @settings(deadline=None, derandomize=True)
 def test_agrees_with_the_standard_parser_and_keeps_each_members_text(document, ascii_only, indent):
     text = json.dumps(document, ensure_ascii=ascii_only, indent=indent)
-    members, sources = parse_object(text.encode())
-    assert members == document
-    assert {key: json.loads(source) for key, source in sources.items()} == document
-    assert all(source in text for source in sources.values())
+    assert parse_object(text.encode(), "payload")[0] == document
+    for key in document:
+        members, source = parse_object(text.encode(), key)
+        assert members == document
+        assert source in text
+        assert json.loads(source) == document[key]
+
+
+@pytest.mark.parametrize(("text", "source"), [
+    ('{"payload": {"a": 1}}', '{"a": 1}'),
+    ('{ "id": 1,\n "payload"\t:\r [1.0 , 2] , "z": {"payload": 3}}', "[1.0 , 2]"),
+    ('{"z": {"payload": 3}, "payload": 1.10}', "1.10"),
+    ('{"z": "payload", "payload": null}', "null"),
+    ('{"p\\u0061yload": 7.0}', "7.0"),
+    ('{"p\\u0061yload": 7.0, "z": {"payload": 3}}', "7.0"),
+    ('{"z \\"payload": 3, "p\\u0061yload": null}', "null"),
+    ('{"z \\"payload": 3}', None),
+    ('{"z": {"payload": 3}}', None),
+    ('{"z": "{", "payload": "\\"payload\\": 2"}', '"\\"payload\\": 2"'),
+])
+def test_finds_the_outermost_members_text_however_it_is_written(text, source):
+    members, found = parse_object(text.encode(), "payload")
+    assert found == source
+    assert members == json.loads(text)
 
 
 def test_a_number_keeps_its_spelling():
-    _, sources = parse_object(b'{"payload": {"price": 1.10, "big": 1e400, "n": 12345678901234567890.5}}')
-    assert sources["payload"] == '{"price": 1.10, "big": 1e400, "n": 12345678901234567890.5}'
+    _, source = parse_object(b'{"payload": {"price": 1.10, "big": 1e400, "n": 12345678901234567890.5}}', "payload")
+    assert source == '{"price": 1.10, "big": 1e400, "n": 12345678901234567890.5}'
 
 
 @pytest.mark.parametrize(("body", "words"), [
@@ -51,10 +71,17 @@ def test_a_number_keeps_its_spelling():
     (b'{"a": ' + b"[" * 10_000 + b"]" * 10_000 + b"}", "nested too deeply"),
     (b'{"a": ' + b"9" * 5000 + b"}", "too many digits"),
     (b'{"a": "\n"}', "is not JSON"),
+    (b'{"payload": {}, "payload": {}}', "the key 'payload' twice"),
+    (b'{"payload": {}, "p\\u0061yload": {}}', "the key 'payload' twice"),
+    (b'{"payload": {"x": 1, "x": 2}}', "the key 'x' twice"),
+    (b'{"payload": {}} x', "text after the object's end"),
+    (b'{"payload": NaN}', "holds NaN"),
+    (b'{"payload": }', "no value at character 12"),
+    (b'{"payload": {}, "a": -Infinity}', "holds -Infinity"),
 ])
 def test_says_what_is_wrong_with_the_body(body, words):
     with pytest.raises(Rejected) as caught:
-        parse_object(body)
+        parse_object(body, "payload")
     assert [problem.field for problem in caught.value.problems] == ["body"]
     assert words in caught.value.problems[0].problem
 
@@ -66,10 +93,10 @@ def test_says_what_is_wrong_with_the_body(body, words):
 ])
 def test_names_the_string_that_postgres_cannot_store(body, field):
     with pytest.raises(Rejected) as caught:
-        parse_object(body)
+        parse_object(body, "payload")
     assert [problem.field for problem in caught.value.problems] == [field]
 
 
 def test_an_escaped_backslash_is_not_a_nul_and_a_surrogate_pair_is_a_character():
-    members, _ = parse_object(b'{"a": "\\\\u0000", "b": "\\ud83d\\ude00"}')
+    members, _ = parse_object(b'{"a": "\\\\u0000", "b": "\\ud83d\\ude00"}', "payload")
     assert members == {"a": "\\u0000", "b": "\U0001f600"}

@@ -1,0 +1,74 @@
+"""What waits in the queue comes out of the inbox as it was sent, by the quick way and by pika's own."""
+
+import random
+
+import pika
+
+from scheduler.rabbit.inbox import Inbox
+from scheduler.rabbit.link import Link
+from tests.support import until
+
+
+def test_every_delivery_arrives_once_in_order_whatever_its_size(amqp_url, host):
+    sizes = [random.Random(7).choice([0, 1, 30, 500, 4088, 20_000, 131_064, 131_065, 300_000]) for _ in range(120)]
+    bodies = [bytes([at % 251]) * size for at, size in enumerate(sizes)]
+    for at, body in enumerate(bodies):
+        host.publish("request", body, headers={"at": at} if at % 3 else None, correlation_id=f"c{at}")
+    link = Link(amqp_url, "test")
+    try:
+        inbox = Inbox(link, 50, lambda delivery: len(delivery.body))
+        got = []
+
+        def all_there():
+            batch = inbox.take(30, timeout=0.5)
+            if batch:
+                inbox.ack(batch[-1].tag)
+            got.extend(batch)
+            return len(got) >= len(bodies)
+
+        until(all_there, "all commands")
+    finally:
+        link.close()
+    assert [each.body for each in got] == bodies
+    assert [each.read for each in got] == sizes
+    assert [each.properties.correlation_id for each in got] == [f"c{at}" for at in range(len(bodies))]
+    assert {each.routing_key for each in got} == {"request"}
+    assert host.drain("scheduler_inbox") == []
+
+
+def test_what_was_given_back_comes_again_and_says_so(amqp_url, host):
+    for number in range(20):
+        host.publish("request", b"%d" % number)
+    link = Link(amqp_url, "test")
+    try:
+        inbox = Inbox(link, 50, lambda _: None)
+        first = until(lambda: inbox.take(5, timeout=0.5), "a command")
+        assert not first[0].redelivered
+        inbox.give_back()
+        again = until(lambda: Inbox(link, 50, lambda _: None).take(1, timeout=0.5), "it again")
+    finally:
+        link.close()
+    # Which of them comes first is the queue's own affair.
+    assert (again[0].redelivered, again[0].deliveries_before) == (True, 1)
+
+
+def test_a_long_silence_of_deliveries_is_not_taken_for_a_dead_connection(amqp_url, host):
+    """The heartbeat goes by the bytes that came, also by those that pika never saw."""
+    link = Link(f"{amqp_url}?heartbeat=1", "test")
+    try:
+        inbox = Inbox(link, 50, lambda _: None)
+        seen = []
+
+        def enough():
+            host.publish("request", b"x" * 100)
+            batch = inbox.take(50, timeout=0.1)
+            if batch:
+                inbox.ack(batch[-1].tag)
+            seen.extend(batch)
+            return len(seen) >= 60
+
+        until(enough, "sixty commands")
+        assert link.closed is None
+    finally:
+        link.close()
+    assert isinstance(seen[0].properties, pika.BasicProperties)
