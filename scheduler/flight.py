@@ -46,6 +46,8 @@ class Flight:
         self._batch: Batch | None = None
         self._sent = self._started
         self._undecided = 0
+        # When the first of its jobs is due again, LONG_AGO if already: no claim can tell before this has landed.
+        self.returns_at: datetime | None = None
         self.landed = False
         self.refused = False
         self.full = len(claim.jobs) >= limit
@@ -91,6 +93,7 @@ class Flight:
         began = time.monotonic()
         self._lane.settle(self._settlement)
         _observe("settle", began)
+        self.returns_at = self._returns_at()
         self.refused = Receipt.REFUSED in receipts
         self._count(receipts, confirmed_at)
 
@@ -107,12 +110,25 @@ class Flight:
         since = time.monotonic() - self._answered
         return None if self._seconds_to_next is None else self._seconds_to_next - since
 
+    def seconds_to(self, moment: datetime) -> float:
+        """Seconds until a moment by the database's clock."""
+        return (moment - self.database_time()).total_seconds()
+
     @property
     def leaves_due(self) -> bool:
         """Whether some of its jobs are due again already."""
         return any(following <= self._claimed_at for _, following, _ in self._settlement.moved) or bool(
             self._settlement.triggered or self._undecided
         )
+
+    def _returns_at(self) -> datetime | None:
+        if self.leaves_due:
+            return LONG_AGO
+        again = [following for _, following, _ in self._settlement.moved]
+        if self._settlement.failed:
+            soonest = min(seconds for _, seconds in self._settlement.failed)
+            again.append(self.database_time() + timedelta(seconds=soonest))
+        return min(again, default=None)
 
     def database_time(self) -> datetime:
         """Return the database's time now: its time at the claim, and our steady clock since."""

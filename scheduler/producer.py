@@ -1,6 +1,7 @@
 """The process Postgres → AMQP: due rows become events."""
 
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from datetime import datetime
 
@@ -19,6 +20,8 @@ log = get_logger(__name__)
 
 # Wake-ups closer together than this become one.
 REST_SECONDS = 0.003
+# Who woke for a job and found it taken lets the other go first next time, and does not slow it down.
+YIELD_SECONDS = 0.0015
 # A look from the bottom takes at most a twentieth of the time, but what a replica that died has let go of must
 # be found well before 30 seconds are over, of which the database itself may take 15.
 LOOK_SHARE = 20.0
@@ -62,7 +65,8 @@ class Producer:
         self._settings = settings
         self._stop = stop
         self._health = health
-        self._poll = settings.poll_interval_ms / 1000
+        # However long it may sleep, what a replica that died has let go of must be found in time.
+        self._poll = min(settings.poll_interval_ms / 1000, MOST_LOOK_SECONDS)
 
     def run(self, link: Link) -> None:
         """Serve one connection to the broker until it is lost or the process shall stop."""
@@ -95,6 +99,7 @@ class Producer:
     def _loop(self, link: Link, publisher: Publisher, lanes: list[Claims], wakeup: Wakeup) -> None:
         floor = Floor(self._poll)
         flying: Flight | None = None
+        expected = False
         try:
             while not self._stop:
                 self._health.turn()
@@ -106,24 +111,40 @@ class Producer:
                 floor.rise(flight.newest, flight.claim_seconds)
                 flight.take_off(publisher)
                 before, flying = flying, flight
-                _land(before, floor)
-                if not flight.full:
-                    _land(flight, floor)
+                returning = [_land(before, floor)]
+                if flight.full:
+                    self._listen(0.0, floor, wakeup)
+                    expected = False
+                else:
+                    returning.append(_land(flight, floor))
                     if flight.refused:
                         publisher.renew()
-                    self._rest(flight, floor, wakeup)
+                    late = YIELD_SECONDS if expected and flight.newest is None else 0.0
+                    expected = self._rest(flight, returning, floor, wakeup, late)
         finally:
             # Whatever happened, what the broker has confirmed need not be sent again.
             with suppress(Unavailable):
                 _land(flying, floor)
 
-    def _rest(self, flight: Flight, floor: Floor, wakeup: Wakeup) -> None:
-        """Sleep until the next job is due, the poll interval is over or a command brings something sooner."""
-        if flight.leaves_due:
-            return
-        next_due = flight.seconds_to_next
-        seconds = self._poll if next_due is None else min(next_due + 0.0002, self._poll)
-        sooner = wakeup.wait(max(seconds, REST_SECONDS - flight.age))
+    def _rest(
+        self, flight: Flight, returning: Sequence[datetime | None], floor: Floor, wakeup: Wakeup, late: float
+    ) -> bool:
+        """Sleep until the next job is due, the poll interval is over or a command brings something sooner.
+
+        `returning` is what was settled after the flight's claim had looked for the next job. Return whether a job
+        is expected to be due by then: as the next claim takes a while to begin, it does not come too early.
+        """
+        waits = [flight.seconds_to(each) for each in returning if each is not None]
+        if flight.seconds_to_next is not None:
+            waits.append(flight.seconds_to_next)
+        seconds = min(waits, default=self._poll) + late
+        rest = 0.0 if flight.newest is None else REST_SECONDS - flight.age
+        self._listen(max(min(seconds, self._poll), rest), floor, wakeup)
+        return seconds < self._poll
+
+    def _listen(self, seconds: float, floor: Floor, wakeup: Wakeup) -> None:
+        """Hear what consumers say, for so long; who never listens is hung up on by the database in the end."""
+        sooner = wakeup.wait(seconds)
         if sooner is not None:
             floor.lower(sooner)
 
@@ -139,9 +160,14 @@ class Producer:
         return True
 
 
-def _land(flight: Flight | None, floor: Floor) -> None:
-    """Land a flight, once; what it leaves due lies below the floor."""
-    if flight is not None and not flight.landed:
-        flight.land()
-        if flight.leaves_due:
-            floor.reset()
+def _land(flight: Flight | None, floor: Floor) -> datetime | None:
+    """Land a flight, once, and return when the first of its jobs is due again.
+
+    That may be below the floor: another flight may have been claimed meanwhile and have raised it.
+    """
+    if flight is None or flight.landed:
+        return None
+    flight.land()
+    if flight.returns_at is not None:
+        floor.lower(flight.returns_at)
+    return flight.returns_at

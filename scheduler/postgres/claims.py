@@ -1,10 +1,12 @@
 """Due rows, claimed for as long as their transaction is open, and settled in it."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from scheduler.domain.emission import DueJob
-from scheduler.postgres.connection import Connection, connect, roll_back, transaction, translated
+from scheduler.postgres.connection import Connection, connect, translated
 from scheduler.resources import query
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -40,44 +42,57 @@ class Claims:
 
     def __init__(self, url: str, name: str) -> None:
         self._connection: Connection = connect(url, name, **PLANNER)
-        with transaction(self._connection) as cursor:
+        # Transactions are begun and ended by hand, on the round trips of their first and last statements.
+        self._connection.autocommit = True
+        with translated(), self._connection.cursor() as cursor:
             cursor.execute(f"PREPARE claim_due (timestamptz, bigint) AS {_CLAIM}")
 
     def claim(self, limit: int, floor: datetime = LONG_AGO) -> Claim:
         """Lock the oldest due jobs; where there are none, nothing stays open."""
         with translated(), self._connection.cursor() as cursor:
-            cursor.execute("EXECUTE claim_due (%s, %s)", (floor, limit))
+            cursor.execute("BEGIN; EXECUTE claim_due (%s, %s)", (floor, limit))
             rows = cursor.fetchall()
             *_, claimed_at, seconds = rows[0]
             jobs = [DueJob(*row[:-2]) for row in rows if row[0] is not None]
             if not jobs:
-                self._connection.rollback()
+                cursor.execute("ROLLBACK")
             return Claim(jobs, claimed_at, seconds)
 
     def settle(self, outcome: Settlement) -> None:
         """Write down what became of the claimed jobs and let go of them."""
         with translated(), self._connection.cursor() as cursor:
-            for ids, emitted in ((outcome.done, 1), (outcome.passed, 0)):
-                if ids:
-                    cursor.execute(query("settle_done"), {"ids": ids, "emitted": emitted})
-            if outcome.moved:
-                moved, following, counts = zip(*outcome.moved, strict=True)
-                cursor.execute(query("settle_next"), {
-                    "ids": list(moved), "following": list(following), "emitted": list(counts),
-                })
-            if outcome.triggered:
-                cursor.execute(query("settle_triggered"), {"ids": outcome.triggered})
-            if outcome.failed:
-                failed, delays = zip(*outcome.failed, strict=True)
-                cursor.execute(query("settle_failed"), {"ids": list(failed), "delays": list(delays)})
-            self._connection.commit()
+            statements = [cursor.mogrify(query(name), values) for name, values in _updates(outcome)]
+            cursor.execute(b";".join((*statements, b"COMMIT")))
 
     def release(self) -> None:
         """Let go of what is claimed, unchanged."""
-        roll_back(self._connection)
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute("ROLLBACK")
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _updates(outcome: Settlement) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name and the values of each statement that the outcome takes."""
+    if outcome.done:
+        yield "settle_done", {"ids": _array(outcome.done), "emitted": 1}
+    if outcome.passed:
+        yield "settle_done", {"ids": _array(outcome.passed), "emitted": 0}
+    if outcome.moved:
+        ids, following, emitted = zip(*outcome.moved, strict=True)
+        yield "settle_next", {"ids": _array(ids), "following": _array([each.isoformat() for each in following]),
+                              "emitted": _array(map(str, emitted))}
+    if outcome.triggered:
+        yield "settle_triggered", {"ids": _array(outcome.triggered)}
+    if outcome.failed:
+        ids, delays = zip(*outcome.failed, strict=True)
+        yield "settle_failed", {"ids": _array(ids), "delays": _array(map(str, delays))}
+
+
+def _array(values: Iterable[str]) -> str:
+    """Write plain values as one literal: an array of so many parts takes Postgres longer to read than to use."""
+    return f"{{{','.join(values)}}}"
 
 
 def delay(retries: int, jitter: float) -> float:

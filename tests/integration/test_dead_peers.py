@@ -1,0 +1,73 @@
+"""A database session whose client has gone silent lets go of its rows, also while it is still being answered."""
+
+import os
+import socket
+import threading
+from contextlib import closing, suppress
+
+import pytest
+from support import connected, until
+
+from chaos.proxy import Proxy
+from scheduler.domain.errors import Unavailable
+from scheduler.postgres.claims import Claims
+from scheduler.postgres.connection import CONNECT, SESSION, connect
+
+LIMITS = ("statement_timeout", "idle_in_transaction_session_timeout", "tcp_user_timeout")
+
+
+@pytest.fixture
+def proxy(stack):
+    if stack.postgres is None:
+        pytest.skip("needs a server of its own")
+    made = Proxy(stack.postgres.port)
+    yield made
+    made.thaw()
+    made.close()
+
+
+def test_rows_that_were_being_sent_when_a_client_went_silent_are_let_go(stack, database_url, proxy, monkeypatch):
+    """No statement runs and no transaction idles while the server waits for its client to read: only TCP tells."""
+    for name in SESSION.keys() & set(LIMITS):
+        monkeypatch.setitem(SESSION, name, "2s")
+    with connected(database_url) as connection:
+        connection.cursor().execute(
+            "INSERT INTO jobs (id, job_type, payload, next_run_at) SELECT gen_random_uuid(), 'large', "
+            "json_build_object('x', repeat('x', 200000)), now() FROM generate_series(1, 150)"
+        )
+    cut_off = database_url.replace(f":{stack.postgres.port}/", f":{proxy.port}/")
+    with closing(Claims(cut_off, "cut off")) as silent, closing(Claims(database_url, "other")) as other:
+        proxy.freeze_within_an_answer(after=1_000_000)
+
+        def claim():
+            with suppress(Unavailable):
+                silent.claim(500)
+
+        thread = threading.Thread(target=claim)
+        thread.start()
+        try:
+            with connected(database_url) as connection:
+                until(lambda: waits_for_its_client(connection), "the server in the middle of its answer")
+            assert other.claim(500).jobs == []
+            until(lambda: len(other.claim(500).jobs) == 150, "the rows free for others")
+            other.release()
+        finally:
+            proxy.thaw()
+            thread.join(30)
+        assert not thread.is_alive()
+
+
+def waits_for_its_client(connection):
+    cursor = connection.cursor()
+    cursor.execute("SELECT 1 FROM pg_stat_activity WHERE application_name = 'scheduler cut off' "
+                   "AND datname = current_database() AND wait_event = 'ClientWrite'")
+    return cursor.fetchall()
+
+
+def test_our_own_end_gives_up_data_that_is_never_acknowledged(database_url):
+    """Keepalives say nothing while data is in flight."""
+    with closing(connect(database_url, "test")) as connection, socket.socket(
+        fileno=os.dup(connection.fileno())
+    ) as wire:
+        found = wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+    assert found == CONNECT["tcp_user_timeout"] > 0

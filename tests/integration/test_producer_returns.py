@@ -1,0 +1,107 @@
+"""Jobs that come back: what a producer settles itself is due again on time, whatever its poll interval."""
+
+from contextlib import ExitStack, closing, contextmanager
+from datetime import datetime, timedelta
+from itertools import count
+from types import SimpleNamespace
+
+from support import iso, until, utc
+
+from scheduler.flight import Flight
+from scheduler.postgres.claims import LONG_AGO, Claims
+from scheduler.producer import Floor
+from scheduler.producer import _land as land
+from scheduler.rabbit.link import Link
+from scheduler.rabbit.publisher import Publisher
+
+SLOW = {"SCHEDULER_POLL_INTERVAL_MS": "60000"}
+
+
+def lateness(event):
+    due, emitted = (datetime.fromisoformat(event[name]) for name in ("due_at", "emitted_at"))
+    return (emitted - due).total_seconds()
+
+
+@contextmanager
+def opened(url):
+    link = Link(url, "test")
+    yield link
+    link.close()
+
+
+def test_a_job_alone_comes_back_on_time_however_rarely_the_producer_looks(sidecar, host):
+    """Its next run is written after the claim has looked for the next one: the producer slept all its interval."""
+    sidecar.up(**SLOW)
+    host.request(run_at=iso(utc(seconds=0.5)), every=1)
+    events = host.due(4)
+    assert [event["missed"] for event in events] == [0, 0, 0, 0]
+    assert max(map(lateness, events)) < 0.9  # it would be several seconds late, or passed over
+
+
+def test_a_refused_event_is_tried_again_when_its_retry_is_due(sidecar, host):
+    producer = sidecar.start("producer", **SLOW).ready()
+    host.channel.queue_unbind("mainapp_due", "schedule.events", "due")
+    sidecar.sql("INSERT INTO jobs (id, job_type, next_run_at) VALUES (gen_random_uuid(), 'a', now())")
+    sidecar.sql("SELECT pg_notify('scheduler_wakeup', '')")
+    producer.logged("events not delivered")
+    host.channel.queue_bind("mainapp_due", "schedule.events", "due")
+    [event] = host.due()
+    assert lateness(event) < 7  # the first retry comes after a second, the second after two more
+
+
+def test_what_a_replica_let_go_of_is_found_in_time_however_rarely_the_others_look(sidecar, host):
+    """Promise 4 allows 30 s, and the interval a minute."""
+    sidecar.start("producer", **SLOW).ready()
+    [job] = sidecar.sql("INSERT INTO jobs (id, job_type, next_run_at) VALUES (gen_random_uuid(), 'a', now()) "
+                        "RETURNING id")
+    assert host.due(within=20)[0]["job_id"] == job["id"]
+
+
+def test_a_job_settled_while_another_batch_is_in_the_air_is_not_left_below_the_floor(sidecar, amqp_url):
+    """Batches overlap: the second is claimed, and raises the floor, before the first is settled."""
+    sidecar.sql("INSERT INTO jobs (id, job_type, every, starts_at, next_run_at) SELECT gen_random_uuid(), 'one', "
+                "interval '1 second', at, at FROM (SELECT now() - interval '0.5 seconds') AS given (at)")
+    sidecar.sql("INSERT INTO jobs (id, job_type, next_run_at) VALUES (gen_random_uuid(), 'second', "
+                "now() + interval '0.8 seconds')")
+    floor = Floor(every=60.0)
+    with opened(amqp_url) as link, ExitStack() as stack:
+        lanes = [stack.enter_context(closing(Claims(sidecar.database_url, f"test {n}"))) for n in (1, 2)]
+        publisher = Publisher(link)
+        first = Flight(lanes[0], 1, floor.bound())
+        floor.rise(first.newest, first.claim_seconds)
+        first.take_off(publisher)
+        flights = (Flight(lanes[1], 1, floor.bound()) for _ in count())
+        second = until(lambda: flight if (flight := next(flights)).newest else None, "the second due")
+        floor.rise(second.newest, second.claim_seconds)
+        assert floor.bound() == second.newest
+        returns = land(first, floor)
+        second.take_off(publisher)
+        land(second, floor)
+    [row] = sidecar.sql("SELECT wake_at FROM jobs WHERE job_type = 'one'")
+    assert returns == row["wake_at"]
+    assert floor.bound() <= returns
+
+
+def test_looks_from_the_bottom_become_rarer_where_they_are_slow(monkeypatch):
+    """With an old snapshot in the way each of them walks over all that is dead in the index."""
+    clock = iter(())
+    monkeypatch.setattr("scheduler.producer.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    floor, newest = Floor(every=0.5), utc()
+    for took, pause in ((0.001, 0.5), (0.2, 4.0), (5.0, 8.0)):
+        clock = iter((100.0, 100.0, 100.0 + pause - 0.01, 100.0 + pause))
+        assert floor.bound() == LONG_AGO
+        floor.rise(newest, took)
+        assert floor.bound() == newest
+        assert floor.bound() == LONG_AGO
+
+
+def test_a_wake_up_lowers_the_floor_only_as_far_as_told():
+    floor, newest = Floor(every=60.0), utc()
+    floor.bound()
+    floor.rise(newest, 0.001)
+    floor.lower(newest + timedelta(seconds=1))
+    assert floor.bound() == newest
+    floor.lower(newest - timedelta(seconds=1))
+    assert floor.bound() == newest - timedelta(seconds=1)
+    floor.rise(None, 0.001)
+    assert floor.bound() == newest - timedelta(seconds=1)
