@@ -1,9 +1,11 @@
 """`python -m chaos [FAULT …]`: run the faults, print the table, write the results, fail if anything was lost."""
 
 import argparse
+import os
 import sys
 import time
 import traceback
+from datetime import UTC, datetime
 
 from chaos import report
 from chaos.account import Result
@@ -22,14 +24,24 @@ def main() -> int:
     names = [name for given in args.faults for name in given.replace(",", " ").split()] or list(ALL)
     if unknown := [name for name in names if name not in ALL]:
         parser.error(f"no such fault: {', '.join(unknown)}; known are {', '.join(ALL)}")
+    began, clock = datetime.now(UTC), time.monotonic()
     results = run(names, args.scale)
+    whole = set(names) == set(ALL) and args.scale >= 1
+    ran = report.this_run(command(args.faults, args.scale), began, time.monotonic() - clock)
     print(f"\n{report.table(results)}\n")
     for each in results:
         for failure in each.failures:
             print(f"{each.fault}: {failure}")
-    report.write(results, list(ALL), keep=set(names) < set(ALL))
-    print("written to bench/results/chaos.md and chaos.json")
+    files = report.write(ran, results, whole=whole)
+    print(f"{ran.seconds / 60:.1f} minutes; written to {', '.join(str(each.relative_to(report.ROOT)) for each in files)}")
     return 0 if all(each.passed for each in results) else 1
+
+
+def command(faults: list[str], scale: float) -> str:
+    """Return what to type for the same again."""
+    env = [f"{name}={value} " for name in ("SOAK_SECONDS", "SOAK_JOBS") if (value := os.environ.get(name))]
+    given = f' FAULT="{" ".join(faults)}"' if len(faults) > 1 else f" FAULT={faults[0]}" if faults else ""
+    return "".join(env) + "make chaos" + given + (f" ARGS='--scale {scale:g}'" if scale != 1 else "")
 
 
 def run(names: list[str], scale: float) -> list[Result]:

@@ -1,9 +1,10 @@
 """Compares what was asked with what came, event by event."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 from chaos.load import Books
@@ -28,7 +29,9 @@ class Result:
     unstored: int = 0
     longest_gap: float = 0.0
     usual_gap: float = 0.0
+    longest_takeover: float = 0.0
     slowest_command: float = 0.0
+    host_delay: float = 0.0
     recovered: bool = True
     seconds: float = 0.0
     when: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
@@ -60,12 +63,12 @@ def fill(result: Result, books: Books, sql: Sql) -> None:
     came = Counter((event.job_id, event.due_at) for event in events if event.job_id in books.asked)
     emissions = {(event.event_id, event.emitted_at) for event in events}
     ours = [event for event in events if event.job_id in books.asked]
-    late = sorted((event.received_at - event.due_at).total_seconds() for event in _first(ours))
+    late = sorted(lateness(books))
     result.requests = books.sent
     result.expected = sum(map(len, due.values()))
     result.received = len(came)
     result.lost = len(_lost(books, due, spared))
-    result.early = sum(e.emitted_at < e.due_at or e.received_at < e.due_at for e in events)
+    result.early = sum(e.emitted_at < e.due_at or e.received_at < e.due_at for e in events) + books.unbooked_early
     result.duplicates = len(emissions) - len({event.event_id for event in events})
     result.redelivered = len(events) - len(emissions)
     result.longest_gap = round(max(late, default=0.0), 3)
@@ -81,6 +84,34 @@ def fill(result: Result, books: Books, sql: Sql) -> None:
     result.unstored = sum(each.confirmed and each.id not in stored for each in books.asked.values())
     ages = [stored[each.id] - each.sent_at for each in books.asked.values() if each.sent_at and each.id in stored]
     result.slowest_command = round(max(ages, default=0.0), 3)
+    result.longest_takeover = round(max(lateness(books, stored), default=0.0), 3)
+    waited = [each.sent_at - each.asked_at for each in books.asked.values() if each.sent_at and each.asked_at]
+    result.host_delay = round(max(waited, default=0.0), 3)
+
+
+def lateness(
+    books: Books, stored: Mapping[str, float] | None = None, *, since: float = 0.0, until: float = inf
+) -> list[float]:
+    """Return the seconds by which each event due between two times came late, at its first arrival.
+
+    An event is not late for as long as its request has not been sent: on a busy machine the host itself may be
+    behind with what it asks for. With `stored`, the times when rows came into being, it is not late before its
+    row was there either: what is left is the time that a row was due and nobody emitted it.
+    """
+    late = []
+    for event in _first(list(books.events)):
+        asked = books.asked.get(event.job_id)
+        if asked is None or not since <= event.due_at.timestamp() <= until:
+            continue
+        possible = max(event.due_at.timestamp(), asked.sent_at or 0.0, (stored or {}).get(event.job_id, 0.0))
+        late.append(max(0.0, event.received_at.timestamp() - possible))
+    return late
+
+
+def share(values: Sequence[float], part: float) -> float:
+    """Return the value that `part` of all do not exceed; 0 when there are none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else 0.0
 
 
 def _expected(books: Books, sql: Sql) -> tuple[dict[str, set[Any]], dict[str, Any]]:

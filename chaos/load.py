@@ -17,6 +17,9 @@ import pika
 from pika.exceptions import AMQPError
 
 _ONE_SECOND = timedelta(seconds=1)
+# Each waits for the confirm of one command before it sends the next: several, so that a slow machine's round trips
+# do not make the host slower than what it asks for.
+SENDERS = 3
 
 
 @dataclass
@@ -26,7 +29,8 @@ class Asked:
     id: str
     expected: list[datetime]
     confirmed: bool = False
-    sent_at: float | None = None
+    asked_at: float | None = None
+    sent_at: float | None = None  # when the request was first handed to the broker
     cancel_sent: bool = False
 
 
@@ -49,6 +53,9 @@ class Books:
     events: list[Event] = field(default_factory=list)
     sent: int = 0
     poison: int = 0
+    unbooked: int = 0
+    unbooked_early: int = 0
+    transit: float = 0.0  # seconds that the last event was on its way, from its emission to the host
 
 
 class Host:
@@ -56,20 +63,24 @@ class Host:
 
     def __init__(
         self, amqp_url: str, *, one_shots: float = 80, recurring: float = 3, cancels: float = 10,
-        poison: float = 0.0, count: int = 12,
+        poison: float = 0.0, count: int = 12, unbooked: str | None = None,
     ) -> None:
+        """Events of the job type `unbooked` are only counted: a soak would fill the memory with them."""
         self.books = Books()
+        self._unbooked = unbooked
         self._urls = amqp_url.split(",")
         self._rates = {"one_shot": one_shots, "recurring": recurring, "cancelled": cancels}
         self._poison = poison
         self._count = count
         self._outbox: deque[tuple[str, bytes, str | None]] = deque()
+        self._sending: set[int] = set()
         self._later: list[tuple[float, str, bytes, str]] = []
         self._asking = threading.Event()
         self._stop = threading.Event()
         self._random = random.Random(6)
         self._threads = [
-            threading.Thread(target=self._keep, args=(self._send,), name="host sender", daemon=True),
+            *(threading.Thread(target=self._keep, args=(self._send,), name="host sender", daemon=True)
+              for _ in range(SENDERS)),
             threading.Thread(target=self._keep, args=(self._receive,), name="host receiver", daemon=True),
             threading.Thread(target=self._ask, name="host", daemon=True),
         ]
@@ -85,7 +96,7 @@ class Host:
 
     @property
     def outstanding(self) -> int:
-        return len(self._outbox) + len(self._later)
+        return len(self._outbox) + len(self._later) + len(self._sending)
 
     def close(self) -> None:
         self._asking.clear()
@@ -137,7 +148,7 @@ class Host:
             run_at = run_at.replace(microsecond=0) + _ONE_SECOND
             body |= {"rrule": f"FREQ=SECONDLY;COUNT={count}", "on_missed": "all", "run_at": _iso(run_at)}
             expected = [run_at + _ONE_SECOND * n for n in range(count)]
-        asked = Asked(str(body["id"]), expected)
+        asked = Asked(str(body["id"]), expected, asked_at=time.time())
         self.books.asked[asked.id] = asked
         self.command("request", json.dumps(body).encode(), asked.id)
         return asked
@@ -173,16 +184,26 @@ class Host:
         channel.confirm_delivery()
         properties = pika.BasicProperties(content_type="application/json", delivery_mode=2)
         while not self._stop.is_set():
-            if not self._outbox:
+            self._sending.add(threading.get_ident())  # before it is taken: it must not seem to be gone in between
+            try:
+                key, body, job_id = taken = self._outbox.popleft()
+            except IndexError:
+                self._sending.discard(threading.get_ident())
                 connection.process_data_events(0.01)
                 continue
-            key, body, job_id = self._outbox[0]
-            began = time.time()
-            channel.basic_publish("schedule.commands", key, body, properties, mandatory=True)
-            self._outbox.popleft()
-            if key == "request" and job_id:
-                self.books.asked[job_id].sent_at = began
-                self.books.asked[job_id].confirmed = True
+            asked = self.books.asked[job_id] if key == "request" and job_id else None
+            if asked is not None and asked.sent_at is None:
+                asked.sent_at = time.time()
+            try:
+                channel.basic_publish("schedule.commands", key, body, properties, mandatory=True)
+            except BaseException:
+                self._outbox.appendleft(taken)
+                raise
+            else:
+                if asked is not None:
+                    asked.confirmed = True
+            finally:
+                self._sending.discard(threading.get_ident())
 
     def _receive(self, connection: pika.BlockingConnection) -> None:
         channel = connection.channel()
@@ -209,10 +230,13 @@ class Host:
     def _record(self, body: bytes) -> None:
         now = datetime.now(UTC)
         event = json.loads(body)
-        self.books.events.append(Event(
-            event["event_id"], event["job_id"], datetime.fromisoformat(event["due_at"]),
-            datetime.fromisoformat(event["emitted_at"]), now,
-        ))
+        due, emitted = (datetime.fromisoformat(event[name]) for name in ("due_at", "emitted_at"))
+        self.books.transit = (now - emitted).total_seconds()
+        if event["job_type"] == self._unbooked:
+            self.books.unbooked += 1
+            self.books.unbooked_early += emitted < due or now < due
+            return
+        self.books.events.append(Event(event["event_id"], event["job_id"], due, emitted, now))
 
 
 POISON = [

@@ -19,9 +19,11 @@ class Proxy:
         self._flows.set()
         self._open = True
         self._limit: int | None = None
+        self.held: set[socket.socket] = set()  # clients that have sent something that is not passed on
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
 
     def freeze(self) -> None:
+        self.held.clear()
         self._flows.clear()
 
     def freeze_within_an_answer(self, after: int) -> None:
@@ -47,7 +49,7 @@ class Proxy:
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        self._flows.wait()
+        self._pass(client)
         try:
             server = socket.create_connection(self._target, timeout=5)
         except OSError:
@@ -60,7 +62,7 @@ class Proxy:
             while self._open:
                 ready, _, _ = select.select(list(both), [], [], 0.5)
                 for each in ready:
-                    self._flows.wait()
+                    self._pass(each if each is client else None)
                     data = each.recv(65536)
                     if not data:
                         return
@@ -68,3 +70,8 @@ class Proxy:
                     came_back += len(data) if each is server and self._limit else 0
                     if self._limit and came_back > self._limit:
                         self.freeze()
+
+    def _pass(self, client: socket.socket | None) -> None:
+        if client is not None and not self._flows.is_set():
+            self.held.add(client)
+        self._flows.wait()

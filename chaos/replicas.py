@@ -48,6 +48,10 @@ class Replica:
         with contextlib.suppress(ProcessLookupError):
             self._stack.adopt(self.popen.pid)
 
+    def change(self, env: Callable[[str, dict[str, str]], dict[str, str]]) -> None:
+        """Give the next process in this place another environment."""
+        self._env = env(self.name, dict(self._env))
+
     @property
     def pid(self) -> int:
         return self.popen.pid
@@ -61,12 +65,19 @@ class Replica:
             self.popen.send_signal(signum)
 
     def end(self, signum: int, within: float = 30.0) -> tuple[int, float]:
-        """Signal it, wait for its end, and return its exit code and how long that took."""
+        """Signal it, wait for its end, and return its exit code and how long that took.
+
+        Moments in which this machine did not let us run either are not counted.
+        """
         self.expected_to_end = True
-        began = time.monotonic()
+        ending = self.popen  # the supervisor soon puts another in its place
+        began, stood_still = time.monotonic(), 0.0
         self.send(signum)
-        code = self.popen.wait(within)
-        return code, time.monotonic() - began
+        while (looked := time.monotonic()) - began < within:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return ending.wait(0.05), time.monotonic() - began - stood_still
+            stood_still += max(0.0, time.monotonic() - looked - 0.1)
+        raise TimeoutError(f"{self.name} did not end within {within:g} s")
 
     @property
     def port(self) -> int | None:

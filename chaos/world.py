@@ -89,7 +89,7 @@ class World:
         except TimeoutError as error:
             result.failures.append(str(error))
         try:
-            wait_for(self.supervisor.all_ready, "every process ready", 30)
+            wait_for(self.supervisor.all_ready, "every process ready", 60)
         except TimeoutError:
             result.recovered = False
             unready = {each.name: each.missing() for each in self.supervisor.replicas if not each.ready()}
