@@ -17,7 +17,8 @@ PARTS = {
 
 def _recurrence() -> list[report.Row]:
     rows = [
-        report.Row(each["name"], str(each["ours"]), str(each["yardstick"]), each["ratio"], each["goal"], each["met"])
+        report.Row(each["name"], report.span(each["ours"]), report.span(each["yardstick"]), each["ratio"], each["goal"],
+                   each["met"])
         for each in recurrence.run()["recurrence"]
     ]
     report.write("recurrence", rows)

@@ -3,6 +3,7 @@
 import json
 import platform
 import statistics
+import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -10,6 +11,9 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
 DOCS = Path(__file__).parent.parent / "docs"
+README = DOCS.parent / "README.md"
+PARTS = ("emit", "burst", "lag", "ingest", "recurrence", "scale")
+_FIGURES, _END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,12 @@ def limit(what: str, ours: float, most: float, unit: str, beside: str = "") -> R
     return Row(what, f"{ours:,.4g} {unit}", beside, None, f"≤ {most:,g} {unit}", ours <= most)
 
 
+def span(seconds: float) -> str:
+    """Write a time in the unit that suits it."""
+    scale, unit = (1e6, "µs") if seconds < 1e-3 else (1e3, "ms") if seconds < 1 else (1, "s")
+    return f"{seconds * scale:,.3g} {unit}"
+
+
 def interleaved(rounds: int, measures: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
     """Take each measure in turn, so many times, so that a slow moment of the machine falls on all alike."""
     found: dict[str, list[float]] = {name: [] for name in measures}
@@ -63,19 +73,28 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def publish() -> None:
-    """Put the latest results of every part on one page of docs/."""
-    parts = [json.loads(path.read_text()) | {"part": path.stem} for path in sorted(RESULTS.glob("*.json"))]
+    """Put the latest results of every part on one page of docs/, and their rows into the README."""
+    parts = [json.loads((RESULTS / f"{name}.json").read_text()) | {"part": name} for name in _published()]
     lines = [
         "# Benchmarks", "",
         "Written by `make bench`; each part with the time of its last run. Every figure stands beside its yardstick,",
         "measured in the same run and interleaved with it, medians of at least three where rates are compared. The",
         "machine has two shared, noisy cores that also run the servers and the load: trust the ratios.", "",
     ]
+    everything: list[Row] = []
     for part in parts:
-        if "rows" in part:
-            rows = [Row(**row) for row in part["rows"]]
-            lines += [f"## {part['part']}", "", part["when"], "", table(rows), ""]
+        rows = [Row(**row) for row in part["rows"]]
+        everything += rows if part["part"] != "recurrence" else []  # so many: on the page alone
+        lines += [f"## {part['part']}", "", part["when"], "", table(rows), ""]
     (DOCS / "benchmarks.md").write_text("\n".join(lines), encoding="utf-8")
+    before, _, rest = README.read_text(encoding="utf-8").partition(_FIGURES)
+    after = rest.partition(_END)[2]
+    text = f"{before}{_FIGURES}\n\n{table(everything)}\n\n{_END}{after}"
+    README.write_text(text, encoding="utf-8")
+
+
+def _published() -> list[str]:
+    return [name for name in PARTS if (RESULTS / f"{name}.json").exists()]
 
 
 def write(part: str, rows: Sequence[Row], details: object = None) -> None:
@@ -83,7 +102,9 @@ def write(part: str, rows: Sequence[Row], details: object = None) -> None:
     RESULTS.mkdir(exist_ok=True)
     text = table(rows)
     print(f"\n## {part}\n\n{text}\n", flush=True)
-    stamp = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, Python {platform.python_version()}"
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=DOCS.parent, check=False, text=True,
+                            capture_output=True).stdout.strip()
+    stamp = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, commit {commit}, Python {platform.python_version()}"
     (RESULTS / f"{part}.md").write_text(f"# {part}\n\n{stamp}\n\n{text}\n", encoding="utf-8")
     kept = {"when": stamp, "rows": [asdict(row) for row in rows], "details": details}
     (RESULTS / f"{part}.json").write_text(json.dumps(kept, indent=1, default=str) + "\n", encoding="utf-8")

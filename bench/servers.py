@@ -60,7 +60,9 @@ class Bed:
                  f"FROM generate_series(1, {count}) AS n")
 
     def analyze(self) -> None:
+        """Let the table settle: what a bulk load leaves to be written is not what is measured."""
         self.sql("VACUUM ANALYZE jobs")
+        self.sql("CHECKPOINT")
 
     def depth(self, queue: str) -> int:
         connection = pika.BlockingConnection(pika.URLParameters(self.amqp_url))
