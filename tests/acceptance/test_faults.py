@@ -45,9 +45,9 @@ def test_nothing_is_lost_and_nothing_early_while_one_part_after_the_other_breaks
             victim.end(signal.SIGKILL)
         wait_for(world.consumers[0].ready, "the consumer ready again", 30)
         world.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OURS}")
-        time.sleep(0.5)
+        wait_for_an_event(world)
         breakable.rabbitmq.evaluate('rabbit_networking:close_all_connections(<<"test">>)')
-        time.sleep(0.5)
+        wait_for_an_event(world)
         breakable.postgres.restart("immediate")
         breakable.rabbitmq.restart("fast")
         world.producers[1].send(signal.SIGCONT)
@@ -56,6 +56,12 @@ def test_nothing_is_lost_and_nothing_early_while_one_part_after_the_other_breaks
         world.close(result)
     assert result.passed, result
     assert result.expected > 50
+
+
+def wait_for_an_event(world):
+    """Wait until something that was emitted from now on has come."""
+    now, events = datetime.now(UTC), world.host.books.events
+    wait_for(lambda: events and events[-1].emitted_at > now, "another event", 30)
 
 
 # --- regressions
@@ -86,17 +92,17 @@ def test_sigterm_ends_a_process_whose_database_never_answers(behind, host, role)
     process = sidecar.start(role).ready()
     database.freeze()
     host.request(run_at=iso(utc()))
-    time.sleep(1.0)  # by now it waits for an answer
+    until(lambda: len(database.held) >= 2, "the work and the upkeep wait for an answer")
     began = time.monotonic()
     assert process.stop(signal.SIGTERM) == 0
-    assert time.monotonic() - began < 5.0
+    assert time.monotonic() - began < 10.0  # 4.5 s on an idle machine; 20 s when it waited for the driver
 
 
 def test_a_migration_that_is_stopped_while_it_waits_does_not_claim_success(behind):
     sidecar, database, _ = behind
     database.freeze()
     process = Process("migrate", sidecar.env)
-    time.sleep(1.5)
+    until(lambda: database.held, "it waits for an answer")
     assert process.stop(signal.SIGTERM) != 0
 
 
@@ -179,7 +185,9 @@ def test_an_alarm_of_the_broker_delays_rejections_and_returns_nothing(breakable)
         breakable.rabbitmq.evaluate("vm_memory_monitor:set_vm_memory_high_watermark(0.4)")
         until(lambda: consumer.metric(REJECTED) == 10, "the others rejected")
         consumer.ready()
-        assert len(host.drain("scheduler_dead")) == 10
+        dead: list[bytes] = []
+        until(lambda: dead.extend(host.drain("scheduler_dead")) or len(dead) >= 10, "the dead letters")
+        assert len(dead) == 10
         assert not [line for line in consumer.lines if line["event"].startswith("RabbitMQ unavailable")]
     finally:
         breakable.rabbitmq.evaluate("vm_memory_monitor:set_vm_memory_high_watermark(0.4)")

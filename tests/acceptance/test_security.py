@@ -5,7 +5,6 @@ import os
 import secrets
 import ssl
 import subprocess
-import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -326,7 +325,6 @@ def test_no_password_in_anything_shown_through_failures(database_url, amqp_url, 
             each.ready()
             shown += [each.http(path)[1] for path in ("/metrics", "/readyz", "/livez", "/")]
             shown.append(Path(f"/proc/{each.popen.pid}/cmdline").read_text(encoding="utf-8"))
-        time.sleep(0.1)
     finally:
         sidecar.close()
     shown += [line for each in sidecar.processes for line in each.raw]

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from uuid import uuid4
 
-import pika
 import pytest
 from support import Host, utc
 
@@ -140,10 +139,12 @@ def test_the_sidecars_answer_is_returned_or_raised(client, sidecar):
     assert [answer.id for answer in answers] == ids
 
 
-def test_a_queue_that_refuses_the_command_is_an_error(client, monkeypatch):
-    def refuse(*_args, **_named):
-        raise pika.exceptions.NackError([])
-
-    monkeypatch.setattr(pika.adapters.blocking_connection.BlockingChannel, "basic_publish", refuse)
-    with pytest.raises(BrokerUnavailable, match="full"):
+def test_a_queue_that_refuses_the_command_is_an_error(vhost):
+    host = Host(vhost)
+    host.channel.exchange_declare("schedule.commands", "topic", durable=True)
+    host.channel.queue_declare("scheduler_inbox", durable=True,
+                               arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
+    host.channel.queue_bind("scheduler_inbox", "schedule.commands", "cancel")
+    with SchedulerClient(vhost) as client, pytest.raises(BrokerUnavailable, match="full"):
         client.cancel(uuid4())
+    host.close()
