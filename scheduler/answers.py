@@ -39,8 +39,9 @@ class Answers:
 
     def give(self, verdicts: Sequence[Verdict]) -> None:
         """Return once every dead letter is confirmed and in a queue; raise Unavailable otherwise."""
-        if any(isinstance(verdict, Rejected) or d.properties.reply_to for d, verdict in verdicts):
-            self._until_unblocked()
+        if not verdicts:
+            return
+        self._until_unblocked()
         dead = self._publisher.send([_dead_letter(d, v) for d, v in verdicts if isinstance(v, Rejected)])
         told = self._publisher.send([_event(d, v) for d, v in verdicts if isinstance(v, Rejected)])
         self._reply([_reply(d, v) for d, v in verdicts if d.properties.reply_to])

@@ -1,6 +1,7 @@
 """The process AMQP → Postgres: every command is stored, answered or refused with a reason."""
 
 import time
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -30,7 +31,8 @@ log = get_logger(__name__)
 _rejections = Storm(log, "command rejected")
 _losses = Storm(log, "database unavailable: commands stay in the queue until it is back")
 
-BATCH = 500
+BATCH = 1000
+LANES = 2
 # Without a database a consumer keeps its commands no longer than this, then gives them back: another one may
 # reach it. Each time in a row that this was of no use it keeps them longer, for every return counts as a delivery.
 KEEP_SECONDS = 8.0
@@ -68,10 +70,11 @@ class Stored:
 
 @dataclass(slots=True)
 class Flight:
-    """A batch that is being stored beside the loop."""
+    """A batch that is being stored."""
 
     batch: list[Delivery]
     ids: set[UUID]
+    lane: Lane
     stored: Future[Stored | None]
 
 
@@ -86,8 +89,8 @@ class Consumer:
         self._settings = settings
         self._stop = stop
         self._health = health
-        self._lane, self._beside = Lane(), Lane()
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="storing")
+        self._lanes = [Lane() for _ in range(LANES)]  # those that are free
+        self._workers = ThreadPoolExecutor(LANES, thread_name_prefix="storing")
         self._keep = KEEP_SECONDS
         # A producer's own next look comes within its poll interval; a little more covers its sleep's jitter.
         self._soon = timedelta(milliseconds=settings.poll_interval_ms + 100)
@@ -105,49 +108,59 @@ class Consumer:
                 self._wait_for_database(link)
 
     def _serve(self, inbox: Inbox, answers: Answers, link: Link) -> None:
-        flight: Flight | None = None
+        # In the order of delivery: to acknowledge one is to acknowledge all before it.
+        flights: deque[Flight] = deque()
         try:
             while not self._stop:
                 self._health.turn()
                 self._health.found("rabbitmq")
-                batch = inbox.take(BATCH, timeout=0.0 if flight else 0.5)
-                if len(batch) == BATCH and flight is None:
-                    flight = self._take_off(batch, link)
-                    continue
-                if flight is not None and flight.ids & _ids(batch):
-                    if not self._finish(flight.batch, flight.stored.result(), inbox, answers):
+                batch = inbox.take(BATCH, timeout=0.0 if flights else 0.5)
+                ids = _ids(batch)
+                while any(flight.ids & ids for flight in flights):
+                    if not self._land(flights, inbox, answers):
                         return
-                    flight = None
-                stored = self._stored(self._lane, batch, link)
-                # In the order of delivery: to acknowledge one is to acknowledge all before it.
-                if flight is not None:
-                    if not self._finish(flight.batch, flight.stored.result(), inbox, answers):
-                        return
-                    flight = None
-                if batch and not self._finish(batch, stored, inbox, answers):
+                if batch:
+                    flights.append(self._take_off(batch, ids, link))
+                if (
+                    flights and (len(batch) < BATCH or not self._lanes)
+                    and not self._land(flights, inbox, answers)
+                ):
                     return
-            if flight is not None:
-                self._finish(flight.batch, flight.stored.result(), inbox, answers)
+            while flights and self._land(flights, inbox, answers):
+                pass
         finally:
-            if flight is not None:
-                wait([flight.stored])  # what it does must not run into what comes next
+            wait([flight.stored for flight in flights])  # what they do must not run into what comes next
+            self._lanes += [flight.lane for flight in flights]
 
-    def _take_off(self, batch: list[Delivery], link: Link) -> Flight:
-        return Flight(batch, _ids(batch), self._worker.submit(self._stored, self._beside, batch, link))
+    def _take_off(self, batch: list[Delivery], ids: set[UUID], link: Link) -> Flight:
+        lane = self._lanes.pop()
+        return Flight(batch, ids, lane, self._workers.submit(self._stored, lane, batch, link))
 
-    def _finish(self, batch: list[Delivery], stored: Stored | None, inbox: Inbox, answers: Answers) -> bool:
-        """Answer and acknowledge a batch; False when the process shall stop before it could be stored."""
+    def _land(self, flights: deque[Flight], inbox: Inbox, answers: Answers) -> bool:
+        """Wait for the oldest batch, then answer and acknowledge it; False if a stop came before it was stored.
+
+        Then none behind it may land either.
+        """
+        stored = flights[0].stored.result()
         if stored is None:
             return False
+        flight = flights.popleft()
+        self._lanes.append(flight.lane)
+        self._finish(flight.batch, stored, inbox, answers)
+        return True
+
+    def _finish(self, batch: list[Delivery], stored: Stored, inbox: Inbox, answers: Answers) -> None:
         metrics.batch_size.observe(len(batch))
         outcomes = iter(stored.answers)
         verdicts = [each.read if isinstance(each.read, Rejected) else next(outcomes) for each in batch]
-        answers.give(list(zip(batch, verdicts, strict=True)))
+        answers.give([
+            (delivery, verdict) for delivery, verdict in zip(batch, verdicts, strict=True)
+            if isinstance(verdict, Rejected) or delivery.properties.reply_to
+        ])
         _count(batch, verdicts)
         if log.shows_debug or traces.sink is not None:
             _tell(stored, [each.read for each in batch], verdicts)
-        inbox.ack(batch[-1].tag)
-        return True
+        inbox.ack(batch)
 
     def _parsed(self, delivery: Delivery) -> Incoming | Rejected:
         if delivery.deliveries_before >= DELIVERY_LIMIT - 1:
@@ -164,10 +177,11 @@ class Consumer:
             # A case that nobody thought of must not end the consumer again and again: the message is kept aside.
             log.exception("command cannot be read", do="report it, with the message in scheduler_dead")
             return Rejected([Problem("body", "cannot be read: an error of the scheduler's own, see its log")])
-        headers = properties.headers or {}
-        trace = {name: headers[name] for name in _TRACE if _storable(headers.get(name))}
-        correlation = properties.correlation_id
-        return Incoming(command, payload, correlation if _storable(correlation) else None, **trace)
+        incoming = Incoming(command, payload, _storable(properties.correlation_id))
+        headers = properties.headers
+        if headers:
+            incoming.traceparent, incoming.tracestate = (_storable(headers.get(name)) for name in _TRACE)
+        return incoming
 
     def _stored(self, lane: Lane, batch: list[Delivery], link: Link) -> Stored | None:
         """Store what was understood, waiting a while for the database if need be; None on a stop."""
@@ -200,12 +214,13 @@ class Consumer:
 
     def _wait_for_database(self, link: Link) -> None:
         """Take no command that could not be stored, until the database is back."""
+        lane = self._lanes[-1]
         for delay in backoff(most=2.0):
             self._health.turn()
             try:
-                self._lane.database = connect(self._settings.database_url, "consumer")
+                lane.database = connect(self._settings.database_url, "consumer")
             except Unavailable as error:
-                self._lose_database(self._lane, error)
+                self._lose_database(lane, error)
             else:
                 return
             if self._stop.wait(delay):
@@ -229,9 +244,9 @@ class Consumer:
         lane.close()
 
     def close(self) -> None:
-        self._worker.shutdown(wait=False)
-        self._lane.close()
-        self._beside.close()
+        self._workers.shutdown(wait=False)
+        for lane in self._lanes:
+            lane.close()
 
 
 def _ids(batch: list[Delivery]) -> set[UUID]:
@@ -284,6 +299,6 @@ def _reason(verdict: Rejected) -> str:
     return "schedule" if fields & {"rrule", "cron", "every", "run_at", "timezone"} else "shape"
 
 
-def _storable(value: Any) -> bool:
-    """Tell whether a property can be kept in a text column and handed back as it is."""
-    return isinstance(value, str) and "\x00" not in value
+def _storable(value: Any) -> str | None:
+    """Return a property that can be kept in a text column and handed back as it is."""
+    return value if isinstance(value, str) and "\x00" not in value else None

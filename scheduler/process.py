@@ -29,7 +29,7 @@ def start(role: str, settings: Settings, stop: Stop) -> tuple[Health, Maintenanc
     sys.setswitchinterval(0.0005)
     # What a message makes is freed when it is done with, without the collector's help; it need not look so often.
     gc.freeze()
-    gc.set_threshold(20_000, 10, 10)
+    gc.set_threshold(50_000, 10, 10)
     metrics.declare(tzdata_version())
     health = Health("postgres", "rabbitmq")
     port = http.serve(health, settings.metrics_host, settings.metrics_port)

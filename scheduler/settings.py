@@ -87,7 +87,7 @@ class Settings:
     log_format: str = _setting("LOG_FORMAT", "json", _one_of(*LOG_FORMATS))
     poll_interval_ms: int = _setting("SCHEDULER_POLL_INTERVAL_MS", 500, _number(10, 60_000))
     batch_size: int = _setting("SCHEDULER_BATCH_SIZE", 500, _number(1, 10_000))
-    prefetch: int = _setting("SCHEDULER_PREFETCH", 2000, _number(1, 65_535))
+    prefetch: int = _setting("SCHEDULER_PREFETCH", 4000, _number(1, 65_535))
     queue_type: str = _setting("SCHEDULER_QUEUE_TYPE", "quorum", _one_of(*QUEUE_TYPES))
     due_queue_type: str = _setting("SCHEDULER_DUE_QUEUE_TYPE", "default", _one_of(*QUEUE_TYPES))
     max_payload_bytes: int = _setting("SCHEDULER_MAX_PAYLOAD_BYTES", 262_144, _number(2, 100_000_000))

@@ -28,9 +28,8 @@ def define(incoming: Incoming, now: datetime) -> Definition | None:
         run_at=request.run_at, rrule=request.rrule, cron=request.cron, every=request.every,
         timezone=request.timezone if "timezone" in request.model_fields_set else None, stored_at=now,
     )
+    lateness = request.max_lateness
     return Definition(
-        job_type=request.job_type, payload=incoming.payload, correlation_id=incoming.correlation_id,
-        traceparent=incoming.traceparent, tracestate=incoming.tracestate, spec=spec,
-        on_missed=request.on_missed,
-        max_lateness=None if request.max_lateness is None else timedelta(seconds=request.max_lateness),
+        request.job_type, incoming.payload, incoming.correlation_id, incoming.traceparent, incoming.tracestate,
+        spec, request.on_missed, None if lateness is None else timedelta(seconds=lateness),
     )

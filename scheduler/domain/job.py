@@ -68,14 +68,6 @@ class Job:
     resumed_at: datetime | None = None
 
     @property
-    def unheard_of(self) -> bool:
-        """Whether no command was ever applied to it."""
-        return (
-            self.requested_at is None and self.cancelled_at is None and self.paused_at is None
-            and self.resumed_at is None and not self.triggers and self.triggered_at is None
-        )
-
-    @property
     def fresh(self) -> bool:
         """Whether it is as its request left it, and no other command was ever applied to it."""
         return (
@@ -121,12 +113,21 @@ def event_id(job_id: UUID | str, due_at: datetime) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def apply(job: Job, command: Command, definition: Definition | None, now: datetime) -> Outcome:
-    """Return what `command` makes of `job`; `definition` is the request's, `now` the database's clock."""
-    issued = command.issued_at or _stored_last(job, now)
+def apply(job: Job | None, command: Command, definition: Definition | None, now: datetime) -> Outcome:
+    """Return what `command` makes of `job`, which is None if no command named it before.
+
+    `definition` is the request's, `now` the database's clock.
+    """
     if isinstance(command, ScheduleRequest):
         assert definition is not None  # noqa: S101 - the caller resolved it
+        if job is None:  # most requests are such: made in one go
+            made = Job(command.id, JobStatus.PENDING, definition, _first(definition.spec),
+                       requested_at=command.issued_at or now)
+            return Outcome(made, "scheduled")
+        issued = command.issued_at or _stored_last(job, now)
         return _request(job, definition, issued, start_given=command.run_at is not None)
+    job = job or Job(command.id)
+    issued = command.issued_at or _stored_last(job, now)
     match command.kind:
         case "cancel":
             return _cancel(job, issued)
@@ -141,18 +142,16 @@ def apply(job: Job, command: Command, definition: Definition | None, now: dateti
 def _request(job: Job, definition: Definition, issued: datetime, *, start_given: bool) -> Outcome:
     if not _newer_request(job, definition, issued, start_given=start_given):
         return Outcome(job, "unchanged" if issued == job.requested_at else "superseded")
-    spec = definition.spec
-    first = spec.starts_at if spec.one_shot else compile_schedule(spec).first()
-    if job.unheard_of:
-        # Most requests are such: made in one go.
-        made = Job(job.id, JobStatus.PENDING, definition, first, requested_at=issued)
-        return Outcome(made, "scheduled")
     successor = _settled(replace(
-        job, definition=definition, requested_at=issued, next_run_at=first, occurrence=0, retries=0,
-        retry_at=None, status=JobStatus.PENDING,
+        job, definition=definition, requested_at=issued, next_run_at=_first(definition.spec), occurrence=0,
+        retries=0, retry_at=None, status=JobStatus.PENDING,
     ))
     overtaken = successor.status is JobStatus.CANCELLED
     return Outcome(successor, "superseded" if overtaken else "scheduled")
+
+
+def _first(spec: Spec) -> datetime | None:
+    return spec.starts_at if spec.one_shot else compile_schedule(spec).first()
 
 
 def _cancel(job: Job, issued: datetime) -> Outcome:
@@ -236,8 +235,6 @@ def _stored_last(job: Job, now: datetime) -> datetime:
     That holds also for what was stamped a moment ahead of the database's clock, by a host whose clock is or in a
     transaction that began later; a stamp further ahead than that was meant.
     """
-    if job.unheard_of:
-        return now
     known = (job.requested_at, job.cancelled_at, job.paused_at, job.resumed_at, job.triggered_at)
     latest = max((t for t in (*known, *job.triggers) if t is not None), default=None)
     if latest is None or now > latest or latest - now > _AHEAD:

@@ -29,6 +29,8 @@ def parse_command(
     if len(payload) * 4 > max_payload_bytes and len(payload.encode()) > max_payload_bytes:
         problems.append(Problem("payload", f"has {len(payload.encode()):,} bytes; it may have at most "
                                            f"{max_payload_bytes:,} (SCHEDULER_MAX_PAYLOAD_BYTES)"))
+    if isinstance(members.get("payload"), dict):
+        members["payload"] = {}  # it is the host's own affair: its text is kept, and no object made of it
     try:
         command = model.model_validate(members)
     except ValidationError as error:

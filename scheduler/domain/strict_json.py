@@ -11,7 +11,6 @@ from scheduler.domain.errors import Problem, Rejected
 _BLANK = re.compile(r"[ \t\n\r]*").match
 # A member's name in its usual plain spelling, up to the value; any other goes the longer way.
 _NAME = re.compile(r'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*').match
-_COLON = re.compile(r"[ \t\n\r]*:[ \t\n\r]*").match
 _NEXT = re.compile(r"[ \t\n\r]*([,}])[ \t\n\r]*").match
 # A cheap hint that some string may hold NUL or half a surrogate pair; only then is each string looked at.
 _SUSPECT = re.compile(r"\\u(?:0000|[dD][89a-fA-F])").search
@@ -46,8 +45,8 @@ def parse_object(body: bytes, exact: str) -> tuple[dict[str, Any], str | None]:
     except UnicodeDecodeError as error:
         raise _rejected(f"is not UTF-8 (byte {error.start})") from None
     try:
-        members, source = _quickly(text, exact) or _members(text, exact)
-        unstorable = list(_unstorable("", members)) if _SUSPECT(text) else []
+        members, source = _plainly(text, exact) or _members(text, exact)
+        unstorable = list(_unstorable("", members)) if "\\" in text and _SUSPECT(text) else []
     except _Unacceptable as error:
         raise _rejected(str(error)) from None
     except JSONDecodeError as error:
@@ -64,33 +63,24 @@ def parse_object(body: bytes, exact: str) -> tuple[dict[str, Any], str | None]:
     return members, source
 
 
-def _quickly(text: str, exact: str) -> tuple[dict[str, Any], str | None] | None:
-    """Read an object whose member `exact` is easily found, or not there; None for any other and any that is wrong.
+def _plainly(text: str, exact: str) -> tuple[dict[str, Any], str | None] | None:
+    """Read an object that has no other in it but its member `exact`: most commands are such.
 
-    That member is read first and by itself, so that its text is known; then the object with a null in its place.
+    None for any other and for any that is wrong. With no more braces than objects, all braces are theirs.
     """
     if not text.startswith("{"):
         return None
-    name = f'"{exact}"'
-    found = text.find(name)
     try:
-        if found < 0:
-            members, end = _scan(text, 0)
-            quick = exact not in members and end == len(text)
-            return (members, None) if quick else None
-        colon = _COLON(text, found + len(name))
-        # It is a name and an outermost one: no other object has begun before it.
-        if colon is None or text.count("{", 0, found) != 1 or text[found - 1] == "\\":
-            return None
-        value, end = _scan(text, start := colon.end())
-        rest = f"{text[:start]}null{text[end:]}"
-        members, last = _scan(rest, 0)
-        if last != len(rest) or members[exact] is not None:
-            return None
-        members[exact] = value
-    except (StopIteration, ValueError, TypeError, KeyError, RecursionError, _Unacceptable):
+        members, end = _scan(text, 0)
+    except (StopIteration, ValueError, RecursionError, _Unacceptable):
         return None
-    return members, text[start:end]
+    objects, source = 1, None
+    if exact in members:
+        if type(members[exact]) is not dict:
+            return None
+        objects, source = 2, text[text.find("{", 1) : text.find("}") + 1]
+    plain = end == len(text) and text.count("{") == objects and text.count("}") == objects
+    return (members, source) if plain else None
 
 
 def _members(text: str, exact: str) -> tuple[dict[str, Any], str | None]:

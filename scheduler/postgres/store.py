@@ -108,7 +108,7 @@ def _applied(job: Job | None, incoming: Incoming, now: datetime) -> Answer:
     command = incoming.command
     try:
         definition = define(incoming, now)
-        return apply(job or Job(command.id), command, definition, now)
+        return apply(job, command, definition, now)
     except Rejected as verdict:
         return verdict.kept()
     except Exception:

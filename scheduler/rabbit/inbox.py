@@ -1,17 +1,22 @@
 """The commands waiting in scheduler_inbox, as batches; acknowledged only when the caller says so."""
 
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
 import pika
 from pika import spec
 
 from scheduler.rabbit.link import BrokerUnavailable, Link
-from scheduler.rabbit.topology import INBOX
+from scheduler.rabbit.topology import DELIVERY_LIMIT, INBOX
 
+MOST_BYTES = 16 * 1024 * 1024
+BATCH_BYTES = 8 * 1024 * 1024
+GROWTH = 4
+SUSPECT = DELIVERY_LIMIT // 2
 
 @dataclass(slots=True)
 class Delivery:
@@ -27,16 +32,30 @@ class Delivery:
     @property
     def deliveries_before(self) -> int:
         """How often it was delivered before without being acknowledged, as far as the broker tells."""
-        count = (self.properties.headers or {}).get("x-delivery-count")
+        headers = self.properties.headers
+        count = headers.get("x-delivery-count") if headers else None
         return count if isinstance(count, int) else int(self.redelivered)
 
 
-class Inbox:
-    """Consumes with a bounded prefetch.
+class Window(Enum):
+    """Whether the broker may deliver."""
 
-    After a crash the message at fault is somewhere among those that are delivered again. So consuming
-    starts with a prefetch of one, and widens only when a message comes that was never delivered before:
-    the delivery limit then counts against the culprit alone and not against all that stood behind it.
+    OPENING = auto()
+    OPEN = auto()
+    CLOSING = auto()
+    CLOSED = auto()
+
+
+class Inbox:
+    """Consumes with a window: so many commands at most are delivered and not yet acknowledged.
+
+    The window begins with one and grows while it is full of commands that were not delivered many times before.
+    After a crash the message at fault is somewhere among those that are delivered again, and its delivery limit
+    shall count against itself alone, not against all that stand behind it.
+
+    How much memory a window takes is up to the hosts. One that holds more than MOST_BYTES is closed, and a smaller
+    one opens when there is room. What is on its way by then still comes in; only where it is far too much the rest
+    goes back to the queue, where it may lose its place.
     """
 
     def __init__(self, link: Link, prefetch: int, reader: Callable[[Delivery], Any]) -> None:
@@ -44,24 +63,41 @@ class Inbox:
         self._reader = reader
         self._link = link
         self._prefetch = prefetch
-        self._wide = False
         self._waiting: queue.SimpleQueue[Delivery | str] = queue.SimpleQueue()
         self._channel = link.channel()
         self._channel.add_on_cancel_callback(lambda _: self._cancelled())
         link.on_close(self._waiting.put)
-        self._tag = self._consume(1)
+        # From here on all belongs to the I/O thread.
+        self._window, self._size, self._tag = Window.CLOSED, 1, ""
+        self._count = self._bytes = 0  # of what was delivered and not yet acknowledged
+        link.call(self._open)
 
-    def _consume(self, prefetch: int) -> str:
-        def act(future: Future[str]) -> None:
-            self._channel.basic_qos(prefetch_count=prefetch)
-            self._channel.basic_consume(INBOX, self._on_message, callback=lambda frame: started(frame, future))
+    def _open(self, future: Future[None] | None = None) -> None:
+        def opened(frame: pika.frame.Method) -> None:
+            self._window, self._tag = Window.OPEN, frame.method.consumer_tag
+            self._link.read_deliveries(self._channel, self._tag, self._on_delivery)
+            if future is not None:
+                future.set_result(None)
 
-        def started(frame: pika.frame.Method, future: Future[str]) -> None:
-            tag = frame.method.consumer_tag
-            self._link.read_deliveries(self._channel, tag, self._on_delivery)
-            future.set_result(tag)
+        self._window = Window.OPENING
+        self._channel.basic_qos(prefetch_count=self._size)  # it holds for a consumer that starts after it
+        self._channel.basic_consume(INBOX, self._on_message, callback=opened)
 
-        return self._link.call(act)
+    def _reopen(self, size: int) -> None:
+        """Close the window, and open one of another size when there is room for it."""
+
+        def closed(_: pika.frame.Method) -> None:
+            self._link.read_no_deliveries()
+            self._window = Window.CLOSED
+            self._open_if_room()
+
+        if self._window is Window.OPEN:
+            self._window, self._size = Window.CLOSING, size
+            self._channel.basic_cancel(self._tag, callback=closed)
+
+    def _open_if_room(self) -> None:
+        if self._window is Window.CLOSED and self._bytes <= MOST_BYTES // 2:
+            self._open()
 
     def _cancelled(self) -> None:
         why = f"the queue {INBOX} was deleted; it is declared again on the next connection"
@@ -80,23 +116,28 @@ class Inbox:
     def _on_delivery(
         self, tag: int, redelivered: bool, key: str, properties: pika.BasicProperties, body: bytes
     ) -> None:
+        if self._bytes > 4 * MOST_BYTES:
+            self._channel.basic_reject(tag, requeue=True)
+            return
+        self._count += 1
+        self._bytes += len(body)
         delivery = Delivery(tag, key, properties, body, redelivered)
         delivery.read = self._reader(delivery)
         self._waiting.put(delivery)
+        if self._bytes > MOST_BYTES:
+            self._reopen(max(1, self._count // 2))
 
     def take(self, limit: int, timeout: float) -> list[Delivery]:
         """Wait for a command, then return it with what else is there already; [] when none came."""
         batch: list[Delivery] = []
         try:
             batch.append(self._checked(self._waiting.get(timeout=timeout)))
-            while len(batch) < limit:
+            size = 0
+            while len(batch) < limit and size < BATCH_BYTES:
+                size += len(batch[-1].body)
                 batch.append(self._checked(self._waiting.get_nowait()))
         except queue.Empty:
             pass
-        if batch and not self._wide and not batch[-1].redelivered:
-            self._wide = True
-            self.stop()  # a prefetch holds for consumers that start after it
-            self._tag = self._consume(self._prefetch)
         return batch
 
     @staticmethod
@@ -105,9 +146,25 @@ class Inbox:
             raise BrokerUnavailable(item)
         return item
 
-    def ack(self, up_to: int) -> None:
-        """Acknowledge every command up to this delivery tag."""
-        self._link.post(lambda: self._channel.is_open and self._channel.basic_ack(up_to, multiple=True))
+    def ack(self, batch: Sequence[Delivery]) -> None:
+        """Acknowledge these commands, the oldest that were taken and not acknowledged."""
+        count, size = len(batch), sum([len(each.body) for each in batch])
+        last = batch[-1]
+
+        def act() -> None:
+            if not self._channel.is_open:
+                return
+            if (
+                self._size < self._prefetch and self._count == self._size
+                and self._bytes * GROWTH <= MOST_BYTES and last.deliveries_before < SUSPECT
+            ):
+                self._reopen(min(self._size * GROWTH, self._prefetch))  # it is full: nothing is on its way
+            self._channel.basic_ack(last.tag, multiple=True)
+            self._count -= count
+            self._bytes -= size
+            self._open_if_room()
+
+        self._link.post(act)
 
     def give_back(self) -> None:
         """Return every command that is not acknowledged, for other consumers; this inbox ends."""
@@ -116,14 +173,5 @@ class Inbox:
             self._link.read_no_deliveries()
             self._channel.add_on_close_callback(lambda *_: None if future.done() else future.set_result(None))
             self._channel.close()
-
-        self._link.call(act)
-
-    def stop(self) -> None:
-        """Take no more commands; those delivered and not acknowledged go back when the link closes."""
-
-        def act(future: Future[None]) -> None:
-            self._link.read_no_deliveries()
-            self._channel.basic_cancel(self._tag, callback=lambda _: future.set_result(None))
 
         self._link.call(act)

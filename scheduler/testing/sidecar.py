@@ -57,7 +57,7 @@ class Sidecar:
             definition = define(Incoming(command, payload, correlation_id, **trace), self.now)
         except Rejected as verdict:
             return self._reject(raw, verdict, correlation_id)
-        outcome = apply(self._jobs.get(command.id) or Job(command.id), command, definition, self.now)
+        outcome = apply(self._jobs.get(command.id), command, definition, self.now)
         self._jobs[command.id] = outcome.job
         accepted = ScheduleAccepted(
             id=outcome.job.id, status=outcome.status, next_run_at=outcome.job.next_run_at

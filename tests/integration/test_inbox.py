@@ -4,7 +4,8 @@ import random
 
 import pika
 
-from scheduler.rabbit.inbox import Inbox
+from scheduler.rabbit import inbox as inbox_module
+from scheduler.rabbit.inbox import Delivery, Inbox
 from scheduler.rabbit.link import Link
 from tests.support import until
 
@@ -22,7 +23,7 @@ def test_every_delivery_arrives_once_in_order_whatever_its_size(amqp_url, host):
         def all_there():
             batch = inbox.take(30, timeout=0.5)
             if batch:
-                inbox.ack(batch[-1].tag)
+                inbox.ack(batch)
             got.extend(batch)
             return len(got) >= len(bodies)
 
@@ -33,6 +34,44 @@ def test_every_delivery_arrives_once_in_order_whatever_its_size(amqp_url, host):
     assert [each.read for each in got] == sizes
     assert [each.properties.correlation_id for each in got] == [f"c{at}" for at in range(len(bodies))]
     assert {each.routing_key for each in got} == {"request"}
+    assert host.drain("scheduler_inbox") == []
+
+
+def test_what_is_held_is_bounded_by_bytes_whatever_the_queue_holds(amqp_url, host, monkeypatch):
+    monkeypatch.setattr(inbox_module, "MOST_BYTES", most := 200_000)
+    choose = random.Random(11)
+    # Long runs of small commands let the window grow; then large ones come, in one frame and in several.
+    sizes = [10] * 300 + [choose.choice([10, 20_000, 140_000, 500_000]) for _ in range(60)] + [10] * 200
+    for at, size in enumerate(sizes):
+        host.publish("request", b"%06d" % at + b"x" * size)
+    link = Link(amqp_url, "test")
+    held: list[Delivery] = []
+    windows, largest = set(), 0
+    try:
+        inbox = Inbox(link, 200, lambda _: None)
+        got = []
+
+        def all_there():
+            nonlocal largest
+            held.extend(inbox.take(20, timeout=0.1))
+            largest = max(largest, inbox._bytes)
+            windows.add(inbox._size)
+            # Hold as much as comes: acknowledge only when nothing more does, and then not all of it.
+            if held and not (more := inbox.take(50, timeout=0.02)):
+                batch, held[:] = held[:30], held[30:]
+                got.extend(int(each.body[:6]) for each in batch)
+                inbox.ack(batch)
+            elif held:
+                held.extend(more)
+            return len(got) >= len(sizes)
+
+        until(all_there, "all commands", 60)
+    finally:
+        link.close()
+    assert sorted(got) == list(range(len(sizes)))
+    assert largest <= 4 * most + 500_006
+    assert 200 in windows
+    assert windows - {1, 4, 16, 64, 200}, "it was never made smaller"
     assert host.drain("scheduler_inbox") == []
 
 
@@ -63,7 +102,7 @@ def test_a_long_silence_of_deliveries_is_not_taken_for_a_dead_connection(amqp_ur
             host.publish("request", b"x" * 100)
             batch = inbox.take(50, timeout=0.1)
             if batch:
-                inbox.ack(batch[-1].tag)
+                inbox.ack(batch)
             seen.extend(batch)
             return len(seen) >= 60
 

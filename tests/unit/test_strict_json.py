@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.domain.errors import Rejected
-from scheduler.domain.strict_json import parse_object
+from scheduler.domain.strict_json import _members, _plainly, parse_object
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -100,3 +100,27 @@ def test_names_the_string_that_postgres_cannot_store(body, field):
 def test_an_escaped_backslash_is_not_a_nul_and_a_surrogate_pair_is_a_character():
     members, _ = parse_object(b'{"a": "\\\\u0000", "b": "\\ud83d\\ude00"}', "payload")
     assert members == {"a": "\\u0000", "b": "\U0001f600"}
+
+
+pieces = st.sampled_from([
+    "{", "}", "[", "]", ":", ",", " ", "\n", '"', "\\", '"a"', '"b"', '"payload"', '"payload": {', '"x": 1',
+    '"x": "}"', '"{"', "1", "null", "NaN", '"a": "b"', '"a" : 2', '"\\u0061"',
+])
+
+
+@given(st.lists(pieces, max_size=14).map(lambda parts: "{" + "".join(parts) + "}"))
+@settings(deadline=None, derandomize=True, max_examples=2000)
+def test_the_short_way_takes_only_what_the_long_way_takes_and_reads_it_alike(text):
+    quick = _plainly(text, "payload")
+    if quick is not None:
+        assert quick == _members(text, "payload")
+
+
+@given(st.dictionaries(st.sampled_from(["id", "a", "b"]), st.text("xy :,{}\"'") | st.integers()),
+       st.dictionaries(st.sampled_from(["p", "q"]), st.text("xy :,{}") | st.none()), st.integers(0, 3))
+@settings(deadline=None, derandomize=True, max_examples=500)
+def test_no_key_given_twice_slips_through_the_short_way(rest, payload, again):
+    text = json.dumps(rest | {"payload": payload})
+    repeated = text[:-1] + "".join(f', "{key}": 1' for key in list(rest)[:again]) + "}"
+    quick = _plainly(repeated, "payload")
+    assert quick is None or (repeated == text and quick == _members(text, "payload"))
