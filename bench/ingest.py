@@ -104,7 +104,7 @@ def memory(bed: Bed, count: int) -> float:
     return most
 
 
-def run(stack: Stack, rounds: int = 3, count: int = 50_000, waiting: int = 1_000_000) -> list[report.Row]:
+def run(stack: Stack, rounds: int = 5, count: int = 50_000, waiting: int = 1_000_000) -> list[report.Row]:
     """Measure storing beside one message a commit, and beside a consumer that stores nothing."""
     with Bed(stack) as bed:
         found = report.interleaved(rounds, {

@@ -7,7 +7,6 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 from scheduler.answers import Answers
 from scheduler.domain.definition import Incoming
@@ -73,7 +72,7 @@ class Flight:
     """A batch that is being stored."""
 
     batch: list[Delivery]
-    ids: set[UUID]
+    ids: set[str]
     lane: Lane
     stored: Future[Stored | None]
 
@@ -132,7 +131,7 @@ class Consumer:
             wait([flight.stored for flight in flights])  # what they do must not run into what comes next
             self._lanes += [flight.lane for flight in flights]
 
-    def _take_off(self, batch: list[Delivery], ids: set[UUID], link: Link) -> Flight:
+    def _take_off(self, batch: list[Delivery], ids: set[str], link: Link) -> Flight:
         lane = self._lanes.pop()
         return Flight(batch, ids, lane, self._workers.submit(self._stored, lane, batch, link))
 
@@ -167,7 +166,7 @@ class Consumer:
             return Rejected([Problem("body", _CRASHED)])
         properties = delivery.properties
         try:
-            command, payload = parse_command(
+            incoming = parse_command(
                 delivery.routing_key, delivery.body, message_type=properties.type,
                 max_payload_bytes=self._settings.max_payload_bytes,
             )
@@ -177,7 +176,7 @@ class Consumer:
             # A case that nobody thought of must not end the consumer again and again: the message is kept aside.
             log.exception("command cannot be read", do="report it, with the message in scheduler_dead")
             return Rejected([Problem("body", "cannot be read: an error of the scheduler's own, see its log")])
-        incoming = Incoming(command, payload, _storable(properties.correlation_id))
+        incoming.correlation_id = _storable(properties.correlation_id)
         headers = properties.headers
         if headers:
             incoming.traceparent, incoming.tracestate = (_storable(headers.get(name)) for name in _TRACE)
@@ -249,8 +248,8 @@ class Consumer:
             lane.close()
 
 
-def _ids(batch: list[Delivery]) -> set[UUID]:
-    return {each.read.command.id for each in batch if isinstance(each.read, Incoming)}
+def _ids(batch: list[Delivery]) -> set[str]:
+    return {each.read.job_id for each in batch if isinstance(each.read, Incoming)}
 
 
 def _count(batch: list[Delivery], verdicts: Sequence[Outcome | Rejected]) -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from scheduler.client.errors import CommandRejected
-from scheduler.domain.definition import Incoming, define
+from scheduler.domain.definition import define
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.messages import COMMANDS
 from scheduler.domain.parsing import parse_command
@@ -125,8 +125,8 @@ def _seconds(span: timedelta | float | str) -> float | str:
 def _checked(outgoing: Outgoing) -> Outgoing:
     """Say here and now what the sidecar would say later, by its own rules."""
     try:
-        command, payload = parse_command(outgoing.kind, encode(outgoing.fields), max_payload_bytes=_ANY_SIZE)
-        define(Incoming(command, payload), datetime.now(UTC))
+        incoming = parse_command(outgoing.kind, encode(outgoing.fields), max_payload_bytes=_ANY_SIZE)
+        define(incoming, datetime.now(UTC))
     except Rejected as verdict:
         raise CommandRejected(verdict.problems) from None
     return outgoing

@@ -13,6 +13,7 @@ class Incoming:
     """A command with what came beside its body."""
 
     command: Command
+    job_id: str  # its id as Postgres writes it
     payload: str = "{}"
     correlation_id: str | None = None
     traceparent: str | None = None

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from scheduler.domain.definition import Incoming
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.messages import COMMANDS, Command
 from scheduler.domain.strict_json import parse_object
@@ -13,12 +14,13 @@ from scheduler.domain.strict_json import parse_object
 # The other fields together stay well under this; a body beyond it is refused before it is parsed.
 _OTHER_FIELDS = 64 * 1024
 _READABLE = 4 * 1024 * 1024
+_HYPHENATED = 36  # characters: of a UUID's spellings only the usual one, in capitals or not, has so many
 
 
 def parse_command(
     routing_key: str, body: bytes, *, max_payload_bytes: int, message_type: str | None = None
-) -> tuple[Command, str]:
-    """Return the command and the exact text of its payload; raise Rejected with every problem found."""
+) -> Incoming:
+    """Return the command with the exact text of its payload; raise Rejected with every problem found."""
     model = _model(routing_key, message_type)
     if len(body) > max_payload_bytes + _OTHER_FIELDS:
         raise Rejected([Problem("payload", f"the message has {len(body):,} bytes; a payload may have at "
@@ -37,7 +39,8 @@ def parse_command(
         problems.extend(_problems(error, model))
     if problems:
         raise Rejected(problems)
-    return command, payload
+    written: str = members["id"]
+    return Incoming(command, written.lower() if len(written) == _HYPHENATED else str(command.id), payload)
 
 
 def _model(routing_key: str, message_type: str | None) -> type[Command]:

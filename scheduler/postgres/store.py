@@ -67,7 +67,7 @@ def store(connection: Connection, batch: Sequence[Incoming], soon: timedelta) ->
 def _store(cursor: Cursor, batch: Sequence[Incoming], soon: timedelta) -> list[Answer]:
     cursor.execute("SELECT now()")
     now: datetime = cursor.fetchone()[0]  # type: ignore[index]
-    ids = [str(incoming.command.id) for incoming in batch]
+    ids = [incoming.job_id for incoming in batch]
     known = _locked(cursor, ids)
     jobs = dict(known)
     answers: list[Answer] = []

@@ -15,7 +15,7 @@ from scheduler.rabbit.topology import DELIVERY_LIMIT, INBOX
 
 MOST_BYTES = 16 * 1024 * 1024
 BATCH_BYTES = 8 * 1024 * 1024
-GROWTH = 4
+GROWTH = 8
 SUSPECT = DELIVERY_LIMIT // 2
 
 @dataclass(slots=True)

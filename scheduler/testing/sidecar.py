@@ -11,7 +11,7 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from scheduler.client.handlers import Handlers, handlers
-from scheduler.domain.definition import Incoming, define
+from scheduler.domain.definition import define
 from scheduler.domain.emission import decide, due_body, missed_body
 from scheduler.domain.errors import Rejected
 from scheduler.domain.job import Job, JobStatus, apply
@@ -49,12 +49,14 @@ class Sidecar:
     ) -> ScheduleAccepted | ScheduleRejected:
         """Take a raw message as it would be published to schedule.commands, and return the answer."""
         raw = body if isinstance(body, bytes) else json.dumps(dict(body), default=_plain).encode()
-        trace = {name: (headers or {}).get(name) for name in ("traceparent", "tracestate")}
         try:
-            command, payload = parse_command(
+            incoming = parse_command(
                 routing_key, raw, max_payload_bytes=self._max_payload_bytes, message_type=message_type
             )
-            definition = define(Incoming(command, payload, correlation_id, **trace), self.now)
+            incoming.correlation_id = correlation_id
+            if headers:
+                incoming.traceparent, incoming.tracestate = headers.get("traceparent"), headers.get("tracestate")
+            command, definition = incoming.command, define(incoming, self.now)
         except Rejected as verdict:
             return self._reject(raw, verdict, correlation_id)
         outcome = apply(self._jobs.get(command.id), command, definition, self.now)

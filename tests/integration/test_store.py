@@ -29,7 +29,7 @@ STORED = {"id", "created_at", "finished_at", "trigger_at", "wake_at"}
 
 
 def incoming(job_id, kind, second, fields):
-    return Incoming(COMMANDS[kind](id=job_id, issued_at=T + timedelta(seconds=second), **fields))
+    return Incoming(COMMANDS[kind](id=job_id, issued_at=T + timedelta(seconds=second), **fields), str(job_id))
 
 
 def row(url, job_id):
@@ -88,7 +88,7 @@ def test_a_row_that_postgres_refuses_is_rejected_alone(database_url):
 
     def request(job_id, **extra):
         command = COMMANDS["request"](id=job_id, job_type="a", run_at="2027-01-01T00:00:00Z")
-        return Incoming(command, **extra)
+        return Incoming(command, str(command.id), **extra)
 
     answers = store(connection, [request(good), request(bad, payload="{not json"), request(uuid4())], SOON)
     assert [type(each) is Rejected for each in answers] == [False, True, False]

@@ -34,7 +34,8 @@ def batch(first, count, job_id=None):
     made = []
     for tag in range(first, first + count):
         made.append(Delivery(tag, "cancel", pika.BasicProperties(), b"", redelivered=False))
-        made[-1].read = Incoming(ScheduleCancel(id=job_id or uuid4()))
+        command = ScheduleCancel(id=job_id or uuid4())
+        made[-1].read = Incoming(command, str(command.id))
     return made
 
 

@@ -29,7 +29,7 @@ def command(kind, second=None, **fields):
 def applied(*commands, now=NOW):
     job, statuses = Job(ID), []
     for each in commands:
-        definition = define(Incoming(each), now) if isinstance(each, ScheduleRequest) else None
+        definition = define(Incoming(each, str(each.id)), now) if isinstance(each, ScheduleRequest) else None
         outcome = apply(job, each, definition, now)
         job = outcome.job
         statuses.append(outcome.status)
@@ -118,7 +118,7 @@ def test_an_event_id_is_a_function_of_job_and_due_at():
 def test_the_same_request_again_is_unchanged_whenever_it_is_stored_and_whoever_asks():
     daily = command("request", 1, run_at=None, rrule="FREQ=DAILY")
     job, _ = applied(daily)
-    again = define(Incoming(daily, correlation_id="another"), NOW + timedelta(hours=1))
+    again = define(Incoming(daily, str(daily.id), correlation_id="another"), NOW + timedelta(hours=1))
     outcome = apply(job, daily, again, NOW + timedelta(hours=1))
     assert (outcome.status, outcome.job) == ("unchanged", job)
 

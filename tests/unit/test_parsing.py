@@ -21,9 +21,9 @@ def problems(key, fields, **options):
 
 
 def test_a_request_and_the_exact_text_of_its_payload():
-    command, payload = parse("request", b'{"id":"%s","job_type":"a","payload":{"p": 1.10}}' % ID.encode())
-    assert str(command.id) == ID
-    assert payload == '{"p": 1.10}'
+    read = parse("request", b'{"id":"%s","job_type":"a","payload":{"p": 1.10}}' % ID.encode())
+    assert str(read.command.id) == read.job_id == ID
+    assert read.payload == '{"p": 1.10}'
 
 
 def test_every_problem_is_found_at_once():
@@ -48,7 +48,7 @@ def test_a_wrong_value_is_reported_by_its_field(field, value):
 
 @pytest.mark.parametrize("key", ["cancel", "pause", "resume", "trigger"])
 def test_the_other_commands_take_id_and_issued_at_only(key):
-    command, _ = parse(key, {"id": ID, "issued_at": "2026-12-01T08:00:00.000001Z"})
+    command = parse(key, {"id": ID, "issued_at": "2026-12-01T08:00:00.000001Z"}).command
     assert command.kind == key
     assert set(problems(key, {"id": ID, "payload": {}})) == {"payload"}
 
@@ -71,3 +71,9 @@ def test_the_id_of_a_rejected_command_where_it_can_be_read():
     assert claimed_id(b'{"id": 5}') is None
     assert claimed_id(b"nonsense") is None
     assert claimed_id(b"[" * 100_000) is None
+
+
+def test_an_id_is_one_however_it_is_spelt():
+    for written in (ID, ID.upper(), ID.replace("-", ""), f"{{{ID}}}", f"urn:uuid:{ID}"):
+        read = parse("cancel", {"id": written})
+        assert str(read.command.id) == read.job_id == ID
