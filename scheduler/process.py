@@ -20,9 +20,9 @@ from scheduler.settings import Settings
 
 log = get_logger(__name__)
 
-# Threads share the interpreter: one talks to RabbitMQ, another waits for Postgres many times a batch and should not
-# wait 5 ms more, Python's default, to be let in again when its answer is there. A consumer's are always busy while its
-# queue is long, and each change costs.
+# Threads share the interpreter: one talks to RabbitMQ, another waits for Postgres many times a batch, and when its
+# answer is there should not wait 5 ms more to be let in, which is Python's default. A consumer's are always busy
+# while its queue is long, and each change costs.
 SWITCH_SECONDS = {"consumer": 0.002, "producer": 0.0005}
 
 
