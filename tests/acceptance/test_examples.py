@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from node_support import node, npm_install
-from support import Host, Sidecar
+from support import Host, Sidecar, until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+README = EXAMPLES.parent / "README.md"
+ADDRESS = "amqp://guest:guest@localhost:5672/%2F"  # of the README
 DUE = r"reminded of invoice 42, due at 20\d\d-"
 
 
@@ -60,9 +62,51 @@ def test_a_fastapi_application(run):
     assert printed == "created invoice 1\nreminded of invoice 1\n"
 
 
-def test_a_node_program(run, tmp_path):
+@pytest.fixture
+def node_folder(tmp_path):
+    """A copy of the example for Node.js, with its packages."""
     folder = tmp_path / "node"
     shutil.copytree(EXAMPLES / "node", folder, ignore=shutil.ignore_patterns("node_modules"))
     npm_install(folder)
+    return folder
+
+
+def test_a_node_program(run, node_folder):
+    folder = node_folder
     printed = run(node(), "index.js", cwd=folder)
     assert re.search(f"accepted .*\n{DUE}", printed)
+
+
+@pytest.fixture
+def started():
+    """Start programs that go on for ever, and end them with the test."""
+    running = []
+
+    def _started(*command, **options):
+        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options))
+        return running[-1]
+
+    yield _started
+    for each in running:
+        each.kill()
+        each.communicate()
+
+
+def snippet(language, running):
+    """Return a piece of the README's code, with the address of the sidecar at hand."""
+    code = re.search(f"```{language}\n(.*?)```", README.read_text(), re.DOTALL)[1]
+    assert ADDRESS in code
+    return code.replace(ADDRESS, running.amqp_url)
+
+
+def test_the_readmes_first_request_in_python(sidecar, started):
+    # A sidecar of its own: the program is ended while it may still have an event.
+    program = started(sys.executable, "-u", "-c", snippet("python", sidecar.up()))
+    assert "'payload': {'invoice': 42}" in program.stdout.readline()
+
+
+def test_the_readmes_request_in_node(running, started, node_folder):
+    imports = "const amqp = require('amqplib'); const { randomUUID } = require('crypto');"
+    started(node(), "-e", f"{imports} (async () => {{ {snippet('js', running)} }})();", cwd=node_folder)
+    stored = until(lambda: running.sql("SELECT * FROM jobs WHERE rrule LIKE 'FREQ=WEEKLY%'"), "the job")
+    assert (stored[0]["status"], stored[0]["timezone"]) == ("pending", "Europe/Berlin")
