@@ -11,9 +11,9 @@ from scheduler.domain.messages import ScheduleAccepted, ScheduleRejected
 from scheduler.domain.parsing import claimed_id
 from scheduler.ops.logs import get_logger
 from scheduler.rabbit.frames import Message
-from scheduler.rabbit.inbox import Delivery
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.publisher import Batch, Publisher, Receipt
+from scheduler.rabbit.reading import Delivery, UnreadableProperties
 from scheduler.rabbit.topology import DEAD, EVENTS
 
 log = get_logger(__name__)
@@ -37,13 +37,19 @@ class Answers:
         # Replies go where a host says. Should the broker close the channel over one, nothing else suffers.
         self._replies: Publisher | None = None
 
-    def give(self, verdicts: Sequence[Verdict]) -> None:
-        """Return once every dead letter is confirmed and in a queue; raise Unavailable otherwise."""
+    def give(self, verdicts: Sequence[Verdict]) -> list[Delivery]:
+        """Return once every dead letter is confirmed and in a queue; raise Unavailable otherwise.
+
+        Returned are the rejected commands of which no copy can be made: only the broker can move them.
+        """
         if not verdicts:
-            return
+            return []
         self._until_unblocked()
-        dead = self._publisher.send([_dead_letter(d, v) for d, v in verdicts if isinstance(v, Rejected)])
-        told = self._publisher.send([_event(d, v) for d, v in verdicts if isinstance(v, Rejected)])
+        rejected = [(delivery, verdict) for delivery, verdict in verdicts if isinstance(verdict, Rejected)]
+        letters = [(delivery, _dead_letter(delivery, verdict)) for delivery, verdict in rejected]
+        copies = [letter for _, letter in letters if letter is not None and self._publisher.takes(letter)]
+        dead = self._publisher.send(copies)
+        told = self._publisher.send([_event(delivery, verdict) for delivery, verdict in rejected])
         self._reply([_reply(d, v) for d, v in verdicts if d.properties.reply_to])
         for receipt in self._receipts(dead):
             if receipt is not Receipt.CONFIRMED:
@@ -51,6 +57,7 @@ class Answers:
                     f"{DEAD} did not take a rejected command ({receipt}); is scheduler_dead bound to it?"
                 )
         self._receipts(told)
+        return [delivery for delivery, letter in letters if letter not in copies]
 
     def _until_unblocked(self) -> None:
         """An alarm of the broker passes: until then the commands stay where they are, unacknowledged.
@@ -112,9 +119,11 @@ def _message(exchange: str, key: str, delivery: Delivery, verdict: Outcome | Rej
     return Message(exchange, key, body.model_dump_json().encode(), properties, mandatory=False)
 
 
-def _dead_letter(delivery: Delivery, verdict: Rejected) -> Message:
-    """Copy the command as it came, with the reasons beside it."""
+def _dead_letter(delivery: Delivery, verdict: Rejected) -> Message | None:
+    """Copy the command as it came, with the reasons beside it; None if its properties could not be read."""
     original = delivery.properties
+    if isinstance(original, UnreadableProperties):
+        return None
     properties = pika.BasicProperties(delivery_mode=2, **{name: getattr(original, name) for name in _KEPT})
     # The delivery count is the queue's own mark, not the host's.
     headers = {name: value for name, value in (original.headers or {}).items() if name != "x-delivery-count"}

@@ -19,9 +19,10 @@ from scheduler.ops.logs import get_logger
 from scheduler.ops.storms import Storm
 from scheduler.ops.traces import Traced
 from scheduler.postgres.connection import Connection, connect
-from scheduler.postgres.store import UNSTORABLE, store
-from scheduler.rabbit.inbox import Delivery, Inbox
+from scheduler.postgres.store import UNSTORABLE, check, store
+from scheduler.rabbit.inbox import Inbox
 from scheduler.rabbit.link import BrokerUnavailable, Link
+from scheduler.rabbit.reading import Delivery, UnreadableProperties
 from scheduler.rabbit.topology import DELIVERY_LIMIT
 from scheduler.runtime import Stop, backoff
 from scheduler.settings import Settings
@@ -152,19 +153,21 @@ class Consumer:
         metrics.batch_size.observe(len(batch))
         outcomes = iter(stored.answers)
         verdicts = [each.read if isinstance(each.read, Rejected) else next(outcomes) for each in batch]
-        answers.give([
+        refused = answers.give([
             (delivery, verdict) for delivery, verdict in zip(batch, verdicts, strict=True)
             if isinstance(verdict, Rejected) or delivery.properties.reply_to
         ])
         _count(batch, verdicts)
         if log.shows_debug or traces.sink is not None:
             _tell(stored, [each.read for each in batch], verdicts)
-        inbox.ack(batch)
+        inbox.ack(batch, refused)
 
     def _parsed(self, delivery: Delivery) -> Incoming | Rejected:
         if delivery.deliveries_before >= DELIVERY_LIMIT - 1:
             return Rejected([Problem("body", _CRASHED)])
         properties = delivery.properties
+        if isinstance(properties, UnreadableProperties):
+            return Rejected([Problem("headers", f"cannot be read ({properties.problem}); are times in seconds?")])
         try:
             incoming = parse_command(
                 delivery.routing_key, delivery.body, message_type=properties.type,
@@ -218,6 +221,7 @@ class Consumer:
             self._health.turn()
             try:
                 lane.database = connect(self._settings.database_url, "consumer")
+                check(lane.database)
             except Unavailable as error:
                 self._lose_database(lane, error)
             else:

@@ -24,9 +24,11 @@ class _Unacceptable(Exception):  # noqa: N818 - never leaves this module
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise _Unacceptable(f"has the key {twice[:80]!r} twice in one object")
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _Unacceptable(f"has the key {key[:80]!r} twice in one object")
+            seen.add(key)
     return found
 
 
@@ -66,13 +68,13 @@ def parse_object(body: bytes, exact: str) -> tuple[dict[str, Any], str | None]:
 def _plainly(text: str, exact: str) -> tuple[dict[str, Any], str | None] | None:
     """Read an object that has no other in it but its member `exact`: most commands are such.
 
-    None for any other and for any that is wrong. With no more braces than objects, all braces are theirs.
+    None for any other and for any that is not JSON. With no more braces than objects, all braces are theirs.
     """
     if not text.startswith("{"):
         return None
     try:
         members, end = _scan(text, 0)
-    except (StopIteration, ValueError, RecursionError, _Unacceptable):
+    except (StopIteration, ValueError, RecursionError):
         return None
     objects, source = 1, None
     if exact in members:

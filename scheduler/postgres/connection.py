@@ -16,6 +16,7 @@ Connection = psycopg2.extensions.connection
 
 CONNECT: dict[str, Any] = {
     "connect_timeout": 10,
+    "client_encoding": "UTF8",  # whatever the database's own: what it cannot hold is then one value's fault
     # A peer that vanished without a word is noticed within half a minute.
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -37,6 +38,12 @@ SESSION = {
     "random_page_cost": "1.1",
     "jit": "off",
 }
+
+
+# Faults of a value and not of the database: those it cannot hold, or that are too deep or too large for it.
+VALUE_FAULTS = (
+    psycopg2.DataError, psycopg2.IntegrityError, errors.ProgramLimitExceeded, errors.StatementTooComplex
+)
 
 
 class Contended(Unavailable):
@@ -72,7 +79,7 @@ def translated() -> Iterator[None]:
     """Turn the driver's errors into Unavailable, except for those that are the data's own fault."""
     try:
         yield
-    except (psycopg2.DataError, psycopg2.IntegrityError):
+    except VALUE_FAULTS:
         raise
     except (errors.DeadlockDetected, errors.SerializationFailure) as error:
         raise Contended(f"Postgres: {_line(error)}") from error

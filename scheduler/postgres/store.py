@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,7 +18,7 @@ from scheduler.domain.job import Definition, Job, JobStatus, Outcome, apply
 from scheduler.domain.missed import OnMissed
 from scheduler.domain.recurrence import Spec
 from scheduler.ops.logs import get_logger
-from scheduler.postgres.connection import Connection, Contended, transaction
+from scheduler.postgres.connection import VALUE_FAULTS, Connection, Contended, roll_back, transaction, translated
 from scheduler.resources import query
 
 log = get_logger(__name__)
@@ -55,7 +56,7 @@ def store(connection: Connection, batch: Sequence[Incoming], soon: timedelta) ->
             # Another consumer created or changed one of these jobs at the same moment; now they are all
             # there, and the next try locks them in order.
             continue
-        except (psycopg2.DataError, psycopg2.IntegrityError) as error:
+        except VALUE_FAULTS as error:
             # Some value that Postgres refuses although it passed validation: find whose it is.
             if len(batch) > 1:
                 return [answer for incoming in batch for answer in store(connection, [incoming], soon)]
@@ -64,9 +65,19 @@ def store(connection: Connection, batch: Sequence[Incoming], soon: timedelta) ->
     raise Unavailable("Postgres: too many consumers store the same jobs at once")
 
 
+def check(connection: Connection) -> None:
+    """Raise Unavailable where a job could not be stored: no table, no right to, or a standby that only reads."""
+    with translated(), connection.cursor() as cursor:
+        try:
+            cursor.execute("INSERT INTO jobs (id) VALUES (gen_random_uuid())")
+        finally:
+            roll_back(connection)
+
+
 def _store(cursor: Cursor, batch: Sequence[Incoming], soon: timedelta) -> list[Answer]:
     cursor.execute("SELECT now()")
     now: datetime = cursor.fetchone()[0]  # type: ignore[index]
+    started = time.monotonic()
     ids = [incoming.job_id for incoming in batch]
     known = _locked(cursor, ids)
     jobs = dict(known)
@@ -80,7 +91,7 @@ def _store(cursor: Cursor, batch: Sequence[Incoming], soon: timedelta) -> list[A
     updated: list[Row] = []
     fresh: list[Row] = []
     others: list[Row] = []
-    soonest = now + soon
+    soonest = now + soon + timedelta(seconds=time.monotonic() - started)  # others may have held the rows for long
     due_soon = False
     for job_id, job in jobs.items():
         before = known.get(job_id)

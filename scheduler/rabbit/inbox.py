@@ -3,7 +3,6 @@
 import queue
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
@@ -11,31 +10,13 @@ import pika
 from pika import spec
 
 from scheduler.rabbit.link import BrokerUnavailable, Link
+from scheduler.rabbit.reading import Delivery
 from scheduler.rabbit.topology import DELIVERY_LIMIT, INBOX
 
 MOST_BYTES = 16 * 1024 * 1024
 BATCH_BYTES = 8 * 1024 * 1024
 GROWTH = 8
 SUSPECT = DELIVERY_LIMIT // 2
-
-@dataclass(slots=True)
-class Delivery:
-    """One command as it came."""
-
-    tag: int
-    routing_key: str
-    properties: pika.BasicProperties
-    body: bytes
-    redelivered: bool
-    read: Any = None  # what the inbox's reader made of it
-
-    @property
-    def deliveries_before(self) -> int:
-        """How often it was delivered before without being acknowledged, as far as the broker tells."""
-        headers = self.properties.headers
-        count = headers.get("x-delivery-count") if headers else None
-        return count if isinstance(count, int) else int(self.redelivered)
-
 
 class Window(Enum):
     """Whether the broker may deliver."""
@@ -75,6 +56,8 @@ class Inbox:
     def _open(self, future: Future[None] | None = None) -> None:
         def opened(frame: pika.frame.Method) -> None:
             self._window, self._tag = Window.OPEN, frame.method.consumer_tag
+            if not self._channel.is_open:
+                return
             self._link.read_deliveries(self._channel, self._tag, self._on_delivery)
             if future is not None:
                 future.set_result(None)
@@ -94,9 +77,11 @@ class Inbox:
         if self._window is Window.OPEN:
             self._window, self._size = Window.CLOSING, size
             self._channel.basic_cancel(self._tag, callback=closed)
+            # pika would give back what it still gathers for this consumer, and those behind would overtake it.
+            self._channel._cancelled.discard(self._tag)  # noqa: SLF001
 
     def _open_if_room(self) -> None:
-        if self._window is Window.CLOSED and self._bytes <= MOST_BYTES // 2:
+        if self._window is Window.CLOSED and self._bytes <= MOST_BYTES // 2 and self._channel.is_open:
             self._open()
 
     def _cancelled(self) -> None:
@@ -111,17 +96,16 @@ class Inbox:
         properties: pika.BasicProperties,
         body: bytes,
     ) -> None:
-        self._on_delivery(method.delivery_tag, method.redelivered, method.routing_key, properties, body)
+        self._on_delivery(
+            Delivery(method.delivery_tag, method.routing_key, properties, body, method.redelivered, len(body))
+        )
 
-    def _on_delivery(
-        self, tag: int, redelivered: bool, key: str, properties: pika.BasicProperties, body: bytes
-    ) -> None:
+    def _on_delivery(self, delivery: Delivery) -> None:
         if self._bytes > 4 * MOST_BYTES:
-            self._channel.basic_reject(tag, requeue=True)
+            self._channel.basic_nack(delivery.tag, requeue=True)
             return
         self._count += 1
-        self._bytes += len(body)
-        delivery = Delivery(tag, key, properties, body, redelivered)
+        self._bytes += delivery.size
         delivery.read = self._reader(delivery)
         self._waiting.put(delivery)
         if self._bytes > MOST_BYTES:
@@ -134,7 +118,7 @@ class Inbox:
             batch.append(self._checked(self._waiting.get(timeout=timeout)))
             size = 0
             while len(batch) < limit and size < BATCH_BYTES:
-                size += len(batch[-1].body)
+                size += batch[-1].size
                 batch.append(self._checked(self._waiting.get_nowait()))
         except queue.Empty:
             pass
@@ -146,20 +130,27 @@ class Inbox:
             raise BrokerUnavailable(item)
         return item
 
-    def ack(self, batch: Sequence[Delivery]) -> None:
-        """Acknowledge these commands, the oldest that were taken and not acknowledged."""
-        count, size = len(batch), sum([len(each.body) for each in batch])
+    def ack(self, batch: Sequence[Delivery], refused: Sequence[Delivery] = ()) -> None:
+        """Acknowledge these commands, the oldest that were taken and not acknowledged.
+
+        Those refused go where the queue itself sends what nobody wants.
+        """
+        count, size = len(batch), sum([each.size for each in batch])
         last = batch[-1]
+        taken = next((each.tag for each in reversed(batch) if each not in refused), None)
 
         def act() -> None:
             if not self._channel.is_open:
                 return
+            for each in refused:
+                self._channel.basic_reject(each.tag, requeue=False)
             if (
                 self._size < self._prefetch and self._count == self._size
                 and self._bytes * GROWTH <= MOST_BYTES and last.deliveries_before < SUSPECT
             ):
                 self._reopen(min(self._size * GROWTH, self._prefetch))  # it is full: nothing is on its way
-            self._channel.basic_ack(last.tag, multiple=True)
+            if taken is not None:
+                self._channel.basic_ack(taken, multiple=True)
             self._count -= count
             self._bytes -= size
             self._open_if_room()
@@ -168,6 +159,8 @@ class Inbox:
 
     def give_back(self) -> None:
         """Return every command that is not acknowledged, for other consumers; this inbox ends."""
+
+        self._link.on_close_no_more(self._waiting.put)
 
         def act(future: Future[None]) -> None:
             self._link.read_no_deliveries()

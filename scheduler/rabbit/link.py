@@ -78,6 +78,11 @@ class Link:
         """Have `callback` called on the I/O thread when the connection is lost."""
         self._on_close.append(callback)
 
+    def on_close_no_more(self, callback: Callable[[str], None]) -> None:
+        """Forget that callback."""
+        with contextlib.suppress(ValueError):  # it was not there
+            self._on_close.remove(callback)
+
     def check(self) -> None:
         """Raise Unavailable if the connection is lost or the broker refuses publishers."""
         if self.closed is not None:
@@ -114,8 +119,7 @@ class Link:
         except AMQPError as error:
             raise BrokerUnavailable(f"RabbitMQ at {self._place}: {reason(error)}") from error
         finally:
-            with contextlib.suppress(ValueError):  # it was never called
-                self._on_close.remove(lost)
+            self.on_close_no_more(lost)
 
     def channel(self, *, essential: bool = True) -> pika.channel.Channel:
         """Open a channel; should the broker close an essential one later, the whole link counts as lost."""
@@ -163,8 +167,8 @@ class Link:
                 self._connection.ioloop.stop()
 
         if self._thread.is_alive():
-            with contextlib.suppress(Unavailable):
-                self.post(act)
+            with contextlib.suppress(RuntimeError):  # its loop has just ended
+                self._connection.ioloop.add_callback_threadsafe(act)
             self._thread.join(2.0)
         self.closed = self.closed or "closed"
 

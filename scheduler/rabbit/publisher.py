@@ -6,8 +6,9 @@ from enum import StrEnum
 
 import pika
 from pika import spec
+from pika.frame import Header
 
-from scheduler.rabbit.frames import Publishable, encode
+from scheduler.rabbit.frames import Message, Publishable, encode
 from scheduler.rabbit.link import Link, reason
 
 CHUNK = 64 * 1024
@@ -68,9 +69,10 @@ class Publisher:
         self._essential = essential
         self._open: set[Batch] = set()
         self._open_channel()
-        link.on_close(self._on_close)
 
     def _open_channel(self) -> None:
+        self._link.on_close_no_more(self._on_close)
+        self._link.on_close(self._on_close)
         self._channel = self._link.channel(essential=self._essential)
         self._frame_max = self._channel.connection.params.frame_max or 131072
         self._tag = 0
@@ -99,6 +101,13 @@ class Publisher:
     def usable(self) -> bool:
         """Whether the broker has left the channel open."""
         return bool(self._channel.is_open)
+
+    def takes(self, message: Message) -> bool:
+        """Whether its properties can be written at all, and in one frame as AMQP asks."""
+        try:
+            return len(Header(0, 0, message.properties).marshal()) <= self._frame_max
+        except Exception:  # noqa: BLE001 - whatever pika says of what a host once put into them
+            return False
 
     def send(self, messages: Sequence[Publishable]) -> Batch:
         """Put the messages on their way, in order, and return at once."""
@@ -151,6 +160,8 @@ class Publisher:
     def _on_channel_close(self, channel: pika.channel.Channel, error: BaseException) -> None:
         if channel is self._channel:
             self._on_close(reason(error))
+            self._open.clear()
+            self._link.on_close_no_more(self._on_close)  # nobody may ever use it again
 
     def _on_close(self, why: str) -> None:
         for batch in self._open:

@@ -8,17 +8,16 @@ from the handshake to a body in several frames, goes pika's own way.
 
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import pika
 from pika import spec
 from pika.adapters.select_connection import SelectConnection
-from pika.frame import decode_frame
+from pika.frame import Header, decode_frame
 
 RECEIVE_BYTES = 64 * 1024
-
-# Is given the delivery tag, whether it was delivered before, its routing key, properties and body.
-Handler = Callable[[int, bool, str, pika.BasicProperties, bytes], None]
 
 MORE = -1
 NOT_OURS = 0
@@ -28,6 +27,29 @@ _TAG = struct.Struct(">QB")
 _DELIVER = struct.pack(">I", spec.Basic.Deliver.INDEX)
 _OVERHEAD = 8  # of a frame: its head and its end mark
 _COMMON = 512  # bytes; longer properties are not likely to come again
+
+
+@dataclass(slots=True)
+class Delivery:
+    """One command as it came."""
+
+    tag: int
+    routing_key: str
+    properties: pika.BasicProperties
+    body: bytes
+    redelivered: bool
+    size: int  # in bytes, its properties included
+    read: Any = None  # what the inbox's reader made of it
+
+    @property
+    def deliveries_before(self) -> int:
+        """How often it was delivered before without being acknowledged, as far as the broker tells."""
+        headers = self.properties.headers
+        count = headers.get("x-delivery-count") if headers else None
+        return count if isinstance(count, int) else int(self.redelivered)
+
+
+Handler = Callable[[Delivery], None]
 
 
 class Deliveries:
@@ -71,7 +93,8 @@ class Deliveries:
             return NOT_OURS
         raw = data[header + _HEADER.size : body - 1]
         properties = _common_properties(raw) if len(raw) <= _COMMON else _properties(raw)
-        self._handler(tag, bool(redelivered), key, properties, data[body + _FRAME.size : end - 1])
+        content = data[body + _FRAME.size : end - 1]
+        self._handler(Delivery(tag, key, properties, content, bool(redelivered), end - at))
         return end
 
 
@@ -112,14 +135,40 @@ class ReadingConnection(SelectConnection):  # type: ignore[misc]  # pika's types
         end = at + int(_FRAME.unpack_from(data, at)[2]) + _OVERHEAD
         if len(data) < end:
             return MORE
-        self._process_frame(decode_frame(data[at:end])[1])
+        self._process_frame(_frame(data[at:end]))
         return end
+
+
+class UnreadableProperties(pika.BasicProperties):  # type: ignore[misc]  # pika's types are not all known
+    """Stands for what pika cannot read, such as a header with a timestamp in milliseconds: a year beyond 9999."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__()
+        self.problem = problem
+
+
+def _frame(data: bytes) -> pika.frame.Frame:
+    try:
+        return decode_frame(data)[1]
+    except Exception as error:
+        kind, channel, _ = _FRAME.unpack_from(data)
+        if kind != spec.FRAME_HEADER:
+            raise
+        body_size = _HEADER.unpack_from(data)[-1]
+        return Header(channel, body_size, UnreadableProperties(_line(error)))
 
 
 def _properties(raw: bytes) -> pika.BasicProperties:
     properties = pika.BasicProperties()
-    properties.decode(raw)
+    try:
+        properties.decode(raw)
+    except Exception as error:  # noqa: BLE001 - one message's own affair, whatever a host put into it
+        return UnreadableProperties(_line(error))
     return properties
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:200]
 
 
 # Many a host sends the same with each message; nobody changes them.

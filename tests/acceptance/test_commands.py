@@ -3,13 +3,14 @@
 import json
 import random
 import signal
+import struct
 from uuid import uuid4
 
 import pika
 import pytest
 from support import iso, until, utc
 
-from scheduler.rabbit.frames import Message
+from scheduler.rabbit.frames import Message, encode
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.publisher import Publisher, Receipt
 
@@ -45,6 +46,43 @@ BAD = [
     ("cancel with a payload", "cancel", {"id": ID, "payload": {}}, "payload"),
     ("trigger without id", "trigger", {}, "id"),
 ]
+
+
+NUMBER = 1_700_000_000_000
+# Headers that other clients write and pika does not: a large fraction; a time in milliseconds, far beyond 9999.
+DOUBLE, MILLISECONDS = b"d" + struct.pack(">d", 1e20), b"T" + struct.pack(">Q", NUMBER)
+
+
+def publish_with(header, url, body):
+    """Publish with a header whose value is written as these bytes."""
+    properties = pika.BasicProperties(delivery_mode=2, headers={"at": NUMBER})
+    link = Link(url, "test")
+    number = link.channel().channel_number
+    frames = encode(Message("schedule.commands", "request", body, properties), number, 131_072)
+    changed = frames.replace(b"l" + struct.pack(">q", NUMBER), header)
+    assert changed != frames
+    link.post(lambda: link.write([changed]))
+    link.close()
+
+
+def test_properties_that_cannot_be_copied_or_even_read_stop_nothing(host, sidecar, amqp_url):
+    rejected = host.listen("schedule.events", "rejected")
+    sidecar.up(producers=0)
+    first = host.request(run_at="2099-01-01T00:00:00Z")
+    # pika reads it as a whole number, for which AMQP has no room; beside the other there is none for the reason.
+    publish_with(DOUBLE, amqp_url, b"not JSON")
+    host.publish("request", b"not JSON", headers={"x": "y" * 131_000})
+    publish_with(MILLISECONDS, amqp_url, json.dumps(GOOD).encode())
+    publish_with(MILLISECONDS, amqp_url, json.dumps(GOOD | {"payload": {"x": "y" * 200_000}}).encode())
+    last = host.request(run_at="2099-01-01T00:00:00Z")
+    for job in (first, last):
+        assert sidecar.stored(job)["status"] == "pending"
+    told = [json.loads(host.get(rejected)[2])["errors"] for _ in range(4)]
+    assert sorted(each[0]["field"] for each in told) == ["body", "body", "headers", "headers"]
+    dead = {"queue": "scheduler_dead", "passive": True}
+    until(lambda: host.channel.queue_declare(**dead).method.message_count == 4, "all four in scheduler_dead")
+    assert host.drain("scheduler_inbox") == []
+    assert not [line for line in sidecar.processes[0].lines if "unavailable" in line["event"]]
 
 
 def test_each_kind_of_bad_input_is_dead_lettered_with_a_reason_and_stops_nothing(host, sidecar):

@@ -5,8 +5,9 @@ import random
 import pika
 
 from scheduler.rabbit import inbox as inbox_module
-from scheduler.rabbit.inbox import Delivery, Inbox
+from scheduler.rabbit.inbox import Inbox
 from scheduler.rabbit.link import Link
+from scheduler.rabbit.reading import Delivery
 from tests.support import until
 
 
@@ -73,6 +74,48 @@ def test_what_is_held_is_bounded_by_bytes_whatever_the_queue_holds(amqp_url, hos
     assert 200 in windows
     assert windows - {1, 8, 64, 200}, "it was never made smaller"
     assert host.drain("scheduler_inbox") == []
+
+
+def test_what_is_on_its_way_while_the_window_closes_keeps_its_place(amqp_url, host, monkeypatch):
+    monkeypatch.setattr(inbox_module, "MOST_BYTES", 400_000)
+    # Of eight large commands, each in several frames, the third is one too many; the others were sent already.
+    sizes = [10] * 30 + [140_000] * 20
+    for at, size in enumerate(sizes):
+        host.publish("request", b"%06d" % at + b"x" * size)
+    link = Link(amqp_url, "test")
+    windows = set()
+    try:
+        inbox = Inbox(link, 8, lambda _: None)
+        got = []
+
+        def all_there():
+            batch = inbox.take(3, timeout=0.2)
+            windows.add(inbox._size)
+            got.extend(batch)
+            if batch:
+                inbox.ack(batch)
+            return len(got) >= len(sizes)
+
+        until(all_there, "all commands")
+    finally:
+        link.close()
+    assert [int(each.body[:6]) for each in got] == list(range(len(sizes)))
+    assert not any(each.redelivered for each in got)
+    assert windows - {1, 8}, "it was never made smaller"
+
+
+def test_an_inbox_that_was_given_up_leaves_nothing_on_its_link(amqp_url, host):
+    host.publish("request", b"x")
+    link = Link(amqp_url, "test")
+    try:
+        before = list(link._on_close)
+        inbox = Inbox(link, 50, lambda _: None)
+        until(lambda: inbox.take(5, timeout=0.5), "a command")
+        inbox.give_back()
+        # What pika itself registers for a channel is not of that list.
+        assert link._on_close == before
+    finally:
+        link.close()
 
 
 def test_what_was_given_back_comes_again_and_says_so(amqp_url, host):

@@ -14,9 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from support import connected
 
 from scheduler.domain.definition import Incoming
-from scheduler.domain.errors import Rejected
+from scheduler.domain.errors import Rejected, Unavailable
 from scheduler.domain.messages import COMMANDS
 from scheduler.postgres.connection import connect
+from scheduler.postgres.migrate import migrate
+from scheduler.postgres.store import check as check_database
 from scheduler.postgres.store import store
 from scheduler.postgres.wakeup import Wakeup
 
@@ -139,3 +141,40 @@ def test_producers_are_woken_for_what_is_due_soon_and_for_what_a_command_only_lo
             assert woken.wait(10) is not None
     finally:
         connection.close()
+
+
+def test_what_the_databases_own_encoding_cannot_hold_is_one_commands_fault(stack):
+    admin = connect(stack.database_url, "test")
+    admin.autocommit = True
+    url = stack.database_url.rpartition("/")[0] + "/scheduler_latin1"
+    with admin.cursor() as cursor:
+        cursor.execute("CREATE DATABASE scheduler_latin1 ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    admin.close()
+    migrate(url)
+    connection = connect(url, "test")
+    good, bad = uuid4(), uuid4()
+    answers = store(connection, [
+        incoming(job_id, "request", 1, {"job_type": name, "run_at": "2027-06-01T00:00:00Z"})
+        for job_id, name in ((good, "café"), (bad, "€"))
+    ], SOON)
+    assert [type(each) is Rejected for each in answers] == [False, True]
+    assert row(url, good)["job_type"] == "café"
+    connection.close()
+    stack.drop_database(url)
+
+
+def test_whether_anything_could_be_stored_is_found_out_without_storing(database_url, empty_database):
+    connection = connect(database_url, "test")
+    check_database(connection)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM jobs")
+        assert cursor.fetchone() == (0,)
+    connection.close()
+    connection = connect(database_url, "test", default_transaction_read_only="on")
+    with pytest.raises(Unavailable, match="read-only"):
+        check_database(connection)
+    connection.close()
+    connection = connect(empty_database, "test")
+    with pytest.raises(Unavailable, match="does not exist"):
+        check_database(connection)
+    connection.close()

@@ -11,7 +11,7 @@ from scheduler import consumer as module
 from scheduler.consumer import Consumer, Stored
 from scheduler.domain.definition import Incoming
 from scheduler.domain.messages import ScheduleCancel
-from scheduler.rabbit.inbox import Delivery
+from scheduler.rabbit.reading import Delivery
 from scheduler.runtime import Stop
 
 STORED = Stored((), 0, 0)
@@ -26,14 +26,14 @@ class Queue:
     def take(self, _, timeout):  # noqa: ARG002
         return self.batches.pop(0) if self.batches else []
 
-    def ack(self, batch):
+    def ack(self, batch, _refused=()):
         self.acked.append(batch[-1].tag)
 
 
 def batch(first, count, job_id=None):
     made = []
     for tag in range(first, first + count):
-        made.append(Delivery(tag, "cancel", pika.BasicProperties(), b"", redelivered=False))
+        made.append(Delivery(tag, "cancel", pika.BasicProperties(), b"", redelivered=False, size=0))
         command = ScheduleCancel(id=job_id or uuid4())
         made[-1].read = Incoming(command, str(command.id))
     return made

@@ -7,7 +7,7 @@ import pika
 import pytest
 
 from scheduler.consumer import Consumer
-from scheduler.rabbit.inbox import Delivery
+from scheduler.rabbit.reading import Delivery
 
 
 @pytest.mark.parametrize("body", [
@@ -19,7 +19,7 @@ def test_a_command_leaves_no_ring_of_references(body):
     consumer = Consumer(SimpleNamespace(max_payload_bytes=1000, poll_interval_ms=500), None, None)
 
     def read():
-        delivery = Delivery(1, "request", pika.BasicProperties(), body, redelivered=False)
+        delivery = Delivery(1, "request", pika.BasicProperties(), body, redelivered=False, size=0)
         delivery.read = consumer._parsed(delivery)
 
     read()

@@ -35,7 +35,7 @@ def delivery(
 class Reader:
     def __init__(self):
         self.found = []
-        self.deliveries = Deliveries(CHANNEL, CONSUMER, FRAME_MAX, lambda *what: self.found.append(what))
+        self.deliveries = Deliveries(CHANNEL, CONSUMER, FRAME_MAX, self.found.append)
 
     def read(self, data, at=0):
         return self.deliveries.read(data, at)
@@ -55,7 +55,10 @@ def test_reads_what_pika_wrote(messages):
     while at < len(data):
         at = reader.read(data, at)
     assert at == len(data)
-    assert reader.found == messages
+    assert [
+        (each.tag, each.redelivered, each.routing_key, each.properties, each.body) for each in reader.found
+    ] == messages
+    assert sum(each.size for each in reader.found) == len(data)
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"x" * 300])
