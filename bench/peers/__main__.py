@@ -52,9 +52,10 @@ def our_lag(stack: Stack, replicas: int, rate: int, seconds: int) -> tuple[float
     """Return p50 and p99 from due to confirmed, as the replicas' own histogram has them."""
     count = rate * seconds
     with Bed(stack) as bed, contextlib.ExitStack() as running:
+        # First the replicas: filled before, the first jobs fell due while the second replica still started.
+        replicas_running = [running.enter_context(bed.process("scheduler", "producer")) for _ in range(replicas)]
         bed.fill(count, f"now() + interval '6 seconds' + n * interval '{1 / rate} seconds'")
         bed.analyze()
-        replicas_running = [running.enter_context(bed.process("scheduler", "producer")) for _ in range(replicas)]
         deadline = time.monotonic() + seconds + 60
         while sum(lag.histogram([each]).get(float("inf"), 0) for each in replicas_running) < count:
             if time.monotonic() > deadline:
