@@ -46,8 +46,14 @@ class Answers:
             return []
         self._until_unblocked()
         rejected = [(delivery, verdict) for delivery, verdict in verdicts if isinstance(verdict, Rejected)]
-        letters = [(delivery, _dead_letter(delivery, verdict)) for delivery, verdict in rejected]
-        copies = [letter for _, letter in letters if letter is not None and self._publisher.takes(letter)]
+        copies: list[Message] = []
+        left: list[Delivery] = []
+        for delivery, verdict in rejected:
+            copy = _dead_letter(delivery, verdict)
+            if copy is not None and self._publisher.takes(copy):
+                copies.append(copy)
+            else:
+                left.append(delivery)
         dead = self._publisher.send(copies)
         told = self._publisher.send([_event(delivery, verdict) for delivery, verdict in rejected])
         self._reply([_reply(d, v) for d, v in verdicts if d.properties.reply_to])
@@ -57,7 +63,7 @@ class Answers:
                     f"{DEAD} did not take a rejected command ({receipt}); is scheduler_dead bound to it?"
                 )
         self._receipts(told)
-        return [delivery for delivery, letter in letters if letter not in copies]
+        return left
 
     def _until_unblocked(self) -> None:
         """An alarm of the broker passes: until then the commands stay where they are, unacknowledged.

@@ -137,13 +137,14 @@ class Inbox:
         """
         count, size = len(batch), sum([each.size for each in batch])
         last = batch[-1]
-        taken = next((each.tag for each in reversed(batch) if each not in refused), None)
+        out = {each.tag for each in refused}
+        taken = next((each.tag for each in reversed(batch) if each.tag not in out), None)
 
         def act() -> None:
             if not self._channel.is_open:
                 return
-            for each in refused:
-                self._channel.basic_reject(each.tag, requeue=False)
+            for tag in out:
+                self._channel.basic_reject(tag, requeue=False)
             if (
                 self._size < self._prefetch and self._count == self._size
                 and self._bytes * GROWTH <= MOST_BYTES and last.deliveries_before < SUSPECT
