@@ -86,7 +86,10 @@ class Answers:
         if not replies:
             return
         try:
-            if self._replies is None or not self._replies.usable:
+            if self._replies is not None and not self._replies.usable:
+                self._replies.forget()
+                self._replies = None
+            if self._replies is None:
                 self._replies = Publisher(self._link, essential=False)
             sent = self._replies.send(replies)
             if Receipt.UNKNOWN in self._receipts(sent):

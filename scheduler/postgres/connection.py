@@ -40,10 +40,8 @@ SESSION = {
 }
 
 
-# Faults of a value and not of the database: those it cannot hold, or that are too deep or too large for it.
-VALUE_FAULTS = (
-    psycopg2.DataError, psycopg2.IntegrityError, errors.ProgramLimitExceeded, errors.StatementTooComplex
-)
+class TooDeep(Unavailable):
+    """A value is nested deeper than this database can follow."""
 
 
 class Contended(Unavailable):
@@ -79,8 +77,10 @@ def translated() -> Iterator[None]:
     """Turn the driver's errors into Unavailable, except for those that are the data's own fault."""
     try:
         yield
-    except VALUE_FAULTS:
+    except (psycopg2.DataError, psycopg2.IntegrityError):
         raise
+    except errors.StatementTooComplex as error:
+        raise TooDeep(f"Postgres: {_line(error)}") from error
     except (errors.DeadlockDetected, errors.SerializationFailure) as error:
         raise Contended(f"Postgres: {_line(error)}") from error
     except psycopg2.Error as error:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg2
 import psycopg2.extensions
@@ -18,7 +18,7 @@ from scheduler.domain.job import Definition, Job, JobStatus, Outcome, apply
 from scheduler.domain.missed import OnMissed
 from scheduler.domain.recurrence import Spec
 from scheduler.ops.logs import get_logger
-from scheduler.postgres.connection import VALUE_FAULTS, Connection, Contended, roll_back, transaction, translated
+from scheduler.postgres.connection import Connection, Contended, TooDeep, roll_back, transaction, translated
 from scheduler.resources import query
 
 log = get_logger(__name__)
@@ -56,7 +56,7 @@ def store(connection: Connection, batch: Sequence[Incoming], soon: timedelta) ->
             # Another consumer created or changed one of these jobs at the same moment; now they are all
             # there, and the next try locks them in order.
             continue
-        except VALUE_FAULTS as error:
+        except (psycopg2.DataError, psycopg2.IntegrityError, TooDeep) as error:
             # Some value that Postgres refuses although it passed validation: find whose it is.
             if len(batch) > 1:
                 return [answer for incoming in batch for answer in store(connection, [incoming], soon)]
@@ -69,7 +69,7 @@ def check(connection: Connection) -> None:
     """Raise Unavailable where a job could not be stored: no table, no right to, or a standby that only reads."""
     with translated(), connection.cursor() as cursor:
         try:
-            cursor.execute("INSERT INTO jobs (id) VALUES (gen_random_uuid())")
+            cursor.execute("INSERT INTO jobs (id) VALUES (%s)", (str(uuid4()),))
         finally:
             roll_back(connection)
 

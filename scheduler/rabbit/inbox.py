@@ -143,13 +143,13 @@ class Inbox:
         def act() -> None:
             if not self._channel.is_open:
                 return
-            for tag in out:
-                self._channel.basic_reject(tag, requeue=False)
             if (
                 self._size < self._prefetch and self._count == self._size
                 and self._bytes * GROWTH <= MOST_BYTES and last.deliveries_before < SUSPECT
             ):
                 self._reopen(min(self._size * GROWTH, self._prefetch))  # it is full: nothing is on its way
+            for tag in out:
+                self._channel.basic_reject(tag, requeue=False)
             if taken is not None:
                 self._channel.basic_ack(taken, multiple=True)
             self._count -= count

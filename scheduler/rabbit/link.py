@@ -163,12 +163,11 @@ class Link:
         def act() -> None:
             if self._connection.is_open:
                 self._connection.close()
-            else:
+            elif not self._connection.is_closing:
                 self._connection.ioloop.stop()
 
         if self._thread.is_alive():
-            with contextlib.suppress(RuntimeError):  # its loop has just ended
-                self._connection.ioloop.add_callback_threadsafe(act)
+            self._connection.ioloop.add_callback_threadsafe(act)
             self._thread.join(2.0)
         self.closed = self.closed or "closed"
 

@@ -69,10 +69,9 @@ class Publisher:
         self._essential = essential
         self._open: set[Batch] = set()
         self._open_channel()
+        link.on_close(self._on_close)
 
     def _open_channel(self) -> None:
-        self._link.on_close_no_more(self._on_close)
-        self._link.on_close(self._on_close)
         self._channel = self._link.channel(essential=self._essential)
         self._frame_max = self._channel.connection.params.frame_max or 131072
         self._tag = 0
@@ -96,6 +95,10 @@ class Publisher:
             old = self._channel
             self._open_channel()
             self._link.post(lambda: old.is_open and old.close())
+
+    def forget(self) -> None:
+        """Let go of the link: this publisher is not used again."""
+        self._link.on_close_no_more(self._on_close)
 
     @property
     def usable(self) -> bool:
@@ -160,8 +163,6 @@ class Publisher:
     def _on_channel_close(self, channel: pika.channel.Channel, error: BaseException) -> None:
         if channel is self._channel:
             self._on_close(reason(error))
-            self._open.clear()
-            self._link.on_close_no_more(self._on_close)  # nobody may ever use it again
 
     def _on_close(self, why: str) -> None:
         for batch in self._open:

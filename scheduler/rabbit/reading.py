@@ -138,6 +138,17 @@ class ReadingConnection(SelectConnection):  # type: ignore[misc]  # pika's types
         self._process_frame(_frame(data[at:end]))
         return end
 
+    def _read_frame(self) -> tuple[int, pika.frame.Frame | None]:
+        """Take the first frame of the buffer: pika calls this while there is no consumer of ours."""
+        data = self._frame_buffer
+        if len(data) < _FRAME.size:
+            return 0, None
+        end = int(_FRAME.unpack_from(data)[2]) + _OVERHEAD
+        # The protocol's own header, from a broker of another version, is no frame at all.
+        if len(data) < end or data.startswith(b"AMQP"):
+            return decode_frame(data)  # type: ignore[no-any-return]
+        return end, _frame(data[:end])
+
 
 class UnreadableProperties(pika.BasicProperties):  # type: ignore[misc]  # pika's types are not all known
     """Stands for what pika cannot read, such as a header with a timestamp in milliseconds: a year beyond 9999."""
@@ -152,7 +163,7 @@ def _frame(data: bytes) -> pika.frame.Frame:
         return decode_frame(data)[1]
     except Exception as error:
         kind, channel, _ = _FRAME.unpack_from(data)
-        if kind != spec.FRAME_HEADER:
+        if kind != spec.FRAME_HEADER or data[-1] != spec.FRAME_END:
             raise
         body_size = _HEADER.unpack_from(data)[-1]
         return Header(channel, body_size, UnreadableProperties(_line(error)))
