@@ -25,7 +25,7 @@ def _request() -> bytes:
 
 def fill_inbox(bed: Bed, count: int) -> str:
     """Put so many requests into the queue, through our own pipelined publisher; return the last one's id."""
-    from scheduler.rabbit.frames import Message  # noqa: PLC0415
+    from scheduler.rabbit.frames import AmqpMessage  # noqa: PLC0415
     from scheduler.rabbit.link import Link  # noqa: PLC0415
     from scheduler.rabbit.publisher import Publisher  # noqa: PLC0415
 
@@ -36,7 +36,7 @@ def fill_inbox(bed: Bed, count: int) -> str:
     for start in range(0, count, 2000):
         size = min(2000, count - start)
         bodies = [_request() for _ in range(size)]
-        publisher.send([Message("schedule.commands", "request", body, properties) for body in bodies]).wait(60)
+        publisher.send([AmqpMessage("schedule.commands", "request", body, properties) for body in bodies]).wait(60)
     link.close()
     return str(json.loads(bodies[-1])["id"])
 

@@ -8,22 +8,23 @@ import psycopg2
 from bench import report
 from bench.servers import Bed
 from scheduler.dev.servers import Stack
-from scheduler.postgres.claims import LONG_AGO, Claims, Settlement
+from scheduler.postgres.claims import LONG_AGO, ClaimSession
+from scheduler.postgres.jobs.due import Settlement, claim, settle
 
 BATCH = 500
 
 
 def cycle_cost(bed: Bed, batches: int, *, floor: bool = True) -> float:
     """Return the microseconds a row of claim and settle, as the producer does it, over due rows."""
-    lane = Claims(bed.database_url, "bench")
+    session = ClaimSession(bed.database_url, "bench")
     bound, taken = LONG_AGO, []
     for _ in range(batches):
         started = time.perf_counter()
-        claim = lane.claim(BATCH, bound)
-        lane.settle(Settlement(done=[job.id for job in claim.jobs]))
-        taken.append((time.perf_counter() - started) / len(claim.jobs) * 1e6)
-        bound = claim.jobs[-1].wake_at if floor else LONG_AGO
-    lane.close()
+        found = claim(session, BATCH, bound)
+        settle(session, Settlement(found.claimed_at, found.claimed_at, done=[job.id for job in found.things]))
+        taken.append((time.perf_counter() - started) / len(found.things) * 1e6)
+        bound = found.newest if floor else LONG_AGO
+    session.close()
     return statistics.median(taken)
 
 
@@ -55,21 +56,21 @@ def pinned(stack: Stack, churn: int, *, held: bool) -> float:
             other.set_session(isolation_level="REPEATABLE READ")
             with other.cursor() as cursor:
                 cursor.execute("SELECT count(*) FROM jobs")
-        lane = Claims(bed.database_url, "churn")
+        session = ClaimSession(bed.database_url, "churn")
         bound = LONG_AGO
         for _ in range(churn // BATCH):
-            claim = lane.claim(BATCH, bound)
-            lane.settle(Settlement(done=[job.id for job in claim.jobs]))
-            bound = claim.jobs[-1].wake_at
+            found = claim(session, BATCH, bound)
+            settle(session, Settlement(found.claimed_at, found.claimed_at, done=[job.id for job in found.things]))
+            bound = found.newest
         # As in the producer: a look from the bottom at every poll interval, the rest from the floor.
         taken = []
         for turn in range(40):
             started = time.perf_counter()
-            claim = lane.claim(BATCH, LONG_AGO if turn % 10 == 0 else bound)
-            lane.settle(Settlement(done=[job.id for job in claim.jobs]))
-            taken.append((time.perf_counter() - started) / len(claim.jobs) * 1e6)
-            bound = claim.jobs[-1].wake_at
-        lane.close()
+            found = claim(session, BATCH, LONG_AGO if turn % 10 == 0 else bound)
+            settle(session, Settlement(found.claimed_at, found.claimed_at, done=[job.id for job in found.things]))
+            taken.append((time.perf_counter() - started) / len(found.things) * 1e6)
+            bound = found.newest
+        session.close()
         other.close()
         return statistics.mean(taken)
 

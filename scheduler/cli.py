@@ -12,6 +12,7 @@ from scheduler import __version__, preview, settings
 from scheduler.domain.errors import Misconfigured, Unavailable
 from scheduler.domain.recurrence import tzdata_version
 from scheduler.ops import logs, traces
+from scheduler.roles import ROLES, Role
 from scheduler.runtime import Stop, backoff
 from scheduler.settings import Settings
 
@@ -60,11 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     migrate = add("migrate", _migrate, "Bring the database to the current schema.")
     migrate.add_argument("--status", action="store_true", help="show what is applied and what is pending")
     add_no_wait(migrate)
-    for role in ("consumer", "producer"):
-        text = "AMQP → Postgres: commands become rows." if role == "consumer" else (
-            "Postgres → AMQP: due rows become events."
-        )
-        added = add(role, _serve, text)
+    for role in ROLES.values():
+        added = add(role.name, _serve, role.help)
         added.set_defaults(role=role)
         add_no_wait(added)
     outbox = add("outbox", _outbox, "Host's outbox → AMQP: DATABASE_URL is the host's own database.")
@@ -116,22 +114,21 @@ def _migrate(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    from scheduler import process  # noqa: PLC0415
-    from scheduler.consumer import Consumer  # noqa: PLC0415
-    from scheduler.postgres.connection import connect  # noqa: PLC0415
-    from scheduler.producer import Producer  # noqa: PLC0415
+    from scheduler import process  # noqa: PLC0415 - `preview` and `health` need no driver
+    from scheduler.postgres.connection import connect  # noqa: PLC0415 - as above
 
-    found = _settings(args.role)
-    traces.set_up(args.role, os.environ)
+    role: Role = args.role
+    found = _settings(role.name)
+    traces.set_up(role.name, os.environ)
     stop = Stop()
-    health, maintenance = process.start(args.role, found, stop)
+    health, maintenance = process.start(role, found, stop)
     if args.no_wait:
-        connect(found.database_url, args.role).close()
-    worker = (Consumer if args.role == "consumer" else Producer)(found, stop, health)
-    process.stay_connected(args.role, found, stop, health, worker.run, wait=not args.no_wait)
+        connect(found.database_url, role.name).close()
+    work = role.load()(found, stop, health)
+    process.stay_connected(role.name, found, stop, health, work.run, wait=not args.no_wait)
     maintenance.join()
     traces.close()
-    logs.get_logger(__name__).info("stopped", role=args.role)
+    logs.get_logger(__name__).info("stopped", role=role.name)
     return 0
 
 

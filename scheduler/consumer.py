@@ -1,80 +1,38 @@
 """The process AMQP → Postgres: every command is stored, answered or refused with a reason."""
 
-import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any
+from functools import partial
 
-from scheduler.answers import Answers
-from scheduler.domain.definition import Incoming
-from scheduler.domain.errors import Problem, Rejected, Unavailable
-from scheduler.domain.job import Outcome
-from scheduler.domain.parsing import parse_command
-from scheduler.ops import metrics, traces
+from scheduler.commands import reporting
+from scheduler.commands.answers import answer
+from scheduler.commands.judging import Verdict
+from scheduler.commands.reading import read_command
+from scheduler.commands.storing import DatabaseAway, Stored, StoreSession, Storing
+from scheduler.domain.errors import Rejected, Unavailable
+from scheduler.domain.jobs.definition import Incoming
+from scheduler.domain.parsing import claimed_id
 from scheduler.ops.health import Health
-from scheduler.ops.logs import get_logger
-from scheduler.ops.storms import Storm
-from scheduler.ops.traces import Traced
-from scheduler.postgres.connection import Connection, connect
-from scheduler.postgres.store import UNSTORABLE, check, store
+from scheduler.rabbit.answers import Answer, Answers
 from scheduler.rabbit.inbox import Inbox
-from scheduler.rabbit.link import BrokerUnavailable, Link
-from scheduler.rabbit.reading import Delivery, UnreadableProperties
-from scheduler.rabbit.topology import DELIVERY_LIMIT
-from scheduler.runtime import Stop, backoff
+from scheduler.rabbit.link import Link
+from scheduler.rabbit.reading import Delivery
+from scheduler.runtime import Stop
 from scheduler.settings import Settings
 
-log = get_logger(__name__)
-_rejections = Storm(log, "command rejected")
-_losses = Storm(log, "database unavailable: commands stay in the queue until it is back")
-
 BATCH = 1000
-LANES = 2
-# Without a database a consumer keeps its commands no longer than this, then gives them back: another one may
-# reach it. Each time in a row that this was of no use it keeps them longer, for every return counts as a delivery.
-KEEP_SECONDS = 8.0
-MOST_KEEP_SECONDS = 1500.0  # RabbitMQ itself takes back what is not acknowledged for half an hour
-_CRASHED = f"was delivered {DELIVERY_LIMIT} times and never answered: handling it ends the consumer"
-# What is wrong with a command as a whole, told apart by how it is said.
-_BODY = ((_CRASHED, "redelivered"), (UNSTORABLE, "storage"))
-_TRACE = ("traceparent", "tracestate")
-
-
-class DatabaseAway(Unavailable):
-    """The database has been away for so long that the commands are given back."""
+SESSIONS = 2
 
 
 @dataclass(slots=True)
-class Lane:
-    """A connection to the database, for one batch at a time."""
+class StoringBatch:
+    """Commands that are being stored, on a session of their own."""
 
-    database: Connection | None = None
-
-    def close(self) -> None:
-        if self.database is not None:
-            self.database.close()
-            self.database = None
-
-
-@dataclass(slots=True)
-class Stored:
-    """What became of the commands of a batch that could be read, and when, in nanoseconds of Unix time."""
-
-    answers: Sequence[Outcome | Rejected]
-    began: int
-    ended: int
-
-
-@dataclass(slots=True)
-class Flight:
-    """A batch that is being stored."""
-
-    batch: list[Delivery]
+    deliveries: list[Delivery]
     ids: set[str]
-    lane: Lane
+    session: StoreSession
     stored: Future[Stored | None]
 
 
@@ -89,147 +47,73 @@ class Consumer:
         self._settings = settings
         self._stop = stop
         self._health = health
-        self._lanes = [Lane() for _ in range(LANES)]  # those that are free
-        self._workers = ThreadPoolExecutor(LANES, thread_name_prefix="storing")
-        self._keep = KEEP_SECONDS
-        # A producer's own next look comes within its poll interval; a little more covers its sleep's jitter.
-        self._soon = timedelta(milliseconds=settings.poll_interval_ms + 100)
+        self._storing = Storing(settings, stop, health)
+        self._free = [StoreSession(settings.database_url) for _ in range(SESSIONS)]
+        self._threads = ThreadPoolExecutor(SESSIONS, thread_name_prefix="storing")
 
     def run(self, link: Link) -> None:
         """Serve one connection to the broker until it is lost or the process shall stop."""
         answers = Answers(link, self._wait_for_alarm)
+        read = partial(read_command, max_payload_bytes=self._settings.max_payload_bytes)
         while not self._stop:
-            inbox = Inbox(link, self._settings.prefetch, self._parsed)
+            inbox = Inbox(link, self._settings.prefetch, read)
             try:
                 self._serve(inbox, answers, link)
             except DatabaseAway:
                 inbox.give_back()
-                self._keep = min(self._keep * 2, MOST_KEEP_SECONDS)
-                self._wait_for_database(link)
+                self._storing.wait(self._free[-1], link.check_open)
 
     def _serve(self, inbox: Inbox, answers: Answers, link: Link) -> None:
         # In the order of delivery: to acknowledge one is to acknowledge all before it.
-        flights: deque[Flight] = deque()
+        batches: deque[StoringBatch] = deque()
         try:
             while not self._stop:
                 self._health.turn()
                 self._health.found("rabbitmq")
-                batch = inbox.take(BATCH, timeout=0.0 if flights else 0.5)
-                ids = _ids(batch)
-                while any(flight.ids & ids for flight in flights):
-                    if not self._land(flights, inbox, answers):
+                deliveries = inbox.take(BATCH, timeout=0.0 if batches else 0.5)
+                ids = {each.read.job_id for each in deliveries if isinstance(each.read, Incoming)}
+                while any(batch.ids & ids for batch in batches):
+                    if not self._finish_oldest(batches, inbox, answers):
                         return
-                if batch:
-                    flights.append(self._take_off(batch, ids, link))
+                if deliveries:
+                    batches.append(self._start(deliveries, ids, link))
                 if (
-                    flights and (len(batch) < BATCH or not self._lanes)
-                    and not self._land(flights, inbox, answers)
+                    batches and (len(deliveries) < BATCH or not self._free)
+                    and not self._finish_oldest(batches, inbox, answers)
                 ):
                     return
-            while flights and self._land(flights, inbox, answers):
+            while batches and self._finish_oldest(batches, inbox, answers):
                 pass
         finally:
-            wait([flight.stored for flight in flights])  # what they do must not run into what comes next
-            self._lanes += [flight.lane for flight in flights]
+            wait([batch.stored for batch in batches])  # what they do must not run into what comes next
+            self._free += [batch.session for batch in batches]
 
-    def _take_off(self, batch: list[Delivery], ids: set[str], link: Link) -> Flight:
-        lane = self._lanes.pop()
-        return Flight(batch, ids, lane, self._workers.submit(self._stored, lane, batch, link))
+    def _start(self, deliveries: list[Delivery], ids: set[str], link: Link) -> StoringBatch:
+        session = self._free.pop()
+        commands = [each.read for each in deliveries if isinstance(each.read, Incoming)]
+        stored = self._threads.submit(self._storing.store, session, commands, link.check_open)
+        return StoringBatch(deliveries, ids, session, stored)
 
-    def _land(self, flights: deque[Flight], inbox: Inbox, answers: Answers) -> bool:
+    def _finish_oldest(self, batches: deque[StoringBatch], inbox: Inbox, answers: Answers) -> bool:
         """Wait for the oldest batch, then answer and acknowledge it; False if a stop came before it was stored.
 
-        Then none behind it may land either.
+        Then none behind it may be acknowledged either.
         """
-        stored = flights[0].stored.result()
+        stored = batches[0].stored.result()
         if stored is None:
             return False
-        flight = flights.popleft()
-        self._lanes.append(flight.lane)
-        self._finish(flight.batch, stored, inbox, answers)
+        batch = batches.popleft()
+        self._free.append(batch.session)
+        self._finish(batch.deliveries, stored, inbox, answers)
         return True
 
     def _finish(self, batch: list[Delivery], stored: Stored, inbox: Inbox, answers: Answers) -> None:
-        metrics.batch_size.observe(len(batch))
-        outcomes = iter(stored.answers)
-        verdicts = [each.read if isinstance(each.read, Rejected) else next(outcomes) for each in batch]
-        refused = answers.give([
-            (delivery, verdict) for delivery, verdict in zip(batch, verdicts, strict=True)
-            if isinstance(verdict, Rejected) or delivery.properties.reply_to
-        ])
-        _count(batch, verdicts)
-        if log.shows_debug or traces.sink is not None:
-            _tell(stored, [each.read for each in batch], verdicts)
+        told = iter(stored.verdicts)
+        verdicts = [each.read if isinstance(each.read, Rejected) else next(told) for each in batch]
+        refused = answers.give(_answers(batch, verdicts))
+        reporting.count(batch, verdicts)
+        reporting.show(batch, verdicts, stored.began, stored.ended)
         inbox.ack(batch, refused)
-
-    def _parsed(self, delivery: Delivery) -> Incoming | Rejected:
-        if delivery.deliveries_before >= DELIVERY_LIMIT - 1:
-            return Rejected([Problem("body", _CRASHED)])
-        properties = delivery.properties
-        if isinstance(properties, UnreadableProperties):
-            return Rejected([Problem("headers", f"cannot be read ({properties.problem}); are times in seconds?")])
-        try:
-            incoming = parse_command(
-                delivery.routing_key, delivery.body, message_type=properties.type,
-                max_payload_bytes=self._settings.max_payload_bytes,
-            )
-        except Rejected as verdict:
-            return verdict.kept()
-        except Exception:
-            # A case that nobody thought of must not end the consumer again and again: the message is kept aside.
-            log.exception("command cannot be read", do="report it, with the message in scheduler_dead")
-            return Rejected([Problem("body", "cannot be read: an error of the scheduler's own, see its log")])
-        incoming.correlation_id = _storable(properties.correlation_id)
-        headers = properties.headers
-        if headers:
-            incoming.traceparent, incoming.tracestate = (_storable(headers.get(name)) for name in _TRACE)
-        return incoming
-
-    def _stored(self, lane: Lane, batch: list[Delivery], link: Link) -> Stored | None:
-        """Store what was understood, waiting a while for the database if need be; None on a stop."""
-        incoming = [each.read for each in batch if isinstance(each.read, Incoming)]
-        began = time.time_ns()
-        if not incoming:
-            return Stored((), began, began)
-        until = time.monotonic() + self._keep
-        for delay in backoff(most=5.0):
-            started = time.perf_counter()
-            try:
-                if lane.database is None:
-                    lane.database = connect(self._settings.database_url, "consumer")
-                answers = store(lane.database, incoming, self._soon)
-            except Unavailable as error:
-                self._lose_database(lane, error)
-                if self._stop.wait(delay):
-                    return None
-                if link.closed is not None:
-                    raise BrokerUnavailable(link.closed) from None
-                if time.monotonic() > until:
-                    raise DatabaseAway(str(error)) from None
-                self._health.turn()
-            else:
-                self._keep = KEEP_SECONDS
-                metrics.loop_seconds.labels("store").observe(time.perf_counter() - started)
-                self._health.found("postgres")
-                return Stored(answers, began, time.time_ns())
-        raise AssertionError  # backoff never ends
-
-    def _wait_for_database(self, link: Link) -> None:
-        """Take no command that could not be stored, until the database is back."""
-        lane = self._lanes[-1]
-        for delay in backoff(most=2.0):
-            self._health.turn()
-            try:
-                lane.database = connect(self._settings.database_url, "consumer")
-                check(lane.database)
-            except Unavailable as error:
-                self._lose_database(lane, error)
-            else:
-                return
-            if self._stop.wait(delay):
-                return
-            if link.closed is not None:
-                raise BrokerUnavailable(link.closed)
 
     def _wait_for_alarm(self) -> None:
         """Say why nothing moves, and sleep a little; a stop ends the wait."""
@@ -238,70 +122,22 @@ class Consumer:
         if self._stop.wait(0.2):
             raise Unavailable("stopped while the broker blocks publishers")
 
-    def _lose_database(self, lane: Lane, error: Unavailable) -> None:
-        self._health.missing("postgres", str(error))
-        _losses.warning(
-            problem=str(error),
-            do="check that Postgres runs, that DATABASE_URL is right and that `scheduler migrate` was run",
-        )
-        lane.close()
-
     def close(self) -> None:
-        self._workers.shutdown(wait=False)
-        for lane in self._lanes:
-            lane.close()
+        """Let go of the threads and the sessions."""
+        self._threads.shutdown(wait=False)
+        for session in self._free:
+            session.close()
 
 
-def _ids(batch: list[Delivery]) -> set[str]:
-    return {each.read.job_id for each in batch if isinstance(each.read, Incoming)}
-
-
-def _count(batch: list[Delivery], verdicts: Sequence[Outcome | Rejected]) -> None:
-    queued = cancelled = 0
+def _answers(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> list[Answer]:
+    """Word the answers to those that wait for one, and to those that are rejected."""
+    found = []
     for delivery, verdict in zip(batch, verdicts, strict=True):
         if isinstance(verdict, Rejected):
-            metrics.commands_rejected.labels(_reason(verdict)).inc()
-            properties = delivery.properties
-            _rejections.warning(
-                problems=str(verdict)[:1000], command=delivery.routing_key[:100], message_id=properties.message_id,
-                correlation_id=properties.correlation_id,
-                do="see x-rejected-reason of the messages in scheduler_dead",
-            )
-        elif verdict.status == "scheduled":
-            queued += delivery.routing_key == "request"
-        elif verdict.status == "cancelled":
-            cancelled += 1
-    metrics.jobs_queued.inc(queued)
-    metrics.jobs_cancelled.inc(cancelled)
-
-
-def _tell(
-    stored: Stored, parsed: Sequence[Incoming | Rejected], verdicts: Sequence[Outcome | Rejected]
-) -> None:
-    """Show each stored command: a debug line, and a span where it belongs to a trace."""
-    traced = []
-    for incoming, verdict in zip(parsed, verdicts, strict=True):
-        if isinstance(incoming, Rejected) or isinstance(verdict, Rejected):
+            message, reason = answer(verdict, claimed_id(delivery.body)), str(verdict)
+        elif delivery.properties.reply_to:
+            message, reason = answer(verdict, None), None
+        else:
             continue
-        ids = {"job_id": str(verdict.job.id), "correlation_id": incoming.correlation_id}
-        kind = type(incoming.command).__name__
-        log.debug("stored", **ids, trace_id=traces.trace_id(incoming.traceparent), command=kind,
-                  status=verdict.status, next_run_at=verdict.job.next_run_at)
-        if incoming.traceparent is not None:
-            attributes = {"command": kind, **{name: value for name, value in ids.items() if value}}
-            traced.append(Traced(incoming.traceparent, incoming.tracestate, attributes))
-    if traces.sink is not None and traced:
-        traces.sink.stored(stored.began, stored.ended, traced)
-
-
-def _reason(verdict: Rejected) -> str:
-    """Sort a rejection under one of a few fixed words."""
-    fields = {each.field for each in verdict.problems}
-    if fields == {"body"}:
-        return next((word for start, word in _BODY if verdict.problems[0].problem.startswith(start)), "json")
-    return "schedule" if fields & {"rrule", "cron", "every", "run_at", "timezone"} else "shape"
-
-
-def _storable(value: Any) -> str | None:
-    """Return a property that can be kept in a text column and handed back as it is."""
-    return value if isinstance(value, str) and "\x00" not in value else None
+        found.append(Answer(delivery, type(message).__name__, message.model_dump_json().encode(), reason))
+    return found

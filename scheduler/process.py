@@ -7,36 +7,32 @@ from contextlib import suppress
 
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.recurrence import tzdata_version
+from scheduler.maintenance import Maintenance
 from scheduler.ops import health as http
 from scheduler.ops import metrics
 from scheduler.ops.health import Health
 from scheduler.ops.logs import get_logger
-from scheduler.ops.maintenance import Maintenance
 from scheduler.rabbit import topology
 from scheduler.rabbit.address import place
 from scheduler.rabbit.link import Link
+from scheduler.roles import Role
 from scheduler.runtime import Stop, backoff
 from scheduler.settings import Settings
 
 log = get_logger(__name__)
 
-# Threads share the interpreter: one talks to RabbitMQ, another waits for Postgres many times a batch, and when its
-# answer is there should not wait 5 ms more to be let in, which is Python's default. A consumer's are always busy
-# while its queue is long, and each change costs.
-SWITCH_SECONDS = {"consumer": 0.002, "producer": 0.0005}
 
-
-def start(role: str, settings: Settings, stop: Stop) -> tuple[Health, Maintenance]:
+def start(role: Role, settings: Settings, stop: Stop) -> tuple[Health, Maintenance]:
     """Take over the signals, serve metrics and health, and start the maintenance beside the work."""
     stop.listen()
-    sys.setswitchinterval(SWITCH_SECONDS[role])
+    sys.setswitchinterval(role.switch_seconds)
     # What a message makes is freed when it is done with, without the collector's help; it need not look so often.
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
     metrics.declare(tzdata_version())
     health = Health("postgres", "rabbitmq")
     port = http.serve(health, settings.metrics_host, settings.metrics_port)
-    log.info("started", role=role, metrics_host=settings.metrics_host, metrics_port=port)
+    log.info("started", role=role.name, metrics_host=settings.metrics_host, metrics_port=port)
     return health, Maintenance(role, settings, stop, health, port).start()
 
 

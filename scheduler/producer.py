@@ -1,15 +1,14 @@
-"""The process Postgres → AMQP: due rows become events."""
+"""The process Postgres → AMQP: whatever falls due becomes messages."""
 
-import time
-from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
-from datetime import datetime
 
 from scheduler.domain.errors import Unavailable
-from scheduler.flight import Flight
+from scheduler.emitting.jobs import DueJobs
+from scheduler.emitting.loop import SESSIONS, Emitter
+from scheduler.emitting.watch import MOST_LOOK_SECONDS
 from scheduler.ops.health import Health
 from scheduler.ops.logs import get_logger
-from scheduler.postgres.claims import LONG_AGO, Claims
+from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.wakeup import Wakeup
 from scheduler.rabbit.link import BrokerUnavailable, Link
 from scheduler.rabbit.publisher import Publisher
@@ -18,48 +17,12 @@ from scheduler.settings import Settings
 
 log = get_logger(__name__)
 
-# Wake-ups closer together than this become one.
-REST_SECONDS = 0.003
-# Who woke for a job and found it taken lets the other go first next time, and does not slow it down.
-YIELD_SECONDS = 0.0015
-# A look from the bottom takes at most a twentieth of the time, but what a replica that died has let go of must
-# be found well before 30 seconds are over, of which the database itself may take 15.
-LOOK_SHARE = 20.0
-MOST_LOOK_SECONDS = 8.0
-
-
-class Floor:
-    """Where the claim's index scan may begin, so that it does not walk over what was claimed already.
-
-    Now and then, and whenever something may have come below it, the scan starts from the very bottom. Where
-    that takes long, because another client's old snapshot keeps what is dead in the index, it comes less often.
-    """
-
-    def __init__(self, every: float) -> None:
-        self._every = every
-        self._next_look = 0.0
-        self.reset()
-
-    def reset(self) -> None:
-        self._bound = LONG_AGO
-
-    def lower(self, to: datetime) -> None:
-        self._bound = min(self._bound, to)
-
-    def bound(self) -> datetime:
-        if time.monotonic() >= self._next_look:
-            self.reset()
-        return self._bound
-
-    def rise(self, newest: datetime | None, claim_seconds: float) -> None:
-        if self._bound == LONG_AGO:
-            pause = min(LOOK_SHARE * claim_seconds, MOST_LOOK_SECONDS)
-            self._next_look = time.monotonic() + max(self._every, pause)
-        self._bound = newest or self._bound
+# Whatever falls due: a new kind of thing adds its source here.
+SOURCES = (DueJobs(),)
 
 
 class Producer:
-    """Claims, publishes and settles; while one batch waits for its confirms the next is on its way."""
+    """Keeps the emitting loop supplied with connections, through the outages of both servers."""
 
     def __init__(self, settings: Settings, stop: Stop, health: Health) -> None:
         self._settings = settings
@@ -74,13 +37,7 @@ class Producer:
         publisher = Publisher(link)
         while not self._stop:
             try:
-                with ExitStack() as stack:
-                    url = self._settings.database_url
-                    lanes = [stack.enter_context(closing(Claims(url, f"producer {n}"))) for n in (1, 2)]
-                    wakeup = stack.enter_context(closing(Wakeup(url, "producer wakeup")))
-                    self._health.found("postgres")
-                    with self._stop.wakes(wakeup.write_end):
-                        self._loop(link, publisher, lanes, wakeup)
+                self._emit(link, publisher)
             except BrokerUnavailable:
                 if link.blocked and link.closed is None:
                     continue  # its alarm passes; a new connection would be blocked as well
@@ -91,62 +48,37 @@ class Producer:
                 if link.closed is not None:
                     raise
                 self._health.missing("postgres", str(error))
-                log.warning("due jobs are given up and claimed again", problem=str(error),
+                log.warning("due rows are given up and claimed again", problem=str(error),
                             do="check that Postgres runs and that `scheduler migrate` was run")
                 self._stop.wait(next(delays))
                 self._health.turn()
 
-    def _loop(self, link: Link, publisher: Publisher, lanes: list[Claims], wakeup: Wakeup) -> None:
-        floor = Floor(self._poll)
-        flying: Flight | None = None
-        expected = False
+    def _emit(self, link: Link, publisher: Publisher) -> None:
+        with ExitStack() as stack:
+            url = self._settings.database_url
+            sessions = [
+                stack.enter_context(closing(ClaimSession(url, f"producer {n}"))) for n in range(1, SESSIONS + 1)
+            ]
+            wakeup = stack.enter_context(closing(Wakeup(url, "producer wakeup")))
+            self._health.found("postgres")
+            emitter = Emitter(
+                SOURCES, sessions, wakeup, publisher, batch_size=self._settings.batch_size, poll=self._poll
+            )
+            with self._stop.wakes(wakeup.write_end):
+                self._loop(link, emitter)
+
+    def _loop(self, link: Link, emitter: Emitter) -> None:
         try:
             while not self._stop:
                 self._health.turn()
                 if self._blocked(link):
-                    _land(flying, floor)
+                    emitter.settle()
                     continue
-                lanes.reverse()
-                flight = Flight(lanes[0], self._settings.batch_size, floor.bound())
-                floor.rise(flight.newest, flight.claim_seconds)
-                flight.take_off(publisher)
-                before, flying = flying, flight
-                returning = [_land(before, floor)]
-                if flight.full:
-                    self._listen(0.0, floor, wakeup)
-                    expected = False
-                else:
-                    returning.append(_land(flight, floor))
-                    if flight.refused:
-                        publisher.renew()
-                    late = YIELD_SECONDS if expected and flight.newest is None else 0.0
-                    expected = self._rest(flight, returning, floor, wakeup, late)
+                emitter.run_once()
         finally:
             # Whatever happened, what the broker has confirmed need not be sent again.
             with suppress(Unavailable):
-                _land(flying, floor)
-
-    def _rest(
-        self, flight: Flight, returning: Sequence[datetime | None], floor: Floor, wakeup: Wakeup, late: float
-    ) -> bool:
-        """Sleep until the next job is due, the poll interval is over or a command brings something sooner.
-
-        `returning` is what was settled after the flight's claim had looked for the next job. Return whether a job
-        is expected to be due by then: as the next claim takes a while to begin, it does not come too early.
-        """
-        waits = [flight.seconds_to(each) for each in returning if each is not None]
-        if flight.seconds_to_next is not None:
-            waits.append(flight.seconds_to_next)
-        seconds = min(waits, default=self._poll) + late
-        rest = 0.0 if flight.newest is None else REST_SECONDS - flight.age
-        self._listen(max(min(seconds, self._poll), rest), floor, wakeup)
-        return seconds < self._poll
-
-    def _listen(self, seconds: float, floor: Floor, wakeup: Wakeup) -> None:
-        """Hear what consumers say, for so long; who never listens is hung up on by the database in the end."""
-        sooner = wakeup.wait(seconds)
-        if sooner is not None:
-            floor.lower(sooner)
+                emitter.settle()
 
     def _blocked(self, link: Link) -> bool:
         """Wait a little while the broker refuses publishers: no row is held meanwhile."""
@@ -158,16 +90,3 @@ class Producer:
         self._health.missing("rabbitmq", "it blocks publishers: its memory or disk alarm is on")
         self._stop.wait(self._poll)
         return True
-
-
-def _land(flight: Flight | None, floor: Floor) -> datetime | None:
-    """Land a flight, once, and return when the first of its jobs is due again.
-
-    That may be below the floor: another flight may have been claimed meanwhile and have raised it.
-    """
-    if flight is None or flight.landed:
-        return None
-    flight.land()
-    if flight.returns_at is not None:
-        floor.lower(flight.returns_at)
-    return flight.returns_at

@@ -13,6 +13,9 @@ def folder(name: str) -> Path:
 
 
 @cache
-def query(name: str) -> str:
-    """Return the text of `sql/queries/<name>.sql`."""
-    return (folder("sql") / "queries" / f"{name}.sql").read_text(encoding="utf-8")
+def query(name: str, **parts: str) -> str:
+    """Return the text of `sql/queries/<name>.sql`, each `{part}` in it filled in: names of ours, never a value."""
+    text = (folder("sql") / "queries" / f"{name}.sql").read_text(encoding="utf-8")
+    for part, filling in parts.items():
+        text = text.replace(f"{{{part}}}", filling)
+    return text

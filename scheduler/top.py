@@ -12,7 +12,7 @@ from scheduler.domain.errors import Unavailable
 from scheduler.ops import logs
 from scheduler.ops.metrics import LAG_BUCKETS
 from scheduler.ops.recent import percentile
-from scheduler.postgres.upkeep import BACKLOG_COUNTED, Backlog, Next, Seen, Upkeep
+from scheduler.postgres.maintenance import BACKLOG_COUNTED, Backlog, MaintenanceSession, Next, Seen
 from scheduler.runtime import Stop
 
 NEXT_SHOWN = 10
@@ -43,11 +43,11 @@ def run(*, once: bool, every: float) -> int:
     found = settings.load(os.environ)
     logs.set_up("error", "text", "top")
     if once or not sys.stdout.isatty():
-        upkeep = Upkeep(found.database_url, "top")
+        session = MaintenanceSession(found.database_url, "top")
         try:
-            print("\n".join(render(take(upkeep), colour=sys.stdout.isatty())))  # noqa: T201
+            print("\n".join(render(take(session), colour=sys.stdout.isatty())))  # noqa: T201
         finally:
-            upkeep.close()
+            session.close()
         return 0
     stop = Stop()
     stop.listen()
@@ -61,20 +61,20 @@ def run(*, once: bool, every: float) -> int:
 
 
 def _live(url: str, stop: Stop, every: float) -> None:
-    upkeep: Upkeep | None = None
+    session: MaintenanceSession | None = None
     while not stop:
         try:
-            upkeep = upkeep or Upkeep(url, "top")
-            lines = render(take(upkeep), colour=True)
+            session = session or MaintenanceSession(url, "top")
+            lines = render(take(session), colour=True)
         except Unavailable as error:
-            if upkeep is not None:
-                upkeep.close()
-                upkeep = None
+            if session is not None:
+                session.close()
+                session = None
             lines = [_style("database unavailable: trying again", "red", colour=True), "", str(error)]
         _draw(lines)
         stop.wait(every)
-    if upkeep is not None:
-        upkeep.close()
+    if session is not None:
+        session.close()
 
 
 def _draw(lines: Sequence[str]) -> None:
@@ -84,10 +84,10 @@ def _draw(lines: Sequence[str]) -> None:
     sys.stdout.flush()
 
 
-def take(upkeep: Upkeep) -> Frame:
+def take(session: MaintenanceSession) -> Frame:
     """Ask the database for a frame."""
     at = datetime.now().astimezone()
-    return Frame(at, upkeep.measure(), upkeep.replicas(), upkeep.next_due(NEXT_SHOWN))
+    return Frame(at, session.measure(), session.replicas(), session.next_due(NEXT_SHOWN))
 
 
 def render(frame: Frame, *, colour: bool) -> list[str]:

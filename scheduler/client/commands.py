@@ -10,9 +10,9 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from scheduler.client.errors import CommandRejected
-from scheduler.domain.definition import define
 from scheduler.domain.errors import Problem, Rejected
-from scheduler.domain.messages import COMMANDS
+from scheduler.domain.jobs.job import apply
+from scheduler.domain.messages import COMMAND_MODELS
 from scheduler.domain.parsing import parse_command
 from scheduler.domain.times import rfc3339
 
@@ -55,7 +55,7 @@ class Outgoing:
     @property
     def message_type(self) -> str:
         """The name of the message, as in the contract."""
-        return COMMANDS[self.kind].__name__
+        return COMMAND_MODELS[self.kind].__name__
 
     def body(self, issued_at: Callable[[], datetime]) -> bytes:
         """Encode it; a command without a time of its own gets one now."""
@@ -126,7 +126,7 @@ def _checked(outgoing: Outgoing) -> Outgoing:
     """Say here and now what the sidecar would say later, by its own rules."""
     try:
         incoming = parse_command(outgoing.kind, encode(outgoing.fields), max_payload_bytes=_ANY_SIZE)
-        define(incoming, datetime.now(UTC))
+        apply(None, incoming, datetime.now(UTC))
     except Rejected as verdict:
         raise CommandRejected(verdict.problems) from None
     return outgoing

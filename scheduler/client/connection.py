@@ -21,9 +21,9 @@ from pika.exceptions import (
 from scheduler.client.errors import BrokerUnavailable, ClientError, CommandRejected, NoAnswer, NoSidecar
 from scheduler.domain.errors import Misconfigured, Problem
 from scheduler.domain.messages import ScheduleAccepted
+from scheduler.domain.names import COMMANDS_EXCHANGE
 from scheduler.rabbit import address
 
-COMMANDS = "schedule.commands"
 _REPLY_TO = "amq.rabbitmq.reply-to"  # the broker's own pseudo-queue: answers come back on this channel
 _HEARTBEAT = 30
 _NOT_FOUND = 404
@@ -42,7 +42,7 @@ def translated() -> Iterator[None]:
         raise ClientError(str(error)) from None
     except UnroutableError:
         raise NoSidecar(
-            f"no queue takes this command from {COMMANDS}: start `scheduler consumer` once"
+            f"no queue takes this command from {COMMANDS_EXCHANGE}: start `scheduler consumer` once"
         ) from None
     except NackError:
         raise MessageRefused("the broker refused the message: the sidecar's queue is full") from None
@@ -89,7 +89,7 @@ class Connection:
         return bool(self._connection.is_open and self._channel.is_open)
 
     def publish(
-        self, key: str, body: bytes, properties: pika.BasicProperties, exchange: str = COMMANDS
+        self, key: str, body: bytes, properties: pika.BasicProperties, exchange: str = COMMANDS_EXCHANGE
     ) -> None:
         """Return once the broker has confirmed that a queue holds the message."""
         with translated():

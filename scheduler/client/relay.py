@@ -13,7 +13,7 @@ from scheduler.client.connection import MessageRefused
 from scheduler.client.database import execute
 from scheduler.client.errors import ClientError, NoSidecar
 from scheduler.client.pool import Pool
-from scheduler.domain.messages import COMMANDS
+from scheduler.domain.messages import COMMAND_MODELS
 
 log = logging.getLogger(__name__)
 BATCH = 100
@@ -76,7 +76,7 @@ class Relay:
         self, kind: str, body: str, dated: bool, issued_at: str, correlation_id: str | None, headers: str | None
     ) -> None:
         properties = pika.BasicProperties(
-            content_type="application/json", delivery_mode=2, type=COMMANDS[kind].__name__,
+            content_type="application/json", delivery_mode=2, type=COMMAND_MODELS[kind].__name__,
             correlation_id=correlation_id, headers=json.loads(headers) if headers else None,
         )
         encoded = (body if dated else _dated(body, issued_at)).encode()

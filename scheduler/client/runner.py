@@ -18,9 +18,9 @@ from pika.exceptions import AMQPError
 from scheduler.client.connection import parameters
 from scheduler.client.handlers import Handlers, UnknownJobType, UnreadableEvent, handlers
 from scheduler.client.retries import DELAYS, Retries
+from scheduler.domain.names import DUE_QUEUE
 
 log = logging.getLogger(__name__)
-DUE = "mainapp_due"
 Unknown = Literal["retry", "dead", "drop"]
 
 
@@ -48,7 +48,7 @@ class Runner:
 
     def __init__(
         self, url: str, *, handlers: Handlers = handlers, workers: int = 4, prefetch: int | None = None,
-        delays: Sequence[float] = DELAYS, unknown: Unknown = "retry", queue_name: str = DUE,
+        delays: Sequence[float] = DELAYS, unknown: Unknown = "retry", queue_name: str = DUE_QUEUE,
         queue_type: str = "quorum", grace: float = 30.0,
     ) -> None:
         """Prepare; `grace` is how long a stop waits for handlers that are at work."""

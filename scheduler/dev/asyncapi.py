@@ -9,13 +9,15 @@ from scheduler import __version__
 from scheduler.client.retries import Retries
 from scheduler.dev.message_examples import EXAMPLES
 from scheduler.dev.message_headers import headers, properties
-from scheduler.domain import messages
-from scheduler.domain.messages import COMMANDS, Command, Message
+from scheduler.domain import messages, names
+from scheduler.domain.messages import COMMAND_MODELS, Command, ContractMessage
 from scheduler.rabbit import topology
 from scheduler.resources import folder
 
 FILE = "asyncapi.yaml"
-_MODELS: tuple[type[Message], ...] = (*COMMANDS.values(), *messages.EVENTS.values(), messages.ScheduleAccepted)
+_MODELS: tuple[type[ContractMessage], ...] = (
+    *COMMAND_MODELS.values(), *messages.EVENT_MODELS.values(), messages.ScheduleAccepted,
+)
 _DEAD_LETTER = "DeadLetter"
 _UNHANDLED = "UnhandledDue"
 
@@ -48,21 +50,21 @@ def document() -> dict[str, Any]:
 
 
 def _channels() -> dict[str, Any]:
-    commands = [model.__name__ for model in COMMANDS.values()]
+    commands = [model.__name__ for model in COMMAND_MODELS.values()]
     found = {
-        f"command.{key}": _by_key(topology.COMMANDS, key, [model.__name__], model.__doc__ or "")
-        for key, model in COMMANDS.items()
+        f"command.{key}": _by_key(names.COMMANDS_EXCHANGE, key, [model.__name__], model.__doc__ or "")
+        for key, model in COMMAND_MODELS.items()
     }
     found |= {
-        f"event.{key}": _by_key(topology.EVENTS, key, [model.__name__], model.__doc__ or "")
-        for key, model in messages.EVENTS.items()
+        f"event.{key}": _by_key(names.EVENTS_EXCHANGE, key, [model.__name__], model.__doc__ or "")
+        for key, model in messages.EVENT_MODELS.items()
     }
     found["dead"] = _by_key(
-        topology.DEAD, "{command}", [_DEAD_LETTER],
+        names.DEAD_EXCHANGE, "{command}", [_DEAD_LETTER],
         "Commands that can never succeed, each under its own routing key, with the reasons in its headers.",
     ) | {"parameters": {"command": {
         "description": "The command's routing key; one of these, or whatever it came with.",
-        "examples": list(COMMANDS),
+        "examples": list(COMMAND_MODELS),
     }}}
     found["reply"] = {
         "address": None,
@@ -71,29 +73,29 @@ def _channels() -> dict[str, Any]:
         "messages": _references(["ScheduleAccepted", "ScheduleRejected"]),
     }
     inbox = topology.inbox_arguments("quorum")
-    found[topology.INBOX] = _queue(
-        topology.INBOX, commands, inbox,
-        f"The sidecar's; bound to {topology.COMMANDS} by {', '.join(topology.COMMAND_KEYS)}.",
+    found[names.INBOX_QUEUE] = _queue(
+        names.INBOX_QUEUE, commands, inbox,
+        f"The sidecar's; bound to {names.COMMANDS_EXCHANGE} by {', '.join(COMMAND_MODELS)}.",
     )
-    found[topology.DUE] = _queue(
-        topology.DUE, ["ScheduleDue"], {}, f"The host's; bound to {topology.EVENTS} by due."
+    found[names.DUE_QUEUE] = _queue(
+        names.DUE_QUEUE, ["ScheduleDue"], {}, f"The host's; bound to {names.EVENTS_EXCHANGE} by due."
     )
-    found[topology.DEAD_QUEUE] = _queue(
-        topology.DEAD_QUEUE, [_DEAD_LETTER], topology.dead_arguments("quorum"),
-        f"For people; bound to {topology.DEAD} by #.",
+    found[names.DEAD_QUEUE] = _queue(
+        names.DEAD_QUEUE, [_DEAD_LETTER], topology.dead_arguments("quorum"),
+        f"For people; bound to {names.DEAD_EXCHANGE} by #.",
     )
     return found | _host_queues()
 
 
 def _host_queues() -> dict[str, Any]:
     """The queues that `scheduler.client.Runner` keeps beside the host's own."""
-    retries = Retries(topology.DUE)
+    retries = Retries(names.DUE_QUEUE)
     return {
         retries.dead_queue: _queue(
             retries.dead_queue, [_UNHANDLED], retries.dead_arguments,
             "Of the Python host kit: events whose handler failed for good, with the traceback.",
         ),
-        f"{topology.DUE}_retry": _queue(
+        f"{names.DUE_QUEUE}_retry": _queue(
             retries.room("{milliseconds}"), [_UNHANDLED], retries.room_arguments,
             "Of the Python host kit: events that wait before they go back to mainapp_due.",
         ) | {"parameters": {"milliseconds": {"description": "How long an event waits there."}}},
@@ -145,9 +147,9 @@ def _operations() -> dict[str, Any]:
                 "messages": answers,
             },
         }
-        for key, model in COMMANDS.items()
+        for key, model in COMMAND_MODELS.items()
     }
-    for key, model in messages.EVENTS.items():
+    for key, model in messages.EVENT_MODELS.items():
         found[key] = {
             "action": "send",
             "summary": model.__doc__,

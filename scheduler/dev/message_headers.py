@@ -3,9 +3,9 @@
 from typing import Any
 
 from scheduler.client.retries import ATTEMPT
-from scheduler.domain.messages import COMMANDS
+from scheduler.domain.messages import COMMAND_MODELS
 
-_COMMANDS = {model.__name__ for model in COMMANDS.values()}
+_COMMANDS = {model.__name__ for model in COMMAND_MODELS.values()}
 _TEXT = {"type": "string"}
 _TIME = {"type": "string", "format": "date-time"}
 _TRACE = {

@@ -10,7 +10,7 @@ from scheduler.domain import messages
 from scheduler.resources import folder
 
 MODELS: tuple[type[BaseModel], ...] = (
-    *messages.COMMANDS.values(),
+    *messages.COMMAND_MODELS.values(),
     messages.ScheduleAccepted,
     messages.ScheduleRejected,
     messages.ScheduleDue,

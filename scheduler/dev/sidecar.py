@@ -20,9 +20,10 @@ from scheduler.dev.servers import Stack, start_stack
 from scheduler.domain.errors import Unavailable
 from scheduler.postgres.migrate import migrate
 from scheduler.rabbit import topology
+from scheduler.roles import ROLES
 
-ROLES = ("consumer", "producer", "producer")
 _START_SECONDS = 60
+PROCESSES = [role.name for role in ROLES.values() for _ in range(role.in_dev)]
 
 
 class _Stopped(BaseException):
@@ -60,7 +61,7 @@ def run(seconds: float | None) -> int:
             migrate(url)
             topology.declare(stack.amqp_url, queue_type=given.queue_type, due_queue_type=given.due_queue_type)
             with _processes(stack, url, screen) as ports, closing(Visitor(stack.amqp_url)) as host:
-                screen.banner(stack.amqp_url, url, list(zip(ROLES, ports, strict=True)))
+                screen.banner(stack.amqp_url, url, list(zip(PROCESSES, ports, strict=True)))
                 return _watch(screen, host, seconds, signals)
     except _Stopped:
         screen.say("Stopped; nothing is left behind")
@@ -124,7 +125,7 @@ def _processes(stack: Stack, database_url: str, screen: Screen) -> Iterator[list
     }
     running: list[subprocess.Popen[str]] = []
     try:
-        for role in ROLES:
+        for role in PROCESSES:
             process = subprocess.Popen(  # noqa: S603 - ourselves
                 [sys.executable, "-m", "scheduler", role], env=environment, text=True,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 
 
 class SchedulerError(Exception):
@@ -16,11 +17,26 @@ class Problem:
     problem: str
 
 
+class Reason(StrEnum):
+    """The few words under which rejections are counted."""
+
+    JSON = "json"
+    SHAPE = "shape"
+    SCHEDULE = "schedule"
+    STORAGE = "storage"
+    REDELIVERED = "redelivered"
+
+
+_SCHEDULE_FIELDS = {"rrule", "cron", "every", "run_at", "timezone"}
+
+
 class Rejected(SchedulerError):  # noqa: N818 - a verdict, not an accident
     """The command can never succeed: dead-letter it with its reasons."""
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[Problem], reason: Reason | None = None) -> None:
         self.problems = tuple(problems)
+        about = {each.field for each in self.problems}
+        self.reason = reason or (Reason.SCHEDULE if about & _SCHEDULE_FIELDS else Reason.SHAPE)
         super().__init__("; ".join(f"{p.field}: {p.problem}" for p in self.problems))
 
     def kept(self) -> "Rejected":

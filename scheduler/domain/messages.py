@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
-from scheduler.domain.missed import OnMissed
+from scheduler.domain.jobs.missed import OnMissed
 from scheduler.domain.times import parse_instant, rfc3339
 
 
@@ -29,13 +29,13 @@ Seconds = Annotated[float, Field(ge=0, le=100 * 366 * 86400, allow_inf_nan=False
 HUNDRED = 100  # the most occurrences one ScheduleMissed lists
 
 
-class Message(BaseModel):
+class ContractMessage(BaseModel):
     """A JSON object with exactly these fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Command(Message):
+class Command(ContractMessage):
     """What every command has: which job, and when the host said so."""
 
     kind: ClassVar[str]
@@ -119,7 +119,7 @@ class ScheduleTrigger(Command):
     kind: ClassVar[str] = "trigger"
 
 
-class FieldProblem(Message):
+class FieldProblem(ContractMessage):
     """One thing wrong with a command."""
 
     field: str
@@ -129,7 +129,7 @@ class FieldProblem(Message):
 Status = Literal["scheduled", "cancelled", "unchanged", "superseded"]
 
 
-class ScheduleAccepted(Message):
+class ScheduleAccepted(ContractMessage):
     """The answer to a command that was stored."""
 
     id: JobId
@@ -137,14 +137,14 @@ class ScheduleAccepted(Message):
     next_run_at: Instant | None
 
 
-class ScheduleRejected(Message):
+class ScheduleRejected(ContractMessage):
     """The answer to a command that can never succeed."""
 
     id: str | None = Field(description="The command's id where one could be read.")
     errors: list[FieldProblem]
 
 
-class ScheduleDue(Message):
+class ScheduleDue(ContractMessage):
     """An occurrence is due."""
 
     event_id: JobId = Field(description="The same for every emission of the same occurrence.")
@@ -158,7 +158,7 @@ class ScheduleDue(Message):
     next_run_at: Instant | None = Field(description="null after the last.")
 
 
-class ScheduleMissed(Message):
+class ScheduleMissed(ContractMessage):
     """Occurrences were passed over."""
 
     job_id: JobId
@@ -168,11 +168,11 @@ class ScheduleMissed(Message):
     reason: Literal["skip", "max_lateness", "latest", "limit"]
 
 
-COMMANDS: dict[str, type[Command]] = {
+COMMAND_MODELS: dict[str, type[Command]] = {
     model.kind: model
     for model in (ScheduleRequest, ScheduleCancel, SchedulePause, ScheduleResume, ScheduleTrigger)
 }
-EVENTS: dict[str, type[Message]] = {
+EVENT_MODELS: dict[str, type[ContractMessage]] = {
     "due": ScheduleDue,
     "missed": ScheduleMissed,
     "rejected": ScheduleRejected,

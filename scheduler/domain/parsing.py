@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from scheduler.domain.definition import Incoming
 from scheduler.domain.errors import Problem, Rejected
-from scheduler.domain.messages import COMMANDS, Command
+from scheduler.domain.jobs.definition import Incoming
+from scheduler.domain.messages import COMMAND_MODELS, Command
 from scheduler.domain.strict_json import parse_object
 
 # The other fields together stay well under this; a body beyond it is refused before it is parsed.
@@ -44,9 +44,9 @@ def parse_command(
 
 
 def _model(routing_key: str, message_type: str | None) -> type[Command]:
-    model = COMMANDS.get(routing_key)
+    model = COMMAND_MODELS.get(routing_key)
     if model is None:
-        known = ", ".join(COMMANDS)
+        known = ", ".join(COMMAND_MODELS)
         raise Rejected([Problem("routing_key", f"{routing_key[:80]!r} is not a command; use one of {known}")])
     if message_type and message_type not in (model.__name__, model.kind):
         raise Rejected([Problem("type", f"{message_type[:80]!r} does not belong to the routing key "

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]  # undocumented, stable
 from typing import Any, NoReturn
 
-from scheduler.domain.errors import Problem, Rejected
+from scheduler.domain.errors import Problem, Reason, Rejected
 
 _BLANK = re.compile(r"[ \t\n\r]*").match
 # A member's name in its usual plain spelling, up to the value; any other goes the longer way.
@@ -149,4 +149,4 @@ def _unstorable(where: str, value: Any) -> Iterator[str]:
 
 
 def _rejected(problem: str) -> Rejected:
-    return Rejected([Problem("body", problem)])
+    return Rejected([Problem("body", problem)], Reason.JSON)

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 import psycopg2
 import psycopg2.extensions
 from psycopg2 import errors
 
-from scheduler.domain.errors import Unavailable
+from scheduler.domain.errors import SchedulerError, Unavailable
 from scheduler.ops.logs import without_secrets
-from scheduler.postgres import patience
+from scheduler.postgres import client_timeout
+from scheduler.resources import query
 
 Connection = psycopg2.extensions.connection
 
@@ -40,8 +42,8 @@ SESSION = {
 }
 
 
-class TooDeep(Unavailable):
-    """A value is nested deeper than this database can follow."""
+class Unstorable(SchedulerError):  # noqa: N818 - a verdict, not an accident
+    """Postgres refuses a value: the data's own fault, and no other try helps."""
 
 
 class Contended(Unavailable):
@@ -51,20 +53,18 @@ class Contended(Unavailable):
 def connect(url: str, name: str, **session: str) -> Connection:
     """Open a connection with our timeouts; raise Unavailable when the database cannot be reached."""
     with translated():
-        connection: patience.Session = psycopg2.connect(
-            url, application_name=f"scheduler {name}", connection_factory=patience.Session,
-            cursor_factory=patience.Cursor, **CONNECT,
+        connection: client_timeout.Session = psycopg2.connect(
+            url, application_name=f"scheduler {name}", connection_factory=client_timeout.Session,
+            cursor_factory=client_timeout.Cursor, **CONNECT,
         )
         try:
-            patience.watch()
+            client_timeout.watch()
             connection.patient = session.get("statement_timeout") == "0"
             connection.autocommit = True
             with connection.cursor() as cursor:
                 for setting, value in (SESSION | session).items():
-                    cursor.execute("SELECT set_config(%s, %s, false)", (setting, value))
-                # Older servers do not have this one: let go of a client that vanished in mid-statement.
-                cursor.execute("SELECT set_config(name, '5s', false) FROM pg_settings "
-                               "WHERE name = 'client_connection_check_interval'")
+                    cursor.execute(query("sessions/set"), {"name": setting, "value": value})
+                cursor.execute(query("sessions/notice_lost_client"))
             connection.autocommit = False
         except BaseException:
             connection.close()
@@ -74,13 +74,11 @@ def connect(url: str, name: str, **session: str) -> Connection:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn the driver's errors into Unavailable, except for those that are the data's own fault."""
+    """Turn the driver's errors into Unavailable, or Unstorable where they are the data's own fault."""
     try:
         yield
-    except (psycopg2.DataError, psycopg2.IntegrityError):
-        raise
-    except errors.StatementTooComplex as error:
-        raise TooDeep(f"Postgres: {_line(error)}") from error
+    except (psycopg2.DataError, psycopg2.IntegrityError, errors.StatementTooComplex) as error:
+        raise Unstorable(_line(error)) from error
     except (errors.DeadlockDetected, errors.SerializationFailure) as error:
         raise Contended(f"Postgres: {_line(error)}") from error
     except psycopg2.Error as error:
@@ -98,6 +96,14 @@ def transaction(connection: Connection) -> Iterator[psycopg2.extensions.cursor]:
         except BaseException:
             roll_back(connection)
             raise
+
+
+def database_time(cursor: psycopg2.extensions.cursor) -> datetime:
+    """Return the time of the transaction by the one clock that decides."""
+    cursor.execute(query("sessions/now"))
+    [(now,)] = cursor.fetchall()
+    assert isinstance(now, datetime)  # noqa: S101 - for the type checker
+    return now
 
 
 def roll_back(connection: Connection) -> None:

@@ -12,20 +12,12 @@ import psycopg2.extensions
 from scheduler.domain.errors import Misconfigured, Unavailable
 from scheduler.ops.logs import get_logger
 from scheduler.postgres.connection import Connection, connect, transaction
-from scheduler.resources import folder
+from scheduler.resources import folder, query
 
 log = get_logger(__name__)
 
 _LOCK = 0x5C4ED01E  # any number that nobody else uses: held while migrating
 _NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
-_TABLE = """
-CREATE TABLE IF NOT EXISTS schema_migrations (
-    version    integer PRIMARY KEY,
-    name       text NOT NULL,
-    checksum   text NOT NULL,
-    applied_at timestamptz NOT NULL DEFAULT now()
-)
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +60,8 @@ def status(url: str, migrations: list[Migration] | None = None) -> list[State]:
     connection = connect(url, "migrate")
     try:
         with transaction(connection) as cursor:
-            cursor.execute("SELECT to_regclass('schema_migrations') IS NOT NULL")
-            applied = _applied(cursor) if cursor.fetchone()[0] else {}  # type: ignore[index]
+            cursor.execute(query("migrations/exists"))
+            applied = _applied(cursor) if cursor.fetchall() == [(True,)] else {}
     finally:
         connection.close()
     _check(migrations, applied)
@@ -83,9 +75,9 @@ def migrate(url: str, migrations: list[Migration] | None = None) -> list[Migrati
     connection = connect(url, "migrate", statement_timeout="0", lock_timeout="0")
     try:
         with transaction(connection) as cursor:
-            cursor.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
+            cursor.execute(query("migrations/lock"), {"lock": _LOCK})
         with transaction(connection) as cursor:
-            cursor.execute(_TABLE)
+            cursor.execute(query("migrations/create"))
             applied = _applied(cursor)
         _check(migrations, applied)
         missing = [each for each in migrations if each.version not in applied]
@@ -97,7 +89,7 @@ def migrate(url: str, migrations: list[Migration] | None = None) -> list[Migrati
 
 
 def _applied(cursor: psycopg2.extensions.cursor) -> dict[int, tuple[str, str, datetime]]:
-    cursor.execute("SELECT version, name, checksum, applied_at FROM schema_migrations")
+    cursor.execute(query("migrations/list"))
     return {version: (name, checksum, at) for version, name, checksum, at in cursor.fetchall()}
 
 
@@ -122,10 +114,8 @@ def _apply(connection: Connection, migration: Migration) -> None:
     try:
         with transaction(connection) as cursor:
             cursor.execute(migration.sql)
-            cursor.execute(
-                "INSERT INTO schema_migrations (version, name, checksum) VALUES (%s, %s, %s)",
-                (migration.version, migration.name, migration.checksum),
-            )
+            values = {"version": migration.version, "name": migration.name, "checksum": migration.checksum}
+            cursor.execute(query("migrations/record"), values)
     except (psycopg2.Error, Unavailable) as error:
         # A connection that broke is worth another try; a statement that cannot run is not.
         if isinstance(error, Unavailable) and not isinstance(error.__cause__, psycopg2.ProgrammingError):

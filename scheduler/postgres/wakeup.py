@@ -2,13 +2,14 @@
 
 import os
 import select
+from collections.abc import Iterable
 from datetime import datetime
 
 import psycopg2
 
 from scheduler.postgres.claims import LONG_AGO
 from scheduler.postgres.connection import connect, translated
-from scheduler.postgres.store import WAKEUP
+from scheduler.resources import query
 
 
 class Wakeup:
@@ -20,21 +21,23 @@ class Wakeup:
         with translated():
             self._connection.autocommit = True
             with self._connection.cursor() as cursor:
-                cursor.execute(f"LISTEN {WAKEUP}")
+                cursor.execute(query("wakeup/listen"))
 
-    def wait(self, seconds: float) -> datetime | None:
-        """Sleep for at most so long; return from when on there is something new if a consumer woke us."""
+    def wait(self, seconds: float) -> dict[str | None, datetime]:
+        """Sleep for at most so long; return from when on there is something new, by kind, if a consumer woke us.
+
+        None stands for any kind.
+        """
         ready, _, _ = select.select([self._connection.fileno(), self._pipe], [], [], max(0.0, seconds))
-        sooner = None
-        if self._connection.fileno() in ready:
-            with translated():
-                self._connection.poll()
-                told = [_moment(each.payload) for each in self._connection.notifies]
-                sooner = min(told, default=None)
-                self._connection.notifies.clear()
-                if self._connection.closed:
-                    raise psycopg2.OperationalError("the listening connection was closed")
-        return sooner
+        if self._connection.fileno() not in ready:
+            return {}
+        with translated():
+            self._connection.poll()
+            told = _soonest(each.payload for each in self._connection.notifies)
+            self._connection.notifies.clear()
+            if self._connection.closed:
+                raise psycopg2.OperationalError("the listening connection was closed")
+        return told
 
     def close(self) -> None:
         self._connection.close()
@@ -42,10 +45,19 @@ class Wakeup:
         os.close(self.write_end)
 
 
-def _moment(payload: str) -> datetime:
+def _soonest(payloads: Iterable[str]) -> dict[str | None, datetime]:
+    told: dict[str | None, datetime] = {}
+    for payload in payloads:
+        kind, moment = _read(payload)
+        told[kind] = min(told.get(kind, moment), moment)
+    return told
+
+
+def _read(payload: str) -> tuple[str | None, datetime]:
     """Read what a consumer wrote; whoever else notifies us, by hand perhaps, has us look at everything."""
+    kind, _, text = payload.partition(" ")
     try:
-        moment = datetime.fromisoformat(payload)
+        moment = datetime.fromisoformat(text)
     except ValueError:
-        return LONG_AGO
-    return moment if moment.tzinfo else LONG_AGO
+        return None, LONG_AGO
+    return (kind, moment) if moment.tzinfo else (None, LONG_AGO)

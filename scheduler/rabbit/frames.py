@@ -9,6 +9,8 @@ from pika import spec
 from pika.data import encode_table
 from pika.frame import Header, Method
 
+from scheduler.domain.names import EVENTS_EXCHANGE
+
 _END = b"\xce"
 _FRAME = struct.Struct(">BHI")
 _CONTENT = struct.Struct(">HHQH")
@@ -16,7 +18,7 @@ _BASIC = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class AmqpMessage:
     """What to publish where. `key` tells a returned message from its neighbours: its message_id."""
 
     exchange: str
@@ -33,7 +35,7 @@ class Message:
 
 @dataclass(slots=True)
 class DueMessage:
-    """A ScheduleDue: the same as a Message, with properties that are quick to encode."""
+    """A ScheduleDue: the same as an AmqpMessage, with properties that are quick to encode."""
 
     body: bytes
     key: str
@@ -41,12 +43,23 @@ class DueMessage:
     correlation_id: str | None = None
     headers: dict[str, str] | None = None
 
-    exchange = "schedule.events"
+    exchange = EVENTS_EXCHANGE
     routing_key = "due"
     mandatory = True
 
 
-Publishable = Message | DueMessage
+Publishable = AmqpMessage | DueMessage
+
+
+def json_message(
+    exchange: str, routing_key: str, kind: str, body: bytes, *, correlation_id: str | None, timestamp: int
+) -> AmqpMessage:
+    """Return a message of ours that nobody need listen to: an answer, or an event beside ScheduleDue."""
+    properties = pika.BasicProperties(
+        content_type="application/json", delivery_mode=2, type=kind, app_id="scheduler",
+        correlation_id=correlation_id, timestamp=timestamp,
+    )
+    return AmqpMessage(exchange, routing_key, body, properties, mandatory=False)
 
 
 def encode(message: Publishable, channel: int, frame_max: int) -> bytes:

@@ -9,9 +9,10 @@ from typing import Any
 import pika
 from pika import spec
 
+from scheduler.domain.names import INBOX_QUEUE
 from scheduler.rabbit.link import BrokerUnavailable, Link
 from scheduler.rabbit.reading import Delivery
-from scheduler.rabbit.topology import DELIVERY_LIMIT, INBOX
+from scheduler.rabbit.topology import DELIVERY_LIMIT
 
 MOST_BYTES = 16 * 1024 * 1024
 BATCH_BYTES = 8 * 1024 * 1024
@@ -64,7 +65,7 @@ class Inbox:
 
         self._window = Window.OPENING
         self._channel.basic_qos(prefetch_count=self._size)  # it holds for a consumer that starts after it
-        self._channel.basic_consume(INBOX, self._on_message, callback=opened)
+        self._channel.basic_consume(INBOX_QUEUE, self._on_message, callback=opened)
 
     def _reopen(self, size: int) -> None:
         """Close the window, and open one of another size when there is room for it."""
@@ -85,7 +86,7 @@ class Inbox:
             self._open()
 
     def _cancelled(self) -> None:
-        why = f"the queue {INBOX} was deleted; it is declared again on the next connection"
+        why = f"the queue {INBOX_QUEUE} was deleted; it is declared again on the next connection"
         self._link.closed = self._link.closed or why
         self._waiting.put(why)
 

@@ -83,17 +83,20 @@ class Link:
         with contextlib.suppress(ValueError):  # it was not there
             self._on_close.remove(callback)
 
-    def check(self) -> None:
-        """Raise Unavailable if the connection is lost or the broker refuses publishers."""
+    def check_open(self) -> None:
+        """Raise Unavailable if the connection is lost."""
         if self.closed is not None:
             raise BrokerUnavailable(self.closed)
+
+    def check(self) -> None:
+        """Raise Unavailable if the connection is lost or the broker refuses publishers."""
+        self.check_open()
         if self.blocked:
             raise BrokerUnavailable(f"RabbitMQ at {self._place} blocks publishers: its memory or disk alarm is on")
 
     def post(self, act: Callable[[], None]) -> None:
         """Run `act` on the I/O thread, soon."""
-        if self.closed is not None:
-            raise BrokerUnavailable(self.closed)
+        self.check_open()
         self._connection.ioloop.add_callback_threadsafe(act)
 
     def call(self, act: Callable[[Future[T]], Any], timeout: float = OPEN_TIMEOUT) -> T:

@@ -8,7 +8,7 @@ import pika
 from pika import spec
 from pika.frame import Header
 
-from scheduler.rabbit.frames import Message, Publishable, encode
+from scheduler.rabbit.frames import AmqpMessage, Publishable, encode
 from scheduler.rabbit.link import Link, reason
 
 CHUNK = 64 * 1024
@@ -23,7 +23,7 @@ class Receipt(StrEnum):
     UNKNOWN = "unconfirmed"  # no answer, and none will come
 
 
-class Batch:
+class Confirms:
     """Messages on their way; each gets its receipt when the broker answers."""
 
     def __init__(self, messages: Sequence[Publishable]) -> None:
@@ -67,7 +67,7 @@ class Publisher:
     def __init__(self, link: Link, *, essential: bool = True) -> None:
         self._link = link
         self._essential = essential
-        self._open: set[Batch] = set()
+        self._open: set[Confirms] = set()
         self._open_channel()
         link.on_close(self._on_close)
 
@@ -75,7 +75,7 @@ class Publisher:
         self._channel = self._link.channel(essential=self._essential)
         self._frame_max = self._channel.connection.params.frame_max or 131072
         self._tag = 0
-        self._unconfirmed: dict[int, tuple[Batch, int]] = {}
+        self._unconfirmed: dict[int, tuple[Confirms, int]] = {}
         self._lowest = 1
         self._link.call(
             lambda future: (
@@ -105,16 +105,16 @@ class Publisher:
         """Whether the broker has left the channel open."""
         return bool(self._channel.is_open)
 
-    def takes(self, message: Message) -> bool:
+    def takes(self, message: AmqpMessage) -> bool:
         """Whether its properties can be written at all, and in one frame as AMQP asks."""
         try:
             return len(Header(0, 0, message.properties).marshal()) <= self._frame_max
         except Exception:  # noqa: BLE001 - whatever pika says of what a host once put into them
             return False
 
-    def send(self, messages: Sequence[Publishable]) -> Batch:
+    def send(self, messages: Sequence[Publishable]) -> Confirms:
         """Put the messages on their way, in order, and return at once."""
-        batch = Batch(messages)
+        batch = Confirms(messages)
         if not messages:
             return batch
         self._link.check()
@@ -124,7 +124,7 @@ class Publisher:
         self._link.post(lambda: self._send(batch, encoded))
         return batch
 
-    def _send(self, batch: Batch, encoded: list[bytes]) -> None:
+    def _send(self, batch: Confirms, encoded: list[bytes]) -> None:
         if not self._channel.is_open:
             batch._lose(self._link.closed or "the channel is closed")  # noqa: SLF001 - one module
             return

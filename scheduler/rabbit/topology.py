@@ -7,16 +7,17 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from scheduler.domain.errors import Misconfigured, Unavailable
+from scheduler.domain.messages import COMMAND_MODELS
+from scheduler.domain.names import (
+    COMMANDS_EXCHANGE,
+    DEAD_EXCHANGE,
+    DEAD_QUEUE,
+    DUE_QUEUE,
+    EVENTS_EXCHANGE,
+    INBOX_QUEUE,
+)
 from scheduler.rabbit.address import parameters, place
 from scheduler.rabbit.link import BrokerUnavailable, reason
-
-COMMANDS = "schedule.commands"
-EVENTS = "schedule.events"
-DEAD = "schedule.dead"
-INBOX = "scheduler_inbox"
-DUE = "mainapp_due"
-DEAD_QUEUE = "scheduler_dead"
-COMMAND_KEYS = ("request", "cancel", "pause", "resume", "trigger")
 
 # A command that was delivered this often without an answer crashes the consumer: it goes to schedule.dead.
 DELIVERY_LIMIT = 20
@@ -29,7 +30,7 @@ def _type(queue_type: str) -> dict[str, Any]:
 
 def inbox_arguments(queue_type: str) -> dict[str, Any]:
     """Return the arguments of scheduler_inbox: what crashes us again and again is dead-lettered, not lost."""
-    arguments = _type(queue_type) | {"x-dead-letter-exchange": DEAD}
+    arguments = _type(queue_type) | {"x-dead-letter-exchange": DEAD_EXCHANGE}
     if queue_type == "quorum":
         arguments |= {
             "x-delivery-limit": DELIVERY_LIMIT,
@@ -63,16 +64,16 @@ def declare(url: str, *, queue_type: str, due_queue_type: str) -> None:
 
 def _declare(connection: pika.BlockingConnection, queue_type: str, due_queue_type: str) -> None:
     channel = connection.channel()
-    for exchange in (COMMANDS, EVENTS, DEAD):
+    for exchange in (COMMANDS_EXCHANGE, EVENTS_EXCHANGE, DEAD_EXCHANGE):
         channel.exchange_declare(exchange, "topic", durable=True)
     channel.queue_declare(DEAD_QUEUE, durable=True, arguments=dead_arguments(queue_type))
-    channel.queue_bind(DEAD_QUEUE, DEAD, "#")
-    channel.queue_declare(INBOX, durable=True, arguments=inbox_arguments(queue_type))
-    for key in COMMAND_KEYS:
-        channel.queue_bind(INBOX, COMMANDS, key)
-    if not _exists(connection, DUE):
-        channel.queue_declare(DUE, durable=True, arguments=_type(due_queue_type))
-    channel.queue_bind(DUE, EVENTS, "due")
+    channel.queue_bind(DEAD_QUEUE, DEAD_EXCHANGE, "#")
+    channel.queue_declare(INBOX_QUEUE, durable=True, arguments=inbox_arguments(queue_type))
+    for key in COMMAND_MODELS:
+        channel.queue_bind(INBOX_QUEUE, COMMANDS_EXCHANGE, key)
+    if not _exists(connection, DUE_QUEUE):
+        channel.queue_declare(DUE_QUEUE, durable=True, arguments=_type(due_queue_type))
+    channel.queue_bind(DUE_QUEUE, EVENTS_EXCHANGE, "due")
     channel.close()
 
 

@@ -11,14 +11,14 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from scheduler.client.handlers import Handlers, handlers
-from scheduler.domain.definition import define
-from scheduler.domain.emission import decide, due_body, missed_body
+from scheduler.commands.answers import answer
+from scheduler.commands.judging import Verdict, judge
 from scheduler.domain.errors import Rejected
-from scheduler.domain.job import Job, JobStatus, apply
+from scheduler.domain.jobs.emission import decide, due_body, missed_body, settle
+from scheduler.domain.jobs.job import Job, JobStatus
 from scheduler.domain.messages import ScheduleAccepted, ScheduleDue, ScheduleMissed, ScheduleRejected
 from scheduler.domain.parsing import claimed_id, parse_command
 from scheduler.domain.times import rfc3339
-from scheduler.testing.emitting import due_job, settled
 
 MAX_PAYLOAD_BYTES = 262_144
 
@@ -39,7 +39,7 @@ class Sidecar:
         """Start the clock at `now`, which is the real time by default."""
         self.now = (now or datetime.now(UTC)).astimezone(UTC)
         self._max_payload_bytes = max_payload_bytes
-        self._jobs: dict[UUID, Job] = {}
+        self._jobs: dict[str, Job] = {}
         self._events: list[Event] = []
         self._down = False
 
@@ -49,6 +49,7 @@ class Sidecar:
     ) -> ScheduleAccepted | ScheduleRejected:
         """Take a raw message as it would be published to schedule.commands, and return the answer."""
         raw = body if isinstance(body, bytes) else json.dumps(dict(body), default=_plain).encode()
+        verdict: Verdict
         try:
             incoming = parse_command(
                 routing_key, raw, max_payload_bytes=self._max_payload_bytes, message_type=message_type
@@ -56,16 +57,14 @@ class Sidecar:
             incoming.correlation_id = correlation_id
             if headers:
                 incoming.traceparent, incoming.tracestate = headers.get("traceparent"), headers.get("tracestate")
-            command, definition = incoming.command, define(incoming, self.now)
-        except Rejected as verdict:
-            return self._reject(raw, verdict, correlation_id)
-        outcome = apply(self._jobs.get(command.id), command, definition, self.now)
-        self._jobs[command.id] = outcome.job
-        accepted = ScheduleAccepted(
-            id=outcome.job.id, status=outcome.status, next_run_at=outcome.job.next_run_at
-        )
+            [verdict], self._jobs = judge(self._jobs, [incoming], self.now)
+        except Rejected as rejected:
+            verdict = rejected
+        answered = answer(verdict, claimed_id(raw))
+        if isinstance(answered, ScheduleRejected):
+            self._events.append(Event("rejected", answered.model_dump_json().encode(), correlation_id))
         self._emit_until(self.now)
-        return accepted
+        return answered
 
     def request(self, **fields: Any) -> ScheduleAccepted | ScheduleRejected:
         """Send a ScheduleRequest; the fields are those of the contract."""
@@ -135,12 +134,12 @@ class Sidecar:
 
     def job(self, id: UUID | str) -> Job | None:  # noqa: A002
         """Return where a job stands, or None if no command ever named it."""
-        return self._jobs.get(UUID(str(id)))
+        return self._jobs.get(str(UUID(str(id))))
 
     def _emit_until(self, moment: datetime) -> None:
         while not self._down:
             due = [
-                (job.wake_at, str(job.id), job) for job in self._jobs.values()
+                (job.wake_at, job.id, job) for job in self._jobs.values()
                 if job.status is JobStatus.PENDING and job.wake_at is not None and job.wake_at <= moment
             ]
             if not due:
@@ -150,19 +149,14 @@ class Sidecar:
             self._emit(job)
 
     def _emit(self, job: Job) -> None:
-        emission = decide(due_job(job), self.now)
-        correlation_id = emission.job.correlation_id
+        emission = decide(job, self.now)
+        assert job.definition is not None  # noqa: S101 - only a defined job is pending
+        correlation_id = job.definition.correlation_id
         if emission.due_at is not None:
             self._events.append(Event("due", due_body(emission, rfc3339(self.now)), correlation_id))
         if emission.missed is not None:
             self._events.append(Event("missed", missed_body(emission), correlation_id))
-        self._jobs[job.id] = settled(job, emission)
-
-    def _reject(self, raw: bytes, verdict: Rejected, correlation_id: str | None) -> ScheduleRejected:
-        errors = [{"field": each.field, "problem": each.problem} for each in verdict.problems]
-        rejected = ScheduleRejected.model_validate({"id": claimed_id(raw), "errors": errors})
-        self._events.append(Event("rejected", rejected.model_dump_json().encode(), correlation_id))
-        return rejected
+        self._jobs[job.id] = settle(emission)
 
 
 def _plain(value: Any) -> Any:

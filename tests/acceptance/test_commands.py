@@ -10,7 +10,7 @@ import pika
 import pytest
 from support import iso, until, utc
 
-from scheduler.rabbit.frames import Message, encode
+from scheduler.rabbit.frames import AmqpMessage, encode
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.publisher import Publisher, Receipt
 
@@ -58,7 +58,7 @@ def publish_with(header, url, body):
     properties = pika.BasicProperties(delivery_mode=2, headers={"at": NUMBER})
     link = Link(url, "test")
     number = link.channel().channel_number
-    frames = encode(Message("schedule.commands", "request", body, properties), number, 131_072)
+    frames = encode(AmqpMessage("schedule.commands", "request", body, properties), number, 131_072)
     changed = frames.replace(b"l" + struct.pack(">q", NUMBER), header)
     assert changed != frames
     link.post(lambda: link.write([changed]))
@@ -202,7 +202,7 @@ def test_commands_without_a_stamp_count_in_the_order_they_were_sent_however_long
     link = Link(sidecar.amqp_url, "test")
     try:
         sent = Publisher(link).send([
-            Message("schedule.commands", kind, json.dumps(
+            AmqpMessage("schedule.commands", kind, json.dumps(
                 GOOD | {"id": each} if kind == "request" else {"id": each}
             ).encode(), pika.BasicProperties(delivery_mode=2))
             for kind, each in steps

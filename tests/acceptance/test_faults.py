@@ -17,9 +17,10 @@ from chaos.suite import SETTINGS
 from chaos.world import World
 from scheduler.dev.servers import start_stack
 from scheduler.domain.errors import Unavailable
-from scheduler.postgres import patience
-from scheduler.postgres.claims import LONG_AGO, Claims
+from scheduler.postgres import client_timeout
+from scheduler.postgres.claims import LONG_AGO, ClaimSession
 from scheduler.postgres.connection import connect
+from scheduler.postgres.jobs.due import claim
 from scheduler.postgres.migrate import migrate
 from scheduler.postgres.wakeup import Wakeup
 from scheduler.rabbit import topology
@@ -109,7 +110,7 @@ def test_a_migration_that_is_stopped_while_it_waits_does_not_claim_success(behin
 def test_a_statement_that_is_never_answered_is_given_up(behind, monkeypatch):
     """Through a proxy that still acknowledges every packet neither keepalives nor the server's timeouts help."""
     sidecar, database, _ = behind
-    monkeypatch.setattr(patience, "LIMIT_SECONDS", 1.0)
+    monkeypatch.setattr(client_timeout, "LIMIT_SECONDS", 1.0)
     with closing(connect(sidecar.database_url, "test")) as connection:
         connection.cursor().execute("SELECT 1")
         database.freeze()
@@ -127,24 +128,24 @@ def closing_errors():
 
 def test_the_ends_of_time_are_no_trouble(database_url):
     """The oldest instant that a host can name was never claimed; a row parked at infinity ended every producer."""
-    with connected(database_url) as connection, closing(Claims(database_url, "test")) as claims:
+    with connected(database_url) as connection, closing(ClaimSession(database_url, "test")) as session:
         connection.cursor().execute(
             "INSERT INTO jobs (id, job_type, next_run_at) VALUES "
             "(gen_random_uuid(), 'first', '0001-01-01 00:00Z'), (gen_random_uuid(), 'parked', 'infinity')"
         )
-        claim = claims.claim(10)
-        assert [job.job_type for job in claim.jobs] == ["first"]
-        assert claim.seconds_to_next is None
+        found = claim(session, 10)
+        assert [job.definition.job_type for job in found.things] == ["first"]
+        assert found.seconds_to_next is None
 
 
 def test_a_notification_by_hand_ends_no_producer(database_url):
     with connected(database_url) as connection, closing(Wakeup(database_url, "test")) as wakeup:
         for payload in ("", "now", "2026-01-01T00:00:00"):
             connection.cursor().execute("SELECT pg_notify('scheduler_wakeup', %s)", (payload,))
-            assert wakeup.wait(10.0) == LONG_AGO
-        connection.cursor().execute("SELECT pg_notify('scheduler_wakeup', '2026-01-01T00:00:00+00:00')")
-        assert wakeup.wait(10.0) == datetime(2026, 1, 1, tzinfo=UTC)
-        assert wakeup.wait(0.0) is None
+            assert wakeup.wait(30.0) == {None: LONG_AGO}
+        connection.cursor().execute("SELECT pg_notify('scheduler_wakeup', 'jobs 2026-01-01T00:00:00+00:00')")
+        assert wakeup.wait(30.0) == {"jobs": datetime(2026, 1, 1, tzinfo=UTC)}
+        assert wakeup.wait(0.0) == {}
 
 
 def test_a_consumer_without_its_database_gives_commands_back(behind, host, sidecar):

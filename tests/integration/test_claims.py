@@ -6,16 +6,17 @@ from datetime import timedelta
 import pytest
 from support import connected
 
-from scheduler.postgres.claims import LONG_AGO, PLANNER, Claims, Settlement, delay
+from scheduler.postgres.claims import LONG_AGO, PLANNER, ClaimSession
+from scheduler.postgres.jobs.due import CLAIM, Failed, Moved, Settlement, claim, settle
 from scheduler.resources import query
 
 
 @pytest.fixture
-def lanes(database_url):
-    opened = [Claims(database_url, "test") for _ in range(2)]
+def sessions(database_url):
+    opened = [ClaimSession(database_url, "test") for _ in range(2)]
     yield opened
-    for lane in opened:
-        lane.close()
+    for session in opened:
+        session.close()
 
 
 def fill(url, count, when, status="pending"):
@@ -26,53 +27,57 @@ def fill(url, count, when, status="pending"):
         )
 
 
-def test_claims_the_oldest_first_and_skips_what_another_holds(database_url, lanes):
+def test_claims_the_oldest_first_and_skips_what_another_holds(database_url, sessions):
     fill(database_url, 10, "now() - n * interval '1 minute'")
-    first, second = lanes
-    mine = first.claim(4)
-    theirs = second.claim(100)
-    assert [job.job_type for job in mine.jobs] == ["j10", "j9", "j8", "j7"]
-    assert [job.job_type for job in theirs.jobs] == ["j6", "j5", "j4", "j3", "j2", "j1"]
+    first, second = sessions
+    mine = claim(first, 4)
+    theirs = claim(second, 100)
+    assert [job.definition.job_type for job in mine.things] == ["j10", "j9", "j8", "j7"]
+    assert [job.definition.job_type for job in theirs.things] == ["j6", "j5", "j4", "j3", "j2", "j1"]
     first.release()
     second.release()
-    assert len(first.claim(100).jobs) == 10
+    assert len(claim(first, 100).things) == 10
 
 
-def test_nothing_is_claimed_early_and_the_wait_is_by_the_databases_clock(database_url, lanes):
+def test_nothing_is_claimed_early_and_the_wait_is_by_the_databases_clock(database_url, sessions):
     fill(database_url, 1, "now() + interval '100 seconds'")
-    claim = lanes[0].claim(10)
-    assert claim.jobs == []
-    assert 90 < claim.seconds_to_next <= 100
+    found = claim(sessions[0], 10)
+    assert found.things == []
+    assert 0 < found.seconds_to_next <= 100
     fill(database_url, 1, "now() + interval '10 seconds'", status="paused")
-    assert lanes[0].claim(10).seconds_to_next > 90
+    assert claim(sessions[0], 10).seconds_to_next > 10
 
 
-def test_nothing_waits_in_an_empty_table(lanes):
-    claim = lanes[0].claim(10)
-    assert (claim.jobs, claim.seconds_to_next) == ([], None)
+def test_nothing_waits_in_an_empty_table(sessions):
+    found = claim(sessions[0], 10)
+    assert (found.things, found.seconds_to_next) == ([], None)
 
 
-def test_the_floor_hides_what_lies_below_it(database_url, lanes):
+def test_the_floor_hides_what_lies_below_it(database_url, sessions):
     fill(database_url, 10, "now() - n * interval '1 minute'")
-    middle = lanes[0].claim(10).jobs[4].wake_at
-    lanes[0].release()
-    assert len(lanes[0].claim(10, middle).jobs) == 6
+    middle = claim(sessions[0], 10).things[4].wake_at
+    sessions[0].release()
+    assert len(claim(sessions[0], 10, middle).things) == 6
 
 
-def test_each_outcome_is_settled_by_its_own_statement(database_url, lanes):
+def test_each_outcome_is_settled_by_its_own_statement(database_url, sessions):
     fill(database_url, 4, "now() - interval '1 minute'")
-    lane = lanes[0]
-    claim = lane.claim(10)
-    done, moved, triggered, failed = (job.id for job in claim.jobs)
+    session = sessions[0]
+    found = claim(session, 10)
+    done, moved, triggered, failed = (job.id for job in found.things)
     with connected(database_url) as connection, connection.cursor() as cursor:
-        lane.release()
+        session.release()
         cursor.execute(
             "UPDATE jobs SET triggers = ARRAY[now() - interval '1 hour'], trigger_at = now() WHERE id = %s",
             (triggered,),
         )
-    lane.claim(10)
-    later = claim.claimed_at + timedelta(hours=1)
-    lane.settle(Settlement([done], [], [(moved, later, 1)], [triggered], [(failed, 30.0)]))
+    claim(session, 10)
+    now = found.claimed_at
+    later = now + timedelta(hours=1)
+    settle(session, Settlement(
+        now, now + timedelta(seconds=1), [done], [Moved(moved, later, True, None)], [triggered],
+        [Failed(failed, 30.0, now, 'refused: {a "queue", full}')],
+    ))
     with connected(database_url) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT id::text, row_to_json(jobs) FROM jobs")
         rows = dict(cursor.fetchall())
@@ -81,11 +86,29 @@ def test_each_outcome_is_settled_by_its_own_statement(database_url, lanes):
     assert (rows[triggered]["triggers"], rows[triggered]["occurrence"]) == ([], 1)
     assert rows[triggered]["next_run_at"] is not None
     assert (rows[failed]["retries"], rows[failed]["wake_at"] > rows[failed]["next_run_at"]) == (1, True)
+    # What is known of the last event afterwards.
+    for each in (done, moved, triggered):
+        assert rows[each]["last_emitted_at"] < rows[each]["last_confirmed_at"]
+    assert rows[done]["last_due_at"] == rows[moved]["last_due_at"] == rows[failed]["next_run_at"]
+    assert rows[triggered]["last_due_at"] < rows[done]["last_due_at"]
+    assert (rows[failed]["last_due_at"], rows[failed]["last_refusals"]) == (None, 1)
+    assert rows[failed]["last_problem"] == 'refused: {a "queue", full}'
 
 
-def test_the_delay_doubles_up_to_a_minute_with_jitter():
-    assert [delay(n, 1.0) for n in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert delay(3, 0.0) == 4
+def test_a_folded_or_passed_occurrence_moves_its_job_on_and_a_last_one_ends_it(database_url, sessions):
+    fill(database_url, 3, "now() - interval '1 minute'")
+    found = claim(sessions[0], 10)
+    folded, passed, last = (job.id for job in found.things)
+    now, later = found.claimed_at, found.claimed_at + timedelta(hours=1)
+    settle(sessions[0], Settlement(now, now, moved=[
+        Moved(folded, later, True, now), Moved(passed, later, False, None), Moved(last, None, False, None),
+    ]))
+    with connected(database_url) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT id::text, status, occurrence, last_due_at, finished_at IS NULL FROM jobs")
+        rows = {row[0]: row[1:] for row in cursor.fetchall()}
+    assert rows == {
+        folded: ("pending", 1, now, True), passed: ("pending", 0, None, True), last: ("done", 0, None, False),
+    }
 
 
 def plan(url, *, statistics):
@@ -94,9 +117,8 @@ def plan(url, *, statistics):
             cursor.execute("ANALYZE jobs")
         for setting, value in PLANNER.items():
             cursor.execute("SELECT set_config(%s, %s, false)", (setting, value))
-        statement = query("claim_due") % {"floor": "$1", "limit": "$2"}
-        cursor.execute(f"PREPARE claim_due (timestamptz, bigint) AS {statement}")
-        cursor.execute("EXPLAIN (FORMAT JSON, ANALYZE, BUFFERS) EXECUTE claim_due (%s, %s)", (LONG_AGO, 100))
+        cursor.execute(query("claims/prepare", kind="jobs", claim=CLAIM))
+        cursor.execute("EXPLAIN (FORMAT JSON, ANALYZE, BUFFERS) EXECUTE claim_jobs (%s, %s)", (LONG_AGO, 100))
         return json.dumps(cursor.fetchone()[0])
 
 

@@ -10,8 +10,9 @@ from support import connected, until
 
 from chaos.proxy import Proxy
 from scheduler.domain.errors import Unavailable
-from scheduler.postgres.claims import Claims
+from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.connection import CONNECT, SESSION, connect
+from scheduler.postgres.jobs.due import claim
 
 LIMITS = ("statement_timeout", "idle_in_transaction_session_timeout", "tcp_user_timeout")
 
@@ -36,20 +37,22 @@ def test_rows_that_were_being_sent_when_a_client_went_silent_are_let_go(stack, d
             "json_build_object('x', repeat('x', 200000)), now() FROM generate_series(1, 150)"
         )
     cut_off = database_url.replace(f":{stack.postgres.port}/", f":{proxy.port}/")
-    with closing(Claims(cut_off, "cut off")) as silent, closing(Claims(database_url, "other")) as other:
+    with closing(ClaimSession(cut_off, "cut off")) as silent, closing(
+        ClaimSession(database_url, "other")
+    ) as other:
         proxy.freeze_within_an_answer(after=1_000_000)
 
-        def claim():
+        def claim_silently():
             with suppress(Unavailable):
-                silent.claim(500)
+                claim(silent, 500)
 
-        thread = threading.Thread(target=claim)
+        thread = threading.Thread(target=claim_silently)
         thread.start()
         try:
             with connected(database_url) as connection:
                 until(lambda: waits_for_its_client(connection), "the server in the middle of its answer")
-            assert other.claim(500).jobs == []
-            until(lambda: len(other.claim(500).jobs) == 150, "the rows free for others")
+            assert claim(other, 500).things == []
+            until(lambda: len(claim(other, 500).things) == 150, "the rows free for others")
             other.release()
         finally:
             proxy.thaw()

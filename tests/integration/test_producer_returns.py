@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 from support import iso, until, utc
 
-from scheduler.flight import Flight
-from scheduler.postgres.claims import LONG_AGO, Claims
-from scheduler.producer import Floor
-from scheduler.producer import _land as land
+from scheduler.emitting.batch import Batch
+from scheduler.emitting.jobs import DueJobs
+from scheduler.emitting.watch import LowWatermark, Watch
+from scheduler.postgres.claims import LONG_AGO, ClaimSession
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.publisher import Publisher
 
@@ -63,20 +63,22 @@ def test_a_job_settled_while_another_batch_is_in_the_air_is_not_left_below_the_f
                 "interval '1 second', at, at FROM (SELECT now() - interval '0.5 seconds') AS given (at)")
     sidecar.sql("INSERT INTO jobs (id, job_type, next_run_at) VALUES (gen_random_uuid(), 'second', "
                 "now() + interval '0.8 seconds')")
-    floor = Floor(every=60.0)
+    watch = Watch(DueJobs(), poll=60.0)
+    floor = watch.floor
     with opened(amqp_url) as link, ExitStack() as stack:
-        lanes = [stack.enter_context(closing(Claims(sidecar.database_url, f"test {n}"))) for n in (1, 2)]
+        sessions = [stack.enter_context(closing(ClaimSession(sidecar.database_url, f"test {n}"))) for n in (1, 2)]
         publisher = Publisher(link)
-        first = Flight(lanes[0], 1, floor.bound())
-        floor.rise(first.newest, first.claim_seconds)
-        first.take_off(publisher)
-        flights = (Flight(lanes[1], 1, floor.bound()) for _ in count())
-        second = until(lambda: flight if (flight := next(flights)).newest else None, "the second due")
-        floor.rise(second.newest, second.claim_seconds)
+        first = Batch.claimed(watch.source, sessions[0], 1, floor.bound())
+        watch.claimed(first)
+        first.publish(publisher)
+        batches = (Batch.claimed(watch.source, sessions[1], 1, floor.bound()) for _ in count())
+        second = until(lambda: None if (batch := next(batches)).empty else batch, "the second due")
+        watch.claimed(second)
         assert floor.bound() == second.newest
-        returns = land(first, floor)
-        second.take_off(publisher)
-        land(second, floor)
+        returns = first.settle()
+        watch.settled(first, returns)
+        second.publish(publisher)
+        watch.settled(second, second.settle())
     [row] = sidecar.sql("SELECT wake_at FROM jobs WHERE job_type = 'one'")
     assert returns == row["wake_at"]
     assert floor.bound() <= returns
@@ -85,8 +87,8 @@ def test_a_job_settled_while_another_batch_is_in_the_air_is_not_left_below_the_f
 def test_looks_from_the_bottom_become_rarer_where_they_are_slow(monkeypatch):
     """With an old snapshot in the way each of them walks over all that is dead in the index."""
     clock = iter(())
-    monkeypatch.setattr("scheduler.producer.time", SimpleNamespace(monotonic=lambda: next(clock)))
-    floor, newest = Floor(every=0.5), utc()
+    monkeypatch.setattr("scheduler.emitting.watch.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    floor, newest = LowWatermark(every=0.5), utc()
     for took, pause in ((0.001, 0.5), (0.2, 4.0), (5.0, 8.0)):
         clock = iter((100.0, 100.0, 100.0 + pause - 0.01, 100.0 + pause))
         assert floor.bound() == LONG_AGO
@@ -96,7 +98,7 @@ def test_looks_from_the_bottom_become_rarer_where_they_are_slow(monkeypatch):
 
 
 def test_a_wake_up_lowers_the_floor_only_as_far_as_told():
-    floor, newest = Floor(every=60.0), utc()
+    floor, newest = LowWatermark(every=60.0), utc()
     floor.bound()
     floor.rise(newest, 0.001)
     floor.lower(newest + timedelta(seconds=1))

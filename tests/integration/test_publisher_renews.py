@@ -7,7 +7,7 @@ import pytest
 from support import connected, until
 
 from scheduler.dev.servers.vhosts import name_of
-from scheduler.rabbit.frames import Message
+from scheduler.rabbit.frames import AmqpMessage
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.publisher import Publisher, Receipt
 
@@ -20,7 +20,7 @@ def link(vhost):
 
 
 def message(queue, exchange=""):
-    return Message(exchange, queue, b"{}", pika.BasicProperties(message_id="m"), mandatory=True)
+    return AmqpMessage(exchange, queue, b"{}", pika.BasicProperties(message_id="m"), mandatory=True)
 
 
 def full(channel, name):

@@ -13,13 +13,13 @@ from commands import EXAMPLES, histories
 from hypothesis import HealthCheck, given, settings
 from support import connected
 
-from scheduler.domain.definition import Incoming
+from scheduler.commands.executing import execute
 from scheduler.domain.errors import Rejected, Unavailable
-from scheduler.domain.messages import COMMANDS
+from scheduler.domain.jobs.definition import Incoming
+from scheduler.domain.messages import COMMAND_MODELS
 from scheduler.postgres.connection import connect
+from scheduler.postgres.jobs.store import check as check_database
 from scheduler.postgres.migrate import migrate
-from scheduler.postgres.store import check as check_database
-from scheduler.postgres.store import store
 from scheduler.postgres.wakeup import Wakeup
 
 T = datetime(2026, 1, 1, tzinfo=UTC)
@@ -31,7 +31,8 @@ STORED = {"id", "created_at", "finished_at", "trigger_at", "wake_at"}
 
 
 def incoming(job_id, kind, second, fields):
-    return Incoming(COMMANDS[kind](id=job_id, issued_at=T + timedelta(seconds=second), **fields), str(job_id))
+    command = COMMAND_MODELS[kind](id=job_id, issued_at=T + timedelta(seconds=second), **fields)
+    return Incoming(command, str(job_id))
 
 
 def row(url, job_id):
@@ -43,7 +44,7 @@ def row(url, job_id):
 
 def one_by_one(connection, commands):
     for each in commands:
-        store(connection, [each], SOON)
+        execute(connection, [each], SOON)
 
 
 def check(url, history, seed):
@@ -51,7 +52,7 @@ def check(url, history, seed):
     try:
         expected_id = uuid4()
         for each in history:
-            store(connections[0], [incoming(expected_id, *each)], SOON)
+            execute(connections[0], [incoming(expected_id, *each)], SOON)
         expected = row(url, expected_id)
         shuffled = random.Random(seed)
         orders = list(itertools.permutations(history))
@@ -60,7 +61,7 @@ def check(url, history, seed):
             # One consumer, one by one; one consumer, one batch; three consumers at once.
             one, batch, many = uuid4(), uuid4(), uuid4()
             one_by_one(connections[0], [incoming(one, *each) for each in commands])
-            store(connections[0], [incoming(batch, *each) for each in commands], SOON)
+            execute(connections[0], [incoming(batch, *each) for each in commands], SOON)
             with ThreadPoolExecutor(3) as pool:
                 parts = [[incoming(many, *each) for each in commands[n::3]] for n in range(3)]
                 list(pool.map(one_by_one, connections, parts))
@@ -89,10 +90,10 @@ def test_a_row_that_postgres_refuses_is_rejected_alone(database_url):
     good, bad = uuid4(), uuid4()
 
     def request(job_id, **extra):
-        command = COMMANDS["request"](id=job_id, job_type="a", run_at="2027-01-01T00:00:00Z")
+        command = COMMAND_MODELS["request"](id=job_id, job_type="a", run_at="2027-01-01T00:00:00Z")
         return Incoming(command, str(command.id), **extra)
 
-    answers = store(connection, [request(good), request(bad, payload="{not json"), request(uuid4())], SOON)
+    answers = execute(connection, [request(good), request(bad, payload="{not json"), request(uuid4())], SOON)
     assert [type(each) is Rejected for each in answers] == [False, True, False]
     assert "Postgres cannot store it" in str(answers[1])
     assert row(database_url, good)["status"] == "pending"
@@ -111,7 +112,7 @@ def test_many_consumers_on_the_same_jobs_at_once_lose_nothing(database_url):
     def work(part):
         connection = connect(database_url, "test")
         for start in range(0, len(part), 5):
-            store(connection, part[start : start + 5], SOON)
+            execute(connection, part[start : start + 5], SOON)
         connection.close()
 
     threads = [threading.Thread(target=work, args=(commands[n::8],)) for n in range(8)]
@@ -131,14 +132,14 @@ def test_producers_are_woken_for_what_is_due_soon_and_for_what_a_command_only_lo
     connection = connect(database_url, "test")
     try:
         with closing(Wakeup(database_url, "listening")) as woken:
-            assert woken.wait(0) is None
-            store(connection, [requests[later]], SOON)
-            assert woken.wait(0.2) is None
-            store(connection, [requests[soon]], SOON)
-            assert woken.wait(10) is not None
+            assert woken.wait(0) == {}
+            execute(connection, [requests[later]], SOON)
+            assert woken.wait(0.2) == {}
+            execute(connection, [requests[soon]], SOON)
+            assert "jobs" in woken.wait(30)
             # The same again changes nothing, but its lock may have kept a producer away.
-            store(connection, [requests[soon]], SOON)
-            assert woken.wait(10) is not None
+            execute(connection, [requests[soon]], SOON)
+            assert "jobs" in woken.wait(30)
     finally:
         connection.close()
 
@@ -153,7 +154,7 @@ def test_what_the_databases_own_encoding_cannot_hold_is_one_commands_fault(stack
     migrate(url)
     connection = connect(url, "test")
     good, bad = uuid4(), uuid4()
-    answers = store(connection, [
+    answers = execute(connection, [
         incoming(job_id, "request", 1, {"job_type": name, "run_at": "2027-06-01T00:00:00Z"})
         for job_id, name in ((good, "café"), (bad, "€"))
     ], SOON)

@@ -1,12 +1,11 @@
 """What a command leaves behind is freed at once, and not only when the cycle collector comes by."""
 
 import gc
-from types import SimpleNamespace
 
 import pika
 import pytest
 
-from scheduler.consumer import Consumer
+from scheduler.commands.reading import read_command
 from scheduler.rabbit.reading import Delivery
 
 
@@ -16,11 +15,9 @@ from scheduler.rabbit.reading import Delivery
     b'{"id": "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11", "job_type": "t", "run_at": "2099-01-01T00:00:00Z"}',
 ])
 def test_a_command_leaves_no_ring_of_references(body):
-    consumer = Consumer(SimpleNamespace(max_payload_bytes=1000, poll_interval_ms=500), None, None)
-
     def read():
         delivery = Delivery(1, "request", pika.BasicProperties(), body, redelivered=False, size=0)
-        delivery.read = consumer._parsed(delivery)
+        delivery.read = read_command(delivery, max_payload_bytes=1000)
 
     read()
     gc.collect()
@@ -31,4 +28,3 @@ def test_a_command_leaves_no_ring_of_references(body):
         assert gc.collect() < 50
     finally:
         gc.enable()
-        consumer.close()

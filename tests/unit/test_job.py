@@ -1,6 +1,7 @@
 """Order and idempotence: the final job is the same whatever the order of arrival, duplicates included."""
 
 import itertools
+from dataclasses import fields as dataclass_fields
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid5
@@ -9,9 +10,10 @@ import pytest
 from commands import histories
 from hypothesis import given, settings
 
-from scheduler.domain.definition import Incoming, define
-from scheduler.domain.job import Job, JobStatus, apply, event_id
-from scheduler.domain.messages import COMMANDS, ScheduleRequest
+from scheduler.domain.jobs.definition import Incoming, content
+from scheduler.domain.jobs.emission import event_id
+from scheduler.domain.jobs.job import _TRANSITIONS, Job, JobStatus, apply
+from scheduler.domain.messages import COMMAND_MODELS, ScheduleRequest
 from scheduler.domain.recurrence import resolve
 
 ID = UUID("7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11")
@@ -23,14 +25,13 @@ def command(kind, second=None, **fields):
     issued = None if second is None else T + timedelta(seconds=second)
     if kind == "request":
         fields = {"job_type": "a", "run_at": "2027-06-01T00:00:00Z"} | fields
-    return COMMANDS[kind](id=ID, issued_at=issued, **fields)
+    return COMMAND_MODELS[kind](id=ID, issued_at=issued, **fields)
 
 
 def applied(*commands, now=NOW):
-    job, statuses = Job(ID), []
+    job, statuses = Job(str(ID)), []
     for each in commands:
-        definition = define(Incoming(each, str(each.id)), now) if isinstance(each, ScheduleRequest) else None
-        outcome = apply(job, each, definition, now)
+        outcome = apply(job, Incoming(each, str(ID)), now)
         job = outcome.job
         statuses.append(outcome.status)
     return job, statuses
@@ -77,10 +78,10 @@ def test_without_issued_at_the_order_of_storing_counts():
 
 
 def test_nothing_can_be_stored_after_the_end_of_time():
-    last = COMMANDS["request"](
+    last = COMMAND_MODELS["request"](
         id=ID, job_type="a", run_at="2027-06-01T00:00:00Z", issued_at="9999-12-31T23:59:59.999999Z"
     )
-    for kind in COMMANDS:
+    for kind in COMMAND_MODELS:
         job, _ = applied(last, command(kind))
         assert job.requested_at == last.issued_at
 
@@ -102,7 +103,7 @@ def test_a_replacement_starts_counting_anew():
     job, _ = applied(command("request", 1))
     later = apply(
         replace(job, status=JobStatus.DONE, occurrence=7, retries=3),
-        command("request", 2), job.definition, NOW,
+        Incoming(command("request", 2), str(ID)), NOW,
     ).job
     assert (later.status, later.occurrence, later.retries) == (JobStatus.PENDING, 0, 0)
     assert later.next_run_at == resolve(
@@ -111,18 +112,46 @@ def test_a_replacement_starts_counting_anew():
 
 
 def test_an_event_id_is_a_function_of_job_and_due_at():
-    assert event_id(ID, T) == event_id(str(ID), T)
-    assert event_id(ID, T) != event_id(ID, T + timedelta(microseconds=1))
+    assert event_id(str(ID), T) == event_id(str(ID), T)
+    assert event_id(str(ID), T) != event_id(str(ID), T + timedelta(microseconds=1))
 
 
 def test_the_same_request_again_is_unchanged_whenever_it_is_stored_and_whoever_asks():
     daily = command("request", 1, run_at=None, rrule="FREQ=DAILY")
     job, _ = applied(daily)
-    again = define(Incoming(daily, str(daily.id), correlation_id="another"), NOW + timedelta(hours=1))
-    outcome = apply(job, daily, again, NOW + timedelta(hours=1))
+    outcome = apply(job, Incoming(daily, str(ID), correlation_id="another"), NOW + timedelta(hours=1))
     assert (outcome.status, outcome.job) == ("unchanged", job)
 
 
 def test_an_event_id_is_a_uuid_of_version_5():
     name = f"{ID}/2026-12-01T08:00:00.000000Z"
-    assert event_id(ID, T) == str(uuid5(UUID("6f1f4a0e-3c55-5f0b-9d0a-4f0f4c1b7a52"), name))
+    assert event_id(str(ID), T) == str(uuid5(UUID("6f1f4a0e-3c55-5f0b-9d0a-4f0f4c1b7a52"), name))
+
+
+def asked(**fields):
+    return apply(None, Incoming(command("request", 1, **fields), str(ID)), NOW).job.definition
+
+
+@pytest.mark.parametrize("fields", [
+    {"job_type": "b"}, {"rrule": "FREQ=WEEKLY"}, {"rrule": None, "cron": "0 9 * * *"},
+    {"rrule": None, "every": 60}, {"timezone": "Europe/Berlin"}, {"on_missed": "skip"}, {"max_lateness": 5},
+    {"run_at": "2027-06-02T00:00:00Z"},
+])
+def test_every_field_that_a_request_asks_with_decides_between_two_of_the_same_moment(fields):
+    """One that is forgotten here would leave it to the order of arrival."""
+    one, other = (content(asked(rrule="FREQ=DAILY") if plain else asked(**{"rrule": "FREQ=DAILY"} | fields),
+                          start_given=True) for plain in (True, False))
+    assert one != other
+
+
+def test_every_field_of_a_definition_is_compared_or_known_to_make_no_difference():
+    plain = asked(rrule="FREQ=DAILY")
+    for each in dataclass_fields(plain):
+        if each.name not in {"spec", "correlation_id", "traceparent", "tracestate"}:
+            assert content(replace(plain, **{each.name: "another"}), start_given=True) != content(
+                plain, start_given=True), each.name
+
+
+def test_every_command_has_a_transition_of_its_own():
+    """An unknown one must not become any other."""
+    assert {ScheduleRequest, *_TRANSITIONS} == set(COMMAND_MODELS.values())

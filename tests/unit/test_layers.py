@@ -1,6 +1,10 @@
-"""Dependencies point one way: cli → consumer | producer → postgres | rabbit | ops → domain."""
+"""Dependencies point one way: cli → processes → commands | emitting → postgres | rabbit → domain.
+
+Everything may use `ops`, which knows none of them. There are no exceptions.
+"""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -8,12 +12,31 @@ import pytest
 import scheduler
 
 PACKAGE = Path(scheduler.__file__).parent
-ALLOWED = {
-    "domain": {"domain"},
-    "ops": {"domain", "ops", "postgres", "resources", "settings", "runtime"},
-    "postgres": {"domain", "ops", "postgres", "resources"},
-    "rabbit": {"domain", "ops", "rabbit"},
+BELOW = {
+    "domain": set(),
+    "resources": set(),
+    "roles": set(),
+    "ops": {"domain"},
+    "settings": {"domain"},
+    "runtime": {"ops"},
+    "postgres": {"domain", "ops", "resources"},
+    "rabbit": {"domain", "ops"},
+    "commands": {"domain", "ops", "postgres", "rabbit", "runtime", "settings"},
+    "emitting": {"domain", "ops", "postgres", "rabbit"},
+    "consumer": {"commands", "domain", "ops", "rabbit", "runtime", "settings"},
+    "producer": {"domain", "emitting", "ops", "postgres", "rabbit", "runtime", "settings"},
+    "maintenance": {"domain", "ops", "postgres", "roles", "runtime", "settings"},
+    "client": {"domain", "rabbit", "resources"},
+    "testing": {"client", "commands", "domain"},
 }
+STATEMENT = re.compile(
+    r"\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|COPY|CREATE|ALTER|DROP|PREPARE|EXECUTE|LISTEN|NOTIFY|BEGIN|COMMIT|"
+    r"ROLLBACK|SET|TRUNCATE|WITH|LOCK)\b"
+)
+
+
+def files(room):
+    return sorted((PACKAGE / room).rglob("*.py")) if (PACKAGE / room).is_dir() else [PACKAGE / f"{room}.py"]
 
 
 def imports(path):
@@ -24,18 +47,24 @@ def imports(path):
             yield from (f"{node.module}.{name.name}" for name in node.names)
 
 
-@pytest.mark.parametrize("room", ALLOWED)
+@pytest.mark.parametrize("room", BELOW)
 def test_a_room_imports_only_what_lies_below_it(room):
-    for path in (PACKAGE / room).rglob("*.py"):
+    for path in files(room):
         for name in imports(path):
             if name.startswith("scheduler."):
-                assert name.split(".")[1] in ALLOWED[room] | {"__version__"}, f"{path.name} imports {name}"
+                assert name.split(".")[1] in BELOW[room] | {room, "__version__"}, f"{path.name} imports {name}"
+
+
+def test_a_host_takes_of_the_rabbit_room_only_how_an_address_is_read():
+    taken = {name for path in files("client") for name in imports(path) if name.startswith("scheduler.rabbit")}
+    assert taken == {"scheduler.rabbit.address"}
 
 
 @pytest.mark.parametrize(("library", "rooms"), [
-    ("pika", {"rabbit", "client", "dev", "answers.py", "flight.py"}),
+    ("pika", {"rabbit", "client", "dev"}),
     ("psycopg2", {"postgres", "dev"}),
     ("prometheus_client", {"ops"}),
+    ("opentelemetry", {"ops"}),
     ("dateutil", set()),
 ])
 def test_each_driver_stays_in_its_rooms(library, rooms):
@@ -43,6 +72,18 @@ def test_each_driver_stays_in_its_rooms(library, rooms):
         room = path.relative_to(PACKAGE).parts[0]
         if any(name.split(".")[0] == library for name in imports(path)):
             assert room in rooms, f"{path.relative_to(PACKAGE)} imports {library}"
+
+
+def test_statements_are_files():
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert not STATEMENT.match(node.value), f"{path.name}:{node.lineno}: {node.value!r}"
+
+
+def test_every_statement_says_first_what_it_is_for():
+    for path in (PACKAGE.parent / "sql").rglob("*.sql"):
+        assert re.match(r"-- [A-Z].*", path.read_text()), path
 
 
 def test_the_pure_part_reads_no_clock_and_no_environment():

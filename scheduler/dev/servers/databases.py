@@ -6,20 +6,18 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 import psycopg2
 from psycopg2 import sql
 
+from scheduler.resources import query
+
 
 def create(server_url: str, name: str, template: str | None) -> str:
     """Create a database and return its URL."""
-    command = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))
-    if template:
-        command += sql.SQL(" TEMPLATE {}").format(sql.Identifier(template))
-    _execute(server_url, command)
+    _execute(server_url, "create_database", name=name, template=template or "template1")
     return urlunsplit(urlsplit(server_url)._replace(path=f"/{quote(name, safe='')}"))
 
 
 def drop(server_url: str, name: str) -> None:
     """Drop a database and whoever is connected to it."""
-    command = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
-    _execute(server_url, command)
+    _execute(server_url, "drop_database", name=name)
 
 
 def name_of(url: str) -> str:
@@ -27,7 +25,9 @@ def name_of(url: str) -> str:
     return unquote(urlsplit(url).path.removeprefix("/"))
 
 
-def _execute(server_url: str, command: sql.Composable) -> None:
+def _execute(server_url: str, statement: str, **names: str) -> None:
+    quoted = {part: sql.Identifier(name) for part, name in names.items()}
+    command = sql.SQL(query(f"dev/{statement}")).format(**quoted)
     with closing(psycopg2.connect(server_url)) as connection:
         connection.autocommit = True  # databases are not created or dropped inside a transaction
         with connection.cursor() as cursor:

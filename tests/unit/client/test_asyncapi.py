@@ -6,8 +6,8 @@ import pytest
 from jsonschema import Draft7Validator
 
 from scheduler.dev import asyncapi
-from scheduler.domain.messages import COMMANDS, EVENTS
-from scheduler.rabbit import topology
+from scheduler.domain import names
+from scheduler.domain.messages import COMMAND_MODELS, EVENT_MODELS
 from scheduler.resources import folder
 
 DOCUMENT = asyncapi.document()
@@ -21,12 +21,11 @@ def test_every_exchange_queue_and_routing_key_is_in_it():
     bindings = [each["bindings"]["amqp"] for each in DOCUMENT["channels"].values() if "bindings" in each]
     exchanges = {each["exchange"]["name"] for each in bindings if each["is"] == "routingKey"}
     queues = {each["queue"]["name"] for each in bindings if each["is"] == "queue"}
-    assert exchanges == {topology.COMMANDS, topology.EVENTS, topology.DEAD}
-    assert queues == {topology.INBOX, topology.DUE, topology.DEAD_QUEUE, "mainapp_due_dead",
+    assert exchanges == {names.COMMANDS_EXCHANGE, names.EVENTS_EXCHANGE, names.DEAD_EXCHANGE}
+    assert queues == {names.INBOX_QUEUE, names.DUE_QUEUE, names.DEAD_QUEUE, "mainapp_due_dead",
                       "mainapp_due_retry_{milliseconds}ms"}
     keys = {each["address"] for each in DOCUMENT["channels"].values()}
-    assert keys >= {*COMMANDS, *EVENTS}
-    assert set(topology.COMMAND_KEYS) == set(COMMANDS)
+    assert keys >= {*COMMAND_MODELS, *EVENT_MODELS}
 
 
 @pytest.mark.parametrize("name", [name for name in DOCUMENT["components"]["messages"] if name[:8] == "Schedule"])

@@ -8,7 +8,7 @@ from jsonschema import Draft202012Validator
 
 from scheduler.dev.message_examples import EXAMPLES
 from scheduler.dev.schemas import MODELS
-from scheduler.domain.definition import define
+from scheduler.domain.jobs.job import apply
 from scheduler.domain.messages import Command
 from scheduler.domain.parsing import parse_command
 from scheduler.resources import folder
@@ -22,6 +22,6 @@ def test_every_example_fits_its_schema_and_its_model(model):
         Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(example)
         if issubclass(model, Command):
             incoming = parse_command(model.kind, json.dumps(example).encode(), max_payload_bytes=9999)
-            define(incoming, datetime(2026, 11, 1, tzinfo=UTC))
+            apply(None, incoming, datetime(2026, 11, 1, tzinfo=UTC))
         else:
             assert json.loads(model.model_validate(example).model_dump_json()) == example

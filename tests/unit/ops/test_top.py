@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from scheduler.ops.metrics import LAG_BUCKETS
-from scheduler.postgres.upkeep import Backlog, Next, Seen
+from scheduler.postgres.maintenance import Backlog, Next, Seen
 from scheduler.top import Frame, render
 
 LAGS = [0] * (len(LAG_BUCKETS) + 1)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recurrence_helpers import schedule_of, steady, take, utc
 
-from scheduler.domain.missed import GRACE, MOST, OnMissed, Plan, plan
+from scheduler.domain.jobs.missed import GRACE, MOST, OnMissed, Plan, plan
 
 START = utc("2026-03-07T00:00:00Z")
 MINUTE = timedelta(minutes=1)

@@ -1,0 +1,127 @@
+"""Keeps commands until they are stored: waits for the database, and gives up in time for another consumer."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from scheduler.commands.executing import execute
+from scheduler.commands.judging import Verdict
+from scheduler.domain.errors import Unavailable
+from scheduler.domain.jobs.definition import Incoming
+from scheduler.ops import metrics
+from scheduler.ops.health import Health
+from scheduler.ops.logs import get_logger
+from scheduler.ops.throttled import ThrottledWarning
+from scheduler.postgres.connection import Connection, connect
+from scheduler.postgres.jobs.store import check
+from scheduler.runtime import Stop, backoff
+from scheduler.settings import Settings
+
+log = get_logger(__name__)
+_losses = ThrottledWarning(log, "database unavailable: commands stay in the queue until it is back")
+
+# Without a database a consumer keeps its commands no longer than this, then gives them back: another one may
+# reach it. Each time in a row that this was of no use it keeps them longer, for every return counts as a delivery.
+KEEP_SECONDS = 8.0
+MOST_KEEP_SECONDS = 1500.0  # RabbitMQ itself takes back what is not acknowledged for half an hour
+
+
+class DatabaseAway(Unavailable):
+    """The database has been away for so long that the commands are given back."""
+
+
+@dataclass(slots=True)
+class Stored:
+    """What became of the commands of a batch that could be read, and when, in nanoseconds of Unix time."""
+
+    verdicts: Sequence[Verdict]
+    began: int
+    ended: int
+
+
+class StoreSession:
+    """A connection to the database, opened when it is needed, for one batch at a time."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: Connection | None = None
+
+    def execute(self, batch: Sequence[Incoming], soon: timedelta) -> list[Verdict]:
+        """Apply the commands in one transaction."""
+        return execute(self._connected(), batch, soon)
+
+    def check(self) -> None:
+        """Raise Unavailable where nothing could be stored."""
+        check(self._connected())
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = connect(self._url, "consumer")
+        return self._connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class Storing:
+    """Stores batches on any of its threads, through outages of the database."""
+
+    def __init__(self, settings: Settings, stop: Stop, health: Health) -> None:
+        self._stop = stop
+        self._health = health
+        self._keep_seconds = KEEP_SECONDS
+        # A producer's own next look comes within its poll interval; a little more covers its sleep's jitter.
+        self._soon = timedelta(milliseconds=settings.poll_interval_ms + 100)
+
+    def store(
+        self, session: StoreSession, batch: Sequence[Incoming], check_broker: Callable[[], None]
+    ) -> Stored | None:
+        """Store the commands, waiting a while for the database if need be; None on a stop."""
+        began = time.time_ns()
+        if not batch:
+            return Stored((), began, began)
+        until = time.monotonic() + self._keep_seconds
+        for delay in backoff(most=5.0):
+            started = time.perf_counter()
+            try:
+                verdicts = session.execute(batch, self._soon)
+            except Unavailable as error:
+                self._lose(session, error)
+                if self._stop.wait(delay):
+                    return None
+                check_broker()
+                if time.monotonic() > until:
+                    raise DatabaseAway(str(error)) from None
+                self._health.turn()
+            else:
+                self._keep_seconds = KEEP_SECONDS
+                metrics.loop_seconds.labels("store").observe(time.perf_counter() - started)
+                self._health.found("postgres")
+                return Stored(verdicts, began, time.time_ns())
+        raise AssertionError  # backoff never ends
+
+    def wait(self, session: StoreSession, check_broker: Callable[[], None]) -> None:
+        """After commands were given back, return when the database is there again, or on a stop."""
+        self._keep_seconds = min(self._keep_seconds * 2, MOST_KEEP_SECONDS)
+        for delay in backoff(most=2.0):
+            self._health.turn()
+            try:
+                session.check()
+            except Unavailable as error:
+                self._lose(session, error)
+            else:
+                return
+            if self._stop.wait(delay):
+                return
+            check_broker()
+
+    def _lose(self, session: StoreSession, error: Unavailable) -> None:
+        self._health.missing("postgres", str(error))
+        _losses.warning(
+            problem=str(error),
+            do="check that Postgres runs, that DATABASE_URL is right and that `scheduler migrate` was run",
+        )
+        session.close()

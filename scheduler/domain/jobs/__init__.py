@@ -1,0 +1,1 @@
+"""A job: what defines it, what commands make of it, what it emits."""

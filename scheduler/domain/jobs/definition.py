@@ -1,0 +1,69 @@
+"""What a host asked for: a request's fields, its schedule resolved, beside what came with the message."""
+
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from operator import attrgetter
+from typing import Any
+
+from scheduler.domain.jobs.missed import OnMissed
+from scheduler.domain.messages import Command, ScheduleRequest
+from scheduler.domain.recurrence import Spec, resolve
+
+
+# What this module makes is never changed afterwards. It is not `frozen`: to make that takes several times as long,
+# and each command makes some of it.
+@dataclass(slots=True)
+class Incoming:
+    """A command with what came beside its body."""
+
+    command: Command
+    job_id: str  # its id as Postgres writes it
+    payload: str = "{}"
+    correlation_id: str | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
+
+
+@dataclass(slots=True)
+class Definition:
+    """What defines a job; each field is a column of the table, and so is each of the spec's."""
+
+    job_type: str
+    payload: str  # JSON text, exactly as it came
+    on_missed: OnMissed
+    max_lateness: timedelta | None
+    correlation_id: str | None
+    traceparent: str | None
+    tracestate: str | None
+    spec: Spec
+
+
+def define(incoming: Incoming, now: datetime) -> Definition:
+    """Return the job that a request stored at `now` asks for, or raise Rejected."""
+    request = incoming.command
+    assert isinstance(request, ScheduleRequest)  # noqa: S101 - no other command defines a job
+    lateness = request.max_lateness
+    return Definition(
+        request.job_type, incoming.payload, request.on_missed,
+        None if lateness is None else timedelta(seconds=lateness),
+        incoming.correlation_id, incoming.traceparent, incoming.tracestate,
+        resolve(
+            run_at=request.run_at, rrule=request.rrule, cron=request.cron, every=request.every,
+            timezone=request.timezone if "timezone" in request.model_fields_set else None, stored_at=now,
+        ),
+    )
+
+
+# Who sent a request and in which trace makes no difference to what it asks for, nor does when it was stored.
+_BESIDE = {"correlation_id", "traceparent", "tracestate", "spec"}
+_RECKONED = {"dtstart", "starts_at", "ends_at"}
+_asked = attrgetter(
+    *(each.name for each in fields(Definition) if each.name not in _BESIDE),
+    *(f"spec.{each.name}" for each in fields(Spec) if each.name not in _RECKONED),
+)
+
+
+def content(definition: Definition, *, start_given: bool) -> tuple[Any, ...]:
+    """Return what a request asked for, as texts that can be compared whatever they are."""
+    start = definition.spec.starts_at.timestamp() if start_given else None
+    return tuple(map(str, (*_asked(definition), start)))

@@ -1,0 +1,118 @@
+"""What a due job emits now, and what becomes of it afterwards."""
+
+import json
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from hashlib import sha1
+from uuid import UUID
+
+from scheduler.domain.jobs.job import Job, JobStatus
+from scheduler.domain.jobs.missed import plan
+from scheduler.domain.recurrence import compile_schedule
+from scheduler.domain.times import rfc3339
+
+_EVENT_NAMESPACE = UUID("6f1f4a0e-3c55-5f0b-9d0a-4f0f4c1b7a52")
+_EVENT_DIGEST = sha1(_EVENT_NAMESPACE.bytes, usedforsecurity=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Occurrences that are passed over."""
+
+    times: tuple[datetime, ...]
+    count: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Emission:
+    """What to publish for a job, and its next run once that is confirmed."""
+
+    job: Job
+    due_at: datetime | None
+    event_id: str | None
+    folded: int
+    next_run_at: datetime | None
+    missed: Missed | None = None
+    triggered: bool = False
+
+
+def event_id(job_id: str, due_at: datetime) -> str:
+    """Return the one id of an occurrence, however often it is emitted: a UUID of version 5.
+
+    The same as `uuid5(_EVENT_NAMESPACE, name)`, without the objects in between: it is made for every event.
+    """
+    digest = _EVENT_DIGEST.copy()
+    digest.update(f"{job_id}/{rfc3339(due_at)}".encode())
+    raw = bytearray(digest.digest()[:16])
+    raw[6] = raw[6] & 0x0F | 0x50
+    raw[8] = raw[8] & 0x3F | 0x80
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def decide(job: Job, now: datetime) -> Emission:
+    """Return what `job` emits at `now`, by the database's clock."""
+    if job.trigger_at is not None and job.triggers:
+        due_at = min(job.triggers[0], job.trigger_at)
+        return Emission(job, due_at, event_id(job.id, due_at), 0, job.next_run_at, triggered=True)
+    due, definition = job.next_run_at, job.definition
+    assert due is not None  # noqa: S101 - it was claimed because it is due
+    assert definition is not None  # noqa: S101 - and only a defined job is pending
+    spec = definition.spec
+    if spec.one_shot and definition.max_lateness is None:
+        return Emission(job, due, event_id(job.id, due), 0, None)
+    planned = plan(
+        compile_schedule(spec), due, now, definition.on_missed, definition.max_lateness,
+        one_shot=spec.one_shot, missed_before=job.missed_before,
+    )
+    missed = None
+    if planned.passed_count:
+        missed = Missed(planned.passed, planned.passed_count, planned.reason or "latest")
+    identity = None if planned.emit is None else event_id(job.id, planned.emit)
+    return Emission(job, planned.emit, identity, planned.folded, planned.next_run_at, missed)
+
+
+def settle(emission: Emission) -> Job:
+    """Return what becomes of the job once its events are confirmed: what the settling statements do to its row."""
+    job = emission.job
+    if emission.triggered:
+        rest = job.triggers[1:]
+        spent = job.next_run_at is None and not rest
+        assert job.trigger_at is not None  # noqa: S101 - a trigger was emitted
+        return replace(
+            job, triggers=rest, triggered_at=job.triggers[0], occurrence=job.occurrence + 1,
+            retries=0, retry_at=None, trigger_at=job.trigger_at + timedelta(microseconds=1) if rest else None,
+            status=JobStatus.DONE if spent else job.status,
+        )
+    return replace(
+        job, next_run_at=emission.next_run_at, occurrence=job.occurrence + (emission.due_at is not None),
+        retries=0, retry_at=None, status=JobStatus.DONE if emission.next_run_at is None else job.status,
+    )
+
+
+def due_body(emission: Emission, emitted_at: str) -> bytes:
+    """Write the ScheduleDue; the payload goes in as the very text that the host sent."""
+    job, definition = emission.job, emission.job.definition
+    assert emission.due_at is not None  # noqa: S101 - the caller asked whether there is one
+    assert definition is not None  # noqa: S101 - only a defined job emits
+    following = f'"{rfc3339(emission.next_run_at)}"' if emission.next_run_at else "null"
+    return (
+        f'{{"event_id":"{emission.event_id}","job_id":"{job.id}","job_type":{json.dumps(definition.job_type)},'
+        f'"payload":{definition.payload},"due_at":"{rfc3339(emission.due_at)}",'
+        f'"emitted_at":"{emitted_at}","occurrence":{job.occurrence + 1},'
+        f'"missed":{emission.folded},"next_run_at":{following}}}'
+    ).encode()
+
+
+def missed_body(emission: Emission) -> bytes:
+    """Write the ScheduleMissed."""
+    assert emission.missed is not None  # noqa: S101 - the caller asked whether there is one
+    assert emission.job.definition is not None  # noqa: S101 - only a defined job emits
+    return json.dumps({
+        "job_id": emission.job.id,
+        "job_type": emission.job.definition.job_type,
+        "missed": [rfc3339(each) for each in emission.missed.times],
+        "missed_count": emission.missed.count,
+        "reason": emission.missed.reason,
+    }).encode()

@@ -1,0 +1,1 @@
+"""Whatever falls due: claim → publish → confirm → settle, with a source for each kind of thing."""

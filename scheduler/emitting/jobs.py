@@ -1,0 +1,167 @@
+"""Jobs fall due: each emits its occurrence, or says what it missed, and goes on to the next."""
+
+import random
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from scheduler.domain.jobs.emission import Emission, decide, due_body, missed_body
+from scheduler.domain.jobs.job import Job
+from scheduler.domain.names import EVENTS_EXCHANGE
+from scheduler.domain.times import rfc3339
+from scheduler.emitting.source import Result, Times, failure
+from scheduler.ops import metrics, traces
+from scheduler.ops.logs import get_logger
+from scheduler.ops.throttled import ThrottledWarning
+from scheduler.ops.traces import Traced
+from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
+from scheduler.postgres.jobs import due
+from scheduler.postgres.jobs.due import Failed, Moved, Settlement
+from scheduler.rabbit.frames import DueMessage, Publishable, json_message
+from scheduler.rabbit.publisher import Receipt
+
+log = get_logger(__name__)
+
+NAMED = 10  # ids in one warning at most
+_PROBLEMS = {
+    Receipt.RETURNED: f"returned: no queue is bound to {EVENTS_EXCHANGE} for the routing key due",
+    Receipt.REFUSED: f"refused: a queue behind {EVENTS_EXCHANGE} is full or unavailable",
+    Receipt.UNKNOWN: "unconfirmed: the broker went away before it answered",
+}
+_ADVICE = {
+    Receipt.RETURNED: f"bind a queue to {EVENTS_EXCHANGE} with the routing key due; they are tried again",
+    Receipt.REFUSED: f"the queue behind {EVENTS_EXCHANGE} is full or unavailable; they are tried again",
+    Receipt.UNKNOWN: "the broker went away before it answered; they are sent again, with the same event_id",
+}
+_warnings = {receipt: ThrottledWarning(log, "events not delivered") for receipt in _ADVICE}
+
+
+class DueJobs:
+    """The source of ScheduleDue and ScheduleMissed."""
+
+    kind = due.KIND
+
+    def claim(self, session: ClaimSession, limit: int, floor: datetime) -> Claim[Job]:
+        """Lock the oldest due jobs."""
+        return due.claim(session, limit, floor)
+
+    def decide(self, job: Job, now: datetime) -> Emission:
+        """Say what a job emits, and what comes next."""
+        return decide(job, now)
+
+    def name(self, job: Job) -> str:
+        """Return the job's id."""
+        return job.id
+
+    def messages(self, emission: Emission, emitted_at: datetime) -> list[Publishable]:
+        """Return the ScheduleDue, the ScheduleMissed, or both in this order."""
+        definition = emission.job.definition
+        assert definition is not None  # noqa: S101 - only a defined job emits
+        timestamp = int(emitted_at.timestamp())
+        messages: list[Publishable] = []
+        if emission.event_id is not None:
+            headers = None
+            if definition.traceparent is not None or definition.tracestate is not None:
+                pairs = (("traceparent", definition.traceparent), ("tracestate", definition.tracestate))
+                headers = {name: value for name, value in pairs if value is not None}
+            body = due_body(emission, rfc3339(emitted_at))
+            messages.append(DueMessage(body, emission.event_id, timestamp, definition.correlation_id, headers))
+        if emission.missed is not None:
+            messages.append(json_message(
+                EVENTS_EXCHANGE, "missed", "ScheduleMissed", missed_body(emission),
+                correlation_id=definition.correlation_id, timestamp=timestamp,
+            ))
+        return messages
+
+    def settle(
+        self, session: ClaimSession, results: Sequence[Result[Emission]], unreadable: Sequence[Job], times: Times
+    ) -> datetime | None:
+        """Settle each job by its receipts; one that the broker did not answer for stays as it is."""
+        settlement = Settlement(times.emitted_at, times.confirmed_at)
+        for emission, receipts in results:
+            refusal = failure(receipts)
+            if refusal is None:
+                _add(settlement, emission)
+            elif refusal is not Receipt.UNKNOWN:
+                settlement.failed.append(_failed(emission.job, emission.due_at, _PROBLEMS[refusal]))
+        settlement.failed += [_failed(job, job.next_run_at, "its row cannot be read") for job in unreadable]
+        due.settle(session, settlement)
+        metrics.retries.inc(len(settlement.failed))
+        return _due_again(settlement, times)
+
+    def report(self, results: Sequence[Result[Emission]], times: Times) -> None:
+        """Count the events that were confirmed, and warn of those that were not."""
+        failed: dict[Receipt, list[str]] = {}
+        for emission, receipts in results:
+            refusal = failure(receipts)
+            if refusal is not None:
+                failed.setdefault(refusal, []).append(emission.job.id)
+            if emission.due_at is not None and receipts[0] is Receipt.CONFIRMED:
+                metrics.jobs_due.inc()
+                metrics.due_lag.observe((times.confirmed_at - emission.due_at).total_seconds())
+            if emission.missed is not None and receipts[-1] is Receipt.CONFIRMED:
+                metrics.jobs_missed.inc(emission.missed.count)
+        for receipt, ids in failed.items():
+            _warnings[receipt].warning(
+                count=len(ids), reason=receipt.value, job_ids=ids[:NAMED], do=_ADVICE[receipt]
+            )
+        if log.shows_debug:
+            _show(results, times)
+
+    def traced(self, results: Sequence[Result[Emission]]) -> list[Traced]:
+        """Return the events whose request belongs to a trace."""
+        found = []
+        for emission, receipts in results:
+            definition = emission.job.definition
+            if emission.due_at is None or definition is None or definition.traceparent is None:
+                continue
+            attributes = {name: value for name, value in _ids(emission).items() if value}
+            failed = None if receipts[0] is Receipt.CONFIRMED else receipts[0].value
+            found.append(Traced(definition.traceparent, definition.tracestate, attributes, failed))
+        return found
+
+
+def _add(settlement: Settlement, emission: Emission) -> None:
+    job, due_at = emission.job, emission.due_at
+    if emission.triggered:
+        settlement.triggered.append(job.id)
+    elif emission.next_run_at is None and due_at is job.next_run_at:
+        settlement.done.append(job.id)
+    else:
+        folded_into = None if due_at == job.next_run_at else due_at
+        settlement.moved.append(Moved(job.id, emission.next_run_at, due_at is not None, folded_into))
+
+
+def _failed(job: Job, due_at: datetime | None, problem: str) -> Failed:
+    return Failed(job.id, retry_delay(job.retries, random.random()), due_at, problem)  # noqa: S311 - jitter
+
+
+def retry_delay(retries: int, jitter: float) -> float:
+    """Return the seconds before the next try: doubling from one second up to a minute, with jitter in 0…1."""
+    span = min(2.0 ** min(retries, 10), 60.0)
+    return span * (0.5 + 0.5 * jitter)
+
+
+def _due_again(settlement: Settlement, times: Times) -> datetime | None:
+    if settlement.triggered:  # it may have more triggers, or its own occurrence
+        return LONG_AGO
+    again = [each.following for each in settlement.moved if each.following is not None]
+    if settlement.failed:
+        again.append(times.confirmed_at + timedelta(seconds=min(each.seconds for each in settlement.failed)))
+    soonest = min(again, default=None)
+    return LONG_AGO if soonest is not None and soonest <= times.claimed_at else soonest
+
+
+def _ids(emission: Emission) -> dict[str, str | None]:
+    definition = emission.job.definition
+    correlation_id = None if definition is None else definition.correlation_id
+    return {"job_id": emission.job.id, "event_id": emission.event_id, "correlation_id": correlation_id}
+
+
+def _show(results: Sequence[Result[Emission]], times: Times) -> None:
+    """Show each event at debug."""
+    for emission, receipts in results:
+        if emission.due_at is None or emission.job.definition is None:
+            continue
+        late = times.confirmed_at - emission.due_at
+        log.debug("emitted", **_ids(emission), trace_id=traces.trace_id(emission.job.definition.traceparent),
+                  due_at=emission.due_at, late_ms=round(late.total_seconds() * 1000, 3), receipt=receipts[0].value)

@@ -1,0 +1,73 @@
+"""The one loop for whatever falls due: while one batch waits for its confirms the next is on its way."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from scheduler.emitting.batch import Batch
+from scheduler.emitting.source import Source
+from scheduler.emitting.watch import Watch
+from scheduler.postgres.claims import ClaimSession
+from scheduler.postgres.wakeup import Wakeup
+from scheduler.rabbit.publisher import Publisher
+
+SESSIONS = 2
+# Wake-ups closer together than this become one.
+REST_SECONDS = 0.003
+
+
+class Emitter:
+    """Serves its sources in turn; at most one batch is on its way while the next is claimed and published."""
+
+    def __init__(
+        self, sources: Sequence[Source[Any, Any]], sessions: Sequence[ClaimSession], wakeup: Wakeup,
+        publisher: Publisher, *, batch_size: int, poll: float,
+    ) -> None:
+        self._watches = {source.kind: Watch(source, poll) for source in sources}
+        self._free = list(sessions)
+        self._wakeup = wakeup
+        self._publisher = publisher
+        self._batch_size = batch_size
+        self._in_flight: Batch[Any, Any] | None = None
+        self._refused = False
+
+    def run_once(self) -> None:
+        """Emit a batch of each source that may have something due; unless there is more, sleep until there is."""
+        started = time.monotonic()
+        batches = [self._emit(watch) for watch in self._watches.values() if watch.next_look <= started]
+        if any(batch.full for batch in batches):
+            self._listen(0.0)
+            return
+        self.settle()
+        if self._refused:
+            self._refused = False
+            self._publisher.renew()
+        emitted = any(not batch.empty for batch in batches)
+        wake_at = min(watch.next_look for watch in self._watches.values())
+        self._listen(max(wake_at, started + REST_SECONDS if emitted else 0.0) - time.monotonic())
+
+    def _emit(self, watch: Watch) -> Batch[Any, Any]:
+        """Claim and publish, and only then settle the batch before."""
+        batch = Batch.claimed(watch.source, self._free[0], self._batch_size, watch.floor.bound())
+        del self._free[0]
+        watch.claimed(batch)
+        batch.publish(self._publisher)
+        self.settle()
+        self._in_flight = batch
+        return batch
+
+    def settle(self) -> None:
+        """Settle what is on its way, if anything is."""
+        batch, self._in_flight = self._in_flight, None
+        if batch is not None:
+            due_again = batch.settle()
+            self._free.append(batch.session)
+            self._refused = self._refused or batch.refused
+            self._watches[batch.source.kind].settled(batch, due_again)
+
+    def _listen(self, seconds: float) -> None:
+        """Hear what consumers say, for so long; who never listens is hung up on by the database in the end."""
+        for kind, moment in self._wakeup.wait(seconds).items():
+            for watch in self._watches.values():
+                if kind in (watch.source.kind, None):
+                    watch.told(moment)

@@ -1,0 +1,63 @@
+"""What the emitting loop asks of each kind of thing that falls due: a new kind is one more source."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from scheduler.ops.traces import Traced
+from scheduler.postgres.claims import Claim, ClaimSession
+from scheduler.rabbit.frames import Publishable
+from scheduler.rabbit.publisher import Receipt
+
+Thing = TypeVar("Thing")
+Emission = TypeVar("Emission")
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """When a batch was claimed, published and confirmed, by the database's clock."""
+
+    claimed_at: datetime
+    emitted_at: datetime
+    confirmed_at: datetime
+
+
+# What a thing emitted, and what the broker said of each of its messages, in order.
+Result = tuple[Emission, Sequence[Receipt]]
+
+
+class Source(Protocol[Thing, Emission]):
+    """One kind of thing that falls due. It keeps nothing between two batches, of which two may be on their way."""
+
+    kind: str  # one word: of its claim, of its wake-ups, and in log lines
+
+    def claim(self, session: ClaimSession, limit: int, floor: datetime) -> Claim[Thing]:
+        """Lock what is due, oldest first, and not what fell due before the floor."""
+
+    def decide(self, thing: Thing, now: datetime) -> Emission:
+        """Say what a thing emits; whatever this raises concerns this one thing."""
+
+    def messages(self, emission: Emission, emitted_at: datetime) -> Sequence[Publishable]:
+        """Return what to publish for it."""
+
+    def settle(
+        self, session: ClaimSession, results: Sequence[Result[Emission]], unreadable: Sequence[Thing], times: Times
+    ) -> datetime | None:
+        """Write down what became of each, let go of them all, and return when the first of them is due again."""
+
+    def report(self, results: Sequence[Result[Emission]], times: Times) -> None:
+        """Count what was emitted and what failed, and show each at debug."""
+
+    def traced(self, results: Sequence[Result[Emission]]) -> Sequence[Traced]:
+        """Return those that belong to a trace of the host's."""
+
+    def name(self, thing: Thing) -> str:
+        """Return the id of a thing, for a log line."""
+
+
+def failure(receipts: Sequence[Receipt]) -> Receipt | None:
+    """Return what the broker said of the last message that it did not confirm, None if it confirmed them all."""
+    if len(receipts) == 1:  # nearly always
+        return None if receipts[0] is Receipt.CONFIRMED else receipts[0]
+    return next((each for each in reversed(receipts) if each is not Receipt.CONFIRMED), None)

@@ -1,0 +1,99 @@
+"""When to look at a source again, and from where its claim's index scan may begin."""
+
+import math
+import time
+from datetime import datetime
+from typing import Any
+
+from scheduler.emitting.batch import Batch
+from scheduler.emitting.source import Source
+from scheduler.postgres.claims import LONG_AGO
+
+# Who woke for something and found it taken lets the other go first next time, and does not slow it down.
+YIELD_SECONDS = 0.0015
+# A look from the bottom takes at most a twentieth of the time, but what a replica that died has let go of must
+# be found well before 30 seconds are over, of which the database itself may take 15.
+LOOK_SHARE = 20.0
+MOST_LOOK_SECONDS = 8.0
+
+
+class LowWatermark:
+    """Where the claim's index scan may begin, so that it does not walk over what was claimed already.
+
+    Now and then, and whenever something may have come below it, the scan starts from the very bottom. Where
+    that takes long, because another client's old snapshot keeps what is dead in the index, it comes less often.
+    """
+
+    def __init__(self, every: float) -> None:
+        self._every = every
+        self._next_look = 0.0
+        self._bound = LONG_AGO
+
+    def lower(self, to: datetime) -> None:
+        """Something may have come from this moment on."""
+        self._bound = min(self._bound, to)
+
+    def bound(self) -> datetime:
+        """Return where to begin."""
+        if time.monotonic() >= self._next_look:
+            self._bound = LONG_AGO
+        return self._bound
+
+    def rise(self, newest: datetime | None, claim_seconds: float) -> None:
+        """A claim has taken all up to `newest`."""
+        if self._bound == LONG_AGO:
+            pause = min(LOOK_SHARE * claim_seconds, MOST_LOOK_SECONDS)
+            self._next_look = time.monotonic() + max(self._every, pause)
+        self._bound = newest or self._bound
+
+
+class Watch:
+    """One source, and when something of it is expected to fall due; times are the steady clock's."""
+
+    def __init__(self, source: Source[Any, Any], poll: float) -> None:
+        self.source = source
+        self.floor = LowWatermark(poll)
+        self.next_look = 0.0
+        self._poll = poll
+        self._latest: Batch[Any, Any] | None = None
+        self._due_again: list[float] = []
+        self._expected = False
+
+    def claimed(self, batch: Batch[Any, Any]) -> None:
+        """Note what was claimed: after a full batch there may be more, after another its settlement tells."""
+        self.floor.rise(batch.newest, batch.claim_seconds)
+        self._latest = batch
+        self.next_look = 0.0 if batch.full else math.inf
+
+    def settled(self, batch: Batch[Any, Any], due_again: datetime | None) -> None:
+        """Note when the first of what was settled is due again.
+
+        That may be below the floor: another batch may have been claimed meanwhile and have raised it.
+        """
+        if due_again is not None:
+            self.floor.lower(due_again)
+            self._due_again.append(0.0 if due_again == LONG_AGO else batch.steady(due_again))
+        if batch is self._latest:
+            self._plan(batch)
+
+    def told(self, moment: datetime) -> None:
+        """A consumer says that there is something new from this moment on."""
+        self.floor.lower(moment)
+        self.next_look = 0.0
+
+    def _plan(self, batch: Batch[Any, Any]) -> None:
+        """Look again when the next is due, or when the poll interval is over.
+
+        As the next claim takes a while to begin, it does not come too early.
+        """
+        again, self._due_again = self._due_again, []
+        if batch.full:
+            self.next_look, self._expected = 0.0, False
+            return
+        if batch.next_due is not None:
+            again.append(batch.next_due)
+        latest = time.monotonic() + self._poll
+        late = YIELD_SECONDS if self._expected and batch.empty else 0.0
+        soonest = min(again, default=latest) + late
+        self._expected = soonest < latest
+        self.next_look = min(soonest, latest)

@@ -1,0 +1,165 @@
+"""A thread beside the work: heartbeat, backlog gauges, pruning of old rows, and a summary line a minute."""
+
+import math
+import os
+import socket
+import threading
+import time
+from uuid import uuid4
+
+from scheduler import __version__
+from scheduler.domain.errors import Unavailable
+from scheduler.ops import metrics, throttled
+from scheduler.ops.health import Health
+from scheduler.ops.logs import get_logger
+from scheduler.ops.recent import Recent, percentile
+from scheduler.postgres.maintenance import MaintenanceSession, Replica
+from scheduler.roles import ROLES, Role
+from scheduler.runtime import Stop
+from scheduler.settings import Settings
+
+log = get_logger(__name__)
+
+TICK_SECONDS = 5.0
+RETRY_SECONDS = 2.0  # while the database is away
+MINUTE_SECONDS = 60.0
+MEASURE_SECONDS = 30.0  # at most, between two looks at the backlog
+PRUNE_BATCH = 1000
+PRUNE_SECONDS = 1.5  # of a tick at most, so that the heartbeat stays in time
+
+
+class Maintenance:
+    """Lives as long as its process. Whatever fails here, the work goes on and the next tick tries again."""
+
+    def __init__(self, role: Role, settings: Settings, stop: Stop, health: Health, metrics_port: int) -> None:
+        self._settings = settings
+        self._stop = stop
+        self._health = health if role.idle_without_database else None
+        self._replica = Replica(uuid4(), role.name, socket.gethostname(), os.getpid(), __version__, metrics_port)
+        self._session: MaintenanceSession | None = None
+        self._recent = Recent(kept=3)
+        self._minute = Recent(kept=1)
+        self._summary_due = time.monotonic() + MINUTE_SECONDS
+        self._measure_due = self._prune_due = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
+
+    def start(self) -> "Maintenance":
+        """Start the thread."""
+        self._thread.start()
+        return self
+
+    def join(self, seconds: float = 2.0) -> None:
+        """Wait, after the stop, until the replica is off the list."""
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        pause = 0.0
+        while not self._stop.wait(pause):
+            pause = TICK_SECONDS if self._tick() else RETRY_SECONDS
+        self._leave()
+
+    def _tick(self) -> bool:
+        try:
+            return self.run_once()
+        except Exception:
+            log.exception("maintenance failed", do="report this; reminders are not affected")
+            self._close()
+            return False
+
+    def run_once(self) -> bool:
+        """Do what a tick is for; return whether the database answered."""
+        throttled.flush_all()
+        if time.monotonic() >= self._summary_due:
+            self._summary_due = time.monotonic() + MINUTE_SECONDS
+            self.summarise()
+        self._recent.advance()
+        try:
+            if self._session is None:
+                self._session = MaintenanceSession(self._settings.database_url, self._replica.role)
+            self._beat(self._session)
+        except Unavailable as error:
+            self._lose(error)
+            if self._health is not None:
+                self._health.missing("postgres", str(error))
+            return False
+        try:
+            self._measure(self._session)
+            self._prune(self._session)
+        except Unavailable as error:
+            # Too slow to count or to prune is not yet too slow to work.
+            self._lose(error)
+            return False
+        return True
+
+    def _beat(self, session: MaintenanceSession) -> None:
+        live = session.beat(self._replica, self._recent.since())
+        for role in ROLES:
+            metrics.replicas.labels(role).set(live.get(role, 0))
+        if self._health is not None:
+            self._health.found("postgres")
+
+    def _measure(self, session: MaintenanceSession) -> None:
+        began = time.monotonic()
+        if began < self._measure_due:
+            return
+        found = session.measure()
+        # A large backlog takes a while to count: never more than a fiftieth of the time goes into it.
+        now = time.monotonic()
+        self._measure_due = now + min(50 * (now - began), MEASURE_SECONDS)
+        metrics.backlog_jobs.set(found.due)
+        metrics.oldest_due_age.set(found.oldest_age)
+        metrics.pending_jobs.set(found.pending)
+
+    def _prune(self, session: MaintenanceSession) -> None:
+        """Prune until nothing old is left or the tick's share is used up, resting as long as working."""
+        began = time.monotonic()
+        if began < self._prune_due:
+            return
+        while True:
+            started = time.monotonic()
+            deleted = session.prune(self._settings.retention_days, PRUNE_BATCH)
+            metrics.pruned.inc(deleted)
+            now = time.monotonic()
+            if deleted < PRUNE_BATCH:
+                self._prune_due = now + MINUTE_SECONDS
+                return
+            if now - began > PRUNE_SECONDS or self._stop.wait(now - started):
+                return
+
+    def _lose(self, error: Unavailable) -> None:
+        # The work itself warns of the same; here it would be said twice.
+        log.debug("no heartbeat: database unavailable", problem=str(error))
+        # Unknown is not zero.
+        for gauge in (metrics.backlog_jobs, metrics.oldest_due_age, metrics.pending_jobs):
+            gauge.set(math.nan)
+        for role in ROLES:
+            metrics.replicas.labels(role).set(math.nan)
+        self._close()
+
+    def _close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _leave(self) -> None:
+        try:
+            if self._session is not None:
+                self._session.leave(self._replica)
+        except Unavailable:
+            pass  # the others notice by its silence
+        finally:
+            self._close()
+
+    def summarise(self) -> None:
+        """Log what was done since the last summary."""
+        done = self._minute.since()
+        self._minute.advance()
+        lag = done.pop("lag")
+        late = {
+            f"lag_p{round(share * 100)}_ms": None if found is None else round(found * 1000, 1)
+            for share in (0.5, 0.99)
+            if (found := percentile(share, lag)) is not None
+        }
+        backlog = metrics.backlog_jobs.collect()
+        waiting = next(iter(backlog)).samples[0].value
+        log.info("summary", **done, **late, backlog=None if math.isnan(waiting) else int(waiting))

@@ -1,0 +1,90 @@
+"""Waiting for the database has an end, whatever the network does.
+
+Keepalives notice a peer that is gone. They do not notice one whose kernel, or whose proxy, still answers while
+nothing behind it does: then the driver would wait for ever. A thread of our own hangs up instead.
+"""
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from typing import Any
+
+import psycopg2
+import psycopg2.extensions
+
+# The server itself gives up a statement after 15 seconds (connection.py): an answer is overdue.
+LIMIT_SECONDS = 20.0
+
+_waiting: dict[int, tuple[float, "Session"]] = {}
+_started = threading.Lock()
+
+
+class Session(psycopg2.extensions.connection):
+    """A connection that is hung up on when an answer takes too long; a patient one waits for ever."""
+
+    patient = False
+
+    def commit(self) -> None:
+        _expect(self)
+        try:
+            super().commit()
+        finally:
+            _waiting.pop(id(self), None)
+
+    def rollback(self) -> None:
+        _expect(self)
+        try:
+            super().rollback()
+        finally:
+            _waiting.pop(id(self), None)
+
+
+class Cursor(psycopg2.extensions.cursor):
+    """A cursor of a Session."""
+
+    def execute(self, query: Any, vars: Any = None) -> None:  # noqa: A002 - psycopg2's name
+        session = self.connection
+        _expect(session)  # type: ignore[arg-type]
+        try:
+            super().execute(query, vars)
+        finally:
+            _waiting.pop(id(session), None)
+
+    def copy_expert(self, sql: Any, file: Any, size: int = 8192) -> None:
+        session = self.connection
+        _expect(session)  # type: ignore[arg-type]
+        try:
+            super().copy_expert(sql, file, size)
+        finally:
+            _waiting.pop(id(session), None)
+
+
+def watch() -> None:
+    """See to it that the thread runs."""
+    if _started.acquire(blocking=False):
+        threading.Thread(target=_watch, name="client timeout", daemon=True).start()
+
+
+def _expect(session: Session) -> None:
+    if not session.patient:
+        _waiting[id(session)] = (time.monotonic(), session)
+
+
+def _watch() -> None:
+    while True:
+        time.sleep(1.0)
+        hang_up(time.monotonic() - LIMIT_SECONDS)
+
+
+def hang_up(before: float) -> None:
+    """Hang up on every session that has waited since `before` or longer."""
+    for since, session in list(_waiting.values()):
+        if since < before:
+            # Another thread is inside the driver: only the socket may be touched, and only through a copy.
+            with (
+                contextlib.suppress(OSError, psycopg2.Error),
+                socket.socket(fileno=os.dup(session.fileno())) as copy,
+            ):
+                copy.shutdown(socket.SHUT_RDWR)

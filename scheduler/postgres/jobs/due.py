@@ -1,0 +1,85 @@
+"""Jobs that are due: claimed, and settled by what became of their events."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from scheduler.domain.jobs.job import Job
+from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession, array
+from scheduler.postgres.jobs.columns import COLUMNS, SELECTED, read
+from scheduler.resources import query
+
+KIND = "jobs"
+CLAIM = query("jobs/claim", selected=SELECTED)
+
+
+class Moved(NamedTuple):
+    """A job that goes on to its next occurrence, or ends; where others were folded into one, which one."""
+
+    id: str
+    following: datetime | None
+    emitted: bool
+    folded_into: datetime | None
+
+
+class Failed(NamedTuple):
+    """A job whose event the broker refused, and in how many seconds it is tried again."""
+
+    id: str
+    seconds: float
+    due_at: datetime | None
+    problem: str
+
+
+@dataclass(slots=True)
+class Settlement:
+    """What became of each claimed job, one list for each kind of outcome."""
+
+    emitted_at: datetime
+    confirmed_at: datetime
+    done: list[str] = field(default_factory=list)  # its one occurrence that was due was emitted, and was the last
+    moved: list[Moved] = field(default_factory=list)
+    triggered: list[str] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)
+
+
+def claim(session: ClaimSession, limit: int, floor: datetime = LONG_AGO) -> Claim[Job]:
+    """Lock the oldest due jobs; where there are none, nothing stays open."""
+    rows = session.claim(KIND, CLAIM, limit, floor)
+    claimed_at, seconds_to_next = rows[0][len(COLUMNS) :]
+    jobs = [read(row) for row in rows if row[0] is not None]
+    if not jobs:
+        session.release()
+        return Claim([], claimed_at, seconds_to_next)
+    return Claim(jobs, claimed_at, seconds_to_next, jobs[-1].wake_at)
+
+
+def settle(session: ClaimSession, settlement: Settlement) -> None:
+    """Write down what became of the claimed jobs and let go of them."""
+    session.settle(list(_statements(settlement)))
+
+
+def _statements(found: Settlement) -> Iterator[tuple[str, dict[str, Any]]]:
+    times = {"emitted_at": found.emitted_at, "confirmed_at": found.confirmed_at}
+    if found.done:
+        yield query("jobs/settle_done"), times | {"ids": array(found.done)}
+    if found.moved:
+        ids, following, emitted, folded_into = zip(*found.moved, strict=True)
+        yield query("jobs/settle_next"), times | {
+            "ids": array(ids), "following": array(map(_moment, following)),
+            "emitted": array("1" if each else "0" for each in emitted),
+            "folded_into": array(map(_moment, folded_into)),
+        }
+    if found.triggered:
+        yield query("jobs/settle_triggered"), times | {"ids": array(found.triggered)}
+    if found.failed:
+        ids, seconds, due_at, problems = zip(*found.failed, strict=True)
+        yield query("jobs/settle_failed"), {
+            "ids": array(ids), "delays": array(map(str, seconds)), "due_at": array(map(_moment, due_at)),
+            "problems": list(problems),
+        }
+
+
+def _moment(moment: datetime | None) -> str:
+    return "NULL" if moment is None else moment.isoformat()

@@ -1,0 +1,84 @@
+"""The rows of the jobs that a batch of commands is about: locked before, saved after."""
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+import psycopg2.extensions
+from psycopg2 import errors
+
+from scheduler.domain.jobs.job import Job
+from scheduler.postgres.connection import Connection, Contended, roll_back, translated
+from scheduler.postgres.jobs.columns import (
+    COLUMNS,
+    FRESH,
+    SELECTED,
+    Row,
+    copy_line,
+    json_record,
+    read,
+    write,
+    write_fresh,
+)
+from scheduler.postgres.jobs.due import KIND
+from scheduler.resources import query
+
+Cursor = psycopg2.extensions.cursor
+_NAMES = ", ".join(COLUMNS)
+_LOCK = query("jobs/lock", selected=SELECTED)
+_COPY = query("jobs/copy", fresh=", ".join(FRESH))
+_INSERT = query("jobs/insert", columns=_NAMES)
+_UPDATE = query("jobs/update", columns=_NAMES, saved=", ".join(f"saved.{name}" for name in COLUMNS))
+
+
+def lock(cursor: Cursor, ids: Iterable[str]) -> dict[str, Job]:
+    """Return the jobs that are there, locked until the transaction ends."""
+    # As one literal: an array of so many parts takes longer to read than to look up.
+    cursor.execute(_LOCK, {"ids": f"{{{','.join(ids)}}}"})
+    return {job.id: job for job in map(read, cursor)}
+
+
+def save(cursor: Cursor, before: Mapping[str, Job], after: Mapping[str, Job]) -> None:
+    """Write the jobs that differ from what was locked."""
+    updated, fresh, others = [], [], []
+    for job_id, job in after.items():
+        known = before.get(job_id)
+        if known is not None:
+            if known is not job:
+                updated.append(job)
+        elif job.fresh:
+            fresh.append(write_fresh(job))
+        else:
+            others.append(job)
+    if updated:
+        cursor.execute(_UPDATE, {"jobs": _records(updated)})
+    try:
+        if fresh:
+            _copy(cursor, fresh)
+        if others:
+            cursor.execute(_INSERT, {"jobs": _records(others)})
+    except errors.UniqueViolation as error:
+        raise Contended("Postgres: another consumer created one of these jobs meanwhile") from error
+
+
+def wake_producers(cursor: Cursor, due_from: datetime) -> None:
+    """Tell producers, when the transaction commits, that a job falls due from this moment on."""
+    cursor.execute(query("wakeup/notify"), {"message": f"{KIND} {due_from.isoformat()}"})
+
+
+def check(connection: Connection) -> None:
+    """Raise Unavailable where a job could not be stored: no table, no right to, or a standby that only reads."""
+    with translated(), connection.cursor() as cursor:
+        try:
+            cursor.execute(query("jobs/probe"))
+        finally:
+            roll_back(connection)
+
+
+def _copy(cursor: Cursor, rows: list[Row]) -> None:
+    rows.sort(key=lambda row: row[0] or "")  # by id, so that two consumers never deadlock
+    cursor.copy_expert(_COPY, io.StringIO("".join(map(copy_line, rows))), size=1 << 20)
+
+
+def _records(jobs: Sequence[Job]) -> str:
+    return f"[{','.join(json_record(write(job)) for job in jobs)}]"

@@ -1,0 +1,119 @@
+"""What a replica asks of the database beside its work: a heartbeat, the backlog, and old rows gone."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from scheduler.postgres.claims import PLANNER
+from scheduler.postgres.connection import connect, translated
+from scheduler.resources import query
+
+# A replica that has not been heard of for so long counts as gone; it says so every five seconds.
+STALE_SECONDS = 17.0
+# The backlog is counted up to here; beyond, the number itself is the message.
+BACKLOG_COUNTED = 100_000
+PENDING_COUNTED = 1_000
+_PRUNING = 0x5C4ED02E  # the advisory lock of the one that prunes
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One process, as others see it."""
+
+    id: UUID
+    role: str
+    host: str
+    pid: int
+    version: str
+    metrics_port: int
+
+
+class Backlog(NamedTuple):
+    """Jobs due and not emitted, the seconds since the oldest of them fell due, and jobs pending in all."""
+
+    due: int
+    oldest_age: float
+    pending: int
+
+
+class Seen(NamedTuple):
+    """A replica as it is listed; silent for too long, it is gone."""
+
+    role: str
+    host: str
+    pid: int
+    version: str
+    metrics_port: int
+    up_seconds: float
+    silent_seconds: float
+    recent: dict[str, Any]
+
+    @property
+    def stale(self) -> bool:
+        return self.silent_seconds > STALE_SECONDS
+
+
+class Next(NamedTuple):
+    """A pending job and the seconds until it is due."""
+
+    id: str
+    job_type: str
+    schedule: str
+    seconds: float
+    retries: int
+
+
+class MaintenanceSession:
+    """A connection of its own, so that nothing here ever holds up the work."""
+
+    def __init__(self, url: str, role: str) -> None:
+        self._connection = connect(
+            url, f"{role} maintenance", statement_timeout="5s", lock_timeout="1s", **PLANNER
+        )
+        # One statement is one transaction: no round trips for its begin and its end.
+        self._connection.autocommit = True
+
+    def measure(self) -> Backlog:
+        """Return the backlog, counted up to a bound, and an estimate of the pending jobs."""
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("jobs/measure_backlog"), {"most": BACKLOG_COUNTED, "few": PENDING_COUNTED})
+            [(due, oldest, pending)] = cursor.fetchall()
+            return Backlog(due, max(0.0, oldest or 0.0), pending)
+
+    def beat(self, replica: Replica, recent: Mapping[str, Any]) -> dict[str, int]:
+        """Say that `replica` lives; return how many live in each role, itself included."""
+        values = asdict(replica) | {
+            "id": str(replica.id), "recent": json.dumps(recent), "stale_after": STALE_SECONDS,
+        }
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("replicas/beat"), values)
+            live = {role: count for role, count in cursor.fetchall()}  # noqa: C416 - tuples of any length to mypy
+        return live | {replica.role: live.get(replica.role, 0) + 1}
+
+    def replicas(self) -> list[Seen]:
+        """List the replicas that have been heard of lately, stale ones too."""
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("replicas/list"))
+            return [Seen(*row) for row in cursor.fetchall()]
+
+    def next_due(self, limit: int) -> list[Next]:
+        """List the jobs that are due next."""
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("jobs/list_next_due"), {"limit": limit})
+            return [Next(*row) for row in cursor.fetchall()]
+
+    def leave(self, replica: Replica) -> None:
+        """Take `replica` off the list."""
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("replicas/leave"), {"id": str(replica.id)})
+
+    def prune(self, days: int, limit: int) -> int:
+        """Delete at most `limit` jobs that finished so many days ago; return how many were deleted."""
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("jobs/prune"), {"days": days, "limit": limit, "lock": _PRUNING})
+            return int(cursor.rowcount)
+
+    def close(self) -> None:
+        self._connection.close()

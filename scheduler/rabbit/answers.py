@@ -1,0 +1,143 @@
+"""What a host hears about its commands: replies, rejections, and dead letters with their reasons."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pika
+
+from scheduler.domain.errors import Unavailable
+from scheduler.domain.names import DEAD_EXCHANGE, EVENTS_EXCHANGE
+from scheduler.ops.logs import get_logger
+from scheduler.rabbit.frames import AmqpMessage, json_message
+from scheduler.rabbit.link import Link
+from scheduler.rabbit.publisher import Confirms, Publisher, Receipt
+from scheduler.rabbit.reading import Delivery, UnreadableProperties
+
+log = get_logger(__name__)
+
+CONFIRM_TIMEOUT = 20.0
+_KEPT = (
+    "content_type", "content_encoding", "priority", "correlation_id", "reply_to", "message_id", "timestamp",
+    "type", "app_id", "cluster_id",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What to tell about a command: the message's name and body, and the reason if the command is rejected."""
+
+    delivery: Delivery
+    kind: str
+    body: bytes
+    reason: str | None = None
+
+
+class Answers:
+    """Publishes the answers to a batch of commands; only dead letters can hold the batch up."""
+
+    def __init__(self, link: Link, pause: Callable[[], None]) -> None:
+        """Take what to do, again and again, while the broker blocks publishers."""
+        self._link = link
+        self._pause = pause
+        self._publisher = Publisher(link)
+        # Replies go where a host says. Should the broker close the channel over one, nothing else suffers.
+        self._replies: Publisher | None = None
+
+    def give(self, answers: Sequence[Answer]) -> list[Delivery]:
+        """Return once every dead letter is confirmed and in a queue; raise Unavailable otherwise.
+
+        Returned are the rejected commands of which no copy can be made: only the broker can move them.
+        """
+        if not answers:
+            return []
+        self._until_unblocked()
+        rejected = [answer for answer in answers if answer.reason is not None]
+        copies: list[AmqpMessage] = []
+        left: list[Delivery] = []
+        for answer in rejected:
+            copy = _dead_letter(answer.delivery, answer.reason or "")
+            if copy is not None and self._publisher.takes(copy):
+                copies.append(copy)
+            else:
+                left.append(answer.delivery)
+        dead = self._publisher.send(copies)
+        told = self._publisher.send([_event(answer) for answer in rejected])
+        self._reply([_reply(answer) for answer in answers if answer.delivery.properties.reply_to])
+        for receipt in self._receipts(dead):
+            if receipt is not Receipt.CONFIRMED:
+                raise Unavailable(
+                    f"{DEAD_EXCHANGE} did not take a rejected command ({receipt}); is scheduler_dead bound to it?"
+                )
+        self._receipts(told)
+        return left
+
+    def _until_unblocked(self) -> None:
+        """An alarm of the broker passes: until then the commands stay where they are, unacknowledged.
+
+        Given back, they would come again and again, until their delivery limit dead-letters them.
+        """
+        while self._link.blocked and self._link.closed is None:
+            self._pause()
+
+    def _receipts(self, batch: Confirms) -> list[Receipt]:
+        deadline = time.monotonic() + CONFIRM_TIMEOUT
+        while not batch.done and time.monotonic() < deadline:
+            batch.wait(0.5)
+            if self._link.blocked:
+                self._until_unblocked()
+                deadline = time.monotonic() + CONFIRM_TIMEOUT
+        return batch.wait(0)
+
+    def _reply(self, replies: list[AmqpMessage]) -> None:
+        if not replies:
+            return
+        try:
+            if self._replies is not None and not self._replies.usable:
+                self._replies.forget()
+                self._replies = None
+            if self._replies is None:
+                self._replies = Publisher(self._link, essential=False)
+            sent = self._replies.send(replies)
+            if Receipt.UNKNOWN in self._receipts(sent):
+                raise Unavailable(sent.lost)
+        except Unavailable as error:
+            if self._link.closed is not None:
+                raise
+            log.warning("replies lost", count=len(replies), problem=str(error),
+                        do="check reply_to and the sidecar's write permission on the default exchange")
+
+
+def _event(answer: Answer) -> AmqpMessage:
+    return _message(EVENTS_EXCHANGE, "rejected", answer)
+
+
+def _reply(answer: Answer) -> AmqpMessage:
+    return _message("", answer.delivery.properties.reply_to, answer)
+
+
+def _message(exchange: str, key: str, answer: Answer) -> AmqpMessage:
+    correlation_id = answer.delivery.properties.correlation_id
+    return json_message(
+        exchange, key, answer.kind, answer.body, correlation_id=correlation_id, timestamp=int(time.time())
+    )
+
+
+def _dead_letter(delivery: Delivery, reason: str) -> AmqpMessage | None:
+    """Copy the command as it came, with the reasons beside it; None if its properties could not be read."""
+    original = delivery.properties
+    if isinstance(original, UnreadableProperties):
+        return None
+    properties = pika.BasicProperties(delivery_mode=2, **{name: getattr(original, name) for name in _KEPT})
+    # The delivery count is the queue's own mark, not the host's.
+    headers = {name: value for name, value in (original.headers or {}).items() if name != "x-delivery-count"}
+    properties.headers = headers | {
+        "x-rejected-reason": reason[:4000],
+        "x-rejected-at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    # These two cannot be kept as they are: an expiring dead letter would be lost after all, and the broker
+    # refuses a user_id that is not ours.
+    for name in ("expiration", "user_id"):
+        if getattr(original, name) is not None:
+            properties.headers[f"x-original-{name.replace('_', '-')}"] = getattr(original, name)
+    return AmqpMessage(DEAD_EXCHANGE, delivery.routing_key, delivery.body, properties)

@@ -1,0 +1,34 @@
+"""The one table of the long-running processes: what each is for, and what sets it apart from the others."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A process that serves until it is stopped."""
+
+    name: str
+    help: str
+    work: str  # module and class of what it does on each connection to RabbitMQ; imported only where it runs
+    in_dev: int  # how many of them `scheduler dev` runs
+    # Threads share the interpreter: one talks to RabbitMQ, another waits for Postgres many times a batch, and when
+    # its answer is there should not wait 5 ms more to be let in, which is Python's default. A consumer's are busy
+    # all the time while its queue is long, and each change costs.
+    switch_seconds: float
+    # Without work it does not touch the database: then its heartbeat is how it knows that it is there.
+    idle_without_database: bool
+
+    def load(self) -> Any:
+        """Import what it does."""
+        module, name = self.work.split(":")
+        return getattr(import_module(module), name)
+
+
+ROLES = {role.name: role for role in (
+    Role("consumer", "AMQP → Postgres: commands become rows.", "scheduler.consumer:Consumer",
+         in_dev=1, switch_seconds=0.002, idle_without_database=True),
+    Role("producer", "Postgres → AMQP: due rows become events.", "scheduler.producer:Producer",
+         in_dev=2, switch_seconds=0.0005, idle_without_database=False),
+)}

@@ -1,0 +1,2 @@
+-- Keep what was done and let go of what is locked.
+COMMIT

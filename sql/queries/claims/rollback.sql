@@ -1,0 +1,2 @@
+-- Let go of what is locked, unchanged.
+ROLLBACK

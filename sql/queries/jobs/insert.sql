@@ -1,0 +1,5 @@
+-- Add jobs that were named before they were asked for, or changed in the same batch.
+INSERT INTO jobs ({columns}, finished_at)
+SELECT {columns}, CASE WHEN status NOT IN ('pending', 'paused') THEN now() END
+FROM json_populate_recordset(NULL::jobs, %(jobs)s::json)
+ORDER BY id

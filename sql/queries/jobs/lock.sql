@@ -1,0 +1,6 @@
+-- Lock the rows that a batch of commands is about, in id order so that two consumers never deadlock.
+SELECT {selected}
+FROM jobs
+WHERE id = ANY (%(ids)s::uuid[])
+ORDER BY id
+FOR UPDATE

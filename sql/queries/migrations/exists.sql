@@ -1,0 +1,2 @@
+-- Tell whether anything was ever applied.
+SELECT to_regclass('schema_migrations') IS NOT NULL

@@ -1,0 +1,2 @@
+-- The one clock that decides.
+SELECT now()

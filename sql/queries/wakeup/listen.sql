@@ -1,0 +1,2 @@
+-- Hear what consumers say to producers.
+LISTEN scheduler_wakeup

@@ -1,0 +1,194 @@
+"""Heartbeats, the backlog and pruning, against a real database."""
+
+import math
+from uuid import uuid4
+
+import pytest
+from support import connected
+
+from scheduler import maintenance
+from scheduler.domain.errors import Unavailable
+from scheduler.maintenance import Maintenance
+from scheduler.ops import metrics
+from scheduler.ops.health import Health
+from scheduler.postgres.maintenance import PENDING_COUNTED, MaintenanceSession, Replica
+from scheduler.resources import query
+from scheduler.roles import ROLES
+from scheduler.runtime import Stop
+from scheduler.settings import Settings
+
+JOBS = """
+INSERT INTO jobs (id, job_type, status, next_run_at, retry_at, finished_at)
+SELECT gen_random_uuid(), 't', %s, now() + %s::interval, now() + %s::interval, now() + %s::interval
+FROM generate_series(1, %s)
+"""
+
+
+@pytest.fixture
+def session(database_url):
+    opened = MaintenanceSession(database_url, "producer")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def sql(database_url):
+    with connected(database_url) as connection, connection.cursor() as cursor:
+        def run(statement, *values):
+            cursor.execute(statement, values or None)
+            return cursor.fetchall() if cursor.description else []
+
+        yield run
+
+
+def jobs(sql, count, *, status="pending", due=None, retry=None, finished=None):
+    sql(JOBS, status, due, retry, finished, count)
+
+
+def replica(role="producer"):
+    return Replica(uuid4(), role, "host", 7, "1.0", 8000)
+
+
+def test_the_backlog_is_what_is_due_and_not_out(session, sql):
+    assert session.measure() == (0, 0.0, 0)
+    jobs(sql, 3, due="-10 seconds")
+    jobs(sql, 2, due="1 hour")
+    jobs(sql, 4, status="paused", due="-1 hour")
+    jobs(sql, 5, status="done", finished="-1 hour")
+    due, oldest, pending = session.measure()
+    assert (due, pending) == (3, 5)
+    assert 10 <= oldest < 60
+
+
+def test_a_refused_event_is_due_although_its_next_try_is_not(session, sql):
+    jobs(sql, 1, due="-100 seconds", retry="30 seconds")
+    jobs(sql, 1, due="-50 seconds", retry="-1 second")
+    due, oldest, _ = session.measure()
+    assert due == 2
+    assert 100 <= oldest < 150
+
+
+def test_many_pending_jobs_are_estimated(session, sql):
+    jobs(sql, 5 * PENDING_COUNTED, due="1 hour")
+    sql("ANALYZE jobs")
+    assert session.measure().pending == pytest.approx(5 * PENDING_COUNTED, rel=0.05)
+
+
+def test_measuring_walks_indexes_only(session, sql):
+    jobs(sql, 20_000, due="1 hour")
+    jobs(sql, 20_000, status="done", finished="-1 hour")
+    sql("VACUUM ANALYZE jobs")
+    with session._connection.cursor() as cursor:
+        cursor.execute("EXPLAIN " + query("jobs/measure_backlog"), {"most": 100_000, "few": 1000})
+        plan = [line for (line,) in cursor.fetchall()]
+    scans = [line for line in plan if " on jobs" in line or " using jobs" in line]
+    assert len(scans) >= 4
+    assert all("Index" in line for line in scans), plan
+
+
+def test_replicas_know_of_each_other(session):
+    first, second, consumer = replica(), replica(), replica("consumer")
+    assert session.beat(first, {}) == {"producer": 1}
+    assert session.beat(second, {}) == {"producer": 2}
+    assert session.beat(consumer, {}) == {"producer": 2, "consumer": 1}
+    assert session.beat(first, {"due": 1}) == {"producer": 2, "consumer": 1}
+    session.leave(second)
+    assert session.beat(first, {}) == {"producer": 1, "consumer": 1}
+
+
+def test_a_silent_replica_is_not_counted_and_later_forgotten(session, sql):
+    quiet, loud = replica(), replica()
+    session.beat(quiet, {})
+    sql("UPDATE replicas SET last_seen_at = now() - interval '1 minute'")
+    assert session.beat(loud, {}) == {"producer": 1}
+    assert len(sql("SELECT id FROM replicas")) == 2
+    sql("UPDATE replicas SET last_seen_at = now() - interval '11 minutes' WHERE id = %s", str(quiet.id))
+    session.beat(loud, {})
+    assert len(sql("SELECT id FROM replicas")) == 1
+
+
+def test_only_what_finished_long_ago_is_pruned(session, sql):
+    for status in ("done", "cancelled", "awaiting"):
+        jobs(sql, 2, status=status, finished="-31 days")
+        jobs(sql, 1, status=status, finished="-29 days")
+    jobs(sql, 1, due="-40 days")
+    jobs(sql, 1, status="paused", due="-40 days")
+    assert [session.prune(30, 4), session.prune(30, 4), session.prune(30, 4)] == [4, 2, 0]
+    assert sql("SELECT count(*) FROM jobs") == [(5,)]
+
+
+def test_pruning_waits_for_nobody(session, sql, database_url):
+    jobs(sql, 2, status="done", finished="-31 days")
+    with connected(database_url) as other, other.cursor() as cursor:
+        other.autocommit = False
+        cursor.execute("SELECT id FROM jobs LIMIT 1 FOR UPDATE")
+        assert session.prune(30, 10) == 1
+        other.rollback()
+        assert session.prune(30, 10) == 1
+
+
+def test_one_replica_prunes_at_a_time(session, sql, database_url):
+    jobs(sql, 2, status="done", finished="-31 days")
+    with connected(database_url) as other, other.cursor() as cursor:
+        other.autocommit = False
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (0x5C4ED02E,))
+        assert session.prune(30, 10) == 0
+        other.rollback()
+    assert session.prune(30, 10) == 2
+
+
+def test_a_tick_fills_the_gauges_and_an_outage_empties_them(database_url, sql):
+    jobs(sql, 3, due="-10 seconds")
+    jobs(sql, 2 * maintenance.PRUNE_BATCH, status="done", finished="-2 days")
+    health = Health("postgres")
+    settings = Settings(database_url=database_url, retention_days=1)
+    made = Maintenance(ROLES["consumer"], settings, Stop(), health, 8000)
+    assert made.run_once()
+    assert metrics.backlog_jobs._value.get() == 3
+    assert metrics.replicas.labels("consumer")._value.get() == 1
+    assert sql("SELECT count(*) FROM jobs") == [(3,)]
+    assert health.ready()[0]
+    ours = "datname = current_database() AND application_name = 'scheduler consumer maintenance'"
+    assert sql(f"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE {ours}") == [(True,)]
+    assert not made.run_once()
+    assert math.isnan(metrics.backlog_jobs._value.get())
+    assert not health.ready()[0]
+    assert made.run_once()
+    assert health.ready()[0]
+    made._leave()
+    assert sql("SELECT id FROM replicas") == []
+
+
+def test_a_database_too_slow_to_count_is_still_there(database_url, monkeypatch):
+    def slow(_):
+        raise Unavailable("canceling statement due to statement timeout")
+
+    monkeypatch.setattr(MaintenanceSession, "measure", slow)
+    health = Health("postgres")
+    made = Maintenance(ROLES["consumer"], Settings(database_url=database_url), Stop(), health, 8000)
+    assert not made.run_once()
+    assert health.ready()[0]
+    assert math.isnan(metrics.backlog_jobs._value.get())
+
+
+def test_an_idle_tick_is_two_queries(database_url, monkeypatch):
+    made = Maintenance(ROLES["producer"], Settings(database_url=database_url), Stop(), Health(), 8000)
+    made.run_once()
+    asked = []
+    monkeypatch.setattr("scheduler.postgres.maintenance.query", lambda name: asked.append(name) or query(name))
+    made.run_once()
+    assert asked[0] == "replicas/beat"
+    assert len(asked) <= 2
+    made._leave()
+
+
+def test_a_summary_says_what_was_done_in_the_minute(database_url, caplog):
+    caplog.set_level("INFO")
+    made = Maintenance(ROLES["producer"], Settings(database_url=database_url), Stop(), Health(), 8000)
+    metrics.jobs_due.inc(7)
+    for _ in range(7):
+        metrics.due_lag.observe(0.004)
+    made.summarise()
+    [record] = [each for each in caplog.records if each.getMessage() == "summary"]
+    assert record.fields["due"] == 7
+    assert 3 <= record.fields["lag_p99_ms"] <= 5

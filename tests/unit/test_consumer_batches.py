@@ -1,0 +1,96 @@
+"""Two batches are stored at a time: they are acknowledged in the order of delivery, or not at all."""
+
+import threading
+from types import SimpleNamespace
+from uuid import uuid4
+
+import pika
+import pytest
+
+from scheduler import consumer as module
+from scheduler.commands.storing import Stored
+from scheduler.consumer import Consumer
+from scheduler.domain.jobs.definition import Incoming
+from scheduler.domain.messages import ScheduleCancel
+from scheduler.rabbit.reading import Delivery
+from scheduler.runtime import Stop
+
+STORED = Stored((), 0, 0)
+
+
+class Queue:
+    """Stands for the inbox: hands out these batches and keeps what is acknowledged."""
+
+    def __init__(self, *batches):
+        self.batches, self.acked = list(batches), []
+
+    def take(self, _, timeout):  # noqa: ARG002
+        return self.batches.pop(0) if self.batches else []
+
+    def ack(self, batch, _refused=()):
+        self.acked.append(batch[-1].tag)
+
+
+def batch(first, count, job_id=None):
+    made = []
+    for tag in range(first, first + count):
+        made.append(Delivery(tag, "cancel", pika.BasicProperties(), b"", redelivered=False, size=0))
+        command = ScheduleCancel(id=job_id or uuid4())
+        made[-1].read = Incoming(command, str(command.id), correlation_id=tag)
+    return made
+
+
+@pytest.fixture
+def served(monkeypatch):
+    monkeypatch.setattr(module, "BATCH", 3)
+
+    def serve(queue, storing):
+        """Serve the queue until it is empty; `storing` says what becomes of the batch that begins with a tag."""
+        stop = Stop()
+        health = SimpleNamespace(turn=lambda: None, found=lambda _: None, missing=lambda *_: None)
+        settings = SimpleNamespace(max_payload_bytes=1000, poll_interval_ms=500, database_url="")
+        consumer = Consumer(settings, stop, health)
+        consumer._storing.store = lambda _session, commands, _check: storing(commands[0].correlation_id, stop)
+        consumer._finish = lambda found, _stored, inbox, _answers: inbox.ack(found)
+        try:
+            consumer._serve(queue, None, SimpleNamespace(check_open=None))
+        finally:
+            consumer.close()
+        assert len(consumer._free) == module.SESSIONS
+        return queue.acked
+
+    return serve
+
+
+def done(tag, stop, last):
+    if tag == last:
+        stop.set()
+    return STORED
+
+
+def test_each_is_acknowledged_in_the_order_of_delivery(served):
+    queue = Queue(batch(1, 3), batch(4, 3), batch(7, 3), batch(10, 1))
+    assert served(queue, lambda *at: done(*at, last=10)) == [3, 6, 9, 10]
+
+
+def test_what_a_stop_left_unstored_is_not_acknowledged_with_what_came_after_it(served):
+    both = threading.Barrier(2)
+
+    def storing(tag, stop):
+        both.wait(20)
+        stop.set()
+        return STORED if tag == 4 else None
+
+    assert served(Queue(batch(1, 3), batch(4, 3)), storing) == []
+
+
+def test_a_batch_about_the_same_job_waits_for_the_one_before(served):
+    job_id, landed = uuid4(), []
+    queue = Queue(batch(1, 3, job_id), batch(4, 3, job_id), batch(7, 1))
+
+    def storing(tag, stop):
+        landed.append((tag, list(queue.acked)))
+        return done(tag, stop, last=7)
+
+    assert served(queue, storing) == [3, 6, 7]
+    assert landed[1] == (4, [3])

@@ -1,0 +1,85 @@
+"""A batch between its claim and its settlement, without any server."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from scheduler.domain.jobs.definition import Definition
+from scheduler.domain.jobs.job import Job, JobStatus
+from scheduler.domain.jobs.missed import OnMissed
+from scheduler.domain.recurrence import Spec
+from scheduler.emitting import batch as module
+from scheduler.emitting.batch import Batch
+from scheduler.emitting.jobs import DueJobs, retry_delay
+from scheduler.postgres.claims import LONG_AGO, Claim
+from scheduler.rabbit.publisher import Receipt
+
+NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
+
+
+def due(number, **fields):
+    spec = Spec(None, None, None, "UTC", None, NOW, None)
+    definition = Definition("test.job", "{}", OnMissed.LATEST, None, None, None, None, spec)
+    return Job(f"00000000-0000-0000-0000-00000000000{number}", JobStatus.PENDING, next_run_at=NOW,
+               **{"definition": definition} | fields)
+
+
+class Session:
+    """Keeps the statements that settle what was claimed."""
+
+    def settle(self, statements):
+        self.settled = {text.splitlines()[0]: values for text, values in statements}
+
+    def ids(self, words):
+        found = [values["ids"] for text, values in self.settled.items() if words in text]
+        return found[0].strip("{}").split(",") if found else []
+
+
+class Publisher:
+    """Answers as it is told, and confirms whatever is left."""
+
+    def __init__(self, *receipts):
+        self.receipts = list(receipts)
+
+    def send(self, messages):
+        self.receipts += [Receipt.CONFIRMED] * (len(messages) - len(self.receipts))
+        return self
+
+    def wait(self, _timeout):
+        return self.receipts
+
+
+def settled(jobs, *receipts):
+    session = Session()
+    claim = Claim(jobs, NOW + timedelta(seconds=1), None, NOW)
+    batch = Batch(DueJobs(), session, claim, 500, module.time.monotonic())
+    batch.publish(Publisher(*receipts))
+    return session, batch.settle()
+
+
+@pytest.mark.parametrize(("seconds", "emitted"), [(module.DECIDE_SECONDS, 3), (0.0, 1)])
+def test_what_takes_too_long_to_decide_is_left_due_and_the_rest_is_emitted(monkeypatch, seconds, emitted):
+    monkeypatch.setattr(module, "DECIDE_SECONDS", seconds)
+    session, due_again = settled([due(number) for number in range(3)])
+    assert len(session.ids("Finish the jobs")) == emitted
+    assert due_again == (LONG_AGO if emitted < 3 else None)
+
+
+def test_each_job_is_settled_by_its_own_receipts():
+    jobs = [due(number) for number in range(3)]
+    session, due_again = settled(jobs, Receipt.CONFIRMED, Receipt.RETURNED, Receipt.CONFIRMED)
+    assert session.ids("Finish the jobs") == [jobs[0].id, jobs[2].id]
+    assert session.ids("Keep the jobs") == [jobs[1].id]
+    assert due_again > NOW
+
+
+def test_a_row_that_cannot_be_read_is_kept_for_later_and_stops_no_other():
+    broken = due(1, definition=None)
+    session, _ = settled([due(0), broken, due(2)])
+    assert len(session.ids("Finish the jobs")) == 2
+    assert session.ids("Keep the jobs") == [broken.id]
+
+
+def test_the_delay_doubles_up_to_a_minute_with_jitter():
+    assert [retry_delay(n, 1.0) for n in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert retry_delay(3, 0.0) == 4
