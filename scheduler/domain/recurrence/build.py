@@ -25,7 +25,7 @@ def rule_walls(rule: Rule, start: int) -> Walls:
     day, second = divmod(start, DAY)
     if rule.freq > Freq.DAILY:
         return _steps(rule, start, second)
-    whole = _days(rule, day)
+    whole = _shared_days(rule, **from_start(rule, day))
     days = aligned_days(whole, rule, day)
     times = _times(rule, second)
     if not rule.bysetpos:
@@ -46,16 +46,16 @@ def _times(rule: Rule, second: int) -> Times:
     return clock_times(hours, minutes, rule.bysecond or (second % 60,))
 
 
-def _days(rule: Rule, day: int) -> RuleDays:
-    """Return the days of a rule; what it does not say about them comes from DTSTART."""
-    if rule.freq >= Freq.DAILY or rule.byweekno or rule.byyearday or rule.bymonthday or rule.byday:
-        return _shared_days(rule)
-    if rule.freq == Freq.WEEKLY:
-        return _shared_days(rule, byday=((0, (day - 1) % WEEK),))
+def from_start(rule: Rule, day: int) -> dict[str, Any]:
+    """Return the date parts that a rule leaves open, as DTSTART's `day` gives them."""
+    if rule.freq >= Freq.DAILY or rule.byyearday or rule.bymonthday or rule.byday:
+        return {}
+    if rule.freq == Freq.WEEKLY or rule.byweekno:
+        return {"byday": ((0, (day - 1) % WEEK),)}
     anchor = date.fromordinal(day)
     if rule.freq == Freq.MONTHLY:
-        return _shared_days(rule, bymonthday=(anchor.day,))
-    return _shared_days(rule, bymonth=rule.bymonth or (anchor.month,), bymonthday=(anchor.day,))
+        return {"bymonthday": (anchor.day,)}
+    return {"bymonth": rule.bymonth or (anchor.month,), "bymonthday": (anchor.day,)}
 
 
 @lru_cache(maxsize=8192)  # 2 to 5 kB each

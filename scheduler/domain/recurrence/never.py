@@ -4,7 +4,7 @@ import calendar
 from dataclasses import replace
 from datetime import datetime
 
-from scheduler.domain.recurrence.build import rule_walls
+from scheduler.domain.recurrence.build import from_start, rule_walls
 from scheduler.domain.recurrence.calendar import DAY, MONTH_LENGTHS, next_day
 from scheduler.domain.recurrence.cron import Cron, CronDays
 from scheduler.domain.recurrence.periods import RuleDays
@@ -30,11 +30,9 @@ def why_never(rule: Rule, dtstart: datetime | None, schedule: Recurring, start: 
         bounded = schedule.timeline.next_from(start, start + CENTURY) is None
         if not bounded or _fires(unending, dtstart):
             return "never fires: UNTIL comes before the first run"
-    days = _no_such_day(rule.bymonth, rule.bymonthday)
-    if days:
-        return f"never fires: {days}"
-    if next_day(RuleDays(rule), _EPOCH_DAY, _EPOCH_DAY + _CYCLE) is None:
-        return f"never fires: {_conflict(rule)}"
+    reason = _no_day(rule) or _no_day_with(rule, dtstart)
+    if reason:
+        return f"never fires: {reason}"
     if rule.bysetpos and _fires(replace(rule, bysetpos=()), dtstart):
         return NOTHING_CHOSEN
     if rule.interval > 1 and _fires(replace(rule, interval=1), dtstart):
@@ -62,6 +60,21 @@ def _fires(rule: Rule, dtstart: datetime | None) -> bool:
         return False
     start = dtstart.toordinal() * DAY + dtstart.hour * 3600 + dtstart.minute * 60 + dtstart.second
     return rule_walls(rule, start).next_from(start, start + CENTURY) is not None
+
+
+def _no_day(rule: Rule) -> str | None:
+    """Return a sentence if no day of any year has all that the date parts ask for."""
+    reason = _no_such_day(rule.bymonth, rule.bymonthday)
+    if reason is None and next_day(RuleDays(rule), _EPOCH_DAY, _EPOCH_DAY + _CYCLE) is None:
+        return _conflict(rule)
+    return reason
+
+
+def _no_day_with(rule: Rule, dtstart: datetime | None) -> str | None:
+    """Return a sentence if no day has also what DTSTART adds to the date parts."""
+    added = from_start(rule, dtstart.toordinal()) if dtstart is not None else {}
+    reason = _no_day(replace(rule, **added)) if added else None
+    return reason and f"{reason}; {[*added][-1].upper()} comes from DTSTART"
 
 
 def _no_such_day(months: tuple[int, ...], monthdays: tuple[int, ...]) -> str | None:

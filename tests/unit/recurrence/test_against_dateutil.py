@@ -53,6 +53,14 @@ def test_same_instants(rule, start):
     assert found == instants
 
 
+@given(rule=rules(weeks=51), start=starts())
+@steady
+def test_same_instants_by_week_number(rule, start):
+    instants, cut, first = expected(rule, start)
+    _, found = ours(rule, start, cut, first)
+    assert found == instants
+
+
 @given(rule=rules(), start=starts(), data=st.data())
 @steady
 def test_same_answers_from_random_points(rule, start, data):

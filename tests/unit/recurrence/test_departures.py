@@ -1,16 +1,12 @@
 """Where we leave dateutil because RFC 5545 says otherwise; docs/decisions/0001-recurrence-engine.md lists them."""
 
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 
 import dateutil.rrule
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from oracle import WEEKDAYS
-from recurrence_helpers import schedule_of, spec_of, steady, take, utc
+from recurrence_helpers import schedule_of, spec_of, take, utc
 
 from scheduler.domain.errors import Rejected
-from scheduler.domain.recurrence.calendar import january_first, weekno_mask
 
 
 def days_of(rrule, run_at, number, **fields):
@@ -61,6 +57,14 @@ def test_week_53_that_reaches_into_january():
     assert theirs(text, start, 4)[2:] == ["2022-01-01", "2022-01-02"]  # in week 52
 
 
+def test_a_week_without_a_weekday_is_one_day():
+    """DTSTART is a Tuesday: RFC 5545 takes from it what the rule leaves open."""
+    text, start = "FREQ=YEARLY;BYWEEKNO=20", "1997-09-02T09:00:00"
+    wanted = ["1998-05-12", "1999-05-18", "2000-05-16"]
+    assert days_of(text, start, 3) == theirs(f"{text};BYDAY=TU", start, 3) == wanted
+    assert theirs(text, start, 3) == ["1998-05-11", "1998-05-12", "1998-05-13"]
+
+
 def test_count_counts_instants_not_wall_times():
     """02:15 and 03:15 are one instant on 8 March: dateutil's COUNT would spend two on it."""
     fields = {
@@ -86,19 +90,3 @@ def test_what_rfc_5545_forbids_is_refused(text, reason):
     dateutil.rrule.rrulestr("FREQ=DAILY")  # dateutil takes all of these, the last two with a warning at most
     with pytest.raises(Rejected, match=reason):
         spec_of(rrule=text)
-
-
-@given(year=st.integers(1900, 2400), wkst=st.integers(0, 6), number=st.integers(1, 53), negative=st.booleans())
-@steady
-def test_week_numbers_by_their_definition(year, wkst, number, negative):
-    """A week belongs to the year that has at least four of its days; week 1 is that year's first."""
-    chosen = -number if negative else number
-    mask, start = weekno_mask(year, (january_first(year) - 1) % 7, wkst, (chosen,)), date(year, 1, 1)
-    for offset in range((date(year + 1, 1, 1) - start).days):
-        day = start + timedelta(days=offset)
-        middle = day - timedelta(days=(day.weekday() - wkst) % 7 - 3)
-        week = (middle - date(middle.year, 1, 1)).days // 7 + 1
-        weeks = 53 if (middle + timedelta(days=7 * (53 - week))).year == middle.year else 52
-        assert bool(mask >> offset & 1) == (chosen in (week, week - weeks - 1)), day
-        if wkst == WEEKDAYS.index("MO"):
-            assert week == day.isocalendar().week

@@ -186,6 +186,18 @@ def test_a_whole_day_that_was_skipped(capsys):
     )
 
 
+def test_a_week_without_a_weekday_has_one_run(capsys):
+    """The week's Friday was skipped: its run is Saturday's only, which the rule does not mean by itself."""
+    lines = table(capsys, "--rrule", "FREQ=YEARLY;BYWEEKNO=52;COUNT=2", "--run-at", "2011-09-02T09:00:00",
+                  "--timezone", "Pacific/Apia")  # fmt: skip
+    note = "09:00 does not exist on 30 December: runs at 09:00 on 31 December"
+    assert lines == [
+        f"Sat 2011-12-31 09:00:00 +14  2011-12-30T19:00:00Z  {note}",
+        "Fri 2012-12-28 09:00:00 +14  2012-12-27T19:00:00Z",
+        "No further runs.",
+    ]
+
+
 def test_faults_go_to_standard_error(capsys):
     assert run("--rrule", "FREQ=DAILY;INTERVAL=0", "--timezone", "Europe/Berln") != 0
     shown = capsys.readouterr()
