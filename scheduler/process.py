@@ -12,7 +12,7 @@ from scheduler.ops import metrics
 from scheduler.ops.health import Health
 from scheduler.ops.logs import get_logger
 from scheduler.ops.maintenance import Maintenance
-from scheduler.rabbit import topology
+from scheduler.rabbit import pika_internals, topology
 from scheduler.rabbit.address import place
 from scheduler.rabbit.link import Link
 from scheduler.runtime import Stop, backoff
@@ -27,7 +27,8 @@ SWITCH_SECONDS = {"consumer": 0.002, "producer": 0.0005}
 
 
 def start(role: str, settings: Settings, stop: Stop) -> tuple[Health, Maintenance]:
-    """Take over the signals, serve metrics and health, and start the maintenance beside the work."""
+    """Check pika, take over the signals, serve metrics and health, and start the maintenance beside the work."""
+    pika_internals.check()
     stop.listen()
     sys.setswitchinterval(SWITCH_SECONDS[role])
     # What a message makes is freed when it is done with, without the collector's help; it need not look so often.
