@@ -12,7 +12,7 @@ from scheduler.ops import health as http
 from scheduler.ops import metrics
 from scheduler.ops.health import Health
 from scheduler.ops.logs import get_logger
-from scheduler.rabbit import topology
+from scheduler.rabbit import pika_internals, topology
 from scheduler.rabbit.address import place
 from scheduler.rabbit.link import Link
 from scheduler.roles import Role
@@ -23,7 +23,8 @@ log = get_logger(__name__)
 
 
 def start(role: Role, settings: Settings, stop: Stop) -> tuple[Health, Maintenance]:
-    """Take over the signals, serve metrics and health, and start the maintenance beside the work."""
+    """Check pika, take over the signals, serve metrics and health, and start the maintenance beside the work."""
+    pika_internals.check()
     stop.listen()
     sys.setswitchinterval(role.switch_seconds)
     # What a message makes is freed when it is done with, without the collector's help; it need not look so often.

@@ -13,6 +13,10 @@ HEARTBEAT = 10  # a silent peer is noticed by the broker within two of these, by
 _TLS = ("cacertfile", "certfile", "keyfile", "verify", "server_name_indication")
 
 
+class _WrongTlsError(Exception):
+    """A mistake that we found ourselves: its text has no value of the URL in it, and can be shown."""
+
+
 def parameters(url: str, name: str) -> pika.URLParameters:
     """Return how to connect: what the URL says, and our own timeouts where it is silent."""
     parts = urlsplit(url)
@@ -22,7 +26,7 @@ def parameters(url: str, name: str) -> pika.URLParameters:
     try:
         found = pika.URLParameters(urlunsplit(parts._replace(query=urlencode(rest))))
         if tls and parts.scheme != "amqps":
-            raise ValueError("certificates need amqps://")
+            raise _WrongTlsError("certificates need amqps://")
         if parts.scheme == "amqps":
             found.ssl_options = _tls(tls, found.host)
     except Exception as error:  # noqa: BLE001 - pika reads `ssl_options` as Python, and quotes what it cannot read
@@ -46,14 +50,14 @@ def _tls(given: dict[str, str], host: str) -> pika.SSLOptions:
     context = ssl.create_default_context(cafile=given.get("cacertfile"))
     verify = given.get("verify", "verify_peer")
     if verify not in ("verify_peer", "verify_none"):
-        raise ValueError("verify must be verify_peer or verify_none")
+        raise _WrongTlsError("verify must be verify_peer or verify_none")
     if verify == "verify_none":
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if "certfile" in given:
         context.load_cert_chain(given["certfile"], given.get("keyfile"))
     elif "keyfile" in given:
-        raise ValueError("keyfile needs certfile")
+        raise _WrongTlsError("keyfile needs certfile")
     return pika.SSLOptions(context, given.get("server_name_indication", host))
 
 
@@ -64,5 +68,4 @@ def _problem(error: Exception) -> str:
         return f"the certificates cannot be used ({why}); check cacertfile, certfile and keyfile"
     if isinstance(error, OSError):
         return f"a certificate file cannot be read: {error.strerror}"
-    known = ("certificates need", "verify must", "keyfile needs")
-    return str(error) if str(error).startswith(known) else "a parameter after the ? is not understood"
+    return str(error) if isinstance(error, _WrongTlsError) else "a parameter after the ? is not understood"

@@ -11,6 +11,7 @@ from pika import spec
 
 from scheduler.domain.names import INBOX_QUEUE
 from scheduler.rabbit.link import BrokerUnavailable, Link
+from scheduler.rabbit.pika_internals import forget_cancelled
 from scheduler.rabbit.reading import Delivery
 from scheduler.rabbit.topology import DELIVERY_LIMIT
 
@@ -79,7 +80,7 @@ class Inbox:
             self._window, self._size = Window.CLOSING, size
             self._channel.basic_cancel(self._tag, callback=closed)
             # pika would give back what it still gathers for this consumer, and those behind would overtake it.
-            self._channel._cancelled.discard(self._tag)  # noqa: SLF001
+            forget_cancelled(self._channel, self._tag)
 
     def _open_if_room(self) -> None:
         if self._window is Window.CLOSED and self._bytes <= MOST_BYTES // 2 and self._channel.is_open:

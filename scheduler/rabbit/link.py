@@ -20,7 +20,8 @@ from pika.exceptions import (
 
 from scheduler.domain.errors import Unavailable
 from scheduler.rabbit.address import OPEN_TIMEOUT, parameters, place
-from scheduler.rabbit.reading import Handler, ReadingConnection
+from scheduler.rabbit.pika_internals import ReadingConnection
+from scheduler.rabbit.reading import Handler
 
 T = TypeVar("T")
 
@@ -150,7 +151,7 @@ class Link:
         pika sends each frame by itself, three for a message; one write for many messages is what makes
         the publisher several times faster (docs/decisions/0002-publishing.md).
         """
-        self._connection._output_marshaled_frames(chunks)  # noqa: SLF001 - see above
+        self._connection.write(chunks)
 
     def read_deliveries(self, channel: pika.channel.Channel, consumer_tag: str, handler: Handler) -> None:
         """Have what comes for this consumer handed over by the quick way; only on the I/O thread."""

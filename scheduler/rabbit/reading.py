@@ -1,9 +1,9 @@
-"""A pika connection that reads deliveries whole, many from one look at the socket.
+"""Deliveries among the bytes of a connection, each read whole where it lies.
 
 pika asks the socket for 4 KB at a time, copies what is left of them for every frame, and hands each frame through
 several layers; a delivery is three frames. That is most of what a consumer would do
-(docs/decisions/0009-reading.md). Here a delivery that lies whole in the buffer is read where it lies. All else,
-from the handshake to a body in several frames, goes pika's own way.
+(docs/decisions/0009-reading.md). Here a delivery that lies whole in the buffer is read at once. All else, from the
+handshake to a body in several frames, goes pika's own way; pika_internals.py is where the two meet.
 """
 
 import struct
@@ -14,10 +14,6 @@ from typing import Any
 
 import pika
 from pika import spec
-from pika.adapters.select_connection import SelectConnection
-from pika.frame import Header, decode_frame
-
-RECEIVE_BYTES = 64 * 1024
 
 MORE = -1
 NOT_OURS = 0
@@ -98,56 +94,12 @@ class Deliveries:
         return end
 
 
-class ReadingConnection(SelectConnection):  # type: ignore[misc]  # pika's types are not all known
-    """A SelectConnection whose deliveries to one consumer go straight to a handler."""
-
-    deliveries: Deliveries | None = None
-    _frame_buffer: bytes
-
-    def read_deliveries(self, channel: int, consumer_tag: str, handler: Handler) -> None:
-        """From now on hand over what comes for this consumer; only on the I/O thread."""
-        self.deliveries = Deliveries(channel, consumer_tag, self.params.frame_max or 131072, handler)
-        # pika's own constant, for this connection alone; should it ever be called otherwise, we only read less.
-        self._transport._MAX_RECV_BYTES = RECEIVE_BYTES  # noqa: SLF001
-
-    def _on_data_available(self, data_in: bytes) -> None:
-        """Take what came from the socket: pika calls this."""
-        if self.deliveries is None:
-            super()._on_data_available(data_in)
-            return
-        data = self._frame_buffer + data_in if self._frame_buffer else data_in
-        at = 0
-        while at < len(data):
-            # Any of them may end the consumer.
-            after = NOT_OURS if self.deliveries is None else self.deliveries.read(data, at)
-            if after == NOT_OURS:
-                after = self._by_pika(data, at)
-            if after == MORE:
-                break
-            at = after
-        self._frame_buffer = data[at:]
-        self.bytes_received += at  # what the heartbeat goes by
-
-    def _by_pika(self, data: bytes, at: int) -> int:
-        """Have pika take one frame and return where it ends, or MORE."""
-        if len(data) < at + _FRAME.size:
-            return MORE
-        end = at + int(_FRAME.unpack_from(data, at)[2]) + _OVERHEAD
-        if len(data) < end:
-            return MORE
-        self._process_frame(_frame(data[at:end]))
-        return end
-
-    def _read_frame(self) -> tuple[int, pika.frame.Frame | None]:
-        """Take the first frame of the buffer: pika calls this while there is no consumer of ours."""
-        data = self._frame_buffer
-        if len(data) < _FRAME.size:
-            return 0, None
-        end = int(_FRAME.unpack_from(data)[2]) + _OVERHEAD
-        # The protocol's own header, from a broker of another version, is no frame at all.
-        if len(data) < end or data.startswith(b"AMQP"):
-            return decode_frame(data)  # type: ignore[no-any-return]
-        return end, _frame(data[:end])
+def frame_end(data: bytes, at: int = 0) -> int:
+    """Return where the frame that begins at `at` ends, or MORE."""
+    if len(data) < at + _FRAME.size:
+        return MORE
+    end = at + int(_FRAME.unpack_from(data, at)[2]) + _OVERHEAD
+    return end if len(data) >= end else MORE
 
 
 class UnreadableProperties(pika.BasicProperties):  # type: ignore[misc]  # pika's types are not all known
@@ -157,16 +109,18 @@ class UnreadableProperties(pika.BasicProperties):  # type: ignore[misc]  # pika'
         super().__init__()
         self.problem = problem
 
+    @classmethod
+    def because(cls, error: Exception) -> "UnreadableProperties":
+        """Say in one line what pika stumbled over."""
+        return cls(f"{type(error).__name__}: {error}"[:200])
 
-def _frame(data: bytes) -> pika.frame.Frame:
-    try:
-        return decode_frame(data)[1]
-    except Exception as error:
-        kind, channel, _ = _FRAME.unpack_from(data)
-        if kind != spec.FRAME_HEADER or data[-1] != spec.FRAME_END:
-            raise
-        body_size = _HEADER.unpack_from(data)[-1]
-        return Header(channel, body_size, UnreadableProperties(_line(error)))
+
+def unread_header(data: bytes) -> tuple[int, int] | None:
+    """Return channel and body size of a whole header frame, whatever its properties are; None for any other."""
+    if data[0] != spec.FRAME_HEADER or data[-1] != spec.FRAME_END:
+        return None
+    _, channel, _, _, _, body_size = _HEADER.unpack_from(data)
+    return channel, body_size
 
 
 def _properties(raw: bytes) -> pika.BasicProperties:
@@ -174,12 +128,8 @@ def _properties(raw: bytes) -> pika.BasicProperties:
     try:
         properties.decode(raw)
     except Exception as error:  # noqa: BLE001 - one message's own affair, whatever a host put into it
-        return UnreadableProperties(_line(error))
+        return UnreadableProperties.because(error)
     return properties
-
-
-def _line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:200]
 
 
 # Many a host sends the same with each message; nobody changes them.

@@ -1,7 +1,6 @@
 """Deliveries are read from bytes as pika itself would read them, however the bytes come in pieces."""
 
 import struct
-from datetime import UTC, datetime
 
 import pika
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pika import frame, spec
 
-from scheduler.rabbit.reading import MORE, NOT_OURS, Deliveries, ReadingConnection, UnreadableProperties
+from scheduler.rabbit.reading import MORE, NOT_OURS, Deliveries
 
 CHANNEL, CONSUMER, FRAME_MAX = 3, "ctag3.abc", 4096
 
@@ -100,30 +99,3 @@ def test_a_body_split_otherwise_than_usual_is_left_to_pika():
     head = whole[: whole.index(struct.pack(">BHI", spec.FRAME_BODY, CHANNEL, 6))]
     split = head + frame.Body(CHANNEL, b"abc").marshal() + frame.Body(CHANNEL, b"def").marshal()
     assert Reader().read(split) == NOT_OURS
-
-
-def test_properties_that_pika_cannot_read_do_not_end_the_connection_with_or_without_a_consumer():
-    """Right after a consumer began, its first delivery may come in the same piece as the broker's answer."""
-    seconds = 1_700_000_000
-    given = pika.BasicProperties(headers={"at": datetime.fromtimestamp(seconds, UTC)})
-    data = delivery(properties=given).replace(struct.pack(">Q", seconds), struct.pack(">Q", seconds * 1000))
-    frames = []
-    for consumer in (None, Deliveries(CHANNEL, "another", FRAME_MAX, frames.append)):
-        connection = ReadingConnection.__new__(ReadingConnection)  # no socket: only what reads its bytes
-        connection._frame_buffer, connection.deliveries, connection.bytes_received = b"", consumer, 0
-        connection._process_frame = frames.append
-        for at in range(len(data)):
-            connection._on_data_available(data[at : at + 1])
-        assert [type(each) for each in frames] == [frame.Method, frame.Header, frame.Body]
-        assert isinstance(frames[1].properties, UnreadableProperties)
-        frames.clear()
-
-
-def test_a_header_frame_without_its_end_is_still_an_error():
-    data = delivery()
-    header = data.index(struct.pack(">BH", spec.FRAME_HEADER, CHANNEL))
-    connection = ReadingConnection.__new__(ReadingConnection)
-    connection._frame_buffer, connection.deliveries = b"", None
-    size = struct.unpack_from(">I", data, header + 3)[0] + 8
-    with pytest.raises(pika.exceptions.InvalidFrameError):
-        connection._on_data_available(data[header : header + size - 1] + b"x")
