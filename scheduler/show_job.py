@@ -206,7 +206,9 @@ def _refused(job: JobReport, count: int | None) -> str:
 
 
 def _times(count: int | None) -> str:
-    return "once" if count == 1 else f"{count} times" if count else "at least once"
+    if not count:
+        return "at least once"
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def _at(moment: datetime | None) -> str:

@@ -215,6 +215,8 @@ def three_times(seconds):
      [f"It was late: the broker refused it 3 times, the last time at {at(7.5)}: {UNBOUND}."]),
     (1.2, refused(last_refusals=1, last_problem_at=after(0.5)),
      [f"It was late: the broker refused it once, at {at(0.5)}: {UNBOUND}."]),
+    (2.2, refused(last_refusals=2, last_problem_at=after(1)),
+     [f"It was late: the broker refused it twice, the last time at {at(1)}: {UNBOUND}."]),
     (11.2, refused(last_refusals=None, last_problem_at=None, last_problem=None),
      [f"It was late: the broker refused it at least once, the last time at {NOT_KNOWN}: why is not on record."]),
     # The next try comes a minute later at most.
