@@ -7,6 +7,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
+from uuid import UUID
 
 from scheduler import __version__, preview, settings
 from scheduler.domain.errors import Misconfigured, Unavailable
@@ -74,9 +75,20 @@ def _parser() -> argparse.ArgumentParser:
     top = add("top", _top, "The overview live in a terminal: rates, lag, backlog, replicas.")
     top.add_argument("--once", action="store_true", help="print one frame and end; the default when piped")
     top.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="refresh (default: 1)")
+    text = "What the database knows of a job."
+    _add_job_verbs(commands.add_parser("job", help=text, description=text))
     health = add("health", _health, "Ask a running process whether it is ready; for HEALTHCHECK.")
     health.add_argument("--live", action="store_true", help="ask whether it is stuck instead")
     return parser
+
+
+def _add_job_verbs(job: argparse.ArgumentParser) -> None:
+    verbs = job.add_subparsers(required=True, metavar="VERB")
+    text = "Where a job stands, and why its last event was late; from the database alone."
+    show = verbs.add_parser("show", help=text, description=text)
+    show.set_defaults(command=_job_show)
+    show.add_argument("id", type=UUID, metavar="ID", help="the job's id, as its request has it")
+    show.add_argument("--json", action="store_true", help="print the stored values as one JSON object")
 
 
 def _settings(role: str) -> Settings:
@@ -147,6 +159,12 @@ def _top(args: argparse.Namespace) -> int:
     from scheduler import top  # noqa: PLC0415
 
     return top.run(once=args.once, every=args.every)
+
+
+def _job_show(args: argparse.Namespace) -> int:
+    from scheduler import show_job  # noqa: PLC0415
+
+    return 0 if show_job.run(args.id, as_json=args.json) else _fail(f"no job has the id {args.id}", 1)
 
 
 def _dev(args: argparse.Namespace) -> int:

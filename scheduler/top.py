@@ -14,6 +14,7 @@ from scheduler.ops.metrics import LAG_BUCKETS
 from scheduler.ops.recent import percentile
 from scheduler.postgres.maintenance import BACKLOG_COUNTED, Backlog, MaintenanceSession, Next, Seen
 from scheduler.runtime import Stop
+from scheduler.terminal import plain
 
 NEXT_SHOWN = 10
 ON_TIME_SECONDS = 0.5
@@ -141,7 +142,7 @@ def _verdict(frame: Frame, live: Sequence[Seen], lags: Sequence[int], style: Sty
 def _replica(each: Seen, style: Style) -> str:
     beat = f"{_seconds(each.silent_seconds)} ago" if not each.stale else f"STALE {_seconds(each.silent_seconds)}"
     line = (
-        f"{_plain(each.role, 9):<10}{_plain(each.host, 21):<22}{each.pid:>8}  {_plain(each.version, 9):<10}"
+        f"{plain(each.role, 9):<10}{plain(each.host, 21):<22}{each.pid:>8}  {plain(each.version, 9):<10}"
         f"{_seconds(each.up_seconds):>9}{beat:>11}{_rate([each], 'due'):>10,.1f}{_rate([each], 'queued'):>10,.1f}"
     )
     return style(line, "yellow") if each.stale else line
@@ -150,7 +151,7 @@ def _replica(each: Seen, style: Style) -> str:
 def _upcoming(each: Next, style: Style) -> str:
     when = f"in {_seconds(each.seconds)}" if each.seconds > 0 else f"{_seconds(-each.seconds)} ago"
     tried = f"  ({each.retries} tries)" if each.retries else ""
-    line = f"{when:<12}{each.id:<38}{_plain(each.job_type or '-', 25):<26}{_plain(each.schedule, 40)}{tried}"
+    line = f"{when:<12}{each.id:<38}{plain(each.job_type or '-', 25):<26}{plain(each.schedule, 40)}{tried}"
     return style(line, "yellow") if each.seconds <= -1 else line
 
 
@@ -175,12 +176,6 @@ def _seconds(value: float | None) -> str:
         if value >= 2 * size:
             return f"{value / size:.0f} {unit}"
     return f"{value:.0f} s" if value >= 10 else f"{value:.1f} s" if value >= 1 else f"{value * 1000:.1f} ms"  # noqa: PLR2004
-
-
-def _plain(text: str, width: int) -> str:
-    """Return a message's text fit for a terminal: no control characters, no more than its column."""
-    shown = "".join(each if each.isprintable() else "?" for each in text)
-    return shown if len(shown) <= width else shown[: width - 1] + "…"
 
 
 def _style(text: str, name: str, *, colour: bool) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, TextIO
 
+from scheduler.terminal import plain
+
 _STYLES = {"bold": "1", "dim": "2", "green": "32", "yellow": "33", "cyan": "36", "red": "31"}
 _LATE_MS = 100
 
@@ -49,7 +51,7 @@ class Screen:
         style = "green" if milliseconds_late < _LATE_MS else "yellow"
         payload = json.dumps(event["payload"], ensure_ascii=True)
         self._line(
-            f"  {emitted}  {self._styled('due', 'green')}  {_plain(event['job_type']):<22} "
+            f"  {emitted}  {self._styled('due', 'green')}  {plain(event['job_type']):<22} "
             f"#{event['occurrence']:<4} {self._styled(late, style)}  {payload[:120]}"
         )
 
@@ -68,11 +70,6 @@ class Screen:
     def _line(self, text: str) -> None:
         self._out.write(f"{text}\n")
         self._out.flush()
-
-
-def _plain(text: str) -> str:
-    """Keep a host's text from moving the cursor about."""
-    return "".join(each if each.isprintable() else "?" for each in text)
 
 
 def _first_request(amqp_url: str) -> str:

@@ -1,7 +1,7 @@
 -- Two roles for the sidecar: scheduler_owner changes the schema (`scheduler migrate`), scheduler_runtime only
--- reads and writes rows (`scheduler consumer`, `scheduler producer`, `scheduler top`). Run it in the sidecar's
--- database as a superuser, before the first `scheduler migrate`; running it again is harmless. Then give each a
--- password, for example with psql's \password.
+-- reads and writes rows (`scheduler consumer`, `scheduler producer`, `scheduler top`, `scheduler job`). Run it in the
+-- sidecar's database as a superuser, before the first `scheduler migrate`; running it again is harmless. Then give each
+-- a password, for example with psql's \password.
 
 DO $$
 BEGIN

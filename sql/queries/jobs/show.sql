@@ -1,0 +1,16 @@
+-- Show one job: where it stands and what is known of its last event, beside the database's time and the replicas that
+-- live. The row is in hand while the transaction that locked it last is still open; looking so takes no lock.
+SELECT id, status::text AS status, job_type, rrule, cron, every, timezone, starts_at,
+       next_run_at, occurrence, retries, retry_at, triggers, trigger_at, triggered_at, wake_at,
+       requested_at, cancelled_at, paused_at, resumed_at, created_at, finished_at,
+       last_due_at, last_emitted_at, last_confirmed_at,
+       last_problem, last_problem_at, last_problem_due_at, last_refusals,
+       EXISTS (SELECT FROM pg_locks
+               WHERE locktype = 'transactionid' AND granted AND transactionid = jobs.xmax) AS in_hand,
+       live.producers, live.consumers, now() AS now
+FROM jobs,
+     (SELECT count(*) FILTER (WHERE role = 'producer') AS producers,
+             count(*) FILTER (WHERE role = 'consumer') AS consumers
+      FROM replicas
+      WHERE last_seen_at > now() - make_interval(secs => %(stale_after)s)) AS live
+WHERE id = %(id)s
