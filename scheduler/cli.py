@@ -162,7 +162,7 @@ def _top(args: argparse.Namespace) -> int:
 
 
 def _job_show(args: argparse.Namespace) -> int:
-    from scheduler import show_job  # noqa: PLC0415
+    from scheduler import show_job  # noqa: PLC0415 - as above
 
     return 0 if show_job.run(args.id, as_json=args.json) else _fail(f"no job has the id {args.id}", 1)
 

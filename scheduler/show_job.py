@@ -9,10 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from scheduler import settings
-from scheduler.domain.job import JobStatus
+from scheduler.domain.jobs.job import JobStatus
 from scheduler.domain.times import rfc3339
 from scheduler.ops import logs
-from scheduler.postgres.job_report import JobReport, report
+from scheduler.postgres.jobs.report import JobReport, report
 from scheduler.terminal import plain
 from scheduler.top import ON_TIME_SECONDS
 

@@ -75,17 +75,22 @@ class DueJobs:
     def settle(
         self, session: ClaimSession, results: Sequence[Result[Emission]], unreadable: Sequence[Job], times: Times
     ) -> datetime | None:
-        """Settle each job by its receipts; one that the broker did not answer for stays as it is."""
+        """Settle each job by its receipts."""
         settlement = Settlement(times.emitted_at, times.confirmed_at)
         for emission, receipts in results:
             refusal = failure(receipts)
             if refusal is None:
                 _add(settlement, emission)
-            elif refusal is not Receipt.UNKNOWN:
-                settlement.failed.append(_failed(emission.job, emission.due_at, _PROBLEMS[refusal]))
-        settlement.failed += [_failed(job, job.next_run_at, "its row cannot be read") for job in unreadable]
+            else:
+                # What the broker did not answer for may be there or not: it stays due and is sent again at once.
+                seconds = None if refusal is Receipt.UNKNOWN else _retry_seconds(emission.job)
+                settlement.failed.append(Failed(emission.job.id, seconds, emission.due_at, _PROBLEMS[refusal]))
+        settlement.failed += [
+            Failed(job.id, _retry_seconds(job), job.next_run_at, "the scheduler cannot read its row")
+            for job in unreadable
+        ]
         due.settle(session, settlement)
-        metrics.retries.inc(len(settlement.failed))
+        metrics.retries.inc(sum(each.seconds is not None for each in settlement.failed))
         return _due_again(settlement, times)
 
     def report(self, results: Sequence[Result[Emission]], times: Times) -> None:
@@ -131,8 +136,8 @@ def _add(settlement: Settlement, emission: Emission) -> None:
         settlement.moved.append(Moved(job.id, emission.next_run_at, due_at is not None, folded_into))
 
 
-def _failed(job: Job, due_at: datetime | None, problem: str) -> Failed:
-    return Failed(job.id, retry_delay(job.retries, random.random()), due_at, problem)  # noqa: S311 - jitter
+def _retry_seconds(job: Job) -> float:
+    return retry_delay(job.retries, random.random())  # noqa: S311 - jitter, not a secret
 
 
 def retry_delay(retries: int, jitter: float) -> float:
@@ -145,8 +150,7 @@ def _due_again(settlement: Settlement, times: Times) -> datetime | None:
     if settlement.triggered:  # it may have more triggers, or its own occurrence
         return LONG_AGO
     again = [each.following for each in settlement.moved if each.following is not None]
-    if settlement.failed:
-        again.append(times.confirmed_at + timedelta(seconds=min(each.seconds for each in settlement.failed)))
+    again += [times.confirmed_at + timedelta(seconds=each.seconds or 0.0) for each in settlement.failed]
     soonest = min(again, default=None)
     return LONG_AGO if soonest is not None and soonest <= times.claimed_at else soonest
 

@@ -12,6 +12,7 @@ from scheduler.emitting import batch as module
 from scheduler.emitting.batch import Batch
 from scheduler.emitting.jobs import DueJobs, retry_delay
 from scheduler.postgres.claims import LONG_AGO, Claim
+from scheduler.rabbit.link import BrokerUnavailable
 from scheduler.rabbit.publisher import Receipt
 
 NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
@@ -37,6 +38,8 @@ class Session:
 
 class Publisher:
     """Answers as it is told, and confirms whatever is left."""
+
+    lost = "gone"
 
     def __init__(self, *receipts):
         self.receipts = list(receipts)
@@ -71,6 +74,11 @@ def test_each_job_is_settled_by_its_own_receipts():
     assert session.ids("Finish the jobs") == [jobs[0].id, jobs[2].id]
     assert session.ids("Keep the jobs") == [jobs[1].id]
     assert due_again > NOW
+
+
+def test_what_the_broker_did_not_answer_for_stays_due_and_is_noted():
+    with pytest.raises(BrokerUnavailable):
+        settled([due(0), due(1)], Receipt.CONFIRMED, Receipt.UNKNOWN)
 
 
 def test_a_row_that_cannot_be_read_is_kept_for_later_and_stops_no_other():

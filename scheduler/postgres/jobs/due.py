@@ -24,10 +24,10 @@ class Moved(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A job whose event the broker refused, and in how many seconds it is tried again."""
+    """A job whose event was not delivered, and in how many seconds it is tried again; at once where None."""
 
     id: str
-    seconds: float
+    seconds: float | None
     due_at: datetime | None
     problem: str
 
@@ -76,8 +76,8 @@ def _statements(found: Settlement) -> Iterator[tuple[str, dict[str, Any]]]:
     if found.failed:
         ids, seconds, due_at, problems = zip(*found.failed, strict=True)
         yield query("jobs/settle_failed"), {
-            "ids": array(ids), "delays": array(map(str, seconds)), "due_at": array(map(_moment, due_at)),
-            "problems": list(problems),
+            "ids": array(ids), "delays": array("NULL" if each is None else str(each) for each in seconds),
+            "due_at": array(map(_moment, due_at)), "problems": list(problems),
         }
 
 

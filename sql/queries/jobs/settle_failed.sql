@@ -1,8 +1,10 @@
--- Keep the jobs whose event was refused: still due, tried again later. Why and how often is kept beyond the success.
+-- Keep the jobs whose event was refused, still due and tried again later, and those whose event was not answered,
+-- due at once. Why and how often is kept beyond the success.
 UPDATE jobs
-SET retries = retries + 1, retry_at = clock_timestamp() + make_interval(secs => delay),
+SET retries = retries + CASE WHEN delay IS NULL THEN 0 ELSE 1 END,
+    retry_at = CASE WHEN delay IS NULL THEN retry_at ELSE clock_timestamp() + make_interval(secs => delay) END,
     last_problem = problem, last_problem_at = clock_timestamp(), last_problem_due_at = due_at,
-    last_refusals = retries + 1
+    last_refusals = CASE WHEN last_problem_due_at = due_at THEN last_refusals ELSE 0 END + 1
 FROM unnest(%(ids)s::uuid[], %(delays)s::float8[], %(due_at)s::timestamptz[], %(problems)s::text[])
      AS settled (job_id, delay, due_at, problem)
 WHERE id = job_id

@@ -11,8 +11,8 @@ import pytest
 from support import connected
 
 from scheduler.domain.errors import Unavailable
-from scheduler.domain.job import JobStatus
-from scheduler.postgres.job_report import JobReport, report
+from scheduler.domain.jobs.job import JobStatus
+from scheduler.postgres.jobs.report import JobReport, report
 from scheduler.show_job import explain
 
 DUE = datetime(2026, 12, 1, 8, tzinfo=UTC)

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scheduler.domain.job import JobStatus
+from scheduler.domain.jobs.job import JobStatus
 from scheduler.domain.times import rfc3339
-from scheduler.postgres.job_report import JobReport
+from scheduler.postgres.jobs.report import JobReport
 from scheduler.show_job import explain, stored
 
 DUE = datetime(2026, 12, 1, 8, tzinfo=UTC)

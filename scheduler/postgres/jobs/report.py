@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from scheduler.domain.job import JobStatus
+from scheduler.domain.jobs.job import JobStatus
 from scheduler.postgres.connection import connect, translated
-from scheduler.postgres.upkeep import STALE_SECONDS
+from scheduler.postgres.maintenance import STALE_SECONDS
 from scheduler.resources import query
 
 
