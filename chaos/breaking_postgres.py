@@ -166,12 +166,12 @@ def pruning(stack: Stack, result: Result, scale: float) -> None:
         world.close(result)
 
 
-# Sessions of the work that wait for a lock which a session of the upkeep holds.
+# Sessions of the work that wait for a lock which a session of the maintenance holds.
 HELD_UP = (
     "SELECT count(*) FROM pg_stat_activity AS work, LATERAL unnest(pg_blocking_pids(work.pid)) AS blocking (pid) "
-    "JOIN pg_stat_activity AS upkeep USING (pid) WHERE work.datname = current_database() "
+    "JOIN pg_stat_activity AS maintenance USING (pid) WHERE work.datname = current_database() "
     "AND work.wait_event_type = 'Lock' AND work.application_name ~ '^scheduler (producer [0-9]|consumer$)' "
-    "AND upkeep.application_name ~ ' upkeep$'"
+    "AND maintenance.application_name ~ ' maintenance$'"
 )
 
 

@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"scheduler: {logs.without_secrets(message)}", file=sys.stderr)  # noqa: T201
+    print(f"scheduler: {logs.without_secrets(message)}", file=sys.stderr)
     return code
 
 
@@ -98,13 +98,13 @@ def _settings(role: str) -> Settings:
 
 
 def _migrate(args: argparse.Namespace) -> int:
-    from scheduler.postgres import migrate  # noqa: PLC0415 - `preview` and `health` need no driver
+    from scheduler.postgres import migrate  # noqa: PLC0415 - only this command needs it
 
     found = _settings("migrate")
     if args.status:
         for state in migrate.status(found.database_url):
             when = f"applied {state.applied_at:%Y-%m-%d %H:%M:%S %Z}" if state.applied_at else "pending"
-            print(f"{state.migration.name:<40} {when}")  # noqa: T201
+            print(f"{state.migration.name:<40} {when}")
         return 0
     stop = Stop(late_exit_code=EX_UNAVAILABLE)
     stop.listen()
@@ -120,14 +120,14 @@ def _migrate(args: argparse.Namespace) -> int:
                 return EX_UNAVAILABLE
         else:
             names = ", ".join(each.name for each in applied)
-            print(f"applied {names}" if applied else "the database is up to date")  # noqa: T201
+            print(f"applied {names}" if applied else "the database is up to date")
             break
     return 0
 
 
 def _serve(args: argparse.Namespace) -> int:
-    from scheduler import process  # noqa: PLC0415 - `preview` and `health` need no driver
-    from scheduler.postgres.connection import connect  # noqa: PLC0415 - as above
+    from scheduler import process  # noqa: PLC0415 - only this command needs it
+    from scheduler.postgres.connection import connect  # noqa: PLC0415 - only this command needs it
 
     role: Role = args.role
     found = _settings(role.name)
@@ -145,47 +145,47 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _outbox(args: argparse.Namespace) -> int:
-    from scheduler import outbox  # noqa: PLC0415
-    from scheduler.client import tables  # noqa: PLC0415
+    from scheduler import outbox  # noqa: PLC0415 - only this command needs it
+    from scheduler.client import tables  # noqa: PLC0415 - only this command needs it
 
     if args.sql:
-        print(tables())  # noqa: T201
+        print(tables())
         return 0
     outbox.run(_settings("outbox"), Stop(), wait=not args.no_wait)
     return 0
 
 
 def _top(args: argparse.Namespace) -> int:
-    from scheduler import top  # noqa: PLC0415
+    from scheduler import top  # noqa: PLC0415 - only this command needs it
 
     return top.run(once=args.once, every=args.every)
 
 
 def _job_show(args: argparse.Namespace) -> int:
-    from scheduler import show_job  # noqa: PLC0415 - as above
+    from scheduler import show_job  # noqa: PLC0415 - only this command needs it
 
     return 0 if show_job.run(args.id, as_json=args.json) else _fail(f"no job has the id {args.id}", 1)
 
 
 def _dev(args: argparse.Namespace) -> int:
-    from scheduler.dev import sidecar  # noqa: PLC0415
+    from scheduler.dev import sidecar  # noqa: PLC0415 - only this command needs it
 
     return sidecar.run(args.seconds)
 
 
 def _health(args: argparse.Namespace) -> int:
     found = settings.load(os.environ)
-    host = "127.0.0.1" if found.metrics_host in ("0.0.0.0", "::") else found.metrics_host  # noqa: S104
+    host = "127.0.0.1" if found.metrics_host in ("0.0.0.0", "::") else found.metrics_host  # noqa: S104 - asked for, not listened on
     host = f"[{host}]" if ":" in host else host
     url = f"http://{host}:{found.metrics_port}/{'livez' if args.live else 'readyz'}"
     # A proxy is for other machines, whatever the environment says.
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with direct.open(url, timeout=5) as answer:
-            print(answer.read().decode().strip())  # noqa: T201
+            print(answer.read().decode().strip())
             return 0
     except urllib.error.HTTPError as error:
-        print(error.read().decode().strip())  # noqa: T201
+        print(error.read().decode().strip())
     except OSError as error:
-        print(json.dumps({"ready": False, "missing": {"process": {"problem": str(error)}}}))  # noqa: T201
+        print(json.dumps({"ready": False, "missing": {"process": {"problem": str(error)}}}))
     return 1

@@ -62,10 +62,10 @@ def run(args: argparse.Namespace) -> int:
         found = preview(given, datetime.now(UTC))
     except Rejected as rejected:
         for problem in rejected.problems:
-            print(f"{problem.field}: {problem.problem}", file=sys.stderr)  # noqa: T201 - this is what the command is for
+            print(f"{problem.field}: {problem.problem}", file=sys.stderr)
         return REFUSED
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    print("\n".join(_table(found, colour=colour)))  # noqa: T201
+    print("\n".join(_table(found, colour=colour)))
     return 0
 
 
@@ -147,7 +147,7 @@ def _run_lines() -> int:
         sys.stdin.reconfigure(encoding="utf-8", errors="replace")
     for line in sys.stdin:
         if line.strip():
-            print(json.dumps(_answer(line, now)), flush=True)  # noqa: T201
+            print(json.dumps(_answer(line, now)), flush=True)
     return 0
 
 

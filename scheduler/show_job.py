@@ -27,7 +27,7 @@ def run(job_id: UUID, *, as_json: bool) -> bool:
     logs.set_up("error", "text", "job show")
     known = report(found.database_url, job_id)
     if known is not None:
-        print(json.dumps(stored(known)) if as_json else "\n".join(explain(known)))  # noqa: T201 - the command's purpose
+        print(json.dumps(stored(known)) if as_json else "\n".join(explain(known)))
     return known is not None
 
 

@@ -46,7 +46,7 @@ def run(*, once: bool, every: float) -> int:
     if once or not sys.stdout.isatty():
         session = MaintenanceSession(found.database_url, "top")
         try:
-            print("\n".join(render(take(session), colour=sys.stdout.isatty())))  # noqa: T201
+            print("\n".join(render(take(session), colour=sys.stdout.isatty())))
         finally:
             session.close()
         return 0
@@ -175,7 +175,7 @@ def _seconds(value: float | None) -> str:
     for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if value >= 2 * size:
             return f"{value / size:.0f} {unit}"
-    return f"{value:.0f} s" if value >= 10 else f"{value:.1f} s" if value >= 1 else f"{value * 1000:.1f} ms"  # noqa: PLR2004
+    return f"{value:.0f} s" if value >= 10 else f"{value:.1f} s" if value >= 1 else f"{value * 1000:.1f} ms"  # noqa: PLR2004 - as many digits as matter
 
 
 def _style(text: str, name: str, *, colour: bool) -> str:

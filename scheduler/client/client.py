@@ -32,32 +32,32 @@ class SchedulerClient:
         self._issued_at = issued_at
 
     def schedule(
-        self, id: UUID | str, job_type: str, payload: Payload | None = None, *,  # noqa: A002
+        self, id: UUID | str, job_type: str, payload: Payload | None = None, *,
         wait: bool | float = False, **when: Unpack[When],
     ) -> ScheduleAccepted | None:
         """Run a job once or again and again; the same id again replaces the schedule."""
         return self._send(request(id, job_type, payload, when), wait)
 
     def cancel(
-        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[Sending]  # noqa: A002
+        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[Sending]
     ) -> ScheduleAccepted | None:
         """Stop a job."""
         return self._send(order("cancel", id, sending), wait)
 
     def pause(
-        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[Sending]  # noqa: A002
+        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[Sending]
     ) -> ScheduleAccepted | None:
         """Emit nothing until the job is resumed."""
         return self._send(order("pause", id, sending), wait)
 
     def resume(
-        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[Sending]  # noqa: A002
+        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[Sending]
     ) -> ScheduleAccepted | None:
         """Go on with a paused job; its `on_missed` decides about what passed meanwhile."""
         return self._send(order("resume", id, sending), wait)
 
     def trigger(
-        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[Sending]  # noqa: A002
+        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[Sending]
     ) -> ScheduleAccepted | None:
         """Emit one extra occurrence now and leave the schedule as it is."""
         return self._send(order("trigger", id, sending), wait)

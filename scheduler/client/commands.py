@@ -63,7 +63,7 @@ class Outgoing:
         return encode(fields)
 
 
-def request(id: UUID | str, job_type: str, payload: Payload | None, when: When) -> Outgoing:  # noqa: A002
+def request(id: UUID | str, job_type: str, payload: Payload | None, when: When) -> Outgoing:
     """Build a ScheduleRequest; raise CommandRejected for what the sidecar would reject anyway."""
     if unknown := when.keys() - When.__annotations__.keys():
         raise TypeError(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(When.__annotations__)}")
@@ -82,7 +82,7 @@ def request(id: UUID | str, job_type: str, payload: Payload | None, when: When) 
     return _checked(Outgoing("request", fields, **_beside(when)))
 
 
-def order(kind: str, id: UUID | str, sending: Sending) -> Outgoing:  # noqa: A002
+def order(kind: str, id: UUID | str, sending: Sending) -> Outgoing:
     """Build a cancel, pause, resume or trigger."""
     if unknown := sending.keys() - Sending.__annotations__.keys():
         raise TypeError(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(Sending.__annotations__)}")
@@ -97,7 +97,7 @@ def encode(fields: dict[str, Any]) -> bytes:
         raise CommandRejected([Problem("payload", f"is not JSON: {error}")]) from None
 
 
-def _common(id: UUID | str, sending: When | Sending) -> dict[str, Any]:  # noqa: A002
+def _common(id: UUID | str, sending: When | Sending) -> dict[str, Any]:
     fields: dict[str, Any] = {"id": str(id)}
     if "issued_at" in sending:
         issued_at = sending["issued_at"]

@@ -19,24 +19,24 @@ class Outbox:
         self._database = database
 
     def schedule(
-        self, id: UUID | str, job_type: str, payload: Payload | None = None, **when: Unpack[When]  # noqa: A002
+        self, id: UUID | str, job_type: str, payload: Payload | None = None, **when: Unpack[When]
     ) -> None:
         """Run a job once or again and again; the same id again replaces the schedule."""
         self._write(request(id, job_type, payload, when))
 
-    def cancel(self, id: UUID | str, **sending: Unpack[Sending]) -> None:  # noqa: A002
+    def cancel(self, id: UUID | str, **sending: Unpack[Sending]) -> None:
         """Stop a job."""
         self._write(order("cancel", id, sending))
 
-    def pause(self, id: UUID | str, **sending: Unpack[Sending]) -> None:  # noqa: A002
+    def pause(self, id: UUID | str, **sending: Unpack[Sending]) -> None:
         """Emit nothing until the job is resumed."""
         self._write(order("pause", id, sending))
 
-    def resume(self, id: UUID | str, **sending: Unpack[Sending]) -> None:  # noqa: A002
+    def resume(self, id: UUID | str, **sending: Unpack[Sending]) -> None:
         """Go on with a paused job."""
         self._write(order("resume", id, sending))
 
-    def trigger(self, id: UUID | str, **sending: Unpack[Sending]) -> None:  # noqa: A002
+    def trigger(self, id: UUID | str, **sending: Unpack[Sending]) -> None:
         """Emit one extra occurrence now."""
         self._write(order("trigger", id, sending))
 

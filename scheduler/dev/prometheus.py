@@ -58,7 +58,7 @@ class Prometheus:
 
     def __init__(self, ledger: Ledger, jobs: Mapping[str, Sequence[str]], extra: Sequence[Any] = ()) -> None:
         """Start it on a free port; `jobs` has the targets of each scrape job."""
-        ensure(lambda line: print(f"== {line}", file=sys.stderr, flush=True))  # noqa: T201
+        ensure(lambda line: print(f"== {line}", file=sys.stderr, flush=True))  # noqa: T201 - `make lint` shows it
         [port] = free_ports(1)
         self.url = f"http://{LOOPBACK}:{port}"
         directory = ledger.directory / f"prometheus-{port}"
@@ -110,7 +110,7 @@ class Prometheus:
     def _ready(self) -> bool:
         try:
             with urllib.request.urlopen(f"{self.url}/-/ready", timeout=2) as answer:  # noqa: S310 - loopback
-                return bool(answer.status == 200)  # noqa: PLR2004
+                return bool(answer.status == 200)  # noqa: PLR2004 - HTTP's own number
         except OSError:
             return False
 
@@ -139,14 +139,14 @@ def _faster(directory: Path) -> list[Path]:
 def check() -> int:
     """Check the configuration and test the rules, for `make lint`."""
     try:
-        ensure(lambda line: print(f"== {line}", flush=True))  # noqa: T201
+        ensure(lambda line: print(f"== {line}", flush=True))  # noqa: T201 - `make lint` shows it
     except ServerFailed as error:
-        print(f"prometheus/ not checked: {error}")  # noqa: T201
+        print(f"prometheus/ not checked: {error}")  # noqa: T201 - `make lint` shows it
         return 0
     for arguments in (("check", "config", "prometheus.yml"), ("test", "rules", "tests/alerts_test.yml")):
         done = promtool(*arguments)
         if done.returncode:
-            print(done.stdout, done.stderr, sep="")  # noqa: T201
+            print(done.stdout, done.stderr, sep="")  # noqa: T201 - `make lint` shows it
             return 1
     return 0
 

@@ -53,5 +53,5 @@ class Unavailable(SchedulerError):  # noqa: N818 - a state, not an accident
     """A dependency is down: roll back, back off, try again."""
 
 
-class Misconfigured(SchedulerError):  # noqa: N818
+class Misconfigured(SchedulerError):  # noqa: N818 - a state, not an accident
     """The operator must change something before this program can run."""

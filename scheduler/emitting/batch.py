@@ -54,11 +54,11 @@ class Batch(Generic[Thing, Emission]):
 
     @classmethod
     def claimed(
-        cls, source: Source[Thing, Emission], session: ClaimSession, limit: int, floor: datetime
+        cls, source: Source[Thing, Emission], session: ClaimSession, limit: int, since: datetime
     ) -> "Batch[Thing, Emission]":
         """Claim what is due of a source."""
         started = time.monotonic()
-        batch = cls(source, session, source.claim(session, limit, floor), limit, started)
+        batch = cls(source, session, source.claim(session, limit, since), limit, started)
         _observe("claim", started)
         return batch
 

@@ -40,9 +40,9 @@ class DueJobs:
 
     kind = due.KIND
 
-    def claim(self, session: ClaimSession, limit: int, floor: datetime) -> Claim[Job]:
+    def claim(self, session: ClaimSession, limit: int, since: datetime) -> Claim[Job]:
         """Lock the oldest due jobs."""
-        return due.claim(session, limit, floor)
+        return due.claim(session, limit, since)
 
     def decide(self, job: Job, now: datetime) -> Emission:
         """Say what a job emits, and what comes next."""

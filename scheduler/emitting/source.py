@@ -32,8 +32,8 @@ class Source(Protocol[Thing, Emission]):
 
     kind: str  # one word: of its claim, of its wake-ups, and in log lines
 
-    def claim(self, session: ClaimSession, limit: int, floor: datetime) -> Claim[Thing]:
-        """Lock what is due, oldest first, and not what fell due before the floor."""
+    def claim(self, session: ClaimSession, limit: int, since: datetime) -> Claim[Thing]:
+        """Lock what is due, oldest first, and nothing that fell due before `since`."""
 
     def decide(self, thing: Thing, now: datetime) -> Emission:
         """Say what a thing emits; whatever this raises concerns this one thing."""

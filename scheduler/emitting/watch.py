@@ -52,7 +52,7 @@ class Watch:
 
     def __init__(self, source: Source[Any, Any], poll: float) -> None:
         self.source = source
-        self.floor = LowWatermark(poll)
+        self.watermark = LowWatermark(poll)
         self.next_look = 0.0
         self._poll = poll
         self._latest: Batch[Any, Any] | None = None
@@ -61,24 +61,24 @@ class Watch:
 
     def claimed(self, batch: Batch[Any, Any]) -> None:
         """Note what was claimed: after a full batch there may be more, after another its settlement tells."""
-        self.floor.rise(batch.newest, batch.claim_seconds)
+        self.watermark.rise(batch.newest, batch.claim_seconds)
         self._latest = batch
         self.next_look = 0.0 if batch.full else math.inf
 
     def settled(self, batch: Batch[Any, Any], due_again: datetime | None) -> None:
         """Note when the first of what was settled is due again.
 
-        That may be below the floor: another batch may have been claimed meanwhile and have raised it.
+        That may be below the watermark: another batch may have been claimed meanwhile and have raised it.
         """
         if due_again is not None:
-            self.floor.lower(due_again)
+            self.watermark.lower(due_again)
             self._due_again.append(0.0 if due_again == LONG_AGO else batch.steady(due_again))
         if batch is self._latest:
             self._plan(batch)
 
     def told(self, moment: datetime) -> None:
         """A consumer says that there is something new from this moment on."""
-        self.floor.lower(moment)
+        self.watermark.lower(moment)
         self.next_look = 0.0
 
     def _plan(self, batch: Batch[Any, Any]) -> None:

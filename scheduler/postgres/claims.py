@@ -35,13 +35,13 @@ class ClaimSession:
         self._connection.autocommit = True
         self._prepared: set[str] = set()
 
-    def claim(self, kind: str, statement: str, limit: int, floor: datetime) -> list[tuple[Any, ...]]:
-        """Run a kind's claim, which takes a floor and a limit, in a transaction that stays open."""
+    def claim(self, kind: str, statement: str, limit: int, since: datetime) -> list[tuple[Any, ...]]:
+        """Run a kind's claim, which takes a lower bound and a limit, in a transaction that stays open."""
         with translated(), self._connection.cursor() as cursor:
             if kind not in self._prepared:
                 cursor.execute(query("claims/prepare", kind=kind, claim=statement))
                 self._prepared.add(kind)
-            cursor.execute(query("claims/execute", kind=kind), {"floor": floor, "limit": limit})
+            cursor.execute(query("claims/execute", kind=kind), {"since": since, "limit": limit})
             return cursor.fetchall()
 
     def settle(self, statements: Sequence[tuple[str, dict[str, Any]]]) -> None:

@@ -70,19 +70,19 @@ class Sidecar:
         """Send a ScheduleRequest; the fields are those of the contract."""
         return self.publish("request", fields)
 
-    def cancel(self, id: UUID | str, **fields: Any) -> ScheduleAccepted | ScheduleRejected:  # noqa: A002
+    def cancel(self, id: UUID | str, **fields: Any) -> ScheduleAccepted | ScheduleRejected:
         """Send a ScheduleCancel."""
         return self.publish("cancel", {"id": id, **fields})
 
-    def pause(self, id: UUID | str, **fields: Any) -> ScheduleAccepted | ScheduleRejected:  # noqa: A002
+    def pause(self, id: UUID | str, **fields: Any) -> ScheduleAccepted | ScheduleRejected:
         """Send a SchedulePause."""
         return self.publish("pause", {"id": id, **fields})
 
-    def resume(self, id: UUID | str, **fields: Any) -> ScheduleAccepted | ScheduleRejected:  # noqa: A002
+    def resume(self, id: UUID | str, **fields: Any) -> ScheduleAccepted | ScheduleRejected:
         """Send a ScheduleResume."""
         return self.publish("resume", {"id": id, **fields})
 
-    def trigger(self, id: UUID | str, **fields: Any) -> ScheduleAccepted | ScheduleRejected:  # noqa: A002
+    def trigger(self, id: UUID | str, **fields: Any) -> ScheduleAccepted | ScheduleRejected:
         """Send a ScheduleTrigger."""
         return self.publish("trigger", {"id": id, **fields})
 
@@ -132,7 +132,7 @@ class Sidecar:
             to.dispatch(event.body)
         return len(events)
 
-    def job(self, id: UUID | str) -> Job | None:  # noqa: A002
+    def job(self, id: UUID | str) -> Job | None:
         """Return where a job stands, or None if no command ever named it."""
         return self._jobs.get(str(UUID(str(id))))
 

@@ -1,5 +1,5 @@
 -- The host's inbox: which events have taken effect. Written in the same transaction as the effect itself.
-CREATE TABLE IF NOT EXISTS scheduler_inbox (
+CREATE TABLE IF NOT EXISTS scheduler_handled (
     event_id uuid NOT NULL,
     scope    text NOT NULL DEFAULT '',  -- tells two effects of one event apart
     done_at  timestamptz NOT NULL DEFAULT now(),
@@ -7,4 +7,4 @@ CREATE TABLE IF NOT EXISTS scheduler_inbox (
 );
 
 -- Forgetting old events walks this one.
-CREATE INDEX IF NOT EXISTS scheduler_inbox_done ON scheduler_inbox (done_at);
+CREATE INDEX IF NOT EXISTS scheduler_handled_done ON scheduler_handled (done_at);

@@ -93,7 +93,7 @@ def test_sigterm_ends_a_process_whose_database_never_answers(behind, host, role)
     process = sidecar.start(role).ready()
     database.freeze()
     host.request(run_at=iso(utc()))
-    until(lambda: len(database.held) >= 2, "the work and the upkeep wait for an answer")
+    until(lambda: len(database.held) >= 2, "the work and the maintenance wait for an answer")
     began = time.monotonic()
     assert process.stop(signal.SIGTERM) == 0
     assert time.monotonic() - began < 10.0  # 4.5 s on an idle machine; 20 s when it waited for the driver

@@ -53,7 +53,7 @@ def test_nothing_waits_in_an_empty_table(sessions):
     assert (found.things, found.seconds_to_next) == ([], None)
 
 
-def test_the_floor_hides_what_lies_below_it(database_url, sessions):
+def test_the_lower_bound_hides_what_lies_below_it(database_url, sessions):
     fill(database_url, 10, "now() - n * interval '1 minute'")
     middle = claim(sessions[0], 10).things[4].wake_at
     sessions[0].release()

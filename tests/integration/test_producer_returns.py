@@ -57,53 +57,53 @@ def test_what_a_replica_let_go_of_is_found_in_time_however_rarely_the_others_loo
     assert host.due(within=20)[0]["job_id"] == job["id"]
 
 
-def test_a_job_settled_while_another_batch_is_in_the_air_is_not_left_below_the_floor(sidecar, amqp_url):
-    """Batches overlap: the second is claimed, and raises the floor, before the first is settled."""
+def test_a_job_settled_while_another_batch_is_on_its_way_is_not_left_below_the_watermark(sidecar, amqp_url):
+    """Batches overlap: the second is claimed, and raises the watermark, before the first is settled."""
     sidecar.sql("INSERT INTO jobs (id, job_type, every, starts_at, next_run_at) SELECT gen_random_uuid(), 'one', "
                 "interval '1 second', at, at FROM (SELECT now() - interval '0.5 seconds') AS given (at)")
     sidecar.sql("INSERT INTO jobs (id, job_type, next_run_at) VALUES (gen_random_uuid(), 'second', "
                 "now() + interval '0.8 seconds')")
     watch = Watch(DueJobs(), poll=60.0)
-    floor = watch.floor
+    watermark = watch.watermark
     with opened(amqp_url) as link, ExitStack() as stack:
         sessions = [stack.enter_context(closing(ClaimSession(sidecar.database_url, f"test {n}"))) for n in (1, 2)]
         publisher = Publisher(link)
-        first = Batch.claimed(watch.source, sessions[0], 1, floor.bound())
+        first = Batch.claimed(watch.source, sessions[0], 1, watermark.bound())
         watch.claimed(first)
         first.publish(publisher)
-        batches = (Batch.claimed(watch.source, sessions[1], 1, floor.bound()) for _ in count())
+        batches = (Batch.claimed(watch.source, sessions[1], 1, watermark.bound()) for _ in count())
         second = until(lambda: None if (batch := next(batches)).empty else batch, "the second due")
         watch.claimed(second)
-        assert floor.bound() == second.newest
+        assert watermark.bound() == second.newest
         returns = first.settle()
         watch.settled(first, returns)
         second.publish(publisher)
         watch.settled(second, second.settle())
     [row] = sidecar.sql("SELECT wake_at FROM jobs WHERE job_type = 'one'")
     assert returns == row["wake_at"]
-    assert floor.bound() <= returns
+    assert watermark.bound() <= returns
 
 
 def test_looks_from_the_bottom_become_rarer_where_they_are_slow(monkeypatch):
     """With an old snapshot in the way each of them walks over all that is dead in the index."""
     clock = iter(())
     monkeypatch.setattr("scheduler.emitting.watch.time", SimpleNamespace(monotonic=lambda: next(clock)))
-    floor, newest = LowWatermark(every=0.5), utc()
+    watermark, newest = LowWatermark(every=0.5), utc()
     for took, pause in ((0.001, 0.5), (0.2, 4.0), (5.0, 8.0)):
         clock = iter((100.0, 100.0, 100.0 + pause - 0.01, 100.0 + pause))
-        assert floor.bound() == LONG_AGO
-        floor.rise(newest, took)
-        assert floor.bound() == newest
-        assert floor.bound() == LONG_AGO
+        assert watermark.bound() == LONG_AGO
+        watermark.rise(newest, took)
+        assert watermark.bound() == newest
+        assert watermark.bound() == LONG_AGO
 
 
-def test_a_wake_up_lowers_the_floor_only_as_far_as_told():
-    floor, newest = LowWatermark(every=60.0), utc()
-    floor.bound()
-    floor.rise(newest, 0.001)
-    floor.lower(newest + timedelta(seconds=1))
-    assert floor.bound() == newest
-    floor.lower(newest - timedelta(seconds=1))
-    assert floor.bound() == newest - timedelta(seconds=1)
-    floor.rise(None, 0.001)
-    assert floor.bound() == newest - timedelta(seconds=1)
+def test_a_wake_up_lowers_the_watermark_only_as_far_as_told():
+    watermark, newest = LowWatermark(every=60.0), utc()
+    watermark.bound()
+    watermark.rise(newest, 0.001)
+    watermark.lower(newest + timedelta(seconds=1))
+    assert watermark.bound() == newest
+    watermark.lower(newest - timedelta(seconds=1))
+    assert watermark.bound() == newest - timedelta(seconds=1)
+    watermark.rise(None, 0.001)
+    assert watermark.bound() == newest - timedelta(seconds=1)

@@ -161,7 +161,7 @@ def owner_of(directory: Path) -> Identity | None:
 
 def default_base() -> Path:
     """Return where this user's stacks live: a place that other accounts can pass through but not write to."""
-    home = next((Path(d) for d in (tempfile.gettempdir(), "/var/tmp", "/tmp") if _passable(Path(d))), None)  # noqa: S108
+    home = next((Path(d) for d in (tempfile.gettempdir(), "/var/tmp", "/tmp") if _passable(Path(d))), None)  # noqa: S108 - the usual places, for a folder of our own
     if home is None:
         raise Misconfigured("no temporary directory is open to other accounts; set TMPDIR to one that is")
     return home / f"scheduler-{os.geteuid()}"

@@ -18,7 +18,7 @@ def release(directory: Path) -> None:
     for left_over in directory.glob("*/data/postmaster.pid"):
         segment = _segment(left_over)
         if segment in unused:
-            subprocess.run([program, "-m", segment[1]], capture_output=True, check=False)  # noqa: S603
+            subprocess.run([program, "-m", segment[1]], capture_output=True, check=False)  # noqa: S603 - a program of the system
 
 
 def _segment(pid_file: Path) -> tuple[str, str] | None:

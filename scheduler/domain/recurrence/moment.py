@@ -67,7 +67,7 @@ def _offset(match: re.Match[str]) -> timedelta | None:
     if not match[9]:
         return None
     hours, minutes = int(match[10]), int(match[11])
-    if hours > 23 or minutes > 59:  # noqa: PLR2004 - RFC 3339
+    if hours > 23 or minutes > 59:  # noqa: PLR2004 - longer than any that means anything - RFC 3339
         raise Fault(f"the offset {match[9]}{match[10]}:{match[11]} does not exist")
     offset = timedelta(hours=hours, minutes=minutes)
     return offset if match[9] == "+" else -offset
@@ -89,9 +89,9 @@ def _range_fault() -> str:
 
 
 def _text_duration(text: str) -> timedelta:
-    if len(text) <= 64 and _NUMBER.fullmatch(text):  # noqa: PLR2004 - longer than any number worth reading
+    if len(text) <= 64 and _NUMBER.fullmatch(text):  # noqa: PLR2004 - longer than any that means anything - longer than any number worth reading
         return timedelta(seconds=float(text.replace(",", ".")))
-    match = _DURATION.fullmatch(text) if len(text) <= 64 else None  # noqa: PLR2004
+    match = _DURATION.fullmatch(text) if len(text) <= 64 else None  # noqa: PLR2004 - longer than any that means anything
     if _CALENDAR.fullmatch(text[:64]):
         raise Fault("years and months have no fixed length; use rrule, such as FREQ=MONTHLY, or days and weeks")
     if not match or not any(match.groups()) or text[-1] in "Tt":

@@ -27,7 +27,7 @@ from scheduler.domain.recurrence.calendar import (
 )
 from scheduler.domain.recurrence.rule import Freq, Rule
 from scheduler.domain.recurrence.times import Times, pick
-from scheduler.domain.recurrence.walls import PATIENCE
+from scheduler.domain.recurrence.walls import MOST_STEPS
 
 _EVERY_MONTH = tuple(range(1, 13))
 
@@ -136,7 +136,7 @@ class Positions:
         """Return the first member from `wall` to `last`, or None."""
         final = min(last // DAY, LAST_DAY)
         matching = next_day(self.days, min(wall // DAY, LAST_DAY), final)
-        for _ in range(PATIENCE):
+        for _ in range(MOST_STEPS):
             if matching is None:
                 return None
             first, end = self._period(matching)

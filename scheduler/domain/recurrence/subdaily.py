@@ -17,7 +17,7 @@ from scheduler.domain.recurrence.calendar import (
     year_kind,
     year_of,
 )
-from scheduler.domain.recurrence.walls import PATIENCE
+from scheduler.domain.recurrence.walls import MOST_STEPS
 
 _YES = b"\x01"
 _GLANCE = 64
@@ -50,7 +50,7 @@ class Steps:
             return None
         units, final = self.units, min(last // DAY, LAST_DAY)
         day, second = divmod(wall, DAY)
-        for attempt in range(PATIENCE):
+        for attempt in range(MOST_STEPS):
             matching = next_day(self.days, day, final) if not self.every_day else day if day <= final else None
             if matching is None:
                 return None

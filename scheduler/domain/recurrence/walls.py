@@ -10,7 +10,7 @@ from scheduler.domain.recurrence.times import Times
 
 # A search gives up after so many vain candidates. Each takes it two days further at least, so that it never
 # gives up within 100 years, and all of them together take milliseconds.
-PATIENCE = 20_000
+MOST_STEPS = 20_000
 
 
 class Walls(Protocol):

@@ -44,9 +44,9 @@ class Settlement:
     failed: list[Failed] = field(default_factory=list)
 
 
-def claim(session: ClaimSession, limit: int, floor: datetime = LONG_AGO) -> Claim[Job]:
+def claim(session: ClaimSession, limit: int, since: datetime = LONG_AGO) -> Claim[Job]:
     """Lock the oldest due jobs; where there are none, nothing stays open."""
-    rows = session.claim(KIND, CLAIM, limit, floor)
+    rows = session.claim(KIND, CLAIM, limit, since)
     claimed_at, seconds_to_next = rows[0][len(COLUMNS) :]
     jobs = [read(row) for row in rows if row[0] is not None]
     if not jobs:

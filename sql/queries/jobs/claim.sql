@@ -1,5 +1,5 @@
 -- Lock the oldest due jobs, over which other replicas skip, and say how many seconds are left until the next
--- one that is not due yet. `now()`, not `clock_timestamp()`: only a stable bound can use the index. The floor ($1)
+-- one that is not due yet. `now()`, not `clock_timestamp()`: only a stable bound can use the index. The bound $1
 -- keeps the scan off entries already dealt with, which stay in the index while another client's old snapshot
 -- still sees them. There is always a row: an empty one when nothing is due.
 WITH due AS (

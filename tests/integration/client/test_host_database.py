@@ -33,7 +33,7 @@ def host_tables(stack):
 @pytest.fixture
 def host_database(host_tables):
     with connected(host_tables) as connection, connection.cursor() as cursor:
-        cursor.execute("TRUNCATE scheduler_inbox, scheduler_outbox")
+        cursor.execute("TRUNCATE scheduler_handled, scheduler_outbox")
     return host_tables
 
 
@@ -162,7 +162,7 @@ def test_the_inbox_and_the_outbox_live_and_die_with_the_hosts_transaction(host_d
         assert once(database, event)
         Outbox(database).cancel(job)
         raise Rollback
-    assert rows(host_database, "SELECT * FROM scheduler_inbox") == []
+    assert rows(host_database, "SELECT * FROM scheduler_handled") == []
     assert rows(host_database, "SELECT * FROM scheduler_outbox") == []
     with way(host_database) as database:
         assert once(database, event)
@@ -171,7 +171,7 @@ def test_the_inbox_and_the_outbox_live_and_die_with_the_hosts_transaction(host_d
         Outbox(database).schedule(job, "invoice.reminder", {"rate": "5 %s"}, every=60, correlation_id="c-1")
     with way(host_database) as database:
         assert not once(database, str(event))
-    assert len(rows(host_database, "SELECT * FROM scheduler_inbox")) == 2
+    assert len(rows(host_database, "SELECT * FROM scheduler_handled")) == 2
     [(kind, body, correlation)] = rows(host_database, "SELECT kind, body, correlation_id FROM scheduler_outbox")
     assert (kind, correlation) == ("request", "c-1")
     assert body == {"id": str(job), "job_type": "invoice.reminder", "payload": {"rate": "5 %s"}, "every": 60}
@@ -218,10 +218,10 @@ def test_two_deliveries_of_one_event_at_the_same_time_take_effect_once(host_data
 def test_old_events_are_forgotten(host_database):
     with with_psycopg3(host_database) as connection:
         once(connection, uuid4())
-        connection.execute("UPDATE scheduler_inbox SET done_at = now() - interval '31 days'")
+        connection.execute("UPDATE scheduler_handled SET done_at = now() - interval '31 days'")
         once(connection, uuid4())
         forget(connection, older_than=timedelta(days=30))
-    assert len(rows(host_database, "SELECT * FROM scheduler_inbox")) == 1
+    assert len(rows(host_database, "SELECT * FROM scheduler_handled")) == 1
 
 
 @pytest.fixture
