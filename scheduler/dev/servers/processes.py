@@ -13,6 +13,8 @@ from pathlib import Path
 _PROC = Path("/proc")
 _PARENT, _START = 1, 19  # fields of /proc/PID/stat, counted after the command's closing bracket
 _STATE = 0
+# Deadlines are for what hangs: on a machine whose cores are all busy, what takes a second may take a minute.
+PATIENCE = 180.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def kill_tree(process: Identity) -> None:
     family = [process, *descendants(process.pid)] if process.alive() else []
     for member in family:
         member.send(signal.SIGKILL)
-    wait_until(lambda: not any(member.alive() for member in family), 5)
+    wait_until(lambda: not any(member.alive() for member in family), PATIENCE)
 
 
 def descendants(pid: int) -> list[Identity]:
