@@ -1,10 +1,13 @@
 """Creates and drops databases on a server given by its URL."""
 
+import time
 from contextlib import closing
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import psycopg2
-from psycopg2 import sql
+from psycopg2 import errors, sql
+
+_PATIENCE = 60.0
 
 
 def create(server_url: str, name: str, template: str | None) -> str:
@@ -28,7 +31,17 @@ def name_of(url: str) -> str:
 
 
 def _execute(server_url: str, command: sql.Composable) -> None:
+    limit = time.monotonic() + _PATIENCE
     with closing(psycopg2.connect(server_url)) as connection:
         connection.autocommit = True  # databases are not created or dropped inside a transaction
         with connection.cursor() as cursor:
-            cursor.execute(command)
+            while True:
+                try:
+                    cursor.execute(command)
+                except errors.ObjectInUse:
+                    # A busy server takes a while to end a session that was closed or terminated; five seconds of
+                    # that Postgres waits by itself.
+                    if time.monotonic() > limit:
+                        raise
+                else:
+                    return
