@@ -169,6 +169,27 @@ def test_a_zombie_counts_as_gone():
     process.wait()
 
 
+HEADLESS = """
+import ctypes, signal, threading
+threading.Thread(target=signal.pause).start()
+print(flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="seen in /proc")
+def test_a_process_whose_first_thread_is_gone_is_alive_while_another_runs():
+    """A killed broker of thirty threads counted as gone, and its port was not free."""
+    with subprocess.Popen([sys.executable, "-c", HEADLESS], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        who = Identity.of(process.pid)
+        stat = Path(f"/proc/{process.pid}/stat")
+        assert wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z", 60)
+        assert who.alive()
+        process.kill()
+        assert wait_until(lambda: not who.alive(), 60)
+
+
 def test_free_ports_differ_and_are_free():
     ports = free_ports(20)
     assert len(set(ports)) == 20
