@@ -39,12 +39,12 @@ def test_claims_the_oldest_first_and_skips_what_another_holds(database_url, lane
 
 
 def test_nothing_is_claimed_early_and_the_wait_is_by_the_databases_clock(database_url, lanes):
-    fill(database_url, 1, "now() + interval '100 seconds'")
+    fill(database_url, 1, "now() + interval '2 hours'")
     claim = lanes[0].claim(10)
     assert claim.jobs == []
-    assert 90 < claim.seconds_to_next <= 100
-    fill(database_url, 1, "now() + interval '10 seconds'", status="paused")
-    assert lanes[0].claim(10).seconds_to_next > 90
+    assert 3600 < claim.seconds_to_next <= 2 * 3600
+    fill(database_url, 1, "now() + interval '1 hour'", status="paused")
+    assert lanes[0].claim(10).seconds_to_next > 3600
 
 
 def test_nothing_waits_in_an_empty_table(lanes):

@@ -4,7 +4,7 @@ import re
 
 import pika
 import pytest
-from support import connected, until
+from support import DEADLINE, amqp, connected, until
 
 from scheduler.dev.servers.vhosts import name_of
 from scheduler.rabbit.frames import Message
@@ -29,7 +29,7 @@ def full(channel, name):
 
 @pytest.fixture
 def broker(vhost):
-    connection = pika.BlockingConnection(pika.URLParameters(vhost))
+    connection = amqp(vhost)
     yield connection.channel()
     connection.close()
 
@@ -37,27 +37,27 @@ def broker(vhost):
 def test_a_channel_that_the_broker_closed_is_renewed_and_the_link_stays(link, broker):
     broker.queue_declare("there", durable=True)
     publisher = Publisher(link, essential=False)
-    assert publisher.send([message("there")]).wait(10) == [Receipt.CONFIRMED]
-    assert publisher.send([message("x", exchange="no such exchange")]).wait(10) == [Receipt.UNKNOWN]
+    assert publisher.send([message("there")]).wait(DEADLINE) == [Receipt.CONFIRMED]
+    assert publisher.send([message("x", exchange="no such exchange")]).wait(DEADLINE) == [Receipt.UNKNOWN]
     until(lambda: not publisher.usable, "the broker to close the channel")
     publisher.renew()
     assert publisher.usable
     assert link.closed is None
-    assert publisher.send([message("there"), message("there")]).wait(10) == [Receipt.CONFIRMED] * 2
+    assert publisher.send([message("there"), message("there")]).wait(DEADLINE) == [Receipt.CONFIRMED] * 2
 
 
 def test_a_channel_that_was_refused_is_renewed_and_counts_its_confirms_anew(link, broker):
     """An essential channel, as the producers' is: the old one, closed by us, must not take the link with it."""
     full(broker, "events")
     publisher = Publisher(link)
-    assert publisher.send([message("events"), message("events")]).wait(10) == [Receipt.REFUSED] * 2
+    assert publisher.send([message("events"), message("events")]).wait(DEADLINE) == [Receipt.REFUSED] * 2
     old = publisher._channel
     publisher.renew()
     assert publisher._channel is not old
     until(lambda: old.is_closed, "the old channel closed")
     broker.queue_delete("events")
     broker.queue_declare("events", durable=True)
-    assert publisher.send([message("events")]).wait(10) == [Receipt.CONFIRMED]
+    assert publisher.send([message("events")]).wait(DEADLINE) == [Receipt.CONFIRMED]
     assert link.closed is None
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pika
 import psycopg2
 import pytest
+from support import DEADLINE, amqp
 
 from scheduler.dev.servers import RabbitServer, ServerFailed, start_stack
 from scheduler.dev.servers.binaries import find_rabbitmq
@@ -53,9 +54,9 @@ def test_databases_and_vhosts_can_be_used_and_are_separate(own_stack):
         psycopg2.connect(copy)
 
     one, other = own_stack.create_vhost(), own_stack.create_vhost()
-    with closing(pika.BlockingConnection(pika.URLParameters(one))) as link:
+    with closing(amqp(one)) as link:
         link.channel().queue_declare("here", durable=True, arguments={"x-queue-type": "quorum"})
-    with closing(pika.BlockingConnection(pika.URLParameters(other))) as link:
+    with closing(amqp(other)) as link:
         channel = link.channel()
         with pytest.raises(pika.exceptions.ChannelClosedByBroker):
             channel.queue_declare("here", passive=True)
@@ -70,7 +71,7 @@ def test_settings_reach_the_servers_which_listen_on_loopback_only(own_stack):
     ports = (own_stack.postgres.port, own_stack.rabbitmq.port, own_stack.rabbitmq.dist_port)
     for port in (*ports, own_stack.rabbitmq.epmd_port):
         with pytest.raises(OSError, match=r"refused|unreachable"):
-            socket.create_connection((elsewhere(), port), timeout=5).close()
+            socket.create_connection((elsewhere(), port), timeout=DEADLINE).close()
 
 
 def elsewhere() -> str:
@@ -99,7 +100,7 @@ def test_postgres_comes_back_with_its_port_and_data(own_stack, end):
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_rabbitmq_comes_back_with_its_port_and_data_and_takes_its_epmd_along(own_stack, end):
     server, url = own_stack.rabbitmq, own_stack.create_vhost()
-    with closing(pika.BlockingConnection(pika.URLParameters(url))) as link:
+    with closing(amqp(url)) as link:
         channel = link.channel()
         channel.confirm_delivery()
         # Classic: after a kill in its first moments, a quorum queue of RabbitMQ 3.10 waits for an election.
@@ -110,11 +111,11 @@ def test_rabbitmq_comes_back_with_its_port_and_data_and_takes_its_epmd_along(own
     family = [server.pid, *(child.pid for child in descendants(server.pid))]
     getattr(server, end)()
     assert server.pid is None
-    assert wait_until(lambda: not any(map(start_time, family)), 5)
+    assert wait_until(lambda: not any(map(start_time, family)), DEADLINE)
     assert is_free(server.port)
     assert is_free(server.epmd_port)
     server.start()
-    with closing(pika.BlockingConnection(pika.URLParameters(url))) as link:
+    with closing(amqp(url)) as link:
         assert link.channel().basic_get("kept")[2] == b"7"
     own_stack.delete_vhost(url)
 
@@ -130,7 +131,7 @@ def test_two_stacks_live_side_by_side_and_one_closes_alone(own_stack, base):
     assert not any(map(start_time, pids))
     assert not other.directory.exists()
     assert query(own_stack.database_url, "SELECT 1") == [(1,)]
-    with socket.create_connection((LOOPBACK, own_stack.rabbitmq.port), timeout=5):
+    with socket.create_connection((LOOPBACK, own_stack.rabbitmq.port), timeout=DEADLINE):
         pass
 
 
@@ -154,7 +155,7 @@ def test_a_broker_of_someone_elses_gets_its_vhosts_through_the_management_api(ow
     vhosts = ManagedVhosts(node.url, f"http://{LOOPBACK}:{port}")
     url = vhosts.create("a vhost/of ours")
     assert url.endswith("/a%20vhost%2Fof%20ours")
-    pika.BlockingConnection(pika.URLParameters(url)).close()
+    amqp(url).close()
     vhosts.delete(name_of(url))
     assert node.ctl("list_vhosts").split() == ["name", "/"]
     node.kill()
