@@ -44,7 +44,8 @@ class NodeVhosts:
 
     def delete(self, name: str) -> None:
         """Delete a vhost with all that is in it."""
-        self._insist(f'rabbit_vhost:delete(<<"{name}">>, <<"{self._server.user}">>)')
+        user, vhost = f'<<"{self._server.user}">>', f'<<"{name}">>'
+        self._insist(f"rabbit_vhost:exists({vhost}) andalso rabbit_vhost:delete({vhost}, {user})")
 
     def _insist(self, expression: str) -> None:
         # A busy node may need longer than the seconds that the broker itself allows, for a quorum queue to go for

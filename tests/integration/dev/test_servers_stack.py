@@ -3,6 +3,7 @@
 import shutil
 import socket
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -63,6 +64,20 @@ def test_databases_and_vhosts_can_be_used_and_are_separate(own_stack):
     own_stack.delete_vhost(one)
     own_stack.delete_vhost(other)
     assert own_stack.rabbitmq.ctl("list_vhosts").split() == ["name", "/"]
+
+
+def test_a_node_answers_many_who_ask_at_the_same_time_and_may_be_asked_again(own_stack):
+    """To a node that still knew the last one, the next caller of the same name was a stranger to turn away."""
+    together = ThreadPoolExecutor(6)
+    answers = together.map(own_stack.rabbitmq.evaluate, [f"timer:sleep(200), {number}" for number in range(6)])
+    assert list(answers) == [str(number) for number in range(6)]
+    together.shutdown()
+    with pytest.raises(ServerFailed, match="badmatch"):
+        own_stack.rabbitmq.evaluate("ok = no")
+    assert own_stack.create_vhost("again") == own_stack.create_vhost("again")
+    for _ in range(2):
+        own_stack.delete_vhost(own_stack.rabbitmq.vhost_url("again"))
+    assert "again" not in own_stack.rabbitmq.evaluate("rabbit_vhost:list_names()")
 
 
 def test_settings_reach_the_servers_which_listen_on_loopback_only(own_stack):
