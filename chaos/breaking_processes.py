@@ -95,11 +95,12 @@ HOLDING = (
 def stop_in_a_batch(world: World, producer: Replica) -> int:
     """Freeze the producer at a moment when it holds claimed rows; return how many it holds."""
     name = str(uuid4())[:8]
-    for _ in range(40):
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
         # Enough rows due at once that every producer has batch after batch in its hands.
         world.sql("INSERT INTO jobs (id, job_type, next_run_at, starts_at) SELECT gen_random_uuid(), %s, "
                   "now() + interval '0.1 seconds', now() FROM generate_series(1, 1500)", f"chaos.{name}")
-        time.sleep(0.12 + random.random() * 0.05)
+        time.sleep(0.1 + random.random() * 0.2)  # a busy machine comes to them later
         producer.send(signal.SIGSTOP)
         time.sleep(0.4)
         if world.sql(HOLDING):

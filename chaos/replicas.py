@@ -127,7 +127,7 @@ class Supervisor:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
 
-    def start(self, within: float = 60.0) -> None:
+    def start(self, within: float = 120.0) -> None:
         for each in self.replicas:
             each.start()
         self._thread.start()
@@ -156,7 +156,7 @@ class Supervisor:
                 each.start()
 
     def close(self) -> list[str]:
-        """End all, and say which did not end as promised: exit 0 within 5 s."""
+        """End all, and say which did not end with exit code 0; after how long is what `rolling-restart` measures."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -170,7 +170,7 @@ class Supervisor:
             if each.popen is None:
                 continue
             try:
-                code = each.popen.wait(max(0.1, 12 - (time.monotonic() - began)))
+                code = each.popen.wait(max(0.1, 60 - (time.monotonic() - began)))
             except subprocess.TimeoutExpired:
                 each.popen.kill()
                 each.popen.wait()

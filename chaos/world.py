@@ -50,7 +50,7 @@ class World:
         self.host = Host(self.amqp_url, **load)
 
     def _declare(self, due_queue_type: str) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while True:
             try:
                 topology.declare(self.amqp_url.split(",")[0], queue_type="quorum", due_queue_type=due_queue_type)
@@ -89,7 +89,7 @@ class World:
         except TimeoutError as error:
             result.failures.append(str(error))
         try:
-            wait_for(self.supervisor.all_ready, "every process ready", 60)
+            wait_for(self.supervisor.all_ready, "every process ready", 120)
         except TimeoutError:
             result.recovered = False
             unready = {each.name: each.missing() for each in self.supervisor.replicas if not each.ready()}

@@ -4,11 +4,16 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from support import Host, Sidecar
+from hypothesis import HealthCheck, settings
+from support import Host, Sidecar, patiently
 
 from scheduler.dev.servers import Stack, start_stack
 from scheduler.postgres.migrate import migrate
 from scheduler.rabbit import topology
+
+# How fast examples are drawn says something about the machine, and nothing about the code.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +28,7 @@ def stack() -> Iterator[Stack]:
 def template(stack: Stack) -> str:
     """A migrated database that each test's own is cloned from."""
     url = stack.create_database("scheduler_template")
-    migrate(url)
+    patiently(lambda: migrate(url))
     return "scheduler_template"
 
 
@@ -52,7 +57,7 @@ def vhost(stack: Stack) -> Iterator[str]:
 @pytest.fixture
 def amqp_url(vhost: str) -> str:
     """The URL of a virtual host with our topology in it."""
-    topology.declare(vhost, queue_type="quorum", due_queue_type="default")
+    patiently(lambda: topology.declare(vhost, queue_type="quorum", due_queue_type="default"))
     return vhost
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,7 +20,9 @@ import pika
 import psycopg2
 import psycopg2.extras
 
-DEADLINE = 30.0
+from scheduler.domain.errors import Unavailable
+
+DEADLINE = 60.0  # for what hangs: no test is decided by it, and one that passes does not wait for it
 
 
 def until(condition: Callable[[], Any], what: str, within: float = DEADLINE) -> Any:
@@ -45,11 +46,36 @@ def iso(moment: datetime) -> str:
     return moment.isoformat(timespec="microseconds")
 
 
+def patiently(act: Callable[[], Any]) -> Any:
+    """Do what gives up after some seconds again, until it is done: a busy machine may need longer."""
+    def done() -> tuple[Any] | None:
+        nonlocal problem
+        try:
+            return (act(),)
+        except Unavailable as error:
+            problem = error
+            return None
+
+    problem: Unavailable | None = None
+    try:
+        return until(done, "a server's answer")[0]
+    except AssertionError as error:
+        raise error from problem
+
+
+def amqp(url: str) -> pika.BlockingConnection:
+    """Open a connection that gives up neither a busy broker nor, while a test waits for something else, itself."""
+    parameters = pika.URLParameters(url)
+    parameters.socket_timeout = parameters.stack_timeout = DEADLINE
+    parameters.heartbeat = 0
+    return pika.BlockingConnection(parameters)
+
+
 class Host:
     """The monolith: publishes commands, receives events. None of our code."""
 
     def __init__(self, amqp_url: str) -> None:
-        self.connection = pika.BlockingConnection(pika.URLParameters(amqp_url))
+        self.connection = amqp(amqp_url)
         self.channel = self.connection.channel()
         self.channel.confirm_delivery()
 
@@ -138,7 +164,7 @@ class Process:
 
     def http(self, path: str) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=DEADLINE) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -161,6 +187,12 @@ class Process:
             lambda: next((line for line in self.lines if line.get("event") == event), None),
             f"{self.role} to log {event!r}", within,
         )
+
+    def started(self) -> "Process":
+        """Wait until it has taken over its signals: one that comes sooner ends it as it would end any program."""
+        until(lambda: self.popen.poll() is not None or any("metrics_port" in line for line in self.lines),
+              f"{self.role} started: {self.raw[-5:]}")
+        return self
 
     def stop(self, how: int = signal.SIGTERM) -> int:
         if self.popen.poll() is None:
@@ -226,7 +258,7 @@ class Sidecar:
         for process in self.processes:
             if process.popen.poll() is None:
                 process.popen.send_signal(signal.SIGCONT)
-                process.popen.send_signal(signal.SIGTERM)
+                process.started().popen.send_signal(signal.SIGTERM)
         for process in self.processes:
             try:
                 codes.append(process.ended())  # a second signal would end it at once
@@ -244,9 +276,3 @@ def connected(url: str) -> Iterator[Any]:
         yield connection
     finally:
         connection.close()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -17,7 +17,7 @@ from scheduler.dev.servers import apt
 from scheduler.dev.servers.errors import ServerFailed
 from scheduler.dev.servers.ledger import Ledger, default_base, exclusive
 from scheduler.dev.servers.ports import LOOPBACK, free_ports
-from scheduler.dev.servers.processes import Identity, end, wait_until
+from scheduler.dev.servers.processes import SERVER_DEADLINE, Identity, end, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "prometheus" / "rules"
@@ -77,7 +77,7 @@ class Prometheus:
              f"--web.listen-address={LOOPBACK}:{port}", "--log.level=warn"],
             output=self._log,
         )
-        if not wait_until(self._ready, 30):
+        if not wait_until(self._ready, SERVER_DEADLINE):
             raise ServerFailed(f"Prometheus did not start: {self._log.read_text(encoding='utf-8')[-2000:]}")
 
     def query(self, expression: str, at: float | None = None) -> list[dict[str, Any]]:
@@ -92,7 +92,7 @@ class Prometheus:
         found: list[dict[str, Any]] = self._get("query_range", {"query": expression, **span})["result"]
         return found
 
-    def wait(self, expression: str, seconds: float = 60.0) -> list[dict[str, Any]]:
+    def wait(self, expression: str, seconds: float = SERVER_DEADLINE) -> list[dict[str, Any]]:
         """Wait until the expression has an answer, and return it."""
         limit = time.monotonic() + seconds
         while not (found := self.query(expression)):
@@ -104,12 +104,12 @@ class Prometheus:
     def stop(self) -> None:
         """Stop it; its data go with the ledger's directory."""
         if self._process.poll() is None:
-            end([Identity.of(self._process.pid)], 15, 10)
+            end([Identity.of(self._process.pid)], 15, 20)
         self._process.wait()
 
     def _ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=2) as answer:  # noqa: S310 - loopback
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=20) as answer:  # noqa: S310 - loopback
                 return bool(answer.status == 200)  # noqa: PLR2004 - HTTP's own number
         except OSError:
             return False
@@ -117,7 +117,7 @@ class Prometheus:
     def _get(self, what: str, parameters: Mapping[str, str]) -> Any:
         url = f"{self.url}/api/v1/{what}?{urllib.parse.urlencode(parameters)}"
         try:
-            with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310 - loopback
+            with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310 - loopback
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             with error:

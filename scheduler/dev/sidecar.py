@@ -22,7 +22,8 @@ from scheduler.postgres.migrate import migrate
 from scheduler.rabbit import topology
 from scheduler.roles import ROLES
 
-_START_SECONDS = 60
+_START_SECONDS = 180
+_LATE_SECONDS = 60
 PROCESSES = [role.name for role in ROLES.values() for _ in range(role.in_dev)]
 
 
@@ -81,12 +82,20 @@ def _watch(screen: Screen, host: Visitor, seconds: float | None, signals: _Signa
         screen.sample(f"{sample.name:<18} {sample.text}{_next_run(sample, answer)}")
     elapsed = 0.0
     while not signals.stopped and (seconds is None or elapsed < seconds):
-        for event, late in host.events(0.1):
-            screen.due(event, late)
+        _show_events(screen, host)
         elapsed = time.monotonic() - started
+    # What was due by then may still be on its way: a busy machine is late, which is not the same as never.
+    limit = time.monotonic() + _LATE_SECONDS
+    while not (signals.stopped or all(_fine(host, each, elapsed) for each in asked) or time.monotonic() > limit):
+        _show_events(screen, host)
     if signals.stopped:
         raise _Stopped
     return _conclude(screen, host, asked, elapsed)
+
+
+def _show_events(screen: Screen, host: Visitor) -> None:
+    for event, late in host.events(0.1):
+        screen.due(event, late)
 
 
 def _next_run(sample: Sample, answer: dict[str, str]) -> str:
@@ -100,8 +109,8 @@ def _next_run(sample: Sample, answer: dict[str, str]) -> str:
 def _conclude(screen: Screen, host: Visitor, asked: list[Sample], elapsed: float) -> int:
     rows, missing = [], []
     for sample in asked:
+        fine = _fine(host, sample, elapsed)
         late = host.seen.pop(sample.id, [])
-        fine = not late if sample.cancelled else len(late) >= sample.expected(elapsed)
         verdict = "as expected" if fine else "NOT as expected"
         rows.append([sample.name, sample.text, str(len(late)), _worst(late), verdict])
         missing += [] if fine else [sample.name]
@@ -109,6 +118,11 @@ def _conclude(screen: Screen, host: Visitor, asked: list[Sample], elapsed: float
         rows.append([host.job_types[job], "your own", str(len(late)), _worst(late), ""])
     screen.summary(f"After {elapsed:.0f} seconds", ["job", "schedule", "events", "latest by", ""], rows)
     return 1 if missing else 0
+
+
+def _fine(host: Visitor, sample: Sample, elapsed: float) -> bool:
+    came = len(host.seen.get(sample.id, ()))
+    return came == 0 if sample.cancelled else came >= sample.expected(elapsed)
 
 
 def _worst(late: list[float]) -> str:
@@ -143,7 +157,7 @@ def _processes(stack: Stack, database_url: str, screen: Screen) -> Iterator[list
 
 def _wait(process: subprocess.Popen[str]) -> None:
     try:
-        process.wait(6)
+        process.wait(20)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -2,7 +2,8 @@
 
 Each scenario is a generator: it yields messages to publish, as (routing key, body), and `After(n)` to go on
 once n of its ScheduleDue have been emitted. Every instant hangs on `t`, some seconds ahead of the start, so
-that both emit exactly the same.
+that both emit exactly the same. What happens after `t` keeps time to a beat of so many seconds: a machine that
+is never a beat late tells the same story as one that is never late.
 """
 
 from collections.abc import Iterator
@@ -40,7 +41,7 @@ def order(kind: str, name: str, number: int = 0, **fields: Any) -> tuple[str, di
     return kind, {"id": str(job_id(name, number))} | fields
 
 
-def one_shots(t: datetime) -> Steps:
+def one_shots(t: datetime, _: int) -> Steps:
     yield request("one_shots", 0, run_at=t)
     yield request("one_shots", 1, run_at=t - 3 * DAY)
     yield request("one_shots", 2, run_at=t - 3 * DAY, on_missed="skip")
@@ -48,14 +49,14 @@ def one_shots(t: datetime) -> Steps:
     yield request("one_shots", 4, run_at="2026-01-01T09:00:00", timezone="Europe/Berlin")
 
 
-def counted(t: datetime) -> Steps:
-    yield request("counted", 0, run_at=t, rrule="FREQ=SECONDLY;COUNT=3")
-    yield request("counted", 1, run_at=t, every=2, max_lateness=30)
+def counted(t: datetime, beat: int) -> Steps:
+    yield request("counted", 0, run_at=t, rrule=f"FREQ=SECONDLY;INTERVAL={beat};COUNT=3")
+    yield request("counted", 1, run_at=t, every=2 * beat, max_lateness=30)
     yield After(5)
     yield order("cancel", "counted", 1)
 
 
-def downtime(t: datetime) -> Steps:
+def downtime(t: datetime, _: int) -> Steps:
     past = t - 10 * DAY - timedelta(hours=1)
     for number, policy in enumerate(("latest", "all", "skip")):
         yield request("downtime", number, run_at=past, rrule="FREQ=DAILY", on_missed=policy)
@@ -64,13 +65,13 @@ def downtime(t: datetime) -> Steps:
         yield request("downtime", number + 9, run_at=past, every="P1D", on_missed=policy, max_lateness=60)
 
 
-def long_downtime(t: datetime) -> Steps:
+def long_downtime(t: datetime, _: int) -> Steps:
     past = t - timedelta(hours=6, seconds=40)
     yield request("long_downtime", 0, run_at=past, every="PT2M", on_missed="all")
     yield request("long_downtime", 1, run_at=past, every="PT2M", on_missed="latest")
 
 
-def wall_clocks(t: datetime) -> Steps:
+def wall_clocks(t: datetime, _: int) -> Steps:
     del t
     yield request("wall_clocks", 0, cron="30 2 1 1 *", timezone="Asia/Kathmandu")
     gap = "DTSTART;TZID=America/New_York:20300310T023000"
@@ -80,7 +81,7 @@ def wall_clocks(t: datetime) -> Steps:
     yield request("wall_clocks", 4, run_at="2030-01-31T09:00:00", rrule="FREQ=MONTHLY;BYMONTHDAY=-1")
 
 
-def replaced(t: datetime) -> Steps:
+def replaced(t: datetime, _: int) -> Steps:
     yield request("replaced", 0, run_at=t + DAY, issued_at=t - DAY)
     yield request("replaced", 0, run_at=t, issued_at=t - DAY + timedelta(seconds=1))
     yield request("replaced", 0, run_at=t + DAY, issued_at=t - DAY)
@@ -90,7 +91,7 @@ def replaced(t: datetime) -> Steps:
     yield request("replaced", 1, run_at=t)
 
 
-def cancelled(t: datetime) -> Steps:
+def cancelled(t: datetime, _: int) -> Steps:
     yield order("cancel", "cancelled", 0, issued_at=t - timedelta(hours=1))
     yield request("cancelled", 0, run_at=t, issued_at=t - timedelta(hours=2))
     yield request("cancelled", 1, run_at=t, issued_at=t - timedelta(hours=2))
@@ -103,18 +104,19 @@ def cancelled(t: datetime) -> Steps:
     yield order("cancel", "cancelled", 3)
 
 
-def paused(t: datetime) -> Steps:
-    yield request("paused", 0, run_at=t, rrule="FREQ=SECONDLY;INTERVAL=2;COUNT=3")
-    yield request("paused", 1, run_at=t + timedelta(seconds=2.5))
+def paused(t: datetime, beat: int) -> Steps:
+    yield request("paused", 0, run_at=t, rrule=f"FREQ=SECONDLY;INTERVAL={2 * beat};COUNT=3")
+    yield request("paused", 1, run_at=t + timedelta(seconds=2.5 * beat))
     yield After(1)
     yield order("pause", "paused", 0)
     yield After(2)
     yield order("resume", "paused", 0)
 
 
-def paused_and_skipped(t: datetime) -> Steps:
-    yield request("paused_and_skipped", 0, run_at=t, rrule="FREQ=SECONDLY;INTERVAL=2;COUNT=3", on_missed="skip")
-    yield request("paused_and_skipped", 1, run_at=t + timedelta(seconds=2.5))
+def paused_and_skipped(t: datetime, beat: int) -> Steps:
+    rrule = f"FREQ=SECONDLY;INTERVAL={2 * beat};COUNT=3"
+    yield request("paused_and_skipped", 0, run_at=t, rrule=rrule, on_missed="skip")
+    yield request("paused_and_skipped", 1, run_at=t + timedelta(seconds=2.5 * beat))
     yield order("pause", "paused_and_skipped", 0)
     yield order("pause", "paused_and_skipped", 2)
     yield order("resume", "paused_and_skipped", 3)
@@ -122,7 +124,7 @@ def paused_and_skipped(t: datetime) -> Steps:
     yield order("resume", "paused_and_skipped", 0)
 
 
-def triggered(t: datetime) -> Steps:
+def triggered(t: datetime, _: int) -> Steps:
     early = t - timedelta(minutes=1)
     yield request("triggered", 0, run_at=t + DAY, rrule="FREQ=DAILY", issued_at=t - DAY)
     yield order("trigger", "triggered", 0, issued_at=early)
@@ -135,7 +137,7 @@ def triggered(t: datetime) -> Steps:
     yield order("trigger", "triggered", 2, issued_at=early)
 
 
-def rejected(t: datetime) -> Steps:
+def rejected(t: datetime, _: int) -> Steps:
     yield request("rejected", 0, rule="FREQ=DAILY", run_at=t)
     yield request("rejected", 1)
     yield request("rejected", 2, run_at=t, rrule="FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30")

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pika
 import pytest
-from support import iso, until, utc
+from support import DEADLINE, iso, until, utc
 
 from scheduler.rabbit.frames import AmqpMessage, encode
 from scheduler.rabbit.link import Link
@@ -169,7 +169,8 @@ def test_kill_minus_9_of_the_consumer_twenty_times_under_load_loses_no_command(h
         process = sidecar.start("consumer")
         if chance.random() < 0.5:
             process.ready()
-    until(lambda: sidecar.sql("SELECT count(*) AS n FROM jobs")[0]["n"] == len(jobs), "every command stored", 60)
+    until(lambda: sidecar.sql("SELECT count(*) AS n FROM jobs")[0]["n"] == len(jobs), "every command stored",
+          2 * DEADLINE)
     assert host.drain("scheduler_dead") == []
 
 
@@ -207,12 +208,12 @@ def test_commands_without_a_stamp_count_in_the_order_they_were_sent_however_long
             ).encode(), pika.BasicProperties(delivery_mode=2))
             for kind, each in steps
         ])
-        assert set(sent.wait(60)) == {Receipt.CONFIRMED}
+        assert set(sent.wait(DEADLINE)) == {Receipt.CONFIRMED}
     finally:
         link.close()
     sidecar.start("consumer").ready()
     until(lambda: host.channel.queue_declare("scheduler_inbox", passive=True).method.message_count == 0
-          and len(sidecar.sql("SELECT 1 FROM jobs")) == len(last), "every command stored", 60)
+          and len(sidecar.sql("SELECT 1 FROM jobs")) == len(last), "every command stored", 2 * DEADLINE)
     assert sidecar.processes[0].stop() == 0
     assert host.drain("scheduler_inbox") == []
     found = {each["id"]: each["status"] for each in sidecar.sql("SELECT id::text, status::text FROM jobs")}

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 
-from support import until
+from support import DEADLINE, until
 
 COMMAND = [sys.executable, "-m", "scheduler", "dev", "--for"]
 CLEAN = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "AMQP_URL")} | {"LOG_LEVEL": "ERROR"}
@@ -23,7 +23,9 @@ def refused(port):
 
 
 def test_shows_the_sample_reminders_and_ends_by_itself_with_a_summary():
-    done = subprocess.run([*COMMAND, "6"], capture_output=True, text=True, timeout=120, check=False, env=CLEAN)
+    done = subprocess.run(
+        [*COMMAND, "6"], capture_output=True, text=True, timeout=5 * DEADLINE, check=False, env=CLEAN
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"due  sample\.once +#1 +\d+\.\d ms late", done.stdout)
     assert re.search(r"weekdays at 09:00 in New York; the next is \w+day .* 09:00 E[SD]T", done.stdout)
@@ -53,14 +55,14 @@ def test_kill_minus_9_and_another_start_leave_one_set_of_servers_and_ctrl_c_none
     until(lambda: all(refused(port) for port in old), "the first servers are gone")
     assert not any(refused(port) for port in new)
     second.send_signal(signal.SIGINT)
-    second.communicate(timeout=60)
+    second.communicate(timeout=2 * DEADLINE)
     assert second.returncode == 0
     assert all(refused(port) for port in new)
 
 
 def test_a_bad_setting_is_told_before_anything_is_started():
     done = subprocess.run(
-        [*COMMAND, "5"], capture_output=True, text=True, timeout=60, check=False,
+        [*COMMAND, "5"], capture_output=True, text=True, timeout=2 * DEADLINE, check=False,
         env=CLEAN | {"SCHEDULER_BATCH_SIZE": "x"},
     )
     assert (done.returncode, "SCHEDULER_BATCH_SIZE" in done.stderr) == (78, True)

@@ -61,7 +61,8 @@ def test_a_payload_comes_back_byte_for_byte(host, sidecar):
 def test_a_recurring_job_keeps_its_beat_until_its_count_is_used_up(host, sidecar):
     sidecar.up()
     start = utc(seconds=1).replace(microsecond=250_000)
-    job = host.request(run_at=iso(start), rrule="FREQ=SECONDLY;COUNT=3")
+    # On a busy machine one may be due before the one before it is out: that is another test's affair.
+    job = host.request(run_at=iso(start), rrule="FREQ=SECONDLY;COUNT=3", on_missed="all")
     events = host.due(3)
     assert [at(event["due_at"]) for event in events] == [start + timedelta(seconds=n) for n in range(3)]
     assert [event["occurrence"] for event in events] == [1, 2, 3]
@@ -75,16 +76,17 @@ def test_a_recurring_job_keeps_its_beat_until_its_count_is_used_up(host, sidecar
 def test_every_keeps_its_spacing(host, sidecar):
     sidecar.up()
     start = utc(seconds=1)
-    host.request(run_at=iso(start), every="PT1S")
+    host.request(run_at=iso(start), every="PT1S", on_missed="all")
     assert [at(event["due_at"]) for event in host.due(3)] == [start + timedelta(seconds=n) for n in range(3)]
 
 
 def test_a_cancelled_job_emits_nothing(host, sidecar):
-    sidecar.up()
-    cancelled = host.request(run_at=iso(utc(seconds=2)))
-    kept = host.request(run_at=iso(utc(seconds=2.5)))
+    sidecar.up(producers=0)
+    cancelled = host.request(run_at=iso(utc()))
+    kept = host.request(run_at=iso(utc()))
     host.publish("cancel", {"id": cancelled})
     sidecar.stored(cancelled, "cancelled")
+    sidecar.start("producer").ready()  # only now, so that the cancel is in time on any machine
     assert [event["job_id"] for event in host.due(1)] == [kept]
     assert host.drain("mainapp_due") == []
 
@@ -92,20 +94,22 @@ def test_a_cancelled_job_emits_nothing(host, sidecar):
 def test_a_cancel_that_overtakes_its_request_still_cancels(host, sidecar):
     sidecar.up()
     job, other = str(uuid4()), str(uuid4())
-    host.publish("cancel", {"id": job, "issued_at": iso(utc(seconds=1))})
+    asked = utc()
+    host.publish("cancel", {"id": job, "issued_at": iso(asked + timedelta(seconds=1))})
     for each in (job, other):
-        host.publish("request", {"id": each, "job_type": "t", "run_at": iso(utc()), "issued_at": iso(utc())})
+        host.publish("request", {"id": each, "job_type": "t", "run_at": iso(utc()), "issued_at": iso(asked)})
     assert host.due(1)[0]["job_id"] == other
     assert sidecar.stored(job)["status"] == "cancelled"
     assert host.drain("mainapp_due") == []
 
 
 def test_pause_resume_and_trigger(host, sidecar):
-    sidecar.up()
-    job = host.request(run_at=iso(utc(seconds=1)))
+    sidecar.up(producers=0)
+    job = host.request(run_at=iso(utc()))
     host.publish("pause", {"id": job})
     sidecar.stored(job, "paused")
-    marker = host.request(run_at=iso(utc(seconds=1.2)))
+    sidecar.start("producer").ready()
+    marker = host.request(run_at=iso(utc()))
     assert host.due(1)[0]["job_id"] == marker
     host.publish("resume", {"id": job})
     assert host.due(1)[0]["job_id"] == job
@@ -116,7 +120,7 @@ def test_pause_resume_and_trigger(host, sidecar):
     assert event["next_run_at"] == "2099-01-01T00:00:00.000000Z"
     until(lambda: sidecar.job(far)["occurrence"] == 1, "the trigger is settled")
     assert sidecar.job(far)["status"] == "pending"
-    first, second = iso(utc(seconds=1)), iso(utc(seconds=2))
+    first, second = iso(utc(hours=1)), iso(utc(hours=2))
     for issued_at in (first, second, second):
         host.publish("trigger", {"id": far, "issued_at": issued_at})
     assert len({each["event_id"] for each in host.due(2)}) == 2

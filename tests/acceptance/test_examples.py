@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from node_support import node, npm_install
-from support import Host, Sidecar, until
+from support import DEADLINE, Host, Sidecar, until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 README = EXAMPLES.parent / "README.md"
@@ -32,7 +32,7 @@ def run(running, stack):
 
     def _run(*command, cwd=None):
         done = subprocess.run(
-            command, cwd=cwd, capture_output=True, text=True, check=False, timeout=90,
+            command, cwd=cwd, capture_output=True, text=True, check=False, timeout=5 * DEADLINE,
             env=os.environ | {"AMQP_URL": running.amqp_url, "HOST_DATABASE_URL": database},
         )
         assert done.returncode == 0, done.stdout + done.stderr

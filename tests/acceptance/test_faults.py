@@ -1,12 +1,13 @@
 """The quick faults of `make chaos`, in short; and a regression test for every bug that the suite has found."""
 
 import signal
-import time
+import sys
+import threading
 from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
-from support import Host, Process, Sidecar, connected, iso, until, utc
+from support import DEADLINE, Host, Process, Sidecar, connected, iso, until, utc
 
 from chaos.account import Result
 from chaos.breaking_postgres import OURS
@@ -44,7 +45,7 @@ def test_nothing_is_lost_and_nothing_early_while_one_part_after_the_other_breaks
         stop_in_a_batch(world, world.producers[1])
         for victim in (world.producers[0], world.consumers[0]):
             victim.end(signal.SIGKILL)
-        wait_for(world.consumers[0].ready, "the consumer ready again", 30)
+        wait_for(world.consumers[0].ready, "the consumer ready again", DEADLINE)
         world.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OURS}")
         wait_for_an_event(world)
         breakable.rabbitmq.evaluate('rabbit_networking:close_all_connections(<<"test">>)')
@@ -52,7 +53,7 @@ def test_nothing_is_lost_and_nothing_early_while_one_part_after_the_other_breaks
         breakable.postgres.restart("immediate")
         breakable.rabbitmq.restart("fast")
         world.producers[1].send(signal.SIGCONT)
-        world.settle(result, within=45)
+        world.settle(result, within=2 * DEADLINE)
     finally:
         world.close(result)
     assert result.passed, result
@@ -62,7 +63,7 @@ def test_nothing_is_lost_and_nothing_early_while_one_part_after_the_other_breaks
 def wait_for_an_event(world):
     """Wait until something that was emitted from now on has come."""
     now, events = datetime.now(UTC), world.host.books.events
-    wait_for(lambda: events and events[-1].emitted_at > now, "another event", 30)
+    wait_for(lambda: events and events[-1].emitted_at > now, "another event", DEADLINE)
 
 
 # --- regressions
@@ -86,17 +87,26 @@ def behind(stack, database_url, amqp_url):
         proxy.close()
 
 
+# The driver is hung up on after 20 seconds; here never, so that nothing but the signal ends the process.
+FOREVER = """
+from scheduler.cli import main
+from scheduler.postgres import patience
+patience.LIMIT_SECONDS = 1e9
+raise SystemExit(main())
+"""
+
+
 @pytest.mark.parametrize("role", ["producer", "consumer"])
 def test_sigterm_ends_a_process_whose_database_never_answers(behind, host, role):
     """The driver waits in C, where no handler written in Python runs: the signal was heeded only afterwards."""
     sidecar, database, _ = behind
-    process = sidecar.start(role).ready()
+    process = Process(role, sidecar.env, command=[sys.executable, "-c", FOREVER]).ready()
+    sidecar.processes.append(process)
     database.freeze()
     host.request(run_at=iso(utc()))
     until(lambda: len(database.held) >= 2, "the work and the maintenance wait for an answer")
-    began = time.monotonic()
+    # After how many seconds is the affair of tests/unit/test_runtime.py and, in earnest, of `make chaos`.
     assert process.stop(signal.SIGTERM) == 0
-    assert time.monotonic() - began < 10.0  # 4.5 s on an idle machine; 20 s when it waited for the driver
 
 
 def test_a_migration_that_is_stopped_while_it_waits_does_not_claim_success(behind):
@@ -114,10 +124,12 @@ def test_a_statement_that_is_never_answered_is_given_up(behind, monkeypatch):
     with closing(connect(sidecar.database_url, "test")) as connection:
         connection.cursor().execute("SELECT 1")
         database.freeze()
-        began = time.monotonic()
+        answered = threading.Timer(DEADLINE, database.thaw)  # by then at the latest, if it is not given up
+        answered.start()
         with pytest.raises(Unavailable), closing_errors():
             connection.cursor().execute("SELECT 1")
-        assert time.monotonic() - began < 5.0
+        answered.cancel()
+        answered.join()
 
 
 def closing_errors():
@@ -142,9 +154,9 @@ def test_a_notification_by_hand_ends_no_producer(database_url):
     with connected(database_url) as connection, closing(Wakeup(database_url, "test")) as wakeup:
         for payload in ("", "now", "2026-01-01T00:00:00"):
             connection.cursor().execute("SELECT pg_notify('scheduler_wakeup', %s)", (payload,))
-            assert wakeup.wait(30.0) == {None: LONG_AGO}
+            assert wakeup.wait(DEADLINE) == {None: LONG_AGO}
         connection.cursor().execute("SELECT pg_notify('scheduler_wakeup', 'jobs 2026-01-01T00:00:00+00:00')")
-        assert wakeup.wait(30.0) == {"jobs": datetime(2026, 1, 1, tzinfo=UTC)}
+        assert wakeup.wait(DEADLINE) == {"jobs": datetime(2026, 1, 1, tzinfo=UTC)}
         assert wakeup.wait(0.0) == {}
 
 
@@ -203,7 +215,7 @@ def test_a_broker_that_does_not_confirm_is_not_blamed_on_postgres(behind, host):
     cut_off.start("consumer").ready()
     broker.freeze()
     cut_off.sql("INSERT INTO jobs (id, job_type, next_run_at) VALUES (gen_random_uuid(), 'a', now())")
-    until(lambda: producer.http("/readyz")[0] == 503, "the producer notices", 25)
+    until(lambda: producer.http("/readyz")[0] == 503, "the producer notices")
     assert "postgres" not in producer.http("/readyz")[1]
     broker.thaw()
     assert host.due()[0]["job_type"] == "a"

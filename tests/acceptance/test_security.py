@@ -8,14 +8,14 @@ import subprocess
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import pika
 import psycopg2
 import pytest
 from pika.exceptions import ChannelClosedByBroker
-from support import Host, Process, Sidecar, connected, free_port, iso, until, utc
+from support import DEADLINE, Host, Process, Sidecar, amqp, connected, iso, until, utc
 
 from scheduler.dev.servers import PostgresServer, RabbitServer
 from scheduler.dev.servers.binaries import find_postgres, find_rabbitmq
+from scheduler.dev.servers.ports import free_ports
 from scheduler.dev.servers.vhosts import name_of
 from scheduler.domain.errors import Misconfigured
 from scheduler.rabbit import topology
@@ -46,7 +46,7 @@ def least(stack, empty_database, vhost):
     subprocess.run(
         ["sh", str(ROLES / "rabbitmq.sh"), str(server.directory / "sbin" / "rabbitmqctl")],
         env=server._environment() | {"VHOST": name_of(vhost), "SIDECAR_PASSWORD": SIDECAR, "HOST_PASSWORD": HOST},
-        cwd=server.directory, check=True, capture_output=True, timeout=60,
+        cwd=server.directory, check=True, capture_output=True, timeout=5 * DEADLINE,
     )
     yield empty_database, vhost
     with contextlib.suppress(Exception):
@@ -58,7 +58,7 @@ def test_the_runtime_role_and_the_sidecars_user_are_enough_and_no_more(least):
     database_url, amqp_url = least
     runtime = as_user(database_url, "scheduler_runtime", RUNTIME)
     migrated = Process("migrate", {"DATABASE_URL": as_user(database_url, "scheduler_owner", OWNER)})
-    assert migrated.popen.wait(30) == 0, migrated.raw
+    assert migrated.popen.wait(DEADLINE) == 0, migrated.raw
     migrated.stop()
     sidecar = Sidecar(runtime, as_user(amqp_url, "scheduler_sidecar", SIDECAR))
     try:
@@ -107,7 +107,7 @@ def forbidden(amqp_url: str) -> None:
     }
     for (user, password), acts in attempts.items():
         for act in acts:
-            connection = pika.BlockingConnection(pika.URLParameters(as_user(amqp_url, user, password)))
+            connection = amqp(as_user(amqp_url, user, password))
             channel = connection.channel()
             channel.confirm_delivery()
             with pytest.raises(ChannelClosedByBroker, match="ACCESS_REFUSED"):
@@ -119,7 +119,7 @@ def forbidden(amqp_url: str) -> None:
 
 
 def openssl(folder: Path, *arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=DEADLINE)
 
 
 def make_authority(folder: Path, name: str = "ca") -> None:
@@ -152,7 +152,7 @@ def encrypted(stack, certificates):
     """A broker that asks for client certificates and speaks nothing but TLS, and a Postgres with its own."""
     if stack.rabbitmq is None or stack.postgres is None:
         pytest.skip("needs servers of its own")
-    port = free_port()
+    [port] = free_ports(1)
     rabbitmq = RabbitServer(stack.ledger, find_rabbitmq(), name="tls-rabbitmq", config=[
         f"listeners.ssl.1 = 127.0.0.1:{port}",
         f"ssl_options.cacertfile = {certificates}/ca.crt",
@@ -193,7 +193,7 @@ def test_client_certificates_and_verify_full(encrypted, certificates):
         "AMQP_URL": amqps(amqp, certificates),
     }
     migrated = Process("migrate", env)
-    assert migrated.popen.wait(30) == 0, migrated.raw
+    assert migrated.popen.wait(DEADLINE) == 0, migrated.raw
     migrated.stop()
     sidecar = Sidecar(env["DATABASE_URL"], env["AMQP_URL"])
     try:
@@ -220,7 +220,7 @@ def test_a_broker_of_a_strange_authority_and_a_missing_certificate_are_refused(
     database, amqp, _ = encrypted
     env = {"DATABASE_URL": database, "AMQP_URL": amqps(amqp, certificates, authority, client)}
     process = Process("producer", env, "--no-wait")
-    assert process.popen.wait(30) == 69, process.raw
+    assert process.popen.wait(DEADLINE) == 69, process.raw
     process.stop()
 
 
@@ -228,7 +228,7 @@ def test_a_database_of_a_strange_authority_is_refused(encrypted, certificates):
     database, amqp, _ = encrypted
     url = f"{database}?sslmode=verify-full&sslrootcert={certificates}/stranger.crt"
     process = Process("consumer", {"DATABASE_URL": url, "AMQP_URL": amqps(amqp, certificates)}, "--no-wait")
-    assert process.popen.wait(30) == 69, process.raw
+    assert process.popen.wait(DEADLINE) == 69, process.raw
     process.stop()
     assert "certificate verify failed" in "".join(process.raw)
 
@@ -296,7 +296,7 @@ def test_no_error_shows_a_password(stack, mistake):
     for process in started:
         # Waiting for a server is fine too; what it says is what counts.
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.popen.wait(20)
+            process.popen.wait(DEADLINE)
         code = process.stop()
         assert code in (0, 69, 78), (mistake, process.role, code, process.raw)
         printed = "".join(process.raw)

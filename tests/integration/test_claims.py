@@ -40,12 +40,12 @@ def test_claims_the_oldest_first_and_skips_what_another_holds(database_url, sess
 
 
 def test_nothing_is_claimed_early_and_the_wait_is_by_the_databases_clock(database_url, sessions):
-    fill(database_url, 1, "now() + interval '100 seconds'")
+    fill(database_url, 1, "now() + interval '2 hours'")
     found = claim(sessions[0], 10)
     assert found.things == []
-    assert 0 < found.seconds_to_next <= 100
-    fill(database_url, 1, "now() + interval '10 seconds'", status="paused")
-    assert claim(sessions[0], 10).seconds_to_next > 10
+    assert 3600 < found.seconds_to_next <= 2 * 3600
+    fill(database_url, 1, "now() + interval '1 hour'", status="paused")
+    assert claim(sessions[0], 10).seconds_to_next > 3600
 
 
 def test_nothing_waits_in_an_empty_table(sessions):

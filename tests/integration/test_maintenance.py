@@ -51,21 +51,21 @@ def replica(role="producer"):
 
 def test_the_backlog_is_what_is_due_and_not_out(session, sql):
     assert session.measure() == (0, 0.0, 0)
-    jobs(sql, 3, due="-10 seconds")
+    jobs(sql, 3, due="-1 hour")
     jobs(sql, 2, due="1 hour")
-    jobs(sql, 4, status="paused", due="-1 hour")
+    jobs(sql, 4, status="paused", due="-9 hours")
     jobs(sql, 5, status="done", finished="-1 hour")
     due, oldest, pending = session.measure()
     assert (due, pending) == (3, 5)
-    assert 10 <= oldest < 60
+    assert 3600 <= oldest < 2 * 3600
 
 
 def test_a_refused_event_is_due_although_its_next_try_is_not(session, sql):
-    jobs(sql, 1, due="-100 seconds", retry="30 seconds")
-    jobs(sql, 1, due="-50 seconds", retry="-1 second")
+    jobs(sql, 1, due="-2 hours", retry="1 hour")
+    jobs(sql, 1, due="-1 hour", retry="-1 second")
     due, oldest, _ = session.measure()
     assert due == 2
-    assert 100 <= oldest < 150
+    assert 2 * 3600 <= oldest < 3 * 3600
 
 
 def test_many_pending_jobs_are_estimated(session, sql):
@@ -149,7 +149,7 @@ def test_a_tick_fills_the_gauges_and_an_outage_empties_them(database_url, sql):
     assert sql("SELECT count(*) FROM jobs") == [(3,)]
     assert health.ready()[0]
     ours = "datname = current_database() AND application_name = 'scheduler consumer maintenance'"
-    assert sql(f"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE {ours}") == [(True,)]
+    assert sql(f"SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE {ours}") == [(True,)]
     assert not made.run_once()
     assert math.isnan(metrics.backlog_jobs._value.get())
     assert not health.ready()[0]

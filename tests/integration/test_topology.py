@@ -1,5 +1,6 @@
 import pika
 import pytest
+from support import amqp
 
 from scheduler.domain.errors import Misconfigured, Unavailable
 from scheduler.rabbit import topology
@@ -11,7 +12,7 @@ def declare(url, queue_type="quorum", due="default"):
 
 @pytest.fixture
 def channel(vhost):
-    connection = pika.BlockingConnection(pika.URLParameters(vhost))
+    connection = amqp(vhost)
     yield connection.channel()
     if connection.is_open:
         connection.close()

@@ -77,7 +77,7 @@ def test_what_a_stop_left_unstored_is_not_acknowledged_with_what_came_after_it(s
     both = threading.Barrier(2)
 
     def storing(tag, stop):
-        both.wait(20)
+        both.wait(60)
         stop.set()
         return STORED if tag == 4 else None
 

@@ -1,13 +1,15 @@
 """Creates and drops databases on a server given by its URL."""
 
+import time
 from contextlib import closing
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import psycopg2
-from psycopg2 import sql
+from psycopg2 import errors, sql
 
 from scheduler.resources import query
 
+_DEADLINE_SECONDS = 60.0
 
 def create(server_url: str, name: str, template: str | None) -> str:
     """Create a database and return its URL."""
@@ -28,7 +30,17 @@ def name_of(url: str) -> str:
 def _execute(server_url: str, statement: str, **names: str) -> None:
     quoted = {part: sql.Identifier(name) for part, name in names.items()}
     command = sql.SQL(query(f"dev/{statement}")).format(**quoted)
+    limit = time.monotonic() + _DEADLINE_SECONDS
     with closing(psycopg2.connect(server_url)) as connection:
         connection.autocommit = True  # databases are not created or dropped inside a transaction
         with connection.cursor() as cursor:
-            cursor.execute(command)
+            while True:
+                try:
+                    cursor.execute(command)
+                except errors.ObjectInUse:
+                    # A busy server takes a while to end a session that was closed or terminated; five seconds of
+                    # that Postgres waits by itself.
+                    if time.monotonic() > limit:
+                        raise
+                else:
+                    return

@@ -16,7 +16,7 @@ import psycopg2
 from scheduler.dev.servers.errors import ServerFailed
 from scheduler.dev.servers.ledger import Account, Ledger
 from scheduler.dev.servers.ports import LOOPBACK, free_ports
-from scheduler.dev.servers.processes import Identity, kill_tree
+from scheduler.dev.servers.processes import SERVER_DEADLINE, Identity, kill_tree
 
 Mode = Literal["smart", "fast", "immediate"]
 _SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
@@ -73,7 +73,7 @@ class PostgresServer:
         """Whether the postmaster runs."""
         return self._process is not None and self._process.poll() is None
 
-    def start(self, deadline: float = 60.0) -> None:
+    def start(self, deadline: float = SERVER_DEADLINE) -> None:
         """Start the server, on first use with a new data directory, and return when it answers."""
         if self.running:
             return
@@ -92,7 +92,7 @@ class PostgresServer:
         )
         self.wait_ready(limit - time.monotonic())
 
-    def stop(self, mode: Mode = "fast", deadline: float = 30.0) -> None:
+    def stop(self, mode: Mode = "fast", deadline: float = 60.0) -> None:
         """Shut the server down in one of Postgres' three ways and wait until it is gone."""
         if self._process is None or not self.running:
             return
@@ -115,12 +115,12 @@ class PostgresServer:
             kill_tree(Identity.of(self._process.pid))
         self._process.wait()
 
-    def wait_ready(self, deadline: float = 60.0) -> None:
+    def wait_ready(self, deadline: float = SERVER_DEADLINE) -> None:
         """Wait until the server takes connections."""
         limit = time.monotonic() + deadline
         while True:
             try:
-                psycopg2.connect(self.url, connect_timeout=5).close()
+                psycopg2.connect(self.url, connect_timeout=20).close()
             except psycopg2.OperationalError as error:
                 if not self.running or time.monotonic() > limit:
                     raise ServerFailed(f"Postgres did not start: {_tail(self.log)}") from error

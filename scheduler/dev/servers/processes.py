@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
-_PARENT, _START = 1, 19  # fields of /proc/PID/stat, counted after the command's closing bracket
-_STATE = 0
+_STATE, _PARENT, _THREADS, _START = 0, 1, 17, 19  # fields of /proc/PID/stat, after the command's closing bracket
+# Deadlines are for what hangs: on a machine whose cores are all busy, what takes a second may take a minute.
+SERVER_DEADLINE = 180.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ def start_time(pid: int) -> str | None:
     if not _PROC.joinpath("self/stat").exists():
         return _start_time_from_ps(pid)
     fields = _stat(pid)
-    if fields is None or fields[_STATE] in "ZX":
+    # Killed, its first thread may be gone before the others, which still hold its ports and files.
+    if fields is None or (fields[_STATE] in "ZX" and int(fields[_THREADS]) <= 1):
         return None
     return f"{_boot()}/{fields[_START]}"
 
@@ -81,7 +83,7 @@ def kill_tree(process: Identity) -> None:
     family = [process, *descendants(process.pid)] if process.alive() else []
     for member in family:
         member.send(signal.SIGKILL)
-    wait_until(lambda: not any(member.alive() for member in family), 5)
+    wait_until(lambda: not any(member.alive() for member in family), SERVER_DEADLINE)
 
 
 def descendants(pid: int) -> list[Identity]:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from scheduler.dev.servers.ledger import owner_of, sweep_one
-from scheduler.dev.servers.processes import wait_until
+from scheduler.dev.servers.processes import SERVER_DEADLINE, wait_until
 
 
 def start(directory: Path) -> subprocess.Popen[bytes]:
@@ -35,5 +35,5 @@ def main() -> None:
     owner = owner_of(directory)
     sys.stdin.buffer.read()
     # A dying process closes its files a moment before it is gone.
-    if owner and wait_until(lambda: not directory.exists() or not owner.alive(), 10):
+    if owner and wait_until(lambda: not directory.exists() or not owner.alive(), SERVER_DEADLINE):
         sweep_one(directory)

@@ -9,13 +9,14 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from support import Host, utc
+from support import DEADLINE, Host, utc
 
 from scheduler.client import BrokerUnavailable, ClientError, CommandRejected, NoAnswer, NoSidecar, SchedulerClient
 
 
 @pytest.fixture
-def client(amqp_url):
+def client(amqp_url, monkeypatch):
+    monkeypatch.setattr("scheduler.client.client.ANSWER_SECONDS", DEADLINE)
     with SchedulerClient(amqp_url) as made:
         yield made
 
@@ -126,7 +127,7 @@ def test_the_sidecars_answer_is_returned_or_raised(client, sidecar):
     assert accepted is not None
     assert (accepted.id, accepted.status, accepted.next_run_at) == (job, "scheduled", moment)
     assert client.cancel(job, wait=True).status == "cancelled"
-    late = client.schedule(job, "test.job", run_at=moment, issued_at=utc() - timedelta(days=1), wait=5)
+    late = client.schedule(job, "test.job", run_at=moment, issued_at=utc() - timedelta(days=1), wait=True)
     assert late.status == "superseded"
     with pytest.raises(CommandRejected) as caught:
         client.schedule(uuid4(), "test.job", {"text": "x" * 100}, every=60, wait=True)

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from support import Process, connected, until
+from support import DEADLINE, Process, connected, until
 
 from scheduler.client import Outbox, tables
 
@@ -40,5 +40,5 @@ def test_the_process_waits_for_its_table_relays_and_stops(empty_database, amqp_u
 ])
 def test_the_exit_code_says_what_is_wrong(name, url, code):
     process = Process("outbox", {name: url}, "--no-wait")
-    assert process.popen.wait(30) == code
+    assert process.popen.wait(DEADLINE) == code
     process.stop()

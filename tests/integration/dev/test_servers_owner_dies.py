@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psycopg2
 import pytest
+from support import DEADLINE
 
 import scheduler
 from scheduler.dev.servers.ports import is_free
@@ -130,13 +131,13 @@ def test_a_killed_owners_stack_goes_by_itself_or_at_the_next_start(account):
     assert all(server.alive() for server in second.servers)
 
     end(second, signal.SIGKILL)
-    assert wait_until(lambda: not second.left() and not second.watchdog.alive(), 15)
+    assert wait_until(lambda: not second.left() and not second.watchdog.alive(), DEADLINE)
 
 
 def test_an_owner_ended_by_sigterm_takes_its_stack_along(account):
     owner = account.own_a_stack()
     end(owner, signal.SIGTERM)
-    assert wait_until(lambda: not owner.left() and not owner.watchdog.alive(), 15)
+    assert wait_until(lambda: not owner.left() and not owner.watchdog.alive(), DEADLINE)
 
 
 def test_ctrl_c_while_the_servers_start_leaves_nothing(account):
@@ -146,10 +147,10 @@ def test_ctrl_c_while_the_servers_start_leaves_nothing(account):
         records = list(account.base.glob("*/stack.json"))
         return any(len(json.loads(record.read_text())["processes"]) > 1 for record in records)
 
-    assert wait_until(servers_are_coming, 20)
+    assert wait_until(servers_are_coming, DEADLINE)
     (record,) = account.base.glob("*/stack.json")
     started = [Identity(pid, start) for pid, start, _ in json.loads(record.read_text())["processes"]]
     process.send_signal(signal.SIGINT)
     process.communicate()
     assert process.returncode != 0
-    assert wait_until(lambda: not any(who.alive() for who in started) and not account.base.exists(), 15)
+    assert wait_until(lambda: not any(who.alive() for who in started) and not account.base.exists(), DEADLINE)

@@ -3,12 +3,14 @@
 import shutil
 import socket
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pika
 import psycopg2
 import pytest
+from support import DEADLINE, amqp
 
 from scheduler.dev.servers import RabbitServer, ServerFailed, start_stack
 from scheduler.dev.servers.binaries import find_rabbitmq
@@ -53,9 +55,9 @@ def test_databases_and_vhosts_can_be_used_and_are_separate(own_stack):
         psycopg2.connect(copy)
 
     one, other = own_stack.create_vhost(), own_stack.create_vhost()
-    with closing(pika.BlockingConnection(pika.URLParameters(one))) as link:
+    with closing(amqp(one)) as link:
         link.channel().queue_declare("here", durable=True, arguments={"x-queue-type": "quorum"})
-    with closing(pika.BlockingConnection(pika.URLParameters(other))) as link:
+    with closing(amqp(other)) as link:
         channel = link.channel()
         with pytest.raises(pika.exceptions.ChannelClosedByBroker):
             channel.queue_declare("here", passive=True)
@@ -64,13 +66,27 @@ def test_databases_and_vhosts_can_be_used_and_are_separate(own_stack):
     assert own_stack.rabbitmq.ctl("list_vhosts").split() == ["name", "/"]
 
 
+def test_a_node_answers_many_who_ask_at_the_same_time_and_may_be_asked_again(own_stack):
+    """To a node that still knew the last one, the next caller of the same name was a stranger to turn away."""
+    together = ThreadPoolExecutor(6)
+    answers = together.map(own_stack.rabbitmq.evaluate, [f"timer:sleep(200), {number}" for number in range(6)])
+    assert list(answers) == [str(number) for number in range(6)]
+    together.shutdown()
+    with pytest.raises(ServerFailed, match="badmatch"):
+        own_stack.rabbitmq.evaluate("ok = no")
+    assert own_stack.create_vhost("again") == own_stack.create_vhost("again")
+    for _ in range(2):
+        own_stack.delete_vhost(own_stack.rabbitmq.vhost_url("again"))
+    assert "again" not in own_stack.rabbitmq.evaluate("rabbit_vhost:list_names()")
+
+
 def test_settings_reach_the_servers_which_listen_on_loopback_only(own_stack):
     assert query(own_stack.database_url, "SHOW max_connections") == [("40",)]
     assert query(own_stack.database_url, "SHOW fsync") == [("on",)]
     ports = (own_stack.postgres.port, own_stack.rabbitmq.port, own_stack.rabbitmq.dist_port)
     for port in (*ports, own_stack.rabbitmq.epmd_port):
         with pytest.raises(OSError, match=r"refused|unreachable"):
-            socket.create_connection((elsewhere(), port), timeout=5).close()
+            socket.create_connection((elsewhere(), port), timeout=DEADLINE).close()
 
 
 def elsewhere() -> str:
@@ -99,7 +115,7 @@ def test_postgres_comes_back_with_its_port_and_data(own_stack, end):
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_rabbitmq_comes_back_with_its_port_and_data_and_takes_its_epmd_along(own_stack, end):
     server, url = own_stack.rabbitmq, own_stack.create_vhost()
-    with closing(pika.BlockingConnection(pika.URLParameters(url))) as link:
+    with closing(amqp(url)) as link:
         channel = link.channel()
         channel.confirm_delivery()
         # Classic: after a kill in its first moments, a quorum queue of RabbitMQ 3.10 waits for an election.
@@ -110,11 +126,11 @@ def test_rabbitmq_comes_back_with_its_port_and_data_and_takes_its_epmd_along(own
     family = [server.pid, *(child.pid for child in descendants(server.pid))]
     getattr(server, end)()
     assert server.pid is None
-    assert wait_until(lambda: not any(map(start_time, family)), 5)
+    assert wait_until(lambda: not any(map(start_time, family)), DEADLINE)
     assert is_free(server.port)
     assert is_free(server.epmd_port)
     server.start()
-    with closing(pika.BlockingConnection(pika.URLParameters(url))) as link:
+    with closing(amqp(url)) as link:
         assert link.channel().basic_get("kept")[2] == b"7"
     own_stack.delete_vhost(url)
 
@@ -130,7 +146,7 @@ def test_two_stacks_live_side_by_side_and_one_closes_alone(own_stack, base):
     assert not any(map(start_time, pids))
     assert not other.directory.exists()
     assert query(own_stack.database_url, "SELECT 1") == [(1,)]
-    with socket.create_connection((LOOPBACK, own_stack.rabbitmq.port), timeout=5):
+    with socket.create_connection((LOOPBACK, own_stack.rabbitmq.port), timeout=DEADLINE):
         pass
 
 
@@ -154,7 +170,7 @@ def test_a_broker_of_someone_elses_gets_its_vhosts_through_the_management_api(ow
     vhosts = ManagedVhosts(node.url, f"http://{LOOPBACK}:{port}")
     url = vhosts.create("a vhost/of ours")
     assert url.endswith("/a%20vhost%2Fof%20ours")
-    pika.BlockingConnection(pika.URLParameters(url)).close()
+    amqp(url).close()
     vhosts.delete(name_of(url))
     assert node.ctl("list_vhosts").split() == ["name", "/"]
     node.kill()

@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 
+from support import DEADLINE
+
 
 def health(port, *arguments, **env):
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("SCHEDULER_", "METRICS_", "LOG_"))}
     done = subprocess.run(
         [sys.executable, "-m", "scheduler", "health", *arguments], env=clean | {"METRICS_PORT": str(port), **env},
-        capture_output=True, text=True, timeout=30, check=False,
+        capture_output=True, text=True, timeout=DEADLINE, check=False,
     )
     return done.returncode, json.loads(done.stdout)
 
@@ -39,7 +41,7 @@ def test_no_process_is_not_healthy():
 def test_a_taken_port_is_a_bad_setting(sidecar):
     first = sidecar.up(consumers=0).processes[0]
     second = sidecar.start("producer", METRICS_PORT=str(first.port))
-    assert second.popen.wait(30) == 78
+    assert second.popen.wait(DEADLINE) == 78
     sidecar.processes.remove(second)
     second.ended()
     assert "METRICS_PORT" in second.raw[-1]

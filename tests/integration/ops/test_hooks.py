@@ -25,9 +25,9 @@ def test_debug_shows_each_job_with_its_ids(sidecar, host):
 
 
 def test_a_flood_of_bad_commands_is_a_few_lines(sidecar, host):
-    consumer = sidecar.up(producers=0).processes[0]
     for _ in range(300):
         host.publish("request", b"{")
+    consumer = sidecar.up(producers=0).processes[0]  # now that all are there: a slow host would make a long storm
     until(lambda: consumer.metric("scheduler_commands_rejected_total") == 300, "all rejected")
     lines = [line for line in consumer.lines if line["event"] == "command rejected"]
     assert 1 <= len(lines) <= 3

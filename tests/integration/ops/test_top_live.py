@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from support import iso, utc
+from support import DEADLINE, iso, utc
 
 
 def test_one_frame_when_piped(sidecar, host):
@@ -13,7 +13,7 @@ def test_one_frame_when_piped(sidecar, host):
     sidecar.stored(job)
     done = subprocess.run(
         [sys.executable, "-m", "scheduler", "top"], env=os.environ | sidecar.env, capture_output=True, text=True,
-        timeout=30, check=False,
+        timeout=DEADLINE, check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[0].endswith("on time")

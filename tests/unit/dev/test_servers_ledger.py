@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.dev.servers import ports as ports_module
 from scheduler.dev.servers import processes
 from scheduler.dev.servers.ledger import Ledger, exclusive, locked, open_ledger, sweep, sweep_one
 from scheduler.dev.servers.ports import free_ports, is_free
@@ -42,7 +43,7 @@ def leave_behind(base: Path, owner: Identity, processes: list[Identity]) -> Path
 def test_a_dead_owners_processes_and_directory_are_swept(tmp_path, sleeper):
     directory = leave_behind(tmp_path, dead(), [Identity.of(sleeper.pid)])
     sweep(tmp_path)
-    assert sleeper.wait(5) == -signal.SIGTERM
+    assert sleeper.wait(60) == -signal.SIGTERM
     assert not directory.exists()
 
 
@@ -163,12 +164,46 @@ def test_the_record_is_readable_whenever_it_is_read(tmp_path):
 def test_a_zombie_counts_as_gone():
     process = subprocess.Popen([sys.executable, "-c", ""])
     who = Identity(process.pid, "unknown")
-    assert wait_until(lambda: processes.start_time(process.pid) is None, 5)
+    assert wait_until(lambda: processes.start_time(process.pid) is None, 60)
     assert not who.alive()
     process.wait()
+
+
+HEADLESS = """
+import ctypes, signal, threading
+threading.Thread(target=signal.pause).start()
+print(flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="seen in /proc")
+def test_a_process_whose_first_thread_is_gone_is_alive_while_another_runs():
+    """A killed broker of thirty threads counted as gone, and its port was not free."""
+    with subprocess.Popen([sys.executable, "-c", HEADLESS], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        who = Identity.of(process.pid)
+        stat = Path(f"/proc/{process.pid}/stat")
+        assert wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z", 60)
+        assert who.alive()
+        process.kill()
+        assert wait_until(lambda: not who.alive(), 60)
 
 
 def test_free_ports_differ_and_are_free():
     ports = free_ports(20)
     assert len(set(ports)) == 20
     assert all(map(is_free, ports))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere chance has to do")
+def test_a_port_is_given_once_though_nobody_listens_on_it_yet(monkeypatch):
+    """Two test runs chose the same port in the moment before the first server took it."""
+    monkeypatch.setattr(ports_module, "_LAST", ports_module._FIRST + 200)
+    other = "from scheduler.dev.servers import ports; ports._LAST = ports._FIRST + 200; "
+    command = [sys.executable, "-c", other + "print(*ports.free_ports(30), flush=True); input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        theirs = {int(port) for port in process.stdout.readline().split()}
+        assert len(theirs) == 30
+        assert not theirs & set(free_ports(30))
+        process.communicate("\n")

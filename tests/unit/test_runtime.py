@@ -1,0 +1,60 @@
+"""A stop comes to an end in time, whatever hangs."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from scheduler.runtime import Stop
+
+CONTRACT_SECONDS = 5
+
+
+class Timer:
+    """Keeps what it was asked for, and does it when it is told to."""
+
+    def __init__(self, seconds, act):
+        self.seconds, self.act, self.started = seconds, act, False
+
+    def start(self):
+        self.started = True
+
+
+class Ended(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.fixture
+def timers(monkeypatch):
+    made = []
+
+    def make(*given):
+        made.append(Timer(*given))
+        return made[-1]
+
+    def end(code):
+        raise Ended(code)
+
+    monkeypatch.setattr(threading, "Timer", make)
+    monkeypatch.setattr(os, "_exit", end)
+    return made
+
+
+def test_what_hangs_is_cut_off_within_the_seconds_of_the_contract(timers):
+    stop = Stop(late_exit_code=69)
+    stop._on_signal(signal.SIGTERM)
+    assert stop
+    [timer] = timers
+    assert (timer.started, timer.daemon) == (True, True)
+    assert 0 < timer.seconds < CONTRACT_SECONDS
+    with pytest.raises(Ended, match="69"):
+        timer.act()
+
+
+def test_a_second_signal_leaves_at_once(timers):
+    stop = Stop()
+    stop._on_signal(signal.SIGINT)
+    with pytest.raises(Ended, match=str(128 + signal.SIGTERM)):
+        stop._on_signal(signal.SIGTERM)
+    assert len(timers) == 1
