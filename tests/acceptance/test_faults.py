@@ -90,8 +90,8 @@ def behind(stack, database_url, amqp_url):
 # The driver is hung up on after 20 seconds; here never, so that nothing but the signal ends the process.
 FOREVER = """
 from scheduler.cli import main
-from scheduler.postgres import patience
-patience.LIMIT_SECONDS = 1e9
+from scheduler.postgres import client_timeout
+client_timeout.LIMIT_SECONDS = 1e9
 raise SystemExit(main())
 """
 
