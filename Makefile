@@ -10,10 +10,10 @@ ENOUGH := $(VENV)/.enough
 PIP    := $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt
 ARGS   ?=
 
-.PHONY: help run test test-deep lint schemas dashboards example chaos bench bench-peers build constraints clean
+.PHONY: help run test test-deep lint schemas dashboards example overview chaos bench bench-against bench-peers build constraints clean
 
 help: ## a line for each target
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(ENOUGH) ## the whole sidecar on this machine, with sample reminders (ARGS="--for 20" to end by itself)
 	@$(BIN)/scheduler dev $(ARGS)
@@ -49,6 +49,9 @@ chaos: $(READY) ## break every part while the sidecar works, and account for eve
 
 bench: $(READY) ## measure, side by side with yardsticks in the same run
 	@$(BIN)/python -m bench $(ARGS)
+
+bench-against: $(READY) ## this tree beside another commit, in turns (BASE=commit)
+	@$(BIN)/python bench/against.py $(BASE) $(ARGS)
 
 bench-peers: $(READY) ## measure other libraries beside ours; installs them into .bench-peers/ (ARGS="pgqueuer" for one)
 	@$(BIN)/python -m bench.peers $(ARGS)

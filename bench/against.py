@@ -1,0 +1,97 @@
+"""`make bench-against BASE=commit`: this tree beside another commit, in turns, on servers of their own.
+
+Each turn is a process of its own that runs one tree's code with that tree's own bench, so a change of either is
+measured as a whole.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+COUNT = 40_000
+
+
+def once(part: str) -> float:
+    """Measure one part of the tree that is imported."""
+    from bench import emit, ingest, lag  # noqa: PLC0415 - of whichever tree this process runs
+    from bench.servers import Bed  # noqa: PLC0415 - of whichever tree this process runs
+    from scheduler.dev.servers import start_stack  # noqa: PLC0415 - of whichever tree this process runs
+
+    def shots(bed: Bed) -> float:
+        emit.one_shots(bed, COUNT)
+        return emit.drain(bed, COUNT, 1)
+
+    def rules(bed: Bed) -> float:
+        emit.recurring(bed, COUNT)
+        return emit.drain(bed, COUNT, 1)
+
+    def stored(bed: Bed) -> float:
+        return ingest.ours(bed, COUNT, 1)
+
+    def late(bed: Bed) -> float:
+        bed.fill(100_000, "now() + interval '1 day' + n * interval '1 millisecond'")
+        with contextlib.ExitStack() as running:
+            replicas = [running.enter_context(bed.process("scheduler", "producer")) for _ in range(2)]
+            return lag.quantile(lag.steady(bed, replicas, 100, 10)[0], 0.5)
+
+    parts: dict[str, Callable[[Bed], float]] = {"emit": shots, "recurring": rules, "ingest": stored, "lag": late}
+    with start_stack(say=lambda _: None, purpose="bench") as stack, Bed(stack) as bed:
+        if part != "lag":
+            parts[part](bed)  # the first in a new database is slower
+        return parts[part](bed)
+
+
+@contextlib.contextmanager
+def checked_out(commit: str) -> Iterator[Path]:
+    """Check the commit out beside this tree for as long as it is needed."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "base"
+        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", tree, commit], cwd=ROOT, check=True)
+        try:
+            yield tree
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=ROOT, check=True)
+
+
+def turn(tree: Path, part: str) -> float:
+    """Measure a part of a tree in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--once", part], cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)},
+        check=True, text=True, stdout=subprocess.PIPE,
+    )
+    return float(json.loads(done.stdout.splitlines()[-1]))
+
+
+def main() -> int:
+    """Print the medians of both trees and their ratio."""
+    parser = argparse.ArgumentParser(prog="make bench-against")
+    parser.add_argument("base", nargs="?")
+    parser.add_argument("--once")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--parts", default="emit,recurring,ingest,lag")
+    asked = parser.parse_args()
+    if asked.once:
+        print(json.dumps(once(asked.once)))
+        return 0
+    with checked_out(asked.base) as base:
+        for part in asked.parts.split(","):
+            found: dict[Path, list[float]] = {base: [], ROOT: []}
+            for number in range(asked.rounds):
+                for tree in (base, ROOT) if number % 2 == 0 else (ROOT, base):
+                    found[tree].append(turn(tree, part))
+            theirs, ours = (statistics.median(found[tree]) for tree in (base, ROOT))
+            print(f"{part:<10} base {theirs:10,.1f}  here {ours:10,.1f}  ratio {ours / theirs:.3f}  "
+                  f"{[round(each) if each > 100 else round(each, 2) for each in (*found[base], *found[ROOT])]}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
