@@ -133,11 +133,10 @@ def _serve(args: argparse.Namespace) -> int:
     found = _settings(role.name)
     traces.set_up(role.name, os.environ)
     stop = Stop()
-    health, maintenance = process.start(role, found, stop)
+    parts, maintenance = process.start(role, found, stop)
     if args.no_wait:
         connect(found.database_url, role.name).close()
-    work = role.load()(found, stop, health)
-    process.stay_connected(role.name, found, stop, health, work.run, wait=not args.no_wait)
+    process.serve(role, found, stop, parts, wait=not args.no_wait)
     maintenance.join()
     traces.close()
     logs.get_logger(__name__).info("stopped", role=role.name)

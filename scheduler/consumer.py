@@ -1,20 +1,23 @@
-"""The process AMQP → Postgres: every command is stored, answered or refused with a reason."""
+"""The process AMQP → Postgres: every command and every result is stored, answered or refused with a reason."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from scheduler.commands import reporting
 from scheduler.commands.answers import answer
+from scheduler.commands.executing import execute
 from scheduler.commands.judging import Verdict
-from scheduler.commands.reading import read_command
-from scheduler.commands.storing import DatabaseAway, Stored, StoreSession, Storing
+from scheduler.commands.reading import read_command, read_result
+from scheduler.commands.results import execute_results
+from scheduler.commands.storing import DatabaseAway, Execute, Stored, StoreSession, Storing
 from scheduler.domain.errors import Rejected, Unavailable
-from scheduler.domain.jobs.definition import Incoming
+from scheduler.domain.names import INBOX_QUEUE, RESULTS_QUEUE
 from scheduler.domain.parsing import claimed_id
-from scheduler.ops.health import Health
+from scheduler.ops.health import HealthPart
 from scheduler.rabbit.answers import Answer, Answers
 from scheduler.rabbit.inbox import Inbox
 from scheduler.rabbit.link import Link
@@ -36,6 +39,20 @@ class StoringBatch:
     stored: Future[Stored | None]
 
 
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is taken from a queue: how it is read, stored and counted."""
+
+    queue: str
+    read: Callable[..., Any]
+    execute: Execute
+    count: Callable[[Sequence[Delivery], Sequence[Verdict]], None]
+
+
+COMMANDS = Kind(INBOX_QUEUE, read_command, execute, reporting.count)
+RESULTS = Kind(RESULTS_QUEUE, read_result, execute_results, reporting.count_results)
+
+
 class Consumer:
     """Takes what is waiting, stores it in one transaction, answers, and only then acknowledges.
 
@@ -43,20 +60,22 @@ class Consumer:
     on the one while the other is read and applied.
     """
 
-    def __init__(self, settings: Settings, stop: Stop, health: Health) -> None:
+    kind = COMMANDS
+
+    def __init__(self, settings: Settings, stop: Stop, health: HealthPart) -> None:
         self._settings = settings
         self._stop = stop
         self._health = health
         self._storing = Storing(settings, stop, health)
-        self._free = [StoreSession(settings.database_url) for _ in range(SESSIONS)]
+        self._free = [StoreSession(settings.database_url, self.kind.execute) for _ in range(SESSIONS)]
         self._threads = ThreadPoolExecutor(SESSIONS, thread_name_prefix="storing")
 
     def run(self, link: Link) -> None:
         """Serve one connection to the broker until it is lost or the process shall stop."""
         answers = Answers(link, self._wait_for_alarm)
-        read = partial(read_command, max_payload_bytes=self._settings.max_payload_bytes)
+        read = partial(self.kind.read, max_payload_bytes=self._settings.max_payload_bytes)
         while not self._stop:
-            inbox = Inbox(link, self._settings.prefetch, read)
+            inbox = Inbox(link, self.kind.queue, self._settings.prefetch, read)
             try:
                 self._serve(inbox, answers, link)
             except DatabaseAway:
@@ -71,7 +90,7 @@ class Consumer:
                 self._health.turn()
                 self._health.found("rabbitmq")
                 deliveries = inbox.take(BATCH, timeout=0.0 if batches else 0.5)
-                ids = {each.read.job_id for each in deliveries if isinstance(each.read, Incoming)}
+                ids = {each.read.about for each in deliveries if not isinstance(each.read, Rejected)}
                 while any(batch.ids & ids for batch in batches):
                     if not self._finish_oldest(batches, inbox, answers):
                         return
@@ -90,7 +109,7 @@ class Consumer:
 
     def _start(self, deliveries: list[Delivery], ids: set[str], link: Link) -> StoringBatch:
         session = self._free.pop()
-        commands = [each.read for each in deliveries if isinstance(each.read, Incoming)]
+        commands = [each.read for each in deliveries if not isinstance(each.read, Rejected)]
         stored = self._threads.submit(self._storing.store, session, commands, link.check_open)
         return StoringBatch(deliveries, ids, session, stored)
 
@@ -111,7 +130,7 @@ class Consumer:
         told = iter(stored.verdicts)
         verdicts = [each.read if isinstance(each.read, Rejected) else next(told) for each in batch]
         refused = answers.give(_answers(batch, verdicts))
-        reporting.count(batch, verdicts)
+        self.kind.count(batch, verdicts)
         reporting.show(batch, verdicts, stored.began, stored.ended)
         inbox.ack(batch, refused)
 
@@ -129,6 +148,12 @@ class Consumer:
             session.close()
 
 
+class ResultsConsumer(Consumer):
+    """The same for what workers report, on a connection of its own: however many requests wait, no result does."""
+
+    kind = RESULTS
+
+
 def _answers(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> list[Answer]:
     """Word the answers to those that wait for one, and to those that are rejected."""
     found = []
@@ -136,7 +161,7 @@ def _answers(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> list[Ans
         if isinstance(verdict, Rejected):
             message, reason = answer(verdict, claimed_id(delivery.body)), str(verdict)
         elif delivery.properties.reply_to:
-            message, reason = answer(verdict, None), None
+            message, reason = answer(verdict, delivery.read.about), None
         else:
             continue
         found.append(Answer(delivery, type(message).__name__, message.model_dump_json().encode(), reason))

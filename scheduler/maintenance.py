@@ -10,7 +10,7 @@ from uuid import uuid4
 from scheduler import __version__
 from scheduler.domain.errors import Unavailable
 from scheduler.ops import metrics, throttled
-from scheduler.ops.health import Health
+from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
 from scheduler.ops.recent import Recent, percentile
 from scheduler.postgres.maintenance import MaintenanceSession, Replica
@@ -31,10 +31,13 @@ PRUNE_SECONDS = 1.5  # of a tick at most, so that the heartbeat stays in time
 class Maintenance:
     """Lives as long as its process. Whatever fails here, the work goes on and the next tick tries again."""
 
-    def __init__(self, role: Role, settings: Settings, stop: Stop, health: Health, metrics_port: int) -> None:
+    def __init__(
+        self, role: Role, settings: Settings, stop: Stop, health: HealthPart | None, metrics_port: int
+    ) -> None:
+        """Report to `health` whether the database answers, where the work itself does not tell."""
         self._settings = settings
         self._stop = stop
-        self._health = health if role.idle_without_database else None
+        self._health = health
         self._replica = Replica(uuid4(), role.name, socket.gethostname(), os.getpid(), __version__, metrics_port)
         self._session: MaintenanceSession | None = None
         self._recent = Recent(kept=3)

@@ -2,7 +2,8 @@
 
 import gc
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from scheduler.domain.errors import Unavailable
@@ -10,7 +11,7 @@ from scheduler.domain.recurrence import tzdata_version
 from scheduler.maintenance import Maintenance
 from scheduler.ops import health as http
 from scheduler.ops import metrics
-from scheduler.ops.health import Health
+from scheduler.ops.health import Health, HealthPart
 from scheduler.ops.logs import get_logger
 from scheduler.rabbit import pika_internals, topology
 from scheduler.rabbit.address import place
@@ -22,7 +23,7 @@ from scheduler.settings import Settings
 log = get_logger(__name__)
 
 
-def start(role: Role, settings: Settings, stop: Stop) -> tuple[Health, Maintenance]:
+def start(role: Role, settings: Settings, stop: Stop) -> tuple[list[HealthPart], Maintenance]:
     """Check pika, take over the signals, serve metrics and health, and start the maintenance beside the work."""
     pika_internals.check()
     stop.listen()
@@ -31,14 +32,41 @@ def start(role: Role, settings: Settings, stop: Stop) -> tuple[Health, Maintenan
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
     metrics.declare(tzdata_version())
-    health = Health("postgres", "rabbitmq")
+    health = Health()
+    # Before anyone can ask: who has not connected yet is not ready.
+    needs = ("rabbitmq",) if role.idle_without_database else ("postgres", "rabbitmq")
+    parts = [health.part(*needs) for _ in role.works]
+    maintenance_part = health.part("postgres") if role.idle_without_database else None
     port = http.serve(health, settings.metrics_host, settings.metrics_port)
     log.info("started", role=role.name, metrics_host=settings.metrics_host, metrics_port=port)
-    return health, Maintenance(role, settings, stop, health, port).start()
+    return parts, Maintenance(role, settings, stop, maintenance_part, port).start()
+
+
+def serve(role: Role, settings: Settings, stop: Stop, parts: Sequence[HealthPart], *, wait: bool) -> None:
+    """Do all that a role is for, each on a thread and a connection of its own, until the stop."""
+    failures: list[BaseException] = []
+
+    def run(work: Callable[[Link], None], part: HealthPart, name: str) -> None:
+        try:
+            stay_connected(name, settings, stop, part, work, wait=wait)
+        except BaseException as error:  # noqa: BLE001 - raised again by the main thread
+            failures.append(error)
+            stop.set()
+
+    threads: list[threading.Thread] = []
+    for kind, part in zip(role.load(), parts, strict=True):
+        name = f"{role.name} {kind.__name__}" if threads else role.name
+        threads.append(threading.Thread(target=run, args=(kind(settings, stop, part).run, part, name), name=name))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
 
 
 def stay_connected(
-    role: str, settings: Settings, stop: Stop, health: Health, work: Callable[[Link], None], *, wait: bool
+    role: str, settings: Settings, stop: Stop, health: HealthPart, work: Callable[[Link], None], *, wait: bool
 ) -> None:
     """Keep `work` supplied with a connection to RabbitMQ, through every URL in turn, until the stop."""
     delays = backoff()

@@ -5,8 +5,9 @@ from contextlib import ExitStack, closing, suppress
 from scheduler.domain.errors import Unavailable
 from scheduler.emitting.jobs import DueJobs
 from scheduler.emitting.loop import SESSIONS, Emitter
+from scheduler.emitting.runs import DueRuns
 from scheduler.emitting.watch import MOST_LOOK_SECONDS
-from scheduler.ops.health import Health
+from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
 from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.wakeup import Wakeup
@@ -18,13 +19,13 @@ from scheduler.settings import Settings
 log = get_logger(__name__)
 
 # Whatever falls due: a new kind of thing adds its source here.
-SOURCES = (DueJobs(),)
+SOURCES = (DueJobs(), DueRuns())
 
 
 class Producer:
     """Keeps the emitting loop supplied with connections, through the outages of both servers."""
 
-    def __init__(self, settings: Settings, stop: Stop, health: Health) -> None:
+    def __init__(self, settings: Settings, stop: Stop, health: HealthPart) -> None:
         self._settings = settings
         self._stop = stop
         self._health = health

@@ -11,7 +11,8 @@ class Role:
 
     name: str
     help: str
-    work: str  # module and class of what it does on each connection to RabbitMQ; imported only where it runs
+    # Module and class of what it does, each on a connection of its own to RabbitMQ; imported only where it runs.
+    works: tuple[str, ...]
     in_dev: int  # how many of them `scheduler dev` runs
     # Threads share the interpreter: one talks to RabbitMQ, another waits for Postgres many times a batch, and when
     # its answer is there should not wait 5 ms more to be let in, which is Python's default. A consumer's are busy
@@ -20,15 +21,16 @@ class Role:
     # Without work it does not touch the database: then its heartbeat is how it knows that it is there.
     idle_without_database: bool
 
-    def load(self) -> Any:
+    def load(self) -> list[Any]:
         """Import what it does."""
-        module, name = self.work.split(":")
-        return getattr(import_module(module), name)
+        pairs = (each.split(":") for each in self.works)
+        return [getattr(import_module(module), name) for module, name in pairs]
 
 
 ROLES = {role.name: role for role in (
-    Role("consumer", "AMQP → Postgres: commands become rows.", "scheduler.consumer:Consumer",
+    Role("consumer", "AMQP → Postgres: commands become rows.",
+         ("scheduler.consumer:Consumer", "scheduler.consumer:ResultsConsumer"),
          in_dev=1, switch_seconds=0.002, idle_without_database=True),
-    Role("producer", "Postgres → AMQP: due rows become events.", "scheduler.producer:Producer",
+    Role("producer", "Postgres → AMQP: due rows become events.", ("scheduler.producer:Producer",),
          in_dev=2, switch_seconds=0.0005, idle_without_database=False),
 )}

@@ -8,6 +8,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from scheduler.domain.messages import DueRun
+
 P = TypeVar("P")
 
 
@@ -25,6 +27,7 @@ class Due(BaseModel, Generic[P]):
     occurrence: int
     missed: int
     next_run_at: datetime | None
+    run: DueRun | None = None
 
 
 Handle = Callable[[Due[Any]], object]

@@ -4,14 +4,18 @@ import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from scheduler.commands.judging import Verdict, judge
-from scheduler.domain.errors import Problem, Reason, Rejected, Unavailable
+from scheduler.commands.judging import Verdict, judge, judge_retry
+from scheduler.commands.results import wake_for_runs
+from scheduler.commands.transactions import attempted
 from scheduler.domain.jobs.definition import Incoming
-from scheduler.domain.jobs.job import Job, JobStatus
-from scheduler.postgres.connection import Connection, Contended, Unstorable, database_time, transaction
-from scheduler.postgres.jobs.store import Cursor, lock, save, wake_producers
-
-_TRIES = 20
+from scheduler.domain.jobs.job import Job, JobStatus, Outcome
+from scheduler.domain.messages import ScheduleCancel, ScheduleRetry
+from scheduler.domain.runs.run import cancelled
+from scheduler.postgres.connection import Connection, database_time
+from scheduler.postgres.jobs.due import KIND
+from scheduler.postgres.jobs.store import Cursor, lock, save
+from scheduler.postgres.runs import store as runs
+from scheduler.postgres.runs.store import wake_producers
 
 
 def execute(connection: Connection, batch: Sequence[Incoming], soon: timedelta) -> list[Verdict]:
@@ -19,32 +23,56 @@ def execute(connection: Connection, batch: Sequence[Incoming], soon: timedelta) 
 
     Producers look again by themselves; they are woken only for what falls due sooner than `soon` from now.
     """
-    for _ in range(_TRIES):
-        try:
-            with transaction(connection) as cursor:
-                return _execute(cursor, batch, soon)
-        except Contended:
-            # Another consumer created or changed one of these jobs at the same moment; now they are all
-            # there, and the next try locks them in order.
-            continue
-        except Unstorable as error:
-            # Some value that Postgres refuses although it passed validation: find whose it is.
-            if len(batch) > 1:
-                return [verdict for incoming in batch for verdict in execute(connection, [incoming], soon)]
-            return [Rejected([Problem("body", f"Postgres cannot store it: {str(error)[:300]}")], Reason.STORAGE)]
-    raise Unavailable("Postgres: too many consumers store the same jobs at once")
+    return attempted(connection, batch, lambda cursor, part: _execute(cursor, part, soon))
 
 
 def _execute(cursor: Cursor, batch: Sequence[Incoming], soon: timedelta) -> list[Verdict]:
+    retries = [incoming for incoming in batch if isinstance(incoming.command, ScheduleRetry)]
+    if not retries:
+        return _execute_jobs(cursor, batch, soon)
+    others = [incoming for incoming in batch if not isinstance(incoming.command, ScheduleRetry)]
+    told = iter(_execute_jobs(cursor, others, soon) if others else [])
+    retried = iter(_execute_retries(cursor, retries, soon))
+    return [next(retried if isinstance(each.command, ScheduleRetry) else told) for each in batch]
+
+
+def _execute_jobs(cursor: Cursor, batch: Sequence[Incoming], soon: timedelta) -> list[Verdict]:
     now = database_time(cursor)
     started = time.monotonic()
-    known = lock(cursor, [incoming.job_id for incoming in batch])
+    known = lock(cursor, [incoming.about for incoming in batch])
     verdicts, jobs = judge(known, batch, now)
     until = now + soon + timedelta(seconds=time.monotonic() - started)  # others may have held the rows for long
     save(cursor, known, jobs)
+    stopped = {
+        verdict.job.id for incoming, verdict in zip(batch, verdicts, strict=True)
+        if isinstance(incoming.command, ScheduleCancel) and isinstance(verdict, Outcome) and verdict.job.stopped
+    }
+    if stopped:
+        _cancel_runs(cursor, stopped, now)
     soonest = _soonest(jobs.values(), until)
     if soonest is not None:
-        wake_producers(cursor, soonest)
+        wake_producers(cursor, KIND, soonest)
+    return verdicts
+
+
+def _cancel_runs(cursor: Cursor, job_ids: Iterable[str], now: datetime) -> None:
+    """Make no further attempt at the open runs of jobs that were cancelled."""
+    opened = runs.lock_of_jobs(cursor, job_ids)
+    after = {event_id: cancelled(run, now) for event_id, run in opened.items()}
+    runs.save(cursor, opened, {}, after)
+    wake_for_runs(cursor, opened, after, now)
+
+
+def _execute_retries(cursor: Cursor, batch: Sequence[Incoming], soon: timedelta) -> list[Verdict]:
+    now = database_time(cursor)
+    ids = {incoming.about for incoming in batch}
+    opened = runs.lock(cursor, ids)
+    finished = runs.lock_finished(cursor, ids - opened.keys())
+    known = opened | finished
+    after = dict(known)
+    verdicts: list[Verdict] = [judge_retry(after, incoming, now) for incoming in batch]
+    runs.save(cursor, opened, finished, after)
+    wake_for_runs(cursor, known, after, now + soon)
     return verdicts
 
 

@@ -1,40 +1,62 @@
-"""What a batch of commands makes of the jobs that it is about: pure, whoever stores them."""
+"""What a batch of commands makes of the jobs and runs that it is about: pure, whoever stores them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import Job, Outcome, apply
+from scheduler.domain.messages import RecordedStatus, Status
+from scheduler.domain.runs.run import Run, RunStatus, retried
 from scheduler.ops.logs import get_logger
 
 log = get_logger(__name__)
 
-Verdict = Outcome | Rejected
+
+@dataclass(slots=True)
+class Retried:
+    """What a retry made of its run, and what to answer."""
+
+    run: Run
+    status: Status
+
+
+Verdict = Outcome | Retried | RecordedStatus | Rejected
 
 
 def judge(
     known: Mapping[str, Job], batch: Sequence[Incoming], now: datetime
 ) -> tuple[list[Verdict], dict[str, Job]]:
-    """Return what became of each command, in order, and the jobs as they are afterwards, by id."""
+    """Return what became of each command about a job, in order, and the jobs as they are afterwards, by id."""
     jobs = dict(known)
     verdicts: list[Verdict] = []
     for index, incoming in enumerate(batch):
         # Commands of one batch without issued_at keep their order: a microsecond each.
-        verdict = _judge(jobs.get(incoming.job_id), incoming, now + timedelta(microseconds=index))
+        verdict = _judge(jobs.get(incoming.about), incoming, now + timedelta(microseconds=index))
         verdicts.append(verdict)
         if isinstance(verdict, Outcome):
-            jobs[incoming.job_id] = verdict.job
+            jobs[incoming.about] = verdict.job
     return verdicts, jobs
 
 
-def _judge(job: Job | None, incoming: Incoming, now: datetime) -> Verdict:
+def _judge(job: Job | None, incoming: Incoming, now: datetime) -> Outcome | Rejected:
     try:
         return apply(job, incoming, now)
     except Rejected as verdict:
         return verdict.kept()
     except Exception:
         # As with parsing: what nobody thought of concerns this one command.
-        log.exception("command cannot be applied", job_id=incoming.job_id,
+        log.exception("command cannot be applied", job_id=incoming.about,
                       do="report it, with the message in scheduler_dead")
         return Rejected([Problem("body", "cannot be applied: an error of the scheduler's own, see its log")])
+
+
+def judge_retry(runs: MutableMapping[str, Run], incoming: Incoming, now: datetime) -> Retried | Rejected:
+    """Return what became of a retry, and put the run as it is afterwards in its place."""
+    run = runs.get(incoming.about)
+    if run is None or run.status in (RunStatus.EXPECTED, RunStatus.EMITTED):
+        return Rejected([Problem("event_id", "is not known: no run of a tracked job has it, or it was pruned")])
+    after = retried(run, incoming.command.issued_at or now, now)
+    runs[incoming.about] = after
+    return Retried(after, "unchanged" if after is run else "scheduled")

@@ -1,15 +1,18 @@
 """From a delivery to a command with what came beside its body, or to every reason why not."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from scheduler.domain.errors import Problem, Reason, Rejected
 from scheduler.domain.jobs.definition import Incoming
-from scheduler.domain.parsing import parse_command
+from scheduler.domain.parsing import parse_command, parse_result
+from scheduler.domain.runs.result import Result
 from scheduler.ops.logs import get_logger
 from scheduler.rabbit.reading import Delivery, UnreadableProperties
 from scheduler.rabbit.topology import DELIVERY_LIMIT
 
 log = get_logger(__name__)
+Message = TypeVar("Message")
 
 _CRASHED = f"was delivered {DELIVERY_LIMIT} times and never answered: handling it ends the consumer"
 _TRACE = ("traceparent", "tracestate")
@@ -17,26 +20,40 @@ _TRACE = ("traceparent", "tracestate")
 
 def read_command(delivery: Delivery, *, max_payload_bytes: int) -> Incoming | Rejected:
     """Return the command, or why it can never succeed; whatever a host sent, nothing is raised."""
+    properties = delivery.properties
+    incoming = _read(delivery, lambda: parse_command(
+        delivery.routing_key, delivery.body, message_type=properties.type, max_payload_bytes=max_payload_bytes
+    ))
+    if isinstance(incoming, Rejected):
+        return incoming
+    incoming.correlation_id = _storable(properties.correlation_id)
+    headers = properties.headers
+    if headers:
+        incoming.traceparent, incoming.tracestate = (_storable(headers.get(name)) for name in _TRACE)
+    return incoming
+
+
+def read_result(delivery: Delivery, *, max_payload_bytes: int) -> Result | Rejected:  # noqa: ARG001 - as commands
+    """Return the result, or why it can never be recorded."""
+    return _read(delivery, lambda: parse_result(
+        delivery.routing_key, delivery.body, message_type=delivery.properties.type
+    ))
+
+
+def _read(delivery: Delivery, parse: Callable[[], Message]) -> Message | Rejected:
     if delivery.deliveries_before >= DELIVERY_LIMIT - 1:
         return Rejected([Problem("body", _CRASHED)], Reason.REDELIVERED)
     properties = delivery.properties
     if isinstance(properties, UnreadableProperties):
         return Rejected([Problem("headers", f"cannot be read ({properties.problem}); are times in seconds?")])
     try:
-        incoming = parse_command(
-            delivery.routing_key, delivery.body, message_type=properties.type, max_payload_bytes=max_payload_bytes
-        )
+        return parse()
     except Rejected as verdict:
         return verdict.kept()
     except Exception:
         # A case that nobody thought of must not end the consumer again and again: the message is kept aside.
         log.exception("command cannot be read", do="report it, with the message in scheduler_dead")
         return Rejected([Problem("body", "cannot be read: an error of the scheduler's own, see its log")])
-    incoming.correlation_id = _storable(properties.correlation_id)
-    headers = properties.headers
-    if headers:
-        incoming.traceparent, incoming.tracestate = (_storable(headers.get(name)) for name in _TRACE)
-    return incoming
 
 
 def _storable(value: Any) -> str | None:

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from scheduler.commands.judging import Verdict
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
+from scheduler.domain.jobs.job import Outcome
+from scheduler.domain.messages import ResultStatus
+from scheduler.domain.runs.result import Result
 from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled import ThrottledWarning
@@ -21,19 +24,37 @@ def count(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> None:
     queued = cancelled = 0
     for delivery, verdict in zip(batch, verdicts, strict=True):
         if isinstance(verdict, Rejected):
-            metrics.commands_rejected.labels(verdict.reason.value).inc()
-            properties = delivery.properties
-            _rejections.warning(
-                problems=str(verdict)[:1000], command=delivery.routing_key[:100], message_id=properties.message_id,
-                correlation_id=properties.correlation_id,
-                do="see x-rejected-reason of the messages in scheduler_dead",
-            )
+            _reject(delivery, verdict)
+        elif not isinstance(verdict, Outcome):
+            continue
         elif verdict.status == "scheduled":
             queued += delivery.routing_key == "request"
         elif verdict.status == "cancelled":
             cancelled += 1
     metrics.jobs_queued.inc(queued)
     metrics.jobs_cancelled.inc(cancelled)
+
+
+def _reject(delivery: Delivery, verdict: Rejected) -> None:
+    metrics.commands_rejected.labels(verdict.reason.value).inc()
+    properties = delivery.properties
+    _rejections.warning(
+        problems=str(verdict)[:1000], command=delivery.routing_key[:100], message_id=properties.message_id,
+        correlation_id=properties.correlation_id, do="see x-rejected-reason of the messages in scheduler_dead",
+    )
+
+
+def count_results(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> None:
+    """Count what became of results, and of the attempts that they end."""
+    metrics.batch_size.observe(len(batch))
+    for delivery, verdict in zip(batch, verdicts, strict=True):
+        if isinstance(verdict, Rejected):
+            _reject(delivery, verdict)
+        elif isinstance(verdict, str):
+            metrics.results.labels(verdict).inc()
+            result = delivery.read
+            if verdict == "recorded" and isinstance(result, Result) and result.status is not ResultStatus.RUNNING:
+                metrics.run_attempts.labels(result.status.value).inc()
 
 
 def show(batch: Sequence[Delivery], verdicts: Sequence[Verdict], began: int, ended: int) -> None:
@@ -43,7 +64,7 @@ def show(batch: Sequence[Delivery], verdicts: Sequence[Verdict], began: int, end
     traced = []
     for delivery, verdict in zip(batch, verdicts, strict=True):
         incoming = delivery.read
-        if not isinstance(incoming, Incoming) or isinstance(verdict, Rejected):
+        if not isinstance(incoming, Incoming) or not isinstance(verdict, Outcome):
             continue
         ids = {"job_id": verdict.job.id, "correlation_id": incoming.correlation_id}
         kind = type(incoming.command).__name__

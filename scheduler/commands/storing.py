@@ -4,13 +4,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
-from scheduler.commands.executing import execute
 from scheduler.commands.judging import Verdict
 from scheduler.domain.errors import Unavailable
-from scheduler.domain.jobs.definition import Incoming
 from scheduler.ops import metrics
-from scheduler.ops.health import Health
+from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled import ThrottledWarning
 from scheduler.postgres.connection import Connection, connect
@@ -40,16 +39,20 @@ class Stored:
     ended: int
 
 
+Execute = Callable[[Connection, Sequence[Any], timedelta], list[Verdict]]
+
+
 class StoreSession:
     """A connection to the database, opened when it is needed, for one batch at a time."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, execute: Execute) -> None:
         self._url = url
+        self._execute = execute
         self._connection: Connection | None = None
 
-    def execute(self, batch: Sequence[Incoming], soon: timedelta) -> list[Verdict]:
-        """Apply the commands in one transaction."""
-        return execute(self._connected(), batch, soon)
+    def execute(self, batch: Sequence[Any], soon: timedelta) -> list[Verdict]:
+        """Apply the messages in one transaction."""
+        return self._execute(self._connected(), batch, soon)
 
     def check(self) -> None:
         """Raise Unavailable where nothing could be stored."""
@@ -69,7 +72,7 @@ class StoreSession:
 class Storing:
     """Stores batches on any of its threads, through outages of the database."""
 
-    def __init__(self, settings: Settings, stop: Stop, health: Health) -> None:
+    def __init__(self, settings: Settings, stop: Stop, health: HealthPart) -> None:
         self._stop = stop
         self._health = health
         self._keep_seconds = KEEP_SECONDS
@@ -77,7 +80,7 @@ class Storing:
         self._soon = timedelta(milliseconds=settings.poll_interval_ms + 100)
 
     def store(
-        self, session: StoreSession, batch: Sequence[Incoming], check_broker: Callable[[], None]
+        self, session: StoreSession, batch: Sequence[Any], check_broker: Callable[[], None]
     ) -> Stored | None:
         """Store the commands, waiting a while for the database if need be; None on a stop."""
         began = time.time_ns()

@@ -4,6 +4,7 @@ from typing import Any
 
 _INVOICE = "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11"
 _REPORT = "f2b1c0de-3c55-4f0b-9d0a-4f0f4c1b7a52"
+_EVENT = "0b2c4c1e-7a51-5b0a-8d3e-6b0f8c6d2a10"
 _ISSUED = "2026-11-30T17:21:09.123456Z"
 
 EXAMPLES: dict[str, list[dict[str, Any]]] = {
@@ -15,10 +16,30 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
          "issued_at": _ISSUED},
         {"id": _REPORT, "job_type": "report.weekly", "cron": "30 8 * * 1", "timezone": "America/New_York"},
         {"id": _INVOICE, "job_type": "cache.warm", "every": "PT15M", "max_lateness": 60},
+        {"id": _INVOICE, "job_type": "invoice.reminder", "run_at": "2026-12-01T09:00:00Z",
+         "run": {"timeout": 60, "max_attempts": 5, "backoff": [10, 60, 600], "overlap": "skip"}},
     ],
     "ScheduleCancel": [{"id": _INVOICE, "issued_at": _ISSUED}],
     "SchedulePause": [{"id": _REPORT, "issued_at": _ISSUED}],
     "ScheduleResume": [{"id": _REPORT, "issued_at": _ISSUED}],
+    "ScheduleRetry": [{"event_id": _EVENT, "issued_at": _ISSUED}],
+    "ScheduleResult": [
+        {"event_id": _EVENT, "attempt": 1, "status": "running", "worker": "mailer-1", "heartbeat": 30,
+         "progress": 0.4},
+        {"event_id": _EVENT, "attempt": 1, "status": "succeeded", "output": {"sent": True}, "worker": "mailer-1"},
+        {"event_id": _EVENT, "attempt": 1, "status": "failed", "error": "SMTPServerDisconnected", "retry_in": 30},
+        {"event_id": _EVENT, "attempt": 1, "status": "snoozed", "retry_in": 900},
+    ],
+    "ScheduleRecorded": [{"event_id": _EVENT, "status": "recorded"}],
+    "ScheduleFinished": [
+        {"event_id": _EVENT, "job_id": _INVOICE, "job_type": "invoice.reminder",
+         "due_at": "2026-12-01T08:00:00.000000Z", "status": "succeeded", "attempts": 2,
+         "started_at": "2026-12-01T08:01:02.104112Z", "finished_at": "2026-12-01T08:01:03.501220Z", "error": None,
+         "output": {"sent": True}},
+        {"event_id": _EVENT, "job_id": _INVOICE, "job_type": "invoice.reminder",
+         "due_at": "2026-12-01T08:00:00.000000Z", "status": "dead", "attempts": 3, "started_at": None,
+         "finished_at": "2026-12-01T08:07:12.018411Z", "error": "SMTPServerDisconnected", "output": None},
+    ],
     "ScheduleTrigger": [{"id": _REPORT, "issued_at": _ISSUED}],
     "ScheduleAccepted": [
         {"id": _INVOICE, "status": "scheduled", "next_run_at": "2026-12-01T08:00:00.000000Z"},
@@ -31,10 +52,14 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"id": None, "errors": [{"field": "body", "problem": "is empty"}]},
     ],
     "ScheduleDue": [
-        {"event_id": "0b2c4c1e-7a51-5b0a-8d3e-6b0f8c6d2a10", "job_id": _INVOICE,
+        {"event_id": _EVENT, "job_id": _INVOICE,
          "job_type": "invoice.reminder", "payload": {"invoice": 42}, "due_at": "2026-12-01T08:00:00.000000Z",
          "emitted_at": "2026-12-01T08:00:00.004112Z", "occurrence": 7, "missed": 0,
          "next_run_at": "2026-12-08T08:00:00.000000Z"},
+        {"event_id": _EVENT, "job_id": _INVOICE, "job_type": "invoice.reminder", "payload": {"invoice": 42},
+         "due_at": "2026-12-01T08:00:00.000000Z", "emitted_at": "2026-12-01T08:01:02.004112Z", "occurrence": 1,
+         "missed": 0, "next_run_at": None,
+         "run": {"attempt": 2, "attempts_left": 1, "max_attempts": 3, "deadline": "2026-12-01T09:01:02.004112Z"}},
     ],
     "ScheduleMissed": [
         {"job_id": _REPORT, "job_type": "report.weekly",

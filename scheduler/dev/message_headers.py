@@ -3,9 +3,9 @@
 from typing import Any
 
 from scheduler.client.retries import ATTEMPT
-from scheduler.domain.messages import COMMAND_MODELS
+from scheduler.domain.messages import COMMAND_MODELS, RESULT_MODELS
 
-_COMMANDS = {model.__name__ for model in COMMAND_MODELS.values()}
+_COMMANDS = {model.__name__ for model in (*COMMAND_MODELS.values(), *RESULT_MODELS.values())}
 _TEXT = {"type": "string"}
 _TIME = {"type": "string", "format": "date-time"}
 _TRACE = {
@@ -17,6 +17,11 @@ _REJECTED = {
     "x-rejected-at": _TIME,
     "x-original-expiration": _TEXT | {"description": "The command's own `expiration`, which is dropped."},
     "x-original-user-id": _TEXT | {"description": "The command's own `user_id`, which is dropped."},
+}
+_DEAD = {
+    "x-dead-reason": _TEXT | {"description": "Of a run that was given up, under `due`: how it ended."},
+    "x-dead-at": _TIME,
+    "x-attempts": {"type": "integer", "minimum": 1},
 }
 _UNHANDLED = {
     ATTEMPT: {"type": "integer", "minimum": 1, "description": "How often it was handled in vain."},
@@ -33,7 +38,7 @@ def headers(message: str) -> dict[str, Any]:
     """Return the schema of a message's headers; others are neither needed nor harmful."""
     match message:
         case "DeadLetter":
-            return _object(_TRACE | _REJECTED, ["x-rejected-reason", "x-rejected-at"])
+            return _object(_TRACE | _REJECTED | _DEAD)
         case "UnhandledDue":
             return _object(_TRACE | _UNHANDLED, [ATTEMPT, "x-error"])
         case "ScheduleRequest" | "ScheduleDue":
@@ -56,7 +61,9 @@ def properties(message: str) -> dict[str, Any]:
     sent = _PERSISTENT | _CORRELATION | _STAMP | {"app_id": {"const": "scheduler"}}
     if message in ("ScheduleDue", "UnhandledDue"):
         event_id = {"type": "string", "format": "uuid", "description": "The event_id: drop duplicates by it."}
-        return _object(sent | {"type": {"const": "ScheduleDue"}, "message_id": event_id}, ["message_id"])
+        expiration = _TEXT | {"description": "Of a tracked job: its `start_timeout` in milliseconds."}
+        known = {"type": {"const": "ScheduleDue"}, "message_id": event_id, "expiration": expiration}
+        return _object(sent | known, ["message_id"])
     return _object(sent | {"type": {"const": message}}, ["type"])
 
 

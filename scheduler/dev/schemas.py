@@ -11,7 +11,10 @@ from scheduler.resources import folder
 
 MODELS: tuple[type[BaseModel], ...] = (
     *messages.COMMAND_MODELS.values(),
+    *messages.RESULT_MODELS.values(),
     messages.ScheduleAccepted,
+    messages.ScheduleRecorded,
+    messages.ScheduleFinished,
     messages.ScheduleRejected,
     messages.ScheduleDue,
     messages.ScheduleMissed,
@@ -23,7 +26,7 @@ def schemas() -> dict[str, str]:
     """Return each schema file's name and text."""
     found = {}
     for model in MODELS:
-        mode = "validation" if issubclass(model, messages.Command) else "serialization"
+        mode = "validation" if issubclass(model, messages.Command | messages.ScheduleResult) else "serialization"
         schema = {
             "$schema": _DIALECT,
             **model.model_json_schema(mode=mode),  # type: ignore[arg-type]

@@ -5,5 +5,6 @@ EVENTS_EXCHANGE = "schedule.events"
 DEAD_EXCHANGE = "schedule.dead"
 
 INBOX_QUEUE = "scheduler_inbox"
+RESULTS_QUEUE = "scheduler_results"
 DUE_QUEUE = "mainapp_due"
 DEAD_QUEUE = "scheduler_dead"

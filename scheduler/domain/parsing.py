@@ -1,19 +1,23 @@
 """Turns the bytes of a command into a command, or says everything that is wrong with them."""
 
 import json
+from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar, get_args
+from uuid import UUID
 
 from pydantic import ValidationError
 
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.jobs.definition import Incoming
-from scheduler.domain.messages import COMMAND_MODELS, Command
+from scheduler.domain.messages import COMMAND_MODELS, RESULT_MODELS, Command, ContractMessage, ScheduleResult
+from scheduler.domain.runs.result import Result, kept
 from scheduler.domain.strict_json import parse_object
 
 # The other fields together stay well under this; a body beyond it is refused before it is parsed.
 _OTHER_FIELDS = 64 * 1024
 _READABLE = 4 * 1024 * 1024
+RESULT_BYTES = 16 * 1024 * 1024  # what is beyond the limit of `output` is cut, not refused
 _HYPHENATED = 36  # characters: of a UUID's spellings only the usual one, in capitals or not, has so many
 
 
@@ -21,7 +25,7 @@ def parse_command(
     routing_key: str, body: bytes, *, max_payload_bytes: int, message_type: str | None = None
 ) -> Incoming:
     """Return the command with the exact text of its payload; raise Rejected with every problem found."""
-    model = _model(routing_key, message_type)
+    model = _model(COMMAND_MODELS, routing_key, message_type)
     if len(body) > max_payload_bytes + _OTHER_FIELDS:
         raise Rejected([Problem("payload", f"the message has {len(body):,} bytes; a payload may have at "
                                            f"most {max_payload_bytes:,} (SCHEDULER_MAX_PAYLOAD_BYTES)")])
@@ -39,65 +43,120 @@ def parse_command(
         problems.extend(_problems(error, model))
     if problems:
         raise Rejected(problems)
-    written: str = members["id"]
-    return Incoming(command, written.lower() if len(written) == _HYPHENATED else str(command.id), payload)
+    return Incoming(command, _id(members[model.about]), payload)
 
 
-def _model(routing_key: str, message_type: str | None) -> type[Command]:
-    model = COMMAND_MODELS.get(routing_key)
+def parse_result(routing_key: str, body: bytes, *, message_type: str | None = None) -> Result:
+    """Return a result, cut to what is kept; raise Rejected with every problem found."""
+    model = _model(RESULT_MODELS, routing_key, message_type)
+    if len(body) > RESULT_BYTES:
+        raise Rejected([Problem("body", f"has {len(body):,} bytes; a result may have at most {RESULT_BYTES:,}")])
+    members, output = parse_object(body, exact="output")
+    members["output"] = None  # its text is kept, and no object made of it
+    try:
+        result: ScheduleResult = model.model_validate(members)
+    except ValidationError as error:
+        raise Rejected(_problems(error, model)) from None
+    return kept(result, _id(members["event_id"]), output)
+
+
+def _id(written: str) -> str:
+    """Return a UUID, which has passed validation, as Postgres writes it."""
+    return written.lower() if len(written) == _HYPHENATED else str(UUID(written))
+
+
+Model = TypeVar("Model", bound=ContractMessage)
+
+
+def _model(models: Mapping[str, type[Model]], routing_key: str, message_type: str | None) -> type[Model]:
+    model = models.get(routing_key)
     if model is None:
-        known = ", ".join(COMMAND_MODELS)
+        known = ", ".join(models)
         raise Rejected([Problem("routing_key", f"{routing_key[:80]!r} is not a command; use one of {known}")])
-    if message_type and message_type not in (model.__name__, model.kind):
+    if message_type and message_type not in (model.__name__, routing_key):
         raise Rejected([Problem("type", f"{message_type[:80]!r} does not belong to the routing key "
                                         f"{routing_key!r}; leave it out or use {model.__name__!r}")])
     return model
 
 
 def claimed_id(body: bytes) -> str | None:
-    """Return the id that a rejected command names, where one can be read."""
+    """Return the id that a rejected command names, of its job or its run, where one can be read."""
     try:
-        found = json.loads(body)["id"] if len(body) <= _READABLE else None
-    except (ValueError, TypeError, KeyError, RecursionError):
+        members = json.loads(body) if len(body) <= _READABLE else {}
+        found = members.get("id", members.get("event_id"))
+    except (ValueError, AttributeError, RecursionError):
         return None
     return found[:200].encode("utf-8", "replace").decode() if isinstance(found, str) else None
 
 
-def _problems(error: ValidationError, model: type[Command]) -> list[Problem]:
+def _problems(error: ValidationError, model: type[ContractMessage]) -> list[Problem]:
     found: dict[str, str] = {}
     for detail in error.errors(include_url=False, include_input=False):
-        # A union's branch name is our business, not the host's.
-        field = str(detail["loc"][0]) if detail["loc"] else "body"
-        found.setdefault(_printable(field), _words(detail, field, model))
+        path, inner = _path(detail["loc"], model)
+        problem = _words(detail, path[-1] if path else "body", inner)
+        if not path and detail["type"] == "value_error":  # about several fields: it names one
+            field, _, problem = problem.partition(": ")
+            path = [field]
+        found.setdefault(_printable(".".join(path) or "body"), problem)
     return [Problem(field, problem) for field, problem in found.items()]
 
 
-def _words(detail: Any, field: str, model: type[Command]) -> str:
-    match detail["type"]:
-        case "missing":
-            return "is required"
+def _path(loc: tuple[int | str, ...], model: type[ContractMessage]) -> tuple[list[str], type[ContractMessage]]:
+    """Return the fields that lead to a problem, and the model that has the last of them.
+
+    A union's branch name, which pydantic puts in between, is our business and not the host's.
+    """
+    path: list[str] = []
+    for part in loc:
+        if path:
+            nested = _nested(model, path[-1])
+            if nested is None:
+                break
+            model = nested
+        path.append(str(part))
+    return path, model
+
+
+def _nested(model: type[ContractMessage], field: str) -> type[ContractMessage] | None:
+    """Return the model of a field's value, if it has one."""
+    known = model.model_fields.get(field)
+    kinds = () if known is None else (known.annotation, *get_args(known.annotation))
+    return next((each for each in kinds if isinstance(each, type) and issubclass(each, ContractMessage)), None)
+
+
+_PLAIN_WORDS = {
+    "missing": "is required",
+    "uuid_type": "must be a string: a UUID",
+    "uuid_parsing": "must be a UUID, like 7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11",
+    "dict_type": "must be a JSON object",
+    "model_type": "must be a JSON object",
+    "string_type": "must be a string",
+    "float_type": "must be a number",
+    "int_type": "must be a whole number",
+    "bool_type": "must be true or false",
+}
+
+
+def _words(detail: Any, field: str, model: type[ContractMessage]) -> str:
+    kind = detail["type"]
+    match kind:
         case "extra_forbidden":
             near = get_close_matches(field, model.model_fields, n=1, cutoff=0.5)
-            return "is not a field of this command" + (f"; did you mean {near[0]!r}?" if near else "")
+            return f"is not a field of {_called(model)}" + (f"; did you mean {near[0]!r}?" if near else "")
         case "value_error":
             return str(detail["ctx"]["error"])
         case "string_type" | "float_type" if field == "every":
             return "must be an ISO 8601 duration like PT15M, or a number of seconds"
-        case "uuid_type":
-            return "must be a string: a UUID"
-        case "uuid_parsing":
-            return "must be a UUID, like 7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11"
-        case "dict_type":
-            return "must be a JSON object"
-        case "string_type":
-            return "must be a string"
-        case "float_type":
-            return "must be a number"
+        case "literal_error" | "tuple_type" if field == "backoff":
+            return "must be exponential, linear, fixed, or a list of seconds"
         case "enum":
             return f"must be {detail['ctx']['expected']}"
-        case _:
-            message: str = detail["msg"]
-            return message[:1].lower() + message[1:]
+    message: str = detail["msg"]
+    return _PLAIN_WORDS.get(kind) or message[:1].lower() + message[1:]
+
+
+def _called(model: type[ContractMessage]) -> str:
+    return "this command" if issubclass(model, Command) else model.__name__
 
 
 def _printable(field: str) -> str:

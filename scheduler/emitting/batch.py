@@ -70,6 +70,7 @@ class Batch(Generic[Thing, Emission]):
         metrics.batch_size.observe(len(self._claim.things))
         self._emitted_at = self.database_time()
         messages = self._decide()
+        self.source.record(self.session, self._emissions, self._emitted_at)
         if self.age > HOLD_SECONDS:
             raise Unavailable("this process stood still while it held due rows; they are left to others")
         self._confirms = publisher.send(messages)

@@ -4,10 +4,13 @@ import random
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from scheduler.domain.jobs.emission import Emission, decide, due_body, missed_body
+from scheduler.domain.jobs.emission import Emission, decide, due_body, missed_body, occurrence
 from scheduler.domain.jobs.job import Job
+from scheduler.domain.messages import Overlap
 from scheduler.domain.names import EVENTS_EXCHANGE
+from scheduler.domain.runs.run import Run, RunStatus, delivered
 from scheduler.domain.times import rfc3339
+from scheduler.emitting.messages import run_message, trace_headers
 from scheduler.emitting.source import Result, Times, failure
 from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
@@ -16,6 +19,7 @@ from scheduler.ops.traces import Traced
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
 from scheduler.postgres.jobs import due
 from scheduler.postgres.jobs.due import Failed, Moved, Settlement
+from scheduler.postgres.runs import due as runs_due
 from scheduler.rabbit.frames import DueMessage, Publishable, json_message
 from scheduler.rabbit.publisher import Receipt
 
@@ -41,8 +45,14 @@ class DueJobs:
     kind = due.KIND
 
     def claim(self, session: ClaimSession, limit: int, since: datetime) -> Claim[Job]:
-        """Lock the oldest due jobs."""
-        return due.claim(session, limit, since)
+        """Lock the oldest due jobs, and see which of them must heed a run of theirs that is open."""
+        claim = due.claim(session, limit, since)
+        heedful = [job for job in claim.things if _heeds_open_runs(job)]
+        if heedful:
+            opened = runs_due.open_of_jobs(session, [job.id for job in heedful])
+            for job in heedful:
+                job.held_by = opened.get(job.id)
+        return claim
 
     def decide(self, job: Job, now: datetime) -> Emission:
         """Say what a job emits, and what comes next."""
@@ -58,11 +68,10 @@ class DueJobs:
         assert definition is not None  # noqa: S101 - only a defined job emits
         timestamp = int(emitted_at.timestamp())
         messages: list[Publishable] = []
-        if emission.event_id is not None:
-            headers = None
-            if definition.traceparent is not None or definition.tracestate is not None:
-                pairs = (("traceparent", definition.traceparent), ("tracestate", definition.tracestate))
-                headers = {name: value for name, value in pairs if value is not None}
+        if emission.event_id is not None and definition.run is not None:
+            messages.append(run_message(_first_run(emission, emitted_at)))
+        elif emission.event_id is not None:
+            headers = trace_headers(definition.traceparent, definition.tracestate)
             body = due_body(emission, rfc3339(emitted_at))
             messages.append(DueMessage(body, emission.event_id, timestamp, definition.correlation_id, headers))
         if emission.missed is not None:
@@ -71,6 +80,19 @@ class DueJobs:
                 correlation_id=definition.correlation_id, timestamp=timestamp,
             ))
         return messages
+
+    def record(self, session: ClaimSession, emissions: Sequence[Emission], emitted_at: datetime) -> None:
+        """Record the runs that begin: a worker may be done before the broker's confirm is here."""
+        runs = [_first_run(emission, emitted_at) for emission in emissions if _tracked(emission)]
+        if not runs:
+            return
+        known = runs_due.record(session, runs)
+        expected = [run for run in runs if known.get(run.event_id, run).status is RunStatus.EXPECTED]
+        if expected:
+            runs_due.merge(session, [
+                delivered(known[run.event_id], run.event_id, run.occurrence, emitted_at)
+                for run in expected if run.occurrence is not None
+            ])
 
     def settle(
         self, session: ClaimSession, results: Sequence[Result[Emission]], unreadable: Sequence[Job], times: Times
@@ -82,6 +104,8 @@ class DueJobs:
             if refusal is None:
                 _add(settlement, emission)
             else:
+                if emission.event_id is not None and _tracked(emission):
+                    settlement.unrecorded.append(emission.event_id)
                 # What the broker did not answer for may be there or not: it stays due and is sent again at once.
                 seconds = None if refusal is Receipt.UNKNOWN else _retry_seconds(emission.job)
                 settlement.failed.append(Failed(emission.job.id, seconds, emission.due_at, _PROBLEMS[refusal]))
@@ -127,8 +151,10 @@ class DueJobs:
 
 def _add(settlement: Settlement, emission: Emission) -> None:
     job, due_at = emission.job, emission.due_at
-    if emission.triggered:
-        settlement.triggered.append(job.id)
+    if emission.held:
+        settlement.held.append((job.id, job.held_by or ""))
+    elif emission.triggered:
+        (settlement.struck if due_at is None else settlement.triggered).append(job.id)
     elif emission.next_run_at is None and due_at is job.next_run_at:
         settlement.done.append(job.id)
     else:
@@ -147,12 +173,27 @@ def retry_delay(retries: int, jitter: float) -> float:
 
 
 def _due_again(settlement: Settlement, times: Times) -> datetime | None:
-    if settlement.triggered:  # it may have more triggers, or its own occurrence
+    if settlement.triggered or settlement.struck:  # it may have more triggers, or its own occurrence
         return LONG_AGO
     again = [each.following for each in settlement.moved if each.following is not None]
     again += [times.confirmed_at + timedelta(seconds=each.seconds or 0.0) for each in settlement.failed]
     soonest = min(again, default=None)
     return LONG_AGO if soonest is not None and soonest <= times.claimed_at else soonest
+
+
+def _heeds_open_runs(job: Job) -> bool:
+    definition = job.definition
+    return definition is not None and definition.run is not None and definition.run.overlap is not Overlap.ALLOW
+
+
+def _tracked(emission: Emission) -> bool:
+    definition = emission.job.definition
+    return emission.event_id is not None and definition is not None and definition.run is not None
+
+
+def _first_run(emission: Emission, emitted_at: datetime) -> Run:
+    assert emission.event_id is not None  # noqa: S101 - the caller asked whether there is one
+    return delivered(None, emission.event_id, occurrence(emission), emitted_at)
 
 
 def _ids(emission: Emission) -> dict[str, str | None]:

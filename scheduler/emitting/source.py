@@ -41,6 +41,9 @@ class Source(Protocol[Thing, Emission]):
     def messages(self, emission: Emission, emitted_at: datetime) -> Sequence[Publishable]:
         """Return what to publish for it."""
 
+    def record(self, session: ClaimSession, emissions: Sequence[Emission], emitted_at: datetime) -> None:
+        """Write down, in the claim's transaction, what must be known before the messages are out."""
+
     def settle(
         self, session: ClaimSession, results: Sequence[Result[Emission]], unreadable: Sequence[Thing], times: Times
     ) -> datetime | None:

@@ -4,7 +4,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -19,28 +19,28 @@ STUCK_AFTER = 60.0
 Check = Callable[[], tuple[bool, dict[str, object]]]
 
 
-class Health:
-    """What the process knows of itself: when its loop last turned, and which dependencies are missing."""
+class HealthPart:
+    """One loop of a process: when it last turned, and which dependencies it misses."""
 
-    def __init__(self, *dependencies: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._turned = clock()
-        self._lock = threading.Lock()
-        self._missing: dict[str, tuple[str, datetime]] = {}
+    def __init__(self, health: "Health", dependencies: Iterable[str]) -> None:
+        self._health = health
+        self._clock = health.clock
+        self.turned = self._clock()
+        self.lacks: dict[str, tuple[str, datetime]] = {}
         self._known: set[str] = set()
         for name in dependencies:
             self.missing(name, "not connected yet")
 
     def turn(self) -> None:
         """Say that the loop goes round."""
-        self._turned = self._clock()
+        self.turned = self._clock()
 
     def missing(self, dependency: str, why: str) -> None:
         """Note a dependency as down; the time of the first note stays."""
-        with self._lock:
-            before = self._missing.get(dependency)
+        with self._health.lock:
+            before = self.lacks.get(dependency)
             since = before[1] if before else datetime.now(UTC)
-            self._missing[dependency] = (without_secrets(why), since)
+            self.lacks[dependency] = (without_secrets(why), since)
             metrics.dependency_up.labels(dependency).set(0)
             if before is None and dependency in self._known:
                 metrics.dependency_losses.labels(dependency).inc()
@@ -48,26 +48,42 @@ class Health:
     def found(self, dependency: str) -> None:
         """Note a dependency as up."""
         # Called on every turn of a loop: the usual case takes no lock.
-        if dependency in self._known and dependency not in self._missing:
+        if dependency in self._known and dependency not in self.lacks:
             return
-        with self._lock:
+        with self._health.lock:
             self._known.add(dependency)
-            self._missing.pop(dependency, None)
-            metrics.dependency_up.labels(dependency).set(1)
+            self.lacks.pop(dependency, None)
+            if not any(dependency in part.lacks for part in self._health.parts):
+                metrics.dependency_up.labels(dependency).set(1)
+
+
+class Health:
+    """What the process knows of itself: each of its loops, and what any of them misses."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.lock = threading.Lock()
+        self.parts: list[HealthPart] = []
+
+    def part(self, *dependencies: str) -> HealthPart:
+        """Add a loop that needs these."""
+        part = HealthPart(self, dependencies)
+        self.parts.append(part)
+        return part
 
     def live(self) -> tuple[bool, dict[str, object]]:
-        """Tell whether the loop still turns; what it depends on does not matter here."""
-        age = self._clock() - self._turned
+        """Tell whether every loop still turns; what they depend on does not matter here."""
+        age = max((self.clock() - part.turned for part in self.parts), default=0.0)
         alive = age < STUCK_AFTER
         return alive, {"live": alive, "loop_turned_seconds_ago": round(age, 3)}
 
     def ready(self) -> tuple[bool, dict[str, object]]:
         """Tell whether the process can work, and what is missing since when if it cannot."""
-        with self._lock:
-            missing = {
-                name: {"problem": why, "since": rfc3339(since)}
-                for name, (why, since) in self._missing.items()
-            }
+        missing: dict[str, dict[str, str]] = {}
+        with self.lock:
+            for part in self.parts:
+                for name, (why, since) in part.lacks.items():
+                    missing.setdefault(name, {"problem": why, "since": rfc3339(since)})
         return not missing, {"ready": not missing, "missing": missing}
 
 

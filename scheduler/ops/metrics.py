@@ -14,6 +14,7 @@ LAG_BUCKETS = (
     1, 2.5, 5, 10, 30, 60, 300, 900, 3600,
 )  # fmt: skip
 _PHASE_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+_RUN_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600, 14400, 86400)
 _BATCH_BUCKETS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000)
 
 jobs_queued = Counter("jobs_queued_total", "Requests stored.")
@@ -54,6 +55,18 @@ replicas = Gauge(
     "scheduler_replicas", "Processes with a heartbeat in the database, as this one sees them.", ["role"]
 )
 pruned = Counter("scheduler_jobs_pruned_total", "Finished jobs deleted after SCHEDULER_RETENTION_DAYS.")
+runs = Counter("scheduler_runs_total", "Runs of tracked jobs that have ended, by how.", ["status"])
+run_attempts = Counter("scheduler_run_attempts_total", "Attempts that have come to an end, by how.", ["outcome"])
+runs_open = Gauge("scheduler_runs_open", "Runs that are delivered, at work or waiting (counted up to 100,000).")
+runs_dead = Gauge("scheduler_runs_dead", "Runs given up that are still kept (counted up to 100,000).")
+runs_overdue = Gauge("scheduler_runs_overdue", "Runs open beyond their deadline (counted up to 100,000).")
+run_seconds = Histogram(
+    "scheduler_run_seconds", "From the last attempt's start to the end of its run.", buckets=_RUN_BUCKETS
+)
+results = Counter("scheduler_results_total", "Results taken, by what became of them.", ["status"])
+results_unknown = Counter(
+    "scheduler_results_unknown_total", "Results dropped because their event stayed unknown for an hour."
+)
 build_info = Gauge(
     "scheduler_build_info", "Always 1; the labels say what runs.", ["version", "python", "tzdata"]
 )
@@ -68,5 +81,11 @@ def declare(tzdata: str) -> None:
         commands_rejected.labels(reason)
     for receipt in ("confirmed", "returned", "refused", "unconfirmed"):
         confirms.labels(receipt)
+    for status in ("succeeded", "dead", "cancelled"):
+        runs.labels(status)
+    for outcome in ("succeeded", "failed", "timed_out", "lost", "snoozed"):
+        run_attempts.labels(outcome)
+    for status in ("recorded", "unchanged", "superseded"):
+        results.labels(status)
     for dependency in ("postgres", "rabbitmq"):
         dependency_losses.labels(dependency)

@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TextIO, TypeVar
+
+from psycopg2 import errors
 
 from scheduler.postgres.connection import Connection, connect, translated
 from scheduler.resources import query
@@ -43,6 +45,23 @@ class ClaimSession:
                 self._prepared.add(kind)
             cursor.execute(query("claims/execute", kind=kind), {"since": since, "limit": limit})
             return cursor.fetchall()
+
+    def query(self, statement: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """Run a statement in the claim's transaction and return its rows, if it has any."""
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(statement, values)
+            return cursor.fetchall() if cursor.description else []
+
+    def copy(self, statement: str, lines: TextIO) -> bool:
+        """Run a COPY in the claim's transaction; False, and nothing done, if one of the rows is there already."""
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("claims/save"))
+            try:
+                cursor.copy_expert(statement, lines, size=1 << 20)
+            except errors.UniqueViolation:
+                cursor.execute(query("claims/undo"))
+                return False
+            return True
 
     def settle(self, statements: Sequence[tuple[str, dict[str, Any]]]) -> None:
         """Run the statements on what is claimed, each with its values, and let go of it: one round trip."""

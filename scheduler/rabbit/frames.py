@@ -42,6 +42,7 @@ class DueMessage:
     timestamp: int
     correlation_id: str | None = None
     headers: dict[str, str] | None = None
+    expiration: str | None = None  # milliseconds
 
     exchange = EVENTS_EXCHANGE
     routing_key = "due"
@@ -49,6 +50,18 @@ class DueMessage:
 
 
 Publishable = AmqpMessage | DueMessage
+
+
+def dead_run(
+    exchange: str, body: bytes, event_id: str, headers: dict[str, str | int], *, correlation_id: str | None,
+    timestamp: int,
+) -> AmqpMessage:
+    """Return the event of a run that was given up, for people to look at: it never expires."""
+    properties = pika.BasicProperties(
+        content_type="application/json", delivery_mode=2, type="ScheduleDue", app_id="scheduler",
+        message_id=event_id, correlation_id=correlation_id, timestamp=timestamp, headers=headers,
+    )
+    return AmqpMessage(exchange, "due", body, properties)
 
 
 def json_message(
@@ -86,7 +99,7 @@ def _publish(channel: int, exchange: str, routing_key: str, mandatory: bool) -> 
 
 def _due_header(message: DueMessage, channel: int) -> bytes:
     """Encode the properties in the order of the specification's flags."""
-    flags, before, correlation = _DUE_FLAGS, _DUE_START, b""
+    flags, before, correlation, expiration = _DUE_FLAGS, _DUE_START, b"", b""
     if message.headers:
         flags |= spec.BasicProperties.FLAG_HEADERS
         pieces: list[bytes] = []
@@ -95,9 +108,13 @@ def _due_header(message: DueMessage, channel: int) -> bytes:
     if message.correlation_id is not None:
         flags |= spec.BasicProperties.FLAG_CORRELATION_ID
         correlation = _short(message.correlation_id)
+    if message.expiration is not None:
+        flags |= spec.BasicProperties.FLAG_EXPIRATION
+        expiration = _short(message.expiration)
     key = message.key.encode()
     content = b"".join((
-        _CONTENT.pack(_BASIC, 0, len(message.body), flags), before, correlation, bytes((len(key),)), key,
+        _CONTENT.pack(_BASIC, 0, len(message.body), flags), before, correlation, expiration,
+        bytes((len(key),)), key,
         _TIMESTAMP.pack(message.timestamp), _DUE_END,
     ))
     return _FRAME.pack(spec.FRAME_HEADER, channel, len(content)) + content + _END

@@ -1,4 +1,4 @@
-"""The commands waiting in scheduler_inbox, as batches; acknowledged only when the caller says so."""
+"""The commands waiting in a queue of ours, as batches; acknowledged only when the caller says so."""
 
 import queue
 from collections.abc import Callable, Sequence
@@ -9,7 +9,6 @@ from typing import Any
 import pika
 from pika import spec
 
-from scheduler.domain.names import INBOX_QUEUE
 from scheduler.rabbit.link import BrokerUnavailable, Link
 from scheduler.rabbit.pika_internals import forget_cancelled
 from scheduler.rabbit.reading import Delivery
@@ -41,10 +40,11 @@ class Inbox:
     goes back to the queue, where it may lose its place.
     """
 
-    def __init__(self, link: Link, prefetch: int, reader: Callable[[Delivery], Any]) -> None:
-        """Consume; `reader` reads each command on the I/O thread, while the caller waits for the database."""
+    def __init__(self, link: Link, queue_name: str, prefetch: int, reader: Callable[[Delivery], Any]) -> None:
+        """Consume a queue; `reader` reads each on the I/O thread, while the caller waits for the database."""
         self._reader = reader
         self._link = link
+        self._queue = queue_name
         self._prefetch = prefetch
         self._waiting: queue.SimpleQueue[Delivery | str] = queue.SimpleQueue()
         self._channel = link.channel()
@@ -66,7 +66,7 @@ class Inbox:
 
         self._window = Window.OPENING
         self._channel.basic_qos(prefetch_count=self._size)  # it holds for a consumer that starts after it
-        self._channel.basic_consume(INBOX_QUEUE, self._on_message, callback=opened)
+        self._channel.basic_consume(self._queue, self._on_message, callback=opened)
 
     def _reopen(self, size: int) -> None:
         """Close the window, and open one of another size when there is room for it."""
@@ -87,7 +87,7 @@ class Inbox:
             self._open()
 
     def _cancelled(self) -> None:
-        why = f"the queue {INBOX_QUEUE} was deleted; it is declared again on the next connection"
+        why = f"the queue {self._queue} was deleted; it is declared again on the next connection"
         self._link.closed = self._link.closed or why
         self._waiting.put(why)
 

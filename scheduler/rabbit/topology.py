@@ -7,7 +7,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from scheduler.domain.errors import Misconfigured, Unavailable
-from scheduler.domain.messages import COMMAND_MODELS
+from scheduler.domain.messages import COMMAND_MODELS, RESULT_MODELS
 from scheduler.domain.names import (
     COMMANDS_EXCHANGE,
     DEAD_EXCHANGE,
@@ -15,6 +15,7 @@ from scheduler.domain.names import (
     DUE_QUEUE,
     EVENTS_EXCHANGE,
     INBOX_QUEUE,
+    RESULTS_QUEUE,
 )
 from scheduler.rabbit.address import parameters, place
 from scheduler.rabbit.link import BrokerUnavailable, reason
@@ -29,7 +30,7 @@ def _type(queue_type: str) -> dict[str, Any]:
 
 
 def inbox_arguments(queue_type: str) -> dict[str, Any]:
-    """Return the arguments of scheduler_inbox: what crashes us again and again is dead-lettered, not lost."""
+    """Return the arguments of our own queues: what crashes us again and again is dead-lettered, not lost."""
     arguments = _type(queue_type) | {"x-dead-letter-exchange": DEAD_EXCHANGE}
     if queue_type == "quorum":
         arguments |= {
@@ -69,8 +70,10 @@ def _declare(connection: pika.BlockingConnection, queue_type: str, due_queue_typ
     channel.queue_declare(DEAD_QUEUE, durable=True, arguments=dead_arguments(queue_type))
     channel.queue_bind(DEAD_QUEUE, DEAD_EXCHANGE, "#")
     channel.queue_declare(INBOX_QUEUE, durable=True, arguments=inbox_arguments(queue_type))
-    for key in COMMAND_MODELS:
-        channel.queue_bind(INBOX_QUEUE, COMMANDS_EXCHANGE, key)
+    channel.queue_declare(RESULTS_QUEUE, durable=True, arguments=inbox_arguments(queue_type))
+    for queue, keys in ((INBOX_QUEUE, COMMAND_MODELS), (RESULTS_QUEUE, RESULT_MODELS)):
+        for key in keys:
+            channel.queue_bind(queue, COMMANDS_EXCHANGE, key)
     if not _exists(connection, DUE_QUEUE):
         channel.queue_declare(DUE_QUEUE, durable=True, arguments=_type(due_queue_type))
     channel.queue_bind(DUE_QUEUE, EVENTS_EXCHANGE, "due")

@@ -61,6 +61,7 @@ class Sidecar:
         except Rejected as rejected:
             verdict = rejected
         answered = answer(verdict, claimed_id(raw))
+        assert isinstance(answered, ScheduleAccepted | ScheduleRejected)  # noqa: S101 - of a command about a job
         if isinstance(answered, ScheduleRejected):
             self._events.append(Event("rejected", answered.model_dump_json().encode(), correlation_id))
         self._emit_until(self.now)

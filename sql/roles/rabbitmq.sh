@@ -15,11 +15,11 @@ user() { # name, password, configure, write, read; the password goes through sta
     "$@" --quiet set_permissions -p "$vhost" "$name" "$configure" "$write" "$read"
 }
 
-# The sidecar declares the topology, consumes its inbox, publishes events, dead letters and replies.
+# The sidecar declares the topology, consumes its inbox and the results, publishes events, dead letters and replies.
 user scheduler_sidecar "$SIDECAR_PASSWORD" \
-    '^(schedule\.(commands|events|dead)|scheduler_(inbox|dead)|mainapp_due)$' \
-    '^(schedule\.(events|dead)|scheduler_(inbox|dead)|mainapp_due|amq\.default)$' \
-    '^(schedule\.(commands|events|dead)|scheduler_inbox)$' "$@"
+    '^(schedule\.(commands|events|dead)|scheduler_(inbox|results|dead)|mainapp_due)$' \
+    '^(schedule\.(events|dead)|scheduler_(inbox|results|dead)|mainapp_due|amq\.default)$' \
+    '^(schedule\.(commands|events|dead)|scheduler_(inbox|results))$' "$@"
 
 # The host publishes commands, and owns the queues whose names begin with mainapp_ (and reply queues).
 user scheduler_host "$HOST_PASSWORD" \

@@ -13,9 +13,11 @@ from support import connected
 from scheduler.domain.jobs.definition import Definition
 from scheduler.domain.jobs.job import Job, JobStatus
 from scheduler.domain.jobs.missed import OnMissed
+from scheduler.domain.messages import RunPolicy
 from scheduler.domain.recurrence import Spec
+from scheduler.postgres.columns import copy_line
 from scheduler.postgres.connection import connect
-from scheduler.postgres.jobs.columns import COLUMNS, FRESH, copy_line
+from scheduler.postgres.jobs.columns import COLUMNS, FRESH
 from scheduler.postgres.jobs.store import lock, save
 
 # The database's own: nobody asked for them, and no command changes them but by finishing the job.
@@ -32,9 +34,10 @@ def whole(text):
     """A job that leaves no column empty, with `text` wherever a host may write."""
     spec = Spec("FREQ=DAILY", None, None, "Europe/Berlin", T.replace(tzinfo=None), T, T + timedelta(days=9))
     lateness = timedelta(days=2, microseconds=7)
-    definition = Definition(text or "t", "{}", OnMissed.SKIP, lateness, text, text, text, spec)
+    definition = Definition(text or "t", "{}", OnMissed.SKIP, lateness, RunPolicy(), text, text, text, spec)
     return Job(
-        str(uuid4()), JobStatus.PAUSED, T, 3, 2, T, (T, T + timedelta(seconds=1)), T, T, T, T, T, T, definition
+        str(uuid4()), JobStatus.PAUSED, T, 3, 2, T, (T, T + timedelta(seconds=1)), T, T, T, T, T, T, str(uuid4()),
+        definition,
     )
 
 
@@ -64,7 +67,7 @@ def test_a_job_comes_back_as_it_was_stored_by_every_way_in(database_url, text):
     assert stored(database_url, job) == job  # named before it was asked for: INSERT
     fresh = replace(
         job, status=JobStatus.PENDING, occurrence=0, retries=0, retry_at=None, triggers=(), trigger_at=None,
-        triggered_at=None, cancelled_at=None, paused_at=None, resumed_at=None,
+        triggered_at=None, cancelled_at=None, paused_at=None, resumed_at=None, held_by=None,
     )
     assert fresh.fresh
     assert stored(database_url, fresh) == fresh  # COPY

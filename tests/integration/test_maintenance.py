@@ -140,9 +140,9 @@ def test_one_replica_prunes_at_a_time(session, sql, database_url):
 def test_a_tick_fills_the_gauges_and_an_outage_empties_them(database_url, sql):
     jobs(sql, 3, due="-10 seconds")
     jobs(sql, 2 * maintenance.PRUNE_BATCH, status="done", finished="-2 days")
-    health = Health("postgres")
+    health = Health()
     settings = Settings(database_url=database_url, retention_days=1)
-    made = Maintenance(ROLES["consumer"], settings, Stop(), health, 8000)
+    made = Maintenance(ROLES["consumer"], settings, Stop(), health.part("postgres"), 8000)
     assert made.run_once()
     assert metrics.backlog_jobs._value.get() == 3
     assert metrics.replicas.labels("consumer")._value.get() == 1
@@ -164,15 +164,16 @@ def test_a_database_too_slow_to_count_is_still_there(database_url, monkeypatch):
         raise Unavailable("canceling statement due to statement timeout")
 
     monkeypatch.setattr(MaintenanceSession, "measure", slow)
-    health = Health("postgres")
-    made = Maintenance(ROLES["consumer"], Settings(database_url=database_url), Stop(), health, 8000)
+    health = Health()
+    settings = Settings(database_url=database_url)
+    made = Maintenance(ROLES["consumer"], settings, Stop(), health.part("postgres"), 8000)
     assert not made.run_once()
     assert health.ready()[0]
     assert math.isnan(metrics.backlog_jobs._value.get())
 
 
 def test_an_idle_tick_is_two_queries(database_url, monkeypatch):
-    made = Maintenance(ROLES["producer"], Settings(database_url=database_url), Stop(), Health(), 8000)
+    made = Maintenance(ROLES["producer"], Settings(database_url=database_url), Stop(), None, 8000)
     made.run_once()
     asked = []
     monkeypatch.setattr("scheduler.postgres.maintenance.query", lambda name: asked.append(name) or query(name))
@@ -184,7 +185,7 @@ def test_an_idle_tick_is_two_queries(database_url, monkeypatch):
 
 def test_a_summary_says_what_was_done_in_the_minute(database_url, caplog):
     caplog.set_level("INFO")
-    made = Maintenance(ROLES["producer"], Settings(database_url=database_url), Stop(), Health(), 8000)
+    made = Maintenance(ROLES["producer"], Settings(database_url=database_url), Stop(), None, 8000)
     metrics.jobs_due.inc(7)
     for _ in range(7):
         metrics.due_lag.observe(0.004)

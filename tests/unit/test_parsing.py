@@ -22,7 +22,7 @@ def problems(key, fields, **options):
 
 def test_a_request_and_the_exact_text_of_its_payload():
     read = parse("request", b'{"id":"%s","job_type":"a","payload":{"p": 1.10}}' % ID.encode())
-    assert str(read.command.id) == read.job_id == ID
+    assert str(read.command.id) == read.about == ID
     assert read.payload == '{"p": 1.10}'
 
 
@@ -76,4 +76,4 @@ def test_the_id_of_a_rejected_command_where_it_can_be_read():
 def test_an_id_is_one_however_it_is_spelt():
     for written in (ID, ID.upper(), ID.replace("-", ""), f"{{{ID}}}", f"urn:uuid:{ID}"):
         read = parse("cancel", {"id": written})
-        assert str(read.command.id) == read.job_id == ID
+        assert str(read.command.id) == read.about == ID

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any
 
 from scheduler.domain.jobs.missed import OnMissed
-from scheduler.domain.messages import Command, ScheduleRequest
+from scheduler.domain.messages import Command, RunPolicy, ScheduleRequest
 from scheduler.domain.recurrence import Spec, resolve
 
 
@@ -17,7 +17,7 @@ class Incoming:
     """A command with what came beside its body."""
 
     command: Command
-    job_id: str  # its id as Postgres writes it
+    about: str  # the id of its job or its run, as Postgres writes it
     payload: str = "{}"
     correlation_id: str | None = None
     traceparent: str | None = None
@@ -32,6 +32,7 @@ class Definition:
     payload: str  # JSON text, exactly as it came
     on_missed: OnMissed
     max_lateness: timedelta | None
+    run: RunPolicy | None
     correlation_id: str | None
     traceparent: str | None
     tracestate: str | None
@@ -45,7 +46,7 @@ def define(incoming: Incoming, now: datetime) -> Definition:
     lateness = request.max_lateness
     return Definition(
         request.job_type, incoming.payload, request.on_missed,
-        None if lateness is None else timedelta(seconds=lateness),
+        None if lateness is None else timedelta(seconds=lateness), request.run,
         incoming.correlation_id, incoming.traceparent, incoming.tracestate,
         resolve(
             run_at=request.run_at, rrule=request.rrule, cron=request.cron, every=request.every,

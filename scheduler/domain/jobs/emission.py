@@ -6,9 +6,12 @@ from datetime import datetime, timedelta
 from hashlib import sha1
 from uuid import UUID
 
+from scheduler.domain.jobs.definition import Definition
 from scheduler.domain.jobs.job import Job, JobStatus
 from scheduler.domain.jobs.missed import plan
+from scheduler.domain.messages import HUNDRED, Overlap
 from scheduler.domain.recurrence import compile_schedule
+from scheduler.domain.runs.run import Occurrence, Origin
 from scheduler.domain.times import rfc3339
 
 _EVENT_NAMESPACE = UUID("6f1f4a0e-3c55-5f0b-9d0a-4f0f4c1b7a52")
@@ -35,6 +38,7 @@ class Emission:
     next_run_at: datetime | None
     missed: Missed | None = None
     triggered: bool = False
+    held: bool = False  # it waits for the job's open run, and emits nothing
 
 
 def event_id(job_id: str, due_at: datetime) -> str:
@@ -53,13 +57,22 @@ def event_id(job_id: str, due_at: datetime) -> str:
 
 def decide(job: Job, now: datetime) -> Emission:
     """Return what `job` emits at `now`, by the database's clock."""
+    definition = job.definition
+    assert definition is not None  # noqa: S101 - only a defined job is pending
+    if job.held_by is not None and definition.run is not None and definition.run.overlap is Overlap.WAIT:
+        return Emission(job, None, None, 0, job.next_run_at, held=True)
+    emission = _decide(job, definition, now)
+    if job.held_by is not None and definition.run is not None and definition.run.overlap is Overlap.SKIP:
+        return _skipped(emission)
+    return emission
+
+
+def _decide(job: Job, definition: Definition, now: datetime) -> Emission:
     if job.trigger_at is not None and job.triggers:
         due_at = min(job.triggers[0], job.trigger_at)
         return Emission(job, due_at, event_id(job.id, due_at), 0, job.next_run_at, triggered=True)
-    due, definition = job.next_run_at, job.definition
+    due, spec = job.next_run_at, definition.spec
     assert due is not None  # noqa: S101 - it was claimed because it is due
-    assert definition is not None  # noqa: S101 - and only a defined job is pending
-    spec = definition.spec
     if spec.one_shot and definition.max_lateness is None:
         return Emission(job, due, event_id(job.id, due), 0, None)
     planned = plan(
@@ -73,36 +86,67 @@ def decide(job: Job, now: datetime) -> Emission:
     return Emission(job, planned.emit, identity, planned.folded, planned.next_run_at, missed)
 
 
+def _skipped(emission: Emission) -> Emission:
+    """Pass over what would be emitted while a run of the job is open."""
+    if emission.due_at is None:
+        return emission
+    before = emission.missed or Missed((), 0, "overlap")
+    missed = Missed((*before.times, emission.due_at)[-HUNDRED:], before.count + 1, "overlap")
+    return replace(emission, due_at=None, event_id=None, folded=0, missed=missed)
+
+
+def occurrence(emission: Emission) -> Occurrence:
+    """Return what the run of a tracked job's occurrence is about."""
+    job, definition, due_at = emission.job, emission.job.definition, emission.due_at
+    assert definition is not None  # noqa: S101 - only a defined job emits
+    assert definition.run is not None  # noqa: S101 - the caller asked whether it is tracked
+    assert due_at is not None  # noqa: S101 - the caller asked whether there is one
+    return Occurrence(
+        job.id, definition.job_type, due_at, Origin.TRIGGER if emission.triggered else Origin.SCHEDULE,
+        definition.run, f"{{{_event(emission)}}}", definition.correlation_id, definition.traceparent,
+        definition.tracestate,
+    )
+
+
 def settle(emission: Emission) -> Job:
     """Return what becomes of the job once its events are confirmed: what the settling statements do to its row."""
     job = emission.job
+    if emission.held:
+        return job
     if emission.triggered:
         rest = job.triggers[1:]
         spent = job.next_run_at is None and not rest
         assert job.trigger_at is not None  # noqa: S101 - a trigger was emitted
         return replace(
-            job, triggers=rest, triggered_at=job.triggers[0], occurrence=job.occurrence + 1,
-            retries=0, retry_at=None, trigger_at=job.trigger_at + timedelta(microseconds=1) if rest else None,
+            job, triggers=rest, triggered_at=job.triggers[0],
+            occurrence=job.occurrence + (emission.due_at is not None), retries=0, retry_at=None, held_by=None,
+            trigger_at=job.trigger_at + timedelta(microseconds=1) if rest else None,
             status=JobStatus.DONE if spent else job.status,
         )
     return replace(
         job, next_run_at=emission.next_run_at, occurrence=job.occurrence + (emission.due_at is not None),
-        retries=0, retry_at=None, status=JobStatus.DONE if emission.next_run_at is None else job.status,
+        retries=0, retry_at=None, held_by=None,
+        status=JobStatus.DONE if emission.next_run_at is None else job.status,
     )
 
 
 def due_body(emission: Emission, emitted_at: str) -> bytes:
-    """Write the ScheduleDue; the payload goes in as the very text that the host sent."""
+    """Write the ScheduleDue of a job that is not tracked."""
+    emitted = f'"emitted_at":"{emitted_at}",'
+    return f"{{{_event(emission, emitted)}}}".encode()
+
+
+def _event(emission: Emission, emitted: str = "") -> str:
+    """Write what every emission of an occurrence says; the payload goes in as the very text that the host sent."""
     job, definition = emission.job, emission.job.definition
     assert emission.due_at is not None  # noqa: S101 - the caller asked whether there is one
     assert definition is not None  # noqa: S101 - only a defined job emits
     following = f'"{rfc3339(emission.next_run_at)}"' if emission.next_run_at else "null"
     return (
-        f'{{"event_id":"{emission.event_id}","job_id":"{job.id}","job_type":{json.dumps(definition.job_type)},'
+        f'"event_id":"{emission.event_id}","job_id":"{job.id}","job_type":{json.dumps(definition.job_type)},'
         f'"payload":{definition.payload},"due_at":"{rfc3339(emission.due_at)}",'
-        f'"emitted_at":"{emitted_at}","occurrence":{job.occurrence + 1},'
-        f'"missed":{emission.folded},"next_run_at":{following}}}'
-    ).encode()
+        f'{emitted}"occurrence":{job.occurrence + 1},"missed":{emission.folded},"next_run_at":{following}'
+    )
 
 
 def missed_body(emission: Emission) -> bytes:

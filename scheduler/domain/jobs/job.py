@@ -54,6 +54,7 @@ class Job:
     cancelled_at: datetime | None = None
     paused_at: datetime | None = None
     resumed_at: datetime | None = None
+    held_by: str | None = None  # the open run that it waits for (overlap: wait)
     definition: Definition | None = None
 
     @property
@@ -64,6 +65,11 @@ class Job:
             and self.paused_at is None and self.resumed_at is None and self.occurrence == 0 and self.retries == 0
             and not self.triggers and self.triggered_at is None and self.retry_at is None
         )
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a cancel is newer than the newest request, also where every occurrence was out already."""
+        return _not_before(self.cancelled_at, self.requested_at)
 
     @property
     def missed_before(self) -> datetime | None:
@@ -97,12 +103,12 @@ def apply(job: Job | None, incoming: Incoming, now: datetime) -> Outcome:
     if isinstance(command, ScheduleRequest):
         definition = define(incoming, now)
         if job is None:  # most requests are such: made in one go
-            made = Job(incoming.job_id, JobStatus.PENDING, _first(definition.spec),
+            made = Job(incoming.about, JobStatus.PENDING, _first(definition.spec),
                        requested_at=command.issued_at or now, definition=definition)
             return Outcome(made, "scheduled")
         issued = command.issued_at or _stored_last(job, now)
         return _request(job, definition, issued, start_given=command.run_at is not None)
-    job = job or Job(incoming.job_id)
+    job = job or Job(incoming.about)
     return _TRANSITIONS[type(command)](job, command.issued_at or _stored_last(job, now), now)
 
 
@@ -111,7 +117,7 @@ def _request(job: Job, definition: Definition, issued: datetime, *, start_given:
         return Outcome(job, "unchanged" if issued == job.requested_at else "superseded")
     successor = _settled(replace(
         job, definition=definition, requested_at=issued, next_run_at=_first(definition.spec), occurrence=0,
-        retries=0, retry_at=None, status=JobStatus.PENDING,
+        retries=0, retry_at=None, held_by=None, status=JobStatus.PENDING,
     ))
     overtaken = successor.status is JobStatus.CANCELLED
     return Outcome(successor, "superseded" if overtaken else "scheduled")
@@ -172,7 +178,7 @@ def _settled(job: Job) -> Job:
         job = replace(job, triggers=triggers, trigger_at=job.trigger_at if triggers else None)
     if job.status is JobStatus.DONE:
         return job
-    if _not_before(job.cancelled_at, job.requested_at):
+    if job.stopped:
         return replace(job, status=JobStatus.CANCELLED, next_run_at=None, retry_at=None, retries=0)
     status = JobStatus.PENDING
     if job.definition is None:

@@ -4,38 +4,33 @@ A row is read and written by these names in this order, whatever the order of th
 the database's own: when a row was made and finished, when it wakes, and what became of its last event.
 """
 
-import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
 from scheduler.domain.jobs.definition import Definition
 from scheduler.domain.jobs.job import Job, JobStatus
 from scheduler.domain.jobs.missed import OnMissed
+from scheduler.domain.messages import RunPolicy
 from scheduler.domain.recurrence import Spec, zone
+from scheduler.postgres.columns import Row, interval, names
 
-Row = Sequence[str | None]
-
-
-def _names(kind: type, but: str = "") -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind) if each.name != but)
-
-
-_STATE = _names(Job, but="definition")
-_ASKED = _names(Definition, but="spec")
-_SPEC = _names(Spec)
+_STATE = names(Job, "definition")
+_ASKED = names(Definition, "spec")
+_SPEC = names(Spec)
 _STATE_END, _ASKED_END = len(_STATE), len(_STATE) + len(_ASKED)
 _STATUS, _TRIGGERS = _STATE.index("status"), _STATE.index("triggers")
-_JOB_TYPE, _ON_MISSED = _ASKED.index("job_type"), _ASKED.index("on_missed")
+_JOB_TYPE, _ON_MISSED, _RUN = (_ASKED.index(name) for name in ("job_type", "on_missed", "run"))
 _STARTS_AT, _NEXT_RUN_AT = _SPEC.index("starts_at"), _STATE.index("next_run_at")
 
 COLUMNS = (*_STATE, *_ASKED, *_SPEC)
 # What a request brings; of a job that has only just been asked for, all else is as the table's defaults say.
 FRESH = ("id", "requested_at", "next_run_at", *_ASKED, *_SPEC)
+AS_JSON = frozenset({"payload", "run"})
 # Read as text: the payload is handed back byte for byte, not as what Python makes of it.
-SELECTED = ", ".join("payload::text AS payload" if name == "payload" else name for name in COLUMNS)
+SELECTED = ", ".join(f"{name}::text AS {name}" if name in AS_JSON else name for name in COLUMNS)
 
 _state, _asked, _spec = attrgetter(*_STATE), attrgetter(*_ASKED), attrgetter(*_SPEC)
 _fresh = attrgetter(*FRESH[:3])
@@ -54,12 +49,26 @@ def read(row: Sequence[Any]) -> Job:
     if asked[_JOB_TYPE] is None:
         return Job(*state)
     asked[_ON_MISSED] = _POLICIES[asked[_ON_MISSED]]
+    if asked[_RUN] is not None:
+        asked[_RUN] = read_policy(asked[_RUN])
     spec = Spec(*row[_ASKED_END : _ASKED_END + len(_SPEC)])
     if spec.starts_at is None or (spec.dtstart is None and spec.rrule is not None):
         _complete(spec, state[_NEXT_RUN_AT])
     asked.append(spec)
     state.append(Definition(*asked))
     return Job(*state)
+
+
+@lru_cache(maxsize=1024)
+def read_policy(text: str) -> RunPolicy:
+    """Read the policy of a tracked job; jobs have few."""
+    return RunPolicy.model_validate_json(text)
+
+
+@lru_cache(maxsize=1024)
+def write_policy(policy: RunPolicy) -> str:
+    """Write the policy of a tracked job."""
+    return policy.model_dump_json()
 
 
 def _complete(spec: Spec, next_run_at: datetime | None) -> None:
@@ -88,42 +97,12 @@ def _texts(values: Iterable[Any]) -> Row:
     return [each if each is None or type(each) is str else _WRITERS[type(each)](each) for each in values]
 
 
-def _interval(span: timedelta) -> str:
-    """Write a span as seconds, never as days: a day would be 23 or 25 hours in some zones."""
-    return f"{span // timedelta(microseconds=1)} microseconds"
-
-
 _WRITERS: dict[type, Callable[[Any], str]] = {
     datetime: datetime.isoformat,
-    timedelta: _interval,
+    timedelta: interval,
     int: str,
     tuple: lambda moments: f"{{{','.join(map(datetime.isoformat, moments))}}}",
     JobStatus: str,
     OnMissed: str,
+    RunPolicy: write_policy,
 }
-
-
-def copy_line(row: Row) -> str:
-    """Write a row in COPY's text format. Every text is a host's until shown otherwise, so every one is escaped."""
-    line = "\t".join([r"\N" if each is None else each for each in row])
-    if line.count("\\") == row.count(None) and line.count("\t") == len(row) - 1 and _one_line(line):
-        return line + "\n"  # nearly always: nothing in it means anything to COPY
-    return "\t".join([r"\N" if each is None else _escaped(each) for each in row]) + "\n"
-
-
-def _one_line(text: str) -> bool:
-    return "\n" not in text and "\r" not in text
-
-
-def _escaped(text: str) -> str:
-    return (
-        text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
-    )
-
-
-def json_record(row: Row) -> str:
-    """Write a row of COLUMNS as a JSON object; the payload is JSON already."""
-    return "{" + ",".join([
-        f'"{name}":{value if name == "payload" else json.dumps(value)}'
-        for name, value in zip(COLUMNS, row, strict=True)
-    ]) + "}"

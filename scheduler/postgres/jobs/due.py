@@ -42,6 +42,9 @@ class Settlement:
     moved: list[Moved] = field(default_factory=list)
     triggered: list[str] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
+    struck: list[str] = field(default_factory=list)  # a trigger was passed over
+    held: list[tuple[str, str]] = field(default_factory=list)  # waits for an open run
+    unrecorded: list[str] = field(default_factory=list)  # runs whose event did not go out
 
 
 def claim(session: ClaimSession, limit: int, since: datetime = LONG_AGO) -> Claim[Job]:
@@ -72,7 +75,14 @@ def _statements(found: Settlement) -> Iterator[tuple[str, dict[str, Any]]]:
             "folded_into": array(map(_moment, folded_into)),
         }
     if found.triggered:
-        yield query("jobs/settle_triggered"), times | {"ids": array(found.triggered)}
+        yield query("jobs/settle_triggered"), times | {"ids": array(found.triggered), "emitted": 1}
+    if found.struck:
+        yield query("jobs/settle_triggered"), times | {"ids": array(found.struck), "emitted": 0}
+    if found.held:
+        ids, runs = zip(*found.held, strict=True)
+        yield query("jobs/settle_held"), {"ids": array(ids), "event_ids": array(runs)}
+    if found.unrecorded:
+        yield query("runs/delete"), {"ids": array(found.unrecorded)}
     if found.failed:
         ids, seconds, due_at, problems = zip(*found.failed, strict=True)
         yield query("jobs/settle_failed"), {

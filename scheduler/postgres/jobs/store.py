@@ -2,25 +2,14 @@
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 
 import psycopg2.extensions
 from psycopg2 import errors
 
 from scheduler.domain.jobs.job import Job
+from scheduler.postgres.columns import Row, copy_line, json_record
 from scheduler.postgres.connection import Connection, Contended, roll_back, translated
-from scheduler.postgres.jobs.columns import (
-    COLUMNS,
-    FRESH,
-    SELECTED,
-    Row,
-    copy_line,
-    json_record,
-    read,
-    write,
-    write_fresh,
-)
-from scheduler.postgres.jobs.due import KIND
+from scheduler.postgres.jobs.columns import AS_JSON, COLUMNS, FRESH, SELECTED, read, write, write_fresh
 from scheduler.resources import query
 
 Cursor = psycopg2.extensions.cursor
@@ -61,11 +50,6 @@ def save(cursor: Cursor, before: Mapping[str, Job], after: Mapping[str, Job]) ->
         raise Contended("Postgres: another consumer created one of these jobs meanwhile") from error
 
 
-def wake_producers(cursor: Cursor, due_from: datetime) -> None:
-    """Tell producers, when the transaction commits, that a job falls due from this moment on."""
-    cursor.execute(query("wakeup/notify"), {"message": f"{KIND} {due_from.isoformat()}"})
-
-
 def check(connection: Connection) -> None:
     """Raise Unavailable where a job could not be stored: no table, no right to, or a standby that only reads."""
     with translated(), connection.cursor() as cursor:
@@ -81,4 +65,4 @@ def _copy(cursor: Cursor, rows: list[Row]) -> None:
 
 
 def _records(jobs: Sequence[Job]) -> str:
-    return f"[{','.join(json_record(write(job)) for job in jobs)}]"
+    return f"[{','.join(json_record(COLUMNS, write(job), AS_JSON) for job in jobs)}]"

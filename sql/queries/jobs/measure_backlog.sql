@@ -5,13 +5,13 @@ SELECT (SELECT count(*)
         FROM (SELECT FROM jobs WHERE status = 'pending' AND wake_at <= now() LIMIT %(most)s) AS due)
      + (SELECT count(*)
         FROM (SELECT FROM jobs
-              WHERE status = 'pending' AND retry_at IS NOT NULL AND retry_at > now()
+              WHERE status = 'pending' AND retry_at IS NOT NULL AND retry_at > now() AND held_by IS NULL
               LIMIT %(most)s) AS refused) AS due,
        extract(epoch FROM now() - least(
            (SELECT wake_at FROM jobs
             WHERE status = 'pending' AND wake_at <= now() ORDER BY wake_at LIMIT 1),
            (SELECT least(next_run_at, trigger_at) FROM jobs
-            WHERE status = 'pending' AND retry_at IS NOT NULL ORDER BY least(next_run_at, trigger_at) LIMIT 1)
+            WHERE status = 'pending' AND retry_at IS NOT NULL AND held_by IS NULL ORDER BY least(next_run_at, trigger_at) LIMIT 1)
        ))::float8 AS oldest_age,
        -- ANALYZE reckons how many rows a partial index has: where there are more than a few, that is enough.
        (SELECT CASE WHEN count(*) < %(few)s THEN count(*) ELSE greatest(count(*),

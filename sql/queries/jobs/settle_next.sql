@@ -1,7 +1,7 @@
 -- Move the jobs on to their next occurrence, or finish them where there is none. An occurrence that was passed over
 -- is not emitted; one into which others were folded was due later than the first of them.
 UPDATE jobs
-SET next_run_at = following, retries = 0, retry_at = NULL, occurrence = occurrence + emitted,
+SET next_run_at = following, retries = 0, retry_at = NULL, held_by = NULL, occurrence = occurrence + emitted,
     status = CASE WHEN following IS NULL THEN 'done' ELSE status END,
     finished_at = CASE WHEN following IS NULL THEN now() END,
     last_due_at = CASE emitted WHEN 0 THEN last_due_at ELSE coalesce(folded_into, next_run_at) END,

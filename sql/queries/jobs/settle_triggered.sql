@@ -1,12 +1,13 @@
--- Strike the trigger that was emitted; the schedule itself stays as it is. The next one's due_at must differ
--- from this one's, so its own moment comes a microsecond later.
+-- Strike the trigger that was emitted or passed over; the schedule itself stays as it is. The next one's due_at must
+-- differ from this one's, so its own moment comes a microsecond later.
 UPDATE jobs
-SET triggers = triggers[2:], triggered_at = triggers[1], occurrence = occurrence + 1,
+SET triggers = triggers[2:], triggered_at = triggers[1], occurrence = occurrence + %(emitted)s,
     trigger_at = CASE WHEN cardinality(triggers) > 1 THEN trigger_at + interval '1 microsecond' END,
-    retries = 0, retry_at = NULL,
+    retries = 0, retry_at = NULL, held_by = NULL,
     status = CASE WHEN next_run_at IS NULL AND cardinality(triggers) <= 1
                   THEN 'done'::job_status ELSE status END,
     finished_at = CASE WHEN next_run_at IS NULL AND cardinality(triggers) <= 1 THEN now() END,
-    last_due_at = least(triggers[1], trigger_at),
-    last_emitted_at = %(emitted_at)s, last_confirmed_at = %(confirmed_at)s
+    last_due_at = CASE %(emitted)s WHEN 0 THEN last_due_at ELSE least(triggers[1], trigger_at) END,
+    last_emitted_at = CASE %(emitted)s WHEN 0 THEN last_emitted_at ELSE %(emitted_at)s END,
+    last_confirmed_at = CASE %(emitted)s WHEN 0 THEN last_confirmed_at ELSE %(confirmed_at)s END
 WHERE id = ANY (%(ids)s::uuid[])

@@ -7,7 +7,7 @@ from jsonschema import Draft7Validator
 
 from scheduler.dev import asyncapi
 from scheduler.domain import names
-from scheduler.domain.messages import COMMAND_MODELS, EVENT_MODELS
+from scheduler.domain.messages import COMMAND_MODELS, EVENT_MODELS, RESULT_MODELS
 from scheduler.resources import folder
 
 DOCUMENT = asyncapi.document()
@@ -22,10 +22,11 @@ def test_every_exchange_queue_and_routing_key_is_in_it():
     exchanges = {each["exchange"]["name"] for each in bindings if each["is"] == "routingKey"}
     queues = {each["queue"]["name"] for each in bindings if each["is"] == "queue"}
     assert exchanges == {names.COMMANDS_EXCHANGE, names.EVENTS_EXCHANGE, names.DEAD_EXCHANGE}
-    assert queues == {names.INBOX_QUEUE, names.DUE_QUEUE, names.DEAD_QUEUE, "mainapp_due_dead",
+    assert queues == {names.INBOX_QUEUE, names.RESULTS_QUEUE,
+                      names.DUE_QUEUE, names.DEAD_QUEUE, "mainapp_due_dead",
                       "mainapp_due_retry_{milliseconds}ms"}
     keys = {each["address"] for each in DOCUMENT["channels"].values()}
-    assert keys >= {*COMMAND_MODELS, *EVENT_MODELS}
+    assert keys >= {*COMMAND_MODELS, *RESULT_MODELS, *EVENT_MODELS}
 
 
 @pytest.mark.parametrize("name", [name for name in DOCUMENT["components"]["messages"] if name[:8] == "Schedule"])

@@ -9,8 +9,8 @@ from jsonschema import Draft202012Validator
 from scheduler.dev.message_examples import EXAMPLES
 from scheduler.dev.schemas import MODELS
 from scheduler.domain.jobs.job import apply
-from scheduler.domain.messages import Command
-from scheduler.domain.parsing import parse_command
+from scheduler.domain.messages import Command, ScheduleResult, ScheduleRetry
+from scheduler.domain.parsing import parse_command, parse_result
 from scheduler.resources import folder
 
 
@@ -20,8 +20,12 @@ def test_every_example_fits_its_schema_and_its_model(model):
     assert schema["examples"] == EXAMPLES[model.__name__]
     for example in schema["examples"]:
         Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(example)
-        if issubclass(model, Command):
+        if issubclass(model, ScheduleResult):
+            parse_result(model.kind, json.dumps(example).encode())
+        elif issubclass(model, ScheduleRetry):
+            parse_command(model.kind, json.dumps(example).encode(), max_payload_bytes=9999)
+        elif issubclass(model, Command):
             incoming = parse_command(model.kind, json.dumps(example).encode(), max_payload_bytes=9999)
             apply(None, incoming, datetime(2026, 11, 1, tzinfo=UTC))
         else:
-            assert json.loads(model.model_validate(example).model_dump_json()) == example
+            assert json.loads(model.model_validate(example).model_dump_json(exclude_unset=True)) == example

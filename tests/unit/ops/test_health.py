@@ -34,24 +34,26 @@ def up(dependency):
 
 def test_live_as_long_as_the_loop_turns_whatever_is_missing():
     clock = Clock()
-    health = Health("postgres", clock=clock)
+    health = Health(clock)
+    part = health.part("postgres")
     clock.now = STUCK_AFTER - 0.1
     assert health.live()[0]
     clock.now = STUCK_AFTER
     assert health.live() == (False, {"live": False, "loop_turned_seconds_ago": STUCK_AFTER})
-    health.turn()
+    part.turn()
     assert health.live()[0]
 
 
 def test_ready_says_what_is_missing_and_since_when():
-    health = Health("postgres", "rabbitmq")
-    health.found("rabbitmq")
-    health.found("postgres")
+    health = Health()
+    part = health.part("postgres", "rabbitmq")
+    part.found("rabbitmq")
+    part.found("postgres")
     assert health.ready() == (True, {"ready": True, "missing": {}})
     assert up("postgres") == 1
-    health.missing("postgres", "connection refused at postgresql://u:hunter2@db/x")
+    part.missing("postgres", "connection refused at postgresql://u:hunter2@db/x")
     _, first = health.ready()
-    health.missing("postgres", "still refused")
+    part.missing("postgres", "still refused")
     fine, answer = health.ready()
     assert not fine
     assert up("postgres") == 0
@@ -62,23 +64,25 @@ def test_ready_says_what_is_missing_and_since_when():
 
 def test_a_loss_is_counted_once_and_never_before_there_was_something_to_lose():
     counter = metrics.dependency_losses.labels("postgres")
-    health = Health("postgres")
+    health = Health()
+    part = health.part("postgres")
     before = counter._value.get()
-    health.missing("postgres", "not yet")
+    part.missing("postgres", "not yet")
     assert counter._value.get() == before
-    health.found("postgres")
-    health.missing("postgres", "gone")
-    health.missing("postgres", "still gone")
+    part.found("postgres")
+    part.missing("postgres", "gone")
+    part.missing("postgres", "still gone")
     assert counter._value.get() == before + 1
 
 
 def test_the_same_over_http():
-    health = Health("rabbitmq")
+    health = Health()
+    part = health.part("rabbitmq")
     port = serve(health, "127.0.0.1", 0)
     assert get(port, "/livez")[0] == 200
     status, body = get(port, "/readyz?verbose")
     assert (status, list(json.loads(body)["missing"])) == (503, ["rabbitmq"])
-    health.found("rabbitmq")
+    part.found("rabbitmq")
     assert get(port, "/readyz")[0] == 200
     assert "# HELP jobs_due_total" in get(port, "/metrics")[1]
     assert get(port, "/")[0] == 404

@@ -1,55 +1,23 @@
-"""The contract, in and out: every message a host sends or receives."""
+"""The messages about jobs: commands in, answers and events out."""
 
-from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal
-from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import Field
 
 from scheduler.domain.jobs.missed import OnMissed
-from scheduler.domain.times import parse_instant, rfc3339
+from scheduler.domain.messages.base import HUNDRED, Command, ContractMessage, Instant, JobId, Seconds
+from scheduler.domain.messages.runs import DueRun, RunPolicy
 
 
-def _instant(value: Any) -> datetime:
-    if isinstance(value, datetime):
-        return value
-    if not isinstance(value, str):
-        raise ValueError("must be a string: an RFC 3339 date and time")  # noqa: TRY004 - pydantic's protocol
-    return parse_instant(value)
+class JobCommand(Command):
+    """What every command about a job has: which one."""
 
-
-Instant = Annotated[
-    datetime,
-    BeforeValidator(_instant),
-    PlainSerializer(rfc3339, return_type=str),
-    WithJsonSchema({"type": "string", "format": "date-time"}),
-]
-JobId = UUID
-Seconds = Annotated[float, Field(ge=0, le=100 * 366 * 86400, allow_inf_nan=False, strict=True)]
-HUNDRED = 100  # the most occurrences one ScheduleMissed lists
-
-
-class ContractMessage(BaseModel):
-    """A JSON object with exactly these fields."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Command(ContractMessage):
-    """What every command has: which job, and when the host said so."""
-
-    kind: ClassVar[str]
+    about: ClassVar[str] = "id"
 
     id: JobId = Field(description="The host's own key for the job.")
-    issued_at: Instant | None = Field(
-        default=None,
-        description="Orders the host's commands for one id: the latest wins. "
-        "Without it the command counts as issued when it is stored.",
-        examples=["2026-11-30T17:21:09.123456Z"],
-    )
 
 
-class ScheduleRequest(Command):
+class ScheduleRequest(JobCommand):
     """Run a job once or again and again. The same id again replaces the schedule."""
 
     kind: ClassVar[str] = "request"
@@ -93,27 +61,31 @@ class ScheduleRequest(Command):
         default=None,
         description="Seconds: an occurrence later than this is reported as missed instead of emitted.",
     )
+    run: RunPolicy | None = Field(
+        default=None,
+        description="The job is tracked: each occurrence is a run with attempts, until it is done or given up.",
+    )
 
 
-class ScheduleCancel(Command):
+class ScheduleCancel(JobCommand):
     """Stop a job, also one whose request has not arrived yet."""
 
     kind: ClassVar[str] = "cancel"
 
 
-class SchedulePause(Command):
+class SchedulePause(JobCommand):
     """Emit nothing until resumed."""
 
     kind: ClassVar[str] = "pause"
 
 
-class ScheduleResume(Command):
+class ScheduleResume(JobCommand):
     """Go on; `on_missed` decides about what passed meanwhile."""
 
     kind: ClassVar[str] = "resume"
 
 
-class ScheduleTrigger(Command):
+class ScheduleTrigger(JobCommand):
     """Emit one extra occurrence now and leave the schedule as it is."""
 
     kind: ClassVar[str] = "trigger"
@@ -156,6 +128,7 @@ class ScheduleDue(ContractMessage):
     occurrence: int = Field(ge=1, description="Counts emitted occurrences from 1.")
     missed: int = Field(ge=0, description="How many occurrences were folded into this one.")
     next_run_at: Instant | None = Field(description="null after the last.")
+    run: DueRun | None = Field(default=None, description="Of a tracked job: which attempt this is.")
 
 
 class ScheduleMissed(ContractMessage):
@@ -165,15 +138,4 @@ class ScheduleMissed(ContractMessage):
     job_type: str
     missed: list[Instant] = Field(max_length=HUNDRED, description="The newest of them, oldest first.")
     missed_count: int = Field(ge=1)
-    reason: Literal["skip", "max_lateness", "latest", "limit"]
-
-
-COMMAND_MODELS: dict[str, type[Command]] = {
-    model.kind: model
-    for model in (ScheduleRequest, ScheduleCancel, SchedulePause, ScheduleResume, ScheduleTrigger)
-}
-EVENT_MODELS: dict[str, type[ContractMessage]] = {
-    "due": ScheduleDue,
-    "missed": ScheduleMissed,
-    "rejected": ScheduleRejected,
-}
+    reason: Literal["skip", "max_lateness", "latest", "limit", "overlap"]

@@ -1,0 +1,66 @@
+"""Results become rows: a batch is one transaction."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from scheduler.commands.judging import Verdict
+from scheduler.commands.transactions import attempted
+from scheduler.domain.messages import Overlap
+from scheduler.domain.runs.result import Result
+from scheduler.domain.runs.run import Run, reported
+from scheduler.postgres.connection import Connection, database_time
+from scheduler.postgres.jobs.due import KIND as JOBS
+from scheduler.postgres.runs.store import (
+    KIND,
+    Cursor,
+    lock,
+    lock_finished,
+    release_jobs,
+    save,
+    wake_producers,
+)
+
+
+def execute_results(connection: Connection, batch: Sequence[Result], soon: timedelta) -> list[Verdict]:
+    """Apply the results in one transaction and return what became of each, in order."""
+    return attempted(connection, batch, lambda cursor, part: _execute(cursor, part, soon))
+
+
+def _execute(cursor: Cursor, batch: Sequence[Result], soon: timedelta) -> list[Verdict]:
+    now = database_time(cursor)
+    ids = {result.event_id for result in batch}
+    opened = lock(cursor, ids)
+    missing = ids - opened.keys()
+    finished = lock_finished(cursor, missing) if missing else {}
+    known = opened | finished
+    runs = dict(known)
+    verdicts: list[Verdict] = []
+    for result in batch:
+        before = runs.get(result.event_id)
+        run, status = reported(before, result, now)
+        verdicts.append(status)
+        if run is not before:
+            runs[result.event_id] = run
+    save(cursor, opened, finished, runs)
+    wake_for_runs(cursor, known, runs, now + soon)
+    return verdicts
+
+
+def wake_for_runs(cursor: Cursor, before: Mapping[str, Run], after: Mapping[str, Run], until: datetime) -> None:
+    """Let jobs go on whose run has ended, and wake producers for what falls due soon."""
+    changed = [run for event_id, run in after.items() if run is not before.get(event_id)]
+    ended = [
+        (run.occurrence.job_id, run.event_id) for run in changed
+        if not run.open and run.occurrence is not None and run.occurrence.policy.overlap is Overlap.WAIT
+    ]
+    if ended:
+        released = release_jobs(cursor, *zip(*ended, strict=True))
+        if released is not None:
+            wake_producers(cursor, JOBS, released)
+    soonest = _soonest(changed)
+    if soonest is not None and soonest <= until:
+        wake_producers(cursor, KIND, soonest)
+
+
+def _soonest(runs: Iterable[Run]) -> datetime | None:
+    return min((run.wake_at for run in runs if run.wake_at is not None), default=None)

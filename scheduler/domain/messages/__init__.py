@@ -1,0 +1,51 @@
+"""The contract, in and out: every message a host sends or receives."""
+
+from scheduler.domain.messages.base import HUNDRED, Command, ContractMessage, Instant, JobId, Seconds
+from scheduler.domain.messages.jobs import (
+    FieldProblem,
+    JobCommand,
+    ScheduleAccepted,
+    ScheduleCancel,
+    ScheduleDue,
+    ScheduleMissed,
+    SchedulePause,
+    ScheduleRejected,
+    ScheduleRequest,
+    ScheduleResume,
+    ScheduleTrigger,
+    Status,
+)
+from scheduler.domain.messages.runs import (
+    DueRun,
+    Overlap,
+    RecordedStatus,
+    ResultStatus,
+    RunPolicy,
+    ScheduleFinished,
+    ScheduleRecorded,
+    ScheduleResult,
+    ScheduleRetry,
+)
+
+__all__ = [
+    "COMMAND_MODELS", "EVENT_MODELS", "HUNDRED", "RESULT_MODELS", "Command", "ContractMessage", "DueRun",
+    "FieldProblem", "Instant", "JobCommand", "JobId", "Overlap", "RecordedStatus", "ResultStatus", "RunPolicy",
+    "ScheduleAccepted", "ScheduleCancel", "ScheduleDue", "ScheduleFinished", "ScheduleMissed", "SchedulePause",
+    "ScheduleRecorded", "ScheduleRejected", "ScheduleRequest", "ScheduleResult", "ScheduleResume", "ScheduleRetry",
+    "ScheduleTrigger", "Seconds", "Status",
+]
+
+# By routing key: what comes through scheduler_inbox, through scheduler_results, and what goes out.
+COMMAND_MODELS: dict[str, type[Command]] = {
+    model.kind: model
+    for model in (
+        ScheduleRequest, ScheduleCancel, SchedulePause, ScheduleResume, ScheduleTrigger, ScheduleRetry,
+    )
+}
+RESULT_MODELS: dict[str, type[ScheduleResult]] = {ScheduleResult.kind: ScheduleResult}
+EVENT_MODELS: dict[str, type[ContractMessage]] = {
+    "due": ScheduleDue,
+    "missed": ScheduleMissed,
+    "finished": ScheduleFinished,
+    "rejected": ScheduleRejected,
+}

@@ -1,0 +1,48 @@
+"""What every message of the contract is made of."""
+
+from datetime import datetime
+from typing import Annotated, Any, ClassVar
+from uuid import UUID
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+
+from scheduler.domain.times import parse_instant, rfc3339
+
+
+def _instant(value: Any) -> datetime:
+    if isinstance(value, datetime):
+        return value
+    if not isinstance(value, str):
+        raise ValueError("must be a string: an RFC 3339 date and time")  # noqa: TRY004 - pydantic's protocol
+    return parse_instant(value)
+
+
+Instant = Annotated[
+    datetime,
+    BeforeValidator(_instant),
+    PlainSerializer(rfc3339, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+JobId = UUID
+Seconds = Annotated[float, Field(ge=0, le=100 * 366 * 86400, allow_inf_nan=False, strict=True)]
+HUNDRED = 100  # the most occurrences one ScheduleMissed lists
+
+
+class ContractMessage(BaseModel):
+    """A JSON object with exactly these fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Command(ContractMessage):
+    """What every command has: when the host said so."""
+
+    kind: ClassVar[str]  # its routing key
+    about: ClassVar[str]  # the field that names the job or the run
+
+    issued_at: Instant | None = Field(
+        default=None,
+        description="Orders the host's commands for one id: the latest wins. "
+        "Without it the command counts as issued when it is stored.",
+        examples=["2026-11-30T17:21:09.123456Z"],
+    )

@@ -1,0 +1,288 @@
+"""A run and what deliveries, results, deadlines, cancels and retries make of it: successors, never mutation.
+
+What is said of an attempt counts whenever it comes, as long as that attempt is the current one; a success counts
+whichever attempt it is of. So any order and any repetition of the same messages ends in the same state.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from scheduler.domain.messages import RecordedStatus, ResultStatus, RunPolicy
+from scheduler.domain.runs.backoff import backoff
+from scheduler.domain.runs.result import Result
+
+
+class RunStatus(StrEnum):
+    """Where a run stands; the same words as the database's enum."""
+
+    EXPECTED = "expected"  # results came before the producer's own record of the event
+    DELIVERED = "delivered"
+    RUNNING = "running"
+    WAITING = "waiting"
+    EMITTED = "emitted"  # of a job that is not tracked: a record in the history, nothing more
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+
+class Origin(StrEnum):
+    """Why there is an occurrence."""
+
+    SCHEDULE = "schedule"
+    TRIGGER = "trigger"
+
+
+class AttemptOutcome(StrEnum):
+    """What became of one attempt."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    LOST = "lost"
+    SNOOZED = "snoozed"
+
+
+FINAL = frozenset({RunStatus.EMITTED, RunStatus.SUCCEEDED, RunStatus.DEAD, RunStatus.CANCELLED})
+UNKNOWN_AFTER = timedelta(hours=1)  # results of an event that stays unknown for so long are dropped
+
+
+@dataclass(slots=True)  # never changed once made, and not `frozen`: see jobs/definition.py
+class Occurrence:
+    """What a run is about: the same for all its attempts, whatever becomes of the job."""
+
+    job_id: str
+    job_type: str
+    due_at: datetime
+    origin: Origin
+    policy: RunPolicy
+    event: str  # the ScheduleDue as JSON, without what differs from attempt to attempt
+    correlation_id: str | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt that has come to an end."""
+
+    attempt: int
+    outcome: AttemptOutcome
+    worker: str | None
+    started_at: datetime | None
+    finished_at: datetime
+    error: str | None
+    output: str | None  # JSON text
+    output_cut: bool = False
+
+
+@dataclass(slots=True)
+class Run:
+    """Where an occurrence stands; each field is a column, and so is each of the occurrence's."""
+
+    event_id: str
+    status: RunStatus
+    attempt: int = 0  # deliveries so far: the number of the current attempt
+    counted: int = 0  # those of them that count, since the request or the last retry
+    emitted_at: datetime | None = None  # of the current attempt
+    deadline: datetime | None = None
+    alive_until: datetime | None = None  # a sign of life must come by then, where the worker has promised one
+    retry_at: datetime | None = None
+    started_at: datetime | None = None  # its first `running`
+    finished_at: datetime | None = None
+    worker: str | None = None
+    progress: float | None = None
+    error: str | None = None
+    output: str | None = None
+    output_cut: bool = False
+    attempts: tuple[Attempt, ...] = ()
+    decided_by: str | None = None  # what decided the current attempt, to weigh another word about it against
+    retried_at: datetime | None = None
+    early: tuple[Result, ...] = ()  # came before the event was known
+    noted_at: datetime | None = None  # when the first of them came
+    occurrence: Occurrence | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether something is still to become of it."""
+        return self.status not in FINAL
+
+    @property
+    def wake_at(self) -> datetime | None:
+        """When a producer should look at it: to try again, to give up waiting, or to tell how it ended."""
+        match self.status:
+            case RunStatus.WAITING:
+                return self.retry_at
+            case RunStatus.DELIVERED:
+                return self.deadline
+            case RunStatus.RUNNING:
+                return min((each for each in (self.deadline, self.alive_until) if each is not None), default=None)
+            case RunStatus.EXPECTED:
+                return None if self.noted_at is None else self.noted_at + UNKNOWN_AFTER
+        return self.finished_at
+
+    @property
+    def attempts_left(self) -> int:
+        """How many more attempts are made if the current one fails."""
+        return 0 if self.occurrence is None else max(0, self.occurrence.policy.max_attempts - self.counted)
+
+
+def delivered(run: Run | None, event_id: str, occurrence: Occurrence, at: datetime) -> Run:
+    """Return the run after its event went out once more, at `at`; with what was said of it before, if anything."""
+    before = run or Run(event_id, RunStatus.EXPECTED)
+    current = _delivered(replace(before, occurrence=before.occurrence or occurrence), at)
+    for result in before.early:
+        current, _ = reported(current, result, at)
+    return replace(current, early=(), noted_at=None)
+
+
+def _delivered(run: Run, at: datetime) -> Run:
+    assert run.occurrence is not None  # noqa: S101 - only what is known is delivered
+    return replace(
+        run, status=RunStatus.DELIVERED, attempt=run.attempt + 1, counted=run.counted + 1, emitted_at=at,
+        retry_at=None, deadline=at + timedelta(seconds=run.occurrence.policy.start_timeout), alive_until=None,
+        started_at=None, worker=None, progress=None, error=None, output=None, output_cut=False, decided_by=None,
+    )
+
+
+def reported(run: Run | None, result: Result, now: datetime) -> tuple[Run, RecordedStatus]:
+    """Return what a result makes of its run, and what to answer; None stands for an event that is not known."""
+    if run is not None and run.status is RunStatus.EMITTED:
+        return run, "unchanged"
+    if run is None or run.status is RunStatus.EXPECTED:
+        return _noted(run or Run(result.event_id, RunStatus.EXPECTED, noted_at=now), result)
+    if result.status is ResultStatus.SUCCEEDED:
+        return _succeeded(run, result, now)
+    if run.status is RunStatus.WAITING and result.attempt == run.attempt + 1:
+        # The broker has it, though the producer that sent it did not live to write that down.
+        run = _delivered(run, now)
+    if result.attempt != run.attempt:
+        return run, "superseded" if result.attempt < run.attempt else "unchanged"
+    if run.status in (RunStatus.SUCCEEDED, RunStatus.CANCELLED):
+        return run, "unchanged"
+    if result.status is ResultStatus.RUNNING:
+        return _running(run, result, now)
+    return _ended(run, result, now)
+
+
+def _noted(run: Run, result: Result) -> tuple[Run, RecordedStatus]:
+    if result in run.early:
+        return run, "unchanged"
+    return replace(run, early=tuple(sorted((*run.early, result), key=Result.order))), "recorded"
+
+
+def _succeeded(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedStatus]:
+    if run.status is RunStatus.SUCCEEDED:
+        return run, "unchanged"
+    started = result.started_at or (run.started_at if result.attempt == run.attempt else None)
+    ended = Attempt(result.attempt, AttemptOutcome.SUCCEEDED, result.worker or run.worker, started,
+                    result.finished_at or now, result.error, result.output, result.output_cut)
+    return replace(
+        run, status=RunStatus.SUCCEEDED, finished_at=now, attempts=_with(run, ended),
+        attempt=max(run.attempt, result.attempt), deadline=None, alive_until=None, retry_at=None,
+        started_at=started, worker=ended.worker, progress=None, error=result.error, output=result.output,
+        output_cut=result.output_cut, decided_by=result.weight(),
+    ), "recorded"
+
+
+def _running(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedStatus]:
+    if run.status not in (RunStatus.DELIVERED, RunStatus.RUNNING):
+        return run, "unchanged"
+    assert run.occurrence is not None  # noqa: S101 - a delivered run is known
+    first = run.status is RunStatus.DELIVERED
+    alive = None if result.heartbeat is None else now + timedelta(seconds=result.heartbeat)
+    return replace(
+        run, status=RunStatus.RUNNING, alive_until=alive, worker=result.worker or run.worker,
+        started_at=now if first else run.started_at,
+        deadline=now + timedelta(seconds=run.occurrence.policy.timeout) if first else run.deadline,
+        progress=run.progress if result.progress is None else result.progress,
+        output=run.output if result.output is None else result.output,
+        output_cut=run.output_cut if result.output is None else result.output_cut,
+    ), "recorded"
+
+
+def _ended(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedStatus]:
+    """Take a final word about the current attempt, unless a weightier one has decided it already."""
+    if run.decided_by is not None and result.weight() <= run.decided_by:
+        return run, "unchanged"
+    if run.decided_by is None and run.status not in (RunStatus.DELIVERED, RunStatus.RUNNING):
+        return run, "unchanged"  # a deadline has decided it
+    started = result.started_at or run.started_at
+    snoozed = result.status is ResultStatus.SNOOZED
+    outcome = AttemptOutcome.SNOOZED if snoozed else AttemptOutcome.FAILED
+    ended = Attempt(run.attempt, outcome, result.worker or run.worker, started, result.finished_at or now,
+                    result.error, result.output, result.output_cut)
+    # Another word had decided it: what that did to the count is undone first.
+    counted = run.counted + (run.decided_by is not None and _last(run) is AttemptOutcome.SNOOZED) - snoozed
+    run = replace(run, counted=counted, decided_by=result.weight())
+    if not snoozed and not result.retry:
+        return _dead(run, ended, now), "recorded"
+    return _ends(run, ended, now, result.retry_in), "recorded"
+
+
+def overdue(run: Run, now: datetime) -> Run:
+    """Return the run after nothing was heard of its attempt in time; the same if it is not time yet."""
+    if run.status not in (RunStatus.DELIVERED, RunStatus.RUNNING):
+        return run
+    lost = run.alive_until is not None and run.alive_until <= now
+    if not lost and (run.deadline is None or run.deadline > now):
+        return run
+    if run.deadline is not None and run.deadline <= now:
+        lost = False
+    never = run.status is RunStatus.DELIVERED
+    error = "nobody reported to have started it in time" if never else (
+        "its worker gave no further sign of life" if lost else "it took longer than its time limit"
+    )
+    outcome = AttemptOutcome.LOST if lost else AttemptOutcome.TIMED_OUT
+    ended = Attempt(run.attempt, outcome, run.worker, run.started_at, now, error, run.output, run.output_cut)
+    return _ends(run, ended, now, None)
+
+
+def _ends(run: Run, ended: Attempt, now: datetime, retry_in: float | None) -> Run:
+    assert run.occurrence is not None  # noqa: S101 - an attempt was made
+    policy = run.occurrence.policy
+    if ended.outcome is not AttemptOutcome.SNOOZED and run.counted >= policy.max_attempts:
+        return _dead(run, ended, now)
+    wait = backoff(policy, run.counted, run.event_id, run.attempt) if retry_in is None else retry_in
+    return replace(
+        run, status=RunStatus.WAITING, attempts=_with(run, ended), finished_at=None,
+        retry_at=now + timedelta(seconds=wait), deadline=None, alive_until=None, progress=None,
+        started_at=ended.started_at, worker=ended.worker, error=ended.error, output=ended.output,
+        output_cut=ended.output_cut,
+    )
+
+
+def _dead(run: Run, ended: Attempt, now: datetime) -> Run:
+    return replace(
+        run, status=RunStatus.DEAD, finished_at=now, attempts=_with(run, ended),
+        retry_at=None, deadline=None, alive_until=None, progress=None, started_at=ended.started_at,
+        worker=ended.worker, error=ended.error, output=ended.output, output_cut=ended.output_cut,
+    )
+
+
+def cancelled(run: Run, now: datetime) -> Run:
+    """Return the run after its job was cancelled: no further attempt is made."""
+    if not run.open or run.status is RunStatus.EXPECTED:
+        return run
+    return replace(run, status=RunStatus.CANCELLED, finished_at=now, retry_at=None, deadline=None,
+                   alive_until=None, progress=None)
+
+
+def retried(run: Run, issued: datetime, now: datetime) -> Run:
+    """Return the run with a fresh set of attempts if it was given up or cancelled; the same otherwise."""
+    if run.status not in (RunStatus.DEAD, RunStatus.CANCELLED):
+        return run
+    if run.retried_at is not None and issued <= run.retried_at:
+        return run
+    return replace(run, status=RunStatus.WAITING, counted=0, retry_at=now, finished_at=None, retried_at=issued,
+                   decided_by=None)
+
+
+def _with(run: Run, ended: Attempt) -> tuple[Attempt, ...]:
+    """Return the attempts with this one in its place."""
+    others = [each for each in run.attempts if each.attempt != ended.attempt]
+    return tuple(sorted((*others, ended), key=lambda each: each.attempt))
+
+
+def _last(run: Run) -> AttemptOutcome | None:
+    return next((each.outcome for each in run.attempts if each.attempt == run.attempt), None)

@@ -1,0 +1,57 @@
+"""The messages of a run, as AMQP has them."""
+
+from scheduler.domain.names import DEAD_EXCHANGE, EVENTS_EXCHANGE
+from scheduler.domain.runs.event import due_body, finished_body
+from scheduler.domain.runs.run import Run
+from scheduler.domain.times import rfc3339
+from scheduler.rabbit.frames import AmqpMessage, DueMessage, dead_run, json_message
+
+_REASON_CHARACTERS = 1000
+
+
+def run_message(run: Run) -> DueMessage:
+    """Return the ScheduleDue of the current attempt: it expires when nobody may begin it any more."""
+    occurrence, emitted_at = run.occurrence, run.emitted_at
+    assert occurrence is not None  # noqa: S101 - only what is known is emitted
+    assert emitted_at is not None  # noqa: S101 - as above
+    return DueMessage(
+        due_body(run), run.event_id, int(emitted_at.timestamp()), occurrence.correlation_id,
+        trace_headers(occurrence.traceparent, occurrence.tracestate),
+        str(round(occurrence.policy.start_timeout * 1000)),
+    )
+
+
+def finished_message(run: Run) -> AmqpMessage:
+    """Return the ScheduleFinished; nobody need listen."""
+    occurrence, finished_at = run.occurrence, run.finished_at
+    assert occurrence is not None  # noqa: S101 - only what is known ends
+    assert finished_at is not None  # noqa: S101 - it has ended
+    return json_message(
+        EVENTS_EXCHANGE, "finished", "ScheduleFinished", finished_body(run),
+        correlation_id=occurrence.correlation_id, timestamp=int(finished_at.timestamp()),
+    )
+
+
+def dead_message(run: Run) -> AmqpMessage:
+    """Return the dead letter of a run that was given up: its last event, with why."""
+    occurrence, finished_at = run.occurrence, run.finished_at
+    assert occurrence is not None  # noqa: S101 - only what is known ends
+    assert finished_at is not None  # noqa: S101 - it has ended
+    last = run.attempts[-1].outcome.value if run.attempts else "unknown"
+    reason = f"{last} at attempt {run.attempt}" + (f": {run.error}" if run.error else "")
+    headers: dict[str, str | int] = {
+        "x-dead-reason": reason[:_REASON_CHARACTERS], "x-dead-at": rfc3339(finished_at), "x-attempts": run.attempt,
+        **(trace_headers(occurrence.traceparent, occurrence.tracestate) or {}),
+    }
+    return dead_run(
+        DEAD_EXCHANGE, due_body(run), run.event_id, headers, correlation_id=occurrence.correlation_id,
+        timestamp=int(finished_at.timestamp()),
+    )
+
+
+def trace_headers(traceparent: str | None, tracestate: str | None) -> dict[str, str] | None:
+    """Return the headers that hand a trace on, if there is one."""
+    if traceparent is None and tracestate is None:
+        return None
+    pairs = (("traceparent", traceparent), ("tracestate", tracestate))
+    return {name: value for name, value in pairs if value is not None}

@@ -1,0 +1,144 @@
+"""Runs fall due: an attempt is made again, one that nobody ended is given up, and how a run ended is told."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from scheduler.domain.messages import Overlap
+from scheduler.domain.runs.run import Run, RunStatus, delivered, overdue
+from scheduler.emitting.messages import dead_message, finished_message, run_message
+from scheduler.emitting.source import Result, Times, failure
+from scheduler.ops import metrics
+from scheduler.ops.logs import get_logger
+from scheduler.ops.throttled import ThrottledWarning
+from scheduler.ops.traces import Traced
+from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
+from scheduler.postgres.runs import due
+from scheduler.postgres.runs.due import Settlement
+from scheduler.postgres.runs.store import KIND
+from scheduler.rabbit.frames import Publishable
+from scheduler.rabbit.publisher import Receipt
+
+log = get_logger(__name__)
+
+NAMED = 10  # ids in one warning at most
+_refused = ThrottledWarning(log, "messages of runs not delivered")
+_dead = ThrottledWarning(log, "run given up")
+
+
+@dataclass(slots=True)
+class RunEmission:
+    """A run as it was claimed and as it is now."""
+
+    before: Run
+    after: Run
+
+
+class DueRuns:
+    """The source of later attempts, dead letters and ScheduleFinished."""
+
+    kind = KIND
+
+    def claim(self, session: ClaimSession, limit: int, since: datetime) -> Claim[Run]:
+        """Lock the runs that fall due."""
+        return due.claim(session, limit, since)
+
+    def name(self, run: Run) -> str:
+        """Return the run's event_id."""
+        return run.event_id
+
+    def decide(self, run: Run, now: datetime) -> RunEmission:
+        """Say what becomes of a run now that its time has come."""
+        if run.status is RunStatus.WAITING and run.occurrence is not None:
+            return RunEmission(run, delivered(run, run.event_id, run.occurrence, now))
+        return RunEmission(run, overdue(run, now))
+
+    def messages(self, emission: RunEmission, emitted_at: datetime) -> Sequence[Publishable]:  # noqa: ARG002 - the run has it
+        """Return the event of the next attempt, or what is told of the end."""
+        run = emission.after
+        if run.status is RunStatus.DELIVERED and run is not emission.before:
+            return [run_message(run)]
+        if run.open or run.occurrence is None:
+            return []
+        told: list[Publishable] = [finished_message(run)]
+        return [dead_message(run), *told] if run.status is RunStatus.DEAD else told
+
+    def record(self, session: ClaimSession, emissions: Sequence[RunEmission], emitted_at: datetime) -> None:
+        """Nothing: the row is locked, and whoever reports a result waits for it."""
+
+    def settle(
+        self, session: ClaimSession, results: Sequence[Result[RunEmission]], unreadable: Sequence[Run],
+        times: Times,
+    ) -> datetime | None:
+        """Settle each run by its receipts; one that the broker did not answer for stays as it is."""
+        settlement = Settlement(postponed=[run.event_id for run in unreadable])
+        again: list[datetime] = []
+        for emission, receipts in results:
+            run, refusal = emission.after, failure(receipts)
+            if refusal is not None:
+                if refusal is not Receipt.UNKNOWN:
+                    settlement.postponed.append(run.event_id)
+                continue
+            _add(settlement, emission)
+            if run.open and run.wake_at is not None:
+                again.append(run.wake_at)
+        due.settle(session, settlement)
+        soonest = min(again, default=None)
+        if settlement.released or (soonest is not None and soonest <= times.claimed_at):
+            return LONG_AGO
+        return soonest
+
+    def report(self, results: Sequence[Result[RunEmission]], times: Times) -> None:  # noqa: ARG002 - as all sources
+        """Count the attempts that were given up and the runs that have ended, and warn of what was refused."""
+        refused: dict[Receipt, list[str]] = {}
+        for emission, receipts in results:
+            refusal = failure(receipts)
+            if refusal is not None:
+                refused.setdefault(refusal, []).append(emission.after.event_id)
+            else:
+                _count(emission)
+        for receipt, ids in refused.items():
+            _refused.warning(
+                count=len(ids), reason=receipt.value, event_ids=ids[:NAMED],
+                do="see that a queue is bound to schedule.events for due, and scheduler_dead to schedule.dead",
+            )
+
+    def traced(self, results: Sequence[Result[RunEmission]]) -> list[Traced]:
+        """Return the later attempts whose request belongs to a trace."""
+        found = []
+        for emission, receipts in results:
+            run, occurrence = emission.after, emission.after.occurrence
+            if run.status is RunStatus.DELIVERED and occurrence is not None and occurrence.traceparent is not None:
+                attributes = {"job_id": occurrence.job_id, "event_id": run.event_id, "attempt": run.attempt}
+                failed = receipts[0].value if receipts and receipts[0] is not Receipt.CONFIRMED else None
+                found.append(Traced(occurrence.traceparent, occurrence.tracestate, attributes, failed))
+        return found
+
+
+def _add(settlement: Settlement, emission: RunEmission) -> None:
+    run, occurrence = emission.after, emission.after.occurrence
+    if run is not emission.before:
+        settlement.changed.append(run)
+    if run.status is RunStatus.EXPECTED:
+        settlement.forgotten.append(run.event_id)
+    elif not run.open:
+        settlement.ended.append(run.event_id)
+        if occurrence is not None and occurrence.policy.overlap is Overlap.WAIT:
+            settlement.released.append((occurrence.job_id, run.event_id))
+
+
+def _count(emission: RunEmission) -> None:
+    before, run = emission.before, emission.after
+    if before.status in (RunStatus.DELIVERED, RunStatus.RUNNING) and run is not before:
+        metrics.run_attempts.labels(run.attempts[-1].outcome.value).inc()
+    if run.status is RunStatus.EXPECTED:
+        metrics.results_unknown.inc(len(run.early))
+    elif not run.open:
+        metrics.runs.labels(run.status.value).inc()
+        if run.started_at is not None and run.finished_at is not None:
+            metrics.run_seconds.observe(max(0.0, (run.finished_at - run.started_at).total_seconds()))
+        if run.status is RunStatus.DEAD and run.occurrence is not None:
+            _dead.warning(
+                event_id=run.event_id, job_id=run.occurrence.job_id, attempts=run.attempt, error=run.error,
+                do="see the message in scheduler_dead; `scheduler run retry` gives it a fresh set of attempts",
+            )

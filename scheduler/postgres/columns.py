@@ -1,0 +1,44 @@
+"""Rows as text: what tables of any kind share when they are written from the fields of the domain."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+from datetime import timedelta
+
+Row = Sequence[str | None]
+
+
+def names(kind: type, *but: str) -> tuple[str, ...]:
+    """Return the names of a dataclass's fields, which are columns, but for these."""
+    return tuple(each.name for each in fields(kind) if each.name not in but)
+
+
+def interval(span: timedelta) -> str:
+    """Write a span as seconds, never as days: a day would be 23 or 25 hours in some zones."""
+    return f"{span // timedelta(microseconds=1)} microseconds"
+
+
+def copy_line(row: Row) -> str:
+    """Write a row in COPY's text format. Every text is a host's until shown otherwise, so every one is escaped."""
+    line = "\t".join([r"\N" if each is None else each for each in row])
+    if line.count("\\") == row.count(None) and line.count("\t") == len(row) - 1 and _one_line(line):
+        return line + "\n"  # nearly always: nothing in it means anything to COPY
+    return "\t".join([r"\N" if each is None else _escaped(each) for each in row]) + "\n"
+
+
+def _one_line(text: str) -> bool:
+    return "\n" not in text and "\r" not in text
+
+
+def _escaped(text: str) -> str:
+    return (
+        text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+    )
+
+
+def json_record(columns: Sequence[str], row: Row, as_json: frozenset[str]) -> str:
+    """Write a row as a JSON object; some of its columns are JSON already."""
+    return "{" + ",".join([
+        f'"{name}":{value if name in as_json and value is not None else json.dumps(value)}'
+        for name, value in zip(columns, row, strict=True)
+    ]) + "}"

@@ -1,0 +1,112 @@
+"""The columns of a run, made from the fields that it has in the domain, as those of a job are."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from operator import attrgetter
+from typing import Any
+
+from scheduler.domain.messages import ResultStatus, RunPolicy
+from scheduler.domain.runs.result import Result
+from scheduler.domain.runs.run import Attempt, AttemptOutcome, Occurrence, Origin, Run, RunStatus
+from scheduler.postgres.columns import Row, names
+from scheduler.postgres.jobs.columns import read_policy, write_policy
+
+_STATE = names(Run, "occurrence")
+_ABOUT = names(Occurrence)
+_STATE_END = len(_STATE)
+_STATUS, _ATTEMPTS, _EARLY = (_STATE.index(name) for name in ("status", "attempts", "early"))
+_JOB_ID, _ORIGIN, _POLICY = (_ABOUT.index(name) for name in ("job_id", "origin", "policy"))
+
+COLUMNS = (*_STATE, *_ABOUT)
+# What changes after a run was recorded; what it is about does not, unless its results came first.
+CHANGING = (*_STATE, "wake_at")
+STORED = (*COLUMNS, "wake_at")
+# What the history does not keep.
+OPEN_ONLY = frozenset({"early", "noted_at", "wake_at"})
+KEPT = tuple(name for name in COLUMNS if name not in OPEN_ONLY)
+AS_JSON = frozenset({"policy", "event", "output", "attempts", "early"})
+
+
+def selected(columns: Iterable[str] = COLUMNS) -> str:
+    """Return a select list by which `read` can read; JSON is read as text, and what is not kept as empty."""
+    return ", ".join(f"{name}::text AS {name}" if name in AS_JSON else name for name in columns)
+
+
+SELECTED = selected()
+_ABSENT = {"early": "'[]' AS early", "noted_at": "NULL::timestamptz AS noted_at"}
+SELECTED_OF_HISTORY = ", ".join(_ABSENT.get(name) or selected([name]) for name in COLUMNS)
+
+_state, _about = attrgetter(*_STATE), attrgetter(*_ABOUT)
+_STATUSES = {each.value: each for each in RunStatus}
+_ORIGINS = {each.value: each for each in Origin}
+
+
+def read(row: Sequence[Any]) -> Run:
+    """Make a run of a row that was selected by SELECTED."""
+    state = list(row[:_STATE_END])
+    state[_STATUS] = _STATUSES[state[_STATUS]]
+    state[_ATTEMPTS] = () if state[_ATTEMPTS] == "[]" else tuple(map(_attempt, json.loads(state[_ATTEMPTS])))
+    state[_EARLY] = () if state[_EARLY] == "[]" else tuple(map(_result, json.loads(state[_EARLY])))
+    about = list(row[_STATE_END : _STATE_END + len(_ABOUT)])
+    if about[_JOB_ID] is not None:
+        about[_ORIGIN] = _ORIGINS[about[_ORIGIN]]
+        about[_POLICY] = None if about[_POLICY] is None else read_policy(about[_POLICY])
+        state.append(Occurrence(*about))
+    return Run(*state)
+
+
+def write(run: Run) -> Row:
+    """Return the values of STORED as text."""
+    about = (None,) * len(_ABOUT) if run.occurrence is None else _about(run.occurrence)
+    return [*_texts(_state(run)), *_texts(about), *_texts((run.wake_at,))]
+
+
+def write_changing(run: Run) -> Row:
+    """Return the values of CHANGING as text."""
+    return [*_texts(_state(run)), *_texts((run.wake_at,))]
+
+
+def _texts(values: Iterable[Any]) -> Row:
+    return [each if each is None or type(each) is str else _WRITERS[type(each)](each) for each in values]
+
+
+def _tuple(values: tuple[Attempt | Result, ...]) -> str:
+    return json.dumps([_plain(each) for each in values], ensure_ascii=False) if values else "[]"
+
+
+def _plain(value: Attempt | Result) -> dict[str, Any]:
+    return {
+        name: each.isoformat() if isinstance(each, datetime) else each
+        for name, each in asdict(value).items() if each is not None and each is not False
+    }
+
+
+def _moments(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: datetime.fromisoformat(each) if name in ("started_at", "finished_at") else each
+        for name, each in values.items()
+    }
+
+
+def _attempt(values: dict[str, Any]) -> Attempt:
+    empty: dict[str, Any] = dict.fromkeys(("worker", "started_at", "error", "output"))
+    return Attempt(**empty | _moments(values) | {"outcome": AttemptOutcome(values["outcome"])})
+
+
+def _result(values: dict[str, Any]) -> Result:
+    given: dict[str, Any] = {"retry": False} | values  # what is false is left out
+    return Result(**_moments(given) | {"status": ResultStatus(values["status"])})
+
+
+_WRITERS: dict[type, Callable[[Any], str]] = {
+    datetime: datetime.isoformat,
+    int: str,
+    float: str,
+    bool: lambda flag: "true" if flag else "false",
+    tuple: _tuple,
+    RunStatus: str,
+    Origin: str,
+    RunPolicy: write_policy,
+}

@@ -1,0 +1,84 @@
+"""Runs that fall due, and runs that begin: claimed, recorded and settled in a producer's own transaction."""
+
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from scheduler.domain.runs.run import Run
+from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession, array
+from scheduler.postgres.columns import copy_line
+from scheduler.postgres.runs.columns import CHANGING, COLUMNS, KEPT, SELECTED, STORED, read, write
+from scheduler.postgres.runs.store import INSERT, KIND, REPLACE, UPDATE, records
+from scheduler.resources import query
+
+POSTPONED_SECONDS = 5.0
+CLAIM = query("runs/claim", selected=SELECTED)
+_COPY = query("runs/copy", columns=", ".join(STORED))
+_LOCK = query("runs/lock", selected=SELECTED)
+_ARCHIVE = query("runs/archive", kept=", ".join(KEPT))
+
+
+@dataclass(slots=True)
+class Settlement:
+    """What became of each claimed run."""
+
+    changed: list[Run] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)  # and it was told
+    forgotten: list[str] = field(default_factory=list)  # nothing was ever known of it but results
+    released: list[tuple[str, str]] = field(default_factory=list)  # jobs that may wait for a run that has ended
+    postponed: list[str] = field(default_factory=list)  # the broker refused a message of theirs
+
+
+def claim(session: ClaimSession, limit: int, since: datetime = LONG_AGO) -> Claim[Run]:
+    """Lock the runs that fall due; where there are none, nothing stays open."""
+    rows = session.claim(KIND, CLAIM, limit, since)
+    claimed_at, seconds_to_next = rows[0][len(COLUMNS) :]
+    runs = [read(row) for row in rows if row[0] is not None]
+    if not runs:
+        session.release()
+        return Claim([], claimed_at, seconds_to_next)
+    return Claim(runs, claimed_at, seconds_to_next, runs[-1].wake_at)
+
+
+def settle(session: ClaimSession, settlement: Settlement) -> None:
+    """Write down what became of the claimed runs and let go of them."""
+    statements: list[tuple[str, dict[str, Any]]] = []
+    if settlement.changed:
+        statements.append((UPDATE, {"runs": records(settlement.changed, CHANGING)}))
+    if settlement.ended:
+        statements.append((_ARCHIVE, {"ids": array(settlement.ended)}))
+    if settlement.forgotten:
+        statements.append((query("runs/delete"), {"ids": array(settlement.forgotten)}))
+    if settlement.released:
+        jobs, events = zip(*settlement.released, strict=True)
+        statements.append((query("runs/release_jobs"), {"ids": array(jobs), "event_ids": array(events)}))
+    if settlement.postponed:
+        values = {"ids": array(settlement.postponed), "seconds": POSTPONED_SECONDS}
+        statements.append((query("runs/postpone"), values))
+    session.settle(statements)
+
+
+def open_of_jobs(session: ClaimSession, job_ids: Iterable[str]) -> dict[str, str]:
+    """Return an open run of each of these jobs that has one, by the job's id."""
+    return {job_id: run for job_id, run in session.query(query("runs/open_of_jobs"), {"ids": array(job_ids)})}  # noqa: C416 - tuples of any length to mypy
+
+
+def record(session: ClaimSession, runs: Sequence[Run]) -> dict[str, Run]:
+    """Record runs in the claim's transaction; return those of which something is known already, locked.
+
+    That is rare: results that came after a producer had died between sending the event and recording it.
+    """
+    ordered = sorted(runs, key=lambda run: run.event_id)
+    if session.copy(_COPY, io.StringIO("".join(copy_line(write(run)) for run in ordered))):
+        return {}
+    rows = session.query(_LOCK, {"ids": array(run.event_id for run in ordered)})
+    known = {run.event_id: run for run in map(read, rows)}
+    session.query(INSERT, {"runs": records([run for run in ordered if run.event_id not in known], STORED)})
+    return known
+
+
+def merge(session: ClaimSession, runs: Sequence[Run]) -> None:
+    """Write runs in the place of what was known of them."""
+    session.query(REPLACE, {"runs": records(runs, STORED)})

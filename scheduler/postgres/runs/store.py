@@ -1,0 +1,89 @@
+"""The rows of the runs that results, cancels and retries are about: locked before, saved after."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+import psycopg2.extensions
+from psycopg2 import errors
+
+from scheduler.domain.runs.run import Run
+from scheduler.postgres.claims import array
+from scheduler.postgres.columns import json_record
+from scheduler.postgres.connection import Contended
+from scheduler.postgres.runs.columns import (
+    AS_JSON,
+    CHANGING,
+    COLUMNS,
+    SELECTED,
+    SELECTED_OF_HISTORY,
+    STORED,
+    read,
+    write,
+    write_changing,
+)
+from scheduler.resources import query
+
+Cursor = psycopg2.extensions.cursor
+KIND = "runs"
+_LOCK = query("runs/lock", selected=SELECTED)
+_LOCK_OF_JOBS = query("runs/lock_of_jobs", selected=SELECTED)
+_LOCK_FINISHED = query("runs/lock_finished", selected=SELECTED_OF_HISTORY)
+INSERT = query("runs/insert", columns=", ".join(STORED))
+UPDATE = query("runs/update", columns=", ".join(CHANGING), saved=", ".join(f"saved.{name}" for name in CHANGING))
+REPLACE = query("runs/update", columns=", ".join(STORED), saved=", ".join(f"saved.{name}" for name in STORED))
+
+
+def lock(cursor: Cursor, ids: Iterable[str]) -> dict[str, Run]:
+    """Return the open runs of these events, locked until the transaction ends."""
+    return _locked(cursor, _LOCK, ids)
+
+
+def lock_of_jobs(cursor: Cursor, job_ids: Iterable[str]) -> dict[str, Run]:
+    """Return the open runs of these jobs, locked."""
+    return _locked(cursor, _LOCK_OF_JOBS, job_ids)
+
+
+def lock_finished(cursor: Cursor, ids: Iterable[str]) -> dict[str, Run]:
+    """Return the finished runs of these events, locked; saved with a change, they are open again."""
+    return _locked(cursor, _LOCK_FINISHED, ids)
+
+
+def save(cursor: Cursor, opened: Mapping[str, Run], finished: Mapping[str, Run], after: Mapping[str, Run]) -> None:
+    """Write the runs that differ from what was locked; one that was finished moves back among the open ones."""
+    changed = [run for event_id, run in after.items() if event_id in opened and run is not opened[event_id]]
+    moved = [run for event_id, run in after.items() if event_id in finished and run is not finished[event_id]]
+    added = [run for event_id, run in after.items() if event_id not in opened and event_id not in finished]
+    if changed:
+        cursor.execute(UPDATE, {"runs": records(changed, CHANGING)})
+    if moved:
+        cursor.execute(query("runs/unarchive"), {"ids": array(run.event_id for run in moved)})
+    if added or moved:
+        try:
+            cursor.execute(INSERT, {"runs": records([*added, *moved], STORED)})
+        except errors.UniqueViolation as error:
+            raise Contended("Postgres: another process recorded one of these runs meanwhile") from error
+
+
+def release_jobs(cursor: Cursor, job_ids: Iterable[str], event_ids: Iterable[str]) -> datetime | None:
+    """Let jobs go on that wait for one of these runs; return when the first of them is due."""
+    cursor.execute(query("runs/release_jobs"), {"ids": array(job_ids), "event_ids": array(event_ids)})
+    return min((wake_at for wake_at, in cursor.fetchall() if wake_at is not None), default=None)
+
+
+def wake_producers(cursor: Cursor, kind: str, due_from: datetime) -> None:
+    """Tell producers, when the transaction commits, that something of a kind falls due from this moment on."""
+    cursor.execute(query("wakeup/notify"), {"message": f"{kind} {due_from.isoformat()}"})
+
+
+def records(runs: Sequence[Run], columns: tuple[str, ...]) -> str:
+    """Write runs as a JSON array of rows."""
+    row = write_changing if columns is CHANGING else write
+    return f"[{','.join(json_record(columns, row(run), AS_JSON) for run in runs)}]"
+
+
+def _locked(cursor: Cursor, statement: str, ids: Iterable[str]) -> dict[str, Run]:
+    cursor.execute(statement, {"ids": array(ids)})
+    return {run.event_id: run for run in map(read, cursor)}
+
+
+assert STORED[:-1] == COLUMNS  # noqa: S101 - wake_at is reckoned, and comes last

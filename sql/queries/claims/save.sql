@@ -1,0 +1,2 @@
+-- Mark where the transaction stands.
+SAVEPOINT recording

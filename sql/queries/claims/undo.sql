@@ -1,0 +1,2 @@
+-- Go back to that mark.
+ROLLBACK TO SAVEPOINT recording

@@ -1,0 +1,6 @@
+-- Lock the open runs that a batch of results is about, in id order so that two consumers never deadlock.
+SELECT {selected}
+FROM runs
+WHERE event_id = ANY (%(ids)s::uuid[])
+ORDER BY event_id
+FOR UPDATE

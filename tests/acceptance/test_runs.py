@@ -1,0 +1,102 @@
+"""What became of a reminder: attempts, time-outs, dead letters, replay and history, with real processes."""
+
+import json
+from uuid import uuid4
+
+import pytest
+from support import iso, until, utc
+
+TRACKED = {"delay": 0, "max_attempts": 3}
+
+
+@pytest.fixture
+def up(sidecar):
+    return sidecar.up()
+
+
+def tracked(host, run=TRACKED, **fields):
+    return host.request(**{"run_at": iso(utc()), "run": run, "payload": {"n": 1}} | fields)
+
+
+def report(host, event, status, **fields):
+    attempt = {"event_id": event["event_id"], "attempt": event["run"]["attempt"]}
+    host.publish("result", attempt | {"status": status} | fields)
+
+
+def finished(up, event):
+    def there():
+        rows = up.sql("SELECT * FROM run_history WHERE event_id = %s", event["event_id"])
+        return rows[0] if rows else None
+
+    return until(there, "the run in the history")
+
+
+def test_a_run_that_succeeds_is_told_and_kept(up, host):
+    listening = host.listen("schedule.events", "finished")
+    job = tracked(host)
+    _, properties, body = host.get("mainapp_due")
+    event = json.loads(body)
+    assert event["run"].items() >= {"attempt": 1, "attempts_left": 2, "max_attempts": 3}.items()
+    assert properties.expiration == "3600000"
+    report(host, event, "running", worker="w1", heartbeat=30, progress=0.5)
+    report(host, event, "succeeded", output={"sent": True}, worker="w1")
+    told = json.loads(host.get(listening)[2])
+    assert told.items() >= {
+        "event_id": event["event_id"], "job_id": job, "status": "succeeded", "attempts": 1, "error": None,
+        "output": {"sent": True},
+    }.items()
+    row = finished(up, event)
+    assert (row["status"], row["worker"], row["attempt"]) == ("succeeded", "w1", 1)
+    assert [each["outcome"] for each in row["attempts"]] == ["succeeded"]
+
+
+def test_a_run_that_fails_is_tried_again_until_it_is_given_up_and_replayed(up, host):
+    tracked(host, {"backoff": [0], "max_attempts": 2})
+    [first] = host.due()
+    report(host, first, "failed", error="no")
+    [second] = host.due()
+    assert second["event_id"] == first["event_id"]
+    assert (second["run"]["attempt"], second["run"]["attempts_left"]) == (2, 0)
+    report(host, second, "failed", error="no again")
+    _, properties, body = host.get("scheduler_dead")
+    assert json.loads(body)["event_id"] == first["event_id"]
+    assert properties.headers["x-attempts"] == 2
+    assert "no again" in properties.headers["x-dead-reason"]
+    assert properties.expiration is None
+    assert finished(up, first)["status"] == "dead"
+    host.publish("retry", {"event_id": first["event_id"]})
+    [third] = host.due()
+    assert (third["run"]["attempt"], third["run"]["attempts_left"]) == (3, 1)
+    report(host, third, "succeeded")
+    assert until(lambda: finished(up, first)["status"] == "succeeded", "the replay to succeed")
+
+
+def test_a_worker_that_falls_silent_is_noticed_and_another_finishes(up, host):
+    tracked(host)
+    [first] = host.due()
+    report(host, first, "running", worker="dies", heartbeat=1)
+    [second] = host.due()
+    report(host, second, "succeeded", worker="lives")
+    row = finished(up, first)
+    ended = [(each["outcome"], each["worker"]) for each in row["attempts"]]
+    assert ended == [("lost", "dies"), ("succeeded", "lives")]
+
+
+def test_cancelling_a_job_cancels_its_open_runs(up, host):
+    job = tracked(host, {"delay": 3600})
+    [event] = host.due()
+    report(host, event, "failed")
+    until(lambda: up.sql("SELECT 1 FROM runs WHERE status = 'waiting'"), "it waits")
+    host.publish("cancel", {"id": job})
+    assert finished(up, event)["status"] == "cancelled"
+    report(host, event, "succeeded")
+    until(lambda: finished(up, event)["status"] == "succeeded", "a late success to count")
+
+
+def test_a_result_that_comes_before_anyone_knows_the_event_is_kept(up, host):
+    event_id = str(uuid4())
+    replies = host.channel.queue_declare("", exclusive=True).method.queue
+    host.publish("result", {"event_id": event_id, "attempt": 1, "status": "succeeded"}, reply_to=replies)
+    assert json.loads(host.get(replies)[2]) == {"event_id": event_id, "status": "recorded"}
+    [row] = up.sql("SELECT status, early FROM runs")
+    assert (row["status"], len(row["early"])) == ("expected", 1)
