@@ -11,7 +11,7 @@ from scheduler.domain.messages import ScheduleAccepted, ScheduleRejected
 from scheduler.domain.parsing import claimed_id
 from scheduler.ops.logs import get_logger
 from scheduler.rabbit.frames import Message
-from scheduler.rabbit.link import Link
+from scheduler.rabbit.link import BrokerUnavailable, Link
 from scheduler.rabbit.publisher import Batch, Publisher, Receipt
 from scheduler.rabbit.reading import Delivery, UnreadableProperties
 from scheduler.rabbit.topology import DEAD, EVENTS
@@ -44,7 +44,6 @@ class Answers:
         """
         if not verdicts:
             return []
-        self._until_unblocked()
         rejected = [(delivery, verdict) for delivery, verdict in verdicts if isinstance(verdict, Rejected)]
         copies: list[Message] = []
         left: list[Delivery] = []
@@ -54,8 +53,8 @@ class Answers:
                 copies.append(copy)
             else:
                 left.append(delivery)
-        dead = self._publisher.send(copies)
-        told = self._publisher.send([_event(delivery, verdict) for delivery, verdict in rejected])
+        dead = self._sent(self._publisher, copies)
+        told = self._sent(self._publisher, [_event(delivery, verdict) for delivery, verdict in rejected])
         self._reply([_reply(d, v) for d, v in verdicts if d.properties.reply_to])
         for receipt in self._receipts(dead):
             if receipt is not Receipt.CONFIRMED:
@@ -64,6 +63,16 @@ class Answers:
                 )
         self._receipts(told)
         return left
+
+    def _sent(self, publisher: Publisher, messages: list[Message]) -> Batch:
+        while True:
+            self._until_unblocked()
+            try:
+                return publisher.send(messages)
+            except BrokerUnavailable:
+                # Refused over an alarm that came just now, perhaps between two halves of an answer: it passes too.
+                if self._link.closed is not None:
+                    raise
 
     def _until_unblocked(self) -> None:
         """An alarm of the broker passes: until then the commands stay where they are, unacknowledged.
@@ -91,7 +100,7 @@ class Answers:
                 self._replies = None
             if self._replies is None:
                 self._replies = Publisher(self._link, essential=False)
-            sent = self._replies.send(replies)
+            sent = self._sent(self._replies, replies)
             if Receipt.UNKNOWN in self._receipts(sent):
                 raise Unavailable(sent.lost)
         except Unavailable as error:
