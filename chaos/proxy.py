@@ -19,7 +19,7 @@ class Proxy:
         self._flows.set()
         self._open = True
         self._limit: int | None = None
-        self.held: set[socket.socket] = set()  # clients that have sent something that is not passed on
+        self.held: set[socket.socket] = set()  # clients of whom something, or the answer to it, is not passed on
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
 
     def freeze(self) -> None:
@@ -62,7 +62,7 @@ class Proxy:
             while self._open:
                 ready, _, _ = select.select(list(both), [], [], 0.5)
                 for each in ready:
-                    self._pass(each if each is client else None)
+                    self._pass(client)
                     data = each.recv(65536)
                     if not data:
                         return
@@ -71,7 +71,7 @@ class Proxy:
                     if self._limit and came_back > self._limit:
                         self.freeze()
 
-    def _pass(self, client: socket.socket | None) -> None:
-        if client is not None and not self._flows.is_set():
+    def _pass(self, client: socket.socket) -> None:
+        if not self._flows.is_set():
             self.held.add(client)
         self._flows.wait()

@@ -10,7 +10,7 @@ from scheduler.domain.errors import Unavailable
 from scheduler.domain.names import DEAD_EXCHANGE, EVENTS_EXCHANGE
 from scheduler.ops.logs import get_logger
 from scheduler.rabbit.frames import AmqpMessage, json_message
-from scheduler.rabbit.link import Link
+from scheduler.rabbit.link import BrokerUnavailable, Link
 from scheduler.rabbit.publisher import Confirms, Publisher, Receipt
 from scheduler.rabbit.reading import Delivery, UnreadableProperties
 
@@ -51,7 +51,6 @@ class Answers:
         """
         if not answers:
             return []
-        self._until_unblocked()
         rejected = [answer for answer in answers if answer.reason is not None]
         copies: list[AmqpMessage] = []
         left: list[Delivery] = []
@@ -61,8 +60,8 @@ class Answers:
                 copies.append(copy)
             else:
                 left.append(answer.delivery)
-        dead = self._publisher.send(copies)
-        told = self._publisher.send([_event(answer) for answer in rejected])
+        dead = self._sent(self._publisher, copies)
+        told = self._sent(self._publisher, [_event(answer) for answer in rejected])
         self._reply([_reply(answer) for answer in answers if answer.delivery.properties.reply_to])
         for receipt in self._receipts(dead):
             if receipt is not Receipt.CONFIRMED:
@@ -71,6 +70,16 @@ class Answers:
                 )
         self._receipts(told)
         return left
+
+    def _sent(self, publisher: Publisher, messages: list[AmqpMessage]) -> Confirms:
+        while True:
+            self._until_unblocked()
+            try:
+                return publisher.send(messages)
+            except BrokerUnavailable:
+                # Refused over an alarm that came just now, perhaps between two halves of an answer: it passes too.
+                if self._link.closed is not None:
+                    raise
 
     def _until_unblocked(self) -> None:
         """An alarm of the broker passes: until then the commands stay where they are, unacknowledged.
@@ -98,7 +107,7 @@ class Answers:
                 self._replies = None
             if self._replies is None:
                 self._replies = Publisher(self._link, essential=False)
-            sent = self._replies.send(replies)
+            sent = self._sent(self._replies, replies)
             if Receipt.UNKNOWN in self._receipts(sent):
                 raise Unavailable(sent.lost)
         except Unavailable as error:
