@@ -25,7 +25,14 @@ RETRY_SECONDS = 2.0  # while the database is away
 MINUTE_SECONDS = 60.0
 MEASURE_SECONDS = 30.0  # at most, between two looks at the backlog
 PRUNE_BATCH = 1000
+PARTITION_SECONDS = 3600.0
 PRUNE_SECONDS = 1.5  # of a tick at most, so that the heartbeat stays in time
+
+
+_GAUGES = (
+    metrics.backlog_jobs, metrics.oldest_due_age, metrics.pending_jobs, metrics.runs_open, metrics.runs_overdue,
+    metrics.runs_dead,
+)
 
 
 class Maintenance:
@@ -43,7 +50,7 @@ class Maintenance:
         self._recent = Recent(kept=3)
         self._minute = Recent(kept=1)
         self._summary_due = time.monotonic() + MINUTE_SECONDS
-        self._measure_due = self._prune_due = time.monotonic()
+        self._measure_due = self._prune_due = self._partitions_due = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
 
     def start(self) -> "Maintenance":
@@ -88,6 +95,7 @@ class Maintenance:
         try:
             self._measure(self._session)
             self._prune(self._session)
+            self._keep_partitions(self._session)
         except Unavailable as error:
             # Too slow to count or to prune is not yet too slow to work.
             self._lose(error)
@@ -112,6 +120,9 @@ class Maintenance:
         metrics.backlog_jobs.set(found.due)
         metrics.oldest_due_age.set(found.oldest_age)
         metrics.pending_jobs.set(found.pending)
+        metrics.runs_open.set(found.runs_open)
+        metrics.runs_overdue.set(found.runs_overdue)
+        metrics.runs_dead.set(found.runs_dead)
 
     def _prune(self, session: MaintenanceSession) -> None:
         """Prune until nothing old is left or the tick's share is used up, resting as long as working."""
@@ -129,11 +140,16 @@ class Maintenance:
             if now - began > PRUNE_SECONDS or self._stop.wait(now - started):
                 return
 
+    def _keep_partitions(self, session: MaintenanceSession) -> None:
+        if time.monotonic() >= self._partitions_due:
+            metrics.partitions_dropped.inc(session.keep_partitions(self._settings.retention_days))
+            self._partitions_due = time.monotonic() + PARTITION_SECONDS
+
     def _lose(self, error: Unavailable) -> None:
         # The work itself warns of the same; here it would be said twice.
         log.debug("no heartbeat: database unavailable", problem=str(error))
         # Unknown is not zero.
-        for gauge in (metrics.backlog_jobs, metrics.oldest_due_age, metrics.pending_jobs):
+        for gauge in _GAUGES:
             gauge.set(math.nan)
         for role in ROLES:
             metrics.replicas.labels(role).set(math.nan)

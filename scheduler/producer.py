@@ -18,8 +18,10 @@ from scheduler.settings import Settings
 
 log = get_logger(__name__)
 
-# Whatever falls due: a new kind of thing adds its source here.
-SOURCES = (DueJobs(), DueRuns())
+
+def sources(settings: Settings) -> tuple[DueJobs, DueRuns]:
+    """Return whatever falls due: a new kind of thing adds its source here."""
+    return DueJobs(keep_all=settings.history == "all"), DueRuns()
 
 
 class Producer:
@@ -63,7 +65,8 @@ class Producer:
             wakeup = stack.enter_context(closing(Wakeup(url, "producer wakeup")))
             self._health.found("postgres")
             emitter = Emitter(
-                SOURCES, sessions, wakeup, publisher, batch_size=self._settings.batch_size, poll=self._poll
+                sources(self._settings), sessions, wakeup, publisher, batch_size=self._settings.batch_size,
+                poll=self._poll,
             )
             with self._stop.wakes(wakeup.write_end):
                 self._loop(link, emitter)

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from scheduler.domain.errors import Misconfigured
 
 QUEUE_TYPES = ("quorum", "classic", "default")
+HISTORIES = ("tracked", "all")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("json", "text")
 
@@ -91,6 +92,7 @@ class Settings:
     queue_type: str = _setting("SCHEDULER_QUEUE_TYPE", "quorum", _one_of(*QUEUE_TYPES))
     due_queue_type: str = _setting("SCHEDULER_DUE_QUEUE_TYPE", "default", _one_of(*QUEUE_TYPES))
     max_payload_bytes: int = _setting("SCHEDULER_MAX_PAYLOAD_BYTES", 262_144, _number(2, 100_000_000))
+    history: str = _setting("SCHEDULER_HISTORY", "tracked", _one_of(*HISTORIES))
     retention_days: int = _setting("SCHEDULER_RETENTION_DAYS", 30, _number(0, 36_500))
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Generic
 
 from scheduler.domain.errors import Unavailable
-from scheduler.emitting.source import Emission, Result, Source, Thing, Times
+from scheduler.emitting.source import Emission, Result, Source, Stamp, Thing, Times
 from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled import ThrottledWarning
@@ -79,13 +79,14 @@ class Batch(Generic[Thing, Emission]):
     def _decide(self) -> list[Publishable]:
         messages: list[Publishable] = []
         things, now, source = self._claim.things, self._claim.claimed_at, self.source
+        stamp = Stamp.of(self._emitted_at)
         for index, thing in enumerate(things):
             if index and self.age > DECIDE_SECONDS:
                 self._undecided = len(things) - index
                 break
             try:
                 emission = source.decide(thing, now)
-                written = source.messages(emission, self._emitted_at)
+                written = source.messages(emission, stamp)
             except Exception as error:  # noqa: BLE001 - whatever a row written by hand may hold
                 # One row that cannot be read must not stop the others.
                 _unreadable.warning(kind=source.kind, id=source.name(thing),

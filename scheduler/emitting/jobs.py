@@ -8,10 +8,9 @@ from scheduler.domain.jobs.emission import Emission, decide, due_body, missed_bo
 from scheduler.domain.jobs.job import Job
 from scheduler.domain.messages import Overlap
 from scheduler.domain.names import EVENTS_EXCHANGE
-from scheduler.domain.runs.run import Run, RunStatus, delivered
-from scheduler.domain.times import rfc3339
+from scheduler.domain.runs.run import Origin, Run, RunStatus, delivered
 from scheduler.emitting.messages import run_message, trace_headers
-from scheduler.emitting.source import Result, Times, failure
+from scheduler.emitting.source import Result, Stamp, Times, failure
 from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled import ThrottledWarning
@@ -44,6 +43,10 @@ class DueJobs:
 
     kind = due.KIND
 
+    def __init__(self, *, keep_all: bool = False) -> None:
+        """Leave a record in the history of every occurrence, or of tracked jobs only."""
+        self._keep_all = keep_all
+
     def claim(self, session: ClaimSession, limit: int, since: datetime) -> Claim[Job]:
         """Lock the oldest due jobs, and see which of them must heed a run of theirs that is open."""
         claim = due.claim(session, limit, since)
@@ -62,22 +65,21 @@ class DueJobs:
         """Return the job's id."""
         return job.id
 
-    def messages(self, emission: Emission, emitted_at: datetime) -> list[Publishable]:
+    def messages(self, emission: Emission, stamp: Stamp) -> list[Publishable]:
         """Return the ScheduleDue, the ScheduleMissed, or both in this order."""
         definition = emission.job.definition
         assert definition is not None  # noqa: S101 - only a defined job emits
-        timestamp = int(emitted_at.timestamp())
         messages: list[Publishable] = []
         if emission.event_id is not None and definition.run is not None:
-            messages.append(run_message(_first_run(emission, emitted_at)))
+            messages.append(run_message(_first_run(emission, stamp.at)))
         elif emission.event_id is not None:
             headers = trace_headers(definition.traceparent, definition.tracestate)
-            body = due_body(emission, rfc3339(emitted_at))
-            messages.append(DueMessage(body, emission.event_id, timestamp, definition.correlation_id, headers))
+            body = due_body(emission, stamp.text)
+            messages.append(DueMessage(body, emission.event_id, stamp.seconds, definition.correlation_id, headers))
         if emission.missed is not None:
             messages.append(json_message(
                 EVENTS_EXCHANGE, "missed", "ScheduleMissed", missed_body(emission),
-                correlation_id=definition.correlation_id, timestamp=timestamp,
+                correlation_id=definition.correlation_id, timestamp=stamp.seconds,
             ))
         return messages
 
@@ -113,6 +115,11 @@ class DueJobs:
             Failed(job.id, _retry_seconds(job), job.next_run_at, "the scheduler cannot read its row")
             for job in unreadable
         ]
+        if self._keep_all:
+            emitted = [_emitted(emission) for emission, receipts in results
+                       if emission.due_at is not None and not _tracked(emission) and failure(receipts) is None]
+            if emitted:
+                runs_due.keep_emitted(session, emitted, times.emitted_at, times.confirmed_at)
         due.settle(session, settlement)
         metrics.retries.inc(sum(each.seconds is not None for each in settlement.failed))
         return _due_again(settlement, times)
@@ -189,6 +196,14 @@ def _heeds_open_runs(job: Job) -> bool:
 def _tracked(emission: Emission) -> bool:
     definition = emission.job.definition
     return emission.event_id is not None and definition is not None and definition.run is not None
+
+
+def _emitted(emission: Emission) -> runs_due.Emitted:
+    definition, due_at = emission.job.definition, emission.due_at
+    assert definition is not None  # noqa: S101 - only a defined job emits
+    assert due_at is not None  # noqa: S101 - the caller asked whether there is one
+    origin = Origin.TRIGGER if emission.triggered else Origin.SCHEDULE
+    return runs_due.Emitted(emission.event_id or "", emission.job.id, definition.job_type, due_at, origin)
 
 
 def _first_run(emission: Emission, emitted_at: datetime) -> Run:

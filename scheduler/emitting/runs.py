@@ -7,7 +7,7 @@ from datetime import datetime
 from scheduler.domain.messages import Overlap
 from scheduler.domain.runs.run import Run, RunStatus, delivered, overdue
 from scheduler.emitting.messages import dead_message, finished_message, run_message
-from scheduler.emitting.source import Result, Times, failure
+from scheduler.emitting.source import Result, Stamp, Times, failure
 from scheduler.ops import metrics
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled import ThrottledWarning
@@ -53,7 +53,7 @@ class DueRuns:
             return RunEmission(run, delivered(run, run.event_id, run.occurrence, now))
         return RunEmission(run, overdue(run, now))
 
-    def messages(self, emission: RunEmission, emitted_at: datetime) -> Sequence[Publishable]:  # noqa: ARG002 - the run has it
+    def messages(self, emission: RunEmission, stamp: Stamp) -> Sequence[Publishable]:  # noqa: ARG002 - the run has it
         """Return the event of the next attempt, or what is told of the end."""
         run = emission.after
         if run.status is RunStatus.DELIVERED and run is not emission.before:

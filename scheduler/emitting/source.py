@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
 
+from scheduler.domain.times import rfc3339
 from scheduler.ops.traces import Traced
 from scheduler.postgres.claims import Claim, ClaimSession
 from scheduler.rabbit.frames import Publishable
@@ -23,6 +24,20 @@ class Times:
     confirmed_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """When a batch goes out, by the database's clock, as messages say it: written once for all of them."""
+
+    at: datetime
+    text: str
+    seconds: int
+
+    @classmethod
+    def of(cls, at: datetime) -> "Stamp":
+        """Write a moment."""
+        return cls(at, rfc3339(at), int(at.timestamp()))
+
+
 # What a thing emitted, and what the broker said of each of its messages, in order.
 Result = tuple[Emission, Sequence[Receipt]]
 
@@ -38,7 +53,7 @@ class Source(Protocol[Thing, Emission]):
     def decide(self, thing: Thing, now: datetime) -> Emission:
         """Say what a thing emits; whatever this raises concerns this one thing."""
 
-    def messages(self, emission: Emission, emitted_at: datetime) -> Sequence[Publishable]:
+    def messages(self, emission: Emission, stamp: Stamp) -> Sequence[Publishable]:
         """Return what to publish for it."""
 
     def record(self, session: ClaimSession, emissions: Sequence[Emission], emitted_at: datetime) -> None:

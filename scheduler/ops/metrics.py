@@ -67,6 +67,7 @@ results = Counter("scheduler_results_total", "Results taken, by what became of t
 results_unknown = Counter(
     "scheduler_results_unknown_total", "Results dropped because their event stayed unknown for an hour."
 )
+partitions_dropped = Counter("scheduler_run_partitions_dropped_total", "Days of history dropped.")
 build_info = Gauge(
     "scheduler_build_info", "Always 1; the labels say what runs.", ["version", "python", "tzdata"]
 )

@@ -15,6 +15,7 @@ STALE_SECONDS = 17.0
 # The backlog is counted up to here; beyond, the number itself is the message.
 BACKLOG_COUNTED = 100_000
 PENDING_COUNTED = 1_000
+PARTITIONS_AHEAD = 14  # days
 _PRUNING = 0x5C4ED02E  # the advisory lock of the one that prunes
 
 
@@ -31,11 +32,14 @@ class Replica:
 
 
 class Backlog(NamedTuple):
-    """Jobs due and not emitted, the seconds since the oldest of them fell due, and jobs pending in all."""
+    """Jobs due and not emitted, the seconds since the oldest of them fell due, and jobs pending in all; runs."""
 
     due: int
     oldest_age: float
     pending: int
+    runs_open: int = 0
+    runs_overdue: int = 0
+    runs_dead: int = 0
 
 
 class Seen(NamedTuple):
@@ -78,9 +82,9 @@ class MaintenanceSession:
     def measure(self) -> Backlog:
         """Return the backlog, counted up to a bound, and an estimate of the pending jobs."""
         with translated(), self._connection.cursor() as cursor:
-            cursor.execute(query("jobs/measure_backlog"), {"most": BACKLOG_COUNTED, "few": PENDING_COUNTED})
-            [(due, oldest, pending)] = cursor.fetchall()
-            return Backlog(due, max(0.0, oldest or 0.0), pending)
+            cursor.execute(query("maintenance/measure"), {"most": BACKLOG_COUNTED, "few": PENDING_COUNTED})
+            [(due, oldest, *others)] = cursor.fetchall()
+            return Backlog(due, max(0.0, oldest or 0.0), *others)
 
     def beat(self, replica: Replica, recent: Mapping[str, Any]) -> dict[str, int]:
         """Say that `replica` lives; return how many live in each role, itself included."""
@@ -112,8 +116,16 @@ class MaintenanceSession:
     def prune(self, days: int, limit: int) -> int:
         """Delete at most `limit` jobs that finished so many days ago; return how many were deleted."""
         with translated(), self._connection.cursor() as cursor:
-            cursor.execute(query("jobs/prune"), {"days": days, "limit": limit, "lock": _PRUNING})
+            cursor.execute(query("maintenance/prune_jobs"), {"days": days, "limit": limit, "lock": _PRUNING})
             return int(cursor.rowcount)
+
+    def keep_partitions(self, retention_days: int) -> int:
+        """Make the history's partitions for the days to come; drop the old ones and return how many those were."""
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("maintenance/make_partitions"), {"days": PARTITIONS_AHEAD})
+            cursor.execute(query("maintenance/drop_partitions"), {"days": retention_days})
+            [(dropped,)] = cursor.fetchall()
+            return int(dropped)
 
     def close(self) -> None:
         self._connection.close()

@@ -179,7 +179,7 @@ def _succeeded(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedSt
                     result.finished_at or now, result.error, result.output, result.output_cut)
     return replace(
         run, status=RunStatus.SUCCEEDED, finished_at=now, attempts=_with(run, ended),
-        attempt=max(run.attempt, result.attempt), deadline=None, alive_until=None, retry_at=None,
+        attempt=max(run.attempt, result.attempt), counted=_counted(run), deadline=None, alive_until=None, retry_at=None,
         started_at=started, worker=ended.worker, progress=None, error=result.error, output=result.output,
         output_cut=result.output_cut, decided_by=result.weight(),
     ), "recorded"
@@ -212,9 +212,7 @@ def _ended(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedStatus
     outcome = AttemptOutcome.SNOOZED if snoozed else AttemptOutcome.FAILED
     ended = Attempt(run.attempt, outcome, result.worker or run.worker, started, result.finished_at or now,
                     result.error, result.output, result.output_cut)
-    # Another word had decided it: what that did to the count is undone first.
-    counted = run.counted + (run.decided_by is not None and _last(run) is AttemptOutcome.SNOOZED) - snoozed
-    run = replace(run, counted=counted, decided_by=result.weight())
+    run = replace(run, counted=_counted(run) - snoozed, decided_by=result.weight())
     if not snoozed and not result.retry:
         return _dead(run, ended, now), "recorded"
     return _ends(run, ended, now, result.retry_in), "recorded"
@@ -284,5 +282,7 @@ def _with(run: Run, ended: Attempt) -> tuple[Attempt, ...]:
     return tuple(sorted((*others, ended), key=lambda each: each.attempt))
 
 
-def _last(run: Run) -> AttemptOutcome | None:
-    return next((each.outcome for each in run.attempts if each.attempt == run.attempt), None)
+def _counted(run: Run) -> int:
+    """Return how many attempts count, the current one included, whatever was said of it before."""
+    last = next((each.outcome for each in run.attempts if each.attempt == run.attempt), None)
+    return run.counted + (run.decided_by is not None and last is AttemptOutcome.SNOOZED)

@@ -42,10 +42,9 @@ _UNDEFINED = tuple(_NOTHING.get(name) for name in (*_ASKED, *_SPEC))
 
 def read(row: Sequence[Any]) -> Job:
     """Make a job of a row that was selected by SELECTED."""
-    state = list(row[:_STATE_END])
+    state, asked = [*row[:_STATE_END]], [*row[_STATE_END:_ASKED_END]]
     state[_STATUS] = _STATUSES[state[_STATUS]]
     state[_TRIGGERS] = tuple(state[_TRIGGERS])
-    asked = list(row[_STATE_END:_ASKED_END])
     if asked[_JOB_TYPE] is None:
         return Job(*state)
     asked[_ON_MISSED] = _POLICIES[asked[_ON_MISSED]]

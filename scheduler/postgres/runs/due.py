@@ -4,9 +4,9 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from scheduler.domain.runs.run import Run
+from scheduler.domain.runs.run import Origin, Run, RunStatus
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession, array
 from scheduler.postgres.columns import copy_line
 from scheduler.postgres.runs.columns import CHANGING, COLUMNS, KEPT, SELECTED, STORED, read, write
@@ -77,6 +77,28 @@ def record(session: ClaimSession, runs: Sequence[Run]) -> dict[str, Run]:
     known = {run.event_id: run for run in map(read, rows)}
     session.query(INSERT, {"runs": records([run for run in ordered if run.event_id not in known], STORED)})
     return known
+
+
+class Emitted(NamedTuple):
+    """An occurrence of a job that is not tracked, as it is kept in the history."""
+
+    event_id: str
+    job_id: str
+    job_type: str
+    due_at: datetime
+    origin: Origin
+
+
+def keep_emitted(
+    session: ClaimSession, emitted: Sequence[Emitted], emitted_at: datetime, confirmed_at: datetime
+) -> None:
+    """Leave a record of each in the history."""
+    sent, confirmed = emitted_at.isoformat(), confirmed_at.isoformat()
+    lines = "".join(copy_line((
+        each.event_id, RunStatus.EMITTED, "1", each.job_id, each.job_type, each.due_at.isoformat(), each.origin,
+        sent, confirmed,
+    )) for each in emitted)
+    session.copy(query("runs/copy_emitted"), io.StringIO(lines))
 
 
 def merge(session: ClaimSession, runs: Sequence[Run]) -> None:

@@ -1,6 +1,7 @@
 -- Measure what is due and not emitted, and estimate what is pending: index scans that end after a bounded
 -- number of rows, so that ten million pending rows cost no more than a hundred thousand. A refused event
--- waits for its retry in the future, but has been due since its occurrence.
+-- waits for its retry in the future, but has been due since its occurrence; a job that waits for its own open run is
+-- not late. Then the runs: open, overdue (a producer should have looked at them), and given up.
 SELECT (SELECT count(*)
         FROM (SELECT FROM jobs WHERE status = 'pending' AND wake_at <= now() LIMIT %(most)s) AS due)
      + (SELECT count(*)
@@ -11,9 +12,14 @@ SELECT (SELECT count(*)
            (SELECT wake_at FROM jobs
             WHERE status = 'pending' AND wake_at <= now() ORDER BY wake_at LIMIT 1),
            (SELECT least(next_run_at, trigger_at) FROM jobs
-            WHERE status = 'pending' AND retry_at IS NOT NULL AND held_by IS NULL ORDER BY least(next_run_at, trigger_at) LIMIT 1)
+            WHERE status = 'pending' AND retry_at IS NOT NULL AND held_by IS NULL
+            ORDER BY least(next_run_at, trigger_at) LIMIT 1)
        ))::float8 AS oldest_age,
        -- ANALYZE reckons how many rows a partial index has: where there are more than a few, that is enough.
        (SELECT CASE WHEN count(*) < %(few)s THEN count(*) ELSE greatest(count(*),
                    (SELECT reltuples::bigint FROM pg_class WHERE oid = 'jobs_due'::regclass)) END
-        FROM (SELECT FROM jobs WHERE status = 'pending' LIMIT %(few)s) AS counted) AS pending
+        FROM (SELECT FROM jobs WHERE status = 'pending' LIMIT %(few)s) AS counted) AS pending,
+       (SELECT count(*) FROM (SELECT FROM runs WHERE wake_at > '-infinity' LIMIT %(most)s) AS open) AS runs_open,
+       (SELECT count(*)
+        FROM (SELECT FROM runs WHERE wake_at < now() - interval '30 seconds' LIMIT %(most)s) AS overdue) AS runs_overdue,
+       (SELECT count(*) FROM (SELECT FROM run_history WHERE status = 'dead' LIMIT %(most)s) AS dead) AS runs_dead

@@ -1,0 +1,252 @@
+"""A run: the same messages in any order and any number end in the same state, and no promise is ever broken."""
+
+import itertools
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.domain.messages import ResultStatus, RunPolicy
+from scheduler.domain.runs.backoff import backoff, chance
+from scheduler.domain.runs.event import due_body, finished_body
+from scheduler.domain.runs.result import Result
+from scheduler.domain.runs.run import (
+    FINAL,
+    Attempt,
+    AttemptOutcome,
+    Occurrence,
+    Origin,
+    Run,
+    RunStatus,
+    cancelled,
+    delivered,
+    overdue,
+    reported,
+    retried,
+)
+
+EVENT = "0b2c4c1e-7a51-5b0a-8d3e-6b0f8c6d2a10"
+JOB = "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11"
+T = datetime(2026, 12, 1, 8, tzinfo=UTC)
+
+
+def occurrence(**policy):
+    return Occurrence(JOB, "test.job", T, Origin.SCHEDULE, RunPolicy(**policy), f'{{"event_id":"{EVENT}"}}')
+
+
+def begun(**policy):
+    return delivered(None, EVENT, occurrence(**policy), T)
+
+
+def result(status, attempt=1, **fields):
+    return Result(EVENT, attempt, ResultStatus(status), **fields)
+
+
+def after(run, *results, now=T):
+    for each in results:
+        run, _ = reported(run, each, now)
+    return run
+
+
+def essence(run):
+    """What must not depend on the order of arrival."""
+    ended = [(each.attempt, each.outcome, each.error) for each in run.attempts]
+    return run.status, run.attempt, run.counted, run.retry_at, run.error, ended
+
+
+# One attempt, everything that could be said of it.
+
+_said = st.sampled_from([
+    result("running", heartbeat=5), result("running", worker="a"), result("succeeded"),
+    result("failed", error="one"), result("failed", error="two"), result("failed", retry_in=5.0),
+    result("failed", retry=False), result("snoozed", retry_in=9.0), result("snoozed", retry_in=7.0),
+    result("failed", attempt=9), result("running", attempt=3),
+])
+
+
+@given(st.lists(_said, min_size=1, max_size=4), st.integers(1, 3))
+@settings(deadline=None, derandomize=True, max_examples=300)
+def test_any_order_and_any_repetition_end_the_same(said, max_attempts):
+    run = begun(max_attempts=max_attempts)
+    expected = essence(after(run, *said))
+    for order in itertools.permutations(said):
+        assert essence(after(run, *order, order[0])) == expected
+
+
+@given(st.lists(_said, min_size=1, max_size=4))
+@settings(deadline=None, derandomize=True, max_examples=200)
+def test_results_that_come_before_the_producers_own_record_count_all_the_same(said):
+    for order in itertools.permutations(said):
+        early = after(None, *order)
+        assert early.status is RunStatus.EXPECTED
+        known = delivered(early, EVENT, occurrence(), T)
+        assert essence(known) == essence(after(begun(), *said))
+        assert known.early == ()
+
+
+# A whole life, with time.
+
+@st.composite
+def _steps(draw):
+    kinds = st.sampled_from(["report", "report", "wait", "wake", "cancel", "retry"])
+    return [
+        (kind, draw(st.integers(1, 4)), draw(_said), draw(st.sampled_from([0.0, 1.0, 6.0, 61.0, 4000.0])))
+        for kind in draw(st.lists(kinds, min_size=1, max_size=14))
+    ]
+
+
+@given(_steps(), st.integers(1, 3))
+@settings(deadline=None, derandomize=True, max_examples=500)
+def test_no_history_breaks_a_promise(steps, max_attempts):
+    run, now, retries = begun(max_attempts=max_attempts, timeout=60, delay=1), T, 0
+    for kind, attempt, said, seconds in steps:
+        before = run
+        if kind == "report":
+            run, status = reported(run, replace(said, attempt=attempt), now)
+            assert (status == "recorded") == (run is not before), (status, before, run)
+        elif kind == "wait":
+            now += timedelta(seconds=seconds)
+        elif kind == "wake":
+            run = _woken(run, now)
+        elif kind == "cancel":
+            run = cancelled(run, now)
+        else:
+            retries += 1
+            run = retried(run, T + timedelta(seconds=retries), now)
+        # 7: never more than max_attempts that count, and none before its time.
+        assert 0 <= run.counted <= max_attempts
+        assert run.attempt >= before.attempt
+        if run.status is RunStatus.DELIVERED and run.attempt > before.attempt and kind == "wake":
+            assert before.retry_at <= now
+        # A success is never taken back.
+        assert before.status is not RunStatus.SUCCEEDED or run.status is RunStatus.SUCCEEDED
+        # 6: whatever is open has a moment at which a producer looks at it again.
+        assert run.wake_at is not None
+        assert run.open == (run.status not in FINAL)
+        assert [each.attempt for each in run.attempts] == sorted({each.attempt for each in run.attempts})
+    # Left alone, it ends.
+    for _ in range(2 * max_attempts + 2):
+        now += timedelta(days=8)
+        run = _woken(run, now)
+    assert run.status in FINAL
+
+
+def _woken(run, now):
+    """What a producer does when it looks at a run."""
+    if run.status is RunStatus.WAITING and run.retry_at <= now:
+        return delivered(run, EVENT, run.occurrence, now)
+    return overdue(run, now)
+
+
+# The policy.
+
+@pytest.mark.parametrize(("policy", "waits"), [
+    ({"backoff": "exponential"}, [60, 120, 240, 480]),
+    ({"backoff": "linear"}, [60, 120, 180, 240]),
+    ({"backoff": "fixed"}, [60, 60, 60, 60]),
+    ({"backoff": [1, 2.5]}, [1, 2.5, 2.5, 2.5]),
+    ({"backoff": "exponential", "delay": 1000}, [1000, 2000, 3600, 3600]),
+    ({"backoff": "fixed", "delay": 0}, [0, 0, 0, 0]),
+])
+def test_the_wait_before_the_next_attempt(policy, waits):
+    found = [backoff(RunPolicy(**policy), failures, EVENT, failures) for failures in range(1, 5)]
+    for wait, wanted in zip(found, waits, strict=True):
+        assert wanted <= wait <= min(wanted * 1.1, max(3600, wanted))
+    if isinstance(policy["backoff"], list):
+        assert found == waits
+
+
+def test_chance_is_the_same_whoever_reckons_it_and_differs_from_run_to_run():
+    found = {chance(f"{EVENT[:-2]}{n:02}", 1) for n in range(50)}
+    assert len(found) == 50
+    assert all(0 <= each < 1 for each in found)
+    assert chance(EVENT, 1) == chance(EVENT, 1) != chance(EVENT, 2)
+
+
+def test_each_attempt_waits_longer_and_the_last_ends_in_death():
+    run, now, waits = begun(max_attempts=4), T, []
+    for attempt in range(1, 5):
+        run = after(run, result("failed", attempt=attempt, error="no"), now=now)
+        if attempt < 4:
+            waits.append((run.retry_at - now).total_seconds())
+            now = run.retry_at
+            run = delivered(run, EVENT, run.occurrence, now)
+    for wait, wanted in zip(waits, (60, 120, 240), strict=True):
+        assert wanted <= wait <= wanted * 1.1
+    assert (run.status, run.attempt, run.finished_at) == (RunStatus.DEAD, 4, now)
+    assert [each.outcome for each in run.attempts] == [AttemptOutcome.FAILED] * 4
+
+
+def test_a_snooze_does_not_count_and_comes_when_asked():
+    run = after(begun(max_attempts=1), result("snoozed", retry_in=900.0))
+    assert (run.status, run.retry_at) == (RunStatus.WAITING, T + timedelta(minutes=15))
+    assert (run.attempt, run.counted) == (1, 0)
+    run = delivered(run, EVENT, run.occurrence, run.retry_at)
+    assert (run.attempt, run.attempts_left) == (2, 0)
+
+
+def test_nobody_began_it_it_took_too_long_or_its_worker_fell_silent():
+    run = begun(start_timeout=10, timeout=20, max_attempts=9)
+    assert overdue(run, T + timedelta(seconds=9)) is run
+    late = overdue(run, T + timedelta(seconds=10))
+    assert late.attempts[-1].outcome is AttemptOutcome.TIMED_OUT
+    at_work = after(run, result("running", worker="w"), now=T + timedelta(seconds=5))
+    assert (at_work.started_at, at_work.deadline) == (T + timedelta(seconds=5), T + timedelta(seconds=25))
+    # Further signs of life do not move the deadline.
+    again = after(at_work, result("running", heartbeat=3, progress=0.5), now=T + timedelta(seconds=6))
+    assert (again.deadline, again.alive_until, again.progress) == (at_work.deadline, T + timedelta(seconds=9), 0.5)
+    assert overdue(again, T + timedelta(seconds=9)).attempts == (
+        Attempt(1, AttemptOutcome.LOST, "w", T + timedelta(seconds=5), T + timedelta(seconds=9),
+                "its worker gave no further sign of life", None),
+    )
+    # The newest decides: one without a heartbeat promises nothing.
+    quiet = after(again, result("running"), now=T + timedelta(seconds=7))
+    assert overdue(quiet, T + timedelta(seconds=20)) is quiet
+    assert overdue(quiet, T + timedelta(seconds=25)).attempts[-1].outcome is AttemptOutcome.TIMED_OUT
+
+
+def test_a_success_counts_whichever_attempt_it_is_of_and_whenever_it_comes():
+    dead = after(begun(max_attempts=1), result("failed"))
+    assert dead.status is RunStatus.DEAD
+    late = after(dead, result("succeeded", output='{"done":true}'))
+    assert (late.status, late.output) == (RunStatus.SUCCEEDED, '{"done":true}')
+    assert after(cancelled(begun(), T), result("succeeded")).status is RunStatus.SUCCEEDED
+    second = delivered(after(begun(delay=0), result("failed")), EVENT, occurrence(), T)
+    assert after(second, result("succeeded", attempt=1)).status is RunStatus.SUCCEEDED
+
+
+def test_what_an_earlier_attempt_says_too_late_changes_nothing():
+    second = delivered(after(begun(delay=0), result("failed")), EVENT, occurrence(), T)
+    for said in (result("failed", error="late"), result("snoozed", retry_in=1.0), result("running")):
+        assert reported(second, said, T) == (second, "superseded")
+    assert reported(second, result("failed", attempt=7), T) == (second, "unchanged")
+
+
+def test_a_result_of_an_attempt_whose_producer_died_before_it_wrote_that_down():
+    waiting = after(begun(delay=0), result("failed"))
+    run = after(waiting, result("running", attempt=2))
+    assert (run.status, run.attempt, run.counted) == (RunStatus.RUNNING, 2, 2)
+
+
+def test_a_replay_begins_anew_and_goes_on_counting_attempts():
+    dead = after(begun(max_attempts=1), result("failed"))
+    run = retried(dead, T, T)
+    assert (run.status, run.retry_at, run.counted, run.attempt) == (RunStatus.WAITING, T, 0, 1)
+    assert retried(replace(run, status=RunStatus.DEAD), T, T).status is RunStatus.DEAD  # not newer than the last
+    for other in (begun(), after(begun(), result("succeeded"))):
+        assert retried(other, T, T) is other
+    # What the dead attempt says once more does not kill it again.
+    assert after(run, result("failed", error="again")) == run
+
+
+def test_the_event_says_which_attempt_it_is_and_the_end_how_it_ended():
+    run = begun()
+    assert due_body(run).decode() == (
+        f'{{"event_id":"{EVENT}","emitted_at":"2026-12-01T08:00:00.000000Z","run":{{"attempt":1,"attempts_left":2,'
+        '"max_attempts":3,"deadline":"2026-12-01T09:00:00.000000Z"}}'
+    )
+    ended = after(run, result("succeeded", output="[1]", output_cut=True))
+    assert finished_body(ended).decode().endswith('"error":null,"output":[1],"output_cut":true}')
+    assert isinstance(ended, Run)
