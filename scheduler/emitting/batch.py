@@ -123,10 +123,11 @@ class Batch(Generic[Thing, Emission]):
     def _results(self, receipts: Sequence[Receipt]) -> list[Result[Emission]]:
         """Give each emission the receipts of its own messages."""
         results: list[Result[Emission]] = []
-        at = 0
+        at, all_confirmed = 0, receipts.count(Receipt.CONFIRMED) == len(receipts)
         for emission, count in zip(self._emissions, self._counts, strict=True):
-            results.append((emission, receipts[at : at + count]))
+            own = receipts[at : at + count]
             at += count
+            results.append((emission, own, None if all_confirmed else _refusal(own)))
         return results
 
     def _report(self, results: list[Result[Emission]], receipts: Sequence[Receipt], times: Times) -> None:
@@ -165,6 +166,10 @@ class Batch(Generic[Thing, Emission]):
     def age(self) -> float:
         """Seconds since the claim began."""
         return time.monotonic() - self._started
+
+
+def _refusal(receipts: Sequence[Receipt]) -> Receipt | None:
+    return next((each for each in reversed(receipts) if each is not Receipt.CONFIRMED), None)
 
 
 def _observe(phase: str, began: float) -> None:

@@ -10,7 +10,7 @@ from scheduler.domain.messages import Overlap
 from scheduler.domain.names import EVENTS_EXCHANGE
 from scheduler.domain.runs.run import Origin, Run, RunStatus, delivered
 from scheduler.emitting.messages import run_message, trace_headers
-from scheduler.emitting.source import Result, Stamp, Times, failure
+from scheduler.emitting.source import Result, Stamp, Times
 from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled import ThrottledWarning
@@ -50,7 +50,11 @@ class DueJobs:
     def claim(self, session: ClaimSession, limit: int, since: datetime) -> Claim[Job]:
         """Lock the oldest due jobs, and see which of them must heed a run of theirs that is open."""
         claim = due.claim(session, limit, since)
-        heedful = [job for job in claim.things if _heeds_open_runs(job)]
+        heedful = [
+            job for job in claim.things
+            if job.definition is not None and job.definition.run is not None
+            and job.definition.run.overlap is not Overlap.ALLOW
+        ]
         if heedful:
             opened = runs_due.open_of_jobs(session, [job.id for job in heedful])
             for job in heedful:
@@ -85,7 +89,7 @@ class DueJobs:
 
     def record(self, session: ClaimSession, emissions: Sequence[Emission], emitted_at: datetime) -> None:
         """Record the runs that begin: a worker may be done before the broker's confirm is here."""
-        runs = [_first_run(emission, emitted_at) for emission in emissions if _tracked(emission)]
+        runs = [_first_run(emission, emitted_at) for emission in emissions if emission.tracked]
         if not runs:
             return
         known = runs_due.record(session, runs)
@@ -101,12 +105,11 @@ class DueJobs:
     ) -> datetime | None:
         """Settle each job by its receipts."""
         settlement = Settlement(times.emitted_at, times.confirmed_at)
-        for emission, receipts in results:
-            refusal = failure(receipts)
+        for emission, _, refusal in results:
             if refusal is None:
                 _add(settlement, emission)
             else:
-                if emission.event_id is not None and _tracked(emission):
+                if emission.event_id is not None and emission.tracked:
                     settlement.unrecorded.append(emission.event_id)
                 # What the broker did not answer for may be there or not: it stays due and is sent again at once.
                 seconds = None if refusal is Receipt.UNKNOWN else _retry_seconds(emission.job)
@@ -116,8 +119,8 @@ class DueJobs:
             for job in unreadable
         ]
         if self._keep_all:
-            emitted = [_emitted(emission) for emission, receipts in results
-                       if emission.due_at is not None and not _tracked(emission) and failure(receipts) is None]
+            emitted = [_emitted(emission) for emission, _, refusal in results
+                       if emission.due_at is not None and not emission.tracked and refusal is None]
             if emitted:
                 runs_due.keep_emitted(session, emitted, times.emitted_at, times.confirmed_at)
         due.settle(session, settlement)
@@ -127,15 +130,16 @@ class DueJobs:
     def report(self, results: Sequence[Result[Emission]], times: Times) -> None:
         """Count the events that were confirmed, and warn of those that were not."""
         failed: dict[Receipt, list[str]] = {}
-        for emission, receipts in results:
-            refusal = failure(receipts)
+        emitted = 0
+        for emission, receipts, refusal in results:
             if refusal is not None:
                 failed.setdefault(refusal, []).append(emission.job.id)
             if emission.due_at is not None and receipts[0] is Receipt.CONFIRMED:
-                metrics.jobs_due.inc()
+                emitted += 1
                 metrics.due_lag.observe((times.confirmed_at - emission.due_at).total_seconds())
             if emission.missed is not None and receipts[-1] is Receipt.CONFIRMED:
                 metrics.jobs_missed.inc(emission.missed.count)
+        metrics.jobs_due.inc(emitted)
         for receipt, ids in failed.items():
             _warnings[receipt].warning(
                 count=len(ids), reason=receipt.value, job_ids=ids[:NAMED], do=_ADVICE[receipt]
@@ -146,7 +150,7 @@ class DueJobs:
     def traced(self, results: Sequence[Result[Emission]]) -> list[Traced]:
         """Return the events whose request belongs to a trace."""
         found = []
-        for emission, receipts in results:
+        for emission, receipts, _ in results:
             definition = emission.job.definition
             if emission.due_at is None or definition is None or definition.traceparent is None:
                 continue
@@ -188,16 +192,6 @@ def _due_again(settlement: Settlement, times: Times) -> datetime | None:
     return LONG_AGO if soonest is not None and soonest <= times.claimed_at else soonest
 
 
-def _heeds_open_runs(job: Job) -> bool:
-    definition = job.definition
-    return definition is not None and definition.run is not None and definition.run.overlap is not Overlap.ALLOW
-
-
-def _tracked(emission: Emission) -> bool:
-    definition = emission.job.definition
-    return emission.event_id is not None and definition is not None and definition.run is not None
-
-
 def _emitted(emission: Emission) -> runs_due.Emitted:
     definition, due_at = emission.job.definition, emission.due_at
     assert definition is not None  # noqa: S101 - only a defined job emits
@@ -219,7 +213,7 @@ def _ids(emission: Emission) -> dict[str, str | None]:
 
 def _show(results: Sequence[Result[Emission]], times: Times) -> None:
     """Show each event at debug."""
-    for emission, receipts in results:
+    for emission, receipts, _ in results:
         if emission.due_at is None or emission.job.definition is None:
             continue
         late = times.confirmed_at - emission.due_at

@@ -7,7 +7,7 @@ from datetime import datetime
 from scheduler.domain.messages import Overlap
 from scheduler.domain.runs.run import Run, RunStatus, delivered, overdue
 from scheduler.emitting.messages import dead_message, finished_message, run_message
-from scheduler.emitting.source import Result, Stamp, Times, failure
+from scheduler.emitting.source import Result, Stamp, Times
 from scheduler.ops import metrics
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled import ThrottledWarning
@@ -73,8 +73,8 @@ class DueRuns:
         """Settle each run by its receipts; one that the broker did not answer for stays as it is."""
         settlement = Settlement(postponed=[run.event_id for run in unreadable])
         again: list[datetime] = []
-        for emission, receipts in results:
-            run, refusal = emission.after, failure(receipts)
+        for emission, _, refusal in results:
+            run = emission.after
             if refusal is not None:
                 if refusal is not Receipt.UNKNOWN:
                     settlement.postponed.append(run.event_id)
@@ -91,8 +91,7 @@ class DueRuns:
     def report(self, results: Sequence[Result[RunEmission]], times: Times) -> None:  # noqa: ARG002 - as all sources
         """Count the attempts that were given up and the runs that have ended, and warn of what was refused."""
         refused: dict[Receipt, list[str]] = {}
-        for emission, receipts in results:
-            refusal = failure(receipts)
+        for emission, _, refusal in results:
             if refusal is not None:
                 refused.setdefault(refusal, []).append(emission.after.event_id)
             else:
@@ -106,7 +105,7 @@ class DueRuns:
     def traced(self, results: Sequence[Result[RunEmission]]) -> list[Traced]:
         """Return the later attempts whose request belongs to a trace."""
         found = []
-        for emission, receipts in results:
+        for emission, receipts, _ in results:
             run, occurrence = emission.after, emission.after.occurrence
             if run.status is RunStatus.DELIVERED and occurrence is not None and occurrence.traceparent is not None:
                 attributes = {"job_id": occurrence.job_id, "event_id": run.event_id, "attempt": run.attempt}

@@ -38,8 +38,9 @@ class Stamp:
         return cls(at, rfc3339(at), int(at.timestamp()))
 
 
-# What a thing emitted, and what the broker said of each of its messages, in order.
-Result = tuple[Emission, Sequence[Receipt]]
+# What a thing emitted, what the broker said of each of its messages, in order, and the last of that which is not a
+# confirm, None if it confirmed them all.
+Result = tuple[Emission, Sequence[Receipt], Receipt | None]
 
 
 class Source(Protocol[Thing, Emission]):
@@ -73,9 +74,3 @@ class Source(Protocol[Thing, Emission]):
     def name(self, thing: Thing) -> str:
         """Return the id of a thing, for a log line."""
 
-
-def failure(receipts: Sequence[Receipt]) -> Receipt | None:
-    """Return what the broker said of the last message that it did not confirm, None if it confirmed them all."""
-    if len(receipts) == 1:  # nearly always
-        return None if receipts[0] is Receipt.CONFIRMED else receipts[0]
-    return next((each for each in reversed(receipts) if each is not Receipt.CONFIRMED), None)

@@ -40,6 +40,12 @@ class Emission:
     triggered: bool = False
     held: bool = False  # it waits for the job's open run, and emits nothing
 
+    @property
+    def tracked(self) -> bool:
+        """Whether a run begins with it."""
+        definition = self.job.definition
+        return self.event_id is not None and definition is not None and definition.run is not None
+
 
 def event_id(job_id: str, due_at: datetime) -> str:
     """Return the one id of an occurrence, however often it is emitted: a UUID of version 5.
@@ -59,12 +65,11 @@ def decide(job: Job, now: datetime) -> Emission:
     """Return what `job` emits at `now`, by the database's clock."""
     definition = job.definition
     assert definition is not None  # noqa: S101 - only a defined job is pending
-    if job.held_by is not None and definition.run is not None and definition.run.overlap is Overlap.WAIT:
+    if job.held_by is None or definition.run is None:
+        return _decide(job, definition, now)
+    if definition.run.overlap is Overlap.WAIT:
         return Emission(job, None, None, 0, job.next_run_at, held=True)
-    emission = _decide(job, definition, now)
-    if job.held_by is not None and definition.run is not None and definition.run.overlap is Overlap.SKIP:
-        return _skipped(emission)
-    return emission
+    return _skipped(_decide(job, definition, now))
 
 
 def _decide(job: Job, definition: Definition, now: datetime) -> Emission:

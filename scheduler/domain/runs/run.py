@@ -179,7 +179,8 @@ def _succeeded(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedSt
                     result.finished_at or now, result.error, result.output, result.output_cut)
     return replace(
         run, status=RunStatus.SUCCEEDED, finished_at=now, attempts=_with(run, ended),
-        attempt=max(run.attempt, result.attempt), counted=_counted(run), deadline=None, alive_until=None, retry_at=None,
+        attempt=max(run.attempt, result.attempt), counted=_counted(run), deadline=None, alive_until=None,
+        retry_at=None,
         started_at=started, worker=ended.worker, progress=None, error=result.error, output=result.output,
         output_cut=result.output_cut, decided_by=result.weight(),
     ), "recorded"

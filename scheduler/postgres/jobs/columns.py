@@ -21,11 +21,9 @@ _STATE = names(Job, "definition")
 _ASKED = names(Definition, "spec")
 _SPEC = names(Spec)
 _STATE_END, _ASKED_END = len(_STATE), len(_STATE) + len(_ASKED)
-_STATUS, _TRIGGERS = _STATE.index("status"), _STATE.index("triggers")
-_JOB_TYPE, _ON_MISSED, _RUN = (_ASKED.index(name) for name in ("job_type", "on_missed", "run"))
-_STARTS_AT, _NEXT_RUN_AT = _SPEC.index("starts_at"), _STATE.index("next_run_at")
-
 COLUMNS = (*_STATE, *_ASKED, *_SPEC)
+_SPEC_END = len(COLUMNS)
+_JOB_TYPE, _RUN, _NEXT_RUN_AT = (COLUMNS.index(name) for name in ("job_type", "run", "next_run_at"))
 # What a request brings; of a job that has only just been asked for, all else is as the table's defaults say.
 FRESH = ("id", "requested_at", "next_run_at", *_ASKED, *_SPEC)
 AS_JSON = frozenset({"payload", "run"})
@@ -34,6 +32,10 @@ SELECTED = ", ".join(f"{name}::text AS {name}" if name in AS_JSON else name for 
 
 _state, _asked, _spec = attrgetter(*_STATE), attrgetter(*_ASKED), attrgetter(*_SPEC)
 _fresh = attrgetter(*FRESH[:3])
+# Made by position, from rows whose length no type checker knows.
+_Job: Callable[..., Job] = Job
+_Definition: Callable[..., Definition] = Definition
+_Spec: Callable[..., Spec] = Spec
 _STATUSES = {each.value: each for each in JobStatus}  # much quicker than asking the enum
 _POLICIES = {each.value: each for each in OnMissed}
 _NOTHING = {"payload": "{}", "on_missed": OnMissed.LATEST, "timezone": "UTC"}
@@ -41,21 +43,20 @@ _UNDEFINED = tuple(_NOTHING.get(name) for name in (*_ASKED, *_SPEC))
 
 
 def read(row: Sequence[Any]) -> Job:
-    """Make a job of a row that was selected by SELECTED."""
-    state, asked = [*row[:_STATE_END]], [*row[_STATE_END:_ASKED_END]]
-    state[_STATUS] = _STATUSES[state[_STATUS]]
-    state[_TRIGGERS] = tuple(state[_TRIGGERS])
-    if asked[_JOB_TYPE] is None:
-        return Job(*state)
-    asked[_ON_MISSED] = _POLICIES[asked[_ON_MISSED]]
-    if asked[_RUN] is not None:
-        asked[_RUN] = read_policy(asked[_RUN])
-    spec = Spec(*row[_ASKED_END : _ASKED_END + len(_SPEC)])
-    if spec.starts_at is None or (spec.dtstart is None and spec.rrule is not None):
-        _complete(spec, state[_NEXT_RUN_AT])
-    asked.append(spec)
-    state.append(Definition(*asked))
-    return Job(*state)
+    """Make a job of a row that was selected by SELECTED: each class takes its fields as they stand there."""
+    definition = None
+    if row[_JOB_TYPE] is not None:
+        spec = _Spec(*row[_ASKED_END:_SPEC_END])
+        if spec.starts_at is None or (spec.dtstart is None and spec.rrule is not None):
+            _complete(spec, row[_NEXT_RUN_AT])
+        definition = _Definition(*row[_STATE_END:_ASKED_END], spec)
+        definition.on_missed = _POLICIES[definition.on_missed]
+        if definition.run is not None:
+            definition.run = read_policy(row[_RUN])
+    job = _Job(*row[:_STATE_END], definition)
+    job.status = _STATUSES[job.status]
+    job.triggers = tuple(job.triggers)
+    return job
 
 
 @lru_cache(maxsize=1024)
