@@ -1,5 +1,9 @@
 """`make bench-against BASE=commit`: this tree beside another commit, in turns, on servers of their own.
 
+The machine's speed changes by half from minute to minute. So besides the figure itself each turn takes the processor
+time that our processes and Postgres use as a multiple of what RabbitMQ uses for the same messages: of that the noise
+is a few per cent.
+
 Each turn is a process of its own that runs one tree's code with that tree's own bench, so a change of either is
 measured as a whole.
 """
@@ -8,6 +12,7 @@ import argparse
 import contextlib
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -15,12 +20,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
+
 ROOT = Path(__file__).resolve().parent.parent
-COUNT = 40_000
+COUNT = 60_000
 
 
-def once(part: str) -> float:
-    """Measure one part of the tree that is imported."""
+def once(part: str) -> tuple[float, float]:
+    """Measure one part of the tree that is imported, and its processor time as a multiple of RabbitMQ's own."""
     from bench import emit, ingest, lag  # noqa: PLC0415 - of whichever tree this process runs
     from bench.servers import Bed  # noqa: PLC0415 - of whichever tree this process runs
     from scheduler.dev.servers import start_stack  # noqa: PLC0415 - of whichever tree this process runs
@@ -46,7 +53,23 @@ def once(part: str) -> float:
     with start_stack(say=lambda _: None, purpose="bench") as stack, Bed(stack) as bed:
         if part != "lag":
             parts[part](bed)  # the first in a new database is slower
-        return parts[part](bed)
+        before = used()
+        value = parts[part](bed)
+        ours, postgres, rabbitmq = (now - then for now, then in zip(used(), before, strict=True))
+        return value, (ours + postgres) / rabbitmq
+
+
+def used() -> tuple[float, float, float]:
+    """Return the seconds of processor time that our processes, Postgres and RabbitMQ have used."""
+    own = resource.getrusage(resource.RUSAGE_CHILDREN)
+    servers = {"postgres": 0.0, "beam.smp": 0.0}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.name() in servers:
+                times = process.cpu_times()
+                ended = times.children_user + times.children_system if process.name() == "postgres" else 0.0
+                servers[process.name()] += times.user + times.system + ended
+    return own.ru_utime + own.ru_stime, servers["postgres"], servers["beam.smp"]
 
 
 @contextlib.contextmanager
@@ -61,13 +84,14 @@ def checked_out(commit: str) -> Iterator[Path]:
             subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=ROOT, check=True)
 
 
-def turn(tree: Path, part: str) -> float:
+def turn(tree: Path, part: str) -> tuple[float, float]:
     """Measure a part of a tree in a process of its own."""
     done = subprocess.run(
         [sys.executable, __file__, "--once", part], cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)},
         check=True, text=True, stdout=subprocess.PIPE,
     )
-    return float(json.loads(done.stdout.splitlines()[-1]))
+    value, cost = json.loads(done.stdout.splitlines()[-1])
+    return float(value), float(cost)
 
 
 def main() -> int:
@@ -83,13 +107,15 @@ def main() -> int:
         return 0
     with checked_out(asked.base) as base:
         for part in asked.parts.split(","):
-            found: dict[Path, list[float]] = {base: [], ROOT: []}
+            found: dict[Path, list[tuple[float, float]]] = {base: [], ROOT: []}
             for number in range(asked.rounds):
                 for tree in (base, ROOT) if number % 2 == 0 else (ROOT, base):
                     found[tree].append(turn(tree, part))
-            theirs, ours = (statistics.median(found[tree]) for tree in (base, ROOT))
+            theirs, ours = (statistics.median(value for value, _ in found[tree]) for tree in (base, ROOT))
+            before, now = (statistics.median(cost for _, cost in found[tree]) for tree in (base, ROOT))
             print(f"{part:<10} base {theirs:10,.1f}  here {ours:10,.1f}  ratio {ours / theirs:.3f}  "
-                  f"{[round(each) if each > 100 else round(each, 2) for each in (*found[base], *found[ROOT])]}", flush=True)
+                  f"processor time ÷ RabbitMQ's {before:.3f} → {now:.3f}, ratio {now / before:.3f}  "
+                  f"{[round(value, 1) for tree in (base, ROOT) for value, _ in found[tree]]}", flush=True)
     return 0
 
 

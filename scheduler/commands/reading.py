@@ -1,7 +1,6 @@
 """From a delivery to a command with what came beside its body, or to every reason why not."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from scheduler.domain.errors import Problem, Reason, Rejected
 from scheduler.domain.jobs.definition import Incoming
@@ -12,7 +11,6 @@ from scheduler.rabbit.reading import Delivery, UnreadableProperties
 from scheduler.rabbit.topology import DELIVERY_LIMIT
 
 log = get_logger(__name__)
-Message = TypeVar("Message")
 
 _CRASHED = f"was delivered {DELIVERY_LIMIT} times and never answered: handling it ends the consumer"
 _TRACE = ("traceparent", "tracestate")
@@ -21,11 +19,14 @@ _TRACE = ("traceparent", "tracestate")
 def read_command(delivery: Delivery, *, max_payload_bytes: int) -> Incoming | Rejected:
     """Return the command, or why it can never succeed; whatever a host sent, nothing is raised."""
     properties = delivery.properties
-    incoming = _read(delivery, lambda: parse_command(
-        delivery.routing_key, delivery.body, message_type=properties.type, max_payload_bytes=max_payload_bytes
-    ))
-    if isinstance(incoming, Rejected):
-        return incoming
+    if refusal := _refused(delivery):
+        return refusal
+    try:
+        incoming = parse_command(
+            delivery.routing_key, delivery.body, message_type=properties.type, max_payload_bytes=max_payload_bytes
+        )
+    except Exception as error:  # noqa: BLE001 - see there
+        return _rejected(error)
     incoming.correlation_id = _storable(properties.correlation_id)
     headers = properties.headers
     if headers:
@@ -35,25 +36,31 @@ def read_command(delivery: Delivery, *, max_payload_bytes: int) -> Incoming | Re
 
 def read_result(delivery: Delivery, *, max_payload_bytes: int) -> Result | Rejected:  # noqa: ARG001 - as commands
     """Return the result, or why it can never be recorded."""
-    return _read(delivery, lambda: parse_result(
-        delivery.routing_key, delivery.body, message_type=delivery.properties.type
-    ))
+    if refusal := _refused(delivery):
+        return refusal
+    try:
+        return parse_result(delivery.routing_key, delivery.body, message_type=delivery.properties.type)
+    except Exception as error:  # noqa: BLE001 - see there
+        return _rejected(error)
 
 
-def _read(delivery: Delivery, parse: Callable[[], Message]) -> Message | Rejected:
+def _refused(delivery: Delivery) -> Rejected | None:
+    """Say why a message is not even read."""
     if delivery.deliveries_before >= DELIVERY_LIMIT - 1:
         return Rejected([Problem("body", _CRASHED)], Reason.REDELIVERED)
     properties = delivery.properties
     if isinstance(properties, UnreadableProperties):
         return Rejected([Problem("headers", f"cannot be read ({properties.problem}); are times in seconds?")])
-    try:
-        return parse()
-    except Rejected as verdict:
-        return verdict.kept()
-    except Exception:
-        # A case that nobody thought of must not end the consumer again and again: the message is kept aside.
-        log.exception("command cannot be read", do="report it, with the message in scheduler_dead")
-        return Rejected([Problem("body", "cannot be read: an error of the scheduler's own, see its log")])
+    return None
+
+
+def _rejected(error: Exception) -> Rejected:
+    if isinstance(error, Rejected):
+        return error.kept()
+    # A case that nobody thought of must not end the consumer again and again: the message is kept aside.
+    log.error("command cannot be read", problem=f"{type(error).__name__}: {error}"[:500],
+              do="report it, with the message in scheduler_dead")
+    return Rejected([Problem("body", "cannot be read: an error of the scheduler's own, see its log")])
 
 
 def _storable(value: Any) -> str | None:

@@ -4,7 +4,7 @@ A row is read and written by these names in this order, whatever the order of th
 the database's own: when a row was made and finished, when it wakes, and what became of its last event.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from operator import attrgetter
@@ -32,6 +32,8 @@ SELECTED = ", ".join(f"{name}::text AS {name}" if name in AS_JSON else name for 
 
 _state, _asked, _spec = attrgetter(*_STATE), attrgetter(*_ASKED), attrgetter(*_SPEC)
 _fresh = attrgetter(*FRESH[:3])
+_spec_without_start = attrgetter(*(name for name in _SPEC if name != "starts_at"))
+_FRESH_NEXT_RUN_AT, _FRESH_STARTS_AT = FRESH.index("next_run_at"), FRESH.index("starts_at")
 # Made by position, from rows whose length no type checker knows.
 _Job: Callable[..., Job] = Job
 _Definition: Callable[..., Definition] = Definition
@@ -80,21 +82,27 @@ def _complete(spec: Spec, next_run_at: datetime | None) -> None:
 
 def write(job: Job) -> Row:
     """Return the values of COLUMNS as text."""
-    return [*_texts(_state(job)), *_defined(job)]
+    return _texts(_state(job) + _defined(job))
 
 
 def write_fresh(job: Job) -> Row:
     """Return the values of FRESH as text."""
-    return [*_texts(_fresh(job)), *_defined(job)]
-
-
-def _defined(job: Job) -> Row:
     definition = job.definition
-    return _texts(_UNDEFINED if definition is None else _asked(definition) + _spec(definition.spec))
+    if definition is None or definition.spec.starts_at is not job.next_run_at:
+        return _texts(_fresh(job) + _defined(job))
+    # The first run is the start, as of most that run once: an instant takes longer to write than all the rest.
+    texts = _texts(_fresh(job) + _asked(definition) + _spec_without_start(definition.spec))
+    texts.insert(_FRESH_STARTS_AT, texts[_FRESH_NEXT_RUN_AT])
+    return texts
 
 
-def _texts(values: Iterable[Any]) -> Row:
-    return [each if each is None or type(each) is str else _WRITERS[type(each)](each) for each in values]
+def _defined(job: Job) -> tuple[Any, ...]:
+    definition = job.definition
+    return _UNDEFINED if definition is None else _asked(definition) + _spec(definition.spec)
+
+
+def _texts(values: tuple[Any, ...]) -> list[str | None]:
+    return [each if each is None or each.__class__ is str else _WRITERS[each.__class__](each) for each in values]
 
 
 _WRITERS: dict[type, Callable[[Any], str]] = {
@@ -102,7 +110,7 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     timedelta: interval,
     int: str,
     tuple: lambda moments: f"{{{','.join(map(datetime.isoformat, moments))}}}",
-    JobStatus: str,
-    OnMissed: str,
+    JobStatus: attrgetter("value"),
+    OnMissed: attrgetter("value"),
     RunPolicy: write_policy,
 }
