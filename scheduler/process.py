@@ -29,8 +29,8 @@ def start(role: Role, settings: Settings, stop: Stop) -> tuple[list[HealthPart],
     stop.listen()
     sys.setswitchinterval(role.switch_seconds)
     role.load()
-    # What a message makes is freed when it is done with, without the collector's help; it need not look so often, and
-    # never at what was imported.
+    # What a message makes is freed when it is done with, without the collector's help; it need not look so often,
+    # and never at what was imported.
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
     metrics.declare(tzdata_version())

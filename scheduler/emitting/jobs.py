@@ -9,6 +9,7 @@ from scheduler.domain.jobs.job import Job
 from scheduler.domain.messages import Overlap
 from scheduler.domain.names import EVENTS_EXCHANGE
 from scheduler.domain.runs.run import Origin, Run, RunStatus, delivered
+from scheduler.domain.times import parse_instant
 from scheduler.emitting.messages import run_message, trace_headers
 from scheduler.emitting.source import Result, Stamp, Times
 from scheduler.ops import metrics, traces
@@ -17,7 +18,7 @@ from scheduler.ops.throttled import ThrottledWarning
 from scheduler.ops.traces import Traced
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
 from scheduler.postgres.jobs import due
-from scheduler.postgres.jobs.due import Failed, Moved, Settlement
+from scheduler.postgres.jobs.due import Failed, Passed, Settlement
 from scheduler.postgres.runs import due as runs_due
 from scheduler.rabbit.frames import DueMessage, Publishable, json_message
 from scheduler.rabbit.publisher import Receipt
@@ -166,11 +167,12 @@ def _add(settlement: Settlement, emission: Emission) -> None:
         settlement.held.append((job.id, job.held_by or ""))
     elif emission.triggered:
         (settlement.struck if due_at is None else settlement.triggered).append(job.id)
-    elif emission.next_run_at is None and due_at is job.next_run_at:
+    elif due_at is not job.next_run_at:
+        settlement.passed.append(Passed(job.id, emission.next_run_at, due_at is not None, due_at))
+    elif emission.following is None:
         settlement.done.append(job.id)
     else:
-        folded_into = None if due_at == job.next_run_at else due_at
-        settlement.moved.append(Moved(job.id, emission.next_run_at, due_at is not None, folded_into))
+        settlement.moved.append((job.id, emission.following))
 
 
 def _retry_seconds(job: Job) -> float:
@@ -186,7 +188,9 @@ def retry_delay(retries: int, jitter: float) -> float:
 def _due_again(settlement: Settlement, times: Times) -> datetime | None:
     if settlement.triggered or settlement.struck:  # it may have more triggers, or its own occurrence
         return LONG_AGO
-    again = [each.following for each in settlement.moved if each.following is not None]
+    again = [each.following for each in settlement.passed if each.following is not None]
+    if settlement.moved:
+        again.append(parse_instant(min(following for _, following in settlement.moved)))  # of one length: as texts
     again += [times.confirmed_at + timedelta(seconds=each.seconds or 0.0) for each in settlement.failed]
     soonest = min(again, default=None)
     return LONG_AGO if soonest is not None and soonest <= times.claimed_at else soonest

@@ -7,7 +7,7 @@ import pytest
 from support import connected
 
 from scheduler.postgres.claims import LONG_AGO, PLANNER, ClaimSession
-from scheduler.postgres.jobs.due import CLAIM, Failed, Moved, Settlement, claim, settle
+from scheduler.postgres.jobs.due import CLAIM, Failed, Passed, Settlement, claim, settle
 from scheduler.resources import query
 
 
@@ -75,8 +75,8 @@ def test_each_outcome_is_settled_by_its_own_statement(database_url, sessions):
     now = found.claimed_at
     later = now + timedelta(hours=1)
     settle(session, Settlement(
-        now, now + timedelta(seconds=1), [done], [Moved(moved, later, True, None)], [triggered],
-        [Failed(failed, 30.0, now, 'refused: {a "queue", full}')],
+        now, now + timedelta(seconds=1), [done], [(moved, later.isoformat())], triggered=[triggered],
+        failed=[Failed(failed, 30.0, now, 'refused: {a "queue", full}')],
     ))
     with connected(database_url) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT id::text, row_to_json(jobs) FROM jobs")
@@ -100,8 +100,8 @@ def test_a_folded_or_passed_occurrence_moves_its_job_on_and_a_last_one_ends_it(d
     found = claim(sessions[0], 10)
     folded, passed, last = (job.id for job in found.things)
     now, later = found.claimed_at, found.claimed_at + timedelta(hours=1)
-    settle(sessions[0], Settlement(now, now, moved=[
-        Moved(folded, later, True, now), Moved(passed, later, False, None), Moved(last, None, False, None),
+    settle(sessions[0], Settlement(now, now, passed=[
+        Passed(folded, later, True, now), Passed(passed, later, False, None), Passed(last, None, False, None),
     ]))
     with connected(database_url) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT id::text, status, occurrence, last_due_at, finished_at IS NULL FROM jobs")

@@ -38,6 +38,7 @@ class Emission:
     next_run_at: datetime | None
     missed: Missed | None = None
     triggered: bool = False
+    following: str | None = None  # next_run_at as it was written into the event
     held: bool = False  # it waits for the job's open run, and emits nothing
 
     @property
@@ -146,7 +147,10 @@ def _event(emission: Emission, emitted: str = "") -> str:
     job, definition = emission.job, emission.job.definition
     assert emission.due_at is not None  # noqa: S101 - the caller asked whether there is one
     assert definition is not None  # noqa: S101 - only a defined job emits
-    following = f'"{rfc3339(emission.next_run_at)}"' if emission.next_run_at else "null"
+    following = "null"
+    if emission.next_run_at is not None:
+        emission.following = rfc3339(emission.next_run_at)
+        following = f'"{emission.following}"'
     return (
         f'"event_id":"{emission.event_id}","job_id":"{job.id}","job_type":{json.dumps(definition.job_type)},'
         f'"payload":{definition.payload},"due_at":"{rfc3339(emission.due_at)}",'

@@ -14,8 +14,8 @@ KIND = "jobs"
 CLAIM = query("jobs/claim", selected=SELECTED)
 
 
-class Moved(NamedTuple):
-    """A job that goes on to its next occurrence, or ends; where others were folded into one, which one."""
+class Passed(NamedTuple):
+    """A job that passed over occurrences, or folded them into one: what comes next, and which one it was."""
 
     id: str
     following: datetime | None
@@ -39,7 +39,8 @@ class Settlement:
     emitted_at: datetime
     confirmed_at: datetime
     done: list[str] = field(default_factory=list)  # its one occurrence that was due was emitted, and was the last
-    moved: list[Moved] = field(default_factory=list)
+    moved: list[tuple[str, str]] = field(default_factory=list)  # the same, and the next one as text
+    passed: list[Passed] = field(default_factory=list)
     triggered: list[str] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
     struck: list[str] = field(default_factory=list)  # a trigger was passed over
@@ -68,8 +69,11 @@ def _statements(found: Settlement) -> Iterator[tuple[str, dict[str, Any]]]:
     if found.done:
         yield query("jobs/settle_done"), times | {"ids": array(found.done)}
     if found.moved:
-        ids, following, emitted, folded_into = zip(*found.moved, strict=True)
-        yield query("jobs/settle_next"), times | {
+        ids, texts = zip(*found.moved, strict=True)
+        yield query("jobs/settle_next"), times | {"ids": array(ids), "following": array(texts)}
+    if found.passed:
+        ids, following, emitted, folded_into = zip(*found.passed, strict=True)
+        yield query("jobs/settle_other"), times | {
             "ids": array(ids), "following": array(map(_moment, following)),
             "emitted": array("1" if each else "0" for each in emitted),
             "folded_into": array(map(_moment, folded_into)),

@@ -1,12 +1,6 @@
--- Move the jobs on to their next occurrence, or finish them where there is none. An occurrence that was passed over
--- is not emitted; one into which others were folded was due later than the first of them.
+-- Move the jobs on to their next occurrence: this one was confirmed.
 UPDATE jobs
-SET next_run_at = following, retries = 0, retry_at = NULL, held_by = NULL, occurrence = occurrence + emitted,
-    status = CASE WHEN following IS NULL THEN 'done' ELSE status END,
-    finished_at = CASE WHEN following IS NULL THEN now() END,
-    last_due_at = CASE emitted WHEN 0 THEN last_due_at ELSE coalesce(folded_into, next_run_at) END,
-    last_emitted_at = CASE emitted WHEN 0 THEN last_emitted_at ELSE %(emitted_at)s END,
-    last_confirmed_at = CASE emitted WHEN 0 THEN last_confirmed_at ELSE %(confirmed_at)s END
-FROM unnest(%(ids)s::uuid[], %(following)s::timestamptz[], %(emitted)s::integer[], %(folded_into)s::timestamptz[])
-     AS settled (job_id, following, emitted, folded_into)
+SET next_run_at = following, retries = 0, retry_at = NULL, held_by = NULL, occurrence = occurrence + 1,
+    last_due_at = next_run_at, last_emitted_at = %(emitted_at)s, last_confirmed_at = %(confirmed_at)s
+FROM unnest(%(ids)s::uuid[], %(following)s::timestamptz[]) AS settled (job_id, following)
 WHERE id = job_id
