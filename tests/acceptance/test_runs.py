@@ -100,3 +100,79 @@ def test_a_result_that_comes_before_anyone_knows_the_event_is_kept(up, host):
     assert json.loads(host.get(replies)[2]) == {"event_id": event_id, "status": "recorded"}
     [row] = up.sql("SELECT status, early FROM runs")
     assert (row["status"], len(row["early"])) == ("expected", 1)
+
+
+def test_an_occurrence_is_skipped_while_a_run_of_its_job_is_open(up, host):
+    missed = host.listen("schedule.events", "missed")
+    job = tracked(host, {"overlap": "skip"}, every=3600)
+    [first] = host.due()
+    until(lambda: up.sql("SELECT 1 FROM runs"), "the run recorded")
+    host.publish("trigger", {"id": job})
+    told = json.loads(host.get(missed)[2])
+    assert (told["job_id"], told["reason"], told["missed_count"]) == (job, "overlap", 1)
+    report(host, first, "succeeded")
+    finished(up, first)
+    host.publish("trigger", {"id": job})
+    [second] = host.due()
+    assert second["event_id"] != first["event_id"]
+
+
+def test_a_job_stands_still_until_its_open_run_ends(up, host):
+    job = tracked(host, {"overlap": "wait"}, every=3600)
+    [first] = host.due()
+    until(lambda: up.sql("SELECT 1 FROM runs"), "the run recorded")
+    host.publish("trigger", {"id": job})
+    until(lambda: up.job(job)["held_by"] == first["event_id"], "the job waits for its run")
+    assert host.drain("mainapp_due") == []
+    report(host, first, "succeeded")
+    [second] = host.due()
+    assert (second["job_id"], second["run"]["attempt"]) == (job, 1)
+    assert up.job(job)["held_by"] is None
+
+
+def test_results_twice_late_and_in_any_order_change_nothing_more(up, host):
+    replies = host.channel.queue_declare("", exclusive=True).method.queue
+    tracked(host, {"backoff": [0], "max_attempts": 5})
+    [first] = host.due()
+    report(host, first, "failed", error="no")
+    [second] = host.due()
+    body = {"event_id": first["event_id"], "attempt": 1, "status": "failed", "error": "no"}
+    host.publish("result", body, reply_to=replies)
+    assert json.loads(host.get(replies)[2])["status"] == "superseded"
+    for status in ("recorded", "unchanged"):
+        host.publish("result", body | {"attempt": 2, "status": "succeeded"}, reply_to=replies)
+        assert json.loads(host.get(replies)[2]) == {"event_id": first["event_id"], "status": status}
+    finished(up, second)
+    host.publish("result", body | {"attempt": 2, "status": "succeeded"}, reply_to=replies)
+    assert json.loads(host.get(replies)[2])["status"] == "unchanged"
+    assert len(up.sql("SELECT 1 FROM run_history")) == 1
+
+
+@pytest.mark.usefixtures("up")
+def test_a_malformed_result_and_an_impossible_policy_are_rejected_with_their_reasons(host):
+    host.publish("result", {"event_id": str(uuid4()), "attempt": 0, "status": "running"})
+    assert host.get("scheduler_dead")[1].headers["x-rejected-reason"].startswith("attempt: ")
+    replies = host.channel.queue_declare("", exclusive=True).method.queue
+    body = {"id": str(uuid4()), "job_type": "a", "run_at": iso(utc(hours=1)), "run": {"max_attempts": 101}}
+    host.publish("request", body, reply_to=replies)
+    assert [each["field"] for each in json.loads(host.get(replies)[2])["errors"]] == ["run.max_attempts"]
+    host.publish("retry", {"event_id": str(uuid4())}, reply_to=replies)
+    assert [each["field"] for each in json.loads(host.get(replies)[2])["errors"]] == ["event_id"]
+
+
+def test_too_long_an_error_and_an_output_are_cut_and_never_lost(up, host):
+    tracked(host)
+    [event] = host.due()
+    report(host, event, "succeeded", error="e" * 5000, output={"text": "x" * 70_000})
+    row = finished(up, event)
+    assert (len(row["error"]), row["output_cut"]) == (4000, True)
+    assert row["output"].startswith('{"text": "xxx')
+
+
+def test_every_occurrence_leaves_a_record_where_that_is_asked_for(sidecar, host):
+    sidecar.up(SCHEDULER_HISTORY="all")
+    host.request(run_at=iso(utc()))
+    [event] = host.due()
+    row = finished(sidecar, event)
+    assert (row["status"], row["job_id"]) == ("emitted", event["job_id"])
+    assert row["finished_at"] >= row["emitted_at"] >= row["due_at"]

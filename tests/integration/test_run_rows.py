@@ -1,0 +1,116 @@
+"""Runs as rows: what the domain has, the tables hold; claims walk their index; old history goes by the day."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+from support import connected
+
+from scheduler.domain.messages import ResultStatus, RunPolicy
+from scheduler.domain.runs.result import Result
+from scheduler.domain.runs.run import Attempt, AttemptOutcome, Occurrence, Origin, Run, RunStatus
+from scheduler.postgres.claims import LONG_AGO, PLANNER
+from scheduler.postgres.connection import connect
+from scheduler.postgres.maintenance import MaintenanceSession
+from scheduler.postgres.runs.columns import KEPT, STORED
+from scheduler.postgres.runs.due import CLAIM
+from scheduler.postgres.runs.store import lock, lock_finished, save
+from scheduler.resources import query
+
+T = datetime(2026, 12, 1, 8, 30, 15, 123456, tzinfo=UTC)
+
+
+def whole():
+    """A run that leaves no column empty."""
+    event_id = str(uuid4())
+    policy = RunPolicy(backoff=(1, 2.5), overlap="wait")
+    about = Occurrence(str(uuid4()), "t\t\\N", T, Origin.TRIGGER, policy, '{"a": 1.10}', "c", "p", "s")
+    ended = Attempt(1, AttemptOutcome.LOST, "w", T, T, "why", '{"x":1}', output_cut=True)
+    early = Result(event_id, 2, ResultStatus.FAILED, "no", "[1]", True, False, 5.0, 6.0, 0.5, "w", T, T)
+    return Run(
+        event_id, RunStatus.RUNNING, 2, 1, T, T, T, T, T, T, "w\n", 0.25, "e\\", '["o"]', True, (ended,), "2 x", T,
+        (early,), T, about,
+    )
+
+
+@pytest.fixture
+def cursor(database_url):
+    connection = connect(database_url, "test")
+    with connection.cursor() as opened:
+        yield opened
+    connection.rollback()
+    connection.close()
+
+
+@pytest.mark.parametrize(("table", "columns"), [("runs", STORED), ("run_history", KEPT)])
+def test_the_tables_have_exactly_these_columns(database_url, table, columns):
+    with connected(database_url) as connection, connection.cursor() as opened:
+        opened.execute("SELECT column_name FROM information_schema.columns WHERE table_name = %s", (table,))
+        assert {name for name, in opened.fetchall()} == set(columns)
+
+
+def test_a_run_comes_back_as_it_was_stored_and_a_change_writes_what_changes(cursor):
+    run = whole()
+    save(cursor, {}, {}, {run.event_id: run})
+    assert lock(cursor, [run.event_id]) == {run.event_id: run}
+    changed = replace(run, status=RunStatus.WAITING, error=None, attempts=(), early=(), retry_at=T + timedelta(1))
+    save(cursor, {run.event_id: run}, {}, {run.event_id: changed})
+    assert lock(cursor, [run.event_id]) == {run.event_id: changed}
+
+
+def test_a_finished_run_moves_back_among_the_open_ones_when_it_changes(cursor):
+    run = replace(whole(), status=RunStatus.DEAD, early=(), noted_at=None, finished_at=datetime.now(UTC))
+    save(cursor, {}, {}, {run.event_id: run})
+    cursor.execute(query("runs/archive", kept=", ".join(KEPT)), {"ids": f"{{{run.event_id}}}"})
+    assert lock(cursor, [run.event_id]) == {}
+    finished = lock_finished(cursor, [run.event_id])
+    assert finished == {run.event_id: run}
+    again = replace(run, status=RunStatus.WAITING)
+    save(cursor, {}, finished, {run.event_id: again})
+    assert lock(cursor, [run.event_id]) == {run.event_id: again}
+    assert lock_finished(cursor, [run.event_id]) == {}
+
+
+@pytest.mark.parametrize("statistics", [False, True])
+def test_the_claim_walks_its_index_and_sorts_nothing(database_url, statistics):
+    with connected(database_url) as connection, connection.cursor() as opened:
+        opened.execute("INSERT INTO runs (event_id, status, wake_at) SELECT gen_random_uuid(), 'delivered', "
+                       "now() + (n - 500) * interval '1 second' FROM generate_series(1, 20000) n")
+        if statistics:
+            opened.execute("ANALYZE runs")
+        for setting, value in PLANNER.items():
+            opened.execute("SELECT set_config(%s, %s, false)", (setting, value))
+        opened.execute(query("claims/prepare", kind="runs", claim=CLAIM))
+        opened.execute("EXPLAIN (FORMAT JSON, ANALYZE, BUFFERS) EXECUTE claim_runs (%s, %s)", (LONG_AGO, 100))
+        found = json.dumps(opened.fetchone()[0])
+    assert '"Index Name": "runs_due"' in found
+    for forbidden in ("Seq Scan", "Bitmap", '"Sort"'):
+        assert forbidden not in found
+
+
+def test_partitions_are_made_ahead_and_dropped_when_they_are_old(database_url):
+    def partitions(opened):
+        opened.execute(
+            "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'run_history'::regclass"
+        )
+        return {name for name, in opened.fetchall()}
+
+    session = MaintenanceSession(database_url, "producer")
+    with connected(database_url) as connection, connection.cursor() as opened:
+        opened.execute("CREATE TABLE run_history_20200101 PARTITION OF run_history "
+                       "FOR VALUES FROM ('2020-01-01Z') TO ('2020-01-02Z')")
+        opened.execute("INSERT INTO run_history (event_id, status, finished_at) VALUES "
+                       "(gen_random_uuid(), 'dead', '2020-01-01 12:00Z'), "
+                       "(gen_random_uuid(), 'dead', '2019-01-01Z'), (gen_random_uuid(), 'dead', now())")
+        assert session.keep_partitions(30) == 1
+        assert session.keep_partitions(30) == 0
+        opened.execute("SELECT count(*) FROM run_history")
+        assert opened.fetchone() == (1,)
+        names = partitions(opened)
+        assert "run_history_20200101" not in names
+        opened.execute("SELECT 'run_history_' || to_char(now() AT TIME ZONE 'UTC' + n * interval '1 day', "
+                       "'YYYYMMDD') FROM generate_series(0, 13) n")
+        assert {name for name, in opened.fetchall()} <= names
+    session.close()
