@@ -21,9 +21,11 @@ from scheduler.dev.servers.ports import is_free
 from scheduler.dev.servers.processes import Identity, wait_until
 
 OWNER = """
-import json, subprocess, sys
+import json, signal, subprocess, sys
 from pathlib import Path
 from scheduler.dev.servers import start_stack
+# What a shell starts in the background ignores Ctrl-C, and so do its children, this one too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 stack = start_stack(root=Path(sys.argv[1]), purpose="owned", fast=True)
 ours = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL, start_new_session=True)
 stack.adopt(ours.pid)
