@@ -19,7 +19,7 @@ def up(sidecar):
 
 
 @pytest.fixture
-def handlers(up, amqp_url):
+def handlers(amqp_url, up):  # noqa: ARG001 - there must be a sidecar
     """Handlers that a runner in a thread serves; each test registers its own before it asks for anything."""
     made = Handlers()
     runner = Runner(amqp_url, handlers=made, workers=2, name="w1", heartbeat=6)
