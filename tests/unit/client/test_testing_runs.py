@@ -83,7 +83,7 @@ def test_a_dead_run_is_retried_and_a_cancelled_one_too(sidecar):
     assert sidecar.due()[0].run.attempt == 2
     client.cancel(event.job_id)
     assert [each.status for each in sidecar.finished()] == ["dead", "cancelled"]
-    assert sidecar.retry(event.event_id).status == "unchanged"  # no later than the other, as the clock stands still
+    assert sidecar.retry(event.event_id).status == "unchanged"  # no later than the other: the clock stands still
     sidecar.advance(seconds=1)
     assert sidecar.retry(event.event_id).status == "scheduled"
     assert sidecar.due()[0].run.attempt == 3
