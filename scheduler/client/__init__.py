@@ -15,11 +15,12 @@ from scheduler.client.ids import job_id
 from scheduler.client.inbox import forget, once
 from scheduler.client.outbox import Outbox
 from scheduler.client.relay import Relay
+from scheduler.client.results import GiveUp, Snooze
 from scheduler.client.runner import Runner
 from scheduler.domain.messages import ScheduleAccepted
 
 __all__ = [
-    "BrokerUnavailable", "ClientError", "CommandRejected", "Due", "Handlers", "NoAnswer", "NoSidecar",
-    "NotInTransaction", "Outbox", "Relay", "Runner", "ScheduleAccepted", "SchedulerClient", "UnknownJobType",
-    "forget", "handlers", "job_id", "on_due", "once", "tables",
+    "BrokerUnavailable", "ClientError", "CommandRejected", "Due", "GiveUp", "Handlers", "NoAnswer", "NoSidecar",
+    "NotInTransaction", "Outbox", "Relay", "Runner", "ScheduleAccepted", "SchedulerClient", "Snooze",
+    "UnknownJobType", "forget", "handlers", "job_id", "on_due", "once", "tables",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ ANSWER_SECONDS = 10.0
 
 
 class SchedulerClient:
-    """Five commands; each returns once a sidecar's queue holds it, or raises. Safe to use from threads.
+    """Six commands; each returns once a sidecar's queue holds it, or raises. Safe to use from threads.
 
     With `wait=True`, or a number of seconds, a command also waits for the sidecar's own answer.
     """
@@ -61,6 +61,12 @@ class SchedulerClient:
     ) -> ScheduleAccepted | None:
         """Emit one extra occurrence now and leave the schedule as it is."""
         return self._send(order("trigger", id, sending), wait)
+
+    def retry(
+        self, event_id: UUID | str, *, wait: bool | float = False, **sending: Unpack[Sending]
+    ) -> ScheduleAccepted | None:
+        """Give a run that was given up or cancelled a fresh set of attempts, at once."""
+        return self._send(order("retry", event_id, sending), wait)
 
     def _send(self, outgoing: Outgoing, wait: bool | float) -> ScheduleAccepted | None:
         # Encoded once: should it be sent twice over a broken connection, the second changes nothing.

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from scheduler.client.errors import CommandRejected
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.jobs.job import apply
-from scheduler.domain.messages import COMMAND_MODELS
+from scheduler.domain.messages import COMMAND_MODELS, JobCommand
 from scheduler.domain.parsing import parse_command
 from scheduler.domain.times import rfc3339
 
@@ -30,6 +30,7 @@ class When(TypedDict, total=False):
     timezone: str
     on_missed: Literal["latest", "all", "skip"]
     max_lateness: timedelta | float
+    run: Mapping[str, Any]  # the job is tracked: a RunPolicy's fields, {} for the defaults
     issued_at: datetime
     correlation_id: str
     headers: Mapping[str, str]
@@ -78,15 +79,17 @@ def request(id: UUID | str, job_type: str, payload: Payload | None, when: When) 
         fields["every"] = _seconds(when["every"])
     if "max_lateness" in when:
         fields["max_lateness"] = _seconds(when["max_lateness"])
+    if "run" in when:
+        fields["run"] = dict(when["run"])
     fields |= {name: when[name] for name in ("rrule", "cron", "timezone", "on_missed") if name in when}
     return _checked(Outgoing("request", fields, **_beside(when)))
 
 
 def order(kind: str, id: UUID | str, sending: Sending) -> Outgoing:
-    """Build a cancel, pause, resume or trigger."""
+    """Build a cancel, pause, resume or trigger, about a job; or a retry, about a run."""
     if unknown := sending.keys() - Sending.__annotations__.keys():
         raise TypeError(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(Sending.__annotations__)}")
-    return _checked(Outgoing(kind, _common(id, sending), **_beside(sending)))
+    return _checked(Outgoing(kind, _common(id, sending, COMMAND_MODELS[kind].about), **_beside(sending)))
 
 
 def encode(fields: dict[str, Any]) -> bytes:
@@ -97,8 +100,8 @@ def encode(fields: dict[str, Any]) -> bytes:
         raise CommandRejected([Problem("payload", f"is not JSON: {error}")]) from None
 
 
-def _common(id: UUID | str, sending: When | Sending) -> dict[str, Any]:
-    fields: dict[str, Any] = {"id": str(id)}
+def _common(id: UUID | str, sending: When | Sending, about: str = "id") -> dict[str, Any]:
+    fields: dict[str, Any] = {about: str(id)}
     if "issued_at" in sending:
         issued_at = sending["issued_at"]
         if issued_at.tzinfo is None:
@@ -126,7 +129,8 @@ def _checked(outgoing: Outgoing) -> Outgoing:
     """Say here and now what the sidecar would say later, by its own rules."""
     try:
         incoming = parse_command(outgoing.kind, encode(outgoing.fields), max_payload_bytes=_ANY_SIZE)
-        apply(None, incoming, datetime.now(UTC))
+        if isinstance(incoming.command, JobCommand):
+            apply(None, incoming, datetime.now(UTC))
     except Rejected as verdict:
         raise CommandRejected(verdict.problems) from None
     return outgoing

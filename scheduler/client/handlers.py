@@ -66,8 +66,8 @@ class Handlers:
 
         return register
 
-    def dispatch(self, body: bytes) -> None:
-        """Read an event and have it handled; whatever is raised means that it was not."""
+    def dispatch(self, body: bytes) -> object:
+        """Read an event, have it handled and return what comes of it; whatever is raised means it was not."""
         try:
             job_type = _JobType.model_validate_json(body).job_type
             handler = self._handlers.get(job_type)
@@ -76,7 +76,7 @@ class Handlers:
             event = handler.model.model_validate_json(body)
         except ValidationError as error:
             raise UnreadableEvent(str(error)) from error
-        handler.handle(event)
+        return handler.handle(event)
 
 
 class _JobType(BaseModel):

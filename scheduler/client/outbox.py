@@ -9,7 +9,7 @@ from scheduler.client.database import execute
 
 
 class Outbox:
-    """The five commands of SchedulerClient, into the table scheduler_outbox; a relay sends them on.
+    """The six commands of SchedulerClient, into the table scheduler_outbox; a relay sends them on.
 
     Their order for one job is the database's clock at the moment of writing, the same for all processes.
     """
@@ -39,6 +39,10 @@ class Outbox:
     def trigger(self, id: UUID | str, **sending: Unpack[Sending]) -> None:
         """Emit one extra occurrence now."""
         self._write(order("trigger", id, sending))
+
+    def retry(self, event_id: UUID | str, **sending: Unpack[Sending]) -> None:
+        """Give a run that was given up or cancelled a fresh set of attempts."""
+        self._write(order("retry", event_id, sending))
 
     def _write(self, outgoing: Outgoing) -> None:
         headers = json.dumps(outgoing.headers) if outgoing.headers else None

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal, Self
 
 import pika
@@ -17,8 +18,12 @@ from pika.exceptions import AMQPError
 
 from scheduler.client.connection import parameters
 from scheduler.client.handlers import Handlers, UnknownJobType, UnreadableEvent, handlers
+from scheduler.client.reporter import HEARTBEAT, Reporter, worker_name
+from scheduler.client.results import Attempt, Snooze, tracked
 from scheduler.client.retries import DELAYS, Retries
+from scheduler.domain.messages.runs import WEEK
 from scheduler.domain.names import DUE_QUEUE
+from scheduler.domain.times import rfc3339
 
 log = logging.getLogger(__name__)
 Unknown = Literal["retry", "dead", "drop"]
@@ -32,9 +37,16 @@ class _Delivery:
 
 
 @dataclass(frozen=True, slots=True)
+class _Begun:
+    delivery: _Delivery
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
 class _Done:
     delivery: _Delivery
     error: BaseException | None
+    result: bytes | None = None  # of a tracked job: what to say of the attempt
 
 
 class Runner:
@@ -44,14 +56,19 @@ class Runner:
     the other; then into `mainapp_due_dead`, with the traceback in its headers. A payload that does not fit
     its model goes there at once. `unknown` says what happens to a job type without a handler: `retry` as if
     a handler had failed, which lets a deployment in progress finish; `dead` at once; or `drop` it.
+
+    All that is for jobs that are not tracked. Of a tracked one the sidecar is told what became of the attempt, and
+    that it is at work, within every `heartbeat` seconds: it tries again, and gives up, by the job's own policy.
     """
 
     def __init__(
         self, url: str, *, handlers: Handlers = handlers, workers: int = 4, prefetch: int | None = None,
         delays: Sequence[float] = DELAYS, unknown: Unknown = "retry", queue_name: str = DUE_QUEUE,
-        queue_type: str = "quorum", grace: float = 30.0,
+        queue_type: str = "quorum", grace: float = 30.0, name: str | None = None, heartbeat: float = HEARTBEAT,
     ) -> None:
-        """Prepare; `grace` is how long a stop waits for handlers that are at work."""
+        """Prepare; `grace` is how long a stop waits for handlers that are at work, `name` what it calls itself."""
+        if not 1 <= heartbeat <= WEEK:
+            raise ValueError(f"heartbeat is from 1 to {WEEK:,} seconds, not {heartbeat:g}")
         self._urls = [part.strip() for part in url.split(",")]
         self._handlers = handlers
         self._workers = workers
@@ -59,6 +76,8 @@ class Runner:
         self._retries = Retries(queue_name, delays, queue_type)
         self._unknown = unknown
         self._grace = grace
+        self._name = worker_name(name)
+        self._heartbeat = heartbeat
         self._stop = threading.Event()
         self._connection: pika.BlockingConnection | None = None
         self.ready = threading.Event()  # set while it consumes
@@ -93,7 +112,9 @@ class Runner:
         connection = pika.BlockingConnection(parameters(url, "handlers"))
         try:
             self._retries.declare(connection)
-            with _Session(connection, self._retries, self._handlers, self._workers, self._unknown) as session:
+            reporter = Reporter(connection, self._heartbeat)
+            handling = _Handling(self._handlers, self._unknown, self._name)
+            with _Session(connection, self._retries, reporter, handling, self._workers) as session:
                 session.consume(self._prefetch)
                 self.ready.set()
                 while not self._stop.is_set():
@@ -104,21 +125,44 @@ class Runner:
                 connection.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Handling:
+    handlers: Handlers
+    unknown: Unknown
+    name: str
+
+    def hopeless(self, error: BaseException) -> bool:
+        return isinstance(error, UnreadableEvent) or (isinstance(error, UnknownJobType) and self.unknown == "dead")
+
+    def drops(self, error: BaseException | None) -> bool:
+        return isinstance(error, UnknownJobType) and self.unknown == "drop"
+
+    def result(
+        self, attempt: Attempt, returned: object, error: BaseException | None, times: dict[str, str]
+    ) -> bytes:
+        """Say what became of an attempt; what nobody will ever handle is given up, as the run must end."""
+        if error is None:
+            return attempt.succeeded(returned, **times)
+        if not isinstance(error, Snooze):
+            log.error("attempt %s of event %s failed", attempt.attempt, attempt.event_id, exc_info=error)
+        return attempt.failed(error, hopeless=self.hopeless(error) or self.drops(error), **times)
+
+
 class _Session:
     """One connection and the threads that work for it; what they did not settle is delivered again."""
 
     def __init__(
-        self, connection: pika.BlockingConnection, retries: Retries, known: Handlers, workers: int,
-        unknown: Unknown,
+        self, connection: pika.BlockingConnection, retries: Retries, reporter: Reporter, handling: _Handling,
+        workers: int,
     ) -> None:
         self._connection = connection
         self._retries = retries
-        self._handlers = known
-        self._unknown = unknown
+        self._reporter = reporter
+        self._handling = handling
         self._busy = 0
         self._closing = False
         self._queue_lost = False
-        self._done: queue.SimpleQueue[_Done] = queue.SimpleQueue()
+        self._told: queue.SimpleQueue[_Begun | _Done] = queue.SimpleQueue()
         self._channel = connection.channel()
         self._outgoing = connection.channel()
         self._outgoing.confirm_delivery()
@@ -150,8 +194,14 @@ class _Session:
         self._connection.process_data_events(seconds)
         if self._queue_lost:
             raise _QueueDeletedError(self._retries.queue)
-        while not self._done.empty():
-            self._settle(self._done.get_nowait())
+        while not self._told.empty():
+            told = self._told.get_nowait()
+            if isinstance(told, _Begun):
+                self._reporter.begin(told.delivery.tag, told.attempt)
+            else:
+                self._settle(told)
+        for tag in self._reporter.turn():
+            self._acknowledge(tag)
 
     def _lose_queue(self) -> None:
         self._queue_lost = True
@@ -177,37 +227,53 @@ class _Session:
 
     def _handle(self, delivery: _Delivery) -> None:
         """Run in a worker thread."""
+        if self._closing:
+            self._tell(_Done(delivery, _Unstarted()))
+            return
+        attempt = tracked(delivery.body, self._handling.name)
+        if attempt is not None:
+            self._tell(_Begun(delivery, attempt))
         error: BaseException | None = None
+        returned: object = None
+        started_at = rfc3339(datetime.now(UTC))
         try:
-            if self._closing:
-                error = _Unstarted()
-            else:
-                self._handlers.dispatch(delivery.body)
+            returned = self._handling.handlers.dispatch(delivery.body)
         except BaseException as raised:  # noqa: BLE001 - also SystemExit must not lose the event
             error = raised
-        self._done.put(_Done(delivery, error))
+        result = None
+        if attempt is not None:
+            times = {"started_at": started_at, "finished_at": rfc3339(datetime.now(UTC))}
+            result = self._handling.result(attempt, returned, error, times)
+        self._tell(_Done(delivery, error, result))
+
+    def _tell(self, news: _Begun | _Done) -> None:
+        self._told.put(news)
         try:
             self._connection.add_callback_threadsafe(lambda: None)  # ends the wait in `turn`
         except AMQPError:
             log.warning("the connection was lost before an event was settled: it will be delivered again")
 
     def _settle(self, done: _Done) -> None:
-        self._busy -= 1
         delivery, error = done.delivery, done.error
         if isinstance(error, _Unstarted):
+            self._busy -= 1
             self._channel.basic_nack(delivery.tag, requeue=True)
             return
-        dropped = isinstance(error, UnknownJobType) and self._unknown == "drop"
-        if error is not None and not dropped:
-            hopeless = isinstance(error, UnreadableEvent) or (
-                isinstance(error, UnknownJobType) and self._unknown == "dead"
-            )
+        if done.result is not None:
+            self._reporter.end(delivery.tag, done.result)
+            return
+        if error is not None and not self._handling.drops(error):
+            hopeless = self._handling.hopeless(error)
             # Only once the copy is confirmed is the original acknowledged: twice perhaps, never not at all.
             target = self._retries.divert(
                 self._outgoing, delivery.body, delivery.properties, error, final=hopeless
             )
             log.error("event %s failed and went to %s", delivery.properties.message_id, target, exc_info=error)
-        self._channel.basic_ack(delivery.tag)
+        self._acknowledge(delivery.tag)
+
+    def _acknowledge(self, tag: int) -> None:
+        self._busy -= 1
+        self._channel.basic_ack(tag)
 
 
 class _QueueDeletedError(AMQPError):  # type: ignore[misc]  # pika has no types

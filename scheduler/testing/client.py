@@ -29,6 +29,7 @@ class InProcessClient(SchedulerClient):
         )
         if isinstance(answer, ScheduleRejected):
             raise CommandRejected(Problem(each.field, each.problem) for each in answer.errors)
+        assert isinstance(answer, ScheduleAccepted)  # noqa: S101 - a client sends no results
         return None if wait is False else answer
 
     def close(self) -> None:

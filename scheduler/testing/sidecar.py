@@ -3,33 +3,41 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel
 
-from scheduler.client.handlers import Handlers, handlers
+from scheduler.client.handlers import Handlers, UnknownJobType, UnreadableEvent, handlers
+from scheduler.client.results import tracked
 from scheduler.commands.answers import answer
 from scheduler.commands.judging import Verdict, judge
 from scheduler.domain.errors import Rejected
+from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.emission import decide, due_body, missed_body, settle
-from scheduler.domain.jobs.job import Job, JobStatus
-from scheduler.domain.messages import ScheduleAccepted, ScheduleDue, ScheduleMissed, ScheduleRejected
-from scheduler.domain.parsing import claimed_id, parse_command
+from scheduler.domain.jobs.job import Job, JobStatus, Outcome
+from scheduler.domain.messages import (
+    RESULT_MODELS,
+    Overlap,
+    ResultStatus,
+    ScheduleAccepted,
+    ScheduleCancel,
+    ScheduleDue,
+    ScheduleFinished,
+    ScheduleMissed,
+    ScheduleRecorded,
+    ScheduleRejected,
+    ScheduleRetry,
+)
+from scheduler.domain.parsing import claimed_id, parse_command, parse_result
+from scheduler.domain.runs.run import Run
 from scheduler.domain.times import rfc3339
+from scheduler.testing.runs import Event, Runs
 
 MAX_PAYLOAD_BYTES = 262_144
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A message as a host would receive it."""
-
-    routing_key: str
-    body: bytes
-    correlation_id: str | None = None
+Answer = ScheduleAccepted | ScheduleRejected
 
 
 class Sidecar:
@@ -40,52 +48,81 @@ class Sidecar:
         self.now = (now or datetime.now(UTC)).astimezone(UTC)
         self._max_payload_bytes = max_payload_bytes
         self._jobs: dict[str, Job] = {}
+        self._runs = Runs()
         self._events: list[Event] = []
         self._down = False
 
     def publish(
         self, routing_key: str, body: bytes | Mapping[str, Any], *, correlation_id: str | None = None,
         headers: Mapping[str, str] | None = None, message_type: str | None = None,
-    ) -> ScheduleAccepted | ScheduleRejected:
+    ) -> ScheduleAccepted | ScheduleRejected | ScheduleRecorded:
         """Take a raw message as it would be published to schedule.commands, and return the answer."""
         raw = body if isinstance(body, bytes) else json.dumps(dict(body), default=_plain).encode()
         verdict: Verdict
         try:
-            incoming = parse_command(
-                routing_key, raw, max_payload_bytes=self._max_payload_bytes, message_type=message_type
-            )
-            incoming.correlation_id = correlation_id
-            if headers:
-                incoming.traceparent, incoming.tracestate = headers.get("traceparent"), headers.get("tracestate")
-            [verdict], self._jobs = judge(self._jobs, [incoming], self.now)
+            if routing_key in RESULT_MODELS:
+                verdict = self._runs.report(parse_result(routing_key, raw, message_type=message_type), self.now)
+            else:
+                incoming = parse_command(
+                    routing_key, raw, max_payload_bytes=self._max_payload_bytes, message_type=message_type
+                )
+                incoming.correlation_id = correlation_id
+                known = headers or {}
+                incoming.traceparent, incoming.tracestate = known.get("traceparent"), known.get("tracestate")
+                verdict = self._execute(incoming)
         except Rejected as rejected:
             verdict = rejected
         answered = answer(verdict, claimed_id(raw))
-        assert isinstance(answered, ScheduleAccepted | ScheduleRejected)  # noqa: S101 - of a command about a job
+        assert isinstance(answered, Answer | ScheduleRecorded)  # noqa: S101 - there are no others
         if isinstance(answered, ScheduleRejected):
             self._events.append(Event("rejected", answered.model_dump_json().encode(), correlation_id))
         self._emit_until(self.now)
         return answered
 
+    def _execute(self, incoming: Incoming) -> Verdict:
+        if isinstance(incoming.command, ScheduleRetry):
+            return self._runs.retry(incoming, self.now)
+        [verdict], self._jobs = judge(self._jobs, [incoming], self.now)
+        if isinstance(incoming.command, ScheduleCancel) and isinstance(verdict, Outcome) and verdict.job.stopped:
+            self._runs.cancel(verdict.job.id, self.now)
+        return verdict
+
+    def _command(self, kind: str, fields: Mapping[str, Any]) -> Answer:
+        answered = self.publish(kind, fields)
+        assert not isinstance(answered, ScheduleRecorded)  # noqa: S101 - that is the answer to a result
+        return answered
+
     def request(self, **fields: Any) -> ScheduleAccepted | ScheduleRejected:
         """Send a ScheduleRequest; the fields are those of the contract."""
-        return self.publish("request", fields)
+        return self._command("request", fields)
 
     def cancel(self, id: UUID | str, **fields: Any) -> ScheduleAccepted | ScheduleRejected:
         """Send a ScheduleCancel."""
-        return self.publish("cancel", {"id": id, **fields})
+        return self._command("cancel", {"id": id, **fields})
 
     def pause(self, id: UUID | str, **fields: Any) -> ScheduleAccepted | ScheduleRejected:
         """Send a SchedulePause."""
-        return self.publish("pause", {"id": id, **fields})
+        return self._command("pause", {"id": id, **fields})
 
     def resume(self, id: UUID | str, **fields: Any) -> ScheduleAccepted | ScheduleRejected:
         """Send a ScheduleResume."""
-        return self.publish("resume", {"id": id, **fields})
+        return self._command("resume", {"id": id, **fields})
 
     def trigger(self, id: UUID | str, **fields: Any) -> ScheduleAccepted | ScheduleRejected:
         """Send a ScheduleTrigger."""
-        return self.publish("trigger", {"id": id, **fields})
+        return self._command("trigger", {"id": id, **fields})
+
+    def retry(self, event_id: UUID | str, **fields: Any) -> ScheduleAccepted | ScheduleRejected:
+        """Send a ScheduleRetry."""
+        return self._command("retry", {"event_id": event_id, **fields})
+
+    def result(
+        self, event_id: UUID | str, attempt: int, status: str, **fields: Any
+    ) -> ScheduleRecorded | ScheduleRejected:
+        """Send a ScheduleResult, as a worker would."""
+        answered = self.publish("result", {"event_id": event_id, "attempt": attempt, "status": status, **fields})
+        assert not isinstance(answered, ScheduleAccepted)  # noqa: S101 - that is the answer to a command
+        return answered
 
     def advance(self, span: timedelta | None = None, **parts: float) -> None:
         """Move the clock on, as in `advance(days=3)`; everything due on the way is emitted on time."""
@@ -116,44 +153,91 @@ class Sidecar:
         """Take the ScheduleMissed events that were emitted since the last call."""
         return [ScheduleMissed.model_validate_json(each.body) for each in self.take("missed")]
 
+    def finished(self) -> list[ScheduleFinished]:
+        """Take the ScheduleFinished events that were emitted since the last call."""
+        return [ScheduleFinished.model_validate_json(each.body) for each in self.take("finished")]
+
     def rejected(self) -> list[ScheduleRejected]:
         """Take the ScheduleRejected events that were emitted since the last call."""
         return [ScheduleRejected.model_validate_json(each.body) for each in self.take("rejected")]
 
     def take(self, routing_key: str) -> list[Event]:
-        """Take the raw events of one kind, oldest first."""
+        """Take the raw events of one kind, oldest first; `dead` are those of runs that were given up."""
         taken = [each for each in self._events if each.routing_key == routing_key]
         self._events = [each for each in self._events if each.routing_key != routing_key]
         return taken
 
     def deliver(self, to: Handlers = handlers) -> int:
-        """Hand the due events to the host's handlers and return how many; what a handler raises is raised."""
-        events = self.take("due")
-        for event in events:
-            to.dispatch(event.body)
-        return len(events)
+        """Hand the due events to the host's handlers and return how many; what a handler raises is raised.
+
+        Of a tracked job it is reported instead, as a Runner does it, and so is what the handler returns. What has
+        lain there until nobody may begin it any more is not handed over: the broker would have dropped it.
+        """
+        count = 0
+        for event in self.take("due"):
+            run = ScheduleDue.model_validate_json(event.body).run
+            if run is None:
+                to.dispatch(event.body)
+            elif run.deadline > self.now:
+                self._attempt(event.body, to)
+            else:
+                continue
+            count += 1
+        return count
+
+    def _attempt(self, body: bytes, to: Handlers) -> None:
+        attempt = tracked(body, "test")
+        assert attempt is not None  # noqa: S101 - the caller asked
+        self.publish("result", attempt.says(ResultStatus.RUNNING))
+        try:
+            result = attempt.succeeded(to.dispatch(body))
+        except (UnknownJobType, UnreadableEvent):
+            raise  # a mistake of the test's, most likely
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
+            result = attempt.failed(error)
+        self.publish("result", result)
 
     def job(self, id: UUID | str) -> Job | None:
         """Return where a job stands, or None if no command ever named it."""
         return self._jobs.get(str(UUID(str(id))))
 
+    def run(self, event_id: UUID | str) -> Run | None:
+        """Return where a run stands, with its attempts, or None if nothing is known of it."""
+        return self._runs.get(str(UUID(str(event_id))))
+
     def _emit_until(self, moment: datetime) -> None:
         while not self._down:
-            due = [
-                (job.wake_at, job.id, job) for job in self._jobs.values()
+            due: list[tuple[datetime, int, str, Job | Run]] = [
+                (wake_at, 0, run.event_id, run) for wake_at, run in self._runs.waking() if wake_at <= moment
+            ]
+            due += [
+                (job.wake_at, 1, job.id, job) for job in self._jobs.values()
                 if job.status is JobStatus.PENDING and job.wake_at is not None and job.wake_at <= moment
+                and not self._waits(job)
             ]
             if not due:
                 return
-            wake_at, _, job = min(due)
+            wake_at, _, _, first = min(due, key=lambda each: each[:3])
             self.now = max(self.now, wake_at)
-            self._emit(job)
+            if isinstance(first, Run):
+                self._events += self._runs.wake(first, self.now)
+            else:
+                self._emit(first)
+
+    def _waits(self, job: Job) -> bool:
+        """Whether the run that a job was found to wait for is still open."""
+        run = None if job.held_by is None else self._runs.get(job.held_by)
+        return run is not None and run.open
 
     def _emit(self, job: Job) -> None:
-        emission = decide(job, self.now)
         assert job.definition is not None  # noqa: S101 - only a defined job is pending
-        correlation_id = job.definition.correlation_id
-        if emission.due_at is not None:
+        correlation_id, policy = job.definition.correlation_id, job.definition.run
+        if policy is not None and policy.overlap is not Overlap.ALLOW:
+            job = replace(job, held_by=self._runs.open_of(job.id))
+        emission = decide(job, self.now)
+        if emission.tracked:
+            self._events.append(self._runs.begin(emission, self.now))
+        elif emission.due_at is not None:
             self._events.append(Event("due", due_body(emission, rfc3339(self.now)), correlation_id))
         if emission.missed is not None:
             self._events.append(Event("missed", missed_body(emission), correlation_id))

@@ -3,7 +3,7 @@
 --   INSERT INTO scheduler_outbox (kind, body) VALUES ('cancel', '{"id": "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11"}');
 CREATE TABLE IF NOT EXISTS scheduler_outbox (
     id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    kind           text NOT NULL CHECK (kind IN ('request', 'cancel', 'pause', 'resume', 'trigger')),
+    kind           text NOT NULL,
     body           json NOT NULL CHECK (json_typeof(body) = 'object'),
     correlation_id text,
     headers        json CHECK (json_typeof(headers) = 'object'),
@@ -17,3 +17,9 @@ CREATE TABLE IF NOT EXISTS scheduler_outbox (
     attempts       integer NOT NULL DEFAULT 0,
     last_error     text
 );
+
+-- Apart, so that a table of an older version learns of new kinds.
+ALTER TABLE scheduler_outbox
+    DROP CONSTRAINT IF EXISTS scheduler_outbox_kind_check,
+    ADD CONSTRAINT scheduler_outbox_kind_check
+        CHECK (kind IN ('request', 'cancel', 'pause', 'resume', 'trigger', 'retry'));

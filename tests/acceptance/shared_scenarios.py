@@ -1,9 +1,10 @@
 """What a host may do to a sidecar, told once and run on the real one and on the one for tests.
 
 Each scenario is a generator: it yields messages to publish, as (routing key, body), and `After(n)` to go on
-once n of its ScheduleDue have been emitted. Every instant hangs on `t`, some seconds ahead of the start, so
-that both emit exactly the same. What happens after `t` keeps time to a beat of so many seconds: a machine that
-is never a beat late tells the same story as one that is never late.
+once n of its ScheduleDue have been emitted, or `After(n, m)` once also m of its jobs have had a ScheduleFinished.
+Every instant hangs on `t`, some seconds ahead of the start, so that both emit exactly the same. What happens after
+`t` keeps time to a beat of so many seconds: a machine that is never a beat late tells the same story as one that
+is never late.
 """
 
 from collections.abc import Iterator
@@ -12,15 +13,17 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from scheduler.client import job_id
+from scheduler.domain.jobs.emission import event_id
 
 DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True)
 class After:
-    """Go on once so many events were emitted."""
+    """Go on once so many events were emitted, and so many jobs had a run that ended."""
 
     events: int
+    finished: int = 0
 
 
 Steps = Iterator[tuple[str, Any] | After]
@@ -39,6 +42,13 @@ def request(name: str, number: int = 0, **fields: Any) -> tuple[str, dict[str, A
 def order(kind: str, name: str, number: int = 0, **fields: Any) -> tuple[str, dict[str, Any]]:
     fields = {key: iso(value) if isinstance(value, datetime) else value for key, value in fields.items()}
     return kind, {"id": str(job_id(name, number))} | fields
+
+
+def result(
+    name: str, number: int, due_at: datetime, attempt: int, status: str, **fields: Any
+) -> tuple[str, dict[str, Any]]:
+    about = {"event_id": event_id(str(job_id(name, number)), due_at), "attempt": attempt, "status": status}
+    return "result", about | fields
 
 
 def one_shots(t: datetime, _: int) -> Steps:
@@ -148,8 +158,47 @@ def rejected(t: datetime, _: int) -> Steps:
     yield "trigger", b'{"id": 1, "id": 2}'
 
 
+def attempts(t: datetime, _: int) -> Steps:
+    due = t - DAY
+    yield request("attempts", 0, run_at=due, run={"backoff": [0], "max_attempts": 2})
+    yield After(1)
+    yield result("attempts", 0, due, 1, "running", worker="w", heartbeat=3600)
+    yield result("attempts", 0, due, 1, "failed", error="no")
+    yield After(2)
+    yield result("attempts", 0, due, 1, "failed", error="not at all")
+    yield result("attempts", 0, due, 2, "running")
+    yield result("attempts", 0, due, 2, "failed", error="no", retry=False)
+    yield After(2, 1)
+    yield "retry", {"event_id": event_id(str(job_id("attempts", 0)), due)}
+    yield After(3)
+    yield result("attempts", 0, due, 3, "snoozed", retry_in=0)
+    yield After(4)
+    yield order("cancel", "attempts", 0)
+    yield result("attempts", 0, due, 4, "failed")
+    yield result("attempts", 0, due, 4, "succeeded", output={"n": 1.10}, worker="w")
+    yield result("attempts", 0, due, 4, "succeeded", output={"n": 1.10}, worker="w")
+    yield "retry", {"event_id": event_id(str(job_id("attempts", 0)), due)}
+    yield "retry", {"event_id": str(job_id("nobody's run"))}
+    yield "result", {"event_id": str(job_id("nobody's run")), "attempt": 0, "status": "snoozed"}
+    yield result("attempts", 0, due, 5, "snoozed")
+
+
+def overlapping(t: datetime, _: int) -> Steps:
+    past = t - 3 * DAY
+    daily = {"run_at": past, "rrule": "FREQ=DAILY;COUNT=3", "on_missed": "all"}
+    yield request("overlapping", 0, **daily, run={"overlap": "skip"})
+    yield After(1)
+    yield request("overlapping", 1, **daily, run={"overlap": "wait"})
+    for number in range(3):
+        yield After(2 + number)
+        yield result("overlapping", 1, past + number * DAY, 1, "succeeded", output=number)
+    yield After(4, 1)
+    yield request("overlapping", 2, **daily, run={"overlap": "allow"})
+    yield After(7, 1)
+
+
 # First those whose first messages must be there before `t`.
 SCENARIOS = (
     paused_and_skipped, cancelled, replaced, paused, counted, triggered, one_shots, downtime, long_downtime,
-    wall_clocks, rejected,
+    wall_clocks, rejected, attempts, overlapping,
 )

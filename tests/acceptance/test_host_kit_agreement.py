@@ -12,7 +12,7 @@ from scheduler.client import job_id
 from scheduler.testing import Sidecar
 
 OWNER = {str(job_id(each.__name__, number)): each.__name__ for each in SCENARIOS for number in range(20)}
-TIMELESS = {"emitted_at"}
+TIMELESS = {"emitted_at", "started_at", "finished_at", "deadline"}
 LEAD, END = 6, 5  # beats before and after `t`
 BEATS = (1, 2, 4, 8)  # seconds
 
@@ -22,14 +22,28 @@ class Story:
 
     def __init__(self):
         self.answers, self.due, self.missed = [], [], []
+        self.finished = {}  # the last of each job: what was soon overtaken need not be told
+
+    def answered(self, key, answer):
+        """A retry is answered with its time, which is now."""
+        self.answers.append(answer | ({"next_run_at": None} if key == "retry" and "next_run_at" in answer else {}))
+
+    def reached(self, step):
+        return len(self.due) >= step.events and len(self.finished) >= step.finished
 
     def told(self):
         """The events of one job come in order; those of several jobs may interleave."""
         by_job = defaultdict(list)
         for event in self.due + self.missed:
-            known = {key: value for key, value in event.items() if key not in TIMELESS}
-            by_job[event["job_id"], "due_at" in event].append(known)
-        return {"answers": self.answers, "events": dict(by_job)}
+            by_job[event["job_id"], "due_at" in event].append(timeless(event))
+        finished = {job: timeless(event) for job, event in self.finished.items()}
+        return {"answers": self.answers, "events": dict(by_job), "finished": finished}
+
+
+def timeless(event):
+    return {
+        key: timeless(value) if key == "run" else value for key, value in event.items() if key not in TIMELESS
+    }
 
 
 def in_process(scenario, start, t, beat):
@@ -39,14 +53,17 @@ def in_process(scenario, start, t, beat):
     def collect():
         story.due += [json.loads(each.body) for each in sidecar.take("due")]
         story.missed += [json.loads(each.body) for each in sidecar.take("missed")]
+        for event in sidecar.take("finished"):
+            told = json.loads(event.body)
+            story.finished[told["job_id"]] = told
 
     for step in scenario(t, beat):
         if isinstance(step, After):
-            while collect() or len(story.due) < step.events:
+            while collect() or not story.reached(step):
                 sidecar.advance(milliseconds=50)
         else:
             key, body = step
-            story.answers.append(json.loads(sidecar.publish(key, body).model_dump_json()))
+            story.answered(key, json.loads(sidecar.publish(key, body).model_dump_json()))
     sidecar.advance_to(t + timedelta(seconds=END * beat))
     collect()
     return story
@@ -61,6 +78,7 @@ class Real:
         self.stories = defaultdict(Story)
         self.reply_to = host.channel.queue_declare("", exclusive=True).method.queue
         self.missed = host.listen("schedule.events", "missed")
+        self.finished = host.listen("schedule.events", "finished")
         self.done = False
 
     def run(self):
@@ -77,14 +95,14 @@ class Real:
         """Take each scenario as far as it goes for now."""
         self.collect()
         for name, (steps, waiting) in list(running.items()):
-            if waiting is not None and len(self.stories[name].due) < waiting.events:
+            if waiting is not None and not self.stories[name].reached(waiting):
                 continue
             running[name] = (steps, None)
             for step in steps:
                 if isinstance(step, After):
                     running[name] = (steps, step)
                     break
-                self.stories[name].answers.append(self.publish(*step))
+                self.stories[name].answered(step[0], self.publish(*step))
                 if waiting is not None:
                     self.note(max(datetime.fromisoformat(event["due_at"]) for event in self.stories[name].due))
             else:
@@ -109,6 +127,8 @@ class Real:
                 self.done = True
         for event in map(json.loads, self.host.drain(self.missed)):
             self.stories[OWNER[event["job_id"]]].missed.append(event)
+        for event in map(json.loads, self.host.drain(self.finished)):
+            self.stories[OWNER[event["job_id"]]].finished[event["job_id"]] = event
 
 
 @pytest.fixture
@@ -126,6 +146,7 @@ def twice(sidecar, host):
         until(lambda: not sidecar.sql("SELECT 1 FROM jobs WHERE status = 'pending' AND wake_at <= now()"),
               "nothing more due")
         sidecar.sql("DELETE FROM jobs")
+        sidecar.sql("DELETE FROM runs")
         host.drain("mainapp_due")
     return [(each.__name__, in_process(each, start, t, beat), real.stories[each.__name__]) for each in SCENARIOS]
 

@@ -62,6 +62,8 @@ def test_every_snippet_does_what_the_page_says(page, sidecar, capsys, scheduler_
     assert said("rrule")
     assert said("scheduled")
     until(lambda: said("invoice 42 is due"), "the first reminder")
+    until(lambda: said("invoice 42 was sent at attempt 2"), "the event that was put off")
+    until(lambda: sidecar.sql("SELECT 1 FROM run_history WHERE status = 'succeeded'"), "the run's end")
     with psycopg.connect(page.HOST_DATABASE_URL) as database:
         until(lambda: database.execute("SELECT reminders FROM invoices WHERE id = 7").fetchone() == (1,),
               "the reminder that went through outbox and inbox")
@@ -70,4 +72,5 @@ def test_every_snippet_does_what_the_page_says(page, sidecar, capsys, scheduler_
             database.commit()
             sidecar.stored(re.search(r'"id": "(.*?)"', statement)[1])
     page.test_an_unpaid_invoice_is_reminded_of_each_week()
+    page.test_a_mail_server_that_is_away_is_tried_again()
     page.test_what_happens_after_a_long_night(scheduler_sidecar)

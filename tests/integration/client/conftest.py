@@ -11,7 +11,7 @@ from support import Host
 from scheduler.dev.servers import Stack
 from scheduler.rabbit import topology
 
-QUEUES = ("scheduler_inbox", "mainapp_due", "mainapp_due_dead")
+QUEUES = ("scheduler_inbox", "scheduler_results", "mainapp_due", "mainapp_due_dead")
 
 
 @pytest.fixture(scope="module")

@@ -245,6 +245,32 @@ def test_an_event_whose_connection_is_lost_comes_again(running):
     assert running.depth("mainapp_due") == 0
 
 
+def test_a_result_that_no_queue_takes_is_kept_until_one_does_and_the_handler_is_called_once(running):
+    @running.handlers.on_due("invoice.reminder")
+    def _(event):
+        running.seen.put(event)
+        return "done"
+
+    channel = running.host.channel
+    channel.queue_unbind("scheduler_results", "schedule.commands", "result")
+    running.start()
+    run = {"attempt": 2, "attempts_left": 1, "max_attempts": 3, "deadline": "2026-12-01T09:00:00Z"}
+    sent = running.emit(due() | {"run": run})
+    running.seen.get(timeout=DEADLINE)
+    channel.queue_bind("scheduler_results", "schedule.commands", "result")
+    said = []
+
+    def ended():
+        said.append(json.loads(running.host.get("scheduler_results")[2]))
+        return said[-1]["status"] == "succeeded"
+
+    until(ended, "the result")
+    assert said[-1].items() >= {"event_id": sent["event_id"], "attempt": 2, "output": "done"}.items()
+    running.stop()
+    assert running.seen.empty()
+    assert running.depth("mainapp_due") == 0
+
+
 def test_two_handlers_for_one_job_type_are_a_mistake(running):
     running.handlers.on_due("a")(print)
     with pytest.raises(ValueError, match="already"):

@@ -246,15 +246,18 @@ def test_the_relay_sends_what_was_committed_with_the_time_of_writing(
     with with_psycopg3(host_database) as connection:
         Outbox(connection).schedule(job, "test.job", {"a": 1}, every=60, headers={"traceparent": "00-1-2-01"})
         Outbox(connection).cancel(job, correlation_id="c-2")
+        Outbox(connection).retry(job)
     with connected(host_database) as plain, plain.cursor() as cursor:  # from any other language
         cursor.execute("INSERT INTO scheduler_outbox (kind, body) VALUES ('pause', %s)",
                        (' { "id": "x", "payload": 1.10 } ',))
     carrier = relay(amqp_url, driver)
-    assert carrier.run_once() == 3
+    assert carrier.run_once() == 4
     assert carrier.run_once() == 0
-    first, second, third = (host.get("scheduler_inbox") for _ in range(3))
+    first, second, retry, third = (host.get("scheduler_inbox") for _ in range(4))
     assert [each[0].routing_key for each in (first, second, third)] == ["request", "cancel", "pause"]
     assert first[1].headers["traceparent"] == "00-1-2-01"
+    assert (retry[0].routing_key, retry[1].type) == ("retry", "ScheduleRetry")
+    assert json.loads(retry[2])["event_id"] == str(job)
     assert (second[1].correlation_id, second[1].type) == ("c-2", "ScheduleCancel")
     assert json.loads(first[2])["issued_at"] < json.loads(second[2])["issued_at"]
     assert third[2].startswith(b' { "id": "x", "payload": 1.10,"issued_at":"')

@@ -86,6 +86,24 @@ def test_an_id_must_be_a_uuid():
     assert caught.value.errors[0].field == "id"
 
 
+def test_a_tracked_job_hands_its_policy_on_as_it_is():
+    policy = {"max_attempts": 5, "backoff": [1, 2.5]}
+    assert request(JOB, "test.job", {}, {"every": 60, "run": policy}).fields["run"] == policy
+    assert request(JOB, "test.job", {}, {"every": 60, "run": {}}).fields["run"] == {}
+    with pytest.raises(CommandRejected) as caught:
+        request(JOB, "test.job", {}, {"every": 60, "run": {"max_attempts": 0}})
+    assert caught.value.errors[0].field == "run.max_attempts"
+
+
+def test_a_retry_is_about_a_run():
+    outgoing = order("retry", JOB, {"issued_at": datetime(2026, 1, 1, tzinfo=UTC)})
+    assert outgoing.fields == {"event_id": str(JOB), "issued_at": "2026-01-01T00:00:00.000000Z"}
+    assert outgoing.message_type == "ScheduleRetry"
+    with pytest.raises(CommandRejected) as caught:
+        order("retry", "run-42", {})
+    assert caught.value.errors[0].field == "event_id"
+
+
 def test_a_mistyped_argument_is_an_error_and_not_silence():
     with pytest.raises(TypeError, match="rule"):
         request(JOB, "test.job", {}, {"every": 60, "rule": "FREQ=DAILY"})

@@ -1,0 +1,107 @@
+"""The runs of tracked jobs in a sidecar for tests: what the producer and the consumer of the real one keep."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from scheduler.commands.judging import Verdict, judge_retry
+from scheduler.domain.jobs.definition import Incoming
+from scheduler.domain.jobs.emission import Emission, occurrence
+from scheduler.domain.runs.event import due_body, finished_body
+from scheduler.domain.runs.result import Result
+from scheduler.domain.runs.run import Run, RunStatus, cancelled, delivered, overdue, reported
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A message as a host would receive it."""
+
+    routing_key: str
+    body: bytes
+    correlation_id: str | None = None
+
+
+class Runs:
+    """Every run by its event_id; one that has ended stays, and can be retried."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, Run] = {}
+        self._untold: set[str] = set()  # have ended, and the ScheduleFinished is not out
+
+    def get(self, event_id: str) -> Run | None:
+        """Return where a run stands."""
+        return self._runs.get(event_id)
+
+    def open_of(self, job_id: str) -> str | None:
+        """Return an open run of a job, if it has one: the oldest."""
+        found = [
+            (run.occurrence.due_at, run.event_id) for run in self._runs.values()
+            if run.open and run.occurrence is not None and run.occurrence.job_id == job_id
+        ]
+        return min(found)[1] if found else None
+
+    def begin(self, emission: Emission, now: datetime) -> Event:
+        """Record the run of an occurrence and return its first event."""
+        assert emission.event_id is not None  # noqa: S101 - the caller asked whether there is one
+        about = occurrence(emission)
+        first = delivered(None, emission.event_id, about, now)
+        known = self._runs.get(emission.event_id)
+        if known is not None and known.status is RunStatus.EXPECTED:
+            self._put(delivered(known, emission.event_id, about, now))
+        elif known is None or not (known.open or known.event_id in self._untold):
+            self._put(first)
+        return Event("due", due_body(first), about.correlation_id)
+
+    def report(self, result: Result, now: datetime) -> Verdict:
+        """Take a result and return what to answer."""
+        run, status = reported(self._runs.get(result.event_id), result, now)
+        self._put(run)
+        return status
+
+    def retry(self, incoming: Incoming, now: datetime) -> Verdict:
+        """Take a ScheduleRetry and return what became of it."""
+        known = self._runs.get(incoming.about)
+        after = {} if known is None else {incoming.about: known}
+        verdict = judge_retry(after, incoming, now)
+        for run in after.values():
+            self._put(run)
+        return verdict
+
+    def cancel(self, job_id: str, now: datetime) -> None:
+        """Make no further attempt at the open runs of a job that was cancelled."""
+        for run in list(self._runs.values()):
+            if run.occurrence is not None and run.occurrence.job_id == job_id:
+                self._put(cancelled(run, now))
+
+    def waking(self) -> Iterator[tuple[datetime, Run]]:
+        """Go through the runs that a producer will look at, and when."""
+        for run in self._runs.values():
+            if (run.open or run.event_id in self._untold) and run.wake_at is not None:
+                yield run.wake_at, run
+
+    def wake(self, run: Run, now: datetime) -> list[Event]:
+        """Do what is to be done about a run now that its time has come, and return what to tell."""
+        if run.status is RunStatus.EXPECTED:
+            del self._runs[run.event_id]
+            return []
+        about = run.occurrence
+        assert about is not None  # noqa: S101 - whatever else wakes is known
+        again = run.status is RunStatus.WAITING
+        after = delivered(run, run.event_id, about, now) if again else overdue(run, now)
+        self._put(after)
+        if again:
+            return [Event("due", due_body(after), about.correlation_id)]
+        if after.open:
+            return []
+        self._untold.discard(run.event_id)
+        told = [Event("finished", finished_body(after), about.correlation_id)]
+        dead = [Event("dead", due_body(after), about.correlation_id)] if after.status is RunStatus.DEAD else []
+        return dead + told
+
+    def _put(self, run: Run) -> None:
+        before = self._runs.get(run.event_id)
+        self._runs[run.event_id] = run
+        if run.open:
+            self._untold.discard(run.event_id)
+        elif run is not before:
+            self._untold.add(run.event_id)

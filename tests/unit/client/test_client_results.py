@@ -1,0 +1,72 @@
+"""What a Runner says of an attempt is always something that the sidecar takes."""
+
+import json
+from uuid import uuid4
+
+import pytest
+from pydantic import BaseModel
+
+from scheduler.client import GiveUp, Snooze
+from scheduler.client.results import Attempt, tracked
+from scheduler.domain.parsing import parse_result
+
+EVENT = uuid4()
+ATTEMPT = Attempt(EVENT, 2, "w")
+
+
+class Receipt(BaseModel):
+    number: int
+
+
+class Shy:
+    def __repr__(self):
+        raise RuntimeError("no")
+
+
+def endless():
+    value = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize(("returned", "output"), [
+    (None, None),
+    ({"a": [1, 2.5, "é"]}, {"a": [1, 2.5, "é"]}),
+    (Receipt(number=7), {"number": 7}),
+    ({3}, "{3}"),
+    (float("nan"), "nan"),
+    ("a\x00b", "'a\\x00b'"),
+    ("\ud800", "'\\ud800'"),
+    (endless(), "[[...]]"),
+    (Shy(), "<Shy whose repr raises RuntimeError>"),
+])
+def test_what_a_handler_returns_is_told_as_json_or_by_its_repr(returned, output):
+    said = ATTEMPT.succeeded(returned, started_at="2026-01-01T00:00:00Z")
+    assert parse_result("result", said).status == "succeeded"
+    assert json.loads(said).get("output") == output
+
+
+def test_an_output_without_end_is_cut_before_it_is_sent():
+    said = ATTEMPT.succeeded(["x" * 100] * 100_000)
+    assert len(said) < 1_000_000
+    assert parse_result("result", said).output_cut
+
+
+def test_of_a_long_traceback_the_end_is_told():
+    said = json.loads(ATTEMPT.failed(RuntimeError("x" * 9_000 + "\x00 the end")))
+    assert len(said["error"]) == 4_000
+    assert said["error"].endswith("\\x00 the end\n")
+    assert said["retry"]
+
+
+def test_a_handler_may_put_off_or_give_up():
+    assert parse_result("result", ATTEMPT.failed(Snooze(5))).retry_in == 5
+    given_up = parse_result("result", ATTEMPT.failed(GiveUp("no such invoice")))
+    assert (given_up.error, given_up.retry) == ("no such invoice", False)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"event_id": 1}', b'{"run": {"attempt": 1}}'])
+def test_what_is_not_an_event_of_a_tracked_job_is_not_reported(body):
+    assert tracked(body) is None
+    assert tracked(json.dumps({"event_id": str(EVENT), "run": None}).encode()) is None
+    assert tracked(json.dumps({"event_id": str(EVENT), "run": {"attempt": 2}}).encode(), "w") == ATTEMPT
