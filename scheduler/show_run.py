@@ -155,7 +155,7 @@ def _ended(known: RunReport) -> Iterator[str]:
                 yield f"Given up{_at(run.finished_at)}: its worker said that to try again would not help."
             else:
                 most = _max_attempts(run)
-                made = "it was the only one" if most == 1 else f"all {most} were made"
+                made = "it was the only one" if most == 1 else f"all {most} attempts were made"
                 yield f"Given up{_at(run.finished_at)}: {made}."
             yield f"The event lies in scheduler_dead. {_MORE}"
         case _:

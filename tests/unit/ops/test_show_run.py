@@ -85,7 +85,7 @@ MORE = "`scheduler run retry` gives it a fresh set of attempts, at once."
       "Those who listen for ScheduleFinished have not been told yet: a producer does so."]),
     ("dead", {"attempts": (attempt(3, "timed_out"),), "finished_at": after(33), "attempt": 3, "counted": 3},
      [f"Attempt 3 timed out at {at(32.5)}: no.",
-      f"Given up at {at(33)}: all 3 were made.",
+      f"Given up at {at(33)}: all 3 attempts were made.",
       f"The event lies in scheduler_dead. {MORE}"]),
     ("dead", {"attempts": (attempt(1),), "finished_at": after(33), "producers": 0},
      [f"Attempt 1 failed at {at(12.5)}: no.",
