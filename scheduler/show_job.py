@@ -13,7 +13,7 @@ from scheduler.domain.jobs.job import JobStatus
 from scheduler.domain.times import rfc3339
 from scheduler.ops import logs
 from scheduler.postgres.jobs.report import JobReport, report
-from scheduler.terminal import plain
+from scheduler.terminal import from_now, plain, span
 from scheduler.top import ON_TIME_SECONDS
 
 _ON_TIME = timedelta(seconds=ON_TIME_SECONDS)
@@ -52,7 +52,7 @@ def explain(job: JobReport) -> list[str]:
 
 def _schedule(job: JobReport) -> str:
     if job.every is not None:
-        return f"every {_span(job.every)}"
+        return f"every {span(job.every)}"
     rule = job.rrule if job.rrule is not None else job.cron
     if rule is not None:
         return f"{plain(rule.replace(chr(10), ' '))} in {plain(job.timezone)}"
@@ -77,7 +77,7 @@ def _standing(job: JobReport) -> Iterator[str]:
             yield f"Paused, by a pause issued{_at(job.paused_at)}: nothing goes out until it is resumed."
             if job.next_run_at is not None:
                 verb = "is" if job.next_run_at > job.now else "was due"
-                yield f"Its next run {verb} {rfc3339(job.next_run_at)}, {_from_now(job.next_run_at, job.now)}."
+                yield f"Its next run {verb} {rfc3339(job.next_run_at)}, {from_now(job.next_run_at, job.now)}."
             yield from _triggers(job)
         case JobStatus.PENDING:
             yield from _next(job)
@@ -96,10 +96,10 @@ def _next(job: JobReport) -> Iterator[str]:
         yield _refused_now(job)
     if wake_at > job.now:
         what = "It is tried again at" if job.retry_at is not None else "Its next run is"
-        yield f"{what} {rfc3339(wake_at)}, {_from_now(wake_at, job.now)}."
+        yield f"{what} {rfc3339(wake_at)}, {from_now(wake_at, job.now)}."
         return
     what = "Its next try has been due" if job.retry_at is not None else "Due"
-    since = f"{what} since {rfc3339(wake_at)}, for {_span(job.now - wake_at)}"
+    since = f"{what} since {rfc3339(wake_at)}, for {span(job.now - wake_at)}"
     if job.in_hand:
         yield f"{since}: a replica has it in hand at this moment."
     else:
@@ -129,12 +129,12 @@ def _last_event(job: JobReport) -> Iterator[str]:
         yield ("It has emitted no event yet." if not job.occurrence else
                "When its last event went out is not on record: that was before this was kept.")
         return
-    yield (f"The last event was due {rfc3339(due)}, emitted {_span(emitted - due)} later, "
-           f"confirmed {_span(confirmed - emitted)} after that.")
+    yield (f"The last event was due {rfc3339(due)}, emitted {span(emitted - due)} later, "
+           f"confirmed {span(confirmed - emitted)} after that.")
     if confirmed - due <= _ON_TIME:
         yield "That was on time."
         return
-    took = f"the broker took {_span(confirmed - emitted)} to confirm it."
+    took = f"the broker took {span(confirmed - emitted)} to confirm it."
     if emitted - due <= _ON_TIME:
         yield f"It was emitted in time, but {took}"
         return
@@ -213,23 +213,6 @@ def _times(count: int | None) -> str:
 
 def _at(moment: datetime | None) -> str:
     return f" at {rfc3339(moment)}" if moment is not None else " at a time that is not on record"
-
-
-def _from_now(moment: datetime, now: datetime) -> str:
-    return f"in {_span(moment - now)}" if moment > now else f"{_span(now - moment)} ago"
-
-
-def _span(span: timedelta) -> str:
-    """Write a span of time in its one or two largest units."""
-    seconds = max(0.0, span.total_seconds())
-    if seconds < 120:  # noqa: PLR2004 - two minutes: until then the fraction matters
-        return f"{seconds:.3f} s" if seconds < 10 else f"{seconds:.1f} s"  # noqa: PLR2004 - as many digits as matter
-    whole = round(seconds)
-    for large, small, size, part in (("d", "h", 86400, 3600), ("h", "min", 3600, 60), ("min", "s", 60, 1)):
-        if whole >= size:
-            rest = whole % size // part
-            return f"{whole // size} {large}" + (f" {rest} {small}" if rest else "")
-    raise AssertionError(span)
 
 
 def _json(value: Any) -> Any:

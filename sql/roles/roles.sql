@@ -1,5 +1,5 @@
 -- Two roles for the sidecar: scheduler_owner changes the schema (`scheduler migrate`), scheduler_runtime only
--- reads and writes rows (`scheduler consumer`, `scheduler producer`, `scheduler top`, `scheduler job`). Run it in the
+-- reads and writes rows (`scheduler consumer`, `scheduler producer`, `scheduler top`, `job`, `run`). Run it in the
 -- sidecar's database as a superuser, before the first `scheduler migrate`; running it again is harmless. Then give each
 -- a password, for example with psql's \password.
 

@@ -33,6 +33,21 @@ def _by_reason(metric: str) -> Json:
     return query(f"sum by (reason) (rate({metric}{{{_ME}}}[$__rate_interval]))", "{{reason}}")
 
 
+def _by(label: str, metric: str) -> Json:
+    return query(f"sum by ({label}) (rate({metric}{{{_ME}}}[$__rate_interval]))", f"{{{{{label}}}}}")
+
+
+def _run_time(share: float) -> Json:
+    buckets = f"sum by (le) (rate(scheduler_run_seconds_bucket{{{_ME}}}[$__rate_interval]))"
+    return query(f"histogram_quantile({share}, {buckets})", f"p{round(share * 100)}")
+
+
+def _succeeded(window: str) -> str:
+    inside = f'scheduler_runs_total{{status="succeeded", {_ME}}}'
+    ended = f'scheduler_runs_total{{status=~"succeeded|dead", {_ME}}}'
+    return f"sum(increase({inside}[{window}])) / (sum(increase({ended}[{window}])) > 0)"
+
+
 def _on_time(window: str) -> str:
     inside = f'scheduler_due_lag_seconds_bucket{{le="0.5", {_ME}}}'
     everything = f"scheduler_due_lag_seconds_count{{{_ME}}}"
@@ -172,6 +187,75 @@ def build() -> Json:
         (1, [row("If not, why")]),
         (8, [backlog, oldest]),
         (8, [refused, failures, queues]),
+        *_runs(),
     ]
     about = "Are reminders on time, and if not, why?"
     return dashboard(UID, "Scheduler: overview", about, lines, link_to("scheduler-internals", "Internals"))
+
+
+def _runs() -> list[tuple[int, list[Json]]]:
+    """Return the lines about what became of the reminders of tracked jobs."""
+    success = stat(
+        "Runs that succeed",
+        _succeeded("$__range"),
+        "Of the runs that came to an end, cancelled ones apart, over the time range above.",
+        unit="percentunit",
+        decimals=2,
+        max=1,
+        steps=(RED, 0.9, AMBER, 0.99, GREEN),
+    )
+    counts = [
+        stat(
+            "Open runs",
+            "max(scheduler_runs_open)",
+            "Delivered, at work, or waiting for another attempt; counted up to 100,000.",
+            unit="short",
+            decimals=0,
+            steps=(BLUE,),
+        ),
+        stat(
+            "Overdue runs",
+            "max(scheduler_runs_overdue)",
+            "Open beyond their deadline: producers do not get round to them. It should be zero.",
+            unit="short",
+            decimals=0,
+            steps=(GREEN, 1, RED),
+        ),
+        stat(
+            "Dead runs",
+            "max(scheduler_runs_dead)",
+            "Given up and still kept: scheduler run list --status dead. A retry gives each new attempts.",
+            unit="short",
+            decimals=0,
+            steps=(GREEN, 1, AMBER, 100, RED),
+        ),
+    ]
+    attempts = graph(
+        "Attempts by outcome",
+        [_by("outcome", "scheduler_run_attempts_total")],
+        "timed_out: nobody began it, or it took too long; lost: its worker fell silent.",
+        unit="ops",
+        stack=True,
+    )
+    standing = graph(
+        "Runs: open, overdue, dead",
+        [query(f"max(scheduler_runs_{each})", each) for each in ("open", "overdue", "dead")],
+        "Open ones that only become more: workers do not keep up, or report nothing.",
+        unit="short",
+    )
+    time = graph(
+        "Run time",
+        [_run_time(0.5), _run_time(0.99)],
+        "From the start of the last attempt to the end of the run.",
+        unit="s",
+        log=True,
+        fill=0,
+    )
+    results = graph(
+        "Results by status",
+        [_by("status", "scheduler_results_total"), _rate("scheduler_results_unknown_total", "unknown")],
+        "superseded: an earlier attempt spoke too late; unknown: dropped, no such event after an hour.",
+        unit="ops",
+        stack=True,
+    )
+    return [(1, [row("Runs")]), (5, [success, *counts]), (8, [attempts, standing]), (8, [time, results])]

@@ -66,6 +66,9 @@ def test_every_metric_of_the_contract_is_on_a_dashboard():
         "scheduler_commands_rejected_total", "scheduler_jobs_missed_total", "scheduler_publish_failures_total",
         "scheduler_backlog_jobs", "scheduler_oldest_due_age_seconds", "scheduler_pending_jobs",
         "scheduler_batch_size_bucket", "scheduler_loop_seconds_bucket", "scheduler_build_info",
+        "scheduler_runs_total", "scheduler_run_attempts_total", "scheduler_runs_open", "scheduler_runs_dead",
+        "scheduler_runs_overdue", "scheduler_run_seconds_bucket", "scheduler_results_total",
+        "scheduler_results_unknown_total",
     ):
         assert name in shown
 

@@ -1,0 +1,13 @@
+-- Show the run of an event, beside whether its end was told, the producers that live and the database's time. An open one
+-- goes before a finished one, and of two finished ones the newer.
+SELECT found.*, live.producers, now() AS now
+FROM (
+    (SELECT {selected}, false AS told FROM runs WHERE event_id = %(event_id)s::uuid)
+    UNION ALL
+    (SELECT {selected_of_history}, true FROM run_history WHERE event_id = %(event_id)s::uuid)
+) AS found,
+     (SELECT count(*) AS producers
+      FROM replicas
+      WHERE role = 'producer' AND last_seen_at > now() - make_interval(secs => %(stale_after)s)) AS live
+ORDER BY told, finished_at DESC NULLS LAST
+LIMIT 1

@@ -1,0 +1,170 @@
+"""`scheduler run list|show|retry|export` on a real database."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+from support import DEADLINE, connected
+
+from scheduler.domain.messages import RunPolicy
+from scheduler.domain.runs.run import Attempt, AttemptOutcome, Occurrence, Origin, Run, RunStatus
+from scheduler.postgres.runs.columns import KEPT
+from scheduler.postgres.runs.reads import Filter, export_runs, find_run, list_runs
+from scheduler.postgres.runs.store import save
+from scheduler.resources import query
+
+DUE = datetime(2026, 12, 1, 8, tzinfo=UTC)
+ARCHIVE = query("runs/archive", kept=", ".join(KEPT))
+
+
+def after(seconds):
+    return DUE + timedelta(seconds=seconds)
+
+
+def made(due=0, status="dead", **changed):
+    policy = RunPolicy(max_attempts=1)
+    about = Occurrence(str(uuid4()), "invoice.reminder", after(due), Origin.TRIGGER, policy, "{}")
+    ended = Attempt(1, AttemptOutcome.FAILED, "w1", after(due + 1), after(due + 2), "no such card", '{"code": 7}')
+    known = {"attempt": 1, "counted": 1, "emitted_at": after(due), "finished_at": after(due + 2),
+             "error": "no such card", "worker": "w1", "attempts": (ended,), "occurrence": about}
+    return Run(str(uuid4()), RunStatus(status), **known | changed)
+
+
+@pytest.fixture
+def keep(database_url):
+    """Keep runs, in the history those that have ended."""
+    def kept(*runs):
+        with connected(database_url) as connection, connection.cursor() as cursor:
+            save(cursor, {}, {}, {run.event_id: run for run in runs})
+            cursor.execute(ARCHIVE, {"ids": "{" + ",".join(run.event_id for run in runs if not run.open) + "}"})
+        return runs
+
+    return kept
+
+
+def scheduler(database_url, *arguments):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("SCHEDULER_", "METRICS_", "LOG_", "AMQP_"))}
+    return subprocess.run(
+        [sys.executable, "-m", "scheduler", "run", *arguments], env=clean | {"DATABASE_URL": database_url},
+        capture_output=True, text=True, timeout=DEADLINE, check=False,
+    )
+
+
+def ids(runs):
+    return [run.event_id for run in runs]
+
+
+def test_open_and_finished_runs_are_listed_together_newest_due_first(database_url, keep):
+    runs = keep(*(made(due=n, status="dead" if n % 2 else "waiting", retry_at=None if n % 2 else after(60),
+                       finished_at=after(n + 2) if n % 2 else None) for n in range(6)))
+    keep(Run(str(uuid4()), RunStatus.EXPECTED, noted_at=DUE))
+    newest_first = list(reversed(runs))
+    assert list_runs(database_url, Filter(), 50) == newest_first
+    assert ids(list_runs(database_url, Filter(), 3)) == ids(newest_first[:3])
+    assert ids(list_runs(database_url, Filter(status=RunStatus.DEAD), 50)) == ids(newest_first[::2])
+    assert ids(list_runs(database_url, Filter(since=after(1), until=after(4)), 50)) == ids(newest_first[2:5])
+    for one in runs[:2]:
+        assert ids(list_runs(database_url, Filter(job_id=one.occurrence.job_id), 50)) == [one.event_id]
+    assert list_runs(database_url, Filter(job_type="another"), 50) == []
+    assert len(list_runs(database_url, Filter(job_type="invoice.reminder"), 50)) == 6
+
+
+def test_a_run_is_found_open_or_finished_and_whether_its_end_was_told(database_url, keep):
+    dead, waiting = keep(made(), made(status="waiting", retry_at=after(60), finished_at=None))
+    found = find_run(database_url, dead.event_id)
+    assert (found.run, found.told, found.producers) == (dead, True, 0)
+    found = find_run(database_url, waiting.event_id)
+    assert (found.run, found.told) == (waiting, False)
+    assert find_run(database_url, uuid4()) is None
+
+
+def test_an_open_run_goes_before_what_the_history_has_of_it_and_the_newer_before_the_older(database_url, keep):
+    old = made()
+    keep(old)
+    newer, opened = replace(old, finished_at=after(10)), replace(old, status=RunStatus.WAITING, finished_at=None)
+    keep(newer)
+    assert find_run(database_url, old.event_id).run == newer
+    keep(opened)
+    assert find_run(database_url, old.event_id).run == opened
+
+
+def test_what_an_untracked_job_emitted_is_read(database_url):
+    event = str(uuid4())
+    with connected(database_url) as connection, connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO run_history "
+            "(event_id, status, attempt, job_id, job_type, due_at, origin, emitted_at, finished_at) "
+            "VALUES (%s, 'emitted', 1, gen_random_uuid(), 't', now(), 'schedule', now(), now())", [event])
+    done = scheduler(database_url, "show", event)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "what became of it is not known" in done.stdout
+    done = scheduler(database_url, "list", "--status", "emitted", "--json")
+    [values] = json.loads(done.stdout)
+    assert (values["event_id"], values["max_attempts"], values["duration_ms"]) == (event, None, None)
+
+
+def test_an_export_has_what_finished_in_the_span_more_than_fits_one_fetch(database_url, keep):
+    runs = keep(*(made(due=n) for n in range(250)))
+    keep(made(status="waiting", retry_at=after(60), finished_at=None))
+    assert list(export_runs(database_url, after(2), after(252))) == list(runs)
+    done = scheduler(database_url, "export", "--since", after(3).isoformat(), "--until", after(251).isoformat())
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["event_id"] for line in lines] == ids(runs[1:249])
+    assert lines[0]["attempts"][0]["output"] == {"code": 7}
+
+
+def test_the_commands_tell_it_in_words_and_as_json(database_url, keep):
+    [dead] = keep(made())
+    done = scheduler(database_url, "show", dead.event_id.upper())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Given up at 2026-12-01T08:00:02.000000Z: it was the only one." in done.stdout
+    values = json.loads(scheduler(database_url, "show", dead.event_id, "--json").stdout)
+    assert (values["status"], values["attempts"][0]["error"]) == ("dead", "no such card")
+    done = scheduler(database_url, "list", "--job", dead.occurrence.job_id, "--limit", "1")
+    assert dead.event_id in done.stdout.splitlines()[1]
+    assert scheduler(database_url, "list", "--job-type", "x").stdout == "No run is like that.\n"
+    assert scheduler(database_url, "list", "--job-type", "x", "--json").stdout == "[]\n"
+
+
+def test_a_retry_gives_a_dead_run_new_attempts_once(database_url, keep):
+    [dead] = keep(made())
+    done = scheduler(database_url, "retry", dead.event_id)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "scheduled: attempt 2 goes out at once\n", "")
+    found = find_run(database_url, dead.event_id).run
+    assert (found.status, found.counted, found.attempts) == (RunStatus.WAITING, 0, dead.attempts)
+    done = scheduler(database_url, "retry", dead.event_id)
+    assert done.returncode == 0
+    assert done.stdout.startswith("unchanged: it is waiting;")
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), [
+    (["show", "00000000-0000-0000-0000-000000000000"], 1, "no run has the event_id 00000000-"),
+    (["retry", "00000000-0000-0000-0000-000000000000"], 1, "event_id is not known: no run of a tracked"),
+    (["show", "42"], 2, "invalid UUID value: '42'"),
+    (["list", "--status", "expected"], 2, "invalid choice: 'expected'"),
+    (["list", "--since", "yesterday"], 2, "must be RFC 3339 with an offset"),
+    (["list", "--limit", "0"], 2, "must be a whole number from 1 to"),
+    (["export", "--since", "2026-12-01T08:00:00Z"], 2, "required: --until"),
+    ([], 2, "required: VERB"),
+])
+def test_what_cannot_be_done_is_said_on_stderr(database_url, arguments, code, message):
+    done = scheduler(database_url, *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [
+    ["list"], ["show", str(uuid4())], ["retry", str(uuid4())],
+    ["export", "--since", "2026-12-01T08:00:00Z", "--until", "2026-12-02T08:00:00Z"],
+])
+def test_an_unreachable_database_is_exit_69(arguments):
+    done = scheduler("postgresql://u:hush@127.0.0.1:1/x", *arguments)
+    assert (done.returncode, done.stdout) == (69, "")
+    assert "127.0.0.1" in done.stderr
+    assert "hush" not in done.stderr
