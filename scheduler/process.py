@@ -38,7 +38,7 @@ def start(role: Role, settings: Settings, stop: Stop) -> tuple[list[HealthPart],
     # Before anyone can ask: who has not connected yet is not ready.
     needs = ("rabbitmq",) if role.idle_without_database else ("postgres", "rabbitmq")
     parts = [health.part(*needs) for _ in role.works]
-    maintenance_part = health.part("postgres") if role.idle_without_database else None
+    maintenance_part = health.part("postgres", loops=False) if role.idle_without_database else None
     port = http.serve(health, settings.metrics_host, settings.metrics_port)
     log.info("started", role=role.name, metrics_host=settings.metrics_host, metrics_port=port)
     return parts, Maintenance(role, settings, stop, maintenance_part, port).start()

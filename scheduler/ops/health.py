@@ -20,11 +20,12 @@ Check = Callable[[], tuple[bool, dict[str, object]]]
 
 
 class HealthPart:
-    """One loop of a process: when it last turned, and which dependencies it misses."""
+    """One part of a process: when its loop last turned, if it has one, and which dependencies it misses."""
 
-    def __init__(self, health: "Health", dependencies: Iterable[str]) -> None:
+    def __init__(self, health: "Health", dependencies: Iterable[str], *, loops: bool) -> None:
         self._health = health
         self._clock = health.clock
+        self.loops = loops
         self.turned = self._clock()
         self.lacks: dict[str, tuple[str, datetime]] = {}
         self._known: set[str] = set()
@@ -65,15 +66,15 @@ class Health:
         self.lock = threading.Lock()
         self.parts: list[HealthPart] = []
 
-    def part(self, *dependencies: str) -> HealthPart:
-        """Add a loop that needs these."""
-        part = HealthPart(self, dependencies)
+    def part(self, *dependencies: str, loops: bool = True) -> HealthPart:
+        """Add a part that needs these; one that does not loop says nothing about life."""
+        part = HealthPart(self, dependencies, loops=loops)
         self.parts.append(part)
         return part
 
     def live(self) -> tuple[bool, dict[str, object]]:
         """Tell whether every loop still turns; what they depend on does not matter here."""
-        age = max((self.clock() - part.turned for part in self.parts), default=0.0)
+        age = max((self.clock() - part.turned for part in self.parts if part.loops), default=0.0)
         alive = age < STUCK_AFTER
         return alive, {"live": alive, "loop_turned_seconds_ago": round(age, 3)}
 

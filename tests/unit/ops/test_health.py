@@ -4,12 +4,16 @@ import json
 import socket
 import urllib.error
 import urllib.request
+from types import SimpleNamespace
 
 import pytest
 
+from scheduler import process
 from scheduler.domain.errors import Misconfigured
 from scheduler.ops import metrics
 from scheduler.ops.health import STUCK_AFTER, Health, serve
+from scheduler.roles import ROLES
+from scheduler.settings import Settings
 
 
 class Clock:
@@ -42,6 +46,34 @@ def test_live_as_long_as_the_loop_turns_whatever_is_missing():
     assert health.live() == (False, {"live": False, "loop_turned_seconds_ago": STUCK_AFTER})
     part.turn()
     assert health.live()[0]
+
+
+def test_only_what_loops_says_whether_the_process_lives():
+    """The heartbeat's own part has no loop to turn: a consumer must not count as stuck over it."""
+    clock = Clock()
+    health = Health(clock)
+    work, _ = health.part("rabbitmq"), health.part("postgres", loops=False)
+    clock.now = 2 * STUCK_AFTER
+    work.turn()
+    assert health.live()[0]
+    health.part("rabbitmq")
+    clock.now += STUCK_AFTER
+    work.turn()
+    assert not health.live()[0]
+
+
+@pytest.mark.parametrize("role", ROLES.values(), ids=lambda role: role.name)
+def test_every_part_of_a_process_that_loops_is_one_of_its_works(role, monkeypatch):
+    made = []
+    monkeypatch.setattr(process, "Health", lambda: made.append(Health()) or made[-1])
+    monkeypatch.setattr(process, "Maintenance", lambda *_: SimpleNamespace(start=lambda: None))
+    monkeypatch.setattr(process.http, "serve", lambda *_: 0)
+    for name in ("setswitchinterval",):
+        monkeypatch.setattr(process.sys, name, lambda _: None)
+    monkeypatch.setattr(process, "gc", SimpleNamespace(freeze=lambda: None, set_threshold=lambda *_: None))
+    parts, _ = process.start(role, Settings(), SimpleNamespace(listen=lambda: None))
+    assert [part for part in made[0].parts if part.loops] == parts
+    assert len(parts) == len(role.works)
 
 
 def test_ready_says_what_is_missing_and_since_when():
