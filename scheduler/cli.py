@@ -183,12 +183,16 @@ def _serve(args: argparse.Namespace) -> int:
     found = _settings(role.name)
     traces.set_up(role.name, os.environ)
     stop = Stop()
-    parts, maintenance = process.start(role, found, stop)
     if args.no_wait:
         connect(found.database_url, role.name).close()
-    process.serve(role, found, stop, parts, wait=not args.no_wait)
-    maintenance.join()
-    traces.close()
+    parts, maintenance = process.start(role, found, stop)
+    try:
+        process.serve(role, found, stop, parts, wait=not args.no_wait)
+    finally:
+        # A thread that is inside the database driver while the interpreter ends can take the process down with it.
+        stop.set()
+        maintenance.join()
+        traces.close()
     logs.get_logger(__name__).info("stopped", role=role.name)
     return 0
 

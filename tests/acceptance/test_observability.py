@@ -13,6 +13,7 @@ from scheduler.dev.dashboards.__main__ import FOLDER
 from scheduler.dev.prometheus import Prometheus, ensure, promtool
 from scheduler.dev.servers import start_stack
 from scheduler.dev.servers.ports import free_ports
+from scheduler.domain.jobs.emission import event_id
 from scheduler.postgres.migrate import migrate
 from scheduler.rabbit import topology
 
@@ -78,6 +79,11 @@ def put_to_work(host):
     host.request(every=1, run_at=iso(utc(seconds=-10)))
     host.publish("cancel", {"id": host.request(run_at=iso(utc(hours=1)))})
     host.publish("request", {"id": str(uuid4()), "rule": "a mistake"})
+    due_at = utc()
+    for _ in range(5):
+        event = {"event_id": event_id(host.request(run_at=iso(due_at), run={}), due_at), "attempt": 1}
+        host.publish("result", event | {"status": "running", "worker": "w"})
+        host.publish("result", event | {"status": "succeeded"})
 
 
 def queries():
