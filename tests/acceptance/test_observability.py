@@ -67,7 +67,7 @@ def watched(scene):
     prometheus.wait("count(up == 1) >= 3")
     yield sidecar, prometheus
     prometheus.stop()
-    assert all(code in (0, -9) for code in sidecar.close())
+    assert all(code in (0, -9) for code in sidecar.close()), [each.raw[-5:] for each in sidecar.processes]
 
 
 def put_to_work(host):
