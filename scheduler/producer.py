@@ -10,6 +10,7 @@ from scheduler.emitting.watch import MOST_LOOK_SECONDS
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
 from scheduler.postgres.claims import ClaimSession
+from scheduler.postgres.connection import Unstorable
 from scheduler.postgres.wakeup import Wakeup
 from scheduler.rabbit.link import BrokerUnavailable, Link
 from scheduler.rabbit.publisher import Publisher
@@ -47,7 +48,7 @@ class Producer:
                 # Half open, or a queue without its majority: the next connection, or the next node, may do better.
                 link.close()
                 raise
-            except Unavailable as error:
+            except (Unavailable, Unstorable) as error:
                 if link.closed is not None:
                     raise
                 self._health.missing("postgres", str(error))
@@ -81,7 +82,7 @@ class Producer:
                 emitter.run_once()
         finally:
             # Whatever happened, what the broker has confirmed need not be sent again.
-            with suppress(Unavailable):
+            with suppress(Unavailable, Unstorable):
                 emitter.settle()
 
     def _blocked(self, link: Link) -> bool:

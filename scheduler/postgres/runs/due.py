@@ -10,13 +10,14 @@ from scheduler.domain.runs.run import Origin, Run, RunStatus
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession, array
 from scheduler.postgres.columns import copy_line
 from scheduler.postgres.runs.columns import CHANGING, COLUMNS, KEPT, SELECTED, STORED, read, write
-from scheduler.postgres.runs.store import INSERT, KIND, REPLACE, UPDATE, records
+from scheduler.postgres.runs.store import KIND, REPLACE, UPDATE, records
 from scheduler.resources import query
 
 POSTPONED_SECONDS = 5.0
 CLAIM = query("runs/claim", selected=SELECTED)
 _COPY = query("runs/copy", columns=", ".join(STORED))
 _LOCK = query("runs/lock", selected=SELECTED)
+_INSERT_NEW = query("runs/insert_new", columns=", ".join(STORED))
 _ARCHIVE = query("runs/archive", kept=", ".join(KEPT))
 
 
@@ -73,10 +74,9 @@ def record(session: ClaimSession, runs: Sequence[Run]) -> dict[str, Run]:
     ordered = sorted(runs, key=lambda run: run.event_id)
     if session.copy(_COPY, io.StringIO("".join(copy_line(write(run)) for run in ordered))):
         return {}
-    rows = session.query(_LOCK, {"ids": array(run.event_id for run in ordered)})
-    known = {run.event_id: run for run in map(read, rows)}
-    session.query(INSERT, {"runs": records([run for run in ordered if run.event_id not in known], STORED)})
-    return known
+    recorded = {event_id for event_id, in session.query(_INSERT_NEW, {"runs": records(ordered, STORED)})}
+    others = [run.event_id for run in ordered if run.event_id not in recorded]
+    return {run.event_id: run for run in map(read, session.query(_LOCK, {"ids": array(others)}))}
 
 
 class Emitted(NamedTuple):
