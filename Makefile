@@ -82,5 +82,5 @@ $(ENOUGH): pyproject.toml constraints.txt
 	  echo "Python 3.11 or newer is needed; this is $$($(PYTHON) --version). Try make PYTHON=python3.12"; exit 1; }
 	@echo "== preparing $(VENV) (once; some seconds)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP) hatchling editables -e '.[containers]'
+	@$(PIP) hatchling editables -e '.[api,containers,worker]'
 	@touch $@

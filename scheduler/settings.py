@@ -11,6 +11,8 @@ from scheduler.domain.errors import Misconfigured
 
 QUEUE_TYPES = ("quorum", "classic", "default")
 HISTORIES = ("tracked", "all")
+TENANT_BY = ("field", "user_id")
+EXCHANGE_TYPES = ("topic", "direct", "fanout", "headers")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("json", "text")
 
@@ -23,6 +25,8 @@ _PLACE = rf"(?:\[[0-9A-Fa-f:.%]+\]|{_TEXT})(?::[0-9]*)?"
 _DATABASE_URL = re.compile(
     rf"postgres(?:ql)?://(?:{_TEXT}(?::{_HIDDEN})?@)?(?:{_PLACE}(?:,{_PLACE})*)?(?:/{_TEXT})?(?:\?[^#@\s]*)?"
 )
+
+_EXCHANGE = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 
 def _one_of(*words: str) -> Callable[[str], str]:
@@ -68,6 +72,24 @@ def _amqp_urls(text: str) -> tuple[str, ...]:
     return urls
 
 
+def _delay_exchanges(text: str) -> tuple[tuple[str, str], ...]:
+    """Read further pairs of entry and exit: `orders:topic` is the entry orders.delay and the exit orders."""
+    pairs = []
+    for part in text.split(","):
+        name, _, kind = part.strip().partition(":")
+        if not _EXCHANGE.fullmatch(name) or name.startswith(("amq.", "schedule.")) or kind not in EXCHANGE_TYPES:
+            raise ValueError(f"must be NAME:TYPE, or several with commas between; a type is one of "
+                             f"{', '.join(EXCHANGE_TYPES)}, and no name begins with amq. or schedule.")
+        pairs.append((name, kind))
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise ValueError("names an exchange twice")
+    return tuple(pairs)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
 def _setting(name: str, default: Any, read: Callable[[str], Any], *, secret: bool = False) -> Any:
     return field(default=default, metadata={"name": name, "read": read, "secret": secret})
 
@@ -93,6 +115,22 @@ class Settings:
     due_queue_type: str = _setting("SCHEDULER_DUE_QUEUE_TYPE", "default", _one_of(*QUEUE_TYPES))
     max_payload_bytes: int = _setting("SCHEDULER_MAX_PAYLOAD_BYTES", 262_144, _number(2, 100_000_000))
     history: str = _setting("SCHEDULER_HISTORY", "tracked", _one_of(*HISTORIES))
+    tenant_by: str = _setting("SCHEDULER_TENANT_BY", "field", _one_of(*TENANT_BY))
+    delay_exchanges: tuple[tuple[str, str], ...] = _setting("SCHEDULER_DELAY_EXCHANGES", (), _delay_exchanges)
+    api_host: str = _setting("API_HOST", "127.0.0.1", str)
+    api_port: int = _setting("API_PORT", 8080, _number(0, 65535))
+    api_rate: int = _setting("SCHEDULER_API_RATE", 50, _number(1, 1_000_000))
+    jwt_key: str | None = _setting("SCHEDULER_JWT_KEY", None, str, secret=True)
+    jwks_file: str | None = _setting("SCHEDULER_JWKS_FILE", None, str)
+    jwks_url: str | None = _setting("SCHEDULER_JWKS_URL", None, str)
+    jwt_issuer: str | None = _setting("SCHEDULER_JWT_ISSUER", None, str)
+    jwt_audience: str | None = _setting("SCHEDULER_JWT_AUDIENCE", None, str)
+    webhook_allow: tuple[str, ...] = _setting("SCHEDULER_WEBHOOK_ALLOW", (), _words)
+    webhook_secrets_file: str | None = _setting("SCHEDULER_WEBHOOK_SECRETS_FILE", None, str)
+    webhook_host_concurrency: int = _setting("SCHEDULER_WEBHOOK_HOST_CONCURRENCY", 20, _number(1, 10_000))
+    worker_concurrency: int = _setting("SCHEDULER_WORKER_CONCURRENCY", 200, _number(1, 10_000))
+    commands_file: str | None = _setting("SCHEDULER_COMMANDS_FILE", None, str)
+    stop_grace: int = _setting("SCHEDULER_STOP_GRACE", 30, _number(0, 86_400))
     retention_days: int = _setting("SCHEDULER_RETENTION_DAYS", 30, _number(0, 36_500))
 
 
