@@ -1,4 +1,4 @@
-"""Migrations expand first: what an older program does to the tables still works, and nobody waits for a migration."""
+"""Migrations expand first: what an older program does to the tables still works, and nobody has to wait."""
 
 import re
 
