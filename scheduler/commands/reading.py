@@ -4,8 +4,9 @@ from typing import Any
 
 from scheduler.domain.errors import Problem, Reason, Rejected
 from scheduler.domain.jobs.definition import Incoming
-from scheduler.domain.parsing import parse_command, parse_result
-from scheduler.domain.runs.result import Result
+from scheduler.domain.messages import ScheduleWorker
+from scheduler.domain.parsing import parse_command, parse_result, parse_worker
+from scheduler.domain.runs.result import Heard, Result
 from scheduler.ops.logs import get_logger
 from scheduler.rabbit.reading import Delivery, UnreadableProperties
 from scheduler.rabbit.topology import DELIVERY_LIMIT
@@ -34,11 +35,13 @@ def read_command(delivery: Delivery, *, max_payload_bytes: int) -> Incoming | Re
     return incoming
 
 
-def read_result(delivery: Delivery, *, max_payload_bytes: int) -> Result | Rejected:  # noqa: ARG001 - as commands
-    """Return the result, or why it can never be recorded."""
+def read_result(delivery: Delivery, *, max_payload_bytes: int) -> Result | Heard | Rejected:  # noqa: ARG001 - as commands
+    """Return the result, or what a worker says of itself, or why it can never be recorded."""
     if refusal := _refused(delivery):
         return refusal
     try:
+        if delivery.routing_key == ScheduleWorker.kind:
+            return Heard(parse_worker(delivery.body, message_type=delivery.properties.type))
         return parse_result(delivery.routing_key, delivery.body, message_type=delivery.properties.type)
     except Exception as error:  # noqa: BLE001 - see there
         return _rejected(error)

@@ -26,13 +26,14 @@ from scheduler.domain.messages.runs import (
     ScheduleResult,
     ScheduleRetry,
 )
+from scheduler.domain.messages.workers import Busy, ScheduleWorker
 
 __all__ = [
-    "COMMAND_MODELS", "EVENT_MODELS", "HUNDRED", "RESULT_MODELS", "Command", "ContractMessage", "DueRun",
+    "COMMAND_MODELS", "EVENT_MODELS", "HUNDRED", "RESULT_MODELS", "Busy", "Command", "ContractMessage", "DueRun",
     "FieldProblem", "Instant", "JobCommand", "JobId", "Overlap", "RecordedStatus", "ResultStatus", "RunPolicy",
     "ScheduleAccepted", "ScheduleCancel", "ScheduleDue", "ScheduleFinished", "ScheduleMissed", "SchedulePause",
     "ScheduleRecorded", "ScheduleRejected", "ScheduleRequest", "ScheduleResult", "ScheduleResume", "ScheduleRetry",
-    "ScheduleTrigger", "Seconds", "Status",
+    "ScheduleTrigger", "ScheduleWorker", "Seconds", "Status",
 ]
 
 # By routing key: what comes through scheduler_inbox, through scheduler_results, and what goes out.
@@ -42,7 +43,9 @@ COMMAND_MODELS: dict[str, type[Command]] = {
         ScheduleRequest, ScheduleCancel, SchedulePause, ScheduleResume, ScheduleTrigger, ScheduleRetry,
     )
 }
-RESULT_MODELS: dict[str, type[ScheduleResult]] = {ScheduleResult.kind: ScheduleResult}
+RESULT_MODELS: dict[str, type[ScheduleResult | ScheduleWorker]] = {
+    ScheduleResult.kind: ScheduleResult, ScheduleWorker.kind: ScheduleWorker,
+}
 EVENT_MODELS: dict[str, type[ContractMessage]] = {
     "due": ScheduleDue,
     "missed": ScheduleMissed,
