@@ -1,1 +1,1 @@
-"""The work itself: webhooks called, commands run, and what became of each attempt reported."""
+"""AMQP → the work itself: calls webhooks, runs commands and handlers, and reports what became of it."""
