@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from scheduler.commands.tenants import Tenancy
 from scheduler.domain.errors import Problem, Reason, Rejected
 from scheduler.domain.jobs.definition import Incoming
-from scheduler.domain.parsing import parse_command, parse_result
-from scheduler.domain.runs.result import Result
+from scheduler.domain.messages import ScheduleWorker
+from scheduler.domain.parsing import parse_command, parse_result, parse_worker
+from scheduler.domain.runs.result import Heard, Result
 from scheduler.ops.logs import get_logger
 from scheduler.rabbit.reading import Delivery, UnreadableProperties
 from scheduler.rabbit.topology import DELIVERY_LIMIT
@@ -14,9 +16,12 @@ log = get_logger(__name__)
 
 _CRASHED = f"was delivered {DELIVERY_LIMIT} times and never answered: handling it ends the consumer"
 _TRACE = ("traceparent", "tracestate")
+BY_FIELD = Tenancy()
 
 
-def read_command(delivery: Delivery, *, max_payload_bytes: int) -> Incoming | Rejected:
+def read_command(
+    delivery: Delivery, *, max_payload_bytes: int, tenancy: Tenancy = BY_FIELD
+) -> Incoming | Rejected:
     """Return the command, or why it can never succeed; whatever a host sent, nothing is raised."""
     properties = delivery.properties
     if refusal := _refused(delivery):
@@ -25,6 +30,9 @@ def read_command(delivery: Delivery, *, max_payload_bytes: int) -> Incoming | Re
         incoming = parse_command(
             delivery.routing_key, delivery.body, message_type=properties.type, max_payload_bytes=max_payload_bytes
         )
+        if tenancy.by_user:
+            said = incoming.tenant if "tenant" in incoming.command.model_fields_set else None
+            incoming.tenant = tenancy.of_command(said, properties.user_id)
     except Exception as error:  # noqa: BLE001 - see there
         return _rejected(error)
     incoming.correlation_id = _storable(properties.correlation_id)
@@ -34,12 +42,18 @@ def read_command(delivery: Delivery, *, max_payload_bytes: int) -> Incoming | Re
     return incoming
 
 
-def read_result(delivery: Delivery, *, max_payload_bytes: int) -> Result | Rejected:  # noqa: ARG001 - as commands
-    """Return the result, or why it can never be recorded."""
+def read_result(
+    delivery: Delivery, *, max_payload_bytes: int, tenancy: Tenancy = BY_FIELD  # noqa: ARG001 - as commands
+) -> Result | Heard | Rejected:
+    """Return the result, or what a worker says of itself, or why it can never be recorded."""
     if refusal := _refused(delivery):
         return refusal
     try:
-        return parse_result(delivery.routing_key, delivery.body, message_type=delivery.properties.type)
+        if delivery.routing_key == ScheduleWorker.kind:
+            return Heard(parse_worker(delivery.body, message_type=delivery.properties.type))
+        result = parse_result(delivery.routing_key, delivery.body, message_type=delivery.properties.type)
+        result.tenant = tenancy.of_result(result.tenant, delivery.properties.user_id)
+        return result  # noqa: TRY300 - all of this may be refused
     except Exception as error:  # noqa: BLE001 - see there
         return _rejected(error)
 

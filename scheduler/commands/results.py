@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from scheduler.commands.judging import Verdict
+from scheduler.commands.judging import Verdict, judge_result
 from scheduler.commands.transactions import attempted
 from scheduler.domain.messages import Overlap
-from scheduler.domain.runs.result import Result
-from scheduler.domain.runs.run import Run, reported
+from scheduler.domain.runs.result import Heard, Result
+from scheduler.domain.runs.run import Run
 from scheduler.postgres.connection import Connection, database_time
 from scheduler.postgres.jobs.due import KIND as JOBS
 from scheduler.postgres.runs.store import (
@@ -19,14 +19,23 @@ from scheduler.postgres.runs.store import (
     save,
     wake_producers,
 )
+from scheduler.postgres.workers import save_workers
 
 
-def execute_results(connection: Connection, batch: Sequence[Result], soon: timedelta) -> list[Verdict]:
+def execute_results(connection: Connection, batch: Sequence[Result | Heard], soon: timedelta) -> list[Verdict]:
     """Apply the results in one transaction and return what became of each, in order."""
     return attempted(connection, batch, lambda cursor, part: _execute(cursor, part, soon))
 
 
-def _execute(cursor: Cursor, batch: Sequence[Result], soon: timedelta) -> list[Verdict]:
+def _execute(cursor: Cursor, batch: Sequence[Result | Heard], soon: timedelta) -> list[Verdict]:
+    heard = [each.said for each in batch if isinstance(each, Heard)]
+    results = [each for each in batch if isinstance(each, Result)]
+    save_workers(cursor, heard)
+    recorded = iter(_record(cursor, results, soon) if results else [])
+    return [next(recorded) if isinstance(each, Result) else "recorded" for each in batch]
+
+
+def _record(cursor: Cursor, batch: Sequence[Result], soon: timedelta) -> list[Verdict]:
     now = database_time(cursor)
     ids = {result.event_id for result in batch}
     opened = lock(cursor, ids)
@@ -34,13 +43,7 @@ def _execute(cursor: Cursor, batch: Sequence[Result], soon: timedelta) -> list[V
     finished = lock_finished(cursor, missing) if missing else {}
     known = opened | finished
     runs = dict(known)
-    verdicts: list[Verdict] = []
-    for result in batch:
-        before = runs.get(result.event_id)
-        run, status = reported(before, result, now)
-        verdicts.append(status)
-        if run is not before:
-            runs[result.event_id] = run
+    verdicts: list[Verdict] = [judge_result(runs, result, now) for result in batch]
     save(cursor, opened, finished, runs)
     wake_for_runs(cursor, known, runs, now + soon)
     return verdicts

@@ -9,7 +9,7 @@ from pika import spec
 from pika.data import encode_table
 from pika.frame import Header, Method
 
-from scheduler.domain.names import EVENTS_EXCHANGE
+from scheduler.domain.names import COMMANDS_EXCHANGE, EVENTS_EXCHANGE
 
 _END = b"\xce"
 _FRAME = struct.Struct(">BHI")
@@ -43,9 +43,10 @@ class DueMessage:
     correlation_id: str | None = None
     headers: dict[str, str] | None = None
     expiration: str | None = None  # milliseconds
+    priority: int | None = None
+    exchange: str = EVENTS_EXCHANGE
+    routing_key: str = "due"
 
-    exchange = EVENTS_EXCHANGE
-    routing_key = "due"
     mandatory = True
 
 
@@ -75,6 +76,14 @@ def json_message(
     return AmqpMessage(exchange, routing_key, body, properties, mandatory=False)
 
 
+def command_message(routing_key: str, kind: str, body: bytes, *, key: str) -> AmqpMessage:
+    """Return what a worker tells the sidecar: it must reach a queue; `key` tells it from its neighbours."""
+    properties = pika.BasicProperties(
+        content_type="application/json", delivery_mode=2, type=kind, app_id="scheduler", message_id=key,
+    )
+    return AmqpMessage(COMMANDS_EXCHANGE, routing_key, body, properties)
+
+
 def encode(message: Publishable, channel: int, frame_max: int) -> bytes:
     """Return the frames of one publish: method, header and body."""
     body = message.body
@@ -90,7 +99,7 @@ def encode(message: Publishable, channel: int, frame_max: int) -> bytes:
     return b"".join(parts)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)  # a handful, and one for each route
 def _publish(channel: int, exchange: str, routing_key: str, mandatory: bool) -> bytes:
     method = spec.Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=mandatory)
     marshalled: bytes = Method(channel, method).marshal()
@@ -105,6 +114,9 @@ def _due_header(message: DueMessage, channel: int) -> bytes:
         pieces: list[bytes] = []
         encode_table(pieces, message.headers)
         before = _JSON + b"".join(pieces) + _PERSISTENT
+    if message.priority is not None:
+        flags |= spec.BasicProperties.FLAG_PRIORITY
+        before += bytes((message.priority,))
     if message.correlation_id is not None:
         flags |= spec.BasicProperties.FLAG_CORRELATION_ID
         correlation = _short(message.correlation_id)
