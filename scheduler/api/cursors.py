@@ -32,4 +32,5 @@ def read(kind: str, cursor: str | None) -> tuple[datetime, str] | None:
             raise ValueError(cursor)
         return when.astimezone(UTC), str(UUID(key)) if not key.isdigit() else str(int(key))
     except (ValueError, TypeError, OverflowError, RecursionError, binascii.Error):
-        raise Unprocessable([Problem("after", "is not a cursor of this list; use `next` of its last answer")]) from None
+        problem = Problem("after", "is not a cursor of this list; use `next` of its last answer")
+        raise Unprocessable([problem]) from None

@@ -29,7 +29,7 @@ class Lane:
         self._waiting = 0
 
     async def run(self, work: Work[T]) -> T:
-        """Do the work on a connection; raise Away when all are busy for too long, Unavailable without a database."""
+        """Do the work on a connection; raise Away when all are busy, Unavailable without a database."""
         if self._waiting >= _MOST_WAITING:
             raise Away("Too many requests wait for the database already.")
         self._waiting += 1
@@ -60,7 +60,9 @@ class Database:
         self._searches = Lane(
             url, "searches", max(2, connections // 2), autocommit=True, statement_timeout="5s", **_READ_ONLY
         )
-        self._writes = Lane(url, "writes", connections, autocommit=False, statement_timeout="8s", lock_timeout="5s")
+        self._writes = Lane(
+            url, "writes", connections, autocommit=False, statement_timeout="8s", lock_timeout="5s"
+        )
 
     async def read(self, work: Work[T]) -> T:
         """Read by key."""

@@ -130,7 +130,9 @@ def one_key(text: str) -> Key:
     """Return a secret for HS256, or a PEM public key for its own kind of algorithm; raise Misconfigured."""
     if "-----BEGIN" not in text:
         if len(text.encode()) < LEAST_SECRET_BYTES:
-            raise Misconfigured(f"SCHEDULER_JWT_KEY must have at least {LEAST_SECRET_BYTES} bytes, or be a PEM public key")
+            raise Misconfigured(
+                f"SCHEDULER_JWT_KEY must have at least {LEAST_SECRET_BYTES} bytes, or be a PEM public key"
+            )
         return Key(text.encode(), ("HS256",))
     try:
         public = load_pem_public_key(text.encode())
@@ -138,7 +140,7 @@ def one_key(text: str) -> Key:
         raise Misconfigured("SCHEDULER_JWT_KEY must be a PEM public key (BEGIN PUBLIC KEY), or a secret") from None
     algorithms = _algorithms(public)
     if not algorithms:
-        raise Misconfigured("SCHEDULER_JWT_KEY is of a kind that signs no tokens, or an RSA key of less than 2,048 bits")
+        raise Misconfigured("SCHEDULER_JWT_KEY is of a kind that signs no tokens, or an RSA key below 2,048 bits")
     return Key(public, algorithms)
 
 

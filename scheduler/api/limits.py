@@ -11,7 +11,7 @@ _MOST_KNOWN = 10_000
 
 
 class RateLimit:
-    """A bucket for each token; those not heard of for longest are forgotten first. On the event loop's thread only."""
+    """A bucket for each token; those not heard of for longest are forgotten. On the event loop's thread only."""
 
     def __init__(self, per_second: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = per_second

@@ -34,7 +34,7 @@ class ApiError(Exception):
         return problem(self.status, self.detail, self.errors, self.headers)
 
 
-class Unauthorized(ApiError):
+class Unauthorized(ApiError):  # noqa: N818 - named by what the client hears
     status = 401
 
     def __init__(self, detail: str, *, error: str = "invalid_token") -> None:
@@ -42,33 +42,33 @@ class Unauthorized(ApiError):
         super().__init__(detail, headers={"WWW-Authenticate": challenge})
 
 
-class Forbidden(ApiError):
+class Forbidden(ApiError):  # noqa: N818 - named by what the client hears
     status = 403
 
 
-class NotFound(ApiError):
+class NotFound(ApiError):  # noqa: N818 - named by what the client hears
     status = 404
 
 
-class TooSlow(ApiError):
+class TooSlow(ApiError):  # noqa: N818 - named by what the client hears
     status = 408
 
 
-class Conflict(ApiError):
+class Conflict(ApiError):  # noqa: N818 - named by what the client hears
     status = 409
 
 
-class Changed(ApiError):
+class Changed(ApiError):  # noqa: N818 - named by what the client hears
     """The thing is not as the caller believes: If-Match names another ETag."""
 
     status = 412
 
 
-class TooLarge(ApiError):
+class TooLarge(ApiError):  # noqa: N818 - named by what the client hears
     status = 413
 
 
-class Unprocessable(ApiError):
+class Unprocessable(ApiError):  # noqa: N818 - named by what the client hears
     status = 422
 
     def __init__(self, errors: Iterable[Problem]) -> None:
@@ -76,14 +76,14 @@ class Unprocessable(ApiError):
         super().__init__("; ".join(f"{each.field}: {each.problem}" for each in errors)[:1000], errors)
 
 
-class TooMany(ApiError):
+class TooMany(ApiError):  # noqa: N818 - named by what the client hears
     status = 429
 
     def __init__(self, detail: str, seconds: int) -> None:
         super().__init__(detail, headers={"Retry-After": str(seconds)})
 
 
-class Away(ApiError):
+class Away(ApiError):  # noqa: N818 - named by what the client hears
     """A server that is needed cannot be reached, or all who could ask it are busy."""
 
     status = 503

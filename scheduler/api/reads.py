@@ -63,7 +63,8 @@ class Reads:
         return job_view(await self.job_row(who, job_id))
 
     async def occurrences(
-        self, who: Identity, job_id: UUID, *, count: int, start: datetime | None = None, end: datetime | None = None
+        self, who: Identity, job_id: UUID, *, count: int, start: datetime | None = None,
+        end: datetime | None = None,
     ) -> Page[OccurrenceView]:
         """Return when a job runs next, or would."""
         row = await self.job_row(who, job_id)

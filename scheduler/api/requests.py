@@ -107,6 +107,6 @@ class OccurrencesQuery(BaseModel):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
     count: int = Field(default=10, ge=1, le=1000)
-    start: Instant | None = Field(default=None, alias="from", description="Not before then; else from the next run.")
+    start: Instant | None = Field(default=None, alias="from", description="Not before then.")
     end: Instant | None = Field(default=None, alias="to", description="Before then.")
 

@@ -45,7 +45,7 @@ class Tokens:
             head = jwt.get_unverified_header(token)
             algorithm, kid = head.get("alg"), head.get("kid")
             found = self._keys.find(kid, algorithm) if isinstance(algorithm, str) else ()
-            problem = "The token was not signed by a key that is known here, or by an algorithm that is not its key's."
+            problem = "The token was not signed by a key that is known here, or not by its key's own algorithm."
             for key in found:
                 try:
                     return self._decoded(token, key)

@@ -33,7 +33,7 @@ def _execute(
     cursor: Cursor, batch: Sequence[Incoming], soon: timedelta, attendant: Attendant
 ) -> list[Verdict]:
     retries = [incoming for incoming in batch if isinstance(incoming.command, ScheduleRetry)]
-    others = [incoming for incoming in batch if not isinstance(incoming.command, ScheduleRetry)] if retries else batch
+    others = [each for each in batch if not isinstance(each.command, ScheduleRetry)] if retries else batch
     told = _execute_jobs(cursor, others, soon, attendant) if others else []
     if retries:
         retried = iter(_execute_retries(cursor, retries, soon, attendant))

@@ -51,11 +51,12 @@ def parse_command(
         problems.extend(_problems(error, model))
     if problems:
         raise Rejected(problems)
-    return Incoming(command, _id(members[model.about]), payload)
+    return Incoming(command, _id(members[model.about]), payload, tenant=command.tenant)
 
 
 def parse_result(
-    routing_key: str, body: bytes, *, message_type: str | None = None, beside: Mapping[str, str] = MappingProxyType({})
+    routing_key: str, body: bytes, *, message_type: str | None = None,
+    beside: Mapping[str, str] = MappingProxyType({}),
 ) -> Result:
     """Return a result, cut to what is kept; raise Rejected with every problem found."""
     model = _model(RESULT_MODELS, routing_key, message_type)
@@ -158,6 +159,11 @@ _PLAIN_WORDS = {
     "int_type": "must be a whole number",
     "bool_type": "must be true or false",
 }
+_PATTERNS = {  # a pattern is for machines
+    "tenant": "1 to 100 of A-Z a-z 0-9 . _ -",
+    "route": "words of A-Z a-z 0-9 _ - with dots between them, like mails.fast",
+    "name": "1 to 100 of A-Z a-z 0-9 _ -",
+}
 
 
 def detail_words(detail: Any, field: str) -> str:
@@ -179,6 +185,8 @@ def _words(detail: Any, field: str, model: type[ContractMessage]) -> str:
             return "must be an ISO 8601 duration like PT15M, or a number of seconds"
         case "literal_error" | "tuple_type" if field == "backoff":
             return "must be exponential, linear, fixed, or a list of seconds"
+        case "string_pattern_mismatch" if field in _PATTERNS:
+            return f"must be {_PATTERNS[field]}"
         case "enum":
             return f"must be {detail['ctx']['expected']}"
     message: str = detail["msg"]

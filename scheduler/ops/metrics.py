@@ -69,7 +69,7 @@ results_unknown = Counter(
 )
 partitions_dropped = Counter("scheduler_run_partitions_dropped_total", "Days of history dropped.")
 api_requests = Counter(
-    "scheduler_api_requests_total", "Requests to the API and the console, by route and status.", ["route", "status"]
+    "scheduler_api_requests_total", "Requests to the API and the console.", ["route", "status"]
 )
 api_seconds = Histogram(
     "scheduler_api_seconds", "From a request's first byte to the end of its answer.", ["route"],

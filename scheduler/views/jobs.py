@@ -76,7 +76,7 @@ def job_etag(row: JobRow) -> str:
 
 
 def _run_at(spec: Spec) -> str | None:
-    """Return the start as an instant; as wall time where the clocks skip or repeat it, which no instant could keep."""
+    """Return the start as an instant; as wall time where the clocks skip it, which no instant could keep."""
     if spec.rrule is not None and "DTSTART" in spec.rrule.upper():
         return None  # the rule says it
     if spec.dtstart is not None:

@@ -50,5 +50,5 @@ def previewed(fields: Mapping[str, object], now: datetime) -> list[OccurrenceVie
 
 def _view(schedule: Schedule, timezone: str, instant: datetime) -> OccurrenceView:
     here = instant.astimezone(zone(timezone))
-    utc = instant.replace(tzinfo=None).isoformat() + "Z"  # with a fraction only where there is one, as `preview` does
+    utc = instant.replace(tzinfo=None).isoformat() + "Z"  # a fraction only where there is one, as `preview` does
     return OccurrenceView(local=here.isoformat(), utc=utc, note=note(schedule, instant))

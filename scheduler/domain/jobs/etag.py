@@ -12,6 +12,7 @@ def etag(job: Job) -> str:
     A trigger that goes out moves from those that wait to the newest that was emitted; the newest of both stays.
     """
     triggers = (*job.triggers, *(() if job.triggered_at is None else (job.triggered_at,)))
-    known = (job.id, job.requested_at, job.cancelled_at, job.paused_at, job.resumed_at, max(triggers, default=None))
+    newest = max(triggers, default=None)
+    known = (job.id, job.requested_at, job.cancelled_at, job.paused_at, job.resumed_at, newest)
     asked = () if job.definition is None else content(job.definition, start_given=True)
     return hashlib.sha256(repr((*known, *asked)).encode("utf-8", "surrogatepass")).hexdigest()[:20]
