@@ -67,7 +67,7 @@ async def _http_error(_: Request, error: Exception) -> Response:
 async def _invalid(_: Request, error: Exception) -> Response:
     """Tell of a path or a query in the words that a command would get."""
     assert isinstance(error, RequestValidationError)  # noqa: S101 - as it was registered
-    found = {}
+    found: dict[str, str] = {}
     for detail in error.errors():
         field = ".".join(str(part) for part in detail["loc"][1:2]) or "query"
         found.setdefault(field, detail_words(detail, field))

@@ -48,7 +48,7 @@ class Gate:
             log.exception("request failed", method=scope["method"], route=passage.route, do="report this")
             if not passage.status:
                 text = "This is an error of the scheduler's own; its log says more."
-                await problem(500, text)(scope, receive, passage.send)  # type: ignore[arg-type]
+                await problem(500, text)(scope, receive, passage.send)
         finally:
             passage.end()
 

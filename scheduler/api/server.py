@@ -80,6 +80,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
+        listening.listen(_BACKLOG)
     except OSError as error:
         listening.close()
         raise Misconfigured(f"API_HOST {host}, API_PORT {port}: cannot listen there: "

@@ -18,7 +18,7 @@ from scheduler.views.runs import RunView
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 _WRITES = responses(404, 408, 409, 412, 413)
 _ETAG: dict[str, Any] = {"headers": {"ETag": {"schema": {"type": "string"}}}}
-_JOB = {200: {"model": JobView, **_ETAG}}
+_JOB: dict[int | str, dict[str, Any]] = {200: {"model": JobView, **_ETAG}}
 _IF_MATCH = {"parameters": [
     {"name": "If-Match", "in": "header", "required": False, "schema": {"type": "string"},
      "description": "An ETag that the job must still have."},
