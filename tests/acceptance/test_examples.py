@@ -75,7 +75,7 @@ def test_a_node_program(run, running, node_folder):
     folder = node_folder
     printed = run(node(), "index.js", cwd=folder)
     assert re.search(f"accepted .*\n{DUE}.*\nresult of attempt 1 recorded\n", printed)
-    [row] = until(lambda: running.sql("SELECT * FROM run_history WHERE worker = 'node-1'"), "the run in the history")
+    [row] = until(lambda: running.sql("SELECT * FROM run_history WHERE worker = 'node-1'"), "the run's end")
     assert (row["status"], row["attempt"], row["output"]) == ("succeeded", 1, {"sent": True})
 
 
