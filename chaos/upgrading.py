@@ -21,7 +21,9 @@ from scheduler.postgres.migrate import migrate
 def rolling_upgrade(stack: Stack, result: Result, scale: float) -> None:
     commit = os.environ.get("PREVIOUS", PREVIOUS)
     previous = built(commit)
-    world = World(stack, schema=lambda url: migrate_with(previous, url), code=previous)
+    # Results too, where the previous release knows them.
+    tracked = 10 if list(previous.glob("scheduler/sql/migrations/*_runs.sql")) else 0
+    world = World(stack, schema=lambda url: migrate_with(previous, url), code=previous, tracked=tracked)
     try:
         world.start()
         time.sleep(3 * scale)
@@ -30,6 +32,8 @@ def rolling_upgrade(stack: Stack, result: Result, scale: float) -> None:
         for code in (ROOT, previous, ROOT):
             roll(world, code, result, pause=2 * scale)
         world.settle(result, within=30)
+        if tracked:
+            all_succeeded(world, result)
         result.notes.append(f"{commit}, {len(applied)} migrations under load, 3 rolls of {len(world.supervisor.replicas)}")
         for each in world.supervisor.replicas:
             result.failures += errors(each, previous)
@@ -37,6 +41,18 @@ def rolling_upgrade(stack: Stack, result: Result, scale: float) -> None:
             result.failures.append(f"{result.duplicates} duplicates in a rolling upgrade")
     finally:
         world.close(result)
+
+
+def all_succeeded(world: World, result: Result) -> None:
+    """Every run has ended, and by its worker's result."""
+    try:
+        wait_for(lambda: world.sql("SELECT count(*) FROM runs") == [(0,)], "every run ended", 60)
+    except TimeoutError as error:
+        result.failures.append(str(error))
+    ended = dict(world.sql("SELECT status::text, count(*) FROM run_history GROUP BY 1"))
+    result.notes.append(f"runs: {ended}")
+    if set(ended) != {"succeeded"}:
+        result.failures.append(f"runs ended otherwise than by their results: {ended}")
 
 
 def migrate_with(code: Path, url: str) -> None:
