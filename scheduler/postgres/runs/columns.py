@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
 from datetime import datetime
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -14,6 +14,7 @@ from scheduler.postgres.columns import Row, names
 from scheduler.postgres.jobs.columns import PRIORITIES, read_policy, write_policy
 
 _STATE = names(Run, "occurrence")
+_ATTEMPT, _RESULT = names(Attempt), names(Result)
 _ABOUT = names(Occurrence)
 _STATE_END = len(_STATE)
 _STATUS, _ATTEMPTS, _EARLY = (_STATE.index(name) for name in ("status", "attempts", "early"))
@@ -38,6 +39,7 @@ SELECTED = selected()
 _ABSENT = {"early": "'[]' AS early", "noted_at": "NULL::timestamptz AS noted_at"}
 SELECTED_OF_HISTORY = ", ".join(_ABSENT.get(name) or selected([name]) for name in COLUMNS)
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 _state, _about = attrgetter(*_STATE), attrgetter(*_ABOUT)
 _STATUSES = {each.value: each for each in RunStatus}
 _ORIGINS = {each.value: each for each in Origin}
@@ -73,14 +75,21 @@ def _texts(values: Iterable[Any]) -> Row:
     return [each if each is None or type(each) is str else _WRITERS[type(each)](each) for each in values]
 
 
+@lru_cache(maxsize=64)
+def _iso(moment: datetime) -> str:
+    """Write a moment; most of those of a batch are its own."""
+    return moment.isoformat()
+
+
 def _tuple(values: tuple[Attempt | Result, ...]) -> str:
-    return json.dumps([_plain(each) for each in values], ensure_ascii=False) if values else "[]"
+    return _encode([_plain(each) for each in values]) if values else "[]"
 
 
 def _plain(value: Attempt | Result) -> dict[str, Any]:
+    of = _ATTEMPT if isinstance(value, Attempt) else _RESULT
     return {
-        name: each.isoformat() if isinstance(each, datetime) else each
-        for name, each in asdict(value).items() if each is not None and each is not False
+        name: _iso(each) if isinstance(each, datetime) else each
+        for name in of if (each := getattr(value, name)) is not None and each is not False
     }
 
 
@@ -102,7 +111,7 @@ def _result(values: dict[str, Any]) -> Result:
 
 
 _WRITERS: dict[type, Callable[[Any], str]] = {
-    datetime: datetime.isoformat,
+    datetime: _iso,
     int: str,
     float: str,
     bool: lambda flag: "true" if flag else "false",
