@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from datetime import datetime
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any
+from types import NoneType
+from typing import Any, get_args
 
 from scheduler.domain.messages import Priority, ResultStatus, RunPolicy
 from scheduler.domain.runs.result import Result
@@ -27,12 +29,31 @@ STORED = (*COLUMNS, "wake_at")
 # What the history does not keep.
 OPEN_ONLY = frozenset({"early", "noted_at", "wake_at"})
 KEPT = tuple(name for name in COLUMNS if name not in OPEN_ONLY)
+_KINDS = {each.name: each.type for each in (*fields(Run), *fields(Occurrence))} | {"wake_at": datetime}
+_TYPES: dict[Any, str] = {
+    str: "text", int: "integer", float: "float8", bool: "boolean", datetime: "timestamptz",
+    RunStatus: "run_status", Origin: "run_origin", Priority: "priority",
+}
 AS_JSON = frozenset({"policy", "event", "output", "attempts", "early"})
 
 
 def selected(columns: Iterable[str] = COLUMNS) -> str:
     """Return a select list by which `read` can read; JSON is read as text, and what is not kept as empty."""
     return ", ".join(f"{name}::text AS {name}" if name in AS_JSON else name for name in columns)
+
+
+def typed(columns: Iterable[str]) -> str:
+    """Return the columns with their types, as Postgres must be told of what it reads from JSON."""
+    return ", ".join(f"{name} {_type(name)}" for name in columns)
+
+
+def _type(name: str) -> str:
+    if name in AS_JSON:
+        return "json"
+    if name in ("event_id", "job_id"):
+        return "uuid"
+    kind = _KINDS[name]
+    return next(_TYPES[each] for each in (get_args(kind) or (kind,)) if each is not NoneType)
 
 
 SELECTED = selected()
