@@ -62,7 +62,7 @@ def test_nothing_is_lost_and_nothing_early_while_one_part_after_the_other_breaks
 
 
 def test_no_run_is_lost_early_or_tried_too_often_while_one_part_after_the_other_breaks(breakable):
-    """The same for tracked jobs: workers, consumers and producers die, and results come late, twice and shuffled."""
+    """The same for tracked jobs: workers, consumers and producers die; results come late, twice and shuffled."""
     def breaking(world, host):
         for victim in (world.producers[0], world.consumers[0], world.producers[1]):
             host.staff.kill()
