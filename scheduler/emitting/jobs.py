@@ -214,7 +214,9 @@ def _emitted(emission: Emission) -> runs_due.Emitted:
 
 def _first_run(emission: Emission, emitted_at: datetime) -> Run:
     assert emission.event_id is not None  # noqa: S101 - the caller asked whether there is one
-    return delivered(None, emission.event_id, occurrence(emission), emitted_at)
+    if emission.run is None:
+        emission.run = delivered(None, emission.event_id, occurrence(emission), emitted_at)
+    return emission.run
 
 
 def _ids(emission: Emission) -> dict[str, str | None]:
