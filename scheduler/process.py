@@ -28,7 +28,7 @@ def start(role: Role, settings: Settings, stop: Stop) -> tuple[list[HealthPart],
     pika_internals.check()
     stop.listen()
     sys.setswitchinterval(role.switch_seconds)
-    role.load()
+    works = role.load(settings)
     # What a message makes is freed when it is done with, without the collector's help; it need not look so often,
     # and never at what was imported.
     gc.freeze()
@@ -37,7 +37,7 @@ def start(role: Role, settings: Settings, stop: Stop) -> tuple[list[HealthPart],
     health = Health()
     # Before anyone can ask: who has not connected yet is not ready.
     needs = ("rabbitmq",) if role.idle_without_database else ("postgres", "rabbitmq")
-    parts = [health.part(*needs) for _ in role.works]
+    parts = [health.part(*needs) for _ in works]
     maintenance_part = health.part("postgres", loops=False) if role.idle_without_database else None
     port = http.serve(health, settings.metrics_host, settings.metrics_port)
     log.info("started", role=role.name, metrics_host=settings.metrics_host, metrics_port=port)
@@ -56,7 +56,7 @@ def serve(role: Role, settings: Settings, stop: Stop, parts: Sequence[HealthPart
             stop.set()
 
     threads: list[threading.Thread] = []
-    for kind, part in zip(role.load(), parts, strict=True):
+    for kind, part in zip(role.load(settings), parts, strict=True):
         name = f"{role.name} {kind.__name__}" if threads else role.name
         threads.append(threading.Thread(target=run, args=(kind(settings, stop, part).run, part, name), name=name))
     for thread in threads:
@@ -98,5 +98,8 @@ def stay_connected(
 
 
 def _connect(role: str, url: str, settings: Settings) -> Link:
-    topology.declare(url, queue_type=settings.queue_type, due_queue_type=settings.due_queue_type)
+    topology.declare(
+        url, queue_type=settings.queue_type, due_queue_type=settings.due_queue_type,
+        delay_exchanges=settings.delay_exchanges,
+    )
     return Link(url, role)

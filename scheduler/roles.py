@@ -21,15 +21,16 @@ class Role:
     # Without work it does not touch the database: then its heartbeat is how it knows that it is there.
     idle_without_database: bool
 
-    def load(self) -> list[Any]:
-        """Import what it does."""
+    def load(self, settings: Any) -> list[Any]:
+        """Import what it does; some of that is done once for each of several things that the settings name."""
         pairs = (each.split(":") for each in self.works)
-        return [getattr(import_module(module), name) for module, name in pairs]
+        found = [getattr(import_module(module), name) for module, name in pairs]
+        return [work for each in found for work in (each.each(settings) if hasattr(each, "each") else (each,))]
 
 
 ROLES = {role.name: role for role in (
     Role("consumer", "AMQP → Postgres: commands become rows.",
-         ("scheduler.consumer:Consumer", "scheduler.consumer:ResultsConsumer"),
+         ("scheduler.consumer:Consumer", "scheduler.consumer:ResultsConsumer", "scheduler.consumer:DelayConsumer"),
          in_dev=1, switch_seconds=0.002, idle_without_database=True),
     Role("producer", "Postgres → AMQP: due rows become events.", ("scheduler.producer:Producer",),
          in_dev=2, switch_seconds=0.0005, idle_without_database=False),

@@ -57,6 +57,18 @@ def count_results(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> Non
                 metrics.run_attempts.labels(result.status.value).inc()
 
 
+def count_delayed(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> None:
+    """Count what became of delayed messages."""
+    metrics.batch_size.observe(len(batch))
+    metrics.delayed_in.inc(verdicts.count("waiting"))
+    for why in ("duplicate", "cancelled"):
+        if dropped := verdicts.count(why):
+            metrics.delayed_dropped.labels(why).inc(dropped)
+    for delivery, verdict in zip(batch, verdicts, strict=True):
+        if isinstance(verdict, Rejected):
+            _reject(delivery, verdict)
+
+
 def show(batch: Sequence[Delivery], verdicts: Sequence[Verdict], began: int, ended: int) -> None:
     """Show each stored command: a debug line, and a span where it belongs to a trace; times in nanoseconds."""
     if not log.shows_debug and traces.sink is None:

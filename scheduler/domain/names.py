@@ -14,3 +14,13 @@ DEAD_QUEUE = "scheduler_dead"
 WEBHOOKS_QUEUE = "scheduler_webhooks"
 COMMAND_QUEUE_PREFIX = "scheduler_command_"
 DELAY_QUEUE = "scheduler_delay"
+
+
+def delay_queue(exchange: str) -> str:
+    """Return the queue of what waits to be stored on its way to a further exit."""
+    return f"{DELAY_QUEUE}_{exchange}"
+
+
+def delay_entry(exchange: str) -> str:
+    """Return the entry whose messages come out of a further exit."""
+    return f"{exchange}.delay"

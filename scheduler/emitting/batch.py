@@ -48,7 +48,7 @@ class Batch(Generic[Thing, Emission]):
         self._confirms: Confirms | None = None
         self._emitted_at = claim.claimed_at
         self.empty = not claim.things
-        self.full = len(claim.things) >= limit
+        self.full = claim.more or len(claim.things) >= limit
         self.newest = claim.newest
         self.refused = False
 

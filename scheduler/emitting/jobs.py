@@ -43,6 +43,7 @@ class DueJobs:
     """The source of ScheduleDue and ScheduleMissed."""
 
     kind = due.KIND
+    look_seconds = None
 
     def __init__(self, *, keep_all: bool = False) -> None:
         """Leave a record in the history of every occurrence, or of tracked jobs only."""

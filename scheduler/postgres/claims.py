@@ -26,6 +26,7 @@ class Claim(Generic[Thing]):
     claimed_at: datetime
     seconds_to_next: float | None
     newest: datetime | None = None  # when the last of them fell due
+    more: bool = False  # there are others, though these are fewer than were asked for
 
 
 class ClaimSession:
