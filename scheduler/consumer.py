@@ -15,6 +15,7 @@ from scheduler.commands.judging import Verdict
 from scheduler.commands.reading import read_command, read_result
 from scheduler.commands.results import execute_results
 from scheduler.commands.storing import DatabaseAway, Execute, Stored, StoreSession, Storing
+from scheduler.commands.tenants import Tenancy
 from scheduler.domain.errors import Rejected, Unavailable
 from scheduler.domain.names import (
     DELAY_EXCHANGE,
@@ -27,6 +28,7 @@ from scheduler.domain.names import (
 )
 from scheduler.domain.parsing import claimed_id
 from scheduler.ops.health import HealthPart
+from scheduler.rabbit.address import user
 from scheduler.rabbit.answers import Answer, Answers
 from scheduler.rabbit.inbox import Inbox
 from scheduler.rabbit.link import Link
@@ -94,7 +96,8 @@ class Consumer:
                 self._storing.wait(self._free[-1], link.check_open)
 
     def _reader(self, link: Link) -> Callable[[Delivery], Any]:  # noqa: ARG002 - others ask it
-        return partial(self.kind.read, max_payload_bytes=self._settings.max_payload_bytes)
+        tenancy = Tenancy.of(self._settings.tenant_by, map(user, self._settings.amqp_urls))
+        return partial(self.kind.read, max_payload_bytes=self._settings.max_payload_bytes, tenancy=tenancy)
 
     def _serve(self, inbox: Inbox, answers: Answers, link: Link) -> None:
         # In the order of delivery: to acknowledge one is to acknowledge all before it.

@@ -77,7 +77,8 @@ def _delay_exchanges(text: str) -> tuple[tuple[str, str], ...]:
     pairs = []
     for part in text.split(","):
         name, _, kind = part.strip().rpartition(":")
-        if not _EXCHANGE.fullmatch(name) or f"{name}.".startswith(("amq.", "schedule.")) or kind not in EXCHANGE_TYPES:
+        ours = f"{name}.".startswith(("amq.", "schedule."))
+        if ours or not _EXCHANGE.fullmatch(name) or kind not in EXCHANGE_TYPES:
             raise ValueError(f"must be NAME:TYPE, or several with commas between; a type is one of "
                              f"{', '.join(EXCHANGE_TYPES)}, and no name is or begins with amq. or schedule.")
         pairs.append((name, kind))

@@ -11,7 +11,7 @@ from scheduler.commands.judging import Verdict
 from scheduler.commands.reading import CRASHED
 from scheduler.commands.transactions import attempted
 from scheduler.domain.delayed.delay import DELAY, DELAY_HEADERS, Delay, due_at, negated, read_delay
-from scheduler.domain.delayed.message import LOOK_SECONDS, Arrived
+from scheduler.domain.delayed.message import LOOK_SECONDS, Arrival, Arrived
 from scheduler.domain.errors import Problem, Reason, Rejected
 from scheduler.ops.logs import get_logger
 from scheduler.postgres.connection import Connection, database_time
@@ -46,23 +46,24 @@ def read_delayed(delivery: Delivery, *, exchange: str, frame_max: int) -> Arrive
         return Rejected([Problem("body", CRASHED)], Reason.REDELIVERED)
     raw = delivery.raw
     try:
-        read = _common(raw) if len(raw) <= _COMMON and not delivery.redelivered else _read(raw, delivery.redelivered)
+        again = delivery.redelivered
+        read = _common(raw) if len(raw) <= _COMMON and not again else _read(raw, redelivered=again)
     except Rejected as error:
         return error.kept()
     except content.Unreadable as error:
         return Rejected([Problem("headers", f"cannot be read ({error})")])
-    except Exception as error:  # noqa: BLE001 - a case that nobody thought of must not end the consumer
-        log.error("delayed message cannot be read", problem=f"{type(error).__name__}: {error}"[:500],
-                  do="report it, with the message in scheduler_dead")
+    except Exception:
+        # A case that nobody thought of must not end the consumer again and again: the message is kept aside.
+        log.exception("delayed message cannot be read", do="report it, with the message in scheduler_dead")
         return Rejected([Problem("headers", "cannot be read: an error of the scheduler's own, see its log")])
     if not fits(read.properties, frame_max):
-        return Rejected([Problem("headers", f"have {len(raw):,} bytes: no room is left in their frame for x-delay")])
+        return Rejected([Problem("headers", f"have {len(raw):,} bytes: their frame has no room for x-delay")])
     return Arrived(
         exchange, as_bytes(delivery.routing_key), read.delay, read.message_id, read.properties, delivery.body
     )
 
 
-def _read(raw: bytes, redelivered: bool = False) -> _Read:
+def _read(raw: bytes, *, redelivered: bool = False) -> _Read:
     found = content.read(raw)
     headers = found.values(_NAMES)
     delay = read_delay(headers)
@@ -92,7 +93,7 @@ def _execute(cursor: Cursor, batch: Sequence[Arrived]) -> list[Verdict]:
     for message in batch:
         named = message.message_id
         if named is not None and named in taken:
-            verdicts.append("cancelled" if taken[named] else "duplicate")
+            verdicts.append(Arrival.CANCELLED if taken[named] else Arrival.DUPLICATE)
             continue
         try:
             due = due_at(message.delay, now)
@@ -102,7 +103,7 @@ def _execute(cursor: Cursor, batch: Sequence[Arrived]) -> list[Verdict]:
         if named is not None:
             taken[named] = False
         added.append((message, due))
-        verdicts.append("waiting")
+        verdicts.append(Arrival.WAITING)
     if added:
         store.add(cursor, added)
         soonest = min(due for _, due in added)

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from scheduler.commands.judging import Verdict
+from scheduler.commands.judging import Verdict, judge_result
 from scheduler.commands.transactions import attempted
 from scheduler.domain.messages import Overlap
 from scheduler.domain.runs.result import Result
-from scheduler.domain.runs.run import Run, reported
+from scheduler.domain.runs.run import Run
 from scheduler.postgres.connection import Connection, database_time
 from scheduler.postgres.jobs.due import KIND as JOBS
 from scheduler.postgres.runs.store import (
@@ -34,13 +34,7 @@ def _execute(cursor: Cursor, batch: Sequence[Result], soon: timedelta) -> list[V
     finished = lock_finished(cursor, missing) if missing else {}
     known = opened | finished
     runs = dict(known)
-    verdicts: list[Verdict] = []
-    for result in batch:
-        before = runs.get(result.event_id)
-        run, status = reported(before, result, now)
-        verdicts.append(status)
-        if run is not before:
-            runs[result.event_id] = run
+    verdicts: list[Verdict] = [judge_result(runs, result, now) for result in batch]
     save(cursor, opened, finished, runs)
     wake_for_runs(cursor, known, runs, now + soon)
     return verdicts

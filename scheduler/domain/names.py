@@ -24,3 +24,10 @@ def delay_queue(exchange: str) -> str:
 def delay_entry(exchange: str) -> str:
     """Return the entry whose messages come out of a further exit."""
     return f"{exchange}.delay"
+
+
+def due_address(route: str | None, work: str | None) -> tuple[str, str]:
+    """Return the exchange and the routing key of a ScheduleDue."""
+    if work is not None:
+        return WORK_EXCHANGE, work
+    return EVENTS_EXCHANGE, "due" if route is None else f"due.{route}"

@@ -43,7 +43,7 @@ def parse_command(
         problems.extend(_problems(error, model))
     if problems:
         raise Rejected(problems)
-    return Incoming(command, _id(members[model.about]), payload)
+    return Incoming(command, _id(members[model.about]), payload, tenant=command.tenant)
 
 
 def parse_result(routing_key: str, body: bytes, *, message_type: str | None = None) -> Result:
@@ -137,6 +137,13 @@ _PLAIN_WORDS = {
 }
 
 
+_PATTERNS = {  # a pattern is for machines
+    "tenant": "1 to 100 of A-Z a-z 0-9 . _ -",
+    "route": "words of A-Z a-z 0-9 _ - with dots between them, like mails.fast",
+    "name": "1 to 100 of A-Z a-z 0-9 _ -",
+}
+
+
 def _words(detail: Any, field: str, model: type[ContractMessage]) -> str:
     kind = detail["type"]
     match kind:
@@ -149,6 +156,8 @@ def _words(detail: Any, field: str, model: type[ContractMessage]) -> str:
             return "must be an ISO 8601 duration like PT15M, or a number of seconds"
         case "literal_error" | "tuple_type" if field == "backoff":
             return "must be exponential, linear, fixed, or a list of seconds"
+        case "string_pattern_mismatch" if field in _PATTERNS:
+            return f"must be {_PATTERNS[field]}"
         case "enum":
             return f"must be {detail['ctx']['expected']}"
     message: str = detail["msg"]

@@ -1,4 +1,4 @@
-"""Delayed messages fall due: each comes out of its exit as it came in, or is given up after an hour without a queue."""
+"""Delayed messages fall due: each comes out of its exit as it came in, or is given up in the end."""
 
 import random
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class DueDelayed:
 
     kind = KIND
     # Consumers tell of whatever falls due sooner than this.
-    look_seconds = LOOK_SECONDS
+    look_seconds: float | None = LOOK_SECONDS
 
     def __init__(self, user: str, frame_max: int) -> None:
         """Take as whom we are connected, and how long a frame may be."""
@@ -73,7 +73,7 @@ class DueDelayed:
             return (passed_on(
                 it.exchange, it.routing_key, it.properties, it.body, user=self._user, frame_max=self._frame_max
             ),)
-        headers = {
+        headers: dict[str, str | int] = {
             "x-dead-reason": f"no queue took it for an hour: {it.problem}", "x-dead-at": stamp.text,
             "x-attempts": it.retries, "x-due-at": rfc3339(it.due_at), ORIGINAL_EXCHANGE: it.exchange,
         }
@@ -117,8 +117,8 @@ class DueDelayed:
                 metrics.delayed_lag.observe((times.confirmed_at - emission.message.due_at).total_seconds())
         metrics.delayed_out.inc(out)
         if refused:
-            _refused.warning(count=refused, do="bind a queue to the exchange that they come out of, for their routing "
-                                               "keys; they are tried again for an hour")
+            _refused.warning(count=refused, do="see that a queue is bound to the exchange that they come out of "
+                                               "for their routing keys; they are tried again for an hour")
 
     def traced(self, results: Sequence[Result[DelayedEmission]]) -> Sequence[Traced]:  # noqa: ARG002 - as all sources
         """Return none: a trace that a message carries is between those who send and receive it."""

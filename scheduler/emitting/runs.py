@@ -38,7 +38,7 @@ class DueRuns:
     """The source of later attempts, dead letters and ScheduleFinished."""
 
     kind = KIND
-    look_seconds = None
+    look_seconds: float | None = None
 
     def claim(self, session: ClaimSession, limit: int, since: datetime) -> Claim[Run]:
         """Lock the runs that fall due."""

@@ -72,7 +72,7 @@ delayed_messages = Gauge("scheduler_delayed_messages", "Delayed messages that wa
 delayed_in = Counter("scheduler_delayed_in_total", "Delayed messages stored.")
 delayed_out = Counter("scheduler_delayed_out_total", "Delayed messages that came out, confirmed by the broker.")
 delayed_dropped = Counter(
-    "scheduler_delayed_dropped_total", "Delayed messages not stored: cancelled before, or there already.", ["reason"]
+    "scheduler_delayed_dropped_total", "Delayed messages not stored: cancelled, or there already.", ["reason"]
 )
 delayed_dead = Counter("scheduler_delayed_dead_total", "Delayed messages given up after an hour without a queue.")
 delayed_lag = Histogram(

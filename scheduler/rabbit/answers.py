@@ -32,7 +32,8 @@ class Answer:
     kind: str
     body: bytes
     reason: str | None = None
-    entered: str | None = None  # where a delayed message came in: then it is no command, and `reply_to` is not for us
+    # Where a delayed message came in: then it is no command, and its `reply_to` is meant for others.
+    entered: str | None = None
 
 
 class Answers:

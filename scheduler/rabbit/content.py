@@ -1,8 +1,8 @@
 """The properties of a message as bytes: read where they lie, and changed in single places.
 
-pika makes Python values of a header table and writes them in kinds of its own choice, and some it cannot read at all.
-A message that only passes through us must come out as it came in, so what is not to be changed is never decoded
-(docs/decisions/0011-delayed-messages.md).
+pika makes Python values of a header table and writes them in kinds of its own choice, and some it cannot read at
+all. A message that only passes through us must come out as it came in, so what is not to be changed is never
+decoded (docs/decisions/0011-delayed-messages.md).
 """
 
 import struct
@@ -36,7 +36,7 @@ _SIZED = frozenset(b"SxAF")  # these say how long they are
 _TEXT, _BOOL, _DECIMAL, _TIME, _VOID = b"StDTV"
 
 
-class Unreadable(ValueError):
+class Unreadable(ValueError):  # noqa: N818 - a verdict, not an accident
     """These bytes are no properties: a length beyond their end, or a kind that nobody knows."""
 
 

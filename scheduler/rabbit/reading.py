@@ -126,7 +126,7 @@ def unread_header(data: bytes) -> tuple[int, int] | None:
 
 def is_header(data: bytes) -> bool:
     """Tell whether these bytes are a whole header frame."""
-    return data[0] == spec.FRAME_HEADER and data[-1] == spec.FRAME_END
+    return bool(data[0] == spec.FRAME_HEADER and data[-1] == spec.FRAME_END)
 
 
 def unread_properties(data: bytes) -> bytes:

@@ -98,7 +98,7 @@ def _declare(connection: pika.BlockingConnection, queue_type: str, due_queue_typ
 def _declare_delay(
     connection: pika.BlockingConnection, queue_type: str, further: Sequence[tuple[str, str]]
 ) -> None:
-    """Declare the entries of delayed messages: what has a delay header goes to us, all else straight to the exit."""
+    """Declare the ways of delayed messages: what has a delay header comes to us, all else goes straight on."""
     channel = connection.channel()
     channel.exchange_declare(DELAYED_EXCHANGE, "topic", durable=True)
     pairs = [(DELAY_EXCHANGE, DELAYED_EXCHANGE, DELAY_QUEUE)]
@@ -142,7 +142,8 @@ def _translated(error: ChannelClosedByBroker, url: str) -> Misconfigured | Unava
     if error.reply_code == _PRECONDITION_FAILED:
         return Misconfigured(
             f"RabbitMQ at {place(url)} already has this by another definition: {error.reply_text}. "
-            "Set SCHEDULER_QUEUE_TYPE or SCHEDULER_DELAY_EXCHANGES to what is there, or delete it once it is empty."
+            "Set SCHEDULER_QUEUE_TYPE or SCHEDULER_DELAY_EXCHANGES to what is there, or delete that once it is "
+            "empty."
         )
     if error.reply_code == _ACCESS_REFUSED:
         return Misconfigured(

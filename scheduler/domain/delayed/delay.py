@@ -86,7 +86,7 @@ def due_at(delay: Delay, now: datetime) -> datetime:
 
 
 def negated(value: HeaderValue) -> int | None:
-    """Return what x-delay says when the message comes out; None where it stays as it is, for it is over already."""
+    """Return what x-delay says when the message comes out; None where it stays as it is: it is over."""
     milliseconds = whole(value)
     return -milliseconds if milliseconds > 0 else None
 

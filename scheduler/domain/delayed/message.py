@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from enum import StrEnum
 
 from scheduler.domain.delayed.delay import Delay
 
@@ -10,12 +10,19 @@ from scheduler.domain.delayed.delay import Delay
 GIVE_UP_AFTER = timedelta(hours=1)
 # A cancel holds for so long against messages that come after it.
 CANCEL_HOLDS = timedelta(hours=1)
-# Producers look for delayed messages by themselves this often only, so that who uses none pays next to nothing; they
-# are told of what falls due sooner.
+# Producers look for delayed messages by themselves this often only, so that who uses none pays next to nothing;
+# they are told of what falls due sooner.
 LOOK_SECONDS = 5.0
 
-Arrival = Literal["waiting", "duplicate", "cancelled"]
 Bytes = bytes | memoryview
+
+
+class Arrival(StrEnum):
+    """What became of a message that arrived."""
+
+    WAITING = "waiting"
+    DUPLICATE = "duplicate"  # the same UUID waits already
+    CANCELLED = "cancelled"  # its cancel came first
 
 
 # Never changed once made, and not `frozen`: see jobs/definition.py.

@@ -2,6 +2,7 @@
 
 import json
 
+from scheduler.domain.messages import DEFAULT_TENANT
 from scheduler.domain.runs.run import Run
 from scheduler.domain.times import rfc3339
 
@@ -11,11 +12,13 @@ def due_body(run: Run) -> bytes:
     occurrence = run.occurrence
     assert occurrence is not None  # noqa: S101 - only what is known is emitted
     assert run.emitted_at is not None  # noqa: S101 - as above
+    policy = occurrence.policy
+    limits = "" if occurrence.work is None else f',"timeout":{policy.timeout},"max_delay":{policy.max_delay}'
     deadline = "null" if run.deadline is None else f'"{rfc3339(run.deadline)}"'
     return (
         f'{occurrence.event[:-1]},"emitted_at":"{rfc3339(run.emitted_at)}","run":{{"attempt":{run.attempt},'
-        f'"attempts_left":{run.attempts_left},"max_attempts":{occurrence.policy.max_attempts},'
-        f'"deadline":{deadline}}}}}'
+        f'"attempts_left":{run.attempts_left},"max_attempts":{policy.max_attempts},'
+        f'"deadline":{deadline}{limits}}}}}'
     ).encode()
 
 
@@ -25,10 +28,11 @@ def finished_body(run: Run) -> bytes:
     assert occurrence is not None  # noqa: S101 - only what is known ends
     assert run.finished_at is not None  # noqa: S101 - it has ended
     started = "null" if run.started_at is None else f'"{rfc3339(run.started_at)}"'
+    tenant = "" if occurrence.tenant == DEFAULT_TENANT else f'"tenant":"{occurrence.tenant}",'
     cut = ',"output_cut":true' if run.output_cut else ""
     return (
         f'{{"event_id":"{run.event_id}","job_id":"{occurrence.job_id}","job_type":{json.dumps(occurrence.job_type)},'
-        f'"due_at":"{rfc3339(occurrence.due_at)}","status":"{run.status.value}","attempts":{run.attempt},'
+        f'{tenant}"due_at":"{rfc3339(occurrence.due_at)}","status":"{run.status.value}","attempts":{run.attempt},'
         f'"started_at":{started},"finished_at":"{rfc3339(run.finished_at)}","error":{json.dumps(run.error)},'
         f'"output":{run.output or "null"}{cut}}}'
     ).encode()

@@ -26,6 +26,7 @@ class Result:
     heartbeat: float | None = None
     progress: float | None = None
     worker: str | None = None
+    tenant: str | None = None  # of whom it says that its job is; None where it does not say
     started_at: datetime | None = None
     finished_at: datetime | None = None
 
@@ -53,5 +54,5 @@ def kept(result: ScheduleResult, event_id: str, output: str | None) -> Result:
     return Result(
         event_id, result.attempt, result.status, None if error is None else error[:ERROR_CHARACTERS],
         None if output == "null" else output, cut, result.retry, result.retry_in, result.heartbeat,
-        result.progress, result.worker, result.started_at, result.finished_at,
+        result.progress, result.worker, result.tenant, result.started_at, result.finished_at,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from scheduler.domain.messages import RecordedStatus, ResultStatus, RunPolicy
+from scheduler.domain.messages import DEFAULT_TENANT, Priority, RecordedStatus, ResultStatus, RunPolicy
 from scheduler.domain.runs.backoff import backoff
 from scheduler.domain.runs.result import Result
 
@@ -60,6 +60,10 @@ class Occurrence:
     correlation_id: str | None = None
     traceparent: str | None = None
     tracestate: str | None = None
+    tenant: str = DEFAULT_TENANT
+    priority: Priority | None = None
+    route: str | None = None
+    work: str | None = None  # the routing key by which a worker gets it
 
 
 @dataclass(slots=True)
@@ -132,6 +136,8 @@ def delivered(run: Run | None, event_id: str, occurrence: Occurrence, at: dateti
     before = run or Run(event_id, RunStatus.EXPECTED)
     current = _delivered(replace(before, occurrence=before.occurrence or occurrence), at)
     for result in before.early:
+        if result.tenant not in (None, occurrence.tenant):
+            continue  # it was about a run of another's
         current, _ = reported(current, result, at)
     return replace(current, early=(), noted_at=None)
 

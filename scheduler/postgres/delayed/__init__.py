@@ -1,1 +1,1 @@
-"""Delayed messages as rows: how they are stored and cancelled, and how those that are due are claimed and settled."""
+"""Delayed messages as rows: stored and cancelled, and claimed and settled when they are due."""

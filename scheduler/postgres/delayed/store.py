@@ -1,7 +1,7 @@
 """Delayed messages that have arrived, and cancels of them.
 
-A message and its cancel may be stored by two processes at the same moment. They meet at the unique index of message_id:
-whoever comes second waits there for the other to commit, and then knows.
+A message and its cancel may be stored by two processes at the same moment. They meet at the unique index of
+message_id: whoever comes second waits there for the other to commit, and then knows.
 """
 
 import io
