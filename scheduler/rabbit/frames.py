@@ -19,8 +19,6 @@ _PUBLISH = struct.Struct(">IH")
 _MANDATORY = b"\x01"
 _BASIC = 60
 
-Bytes = bytes | memoryview
-
 @dataclass(frozen=True, slots=True)
 class AmqpMessage:
     """What to publish where. `key` tells a returned message from its neighbours: its message_id."""
@@ -59,16 +57,16 @@ class RawMessage:
     """A message that passes through us: its properties are bytes, as they came."""
 
     exchange: str
-    routing_key: bytes | memoryview
-    properties: bytes | memoryview
-    body: bytes | memoryview
+    routing_key: bytes
+    properties: bytes
+    body: bytes
 
     mandatory = True
 
     @property
     def key(self) -> tuple[str, bytes, bytes]:
         """What tells it from its neighbours: its message_id is its publisher's, who may give many the same."""
-        return self.exchange, bytes(self.routing_key), bytes(self.body)
+        return self.exchange, self.routing_key, self.body
 
 
 Publishable = AmqpMessage | DueMessage | RawMessage
@@ -102,7 +100,7 @@ def encode(message: Publishable, channel: int, frame_max: int) -> bytes:
     if isinstance(message, RawMessage):
         return _encode_raw(message, channel, frame_max)
     body = message.body
-    parts: list[Bytes] = [_publish(channel, message.exchange, message.routing_key, message.mandatory)]
+    parts: list[bytes] = [_publish(channel, message.exchange, message.routing_key, message.mandatory)]
     if isinstance(message, DueMessage):
         parts.append(_due_header(message, channel))
     else:
@@ -111,7 +109,7 @@ def encode(message: Publishable, channel: int, frame_max: int) -> bytes:
     return b"".join(parts)
 
 
-def _add_body(parts: list[Bytes], body: Bytes, channel: int, frame_max: int) -> None:
+def _add_body(parts: list[bytes], body: bytes, channel: int, frame_max: int) -> None:
     room = frame_max - 8
     for start in range(0, len(body), room):
         piece = body[start : start + room]
@@ -121,7 +119,7 @@ def _add_body(parts: list[Bytes], body: Bytes, channel: int, frame_max: int) -> 
 def _encode_raw(message: RawMessage, channel: int, frame_max: int) -> bytes:
     exchange, key, properties, body = message.exchange, message.routing_key, message.properties, message.body
     name = _short(exchange)
-    parts: list[Bytes] = [
+    parts: list[bytes] = [
         _FRAME.pack(spec.FRAME_METHOD, channel, _PUBLISH.size + len(name) + 2 + len(key)),
         _PUBLISH.pack(spec.Basic.Publish.INDEX, 0), name, bytes((len(key),)), key, _MANDATORY + _END,
         _FRAME.pack(spec.FRAME_HEADER, channel, _CONTENT_HEAD.size + len(properties)),
@@ -131,7 +129,7 @@ def _encode_raw(message: RawMessage, channel: int, frame_max: int) -> bytes:
     return b"".join(parts)
 
 
-def fits(properties: Bytes, frame_max: int) -> bool:
+def fits(properties: bytes, frame_max: int) -> bool:
     """Tell whether properties go into one frame, as AMQP asks."""
     return _CONTENT_HEAD.size + len(properties) + 8 <= frame_max
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from scheduler.domain.names import DEAD_EXCHANGE
 from scheduler.rabbit import content
-from scheduler.rabbit.frames import Bytes, RawMessage, fits
+from scheduler.rabbit.frames import RawMessage, fits
 from scheduler.rabbit.reading import as_bytes
 
 ORIGINAL_EXCHANGE = "x-original-exchange"  # of a dead letter: where it would go when it is sent again
@@ -14,11 +14,11 @@ _COUNT = b"x-delivery-count"  # the queue's own mark, not the publisher's
 
 
 def passed_on(
-    exchange: str, routing_key: Bytes, properties: Bytes, body: Bytes, *, user: str, frame_max: int
+    exchange: str, routing_key: bytes, properties: bytes, body: bytes, *, user: str, frame_max: int
 ) -> RawMessage:
     """Return a message on its way out; the broker refuses a user_id that is not ours, so that becomes a header."""
     if properties[1] & _USER_ID:
-        properties = _without_user(bytes(properties), user, frame_max)
+        properties = _without_user(properties, user, frame_max)
     if not fits(properties, frame_max):
         raise ValueError(f"its properties have {len(properties):,} bytes, and a frame {frame_max:,}")
     return RawMessage(exchange, routing_key, properties, body)
@@ -34,14 +34,14 @@ def _without_user(raw: bytes, user: str, frame_max: int) -> bytes:
 
 
 def dead_letter(
-    routing_key: str | Bytes, properties: Bytes, body: Bytes, headers: Mapping[str, str | int]
+    routing_key: str | bytes, properties: bytes, body: bytes, headers: Mapping[str, str | int]
 ) -> RawMessage | None:
     """Return a message for schedule.dead with these headers beside its own; None if its own cannot be read.
 
     It is persistent and does not expire, or it would be lost after all.
     """
     try:
-        found = content.read(bytes(properties))
+        found = content.read(properties)
     except content.Unreadable:
         return None
     added = {
@@ -52,13 +52,12 @@ def dead_letter(
         if (part := found.parts.get(name)) is not None:
             added[f"x-original-{name.replace('_', '-')}".encode()] = content.text(part[1:])
     found.parts["delivery_mode"] = _PERSISTENT
-    key = as_bytes(routing_key) if isinstance(routing_key, str) else routing_key
     written = found.written(drop={_COUNT}, add=added, without=("expiration", "user_id"))
-    return RawMessage(DEAD_EXCHANGE, key, written, body)
+    return RawMessage(DEAD_EXCHANGE, as_bytes(routing_key), written, body)
 
 
 def dead_letter_that_fits(
-    routing_key: Bytes, properties: Bytes, body: Bytes, headers: Mapping[str, str | int], frame_max: int
+    routing_key: bytes, properties: bytes, body: bytes, headers: Mapping[str, str | int], frame_max: int
 ) -> RawMessage:
     """Return that dead letter, without the further headers where its frame has no room for them."""
     for added in (headers, {}):

@@ -14,8 +14,6 @@ CANCEL_HOLDS = timedelta(hours=1)
 # they are told of what falls due sooner.
 LOOK_SECONDS = 5.0
 
-Bytes = bytes | memoryview
-
 
 class Arrival(StrEnum):
     """What became of a message that arrived."""
@@ -44,9 +42,9 @@ class Waiting:
 
     id: int
     exchange: str | None
-    routing_key: Bytes | None
-    properties: Bytes | None
-    body: Bytes | None
+    routing_key: bytes
+    properties: bytes
+    body: bytes
     due_at: datetime
     wake_at: datetime
     retries: int = 0

@@ -41,12 +41,21 @@ def claim(session: ClaimSession, limit: int, since: datetime = LONG_AGO) -> Clai
     """Lock the messages that are due; where there are none, nothing stays open."""
     rows = session.claim(KIND, CLAIM, limit, since)
     claimed_at, seconds_to_next, locked = rows[0][len(COLUMNS) :]
-    messages = [Waiting(*row[: len(COLUMNS)]) for row in rows if row[0] is not None]
+    messages = [_read(row) for row in rows if row[0] is not None]
     if not messages:
         session.release()
         return Claim([], claimed_at, seconds_to_next)
     more = locked >= limit or locked > len(messages)
     return Claim(messages, claimed_at, seconds_to_next, messages[-1].wake_at, more)
+
+
+def _read(row: Sequence[Any]) -> Waiting:
+    found = Waiting(*row[: len(COLUMNS)])
+    if found.exchange is not None:  # psycopg2's views are of single characters
+        found.routing_key, found.properties, found.body = (
+            bytes(found.routing_key), bytes(found.properties), bytes(found.body)
+        )
+    return found
 
 
 def settle(session: ClaimSession, settlement: Settlement) -> None:
