@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from scheduler.domain.errors import Misconfigured
+
 
 @dataclass(frozen=True, slots=True)
 class Role:
@@ -19,13 +21,32 @@ class Role:
     # all the time while its queue is long, and each change costs.
     switch_seconds: float
     # Without work it does not touch the database: then its heartbeat is how it knows that it is there.
-    idle_without_database: bool
+    idle_without_database: bool = False
+    database: bool = True  # a worker has none
+    broker: bool = True  # the API works without one
+    # Module and class of what its works have in common, made once with the settings and given to each of them.
+    common: str | None = None
+    extra: str | None = None  # what has to be installed for it
 
     def load(self, settings: Any) -> list[Any]:
         """Import what it does; some of that is done once for each of several things that the settings name."""
-        pairs = (each.split(":") for each in self.works)
-        found = [getattr(import_module(module), name) for module, name in pairs]
+        try:
+            found = [_found(each) for each in self.works]
+        except ModuleNotFoundError as error:
+            if self.extra is None or str(error.name).startswith("scheduler"):
+                raise
+            raise Misconfigured(f"scheduler {self.name} needs {error.name}, which is not installed: "
+                                f"pip install 'scheduler[{self.extra}]'") from None
         return [work for each in found for work in (each.each(settings) if hasattr(each, "each") else (each,))]
+
+    def shared(self, settings: Any) -> tuple[Any, ...]:
+        """Make what its works have in common, if they have anything."""
+        return () if self.common is None else (_found(self.common)(settings),)
+
+
+def _found(path: str) -> Any:
+    module, name = path.split(":")
+    return getattr(import_module(module), name)
 
 
 ROLES = {role.name: role for role in (
@@ -33,5 +54,10 @@ ROLES = {role.name: role for role in (
          ("scheduler.consumer:Consumer", "scheduler.consumer:ResultsConsumer", "scheduler.consumer:DelayConsumer"),
          in_dev=1, switch_seconds=0.002, idle_without_database=True),
     Role("producer", "Postgres → AMQP: due rows become events.", ("scheduler.producer:Producer",),
-         in_dev=2, switch_seconds=0.0005, idle_without_database=False),
+         in_dev=2, switch_seconds=0.0005),
+    Role("worker", "AMQP → the work itself: calls webhooks, and reports what became of each.",
+         ("scheduler.workers.presence:Presence",),
+         in_dev=1, switch_seconds=0.002, database=False, common="scheduler.workers.worker:Worker"),
+    Role("api", "The REST API and the web console.", ("scheduler.api.server:ApiServer",),
+         in_dev=0, switch_seconds=0.001, idle_without_database=True, broker=False, extra="api"),
 )}

@@ -44,6 +44,7 @@ class DueDelayed:
     """The source of delayed messages that come out."""
 
     kind = KIND
+    classes = due.CLASSES
     # Consumers tell of whatever falls due sooner than this.
     look_seconds: float | None = LOOK_SECONDS
 
@@ -52,7 +53,7 @@ class DueDelayed:
         self._user = user
         self._frame_max = frame_max
 
-    def claim(self, session: ClaimSession, limit: int, since: datetime) -> Claim[Waiting]:
+    def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Waiting]:
         """Lock the messages whose time has come."""
         return due.claim(session, limit, since)
 

@@ -13,6 +13,7 @@ from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled import ThrottledWarning
 from scheduler.ops.traces import Traced
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
+from scheduler.postgres.classes import CLASSES
 from scheduler.postgres.runs import due
 from scheduler.postgres.runs.due import Settlement
 from scheduler.postgres.runs.store import KIND
@@ -38,9 +39,10 @@ class DueRuns:
     """The source of later attempts, dead letters and ScheduleFinished."""
 
     kind = KIND
+    classes = CLASSES
     look_seconds: float | None = None
 
-    def claim(self, session: ClaimSession, limit: int, since: datetime) -> Claim[Run]:
+    def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Run]:
         """Lock the runs that fall due."""
         return due.claim(session, limit, since)
 
@@ -135,8 +137,8 @@ def _count(emission: RunEmission) -> None:
         metrics.results_unknown.inc(len(run.early))
     elif not run.open:
         metrics.runs.labels(run.status.value).inc()
-        if run.started_at is not None and run.finished_at is not None:
-            metrics.run_seconds.observe(max(0.0, (run.finished_at - run.started_at).total_seconds()))
+        if run.duration is not None:
+            metrics.run_seconds.observe(run.duration.total_seconds())
         if run.status is RunStatus.DEAD and run.occurrence is not None:
             _dead.warning(
                 event_id=run.event_id, job_id=run.occurrence.job_id, attempts=run.attempt, error=run.error,

@@ -68,6 +68,13 @@ results_unknown = Counter(
     "scheduler_results_unknown_total", "Results dropped because their event stayed unknown for an hour."
 )
 partitions_dropped = Counter("scheduler_run_partitions_dropped_total", "Days of history dropped.")
+api_requests = Counter(
+    "scheduler_api_requests_total", "Requests to the API and the console.", ["route", "status"]
+)
+api_seconds = Histogram(
+    "scheduler_api_seconds", "From a request's first byte to the end of its answer.", ["route"],
+    buckets=_PHASE_BUCKETS,
+)
 delayed_messages = Gauge("scheduler_delayed_messages", "Delayed messages that wait to come out (estimate).")
 delayed_in = Counter("scheduler_delayed_in_total", "Delayed messages stored.")
 delayed_out = Counter("scheduler_delayed_out_total", "Delayed messages that came out, confirmed by the broker.")

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from scheduler.domain.messages import ResultStatus, ScheduleResult
+from scheduler.domain.messages import ResultStatus, ScheduleResult, ScheduleWorker
 
 ERROR_CHARACTERS = 4000
 OUTPUT_BYTES = 64 * 1024
@@ -40,9 +40,30 @@ class Result:
         rank = _RANKS[self.status] + (self.status is ResultStatus.FAILED and not self.retry)
         return f"{rank} {self.retry_in} {self.error} {self.output} {self.worker}"[:500]
 
+    def sort(self) -> tuple[ResultStatus | None, bool]:
+        """Return of which sort an early result is; of each sort one is kept.
+
+        A sign of life, a success, or another final word; and whether it can count once the event is known, for of
+        the first attempt it is then, or it is a success.
+        """
+        known = self.status in (ResultStatus.RUNNING, ResultStatus.SUCCEEDED)
+        return self.status if known else None, self.attempt == 1 or self.status is ResultStatus.SUCCEEDED
+
     def order(self) -> tuple[int, str]:
         """Return what early results are sorted by: it must not be the order in which they came."""
         return self.attempt, self.weight()
+
+
+@dataclass(slots=True)
+class Heard:
+    """What a worker says of itself, which comes by the same way as results."""
+
+    said: ScheduleWorker
+
+    @property
+    def about(self) -> str:
+        """The id of the worker."""
+        return str(self.said.id)
 
 
 def kept(result: ScheduleResult, event_id: str, output: str | None) -> Result:

@@ -13,6 +13,7 @@ from scheduler.resources import query
 
 # However large they are, one claim holds no more than this and one message.
 MOST_BYTES = 16 * 1024 * 1024
+CLASSES = 1  # their priority is for those who receive them
 COLUMNS = names(Waiting)
 CLAIM = query(
     "delayed/claim", selected=", ".join(COLUMNS), returned=", ".join(f"sized.{name}" for name in COLUMNS),
@@ -37,16 +38,16 @@ class Settlement:
     postponed: list[Postponed] = field(default_factory=list)
 
 
-def claim(session: ClaimSession, limit: int, since: datetime = LONG_AGO) -> Claim[Waiting]:
+def claim(session: ClaimSession, limit: int, since: Sequence[datetime] = (LONG_AGO,)) -> Claim[Waiting]:
     """Lock the messages that are due; where there are none, nothing stays open."""
-    rows = session.claim(KIND, CLAIM, limit, since)
+    rows = session.claim(KIND, CLAIM, *since, limit)
     claimed_at, seconds_to_next, locked = rows[0][len(COLUMNS) :]
     messages = [_read(row) for row in rows if row[0] is not None]
     if not messages:
         session.release()
-        return Claim([], claimed_at, seconds_to_next)
-    more = locked >= limit or locked > len(messages)
-    return Claim(messages, claimed_at, seconds_to_next, messages[-1].wake_at, more)
+        return Claim([], claimed_at, seconds_to_next, (None,) * CLASSES)
+    full = locked >= limit or locked > len(messages)
+    return Claim(messages, claimed_at, seconds_to_next, (messages[-1].wake_at,), full)
 
 
 def _read(row: Sequence[Any]) -> Waiting:

@@ -14,31 +14,6 @@ from scheduler.domain.errors import Misconfigured
 from scheduler.postgres.migrate import migrate
 
 DELAYS = (500, 100, 300, 200, 100, 400)
-PAIRS = "orders:topic,mails:direct,news:fanout,second:topic"
-
-
-@pytest.fixture(scope="module")
-def vhost(stack):
-    url = stack.create_vhost()
-    yield url
-    stack.delete_vhost(url)
-
-
-@pytest.fixture(scope="module")
-def sidecar(stack, template, vhost):
-    database = stack.create_database(template=template)
-    made = Sidecar(database, vhost).up(SCHEDULER_DELAY_EXCHANGES=PAIRS)
-    yield made
-    codes = made.close()
-    stack.drop_database(database)
-    assert codes == [0] * len(codes), [process.raw[-3:] for process in made.processes]
-
-
-@pytest.fixture
-def shop(sidecar):
-    made = Shop(sidecar.amqp_url)
-    yield made
-    made.close()
 
 
 @pytest.fixture
