@@ -1,4 +1,4 @@
-"""Delay headers of every AMQP kind, and properties as bytes: nothing else is touched, and nothing hostile raises."""
+"""Delay headers of every AMQP kind, and properties as bytes: nothing else is touched, nothing hostile raises."""
 
 import struct
 from datetime import UTC, datetime, timedelta
@@ -24,6 +24,15 @@ FRAME = 131072
 integers = {"b": 8, "s": 16, "I": 32, "l": 64}
 unsigned = {"B": ("B", 8), "u": ("H", 16), "i": ("I", 32)}
 codes = {"b": "b", "s": "h", "I": "i", "l": "q"}
+
+
+def often(count):
+    """Run a property with the same examples each time; with thousands of them in the deep run."""
+    def decorated(test):
+        test = settings(max_examples=EXAMPLES or count, derandomize=not EXAMPLES, database=None)(test)
+        return pytest.mark.deep(test) if EXAMPLES else test
+
+    return decorated
 
 
 def short(value):
@@ -93,8 +102,7 @@ def arrived(raw, *, redelivered=False):
 
 @given(numbers(), st.lists(st.tuples(names, others), max_size=3), st.lists(st.tuples(names, others), max_size=3),
        properties)
-@settings(max_examples=EXAMPLES or 200, derandomize=True)
-@pytest.mark.deep
+@often(200)
 def test_only_the_delay_changes_whatever_lies_around_it(number, before, after, parts):
     written, says = number
     found = arrived(encoded([*before, (b"x-delay", written), *after], parts))
@@ -107,10 +115,9 @@ def test_only_the_delay_changes_whatever_lies_around_it(number, before, after, p
     assert due_at(found.delay, NOW) == NOW + timedelta(milliseconds=max(says, 0))
 
 
-@given(st.dictionaries(st.sampled_from(DELAY_HEADERS), numbers() | others.map(lambda each: (each, None)), min_size=1),
+@given(st.dictionaries(st.sampled_from(DELAY_HEADERS), numbers() | others.map(lambda each: (each, 0)), min_size=1),
        st.lists(st.tuples(names, others), max_size=3))
-@settings(max_examples=EXAMPLES or 200, derandomize=True)
-@pytest.mark.deep
+@often(200)
 def test_what_comes_out_is_never_early_and_never_delayed_again(delays, others_):
     headers = [*others_, *((name.encode(), each[0]) for name, each in delays.items())]
     found = arrived(encoded(headers, {}))
@@ -133,8 +140,7 @@ def test_what_comes_out_is_never_early_and_never_delayed_again(delays, others_):
 @example(b"\x20\x00\xff\xff\xff\xff")
 @example(b"\x20\x00\x00\x00\x00\x02\x01x")
 @example(b"\x00\x01")
-@settings(max_examples=EXAMPLES or 300, derandomize=True)
-@pytest.mark.deep
+@often(300)
 def test_bytes_of_any_kind_are_read_or_rejected(raw):
     assert isinstance(arrived(raw), Arrived | Rejected)
     assert isinstance(arrived(raw, redelivered=True), Arrived | Rejected)
@@ -145,12 +151,15 @@ def test_bytes_of_any_kind_are_read_or_rejected(raw):
         pass
 
 
-@given(st.dictionaries(st.text(max_size=5), st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=5) | st.binary(max_size=5),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2), max_leaves=4,
-), max_size=4), st.text(max_size=10))
-@settings(max_examples=EXAMPLES or 100, derandomize=True)
-@pytest.mark.deep
+plain = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=5) | st.binary(max_size=5)
+nested = st.recursive(
+    plain, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@given(st.dictionaries(st.text(max_size=5), nested, max_size=4), st.text(max_size=10))
+@often(100)
 def test_what_pika_writes_is_read_whole(headers, message_id):
     raw = b"".join(pika.BasicProperties(headers=headers, message_id=message_id).encode())
     found = content.read(raw)

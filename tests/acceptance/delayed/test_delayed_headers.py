@@ -1,5 +1,6 @@
 """What the delay headers say, of whichever kind they are, and what comes out: over a real broker, byte by byte."""
 
+import json
 import struct
 from datetime import timedelta
 
@@ -26,7 +27,7 @@ def rejected(shop, body):
     (value("u", "H", 40_000), 40_000), (value("I", "i", HOUR), HOUR), (value("i", "I", 2**32 - 1), 2**32 - 1),
     (value("l", "q", 2**32), 2**32), (value("f", "f", 1000.75), 1000), (value("d", "d", HOUR + 0.99), HOUR),
     (b"D" + struct.pack(">Bi", 2, 123_456), 1234), (text(b"2500"), 2500), (text(b"+7"), 7),
-], ids="b B s u I i l f d D text signed-text".split())
+], ids=["b", "B", "s", "u", "I", "i", "l", "f", "d", "D", "text", "signed-text"])
 def test_every_kind_of_number_delays_and_comes_out_negated_in_64_bits(shop, sidecar, written, milliseconds):
     queue = shop.queue()
     with frozen(sidecar.processes[1]):
@@ -45,7 +46,7 @@ def test_every_kind_of_number_delays_and_comes_out_negated_in_64_bits(shop, side
 @pytest.mark.parametrize("written", [
     value("I", "i", 0), value("I", "i", -1), value("b", "b", -128), value("l", "q", -(2**63)),
     value("d", "d", -1e300), value("f", "f", 0.5), text(b"0"), text(b"-5"), b"D" + struct.pack(">Bi", 1, -77),
-], ids="0 -1 byte least huge fraction text-0 text-5 decimal".split())
+], ids=["0", "-1", "byte", "least", "huge", "fraction", "text-0", "text-5", "decimal"])
 def test_zero_or_less_is_at_once_and_the_header_stays_as_it_is(shop, written):
     queue = shop.queue()
     shop.send(queue, properties=headers_only(x_delay=written))
@@ -61,8 +62,6 @@ def test_zero_or_less_is_at_once_and_the_header_stays_as_it_is(shop, written):
     ({"x_delay": VOID}, "not nothing"),
     ({"x_delay": b"t\x01"}, "not True"),
     ({"x_delay": b"F\x00\x00\x00\x00"}, "a value of kind F"),
-    ({"x_delay": value("d", "d", float("nan"))}, "not nan"),
-    ({"x_delay": value("d", "d", float("inf"))}, "not inf"),
     ({"x_delay": value("l", "q", 2**62)}, "more than 100 years ahead"),
     ({"x_delay": text(b"9" * 40)}, "more than 100 years ahead"),
     ({"x_opt_delivery_delay": text(b"")}, "x-opt-delivery-delay: must be a number"),
@@ -81,11 +80,13 @@ def test_what_is_no_number_or_too_far_is_rejected_with_the_reason(shop, headers,
     with keeping_raw():
         properties = rejected(shop, body)
     kept = raw_headers(properties.raw)
+    kept.pop("x-delivery-count", None)  # of scheduler_dead, which shows it to whoever looks
     assert words in kept.pop("x-rejected-reason")[5:].decode()
     assert kept.pop("x-original-exchange") == text(b"schedule.delay")
     assert kept.pop("x-rejected-at")
     assert kept == {name.replace("_", "-"): each for name, each in headers.items()}
-    assert words in shop.get(events)[2].decode().replace("\\'", "'")
+    [problem] = json.loads(shop.get(events)[2])["errors"]
+    assert words in f"{problem['field']}: {problem['problem']}"
 
 
 def test_a_rejected_message_keeps_its_properties_and_nobody_else_hears_of_it(shop):
@@ -145,7 +146,7 @@ def test_headers_that_pika_cannot_read_come_out_as_they_came_in(shop):
     for _ in range(2000):
         deep = b"A" + struct.pack(">I", len(deep)) + deep
     kept = {
-        "year_beyond_9999": value("T", "Q", 1_800_000_000_000), "nan": value("d", "d", float("nan")),
+        "year_beyond_9999": value("T", "Q", 1_800_000_000_000),
         "no_utf8": text(b"\xff\xfe"), "bytes": b"x" + struct.pack(">I", 3) + b"\x00\x01\x02", "deep": deep,
         "small": value("b", "b", -1), "float": value("f", "f", 0.1),
     }

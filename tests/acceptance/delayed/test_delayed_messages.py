@@ -237,7 +237,7 @@ def other_user(stack, vhost):
     stack.rabbitmq.evaluate(
         'case rabbit_auth_backend_internal:exists(<<"somebody">>) of true -> ok; false -> '
         'rabbit_auth_backend_internal:add_user(<<"somebody">>, <<"secret">>, <<"test">>) end, '
-        f'ok = rabbit_auth_backend_internal:set_permissions(<<"somebody">>, <<"{name}">>, {everything}, <<"test">>)'
+        f'ok = rabbit_auth_backend_internal:set_permissions(<<"somebody">>, <<"{name}">>, {everything}, <<"me">>)'
     )
     parts = urlsplit(vhost)
     return urlunsplit(parts._replace(netloc=f"somebody:secret@{parts.hostname}:{parts.port}"))
