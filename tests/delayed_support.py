@@ -87,6 +87,10 @@ class keeping_raw:  # noqa: N801 - used as a word
 class Shop(Host):
     """A host that publishes delayed messages."""
 
+    def __init__(self, amqp_url: str) -> None:
+        super().__init__(amqp_url)
+        self.url = amqp_url
+
     def queue(self, exchange: str = "schedule.delayed", *keys: str, arguments=None, binding=None) -> str:
         """Bind a queue of its own, under a name of its own and these keys."""
         name = f"test_{uuid4().hex}"

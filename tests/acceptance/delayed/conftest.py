@@ -31,6 +31,11 @@ def sidecar(stack: Stack, template: str, vhost: str) -> Iterator[Sidecar]:
 
 @pytest.fixture
 def shop(sidecar: Sidecar) -> Iterator[Shop]:
+    """A host; what a test leaves behind is stored by then, and gone."""
     made = Shop(sidecar.amqp_url)
     yield made
+    last = made.queue()
+    made.send(last, b"last", x_delay=0)
+    made.take(last, 1)
+    sidecar.sql("DELETE FROM delayed_messages")
     made.close()
