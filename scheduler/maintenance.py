@@ -31,7 +31,7 @@ PRUNE_SECONDS = 1.5  # of a tick at most, so that the heartbeat stays in time
 
 _GAUGES = (
     metrics.backlog_jobs, metrics.oldest_due_age, metrics.pending_jobs, metrics.runs_open, metrics.runs_overdue,
-    metrics.runs_dead,
+    metrics.runs_dead, metrics.delayed_messages,
 )
 
 
@@ -126,6 +126,7 @@ class Maintenance:
         metrics.runs_open.set(found.runs_open)
         metrics.runs_overdue.set(found.runs_overdue)
         metrics.runs_dead.set(found.runs_dead)
+        metrics.delayed_messages.set(found.delayed)
 
     def _prune(self, session: MaintenanceSession) -> None:
         """Prune until nothing old is left or the tick's share is used up, resting as long as working."""

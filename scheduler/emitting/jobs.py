@@ -35,6 +35,7 @@ class DueJobs:
 
     kind = due.KIND
     classes = CLASSES
+    look_seconds: float | None = None
 
     def __init__(self, *, keep_all: bool = False) -> None:
         """Leave a record in the history of every occurrence, or of tracked jobs only."""

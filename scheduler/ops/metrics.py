@@ -75,6 +75,17 @@ api_seconds = Histogram(
     "scheduler_api_seconds", "From a request's first byte to the end of its answer.", ["route"],
     buckets=_PHASE_BUCKETS,
 )
+delayed_messages = Gauge("scheduler_delayed_messages", "Delayed messages that wait to come out (estimate).")
+delayed_in = Counter("scheduler_delayed_in_total", "Delayed messages stored.")
+delayed_out = Counter("scheduler_delayed_out_total", "Delayed messages that came out, confirmed by the broker.")
+delayed_dropped = Counter(
+    "scheduler_delayed_dropped_total", "Delayed messages not stored: cancelled, or there already.", ["reason"]
+)
+delayed_dead = Counter("scheduler_delayed_dead_total", "Delayed messages given up after an hour without a queue.")
+delayed_lag = Histogram(
+    "scheduler_delayed_lag_seconds", "From a delayed message's time to its confirm by the broker.",
+    buckets=LAG_BUCKETS,
+)
 build_info = Gauge(
     "scheduler_build_info", "Always 1; the labels say what runs.", ["version", "python", "tzdata"]
 )
@@ -95,5 +106,7 @@ def declare(tzdata: str) -> None:
         run_attempts.labels(outcome)
     for status in ("recorded", "unchanged", "superseded"):
         results.labels(status)
+    for reason in ("duplicate", "cancelled"):
+        delayed_dropped.labels(reason)
     for dependency in ("postgres", "rabbitmq"):
         dependency_losses.labels(dependency)

@@ -42,6 +42,7 @@ class Backlog(NamedTuple):
     runs_open: int = 0
     runs_overdue: int = 0
     runs_dead: int = 0
+    delayed: int = 0
 
 
 class Seen(NamedTuple):

@@ -15,14 +15,16 @@ user() { # name, password, configure, write, read; the password goes through sta
     "$@" --quiet set_permissions -p "$vhost" "$name" "$configure" "$write" "$read"
 }
 
-# The sidecar declares the topology, consumes its inbox and the results, publishes events, dead letters and replies.
+# The sidecar declares the topology, consumes its inbox, the results and delayed messages, publishes events, dead letters,
+# replies and what was delayed. For further pairs (SCHEDULER_DELAY_EXCHANGES=NAME:TYPE) add NAME, NAME\.delay and
+# scheduler_delay_NAME wherever schedule\.delayed, schedule\.delay and scheduler_delay stand.
 user scheduler_sidecar "$SIDECAR_PASSWORD" \
-    '^(schedule\.(commands|events|dead)|scheduler_(inbox|results|dead)|mainapp_due)$' \
-    '^(schedule\.(events|dead)|scheduler_(inbox|results|dead)|mainapp_due|amq\.default)$' \
-    '^(schedule\.(commands|events|dead)|scheduler_(inbox|results))$' "$@"
+    '^(schedule\.(commands|events|dead|delay|delayed)|scheduler_(inbox|results|dead|delay)|mainapp_due)$' \
+    '^(schedule\.(events|dead|delayed)|scheduler_(inbox|results|dead|delay)|mainapp_due|amq\.default)$' \
+    '^(schedule\.(commands|events|dead|delay)|scheduler_(inbox|results|delay))$' "$@"
 
-# The host publishes commands, and owns the queues whose names begin with mainapp_ (and reply queues).
+# The host publishes commands and delayed messages, and owns the queues whose names begin with mainapp_ (and reply queues).
 user scheduler_host "$HOST_PASSWORD" \
     '^(mainapp_.*|amq\.gen.*)$' \
-    '^(schedule\.commands|mainapp_.*|amq\.gen.*)$' \
-    '^(schedule\.events|mainapp_.*|amq\.gen.*)$' "$@"
+    '^(schedule\.(commands|delay)|mainapp_.*|amq\.gen.*)$' \
+    '^(schedule\.(events|delayed)|mainapp_.*|amq\.gen.*)$' "$@"
