@@ -49,4 +49,5 @@ def test_no_metric_counts_what_a_message_chose():
     }
     assert {label for names in labels.values() for label in names} <= {
         "reason", "phase", "dependency", "receipt", "role", "status", "outcome", "version", "python", "tzdata",
+        "class",
     }
