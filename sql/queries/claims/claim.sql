@@ -3,7 +3,8 @@
 -- so that each class with something due gets at least a tenth. `now()`, not `clock_timestamp()`: only a stable bound can
 -- use the index. The bounds $1, $2 and $3 keep the scans off entries already dealt with, which stay in the index while
 -- another client's old snapshot still sees them. Class and time are compared and ordered as one, which only the index by
--- both can do: by time alone the scan for one class would walk over all that is due of the others. There is always a row: an empty one when nothing is due.
+-- both can do: by time alone the scan for one class would walk over all that is due of the others. There is always a
+-- row: an empty one when nothing is due.
 WITH high AS (
     SELECT {selected}
     FROM {table}
