@@ -1,6 +1,8 @@
 """First things first: priorities, routes and tenants, as a host sees them."""
 
 import json
+import re
+from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -149,6 +151,22 @@ def test_an_early_result_of_anothers_counts_for_nothing(sidecar, host):
     assert event["event_id"] == said["event_id"]
     row = until(lambda: sidecar.sql("SELECT status FROM runs WHERE attempt = 1"), "the run")[0]
     assert row["status"] == "delivered"
+
+
+@pytest.mark.usefixtures("up")
+def test_the_pages_queues_keep_the_order(host):
+    """docs/priorities.md: a classic queue that reads the property, and one quorum queue for each class."""
+    page = (Path(__file__).parents[2] / "docs" / "priorities.md").read_text(encoding="utf-8")
+    for code in re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE):
+        exec(compile(code, "docs/priorities.md", "exec"), {"channel": host.channel})
+    for priority in ("low", "high"):
+        host.request(job_type=priority, run_at=iso(utc()), route="mails", priority=priority)
+    until(lambda: host.channel.queue_declare("mainapp_mails", passive=True).method.message_count == 2, "both events")
+    assert [json.loads(body)["job_type"] for _, _, body in take(host, "mainapp_mails", 2)] == ["high", "low"]
+    host.request(job_type="newsletter", run_at=iso(utc()), route="bulk")
+    host.request(job_type="reset", run_at=iso(utc()), route="urgent")
+    assert json.loads(host.get("mainapp_urgent")[2])["job_type"] == "reset"
+    assert json.loads(host.get("mainapp_bulk")[2])["job_type"] == "newsletter"
 
 
 @pytest.fixture
