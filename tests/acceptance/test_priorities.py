@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -161,7 +162,8 @@ def test_the_pages_queues_keep_the_order(host):
         exec(compile(code, "docs/priorities.md", "exec"), {"channel": host.channel})
     for priority in ("low", "high"):
         host.request(job_type=priority, run_at=iso(utc()), route="mails", priority=priority)
-    until(lambda: host.channel.queue_declare("mainapp_mails", passive=True).method.message_count == 2, "both events")
+    count = partial(host.channel.queue_declare, "mainapp_mails", passive=True)
+    until(lambda: count().method.message_count == 2, "both events")
     assert [json.loads(body)["job_type"] for _, _, body in take(host, "mainapp_mails", 2)] == ["high", "low"]
     host.request(job_type="newsletter", run_at=iso(utc()), route="bulk")
     host.request(job_type="reset", run_at=iso(utc()), route="urgent")
