@@ -3,7 +3,17 @@
 import argparse
 import sys
 
-from bench import emit, ingest, lag, migrations, recurrence, report, runs, scale
+from bench import (
+    emit,
+    ingest,
+    lag,
+    migrations,
+    priorities,
+    recurrence,
+    report,
+    runs,
+    scale,
+)
 from scheduler.dev.servers import Stack, start_stack
 
 PARTS = {
@@ -13,6 +23,7 @@ PARTS = {
     "scale": scale.run,
     "burst": emit.burst,
     "migrations": migrations.run,
+    "priorities": priorities.run,
     **runs.PARTS,
 }
 
