@@ -10,6 +10,7 @@ from scheduler.api.identity import Identity, Need, check
 from scheduler.api.problems import Changed, Conflict, NotFound
 from scheduler.commands import asking
 from scheduler.commands.asking import AboutJob, ChangedMeanwhile, Exists, NotThere, Overtaken
+from scheduler.domain.caller import Caller, Via
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.parsing import parse_command, parse_result
 from scheduler.postgres.jobs.lists import JobRow, find_job
@@ -71,6 +72,7 @@ class Actions:
         check(who, Need.WRITE)
         beside = {"event_id": str(event_id)} | _tenant(who)
         incoming = parse_command("retry", body or b"{}", max_payload_bytes=self._most, beside=beside)
+        incoming.caller = _caller(who)
         try:
             run, _ = await self._database.write(lambda at: asking.retry(at, incoming, who.tenant, self._soon))
         except NotThere:
@@ -83,7 +85,9 @@ class Actions:
         result = parse_result("result", body or b"{}", beside={"event_id": str(event_id)} | _tenant(who))
         try:
             return whole_run_view(
-                await self._database.write(lambda at: asking.report(at, result, who.tenant, self._soon))
+                await self._database.write(
+                    lambda at: asking.report(at, result, who.tenant, self._soon, _caller(who))
+                )
             )
         except NotThere:
             raise NotFound(f"No run has the event_id {event_id}.") from None
@@ -95,9 +99,11 @@ class Actions:
         defaults: dict[str, str] | None = None,
     ) -> Incoming:
         beside = _tenant(who) if job_id is None else {"id": str(job_id)} | _tenant(who)
-        return parse_command(
+        incoming = parse_command(
             kind, body or b"{}", max_payload_bytes=self._most, beside=beside, defaults=defaults or {}
         )
+        incoming.caller = _caller(who)
+        return incoming
 
     async def _ask(self, asked: AboutJob) -> JobRow:
         try:
@@ -108,6 +114,10 @@ class Actions:
             raise Changed("The job was changed since, or is not there: its ETag is another.") from None
         except Overtaken:
             raise Conflict(_OVERTAKEN) from None
+
+
+def _caller(who: Identity) -> Caller:
+    return Caller(who.sub, Via.API, who.address)
 
 
 def _tenant(who: Identity) -> dict[str, str]:
