@@ -11,7 +11,7 @@ import psycopg2.extensions
 
 from scheduler.domain.caller import Caller
 from scheduler.postgres.columns import copy_line
-from scheduler.postgres.connection import Connection, translated
+from scheduler.postgres.connection import Connection, transaction, translated
 from scheduler.resources import query
 
 Cursor = psycopg2.extensions.cursor
@@ -69,6 +69,12 @@ def write(cursor: Cursor, entries: Sequence[Entry]) -> None:
         each.before, each.after,
     )) for each in entries)
     cursor.copy_expert(query("audit/copy"), io.StringIO(lines), size=1 << 20)
+
+
+def write_alone(connection: Connection, entries: Sequence[Entry]) -> None:
+    """Add entries about what happened elsewhere than in the database."""
+    with transaction(connection) as cursor:
+        write(cursor, entries)
 
 
 def list_audit(
