@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import threading
 from collections.abc import Callable
 from typing import TypeVar
 from uuid import UUID
@@ -27,7 +26,6 @@ class Dead:
     def __init__(self, actions: Actions, settings: Settings) -> None:
         self._actions = actions
         self._letters = DeadLetters(settings.amqp_urls, settings.delay_exchanges)
-        self._one_at_a_time = threading.Lock()  # what one has taken to look at, another would not find
 
     async def list(self, who: Identity, limit: int, after: str | None = None) -> Page[DeadView]:
         """Return what lies there, oldest first."""
@@ -75,12 +73,8 @@ class Dead:
             raise NotReplayable(f"its run, {event_id}, was pruned") from None
 
     async def _do(self, work: Callable[[], T]) -> T:
-        def alone() -> T:
-            with self._one_at_a_time:
-                return work()
-
         try:
-            return await asyncio.to_thread(alone)
+            return await asyncio.to_thread(work)
         except Unavailable as error:
             raise Away(without_secrets(str(error)), _RETRY_SECONDS) from None
 

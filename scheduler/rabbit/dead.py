@@ -1,12 +1,13 @@
 """What lies in scheduler_dead: looked at, sent again to where it came from, or dropped.
 
-A queue can be looked into only by taking messages and giving them back. They are taken one by one, unacknowledged,
-and when the channel closes all that was not settled is where it was.
+A queue can be looked into only by taking messages and giving them back. All that is done goes over one channel, so that
+what one look has given back is there again for the next.
 """
 
 import hashlib
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -91,10 +92,12 @@ class DeadLetter:
 
 
 class DeadLetters:
-    """The queue, over a connection that is open for as long as something is done."""
+    """The queue, over a connection that is opened when it is needed; one does something with it at a time."""
 
     def __init__(self, urls: Sequence[str], delay_exchanges: Sequence[tuple[str, str]] = ()) -> None:
         self._urls = urls
+        self._lock = threading.Lock()
+        self._channel: BlockingChannel | None = None
         # No header lets a publisher borrow our rights elsewhere.
         self._exits = {COMMANDS_EXCHANGE, DELAY_EXCHANGE, DELAYED_EXCHANGE}
         for name, _ in delay_exchanges:
@@ -102,39 +105,43 @@ class DeadLetters:
 
     def look(self, limit: int, skip: int = 0) -> list[DeadLetter]:
         """Return what lies there, oldest first; raise BrokerUnavailable where the broker cannot be reached."""
-        with self._connected() as connection:
-            found = _taken(connection.channel(), skip + limit)
-            return [each for number, each in enumerate(found) if number >= skip]
+        with self._queue() as channel:
+            return list(_taken(channel, skip + limit))[skip:]
 
     def find(self, letter_id: str) -> DeadLetter | None:
         """Return one, None if it is not among the oldest ten thousand."""
-        with self._connected() as connection:
-            return _found(connection.channel(), letter_id)
+        with self._queue() as channel:
+            return _found(channel, letter_id)
 
     def replay(self, letter_id: str, retry_run: Callable[[DeadLetter], None]) -> DeadLetter | None:
         """Send one again to where it came from, and remove it once the broker has confirmed that.
 
         The event of a run that was given up is not sent: `retry_run` gives that run another chance.
         """
-        with self._connected() as connection:
-            channel = connection.channel()
+        with self._queue() as channel:
             letter = _found(channel, letter_id)
             if letter is not None:
                 if letter.run_given_up:
                     retry_run(letter)
                 else:
-                    self._send(connection, letter)
+                    self._send(channel.connection, letter)
                 channel.basic_ack(letter.tag)
             return letter
 
     def drop(self, letter_id: str) -> DeadLetter | None:
         """Remove one for good."""
-        with self._connected() as connection:
-            channel = connection.channel()
+        with self._queue() as channel:
             letter = _found(channel, letter_id)
             if letter is not None:
                 channel.basic_ack(letter.tag)
             return letter
+
+    def close(self) -> None:
+        """Hang up."""
+        channel, self._channel = self._channel, None
+        if channel is not None and channel.connection.is_open:
+            with suppress(AMQPError, OSError):
+                channel.connection.close()
 
     def _send(self, connection: pika.BlockingConnection, letter: DeadLetter) -> None:
         exchange = letter.exchange
@@ -155,24 +162,45 @@ class DeadLetters:
             raise NotReplayable("a queue refused it; it may be full") from None
         except ChannelClosedByBroker as error:
             raise NotReplayable(f"the broker refused it: {error.reply_text}") from None
+        finally:
+            if channel.is_open:
+                channel.close()
 
     @contextmanager
-    def _connected(self) -> Iterator[pika.BlockingConnection]:
+    def _queue(self) -> Iterator[BlockingChannel]:
+        """Lend the channel; what was taken and not settled is given back, whatever happened."""
+        with self._lock:
+            channel = self._connected()
+            try:
+                yield channel
+                channel.basic_nack(0, multiple=True, requeue=True)
+            except (AMQPError, OSError) as error:
+                self.close()
+                raise BrokerUnavailable(f"RabbitMQ: {reason(error)}") from error
+            except BaseException:
+                self.close()  # and with it what was taken goes back
+                raise
+
+    def _connected(self) -> BlockingChannel:
+        channel = self._channel
+        if channel is not None:
+            try:
+                channel.connection.process_data_events()  # one that the broker has given up says so now
+            except (AMQPError, OSError):
+                channel = None
+        if channel is None or not channel.is_open:
+            self.close()
+            self._channel = self._open().channel()
+        assert self._channel is not None  # noqa: S101 - it was opened
+        return self._channel
+
+    def _open(self) -> pika.BlockingConnection:
         problems = []
         for url in self._urls:
             try:
-                connection = pika.BlockingConnection(parameters(url, "dead letters"))
+                return pika.BlockingConnection(parameters(url, "dead letters"))
             except (AMQPError, OSError) as error:
                 problems.append(f"RabbitMQ at {place(url)}: {reason(error)}")
-                continue
-            try:
-                yield connection
-            except (AMQPError, OSError) as error:
-                raise BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
-            finally:
-                if connection.is_open:
-                    connection.close()
-            return
         raise BrokerUnavailable("; ".join(problems))
 
 

@@ -1,4 +1,4 @@
-"""Whatever the OpenAPI document allows, and much that it does not: no 500, and every answer as the document says."""
+"""Whatever the OpenAPI document allows, and much that it does not: no 500, and answers as the document says."""
 
 import json
 
@@ -33,7 +33,7 @@ def ask(served, case):
 
 
 @document.parametrize()
-@settings(max_examples=8, deadline=None, suppress_health_check=HASTE, derandomize=True)
+@settings(max_examples=5, deadline=None, suppress_health_check=HASTE, derandomize=True)
 def test_every_answer_is_as_the_document_says(served, case):
     ask(served, case)
 
