@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from bench import (
+    api,
     emit,
     ingest,
     lag,
@@ -25,6 +26,7 @@ PARTS = {
     "migrations": migrations.run,
     "priorities": priorities.run,
     **runs.PARTS,
+    "api": api.run,
 }
 
 
