@@ -83,6 +83,13 @@ webhooks_waiting = Gauge("scheduler_webhooks_waiting", "Webhooks that wait in th
 webhook_endpoints_failing = Gauge(
     "scheduler_webhook_endpoints_failing", "Endpoints that have answered this worker no call well for an hour."
 )
+api_requests = Counter(
+    "scheduler_api_requests_total", "Requests to the API and the console.", ["route", "status"]
+)
+api_seconds = Histogram(
+    "scheduler_api_seconds", "From a request's first byte to the end of its answer.", ["route"],
+    buckets=_PHASE_BUCKETS,
+)
 build_info = Gauge(
     "scheduler_build_info", "Always 1; the labels say what runs.", ["version", "python", "tzdata"]
 )
