@@ -117,7 +117,7 @@ def _add_webhook_verbs(webhook: argparse.ArgumentParser) -> None:
     test = verbs.add_parser("test", help=text, description=text)
     test.set_defaults(command=_webhook_test)
     test.add_argument("url", metavar="URL")
-    test.add_argument("--secret", metavar="NAME", help="sign it with this secret of SCHEDULER_WEBHOOK_SECRETS_FILE")
+    test.add_argument("--secret", metavar="NAME", help="sign it with a secret of SCHEDULER_WEBHOOK_SECRETS_FILE")
 
 
 def _add_run_verbs(run: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""What the documents say of webhooks is run: the README's request, the receiver in ten lines, and `webhook test`."""
+"""What the documents say of webhooks is run: the README's request, the ten-line receiver, and `webhook test`."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from endpoints import answer, endpoint
 from standardwebhooks.webhooks import Webhook
 from support import DEADLINE, until
 
-from scheduler.dev.servers.ports import free_port
+from scheduler.dev.servers.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -38,7 +38,7 @@ def receiver():
     """The receiver of the documents, on a free port."""
     code = block("docs/webhooks.md", "## Receiving them")
     assert len([line for line in code.splitlines() if line.strip()]) <= 13  # ten lines, between import and server
-    port = free_port()
+    [port] = free_ports(1)
     process = subprocess.Popen([sys.executable, "-c", code.replace("8001", str(port))], stderr=subprocess.DEVNULL)
     try:
         until(lambda: send(port, {}, b"") == 401 or process.poll() is not None, "the receiver")

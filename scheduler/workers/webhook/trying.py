@@ -25,7 +25,8 @@ def example(target: dict[str, Any]) -> Attempt:
     event = {
         "event_id": str(uuid4()), "job_id": str(uuid4()), "job_type": "webhook.test", "payload": {"test": True},
         "due_at": rfc3339(now), "emitted_at": rfc3339(now), "occurrence": 1, "missed": 0, "next_run_at": None,
-        "run": {"attempt": 1, "attempts_left": 0, "max_attempts": 1, "deadline": rfc3339(now + timedelta(hours=1))},
+        "run": {"attempt": 1, "attempts_left": 0, "max_attempts": 1,
+                "deadline": rfc3339(now + timedelta(hours=1))},
     }
     body = json.dumps(event | {"target": target}, separators=(",", ":")).encode()
     return Attempt(
