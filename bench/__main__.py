@@ -14,6 +14,7 @@ from bench import (
     report,
     runs,
     scale,
+    webhooks,
 )
 from scheduler.dev.servers import Stack, start_stack
 
@@ -27,6 +28,7 @@ PARTS = {
     "priorities": priorities.run,
     **runs.PARTS,
     "api": api.run,
+    "webhooks": webhooks.run,
 }
 
 

@@ -23,6 +23,7 @@ PARTS = (
     "runs-claims",
     "migrations",
     "api",
+    "webhooks",
 )
 _FIGURES, _END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
 

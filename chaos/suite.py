@@ -8,6 +8,7 @@ from chaos import (
     breaking_processes,
     breaking_rabbitmq,
     breaking_runs,
+    breaking_webhooks,
     soaking,
 )
 from chaos.faults import FAULTS, Fault
@@ -22,6 +23,7 @@ MODULES = (
     breaking_clusters,
     breaking_priorities,
     breaking_runs,
+    breaking_webhooks,
     soaking,
 )
 ALL: dict[str, Fault] = {

@@ -1,5 +1,6 @@
 """The overview: are reminders on time, and if not, why."""
 
+from scheduler.dev.dashboards import webhooks
 from scheduler.dev.dashboards.panels import (
     AMBER,
     BLUE,
@@ -189,6 +190,7 @@ def build() -> Json:
         (8, [refused, failures, queues]),
         *_classes(),
         *_runs(),
+        *webhooks.rows(),
     ]
     about = "Are reminders on time, and if not, why?"
     return dashboard(UID, "Scheduler: overview", about, lines, link_to("scheduler-internals", "Internals"))
