@@ -1,7 +1,7 @@
 """What lies in scheduler_dead: looked at, sent again to where it came from, or dropped.
 
-A queue can be looked into only by taking messages and giving them back. All that is done goes over one channel, so that
-what one look has given back is there again for the next.
+A queue can be looked into only by taking messages and giving them back. All that is done goes over one channel, so
+that what one look has given back is there again for the next.
 """
 
 import hashlib
