@@ -239,7 +239,7 @@ class Host:
             self.books.unbooked += 1
             self.books.unbooked_early += emitted < due or now < due
             return
-        if "run" in event:
+        if self._rates["tracked"] and "run" in event:
             report = {"event_id": event["event_id"], "attempt": event["run"]["attempt"], "status": "succeeded"}
             self.command("result", json.dumps(report).encode(), None)
         self.books.events.append(Event(event["event_id"], event["job_id"], due, emitted, now))

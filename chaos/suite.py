@@ -4,8 +4,11 @@ from chaos import (
     breaking_clusters,
     breaking_networks,
     breaking_postgres,
+    breaking_priorities,
     breaking_processes,
     breaking_rabbitmq,
+    breaking_runs,
+    breaking_webhooks,
     soaking,
     upgrading,
 )
@@ -14,7 +17,15 @@ from scheduler.dev.servers import Stack, start_stack
 from scheduler.dev.servers.apt import Say
 
 MODULES = (
-    breaking_processes, breaking_rabbitmq, breaking_postgres, breaking_networks, breaking_clusters, upgrading,
+    breaking_processes,
+    breaking_rabbitmq,
+    breaking_postgres,
+    breaking_networks,
+    breaking_clusters,
+    breaking_priorities,
+    breaking_runs,
+    breaking_webhooks,
+    upgrading,
     soaking,
 )
 ALL: dict[str, Fault] = {
