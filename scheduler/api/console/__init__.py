@@ -1,0 +1,1 @@
+"""The web console: pages for people, on the API's services."""
