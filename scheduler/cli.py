@@ -64,7 +64,10 @@ def _parser() -> argparse.ArgumentParser:
         added.add_argument("--no-wait", action="store_true", help=text)
 
     migrate = add("migrate", _migrate, "Bring the database to the current schema.")
-    migrate.add_argument("--status", action="store_true", help="show what is applied and what is pending")
+    shown = migrate.add_mutually_exclusive_group()
+    shown.add_argument("--status", action="store_true", help="show what is applied and what is pending")
+    text = "show what is pending, what it does to this database and how long that may take; change nothing"
+    shown.add_argument("--plan", action="store_true", help=text)
     add_no_wait(migrate)
     for role in ROLES.values():
         added = add(role.name, _serve, role.help)
@@ -156,6 +159,8 @@ def _migrate(args: argparse.Namespace) -> int:
             when = f"applied {state.applied_at:%Y-%m-%d %H:%M:%S %Z}" if state.applied_at else "pending"
             print(f"{state.migration.name:<40} {when}")
         return 0
+    if args.plan:
+        return _plan(found.database_url)
     stop = Stop(late_exit_code=EX_UNAVAILABLE)
     stop.listen()
     for delay in backoff(most=5.0):
@@ -172,6 +177,20 @@ def _migrate(args: argparse.Namespace) -> int:
             names = ", ".join(each.name for each in applied)
             print(f"applied {names}" if applied else "the database is up to date")
             break
+    return 0
+
+
+def _plan(url: str) -> int:
+    from scheduler.postgres.migration_plan import plan  # noqa: PLC0415 - only this command needs it
+
+    steps = plan(url)
+    for step in steps:
+        how = "one by one" if step.migration.concurrently else "in one transaction"
+        print(f"{step.migration.name}, {how}: {step.migration.purpose}")
+        for effect in step.effects:
+            print(f"  {effect}")
+    if not steps:
+        print("the database is up to date")
     return 0
 
 

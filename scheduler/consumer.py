@@ -14,10 +14,12 @@ from scheduler.commands.judging import Verdict
 from scheduler.commands.reading import read_command, read_result
 from scheduler.commands.results import execute_results
 from scheduler.commands.storing import DatabaseAway, Execute, Stored, StoreSession, Storing
+from scheduler.commands.tenants import Tenancy
 from scheduler.domain.errors import Rejected, Unavailable
 from scheduler.domain.names import INBOX_QUEUE, RESULTS_QUEUE
 from scheduler.domain.parsing import claimed_id
 from scheduler.ops.health import HealthPart
+from scheduler.rabbit.address import user
 from scheduler.rabbit.answers import Answer, Answers
 from scheduler.rabbit.inbox import Inbox
 from scheduler.rabbit.link import Link
@@ -73,7 +75,8 @@ class Consumer:
     def run(self, link: Link) -> None:
         """Serve one connection to the broker until it is lost or the process shall stop."""
         answers = Answers(link, self._wait_for_alarm)
-        read = partial(self.kind.read, max_payload_bytes=self._settings.max_payload_bytes)
+        tenancy = Tenancy.of(self._settings.tenant_by, map(user, self._settings.amqp_urls))
+        read = partial(self.kind.read, max_payload_bytes=self._settings.max_payload_bytes, tenancy=tenancy)
         while not self._stop:
             inbox = Inbox(link, self.kind.queue, self._settings.prefetch, read)
             try:

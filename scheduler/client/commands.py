@@ -17,6 +17,8 @@ from scheduler.domain.parsing import parse_command
 from scheduler.domain.times import rfc3339
 
 Payload = Mapping[str, Any] | BaseModel
+# What is sent as it is; of these the sidecar's own rules say what is wrong.
+_AS_GIVEN = {"rrule", "cron", "timezone", "on_missed", "name", "priority", "route", "run", "target"}
 _ANY_SIZE = 1 << 40  # how large a payload may be is the sidecar's setting: it says so itself
 
 
@@ -30,7 +32,12 @@ class When(TypedDict, total=False):
     timezone: str
     on_missed: Literal["latest", "all", "skip"]
     max_lateness: timedelta | float
+    name: str
+    tenant: str
+    priority: Literal["high", "normal", "low"]
+    route: str
     run: Mapping[str, Any]  # the job is tracked: a RunPolicy's fields, {} for the defaults
+    target: Mapping[str, Any]  # {"webhook": {…}} or {"command": {…}}: a worker does the work
     issued_at: datetime
     correlation_id: str
     headers: Mapping[str, str]
@@ -39,6 +46,7 @@ class When(TypedDict, total=False):
 class Sending(TypedDict, total=False):
     """The optional fields of every other command."""
 
+    tenant: str
     issued_at: datetime
     correlation_id: str
     headers: Mapping[str, str]
@@ -79,9 +87,7 @@ def request(id: UUID | str, job_type: str, payload: Payload | None, when: When) 
         fields["every"] = _seconds(when["every"])
     if "max_lateness" in when:
         fields["max_lateness"] = _seconds(when["max_lateness"])
-    if "run" in when:
-        fields["run"] = dict(when["run"])
-    fields |= {name: when[name] for name in ("rrule", "cron", "timezone", "on_missed") if name in when}
+    fields |= {name: value for name, value in when.items() if name in _AS_GIVEN}
     return _checked(Outgoing("request", fields, **_beside(when)))
 
 
@@ -107,6 +113,8 @@ def _common(id: UUID | str, sending: When | Sending, about: str = "id") -> dict[
         if issued_at.tzinfo is None:
             raise CommandRejected([Problem("issued_at", "must be aware: datetime.now(UTC)")])
         fields["issued_at"] = rfc3339(issued_at)
+    if "tenant" in sending:
+        fields["tenant"] = sending["tenant"]
     return fields
 
 

@@ -27,6 +27,8 @@ class Due(BaseModel, Generic[P]):
     occurrence: int
     missed: int
     next_run_at: datetime | None
+    tenant: str | None = None
+    target: dict[str, Any] | None = None
     run: DueRun | None = None
 
 

@@ -8,7 +8,8 @@ from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import Job, Outcome, apply
 from scheduler.domain.messages import RecordedStatus, Status
-from scheduler.domain.runs.run import Run, RunStatus, retried
+from scheduler.domain.runs.result import Result
+from scheduler.domain.runs.run import Run, RunStatus, reported, retried
 from scheduler.ops.logs import get_logger
 
 log = get_logger(__name__)
@@ -55,8 +56,25 @@ def _judge(job: Job | None, incoming: Incoming, now: datetime) -> Outcome | Reje
 def judge_retry(runs: MutableMapping[str, Run], incoming: Incoming, now: datetime) -> Retried | Rejected:
     """Return what became of a retry, and put the run as it is afterwards in its place."""
     run = runs.get(incoming.about)
-    if run is None or run.status in (RunStatus.EXPECTED, RunStatus.EMITTED):
-        return Rejected([Problem("event_id", "is not known: no run of a tracked job has it, or it was pruned")])
+    if (
+        run is None or run.status in (RunStatus.EXPECTED, RunStatus.EMITTED)
+        or run.occurrence is None or run.occurrence.tenant != incoming.tenant
+    ):
+        # The same words for one that is another tenant's: who asks learns nothing.
+        return Rejected([Problem("event_id", "is not available: no tracked job has such a run, or it was pruned")])
     after = retried(run, incoming.command.issued_at or now, now)
     runs[incoming.about] = after
     return Retried(after, "unchanged" if after is run else "scheduled")
+
+
+def judge_result(runs: MutableMapping[str, Run], result: Result, now: datetime) -> RecordedStatus | Rejected:
+    """Return what became of a result, and put the run as it is afterwards in its place."""
+    before = runs.get(result.event_id)
+    if before is not None and before.occurrence is not None and result.tenant not in (
+        None, before.occurrence.tenant
+    ):
+        return Rejected([Problem("event_id", "is not available")])
+    run, status = reported(before, result, now)
+    if run is not before:
+        runs[result.event_id] = run
+    return status

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from scheduler.commands.tenants import Tenancy
 from scheduler.domain.errors import Problem, Reason, Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.parsing import parse_command, parse_result
@@ -14,9 +15,12 @@ log = get_logger(__name__)
 
 _CRASHED = f"was delivered {DELIVERY_LIMIT} times and never answered: handling it ends the consumer"
 _TRACE = ("traceparent", "tracestate")
+BY_FIELD = Tenancy()
 
 
-def read_command(delivery: Delivery, *, max_payload_bytes: int) -> Incoming | Rejected:
+def read_command(
+    delivery: Delivery, *, max_payload_bytes: int, tenancy: Tenancy = BY_FIELD
+) -> Incoming | Rejected:
     """Return the command, or why it can never succeed; whatever a host sent, nothing is raised."""
     properties = delivery.properties
     if refusal := _refused(delivery):
@@ -25,6 +29,9 @@ def read_command(delivery: Delivery, *, max_payload_bytes: int) -> Incoming | Re
         incoming = parse_command(
             delivery.routing_key, delivery.body, message_type=properties.type, max_payload_bytes=max_payload_bytes
         )
+        if tenancy.by_user:
+            said = incoming.tenant if "tenant" in incoming.command.model_fields_set else None
+            incoming.tenant = tenancy.of_command(said, properties.user_id)
     except Exception as error:  # noqa: BLE001 - see there
         return _rejected(error)
     incoming.correlation_id = _storable(properties.correlation_id)
@@ -34,12 +41,16 @@ def read_command(delivery: Delivery, *, max_payload_bytes: int) -> Incoming | Re
     return incoming
 
 
-def read_result(delivery: Delivery, *, max_payload_bytes: int) -> Result | Rejected:  # noqa: ARG001 - as commands
+def read_result(
+    delivery: Delivery, *, max_payload_bytes: int, tenancy: Tenancy = BY_FIELD  # noqa: ARG001 - as commands
+) -> Result | Rejected:
     """Return the result, or why it can never be recorded."""
     if refusal := _refused(delivery):
         return refusal
     try:
-        return parse_result(delivery.routing_key, delivery.body, message_type=delivery.properties.type)
+        result = parse_result(delivery.routing_key, delivery.body, message_type=delivery.properties.type)
+        result.tenant = tenancy.of_result(result.tenant, delivery.properties.user_id)
+        return result  # noqa: TRY300 - all of this may be refused
     except Exception as error:  # noqa: BLE001 - see there
         return _rejected(error)
 

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from scheduler.commands.judging import Verdict
+from scheduler.commands.attendant import NOBODY, Attendant
+from scheduler.commands.judging import Verdict, judge_result
 from scheduler.commands.transactions import attempted
 from scheduler.domain.messages import Overlap
 from scheduler.domain.runs.result import Result
-from scheduler.domain.runs.run import Run, reported
+from scheduler.domain.runs.run import Run
 from scheduler.postgres.connection import Connection, database_time
 from scheduler.postgres.jobs.due import KIND as JOBS
 from scheduler.postgres.runs.store import (
@@ -21,28 +22,26 @@ from scheduler.postgres.runs.store import (
 )
 
 
-def execute_results(connection: Connection, batch: Sequence[Result], soon: timedelta) -> list[Verdict]:
+def execute_results(
+    connection: Connection, batch: Sequence[Result], soon: timedelta, attendant: Attendant = NOBODY
+) -> list[Verdict]:
     """Apply the results in one transaction and return what became of each, in order."""
-    return attempted(connection, batch, lambda cursor, part: _execute(cursor, part, soon))
+    return attempted(connection, batch, lambda cursor, part: _execute(cursor, part, soon, attendant))
 
 
-def _execute(cursor: Cursor, batch: Sequence[Result], soon: timedelta) -> list[Verdict]:
+def _execute(cursor: Cursor, batch: Sequence[Result], soon: timedelta, attendant: Attendant) -> list[Verdict]:
     now = database_time(cursor)
     ids = {result.event_id for result in batch}
     opened = lock(cursor, ids)
     missing = ids - opened.keys()
     finished = lock_finished(cursor, missing) if missing else {}
     known = opened | finished
+    attendant.runs_locked(known)
     runs = dict(known)
-    verdicts: list[Verdict] = []
-    for result in batch:
-        before = runs.get(result.event_id)
-        run, status = reported(before, result, now)
-        verdicts.append(status)
-        if run is not before:
-            runs[result.event_id] = run
+    verdicts: list[Verdict] = [judge_result(runs, result, now) for result in batch]
     save(cursor, opened, finished, runs)
     wake_for_runs(cursor, known, runs, now + soon)
+    attendant.saved(cursor)
     return verdicts
 
 

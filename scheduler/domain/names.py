@@ -14,3 +14,10 @@ DEAD_QUEUE = "scheduler_dead"
 WEBHOOKS_QUEUE = "scheduler_webhooks"
 COMMAND_QUEUE_PREFIX = "scheduler_command_"
 DELAY_QUEUE = "scheduler_delay"
+
+
+def due_address(route: str | None, work: str | None) -> tuple[str, str]:
+    """Return the exchange and the routing key of a ScheduleDue."""
+    if work is not None:
+        return WORK_EXCHANGE, work
+    return EVENTS_EXCHANGE, "due" if route is None else f"due.{route}"

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 
 from scheduler.domain.jobs.emission import Emission, decide, due_body, missed_body, occurrence
 from scheduler.domain.jobs.job import Job
-from scheduler.domain.messages import Overlap
-from scheduler.domain.names import EVENTS_EXCHANGE
+from scheduler.domain.messages import Overlap, work_key
+from scheduler.domain.names import EVENTS_EXCHANGE, due_address
 from scheduler.domain.runs.run import Origin, Run, RunStatus, delivered
 from scheduler.domain.times import parse_instant
-from scheduler.emitting.messages import run_message, trace_headers
+from scheduler.emitting.messages import AMQP_PRIORITIES, not_delivered, run_message, trace_headers
 from scheduler.emitting.source import Result, Stamp, Times
 from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
@@ -26,17 +26,7 @@ from scheduler.rabbit.publisher import Receipt
 log = get_logger(__name__)
 
 NAMED = 10  # ids in one warning at most
-_PROBLEMS = {
-    Receipt.RETURNED: f"returned: no queue is bound to {EVENTS_EXCHANGE} for the routing key due",
-    Receipt.REFUSED: f"refused: a queue behind {EVENTS_EXCHANGE} is full or unavailable",
-    Receipt.UNKNOWN: "unconfirmed: the broker went away before it answered",
-}
-_ADVICE = {
-    Receipt.RETURNED: f"bind a queue to {EVENTS_EXCHANGE} with the routing key due; they are tried again",
-    Receipt.REFUSED: f"the queue behind {EVENTS_EXCHANGE} is full or unavailable; they are tried again",
-    Receipt.UNKNOWN: "the broker went away before it answered; they are sent again, with the same event_id",
-}
-_warnings = {receipt: ThrottledWarning(log, "events not delivered") for receipt in _ADVICE}
+_warnings = {receipt: ThrottledWarning(log, "events not delivered") for receipt in Receipt}
 
 
 class DueJobs:
@@ -80,7 +70,10 @@ class DueJobs:
         elif emission.event_id is not None:
             headers = trace_headers(definition.traceparent, definition.tracestate)
             body = due_body(emission, stamp.text)
-            messages.append(DueMessage(body, emission.event_id, stamp.seconds, definition.correlation_id, headers))
+            messages.append(DueMessage(
+                body, emission.event_id, stamp.seconds, definition.correlation_id, headers, None,
+                AMQP_PRIORITIES[definition.priority], *_place(emission),
+            ))
         if emission.missed is not None:
             messages.append(json_message(
                 EVENTS_EXCHANGE, "missed", "ScheduleMissed", missed_body(emission),
@@ -114,7 +107,8 @@ class DueJobs:
                     settlement.unrecorded.append(emission.event_id)
                 # What the broker did not answer for may be there or not: it stays due and is sent again at once.
                 seconds = None if refusal is Receipt.UNKNOWN else _retry_seconds(emission.job)
-                settlement.failed.append(Failed(emission.job.id, seconds, emission.due_at, _PROBLEMS[refusal]))
+                problem, _ = not_delivered(refusal, *_place(emission))
+                settlement.failed.append(Failed(emission.job.id, seconds, emission.due_at, problem))
         settlement.failed += [
             Failed(job.id, _retry_seconds(job), job.next_run_at, "the scheduler cannot read its row")
             for job in unreadable
@@ -130,20 +124,22 @@ class DueJobs:
 
     def report(self, results: Sequence[Result[Emission]], times: Times) -> None:
         """Count the events that were confirmed, and warn of those that were not."""
-        failed: dict[Receipt, list[str]] = {}
+        failed: dict[tuple[Receipt, str, str], list[str]] = {}
         emitted = 0
         for emission, receipts, refusal in results:
             if refusal is not None:
-                failed.setdefault(refusal, []).append(emission.job.id)
+                failed.setdefault((refusal, *_place(emission)), []).append(emission.job.id)
             if emission.due_at is not None and receipts[0] is Receipt.CONFIRMED:
                 emitted += 1
                 metrics.due_lag.observe((times.confirmed_at - emission.due_at).total_seconds())
             if emission.missed is not None and receipts[-1] is Receipt.CONFIRMED:
                 metrics.jobs_missed.inc(emission.missed.count)
         metrics.jobs_due.inc(emitted)
-        for receipt, ids in failed.items():
+        for (receipt, exchange, key), ids in failed.items():
+            _, advice = not_delivered(receipt, exchange, key)
             _warnings[receipt].warning(
-                count=len(ids), reason=receipt.value, job_ids=ids[:NAMED], do=_ADVICE[receipt]
+                count=len(ids), reason=receipt.value, exchange=exchange, routing_key=key, job_ids=ids[:NAMED],
+                do=advice,
             )
         if log.shows_debug:
             _show(results, times)
@@ -196,12 +192,22 @@ def _due_again(settlement: Settlement, times: Times) -> datetime | None:
     return LONG_AGO if soonest is not None and soonest <= times.claimed_at else soonest
 
 
+def _place(emission: Emission) -> tuple[str, str]:
+    """Return the exchange and the routing key of a job's event."""
+    definition = emission.job.definition
+    assert definition is not None  # noqa: S101 - only a defined job emits
+    if definition.target is None and definition.route is None:
+        return EVENTS_EXCHANGE, "due"
+    return due_address(definition.route, None if definition.target is None else work_key(definition.target))
+
+
 def _emitted(emission: Emission) -> runs_due.Emitted:
     definition, due_at = emission.job.definition, emission.due_at
     assert definition is not None  # noqa: S101 - only a defined job emits
     assert due_at is not None  # noqa: S101 - the caller asked whether there is one
     origin = Origin.TRIGGER if emission.triggered else Origin.SCHEDULE
-    return runs_due.Emitted(emission.event_id or "", emission.job.id, definition.job_type, due_at, origin)
+    job = emission.job
+    return runs_due.Emitted(emission.event_id or "", job.id, definition.job_type, due_at, origin, job.tenant)
 
 
 def _first_run(emission: Emission, emitted_at: datetime) -> Run:

@@ -1,12 +1,17 @@
 """The messages of a run, as AMQP has them."""
 
-from scheduler.domain.names import DEAD_EXCHANGE, EVENTS_EXCHANGE
+from scheduler.domain.messages import Priority
+from scheduler.domain.names import DEAD_EXCHANGE, EVENTS_EXCHANGE, due_address
 from scheduler.domain.runs.event import due_body, finished_body
 from scheduler.domain.runs.run import Run
 from scheduler.domain.times import rfc3339
 from scheduler.rabbit.frames import AmqpMessage, DueMessage, dead_run, json_message
+from scheduler.rabbit.publisher import Receipt
 
 _REASON_CHARACTERS = 1000
+_UNANSWERED = ("unconfirmed: the broker went away before it answered",
+               "the broker went away before it answered; they are sent again, with the same event_id")
+AMQP_PRIORITIES = {None: None, Priority.HIGH: 9, Priority.NORMAL: 5, Priority.LOW: 1}
 
 
 def run_message(run: Run) -> DueMessage:
@@ -17,8 +22,23 @@ def run_message(run: Run) -> DueMessage:
     return DueMessage(
         due_body(run), run.event_id, int(emitted_at.timestamp()), occurrence.correlation_id,
         trace_headers(occurrence.traceparent, occurrence.tracestate),
-        str(round(occurrence.policy.start_timeout * 1000)),
+        str(round(occurrence.policy.start_timeout * 1000)), AMQP_PRIORITIES[occurrence.priority],
+        *due_address(occurrence.route, occurrence.work),
     )
+
+
+def not_delivered(receipt: Receipt, exchange: str, key: str) -> tuple[str, str]:
+    """Say why an event is still due, and what to do about it."""
+    if receipt is Receipt.UNKNOWN:
+        return _UNANSWERED
+    if receipt is Receipt.REFUSED:
+        full = f"a queue behind {exchange} is full or unavailable"
+        return f"refused: {full}", f"{full}; they are tried again"
+    if key.startswith("command."):
+        return (f"returned: no worker offers the command {key.removeprefix('command.')}",
+                "start a worker whose SCHEDULER_COMMANDS_FILE lists it; they are tried again")
+    return (f"returned: no queue is bound to {exchange} for the routing key {key}",
+            f"bind a queue to {exchange} with the routing key {key}; they are tried again")
 
 
 def finished_message(run: Run) -> AmqpMessage:

@@ -1,36 +1,24 @@
 """Brings the database to the current schema: numbered files, each applied once, in order."""
 
-import hashlib
-import re
+import time
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 import psycopg2
 import psycopg2.extensions
 
 from scheduler.domain.errors import Misconfigured, Unavailable
 from scheduler.ops.logs import get_logger
-from scheduler.postgres.connection import Connection, connect, transaction
-from scheduler.resources import folder, query
+from scheduler.postgres.brief_locks import briefly
+from scheduler.postgres.concurrent_indexes import change_index
+from scheduler.postgres.connection import Connection, Unstorable, connect, transaction, translated
+from scheduler.postgres.migration_files import Migration, files
+from scheduler.resources import query
 
 log = get_logger(__name__)
 
 _LOCK = 0x5C4ED01E  # any number that nobody else uses: held while migrating
-_NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """One file."""
-
-    version: int
-    name: str
-    sql: str
-
-    @property
-    def checksum(self) -> str:
-        return hashlib.sha256(self.sql.encode()).hexdigest()
+_ASK_AGAIN_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +27,6 @@ class State:
 
     migration: Migration
     applied_at: datetime | None
-
-
-def files(where: Path | None = None) -> list[Migration]:
-    """Return the migrations that this program carries, in order."""
-    found = []
-    for path in sorted((where or folder("sql") / "migrations").glob("*.sql")):
-        name = _NAME.fullmatch(path.name)
-        if name is None:
-            raise Misconfigured(f"{path.name} is not a migration's name, like 0002_add_column.sql")
-        found.append(Migration(int(name[1]), path.name, path.read_text(encoding="utf-8")))
-    if [each.version for each in found] != list(range(1, len(found) + 1)):
-        raise Misconfigured("migrations must be numbered 0001, 0002, … without gaps or doubles")
-    return found
 
 
 def status(url: str, migrations: list[Migration] | None = None) -> list[State]:
@@ -69,13 +44,12 @@ def status(url: str, migrations: list[Migration] | None = None) -> list[State]:
 
 
 def migrate(url: str, migrations: list[Migration] | None = None) -> list[Migration]:
-    """Apply what is missing, each file in a transaction of its own, and return what was applied."""
+    """Apply what is missing, each file in a transaction of its own or concurrently; return what was."""
     migrations = files() if migrations is None else migrations
     # A long index build is no reason to give up, nor is another replica that migrates first.
     connection = connect(url, "migrate", statement_timeout="0", lock_timeout="0")
     try:
-        with transaction(connection) as cursor:
-            cursor.execute(query("migrations/lock"), {"lock": _LOCK})
+        _wait_for_turn(connection)
         with transaction(connection) as cursor:
             cursor.execute(query("migrations/create"))
             applied = _applied(cursor)
@@ -86,6 +60,19 @@ def migrate(url: str, migrations: list[Migration] | None = None) -> list[Migrati
         return missing
     finally:
         connection.close()  # and with it the lock
+
+
+def _wait_for_turn(connection: Connection) -> None:
+    said = False
+    while True:
+        with transaction(connection) as cursor:
+            cursor.execute(query("migrations/try_lock"), {"lock": _LOCK})
+            if cursor.fetchall() == [(True,)]:
+                return
+        if not said:
+            log.info("another replica migrates: waiting for it")
+            said = True
+        time.sleep(_ASK_AGAIN_SECONDS)
 
 
 def _applied(cursor: psycopg2.extensions.cursor) -> dict[int, tuple[str, str, datetime]]:
@@ -112,14 +99,42 @@ def _check(migrations: list[Migration], applied: dict[int, tuple[str, str, datet
 
 def _apply(connection: Connection, migration: Migration) -> None:
     try:
-        with transaction(connection) as cursor:
-            cursor.execute(migration.sql)
-            values = {"version": migration.version, "name": migration.name, "checksum": migration.checksum}
-            cursor.execute(query("migrations/record"), values)
-    except (psycopg2.Error, Unavailable) as error:
+        if migration.concurrently:
+            _apply_concurrently(connection, migration)
+        else:
+            briefly(connection, lambda: _apply_at_once(connection, migration))
+    except (psycopg2.Error, Unavailable, Unstorable) as error:
         # A connection that broke is worth another try; a statement that cannot run is not.
         if isinstance(error, Unavailable) and not isinstance(error.__cause__, psycopg2.ProgrammingError):
             raise
         text = " ".join(str(error).split())
-        raise Misconfigured(f"migration {migration.name} failed and was rolled back: {text}") from error
+        left = "failed and goes on from there when it is run again" if migration.concurrently else (
+            "failed and was rolled back"
+        )
+        raise Misconfigured(f"migration {migration.name} {left}: {text}") from error
     log.info("migration applied", migration=migration.name)
+
+
+def _apply_at_once(connection: Connection, migration: Migration) -> None:
+    with transaction(connection) as cursor:
+        cursor.execute(migration.sql)
+        _record(cursor, migration)
+
+
+def _apply_concurrently(connection: Connection, migration: Migration) -> None:
+    """Run each statement by itself: what is done already, after a crash, is passed over."""
+    changes = migration.index_changes()
+    connection.autocommit = True
+    try:
+        for change in changes:
+            change_index(connection, change)
+        with translated(), connection.cursor() as cursor:
+            _record(cursor, migration)
+    finally:
+        if not connection.closed:
+            connection.autocommit = False
+
+
+def _record(cursor: psycopg2.extensions.cursor, migration: Migration) -> None:
+    values = {"version": migration.version, "name": migration.name, "checksum": migration.checksum}
+    cursor.execute(query("migrations/record"), values)

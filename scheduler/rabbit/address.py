@@ -1,7 +1,7 @@
 """What an AMQP URL says: where, as whom, and with which certificates."""
 
 import ssl
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import pika
 
@@ -43,6 +43,11 @@ def place(url: str) -> str:
     """Name a broker in a log line: host and port, no credentials."""
     parts = urlsplit(url)
     return f"{parts.hostname}:{parts.port or (5671 if parts.scheme == 'amqps' else 5672)}"
+
+
+def user(url: str) -> str:
+    """Return the user that the broker knows us as."""
+    return unquote(urlsplit(url).username or "guest")
 
 
 def _tls(given: dict[str, str], host: str) -> pika.SSLOptions:

@@ -43,9 +43,10 @@ class DueMessage:
     correlation_id: str | None = None
     headers: dict[str, str] | None = None
     expiration: str | None = None  # milliseconds
+    priority: int | None = None
+    exchange: str = EVENTS_EXCHANGE
+    routing_key: str = "due"
 
-    exchange = EVENTS_EXCHANGE
-    routing_key = "due"
     mandatory = True
 
 
@@ -90,7 +91,7 @@ def encode(message: Publishable, channel: int, frame_max: int) -> bytes:
     return b"".join(parts)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)  # a handful, and one for each route
 def _publish(channel: int, exchange: str, routing_key: str, mandatory: bool) -> bytes:
     method = spec.Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=mandatory)
     marshalled: bytes = Method(channel, method).marshal()
@@ -105,6 +106,9 @@ def _due_header(message: DueMessage, channel: int) -> bytes:
         pieces: list[bytes] = []
         encode_table(pieces, message.headers)
         before = _JSON + b"".join(pieces) + _PERSISTENT
+    if message.priority is not None:
+        flags |= spec.BasicProperties.FLAG_PRIORITY
+        before += bytes((message.priority,))
     if message.correlation_id is not None:
         flags |= spec.BasicProperties.FLAG_CORRELATION_ID
         correlation = _short(message.correlation_id)

@@ -1,15 +1,16 @@
 """The runs of tracked jobs in a sidecar for tests: what the producer and the consumer of the real one keep."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from scheduler.commands.judging import Verdict, judge_retry
+from scheduler.commands.judging import Verdict, judge_result, judge_retry
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.emission import Emission, occurrence
+from scheduler.domain.names import due_address
 from scheduler.domain.runs.event import due_body, finished_body
 from scheduler.domain.runs.result import Result
-from scheduler.domain.runs.run import Run, RunStatus, cancelled, delivered, overdue, reported
+from scheduler.domain.runs.run import Occurrence, Run, RunStatus, cancelled, delivered, overdue
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +51,20 @@ class Runs:
             self._put(delivered(known, emission.event_id, about, now))
         elif known is None or not (known.open or known.event_id in self._untold):
             self._put(first)
-        return Event("due", due_body(first), about.correlation_id)
+        return _due(first, about)
 
     def report(self, result: Result, now: datetime) -> Verdict:
         """Take a result and return what to answer."""
-        run, status = reported(self._runs.get(result.event_id), result, now)
-        self._put(run)
-        return status
+        return self._judged(result.event_id, lambda runs: judge_result(runs, result, now))
 
     def retry(self, incoming: Incoming, now: datetime) -> Verdict:
         """Take a ScheduleRetry and return what became of it."""
-        known = self._runs.get(incoming.about)
-        after = {} if known is None else {incoming.about: known}
-        verdict = judge_retry(after, incoming, now)
+        return self._judged(incoming.about, lambda runs: judge_retry(runs, incoming, now))
+
+    def _judged(self, event_id: str, judge: Callable[[dict[str, Run]], Verdict]) -> Verdict:
+        known = self._runs.get(event_id)
+        after = {} if known is None else {event_id: known}
+        verdict = judge(after)
         for run in after.values():
             self._put(run)
         return verdict
@@ -90,7 +92,7 @@ class Runs:
         after = delivered(run, run.event_id, about, now) if again else overdue(run, now)
         self._put(after)
         if again:
-            return [Event("due", due_body(after), about.correlation_id)]
+            return [_due(after, about)]
         if after.open:
             return []
         self._untold.discard(run.event_id)
@@ -105,3 +107,8 @@ class Runs:
             self._untold.discard(run.event_id)
         elif run is not before:
             self._untold.add(run.event_id)
+
+
+def _due(run: Run, about: Occurrence) -> Event:
+    _, routing_key = due_address(about.route, about.work)
+    return Event(routing_key, due_body(run), about.correlation_id)

@@ -31,6 +31,7 @@ from scheduler.domain.messages import (
     ScheduleRejected,
     ScheduleRetry,
 )
+from scheduler.domain.names import due_address
 from scheduler.domain.parsing import claimed_id, parse_command, parse_result
 from scheduler.domain.runs.run import Run
 from scheduler.domain.times import rfc3339
@@ -146,8 +147,8 @@ class Sidecar:
         self._emit_until(self.now)
 
     def due(self) -> list[ScheduleDue]:
-        """Take the ScheduleDue events that were emitted since the last call."""
-        return [ScheduleDue.model_validate_json(each.body) for each in self.take("due")]
+        """Take the ScheduleDue events that were emitted since the last call, whatever their route."""
+        return [ScheduleDue.model_validate_json(each.body) for each in self.take("due", "due.")]
 
     def missed(self) -> list[ScheduleMissed]:
         """Take the ScheduleMissed events that were emitted since the last call."""
@@ -161,10 +162,20 @@ class Sidecar:
         """Take the ScheduleRejected events that were emitted since the last call."""
         return [ScheduleRejected.model_validate_json(each.body) for each in self.take("rejected")]
 
-    def take(self, routing_key: str) -> list[Event]:
-        """Take the raw events of one kind, oldest first; `dead` are those of runs that were given up."""
-        taken = [each for each in self._events if each.routing_key == routing_key]
-        self._events = [each for each in self._events if each.routing_key != routing_key]
+    def take(self, routing_key: str, beginning: str | None = None) -> list[Event]:
+        """Take the raw events of one kind, oldest first; `dead` are those of runs that were given up.
+
+        `webhook` and `command.NAME` are those for workers, `due.ROUTE` those with a route; with `beginning` also
+        those whose routing key begins so.
+        """
+        taken: list[Event] = []
+        left: list[Event] = []
+        for each in self._events:
+            wanted = each.routing_key == routing_key or (
+                beginning is not None and each.routing_key.startswith(beginning)
+            )
+            (taken if wanted else left).append(each)
+        self._events = left
         return taken
 
     def deliver(self, to: Handlers = handlers) -> int:
@@ -174,7 +185,7 @@ class Sidecar:
         lain there until nobody may begin it any more is not handed over: the broker would have dropped it.
         """
         count = 0
-        for event in self.take("due"):
+        for event in self.take("due", "due."):
             run = ScheduleDue.model_validate_json(event.body).run
             if run is None:
                 to.dispatch(event.body)
@@ -231,14 +242,16 @@ class Sidecar:
 
     def _emit(self, job: Job) -> None:
         assert job.definition is not None  # noqa: S101 - only a defined job is pending
-        correlation_id, policy = job.definition.correlation_id, job.definition.run
+        definition = job.definition
+        correlation_id, policy = definition.correlation_id, definition.run
         if policy is not None and policy.overlap is not Overlap.ALLOW:
             job = replace(job, held_by=self._runs.open_of(job.id))
         emission = decide(job, self.now)
         if emission.tracked:
             self._events.append(self._runs.begin(emission, self.now))
         elif emission.due_at is not None:
-            self._events.append(Event("due", due_body(emission, rfc3339(self.now)), correlation_id))
+            _, routing_key = due_address(definition.route, None)
+            self._events.append(Event(routing_key, due_body(emission, rfc3339(self.now)), correlation_id))
         if emission.missed is not None:
             self._events.append(Event("missed", missed_body(emission), correlation_id))
         self._jobs[job.id] = settle(emission)

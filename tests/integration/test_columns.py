@@ -1,6 +1,7 @@
 """The columns of a job: what the domain has, the table holds, and whatever a host writes comes back unchanged."""
 
 import io
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
@@ -13,7 +14,7 @@ from support import connected
 from scheduler.domain.jobs.definition import Definition
 from scheduler.domain.jobs.job import Job, JobStatus
 from scheduler.domain.jobs.missed import OnMissed
-from scheduler.domain.messages import RunPolicy
+from scheduler.domain.messages import Priority, RunPolicy
 from scheduler.domain.recurrence import Spec
 from scheduler.postgres.columns import copy_line
 from scheduler.postgres.connection import connect
@@ -34,10 +35,11 @@ def whole(text):
     """A job that leaves no column empty, with `text` wherever a host may write."""
     spec = Spec("FREQ=DAILY", None, None, "Europe/Berlin", T.replace(tzinfo=None), T, T + timedelta(days=9))
     lateness = timedelta(days=2, microseconds=7)
-    definition = Definition(text or "t", "{}", OnMissed.SKIP, lateness, RunPolicy(), text, text, text, spec)
+    definition = Definition(text or "t", "{}", OnMissed.SKIP, lateness, RunPolicy(), text, Priority.LOW, text,
+                            json.dumps({"webhook": {"url": text}}), text, text, text, spec)
     return Job(
-        str(uuid4()), JobStatus.PAUSED, T, 3, 2, T, (T, T + timedelta(seconds=1)), T, T, T, T, T, T, str(uuid4()),
-        definition,
+        str(uuid4()), "a.tenant", JobStatus.PAUSED, T, 3, 2, T, (T, T + timedelta(seconds=1)), T, T, T, T, T, T,
+        str(uuid4()), definition,
     )
 
 

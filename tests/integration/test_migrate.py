@@ -7,7 +7,8 @@ import pytest
 from support import connected
 
 from scheduler.domain.errors import Misconfigured
-from scheduler.postgres.migrate import Migration, files, migrate, status
+from scheduler.postgres.migrate import migrate, status
+from scheduler.postgres.migration_files import Migration, files
 
 
 def test_applies_once_and_says_what_is_applied(empty_database):
@@ -55,9 +56,12 @@ def test_the_command_says_what_it_did(empty_database):
         )
 
     assert "pending" in run("--status").stdout
+    planned = run("--plan").stdout
+    assert planned.startswith("0001_jobs.sql, in one transaction: Jobs: one row for each id")
+    assert "  makes index runs_due on runs" in planned
     first = run()
     assert (first.returncode, "0001_jobs.sql" in first.stdout) == (0, True)
-    assert run().stdout == "the database is up to date\n"
+    assert run().stdout == run("--plan").stdout == "the database is up to date\n"
     assert "applied 20" in run("--status").stdout
 
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from support import connected
 
-from scheduler.domain.messages import ResultStatus, RunPolicy
+from scheduler.domain.messages import Priority, ResultStatus, RunPolicy
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import Attempt, AttemptOutcome, Occurrence, Origin, Run, RunStatus
 from scheduler.postgres.claims import LONG_AGO, PLANNER
@@ -26,9 +26,10 @@ def whole():
     """A run that leaves no column empty."""
     event_id = str(uuid4())
     policy = RunPolicy(backoff=(1, 2.5), overlap="wait")
-    about = Occurrence(str(uuid4()), "t\t\\N", T, Origin.TRIGGER, policy, '{"a": 1.10}', "c", "p", "s")
+    about = Occurrence(str(uuid4()), "t\t\\N", T, Origin.TRIGGER, policy, '{"a": 1.10}', "c", "p", "s", "a.tenant",
+                       Priority.HIGH, "a.route", "command.x")
     ended = Attempt(1, AttemptOutcome.LOST, "w", T, T, "why", '{"x":1}', output_cut=True)
-    early = Result(event_id, 2, ResultStatus.FAILED, "no", "[1]", True, False, 5.0, 6.0, 0.5, "w", T, T)
+    early = Result(event_id, 2, ResultStatus.FAILED, "no", "[1]", True, False, 5.0, 6.0, 0.5, "w", "t", T, T)
     return Run(
         event_id, RunStatus.RUNNING, 2, 1, T, T, T, T, T, T, "w\n", 0.25, "e\\", '["o"]', True, (ended,), "2 x", T,
         (early,), T, about,

@@ -21,8 +21,8 @@ NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
 
 def due(number, **fields):
     spec = Spec(None, None, None, "UTC", None, NOW, None)
-    definition = Definition("test.job", "{}", OnMissed.LATEST, None, None, None, None, None, spec)
-    return Job(f"00000000-0000-0000-0000-00000000000{number}", JobStatus.PENDING, next_run_at=NOW,
+    definition = Definition("test.job", "{}", OnMissed.LATEST, *[None] * 9, spec)
+    return Job(f"00000000-0000-0000-0000-00000000000{number}", status=JobStatus.PENDING, next_run_at=NOW,
                **{"definition": definition} | fields)
 
 

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any
 
 from scheduler.domain.jobs.missed import OnMissed
-from scheduler.domain.messages import Command, RunPolicy, ScheduleRequest
+from scheduler.domain.messages import DEFAULT_TENANT, Command, Priority, RunPolicy, ScheduleRequest
 from scheduler.domain.recurrence import Spec, resolve
 
 
@@ -22,6 +22,7 @@ class Incoming:
     correlation_id: str | None = None
     traceparent: str | None = None
     tracestate: str | None = None
+    tenant: str = DEFAULT_TENANT
 
 
 @dataclass(slots=True)
@@ -33,6 +34,10 @@ class Definition:
     on_missed: OnMissed
     max_lateness: timedelta | None
     run: RunPolicy | None
+    name: str | None
+    priority: Priority | None  # as it was given: an event of a job without one carries none
+    route: str | None
+    target: str | None  # JSON text
     correlation_id: str | None
     traceparent: str | None
     tracestate: str | None
@@ -43,10 +48,13 @@ def define(incoming: Incoming, now: datetime) -> Definition:
     """Return the job that a request stored at `now` asks for, or raise Rejected."""
     request = incoming.command
     assert isinstance(request, ScheduleRequest)  # noqa: S101 - no other command defines a job
-    lateness = request.max_lateness
+    lateness, target = request.max_lateness, request.target
     return Definition(
         request.job_type, incoming.payload, request.on_missed,
-        None if lateness is None else timedelta(seconds=lateness), request.run,
+        None if lateness is None else timedelta(seconds=lateness),
+        request.run if target is None else request.run or RunPolicy(),
+        request.name, request.priority, request.route,
+        None if target is None else target.model_dump_json(exclude_unset=True),
         incoming.correlation_id, incoming.traceparent, incoming.tracestate,
         resolve(
             run_at=request.run_at, rrule=request.rrule, cron=request.cron, every=request.every,

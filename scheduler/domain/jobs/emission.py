@@ -9,7 +9,7 @@ from uuid import UUID
 from scheduler.domain.jobs.definition import Definition
 from scheduler.domain.jobs.job import Job, JobStatus
 from scheduler.domain.jobs.missed import plan
-from scheduler.domain.messages import HUNDRED, Overlap
+from scheduler.domain.messages import DEFAULT_TENANT, HUNDRED, Overlap, work_key
 from scheduler.domain.recurrence import compile_schedule
 from scheduler.domain.runs.run import Occurrence, Origin
 from scheduler.domain.times import rfc3339
@@ -110,7 +110,8 @@ def occurrence(emission: Emission) -> Occurrence:
     return Occurrence(
         job.id, definition.job_type, due_at, Origin.TRIGGER if emission.triggered else Origin.SCHEDULE,
         definition.run, f"{{{_event(emission)}}}", definition.correlation_id, definition.traceparent,
-        definition.tracestate,
+        definition.tracestate, job.tenant, definition.priority, definition.route,
+        None if definition.target is None else work_key(definition.target),
     )
 
 
@@ -151,10 +152,13 @@ def _event(emission: Emission, emitted: str = "") -> str:
     if emission.next_run_at is not None:
         emission.following = rfc3339(emission.next_run_at)
         following = f'"{emission.following}"'
+    beside = "" if job.tenant == DEFAULT_TENANT else f',"tenant":"{job.tenant}"'
+    if definition.target is not None:
+        beside = f'{beside},"target":{definition.target}'
     return (
         f'"event_id":"{emission.event_id}","job_id":"{job.id}","job_type":{json.dumps(definition.job_type)},'
         f'"payload":{definition.payload},"due_at":"{rfc3339(emission.due_at)}",'
-        f'{emitted}"occurrence":{job.occurrence + 1},"missed":{emission.folded},"next_run_at":{following}'
+        f'{emitted}"occurrence":{job.occurrence + 1},"missed":{emission.folded},"next_run_at":{following}{beside}'
     )
 
 

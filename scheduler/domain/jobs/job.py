@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.jobs.definition import Definition, Incoming, content, define
 from scheduler.domain.messages import (
+    DEFAULT_TENANT,
     Command,
     ScheduleCancel,
     SchedulePause,
@@ -42,6 +44,7 @@ class Job:
     """Where a job stands, the newest command of each kind, and what defines it: each field is a column."""
 
     id: str  # as Postgres writes it
+    tenant: str = DEFAULT_TENANT  # whose it is, until the row is pruned
     status: JobStatus = JobStatus.AWAITING
     next_run_at: datetime | None = None
     occurrence: int = 0
@@ -100,15 +103,17 @@ def apply(job: Job | None, incoming: Incoming, now: datetime) -> Outcome:
     `now` is the database's clock.
     """
     command = incoming.command
+    if job is not None and job.tenant != incoming.tenant:
+        raise Rejected([Problem("id", "is not available")])  # nor does it say whose it is
     if isinstance(command, ScheduleRequest):
         definition = define(incoming, now)
         if job is None:  # most requests are such: made in one go
-            made = Job(incoming.about, JobStatus.PENDING, _first(definition.spec),
+            made = Job(incoming.about, incoming.tenant, JobStatus.PENDING, _first(definition.spec),
                        requested_at=command.issued_at or now, definition=definition)
             return Outcome(made, "scheduled")
         issued = command.issued_at or _stored_last(job, now)
         return _request(job, definition, issued, start_given=command.run_at is not None)
-    job = job or Job(incoming.about)
+    job = job or Job(incoming.about, incoming.tenant)
     return _TRANSITIONS[type(command)](job, command.issued_at or _stored_last(job, now), now)
 
 

@@ -1,9 +1,19 @@
 """The contract, in and out: every message a host sends or receives."""
 
-from scheduler.domain.messages.base import HUNDRED, Command, ContractMessage, Instant, JobId, Seconds
+from scheduler.domain.messages.base import (
+    DEFAULT_TENANT,
+    HUNDRED,
+    Command,
+    ContractMessage,
+    Instant,
+    JobId,
+    Seconds,
+    Tenant,
+)
 from scheduler.domain.messages.jobs import (
     FieldProblem,
     JobCommand,
+    Priority,
     ScheduleAccepted,
     ScheduleCancel,
     ScheduleDue,
@@ -26,13 +36,15 @@ from scheduler.domain.messages.runs import (
     ScheduleResult,
     ScheduleRetry,
 )
+from scheduler.domain.messages.targets import CommandTarget, Target, WebhookTarget, work_key
 
 __all__ = [
-    "COMMAND_MODELS", "EVENT_MODELS", "HUNDRED", "RESULT_MODELS", "Command", "ContractMessage", "DueRun",
-    "FieldProblem", "Instant", "JobCommand", "JobId", "Overlap", "RecordedStatus", "ResultStatus", "RunPolicy",
-    "ScheduleAccepted", "ScheduleCancel", "ScheduleDue", "ScheduleFinished", "ScheduleMissed", "SchedulePause",
-    "ScheduleRecorded", "ScheduleRejected", "ScheduleRequest", "ScheduleResult", "ScheduleResume", "ScheduleRetry",
-    "ScheduleTrigger", "Seconds", "Status",
+    "COMMAND_MODELS", "DEFAULT_TENANT", "EVENT_MODELS", "HUNDRED", "RESULT_MODELS", "Command", "CommandTarget",
+    "ContractMessage", "DueRun", "FieldProblem", "Instant", "JobCommand", "JobId", "Overlap", "Priority",
+    "RecordedStatus", "ResultStatus", "RunPolicy", "ScheduleAccepted", "ScheduleCancel", "ScheduleDue",
+    "ScheduleFinished", "ScheduleMissed", "SchedulePause", "ScheduleRecorded", "ScheduleRejected",
+    "ScheduleRequest", "ScheduleResult", "ScheduleResume", "ScheduleRetry", "ScheduleTrigger", "Seconds", "Status",
+    "Target", "Tenant", "WebhookTarget", "work_key",
 ]
 
 # By routing key: what comes through scheduler_inbox, through scheduler_results, and what goes out.

@@ -24,7 +24,11 @@ Instant = Annotated[
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
 JobId = UUID
-Seconds = Annotated[float, Field(ge=0, le=100 * 366 * 86400, allow_inf_nan=False, strict=True)]
+LIFETIME = 100 * 366 * 86400  # seconds: nothing is put off longer
+Seconds = Annotated[float, Field(ge=0, le=LIFETIME, allow_inf_nan=False, strict=True)]
+DEFAULT_TENANT = "default"
+TENANT_PATTERN = r"^[A-Za-z0-9._-]{1,100}$"
+Tenant = Annotated[str, Field(strict=True, pattern=TENANT_PATTERN)]
 HUNDRED = 100  # the most occurrences one ScheduleMissed lists
 
 
@@ -46,3 +50,4 @@ class Command(ContractMessage):
         "Without it the command counts as issued when it is stored.",
         examples=["2026-11-30T17:21:09.123456Z"],
     )
+    tenant: Tenant = Field(default=DEFAULT_TENANT, description="Whose job it is.")

@@ -1,12 +1,25 @@
 """The messages about jobs: commands in, answers and events out."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from scheduler.domain.jobs.missed import OnMissed
-from scheduler.domain.messages.base import HUNDRED, Command, ContractMessage, Instant, JobId, Seconds
+from scheduler.domain.messages.base import HUNDRED, Command, ContractMessage, Instant, JobId, Seconds, Tenant
 from scheduler.domain.messages.runs import DueRun, RunPolicy
+from scheduler.domain.messages.targets import Target
+
+
+class Priority(StrEnum):
+    """Who goes first when more is due than can go out."""
+
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+
+Route = Annotated[str, Field(strict=True, max_length=200, pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$")]
 
 
 class JobCommand(Command):
@@ -61,10 +74,26 @@ class ScheduleRequest(JobCommand):
         default=None,
         description="Seconds: an occurrence later than this is reported as missed instead of emitted.",
     )
+    name: Annotated[str, Field(strict=True, max_length=200)] | None = Field(
+        default=None, description="What people read in the console and the command line."
+    )
+    priority: Priority | None = Field(
+        default=None, description="Who goes first when more is due than can go out; normal where left out."
+    )
+    route: Route | None = Field(default=None, description="The event's routing key becomes due.ROUTE.")
     run: RunPolicy | None = Field(
         default=None,
         description="The job is tracked: each occurrence is a run with attempts, until it is done or given up.",
     )
+    target: Target | None = Field(
+        default=None, description="A worker does the work, and the job is tracked."
+    )
+
+    @model_validator(mode="after")
+    def _one_way_to_go(self) -> Self:
+        if self.route is not None and self.target is not None:
+            raise ValueError("route: cannot stand beside target; a worker's queue is known by the target alone")
+        return self
 
 
 class ScheduleCancel(JobCommand):
@@ -128,6 +157,8 @@ class ScheduleDue(ContractMessage):
     occurrence: int = Field(ge=1, description="Counts emitted occurrences from 1.")
     missed: int = Field(ge=0, description="How many occurrences were folded into this one.")
     next_run_at: Instant | None = Field(description="null after the last.")
+    tenant: Tenant | None = Field(default=None, description="Where it is not `default`.")
+    target: Target | None = Field(default=None, description="What a worker is to do.")
     run: DueRun | None = Field(default=None, description="Of a tracked job: which attempt this is.")
 
 

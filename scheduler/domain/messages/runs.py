@@ -6,9 +6,9 @@ from uuid import UUID
 
 from pydantic import Field, model_validator
 
-from scheduler.domain.messages.base import Command, ContractMessage, Instant
+from scheduler.domain.messages.base import LIFETIME, Command, ContractMessage, Instant, Seconds, Tenant
 
-WEEK = 604_800  # seconds: nothing about an attempt lasts longer
+WEEK = 604_800  # seconds: nothing in a policy lasts longer
 _Timeout = Annotated[float, Field(ge=1, le=WEEK, allow_inf_nan=False, strict=True)]
 _Delay = Annotated[float, Field(ge=0, le=WEEK, allow_inf_nan=False, strict=True)]
 MAX_ATTEMPTS = 100
@@ -50,6 +50,8 @@ class DueRun(ContractMessage):
     attempts_left: int = Field(ge=0, description="How many more are made if this one fails.")
     max_attempts: int = Field(ge=1)
     deadline: Instant = Field(description="Until when `running`, or the final result, is awaited.")
+    timeout: float | None = Field(default=None, description="With a target: the policy's.")
+    max_delay: float | None = Field(default=None, description="With a target: the policy's.")
 
 
 class ResultStatus(StrEnum):
@@ -77,15 +79,16 @@ class ScheduleResult(ContractMessage):
     retry: Annotated[bool, Field(strict=True)] = Field(
         default=True, description="With `failed`: false gives the run up at once."
     )
-    retry_in: _Delay | None = Field(
+    retry_in: Seconds | None = Field(
         default=None,
         description="Seconds: with `failed` instead of the backoff; with `snoozed` the event comes again then.",
     )
-    heartbeat: Annotated[float, Field(ge=1, le=WEEK, allow_inf_nan=False, strict=True)] | None = Field(
+    heartbeat: Annotated[float, Field(ge=1, le=LIFETIME, allow_inf_nan=False, strict=True)] | None = Field(
         default=None, description="With `running`: a further sign of life comes within so many seconds."
     )
     progress: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)] | None = None
     worker: Annotated[str, Field(strict=True, max_length=200)] | None = None
+    tenant: Tenant | None = Field(default=None, description="Where given, it must be the job's.")
     started_at: Instant | None = Field(default=None, description="By the worker's clock; for durations only.")
     finished_at: Instant | None = Field(default=None, description="By the worker's clock; for durations only.")
 
@@ -121,6 +124,7 @@ class ScheduleFinished(ContractMessage):
     event_id: UUID
     job_id: UUID
     job_type: str
+    tenant: Tenant | None = Field(default=None, description="Where it is not `default`.")
     due_at: Instant
     status: Literal["succeeded", "dead", "cancelled"]
     attempts: int = Field(ge=0, description="How many were delivered.")

@@ -26,6 +26,7 @@ class Result:
     heartbeat: float | None = None
     progress: float | None = None
     worker: str | None = None
+    tenant: str | None = None  # of whom it says that its job is; None where it does not say
     started_at: datetime | None = None
     finished_at: datetime | None = None
 
@@ -38,6 +39,15 @@ class Result:
         """Return what decides between two final words about one attempt: the graver, then any fixed order."""
         rank = _RANKS[self.status] + (self.status is ResultStatus.FAILED and not self.retry)
         return f"{rank} {self.retry_in} {self.error} {self.output} {self.worker}"[:500]
+
+    def sort(self) -> tuple[ResultStatus | None, bool]:
+        """Return of which sort an early result is; of each sort one is kept.
+
+        A sign of life, a success, or another final word; and whether it can count once the event is known, for of
+        the first attempt it is then, or it is a success.
+        """
+        known = self.status in (ResultStatus.RUNNING, ResultStatus.SUCCEEDED)
+        return self.status if known else None, self.attempt == 1 or self.status is ResultStatus.SUCCEEDED
 
     def order(self) -> tuple[int, str]:
         """Return what early results are sorted by: it must not be the order in which they came."""
@@ -53,5 +63,5 @@ def kept(result: ScheduleResult, event_id: str, output: str | None) -> Result:
     return Result(
         event_id, result.attempt, result.status, None if error is None else error[:ERROR_CHARACTERS],
         None if output == "null" else output, cut, result.retry, result.retry_in, result.heartbeat,
-        result.progress, result.worker, result.started_at, result.finished_at,
+        result.progress, result.worker, result.tenant, result.started_at, result.finished_at,
     )

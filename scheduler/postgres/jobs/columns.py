@@ -13,7 +13,7 @@ from typing import Any
 from scheduler.domain.jobs.definition import Definition
 from scheduler.domain.jobs.job import Job, JobStatus
 from scheduler.domain.jobs.missed import OnMissed
-from scheduler.domain.messages import RunPolicy
+from scheduler.domain.messages import Priority, RunPolicy
 from scheduler.domain.recurrence import Spec, zone
 from scheduler.postgres.columns import Row, interval, names
 
@@ -25,13 +25,13 @@ COLUMNS = (*_STATE, *_ASKED, *_SPEC)
 _SPEC_END = len(COLUMNS)
 _JOB_TYPE, _RUN, _NEXT_RUN_AT = (COLUMNS.index(name) for name in ("job_type", "run", "next_run_at"))
 # What a request brings; of a job that has only just been asked for, all else is as the table's defaults say.
-FRESH = ("id", "requested_at", "next_run_at", *_ASKED, *_SPEC)
-AS_JSON = frozenset({"payload", "run"})
+FRESH = ("id", "requested_at", "next_run_at", "tenant", *_ASKED, *_SPEC)
+AS_JSON = frozenset({"payload", "run", "target"})
 # Read as text: the payload is handed back byte for byte, not as what Python makes of it.
 SELECTED = ", ".join(f"{name}::text AS {name}" if name in AS_JSON else name for name in COLUMNS)
 
 _state, _asked, _spec = attrgetter(*_STATE), attrgetter(*_ASKED), attrgetter(*_SPEC)
-_fresh = attrgetter(*FRESH[:3])
+_fresh = attrgetter(*FRESH[:4])
 _spec_without_start = attrgetter(*(name for name in _SPEC if name != "starts_at"))
 _FRESH_NEXT_RUN_AT, _FRESH_STARTS_AT = FRESH.index("next_run_at"), FRESH.index("starts_at")
 # Made by position, from rows whose length no type checker knows.
@@ -39,6 +39,7 @@ _Job: Callable[..., Job] = Job
 _Definition: Callable[..., Definition] = Definition
 _Spec: Callable[..., Spec] = Spec
 _STATUSES = {each.value: each for each in JobStatus}  # much quicker than asking the enum
+PRIORITIES = {each.value: each for each in Priority}
 _POLICIES = {each.value: each for each in OnMissed}
 _NOTHING = {"payload": "{}", "on_missed": OnMissed.LATEST, "timezone": "UTC"}
 _UNDEFINED = tuple(_NOTHING.get(name) for name in (*_ASKED, *_SPEC))
@@ -53,6 +54,8 @@ def read(row: Sequence[Any]) -> Job:
             _complete(spec, row[_NEXT_RUN_AT])
         definition = _Definition(*row[_STATE_END:_ASKED_END], spec)
         definition.on_missed = _POLICIES[definition.on_missed]
+        if definition.priority is not None:
+            definition.priority = PRIORITIES[definition.priority]
         if definition.run is not None:
             definition.run = read_policy(row[_RUN])
     job = _Job(*row[:_STATE_END], definition)
@@ -112,5 +115,6 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     tuple: lambda moments: f"{{{','.join(map(datetime.isoformat, moments))}}}",
     JobStatus: attrgetter("value"),
     OnMissed: attrgetter("value"),
+    Priority: attrgetter("value"),
     RunPolicy: write_policy,
 }

@@ -7,17 +7,17 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from scheduler.domain.messages import ResultStatus, RunPolicy
+from scheduler.domain.messages import Priority, ResultStatus, RunPolicy
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import Attempt, AttemptOutcome, Occurrence, Origin, Run, RunStatus
 from scheduler.postgres.columns import Row, names
-from scheduler.postgres.jobs.columns import read_policy, write_policy
+from scheduler.postgres.jobs.columns import PRIORITIES, read_policy, write_policy
 
 _STATE = names(Run, "occurrence")
 _ABOUT = names(Occurrence)
 _STATE_END = len(_STATE)
 _STATUS, _ATTEMPTS, _EARLY = (_STATE.index(name) for name in ("status", "attempts", "early"))
-_JOB_ID, _ORIGIN, _POLICY = (_ABOUT.index(name) for name in ("job_id", "origin", "policy"))
+_JOB_ID, _ORIGIN, _POLICY, _PRIORITY = (_ABOUT.index(name) for name in ("job_id", "origin", "policy", "priority"))
 
 COLUMNS = (*_STATE, *_ABOUT)
 # What changes after a run was recorded; what it is about does not, unless its results came first.
@@ -53,6 +53,7 @@ def read(row: Sequence[Any]) -> Run:
     if about[_JOB_ID] is not None:
         about[_ORIGIN] = _ORIGINS[about[_ORIGIN]]
         about[_POLICY] = None if about[_POLICY] is None else read_policy(about[_POLICY])
+        about[_PRIORITY] = None if about[_PRIORITY] is None else PRIORITIES[about[_PRIORITY]]
         state.append(Occurrence(*about))
     return Run(*state)
 
@@ -108,5 +109,6 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     tuple: _tuple,
     RunStatus: str,
     Origin: str,
+    Priority: str,
     RunPolicy: write_policy,
 }

@@ -87,6 +87,7 @@ class Emitted(NamedTuple):
     job_type: str
     due_at: datetime
     origin: Origin
+    tenant: str
 
 
 def keep_emitted(
@@ -96,7 +97,7 @@ def keep_emitted(
     sent, confirmed = emitted_at.isoformat(), confirmed_at.isoformat()
     lines = "".join(copy_line((
         each.event_id, RunStatus.EMITTED, "1", each.job_id, each.job_type, each.due_at.isoformat(), each.origin,
-        sent, confirmed,
+        sent, confirmed, each.tenant,
     )) for each in emitted)
     session.copy(query("runs/copy_emitted"), io.StringIO(lines))
 

@@ -1,0 +1,44 @@
+"""Whose a message is: what it says itself, or what the broker has verified."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from scheduler.domain.errors import Problem, Rejected
+from scheduler.domain.messages.base import TENANT_PATTERN
+
+_tenant = re.compile(TENANT_PATTERN).fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class Tenancy:
+    """By what a message's tenant is known (SCHEDULER_TENANT_BY), and the users that the sidecar itself goes by."""
+
+    by_user: bool = False
+    own_users: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, tenant_by: str, own_users: Iterable[str]) -> "Tenancy":
+        """Read the setting."""
+        return cls(tenant_by == "user_id", frozenset(own_users))
+
+    def of_command(self, said: str | None, user_id: str | None) -> str:
+        """Return the tenant of a command by its user; raise Rejected where it has none or says otherwise."""
+        return _verified(said, user_id)
+
+    def of_result(self, said: str | None, user_id: str | None) -> str | None:
+        """Return whose run a result may be about, None for anyone's: a worker of ours serves all tenants."""
+        if not self.by_user or user_id in self.own_users:
+            return said
+        return _verified(said, user_id)
+
+
+def _verified(said: str | None, user_id: str | None) -> str:
+    if not user_id:
+        raise Rejected([Problem("user_id", "is required: this sidecar takes the tenant from the AMQP property "
+                                           "user_id, which the broker verifies")])
+    if not _tenant(user_id):
+        raise Rejected([Problem("user_id", "is no tenant's name: 1 to 100 of A-Z a-z 0-9 . _ -")])
+    if said not in (None, user_id):
+        raise Rejected([Problem("tenant", "must be left out, or be the user_id that the broker has verified")])
+    return user_id

@@ -1,0 +1,115 @@
+"""What the pending migrations will do to this database, and how long that may take."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from scheduler.postgres.connection import connect, transaction
+from scheduler.postgres.migrate import status
+from scheduler.postgres.migration_files import Migration
+from scheduler.resources import query
+
+# Measured here with 10 million rows (docs/deploying.md); a slow or busy disk takes several times as long.
+_INDEX_SECONDS_A_ROW = 4e-6
+_WRITE_SECONDS_A_ROW = 20e-6
+_SLOWEST = 5
+_MOMENT_SECONDS = 0.2
+_MINUTES_FROM_SECONDS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large a table is, by its statistics."""
+
+    rows: int
+    bytes: int
+
+    def __str__(self) -> str:
+        return f" ({self.rows:,} rows, {self.bytes / 1e6:,.0f} MB)"
+
+
+def _kind(pattern: str, words: str, seconds_a_row: float = 0.0) -> tuple[re.Pattern[str], str, float]:
+    return re.compile(pattern, re.IGNORECASE | re.DOTALL), words, seconds_a_row
+
+
+_INDEX = r"\s+(?:if\s+not\s+exists\s+)?(?P<name>\w+)\s+on\s+(?:only\s+)?(?P<table>\w+)"
+# The first that fits says what a statement does.
+_KINDS = (
+    _kind(rf"create\s+(?:unique\s+)?index\s+concurrently{_INDEX}",
+          "makes index {name} on {table}{size} while it is in use", _INDEX_SECONDS_A_ROW),
+    _kind(rf"create\s+(?:unique\s+)?index{_INDEX}",
+          "makes index {name} on {table}{size}, which nobody can write to meanwhile", _INDEX_SECONDS_A_ROW),
+    _kind(r"drop\s+index\s+concurrently\s+(?:if\s+exists\s+)?(?P<name>\w+)",
+          "drops index {name} while it is in use"),
+    _kind(r"alter\s+table\s+(?:only\s+)?(?P<table>\w+)\b.*\b(?:type\b|set\s+not\s+null|add\s+(?:constraint|check))",
+          "changes table {table}{size}, which is read or rewritten under a lock", _WRITE_SECONDS_A_ROW),
+    _kind(r"alter\s+table\s+(?:only\s+)?(?P<table>\w+)",
+          "changes table {table}{size}: a brief lock, no rewriting"),
+    _kind(r"(?:update|insert\s+into|delete\s+from)\s+(?P<table>\w+)", "writes rows of {table}{size}",
+          _WRITE_SECONDS_A_ROW),
+    _kind(r"create\s+(?:or\s+replace\s+)?(?P<what>\w+)\s+(?:if\s+not\s+exists\s+)?(?P<name>\w+)",
+          "makes {what} {name}"),
+    _kind(r"(?:alter|drop)\s+(?P<what>\w+)\s+(?:if\s+exists\s+)?(?P<name>\w+)", "changes {what} {name}"),
+)
+_MADE = re.compile(r"create\s+table\s+(?:if\s+not\s+exists\s+)?(\w+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What one statement does, and the seconds it takes on a machine like ours."""
+
+    text: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.text}: {duration(self.seconds)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A pending file and its effects."""
+
+    migration: Migration
+    effects: list[Effect]
+
+
+def plan(url: str, migrations: list[Migration] | None = None) -> list[Step]:
+    """Return what `migrate` would do; change nothing."""
+    pending = [state.migration for state in status(url, migrations) if state.applied_at is None]
+    connection = connect(url, "migrate")
+    try:
+        with transaction(connection) as cursor:
+            def size(table: str) -> Size | None:
+                cursor.execute(query("migrations/table_size"), {"table": table})
+                [(rows, size)] = cursor.fetchall()
+                return None if size is None else Size(int(rows), int(size))
+
+            return [Step(each, _effects(each, size)) for each in pending]
+    finally:
+        connection.close()
+
+
+def duration(seconds: float) -> str:
+    """Say how long it may take, from a machine like ours to a slow one."""
+    if seconds < _MOMENT_SECONDS:
+        return "a moment"
+    low = max(1.0, seconds)
+    return f"{_seconds(low)} to {_seconds(low * _SLOWEST)}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < _MINUTES_FROM_SECONDS else f"{seconds / 60:.0f} min"
+
+
+def _effects(migration: Migration, size: Callable[[str], Size | None]) -> list[Effect]:
+    made = set(_MADE.findall(migration.sql))
+    return [_effect(each, lambda table: None if table in made else size(table)) for each in migration.statements()]
+
+
+def _effect(statement: str, size: Callable[[str], Size | None]) -> Effect:
+    for pattern, words, seconds_a_row in _KINDS:
+        if found := pattern.match(statement):
+            names = {name: text.lower() for name, text in found.groupdict().items()}
+            known = size(names["table"]) if "table" in names else None
+            return Effect(words.format(size=known or "", **names), known.rows * seconds_a_row if known else 0.0)
+    return Effect(f"runs {' '.join(statement.split())[:80]}", 0.0)

@@ -1,0 +1,220 @@
+"""The commands that a worker offers, from the operator's file: read once, and checked whole before any runs."""
+
+import os
+import pwd
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scheduler.domain.errors import Misconfigured
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
+DEFAULT_GRACE = 10
+MOST_CONCURRENCY = 1000
+_DAY = 86_400
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OURS = ("SCHEDULER_EVENT_ID", "SCHEDULER_JOB_ID", "SCHEDULER_ATTEMPT")
+_SIZE = re.compile(r"([0-9]{1,12}) ?(B|KiB|MiB|GiB)")
+_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_HEADER = re.compile(r"""\s*\[\s*["']?([A-Za-z0-9_-]+)["']?\s*(?:\.\s*["']?([A-Za-z0-9_-]+)["']?\s*)?\]""")
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedCommand:
+    """One command of the file."""
+
+    name: str
+    run: tuple[str, ...]
+    arguments: bool = False
+    directory: str = "/"
+    environment: Mapping[str, str] = field(default_factory=dict)
+    concurrency: int = 1
+    grace: float = DEFAULT_GRACE
+    limits: Mapping[str, int] = field(default_factory=dict)
+    user: str | None = None
+
+
+def load(path: str) -> dict[str, OfferedCommand]:
+    """Return the commands by name, or raise Misconfigured with every mistake and its line."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        tables = tomllib.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misconfigured(f"SCHEDULER_COMMANDS_FILE {path}: cannot be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise Misconfigured(f"SCHEDULER_COMMANDS_FILE {path}: is not TOML: {error}") from None
+    found, mistakes = {}, []
+    lines = _lines(text)
+    for name, table in tables.items():
+        try:
+            found[name] = _command(name, table)
+        except _Mistakes as error:
+            mistakes += [(lines.get((name, key)) or lines.get((name, None)) or 1, f"{name}: {problem}")
+                         for key, problem in error.problems]
+    if not tables:
+        mistakes.append((1, "offers no command"))
+    if mistakes:
+        said = "; ".join(f"line {line}: {problem}" for line, problem in sorted(mistakes))
+        raise Misconfigured(f"SCHEDULER_COMMANDS_FILE {path}: {said}")
+    return found
+
+
+class _Mistakes(Exception):  # noqa: N818 - never leaves this module
+    """What is wrong with one command, key by key."""
+
+    def __init__(self, problems: list[tuple[str | None, str]]) -> None:
+        self.problems = problems
+
+
+def _command(name: str, table: Any) -> OfferedCommand:
+    problems: list[tuple[str | None, str]] = []
+    if not NAME.fullmatch(name):
+        problems.append((None, "a name is 1 to 100 of A-Z a-z 0-9 _ -"))
+    if not isinstance(table, dict):
+        raise _Mistakes([*problems, (None, f"must be a table: [{name}] and its keys below")])
+    values: dict[str, Any] = {}
+    limits: dict[str, int] = {}
+    for key, value in table.items():
+        try:
+            if key in _LIMITS:
+                limits[key] = _LIMITS[key](value)
+            elif key in _KEYS:
+                values[key] = _KEYS[key](value)
+            else:
+                raise ValueError(f"is not known; known are {', '.join((*_KEYS, *_LIMITS))}")
+        except ValueError as error:
+            problems.append((key, f"{key} {error}"))
+    if "run" not in table:
+        problems.append((None, 'run is missing: run = ["/path/of/the/program", "argument"]'))
+    if problems:
+        raise _Mistakes(problems)
+    return OfferedCommand(name=name, limits=limits, **values)
+
+
+def _lines(text: str) -> dict[tuple[str, str | None], int]:
+    """Return where each command begins, and each of its keys, as far as that can be told line by line."""
+    found: dict[tuple[str, str | None], int] = {}
+    name = None
+    for number, line in enumerate(text.splitlines(), 1):
+        header = _HEADER.match(line)
+        if header:
+            name = header[1]
+            found.setdefault((name, None), number)
+            if header[2]:
+                found.setdefault((name, header[2]), number)
+            continue
+        key = re.match(r"""\s*["']?([A-Za-z0-9_-]+)["']?\s*[=.]""", line)
+        if key:
+            found.setdefault((key[1], None) if name is None else (name, key[1]), number)
+    return found
+
+
+def _run(value: Any) -> tuple[str, ...]:
+    words = _texts(value)
+    program = Path(words[0])
+    if not program.is_absolute():
+        raise ValueError(f"must begin with the program's absolute path, not {words[0]!r}; no shell looks for it")
+    if not program.is_file():
+        raise ValueError(f"names the program {words[0]}, which is not there")
+    if not os.access(program, os.X_OK):
+        raise ValueError(f"names {words[0]}, which may not be executed")
+    return words
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(each, str) for each in value):
+        raise ValueError("must be a list of texts, the program first; no shell splits a line")
+    for each in value:
+        _text(each)
+    return tuple(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"must be a text, not {value!r}")  # noqa: TRY004 - one kind of error for the operator
+    if "\0" in value:
+        raise ValueError("holds a NUL, which no program can be given")
+    return value
+
+
+def _directory(value: Any) -> str:
+    path = Path(_text(value))
+    if not path.is_absolute():
+        raise ValueError(f"must be an absolute path, not {value!r}")
+    if not path.is_dir():
+        raise ValueError(f"names {value}, which is not a directory")
+    return str(path)
+
+
+def _environment(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError('must be a table: { NAME = "text" }')  # noqa: TRY004 - as above
+    for name, text in value.items():
+        if not _VARIABLE.fullmatch(name):
+            raise ValueError(f"has {name!r}, which is no name of a variable")
+        if name in _OURS:
+            raise ValueError(f"has {name}, which the worker sets")
+        if not isinstance(text, str) or "\0" in text:
+            raise ValueError(f"has {name}, whose value must be a text without NUL")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"must be true or false, not {value!r}")  # noqa: TRY004 - as above
+    return value
+
+
+def _whole(low: int, high: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise ValueError(f"must be a whole number from {low:,} to {high:,}, not {value!r}")
+        return value
+
+    return read
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _DAY:
+        raise ValueError(f"must be seconds from 0 to {_DAY:,}, not {value!r}")
+    return value
+
+
+def _bytes(value: Any) -> int:
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None or not int(match[1]):
+        raise ValueError(f'must be a size such as "512 MiB" ({", ".join(_UNITS)}), not {value!r}')
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _user(value: Any) -> str:
+    name = _text(value)
+    try:
+        found = pwd.getpwnam(name)
+    except KeyError:
+        raise ValueError(f"names {name!r}, which this machine does not know") from None
+    if os.geteuid() not in (0, found.pw_uid):
+        raise ValueError(f"is {name}: only a worker that runs as root, or as {name}, can do that")
+    return name
+
+
+_KEYS: dict[str, Callable[[Any], Any]] = {
+    "run": _run, "arguments": _flag, "directory": _directory, "environment": _environment,
+    "concurrency": _whole(1, MOST_CONCURRENCY), "grace": _seconds, "user": _user,
+}
+_LIMITS: dict[str, Callable[[Any], int]] = {
+    "memory": _bytes, "cpu_seconds": _whole(1, 10 * _DAY), "open_files": _whole(3, 1_000_000), "file_size": _bytes,
+}
+
+
+def environment_of(command: OfferedCommand, own: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield what a command sees: the file's variables, and of the worker's own PATH, HOME and LANG alone."""
+    for name in ("PATH", "HOME", "LANG"):
+        if name in own:
+            yield name, own[name]
+    if command.user is not None:
+        yield "HOME", pwd.getpwnam(command.user).pw_dir
+    yield from command.environment.items()

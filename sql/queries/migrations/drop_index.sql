@@ -1,0 +1,2 @@
+-- Remove an index while the table is in use.
+DROP INDEX CONCURRENTLY IF EXISTS {index}

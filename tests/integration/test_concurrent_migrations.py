@@ -1,0 +1,156 @@
+"""Migrations while the tables are in use: indexes made concurrently, and locks that nobody waits behind."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+from support import connected, until
+
+from scheduler.domain.errors import Misconfigured, Unavailable
+from scheduler.postgres.migrate import migrate
+from scheduler.postgres.migration_files import Migration, files
+from scheduler.postgres.migration_plan import plan
+
+NEXT = len(files()) + 1
+INDEX = """-- Concurrently: a test's index.
+CREATE INDEX CONCURRENTLY IF NOT EXISTS test_index
+    ON jobs (job_type) WHERE job_type <> 'a;b' -- a comment; with a semicolon
+"""
+JOB = "INSERT INTO jobs (id, job_type, next_run_at) VALUES (gen_random_uuid(), 'test', now())"
+
+
+def with_file(sql, number=NEXT):
+    return [*files()[: number - 1], Migration(number, f"{number:04}_test.sql", sql)]
+
+
+def ask(url, statement, *values):
+    with connected(url) as connection, connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        return cursor.fetchall()
+
+
+def valid(url, index):
+    return ask(url, "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", index)
+
+
+@contextmanager
+def transaction_left_open(url, statement=JOB):
+    """Another session that holds what `statement` locks, and its snapshot, until the end of the block."""
+    with connected(url) as connection:
+        connection.autocommit = False
+        connection.cursor().execute(statement)
+        yield
+        connection.rollback()
+
+
+def migrating(url):
+    """Return the process of the session that migrates, once it waits for another one."""
+    rows = ask(
+        url, "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' "
+        "AND application_name = 'scheduler migrate'",
+    )
+    return rows[0][0] if rows else None
+
+
+def test_an_index_is_made_while_others_write(database_url):
+    with ThreadPoolExecutor(1) as pool:
+        with transaction_left_open(database_url):
+            done = pool.submit(migrate, database_url, with_file(INDEX))
+            until(lambda: migrating(database_url), "it waits for the open transaction")
+            with connected(database_url) as connection:
+                connection.cursor().execute(JOB)  # and nobody waits for it
+        assert [each.version for each in done.result()] == [NEXT]
+    assert valid(database_url, "test_index") == [(True,)]
+    assert migrate(database_url, with_file(INDEX)) == []
+
+
+def test_an_index_that_was_cut_short_is_made_again(database_url):
+    with ThreadPoolExecutor(1) as pool, transaction_left_open(database_url):
+        done = pool.submit(migrate, database_url, with_file(INDEX))
+        pid = until(lambda: migrating(database_url), "it waits for the open transaction")
+        ask(database_url, "SELECT pg_terminate_backend(%s)", pid)
+        with pytest.raises(Unavailable):
+            done.result()
+    assert valid(database_url, "test_index") == [(False,)]
+    migrate(database_url, with_file(INDEX))
+    assert valid(database_url, "test_index") == [(True,)]
+
+
+def test_many_replicas_at_once_do_not_wait_for_each_other_in_a_circle(database_url):
+    """Making an index waits for every snapshot; who waits for its turn must hold none."""
+    with ThreadPoolExecutor(4) as pool:
+        with transaction_left_open(database_url):
+            first = pool.submit(migrate, database_url, with_file(INDEX))
+            until(lambda: migrating(database_url), "one waits for the open transaction")
+            others = [pool.submit(migrate, database_url, with_file(INDEX)) for _ in range(3)]
+            sessions = (
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+                "AND application_name = 'scheduler migrate'"
+            )
+            until(lambda: ask(database_url, sessions) == [(4,)], "the others wait for their turn")
+        assert len(first.result()) == 1
+        assert [each.result() for each in others] == [[], [], []]
+
+
+def test_a_partitioned_table_gets_its_index_partition_by_partition(database_url):
+    sql = "-- Concurrently: x.\nCREATE INDEX CONCURRENTLY IF NOT EXISTS test_history ON run_history (worker);"
+    [(parts,)] = ask(database_url, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'run_history'::regclass")
+    with connected(database_url) as connection:  # as if it had crashed before the first was attached
+        connection.cursor().execute("CREATE INDEX test_history_default ON run_history_default (worker)")
+    migrate(database_url, with_file(sql))
+    assert valid(database_url, "test_history") == [(True,)]
+    attached = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'test_history'::regclass"
+    assert ask(database_url, attached) == [(parts,)]
+    ask(database_url, "SELECT make_run_partitions(15)")
+    assert ask(database_url, attached) == [(parts + 1,)]
+
+
+def test_an_index_is_dropped_concurrently(database_url):
+    migrate(database_url, with_file(INDEX))
+    drop = "-- Concurrently: no longer used.\nDROP INDEX CONCURRENTLY IF EXISTS test_index;"
+    migrate(database_url, [*with_file(INDEX), Migration(NEXT + 1, "0099_drop.sql", drop)])
+    assert valid(database_url, "test_index") == []
+
+
+@pytest.mark.parametrize("statement", [
+    "CREATE INDEX CONCURRENTLY again ON jobs (id)", "UPDATE jobs SET retries = 0", "DROP INDEX jobs_due",
+])
+def test_only_what_can_be_repeated_runs_outside_a_transaction(database_url, statement):
+    with pytest.raises(Misconfigured, match=r"test\.sql says Concurrently.*only CREATE INDEX CONCURRENTLY IF NOT"):
+        migrate(database_url, with_file(f"-- Concurrently: not so.\n{INDEX}; {statement}"))
+    assert valid(database_url, "test_index") == []
+
+
+def test_what_needs_a_lock_lets_others_pass_until_it_gets_it(database_url, caplog):
+    caplog.set_level("INFO")
+    change = "-- A column.\nALTER TABLE jobs ADD COLUMN test_column text"
+    with ThreadPoolExecutor(1) as pool:
+        with transaction_left_open(database_url):
+            done = pool.submit(migrate, database_url, with_file(change))
+            until(lambda: "a lock is in use: trying again" in caplog.text, "it gave up its place once")
+            with connected(database_url) as connection:
+                connection.cursor().execute(JOB)  # behind a lock that is waited for, this would wait as well
+            assert not done.done()
+        assert len(done.result()) == 1
+    assert ask(database_url, "SELECT test_column FROM jobs") == [(None,)]
+
+
+def test_the_plan_says_what_will_be_done_and_how_long_it_may_take(database_url):
+    with connected(database_url) as connection:
+        connection.cursor().execute("UPDATE pg_class SET reltuples = 10000000 WHERE oid = 'jobs'::regclass")
+    change = """-- A column; more to come.
+        ALTER TABLE jobs ADD COLUMN test_column text; CREATE TABLE others (id int); CREATE INDEX o ON others (id);
+        CREATE FUNCTION f() RETURNS void LANGUAGE sql AS $$ UPDATE jobs SET retries = 0; $$; SELECT f()"""
+    index = Migration(NEXT + 1, "0099_index.sql", INDEX)
+    steps = plan(database_url, [*with_file(change), index])
+    assert [step.migration.purpose for step in steps] == ["A column; more to come.", "a test's index."]
+    assert [str(effect) for effect in steps[0].effects] == [
+        "changes table jobs (10,000,000 rows, 0 MB): a brief lock, no rewriting: a moment",
+        "makes table others: a moment", "makes index o on others, which nobody can write to meanwhile: a moment",
+        "makes function f: a moment", "runs SELECT f(): a moment",
+    ]
+    assert [str(effect) for effect in steps[1].effects] == [
+        "makes index test_index on jobs (10,000,000 rows, 0 MB) while it is in use: 40 s to 3 min"
+    ]
+    assert migrate(database_url, [*with_file(change), index]) == [step.migration for step in steps]
+    assert plan(database_url, [*with_file(change), index]) == []
