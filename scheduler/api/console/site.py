@@ -1,6 +1,6 @@
 """What every page of the console needs: services, templates, who looks, and how errors are shown."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -143,7 +143,7 @@ Form = Annotated[dict[str, str], Depends(sent_form)]
 class ConsoleRoute(APIRoute):
     """A route whose errors are pages for people."""
 
-    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler, with every error shown in words."""
         handle = super().get_route_handler()
 

@@ -28,7 +28,7 @@ async def static(request: Request, name: str) -> Response:
 
 
 @router.get("/login")
-async def login_page(request: Request, the: The, next: str = "/") -> Response:  # noqa: A002 - what the form calls it
+async def login_page(request: Request, the: The, next: str = "/") -> Response:
     """Ask for a token."""
     return the.page(request, "login.html", {"next": _safe(next), "problem": None})
 
