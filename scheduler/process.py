@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.recurrence import tzdata_version
@@ -13,6 +14,7 @@ from scheduler.ops import health as http
 from scheduler.ops import metrics
 from scheduler.ops.health import Health, HealthPart
 from scheduler.ops.logs import get_logger
+from scheduler.ops.reaching import reach
 from scheduler.rabbit import pika_internals, topology
 from scheduler.rabbit.address import place
 from scheduler.rabbit.link import Link
@@ -37,7 +39,7 @@ def start(role: Role, settings: Settings, stop: Stop) -> tuple[list[HealthPart],
     health = Health()
     # Before anyone can ask: who has not connected yet is not ready.
     needs = ["rabbitmq"] if role.broker else []
-    needs += [] if role.idle_without_database else ["postgres"]
+    needs += ["postgres"] if role.database and not role.idle_without_database else []
     parts = [health.part(*needs) for _ in role.works]
     maintenance_part = health.part("postgres", loops=False) if role.idle_without_database else None
     port = http.serve(health, settings.metrics_host, settings.metrics_port)
@@ -60,9 +62,11 @@ def serve(role: Role, settings: Settings, stop: Stop, parts: Sequence[HealthPart
             stop.set()
 
     threads: list[threading.Thread] = []
+    shared = role.shared(settings)
     for kind, part in zip(role.load(), parts, strict=True):
         name = f"{role.name} {kind.__name__}" if threads else role.name
-        threads.append(threading.Thread(target=run, args=(kind(settings, stop, part).run, part, name), name=name))
+        work = kind(settings, stop, part, *shared)
+        threads.append(threading.Thread(target=run, args=(work.run, part, name), name=name))
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -82,7 +86,7 @@ def stay_connected(
         attempt += 1
         health.turn()
         try:
-            link = _connect(role, url, settings)
+            link = reach(partial(_connect, role, url, settings))
             health.found("rabbitmq")
             log.info("connected to RabbitMQ", broker=place(url))
             delays = backoff()

@@ -21,21 +21,31 @@ class Role:
     # all the time while its queue is long, and each change costs.
     switch_seconds: float
     # Without work it does not touch the database: then its heartbeat is how it knows that it is there.
-    idle_without_database: bool
-    # Whether each of its works is done on a connection to RabbitMQ; else it works while RabbitMQ is away.
-    broker: bool = True
+    idle_without_database: bool = False
+    database: bool = True  # a worker has none
+    broker: bool = True  # the API works without one
+    # Module and class of what its works have in common, made once with the settings and given to each of them.
+    common: str | None = None
     extra: str | None = None  # what has to be installed for it
 
     def load(self) -> list[Any]:
         """Import what it does."""
-        pairs = (each.split(":") for each in self.works)
         try:
-            return [getattr(import_module(module), name) for module, name in pairs]
+            return [_found(each) for each in self.works]
         except ModuleNotFoundError as error:
             if self.extra is None or str(error.name).startswith("scheduler"):
                 raise
             raise Misconfigured(f"scheduler {self.name} needs {error.name}, which is not installed: "
                                 f"pip install 'scheduler[{self.extra}]'") from None
+
+    def shared(self, settings: Any) -> tuple[Any, ...]:
+        """Make what its works have in common, if they have anything."""
+        return () if self.common is None else (_found(self.common)(settings),)
+
+
+def _found(path: str) -> Any:
+    module, name = path.split(":")
+    return getattr(import_module(module), name)
 
 
 ROLES = {role.name: role for role in (
@@ -43,7 +53,10 @@ ROLES = {role.name: role for role in (
          ("scheduler.consumer:Consumer", "scheduler.consumer:ResultsConsumer"),
          in_dev=1, switch_seconds=0.002, idle_without_database=True),
     Role("producer", "Postgres → AMQP: due rows become events.", ("scheduler.producer:Producer",),
-         in_dev=2, switch_seconds=0.0005, idle_without_database=False),
+         in_dev=2, switch_seconds=0.0005),
+    Role("worker", "AMQP → the work itself: calls webhooks, and reports what became of each.",
+         ("scheduler.workers.presence:Presence",),
+         in_dev=1, switch_seconds=0.002, database=False, common="scheduler.workers.worker:Worker"),
     Role("api", "The REST API and the web console.", ("scheduler.api.server:ApiServer",),
          in_dev=0, switch_seconds=0.001, idle_without_database=True, broker=False, extra="api"),
 )}

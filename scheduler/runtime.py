@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from scheduler.ops import reaching
 from scheduler.ops.logs import get_logger
 
 log = get_logger(__name__)
@@ -74,6 +75,7 @@ class Stop:
         deadline.daemon = True
         deadline.start()
         self.set()
+        reaching.give_up()
 
 
 def backoff(first: float = 0.1, most: float = 10.0) -> Iterator[float]:
