@@ -40,7 +40,9 @@ def nth_weekdays(days: Sequence[tuple[int, int]]) -> str:
         if 0 in nths:
             said.append(f"every {WEEKDAYS[day]}")
         else:
-            said.append(f"the {listed([ordinal(nth) for nth in sorted(nths, key=_first_to_last)])} {WEEKDAYS[day]}")
+            said.append(
+                f"the {listed([ordinal(nth) for nth in sorted(nths, key=_first_to_last)])} {WEEKDAYS[day]}"
+            )
     return listed(said)
 
 

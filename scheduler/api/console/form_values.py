@@ -72,7 +72,16 @@ def _days(text: str) -> dict[str, str] | None:
     except Faulty:
         return None
     rule = read.rule
-    extra = (read.dtstart, read.rdates, read.exdates, rule.count, rule.until, rule.byweekno, rule.byyearday, rule.wkst)
+    extra = (
+        read.dtstart,
+        read.rdates,
+        read.exdates,
+        rule.count,
+        rule.until,
+        rule.byweekno,
+        rule.byyearday,
+        rule.wkst,
+    )
     times = (rule.byhour, rule.byminute, rule.bysecond)
     if any(extra) or rule.freq not in _UNITS or any(len(each) != 1 for each in times):
         return None

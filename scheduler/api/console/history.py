@@ -1,4 +1,4 @@
-"""The last hour, as this process saw it: a sample every ten seconds, kept in memory, and the verdict it comes to."""
+"""The last hour as this process saw it, a sample every ten seconds kept in memory, and the verdict it comes to."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class Sample:
     dead: float  # runs given up, a second
 
     def point(self) -> list[float | None]:
-        """Return the sample as the charts take it: time, p50 and p99 in ms, out, in, backlog, success in percent."""
+        """Return it as the charts take it: time, p50 and p99 in ms, out, in, backlog, success in percent."""
         ended = self.succeeded + self.dead
         return [
             round(self.at.timestamp(), 1), _milliseconds(0.5, self.lags), _milliseconds(0.99, self.lags),
@@ -126,9 +126,13 @@ def verdict(pulse: Pulse, history: History) -> Verdict:
         why = "; RabbitMQ refuses some of them" if refused is not None else ""
         return Verdict("bad", f"Late: {waiting}, for {span(backlog.oldest_age)}{why}")
     if "consumer" not in live:
-        return Verdict("waiting", "No consumer runs: new commands wait in the queue; what is stored goes out on time")
+        return Verdict(
+            "waiting", "No consumer runs: new commands wait in the queue; what is stored goes out on time"
+        )
     share = history.on_time()
     if share is None:
         return Verdict("good", f"On time: nothing was due ({history.reach()}), nothing waits")
     text = f"{percent(share)} within 500 ms ({history.reach()})"
-    return Verdict("good", f"On time: {text}") if share >= OBJECTIVE else Verdict("waiting", f"Late at times: {text}")
+    return (
+        Verdict("good", f"On time: {text}") if share >= OBJECTIVE else Verdict("waiting", f"Late at times: {text}")
+    )

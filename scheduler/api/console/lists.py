@@ -15,7 +15,9 @@ _LONGEST = 200
 
 def filters(given: Mapping[str, str], names: tuple[str, ...], kind: str) -> dict[str, str]:
     """Return the filters that are set and can be meant; what no list knows is left out."""
-    found = {name: given[name].strip()[:_LONGEST].replace("\x00", "") for name in names if given.get(name, "").strip()}
+    found = {
+        name: given[name].strip()[:_LONGEST].replace("\x00", "") for name in names if given.get(name, "").strip()
+    }
     if found.get("status") not in (None, *_STATUSES[kind]):
         del found["status"]
     if found.get("priority") not in (None, *_PRIORITIES):

@@ -1,4 +1,4 @@
-"""One broadcaster for all browsers: one look a second while anybody watches, one in ten seconds while nobody does."""
+"""One broadcaster for all browsers: a look a second while anybody watches, one in ten while nobody does."""
 
 import asyncio
 import time

@@ -21,7 +21,13 @@ def overview(moment: Moment, history: History, tenant: str | None) -> dict[str, 
     pulse = moment.pulse
     if pulse is None:
         words_ = f"The database cannot be reached: {moment.problem}"
-        return {"verdict": Verdict("bad", words_), "failing": [], "upcoming": [], "roles": [], **_tiles(None, history)}
+        return {
+            "verdict": Verdict("bad", words_),
+            "failing": [],
+            "upcoming": [],
+            "roles": [],
+            **_tiles(None, history),
+        }
     said = verdict(pulse, history)
     if moment.problem is not None:
         said = Verdict("bad", f"The database does not answer: {moment.problem}")
@@ -61,19 +67,23 @@ def charts(history: History) -> dict[str, Any]:
     newest = [column[-1] for column in points] if points else [None] * 7
     _, p50, p99, out, taken, backlog, success = newest
     return {
-        "samples": json.dumps(points), "reach": history.reach(),
+        "samples": json.dumps(points),
+        "reach": history.reach(),
         "summaries": {
             "lag": f"p50 {words.number(p50)} ms, p99 {words.number(p99)} ms",
-            "rates": f"{words.number(out)} out, {words.number(taken)} in a second", "backlog": words.number(backlog),
+            "rates": f"{words.number(out)} out, {words.number(taken)} in a second",
+            "backlog": words.number(backlog),
             "success": words.NOTHING if success is None else f"{words.number(success)} %",
         },
     }
 
 
 def roles(pulse: Pulse) -> list[dict[str, Any]]:
-    """Return how many of each kind of process live, how many have fallen silent, and how many workers are busy."""
+    """Return how many of each kind of process live, have fallen silent, and are busy."""
     found: dict[str, dict[str, Any]] = {}
-    everyone = [(str(each["role"]), each) for each in pulse.replicas] + [("worker", each) for each in pulse.workers]
+    everyone = [(str(each["role"]), each) for each in pulse.replicas] + [
+        ("worker", each) for each in pulse.workers
+    ]
     for name, each in everyone:
         role = found.setdefault(name, {"name": name, "alive": 0, "silent": 0, "busy": 0})
         lives = alive(each, pulse.at)
@@ -87,9 +97,13 @@ def processes(moment: Moment) -> dict[str, Any]:
     pulse = moment.pulse
     if pulse is None:
         return {"replicas": [], "workers": []}
-    replicas = [dict(each) | {"alive": alive(each, pulse.at), "out": _rate(each, "due"), "taken": _rate(each, "queued")}
-                for each in pulse.replicas]
-    workers = [dict(each) | {"alive": alive(each, pulse.at), "busy": _busy(each["busy"])} for each in pulse.workers]
+    replicas = [
+        dict(each) | {"alive": alive(each, pulse.at), "out": _rate(each, "due"), "taken": _rate(each, "queued")}
+        for each in pulse.replicas
+    ]
+    workers = [
+        dict(each) | {"alive": alive(each, pulse.at), "busy": _busy(each["busy"])} for each in pulse.workers
+    ]
     return {"replicas": replicas, "workers": sorted(workers, key=lambda each: not each["alive"])}
 
 

@@ -116,7 +116,8 @@ def _within_a_day(rule: Rule) -> str:
     if rule.freq == Freq.HOURLY and rule.byminute:
         words += f" at minute {listed([f'{minute:02}' for minute in rule.byminute])}"
     if rule.byhour:
-        words += f" in the {'hours' if len(rule.byhour) > 1 else 'hour'} {listed([f'{hour:02}' for hour in rule.byhour])}"
+        hours = listed([f"{hour:02}" for hour in rule.byhour])
+        words += f" in the {'hours' if len(rule.byhour) > 1 else 'hour'} {hours}"
     if rule.byday:
         words += f" on {weekdays([day for _, day in rule.byday])}"
     if rule.bymonthday:
@@ -151,7 +152,9 @@ def _of_a_month(rule: Rule, start: datetime | None) -> str:
     if rule.byday and rule.bysetpos and not rule.bymonthday and not any(nth for nth, _ in rule.byday):
         places = listed([ordinal(place) for place in rule.bysetpos])
         days = [day for _, day in rule.byday]
-        what = "weekday" if all_workdays(days) else "day" if len(days) == len(WEEKDAYS) else weekdays(days, one=True)
+        what = (
+            "weekday" if all_workdays(days) else "day" if len(days) == len(WEEKDAYS) else weekdays(days, one=True)
+        )
         return f"The {places} {what} of {which}"
     if rule.byday and not rule.bymonthday:
         return f"{_capital(nth_weekdays(rule.byday))} of {which}{_places(rule)}"

@@ -11,7 +11,11 @@ from scheduler.views.runs import WholeRunView
 def run_context(run: WholeRunView, now: datetime) -> dict[str, Any]:
     """Return what the page of a run shows of it."""
     known = run.model_dump()
-    ends = [run.due_at, *(each.finished_at for each in run.attempts), *([run.finished_at] if run.finished_at else [])]
+    ends = [
+        run.due_at,
+        *(each.finished_at for each in run.attempts),
+        *([run.finished_at] if run.finished_at else []),
+    ]
     last = max(ends) if run.finished_at else now
     return {"run": run, "pieces": timeline(known, now), "story": story(run, now),
             "span_words": f"{span(max(0.0, (last - min(ends)) / timedelta(seconds=1)))} in all"}
@@ -24,7 +28,8 @@ def story(run: WholeRunView, now: datetime) -> str:
         case "delivered":
             return f"Delivered, {tries}: nobody has begun it yet; that is awaited {_until(run.deadline, now)}"
         case "running":
-            return f"At work, {tries}, since {_since(run.started_at, now)}; it must be done {_until(run.deadline, now)}"
+            since = _since(run.started_at, now)
+            return f"At work, {tries}, since {since}; it must be done {_until(run.deadline, now)}"
         case "waiting":
             why = run.attempts[-1].outcome.replace("_", " ") if run.attempts else "failed"
             return f"Attempt {run.attempt} {_was(why)}; it is tried again {relative(run.retry_at, now)}"
@@ -49,4 +54,4 @@ def _until(moment: datetime | None, now: datetime) -> str:
 
 
 def _since(moment: datetime | None, now: datetime) -> str:
-    return "just now" if moment is None else relative(moment, now)
+    return "a moment ago" if moment is None else relative(moment, now)

@@ -1,4 +1,4 @@
-"""Who looks at a page: the token in a cookie that scripts cannot read, a token against forged forms, and one-time links.
+"""Who looks at a page: the token in a cookie that scripts cannot read, a token against forged forms, links.
 
 The cookie is the token itself, judged anew at each request, so that a session never holds more than the token's
 rights and never outlives it. No state is kept on the server, and any replica of the API can answer.

@@ -37,7 +37,7 @@ class Site:
         self.broadcaster = Broadcaster(self._take)
         self.links = session.Links()
 
-    async def _take(self, with_failures: bool, watched: Collection[str]) -> tuple[Pulse, Runs]:  # noqa: FBT001 - live.Take
+    async def _take(self, with_failures: bool, watched: Collection[str]) -> tuple[Pulse, Runs]:
         def work(connection: Connection) -> tuple[Pulse, Runs]:
             pulse = take_pulse(connection, with_failures=with_failures)
             runs = watched_runs(connection, watched) if watched else []
@@ -48,7 +48,9 @@ class Site:
     def fragment(self, name: str, context: Mapping[str, Any]) -> str:
         """Return a part of a page."""
         text = "{% import 'macros.html' as m with context %}{% include part %}"
-        return self.templates.from_string(text).render({"part": f"parts/{name}.html", "now": datetime.now(UTC)} | dict(context))
+        return self.templates.from_string(text).render(
+            {"part": f"parts/{name}.html", "now": datetime.now(UTC)} | dict(context)
+        )
 
     def page(self, request: Request, name: str, context: Mapping[str, Any], status: int = 200) -> Response:
         """Return a page; what the last action did is shown on it once."""
@@ -167,8 +169,8 @@ class ConsoleRoute(APIRoute):
 def _to_login(request: Request, error: Unauthorized) -> Response:
     """Send to the login; a visitor from another site first once more to the same page.
 
-    A link from another site comes without the cookie, which is for this site's own pages only: a second look, now from
-    here, brings it along.
+    A link from another site comes without the cookie, which is for this site's own pages only: a second look, now
+    from here, brings it along.
     """
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     if request.headers.get("hx-request"):
@@ -185,7 +187,7 @@ def _to_login(request: Request, error: Unauthorized) -> Response:
     return response
 
 
-def to(request: Request, address: str, flash: session.Flash | None = None) -> Response:
+def to(address: str, flash: session.Flash | None = None) -> Response:
     """Send to a page of ours after an action, with what it did."""
     response = RedirectResponse(address, 303, _HEADERS)
     if flash is not None:

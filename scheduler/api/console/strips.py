@@ -58,8 +58,11 @@ def lateness(runs: Sequence[Mapping[str, Any]]) -> list[tuple[int, float, str]]:
     shown = list(reversed(runs[:BARS]))
     late = [_late(run) for run in shown]
     most = max((each for each in late if each is not None), default=0.0)
-    return [(place * BAR_STEP, round(1 + 15 * each / most, 1) if most else 1.0, f"began {span(each)} after it was due")
-            for place, each in enumerate(late) if each is not None]
+    return [
+        (place * BAR_STEP, round(1 + 15 * each / most, 1) if most else 1.0, f"began {span(each)} after it was due")
+        for place, each in enumerate(late)
+        if each is not None
+    ]
 
 
 def _late(run: Mapping[str, Any]) -> float | None:
@@ -82,7 +85,7 @@ class Piece:
 
 
 def timeline(run: Mapping[str, Any], now: datetime) -> list[Piece]:
-    """Return the attempts of a run from when it was due until it ended, or until now, and the waits between them."""
+    """Return the attempts of a run from when it was due until it ended, or now, and the one to come."""
     due = instant(run["due_at"])
     assert due is not None  # noqa: S101 - every run has one
     attempts = _attempts(run, now)

@@ -15,17 +15,36 @@ from scheduler.domain.times import rfc3339
 
 FOLDER = Path(__file__).resolve().parent / "templates"
 SHAPES = {
-    "succeeded": "●", "emitted": "●", "running": "◐", "delivered": "○", "waiting": "○", "failed": "▲", "timed_out": "▲",
-    "lost": "▲", "snoozed": "○", "dead": "■", "cancelled": words.NOTHING, "pending": "●", "paused": "‖", "done": "✓",
-    "awaiting": "○", "expected": "○",
+    "succeeded": "●",
+    "emitted": "●",
+    "running": "◐",
+    "delivered": "○",
+    "waiting": "○",
+    "failed": "▲",
+    "timed_out": "▲",
+    "lost": "▲",
+    "snoozed": "○",
+    "dead": "■",
+    "cancelled": words.NOTHING,
+    "pending": "●",
+    "paused": "‖",
+    "done": "✓",
+    "awaiting": "○",
+    "expected": "○",
 }
 _LONGEST_SHOWN = 200_000
 
 
 def environment() -> Environment:
     """Return the templates' environment: autoescape for every file, and an unknown name is an error."""
-    made = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-                       lstrip_blocks=True, auto_reload=False)
+    made = Environment(
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
     made.globals |= {"asset": assets.address, "version": __version__, "nothing": words.NOTHING, "shape": _shape,
                      "problems": {}}
     made.filters |= {

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from scheduler.domain.recurrence import zone, zone_names
@@ -51,7 +52,7 @@ def span(seconds: float | None) -> str:
     if seconds < _MINUTE:
         return f"{seconds:.1f} s".replace(".0 s", " s")
     whole = round(seconds)
-    for (size, unit), (part, small) in zip(_UNITS[1:], _UNITS[2:], strict=False):
+    for (size, unit), (part, small) in pairwise(_UNITS[1:]):
         if whole >= size:
             rest = int(whole % size // part)
             several = "s" if unit == "day" and whole // size > 1 else ""

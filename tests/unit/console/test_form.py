@@ -34,12 +34,20 @@ def test_a_form_becomes_the_schedule_fields_and_back(form, fields):
     assert read_schedule(values_of(fields)).fields == fields
 
 
-@pytest.mark.parametrize("rule", [
-    "FREQ=DAILY;COUNT=3;BYHOUR=9;BYMINUTE=0;BYSECOND=0", "FREQ=HOURLY", "FREQ=WEEKLY;BYDAY=FR",
-    "FREQ=MONTHLY;BYDAY=1MO,3MO;BYHOUR=9;BYMINUTE=0;BYSECOND=0", "FREQ=DAILY;BYHOUR=9,17;BYMINUTE=0;BYSECOND=0",
-    "FREQ=WEEKLY;WKST=SU;BYHOUR=9;BYMINUTE=0;BYSECOND=0", "FREQ=YEARLY;BYMONTHDAY=1;BYHOUR=9;BYMINUTE=0;BYSECOND=0",
-    "FREQ=MONTHLY;BYMONTH=2;BYMONTHDAY=1;BYHOUR=9;BYMINUTE=0;BYSECOND=0", "FREQ=NONSENSE",
-])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "FREQ=DAILY;COUNT=3;BYHOUR=9;BYMINUTE=0;BYSECOND=0",
+        "FREQ=HOURLY",
+        "FREQ=WEEKLY;BYDAY=FR",
+        "FREQ=MONTHLY;BYDAY=1MO,3MO;BYHOUR=9;BYMINUTE=0;BYSECOND=0",
+        "FREQ=DAILY;BYHOUR=9,17;BYMINUTE=0;BYSECOND=0",
+        "FREQ=WEEKLY;WKST=SU;BYHOUR=9;BYMINUTE=0;BYSECOND=0",
+        "FREQ=YEARLY;BYMONTHDAY=1;BYHOUR=9;BYMINUTE=0;BYSECOND=0",
+        "FREQ=MONTHLY;BYMONTH=2;BYMONTHDAY=1;BYHOUR=9;BYMINUTE=0;BYSECOND=0",
+        "FREQ=NONSENSE",
+    ],
+)
 def test_a_rule_that_the_form_cannot_say_is_shown_as_written(rule):
     values = values_of({"rrule": rule})
     assert (values["when"], values["rule_kind"], values["rule"]) == ("rule", "rrule", rule)
@@ -58,29 +66,61 @@ def test_what_cannot_be_read_is_told_beside_its_field(form, field):
 
 def test_a_whole_form_becomes_a_request_and_back():
     form = WEEKLY | {
-        "job_type": "report.weekly", "name": "Weekly report", "tenant": "acme", "priority": "high", "payload": '{"a": 1}',
-        "on_missed": "skip", "max_lateness": "600", "then": "webhook", "url": "https://example.org/hook", "method": "PUT",
-        "headers": "X-One: 1\nAuthorization: {{secret.token}}", "secret": "main", "hook_timeout": "10",
-        "body": '{"due": "{{due_at}}"}', "max_attempts": "5", "delay": "0.5", "backoff": "linear", "run_timeout": "60",
+        "job_type": "report.weekly",
+        "name": "Weekly report",
+        "tenant": "acme",
+        "priority": "high",
+        "payload": '{"a": 1}',
+        "on_missed": "skip",
+        "max_lateness": "600",
+        "then": "webhook",
+        "url": "https://example.org/hook",
+        "method": "PUT",
+        "headers": "X-One: 1\nAuthorization: {{secret.token}}",
+        "secret": "main",
+        "hook_timeout": "10",
+        "body": '{"due": "{{due_at}}"}',
+        "max_attempts": "5",
+        "delay": "0.5",
+        "backoff": "linear",
+        "run_timeout": "60",
         "overlap": "skip",
     }
     read = read_form(form)
     assert read.problems == {}
     assert read.fields == {
-        "job_type": "report.weekly", "name": "Weekly report", "tenant": "acme", "priority": "high", "payload": {"a": 1},
-        "rrule": "FREQ=WEEKLY;BYDAY=FR;BYHOUR=9;BYMINUTE=0;BYSECOND=0", "timezone": "Europe/Berlin", "on_missed": "skip",
+        "job_type": "report.weekly",
+        "name": "Weekly report",
+        "tenant": "acme",
+        "priority": "high",
+        "payload": {"a": 1},
+        "rrule": "FREQ=WEEKLY;BYDAY=FR;BYHOUR=9;BYMINUTE=0;BYSECOND=0",
+        "timezone": "Europe/Berlin",
+        "on_missed": "skip",
         "max_lateness": 600,
-        "target": {"webhook": {"url": "https://example.org/hook", "method": "PUT",
-                               "headers": {"X-One": "1", "Authorization": "{{secret.token}}"}, "secret": "main",
-                               "timeout": 10, "body": {"due": "{{due_at}}"}}},
+        "target": {
+            "webhook": {
+                "url": "https://example.org/hook",
+                "method": "PUT",
+                "headers": {"X-One": "1", "Authorization": "{{secret.token}}"},
+                "secret": "main",
+                "timeout": 10,
+                "body": {"due": "{{due_at}}"},
+            }
+        },
         "run": {"max_attempts": 5, "delay": 0.5, "timeout": 60, "backoff": "linear", "overlap": "skip"},
     }
     assert read_form(values_of(read.fields), read.fields).fields == read.fields
 
 
 def test_what_the_form_does_not_show_of_a_job_is_kept():
-    job = {"job_type": "a", "every": "PT1H", "payload": {}, "run": {"start_timeout": 5, "backoff": [1, 2], "delay": 3},
-           "target": {"webhook": {"url": "http://x", "query": {"a": "b"}, "body": "42"}}}
+    job = {
+        "job_type": "a",
+        "every": "PT1H",
+        "payload": {},
+        "run": {"start_timeout": 5, "backoff": [1, 2], "delay": 3},
+        "target": {"webhook": {"url": "http://x", "query": {"a": "b"}, "body": "42"}},
+    }
     assert read_form(values_of(job), job).fields == job
 
 

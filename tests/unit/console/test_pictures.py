@@ -47,7 +47,11 @@ def test_a_timeline_has_every_attempt_and_the_one_to_come():
     ]
     waiting = run("waiting", 1, attempts=attempts, attempt=2, retry_at=(NOW + timedelta(seconds=40)).isoformat())
     pieces = strips.timeline(waiting, NOW)
-    assert [(piece.kind, piece.label) for piece in pieces] == [("failed", "1"), ("timed_out", "2"), ("planned", "")]
+    assert [(piece.kind, piece.label) for piece in pieces] == [
+        ("failed", "1"),
+        ("timed_out", "2"),
+        ("planned", ""),
+    ]
     assert pieces[0].x == 0
     assert pieces[0].width == 100.0  # 10 of 100 seconds
     assert pieces[1].x == 100.0  # it may have begun when the first had ended

@@ -43,7 +43,9 @@ def test_a_moment_in_full_names_its_zone():
     assert words.exactly("2026-11-20T08:00:00.1234Z") == "2026-11-20 08:00:00.123 UTC"
 
 
-@pytest.mark.parametrize(("value", "said"), [(None, words.NOTHING), (1204, "1,204"), (3.25, "3.2"), (412.4, "412"), (7, "7")])
+@pytest.mark.parametrize(
+    ("value", "said"), [(None, words.NOTHING), (1204, "1,204"), (3.25, "3.2"), (412.4, "412"), (7, "7")]
+)
 def test_numbers(value, said):
     assert words.number(value) == said
 

@@ -26,7 +26,9 @@ from scheduler.views.jobs import job_etag, job_view
 
 router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
 _SHOWN = 10
-_CHANGED = "Somebody changed this job meanwhile. What you wrote is still here: compare, and save again to replace it."
+_CHANGED = (
+    "Somebody changed this job meanwhile. What you wrote is still here: compare, and save again to replace it."
+)
 _PLACES = [(str(n), text) for n, text in ((1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (5, "5th"))] + [
     (str(n), f"{n}th") for n in range(6, 21)] + [("21", "21st"), ("22", "22nd"), ("23", "23rd")] + [
     (str(n), f"{n}th") for n in range(24, 31)] + [("31", "31st"), ("-1", "last"), ("-2", "2nd to last")]
@@ -36,9 +38,20 @@ _OF = [("day", "day"), ("weekday", "weekday (Mon to Fri)")] + [(name[:2].upper()
 def _usual(who: Identity) -> dict[str, str]:
     """Return what an empty form says."""
     soon = datetime.now(UTC).replace(minute=0, second=0, microsecond=0, tzinfo=None) + timedelta(hours=1)
-    return {"when": "days", "days_unit": "week", "days_count": "1", **{f"weekday_{day}": "on" for day in range(5)},
-            "at": "09:00", "timezone": "UTC", "run_at": soon.isoformat(), "every_count": "15", "every_unit": "minute",
-            "then": "message", "payload": "{}", "tenant": who.tenant or "default"}
+    return {
+        "when": "days",
+        "days_unit": "week",
+        "days_count": "1",
+        **{f"weekday_{day}": "on" for day in range(5)},
+        "at": "09:00",
+        "timezone": "UTC",
+        "run_at": soon.isoformat(),
+        "every_count": "15",
+        "every_unit": "minute",
+        "then": "message",
+        "payload": "{}",
+        "tenant": who.tenant or "default",
+    }
 
 
 async def _form_page(
@@ -46,21 +59,69 @@ async def _form_page(
     job: JobRow | None = None, etag: str = "", status: int = 200, problem: str | None = None,
 ) -> Response:
     """Show the form with these values, and what is wrong with them."""
-    shown = {name: "" for name in _NAMES} | dict(values)
+    shown = dict.fromkeys(_NAMES, "") | dict(values)
     view = None if job is None else job_view(job)
     context = {
-        "who": who, "page": "jobs", "values": shown, "problems": dict(problems), "job": view, "etag": etag,
-        "problem": problem, "zones": sorted(zone_names()), "weekdays": WEEKDAYS, "months": MONTHS, "places": _PLACES,
-        "place_of": _OF, "units": list(UNITS), "methods": METHODS, "commands": await _commands(the),
+        "who": who,
+        "page": "jobs",
+        "values": shown,
+        "problems": dict(problems),
+        "job": view,
+        "etag": etag,
+        "problem": problem,
+        "zones": sorted(zone_names()),
+        "weekdays": WEEKDAYS,
+        "months": MONTHS,
+        "places": _PLACES,
+        "place_of": _OF,
+        "units": list(UNITS),
+        "methods": METHODS,
+        "commands": await _commands(the),
         **await _preview(the, who, values),
     }
     return the.page(request, "job_form.html", context, status)
 
 
-_NAMES = ("job_type", "name", "tenant", "priority", "on_missed", "max_lateness", "route", "timezone", "payload", "when",
-          "run_at", "starts", "every_count", "every_unit", "days_count", "days_unit", "at", "month", "place", "place_of",
-          "rule_kind", "rule", "then", "url", "method", "headers", "secret", "hook_timeout", "body", "command", "arguments",
-          "tracked", "max_attempts", "delay", "backoff", "run_timeout", "overlap", *(f"weekday_{day}" for day in range(7)))
+_NAMES = (
+    "job_type",
+    "name",
+    "tenant",
+    "priority",
+    "on_missed",
+    "max_lateness",
+    "route",
+    "timezone",
+    "payload",
+    "when",
+    "run_at",
+    "starts",
+    "every_count",
+    "every_unit",
+    "days_count",
+    "days_unit",
+    "at",
+    "month",
+    "place",
+    "place_of",
+    "rule_kind",
+    "rule",
+    "then",
+    "url",
+    "method",
+    "headers",
+    "secret",
+    "hook_timeout",
+    "body",
+    "command",
+    "arguments",
+    "tracked",
+    "max_attempts",
+    "delay",
+    "backoff",
+    "run_timeout",
+    "overlap",
+    *(f"weekday_{day}" for day in range(7)),
+)
 
 
 async def _commands(the: Site) -> list[str]:
@@ -85,8 +146,12 @@ async def _preview(the: Site, who: Identity, form: Mapping[str, str]) -> dict[st
             problems = {each.field: each.problem for each in rejected.problems}
         except Unprocessable as error:
             problems = {each.field: each.problem for each in error.errors}
-    return {"preview": occurrences, "preview_problems": problems, "said": "" if problems else in_words(read.fields),
-            "preview_zone": read.fields.get("timezone", "UTC")}
+    return {
+        "preview": occurrences,
+        "preview_problems": problems,
+        "said": "" if problems else in_words(read.fields),
+        "preview_zone": read.fields.get("timezone", "UTC"),
+    }
 
 
 @router.get("/jobs/new")
@@ -138,7 +203,7 @@ async def create(request: Request, the: The, who: Visitor, form: Form) -> Respon
     problems = await _save(the, who, read, None, "")
     if isinstance(problems, str):
         name = read.fields.get("name") or read.fields.get("job_type")
-        return to(request, f"/jobs/{problems}", Flash(f"Made: {name}"))
+        return to(f"/jobs/{problems}", Flash(f"Made: {name}"))
     return await _form_page(request, the, who, form, problems, status=422)
 
 
@@ -150,9 +215,11 @@ async def edit(request: Request, the: The, who: Visitor, form: Form, job_id: UUI
     try:
         problems = await _save(the, who, read, job_id, form.get("etag", ""))
     except Changed:
-        return await _form_page(request, the, who, form, {}, job=row, etag=job_etag(row), status=412, problem=_CHANGED)
+        return await _form_page(
+            request, the, who, form, {}, job=row, etag=job_etag(row), status=412, problem=_CHANGED
+        )
     if isinstance(problems, str):
-        return to(request, f"/jobs/{job_id}", Flash("Saved"))
+        return to(f"/jobs/{job_id}", Flash("Saved"))
     return await _form_page(request, the, who, form, problems, job=row, etag=form.get("etag", ""), status=422)
 
 
@@ -180,8 +247,10 @@ async def try_target(request: Request, the: The, who: Visitor, form: Form) -> Re
     """Have a worker do what the form says, once and now, as a job of its own that is tried but once."""
     read = read_form(form | {"when": "once", "run_at": rfc3339(datetime.now(UTC)), "max_attempts": "1"})
     read.fields.pop("rrule", None)
-    read.fields |= {"name": f"Test of {read.fields.get('name') or read.fields.get('job_type') or 'a target'}"[:200],
-                    "job_type": read.fields.get("job_type") or "test"}
+    read.fields |= {
+        "name": f"Test of {read.fields.get('name') or read.fields.get('job_type') or 'a target'}"[:200],
+        "job_type": read.fields.get("job_type") or "test",
+    }
     problems = await _save(the, who, read, None, "")
     if isinstance(problems, str):
         return the.part(request, "tried", who, {"job_id": problems})

@@ -48,7 +48,7 @@ async def login(request: Request, the: The) -> Response:
         problem = error.detail
     if problem is not None:
         return the.page(request, "login.html", {"next": target, "problem": problem}, 401)
-    response = to(request, target)
+    response = to(target)
     session.remember(response, request, token)
     return response
 
@@ -67,7 +67,7 @@ async def use_link(request: Request, the: The, code: str) -> Response:
     if token is None:
         raise NotFound("This link was used already, or is too old. Log in with a token.")
     await the.services.identify(token)
-    response = to(request, "/")
+    response = to("/")
     session.remember(response, request, token)
     return response
 
@@ -75,6 +75,6 @@ async def use_link(request: Request, the: The, code: str) -> Response:
 @router.post("/logout")
 async def logout(request: Request, form: Form) -> Response:  # noqa: ARG001 - it must be a form of this session
     """Forget the token."""
-    response = to(request, "/login")
+    response = to("/login")
     session.forget(response)
     return response

@@ -87,7 +87,9 @@ def _coming(row: JobRow) -> Schedule | None:
     return compile_schedule(asked.spec)
 
 
-async def _act(request: Request, the: Site, who: Identity, kind: str, job_id: UUID, form: dict[str, str]) -> Response:
+async def _act(
+    request: Request, the: Site, who: Identity, kind: str, *, job_id: UUID, form: dict[str, str]
+) -> Response:
     """Do something to a job, and say what was done: in its row where that was asked from, or on the next page."""
     done = await the.services.actions.command(who, kind, job_id)
     job = job_view(done.row)
@@ -95,28 +97,28 @@ async def _act(request: Request, the: Site, who: Identity, kind: str, job_id: UU
         return the.part(request, "job_row", who, {"job": job})
     undo = f"/jobs/{job_id}/{_UNDO[kind]}" if kind in _UNDO else None
     flash = Flash(f"{_DONE[kind]}: {job.name or job.job_type}", undo=undo)
-    return to(request, back(request, f"/jobs/{job_id}"), flash)
+    return to(back(request, f"/jobs/{job_id}"), flash)
 
 
 @router.post("/jobs/{job_id}/pause")
 async def pause(request: Request, the: The, who: Visitor, form: Form, job_id: UUID) -> Response:
     """Pause a job."""
-    return await _act(request, the, who, "pause", job_id, form)
+    return await _act(request, the, who, "pause", job_id=job_id, form=form)
 
 
 @router.post("/jobs/{job_id}/resume")
 async def resume(request: Request, the: The, who: Visitor, form: Form, job_id: UUID) -> Response:
     """Resume a job."""
-    return await _act(request, the, who, "resume", job_id, form)
+    return await _act(request, the, who, "resume", job_id=job_id, form=form)
 
 
 @router.post("/jobs/{job_id}/trigger")
 async def trigger(request: Request, the: The, who: Visitor, form: Form, job_id: UUID) -> Response:
     """Run a job once more, now."""
-    return await _act(request, the, who, "trigger", job_id, form)
+    return await _act(request, the, who, "trigger", job_id=job_id, form=form)
 
 
 @router.post("/jobs/{job_id}/cancel")
 async def cancel(request: Request, the: The, who: Visitor, form: Form, job_id: UUID) -> Response:
     """Cancel a job."""
-    return await _act(request, the, who, "cancel", job_id, form)
+    return await _act(request, the, who, "cancel", job_id=job_id, form=form)

@@ -21,10 +21,18 @@ async def jobs_page(request: Request, the: The, who: Visitor) -> Response:
     found = filters(given, JOB_FILTERS, "jobs")
     page = await the.services.reads.jobs(who, JobFilter(**found), after=given.get("after") or None)
     context = {
-        "who": who, "page": "jobs", "jobs": page.items, "filters": dict.fromkeys(JOB_FILTERS) | found, "filtered": bool(found),
-        "said": in_words(found), "here": address("/jobs", found), "sort": "", "ask": None,
+        "who": who,
+        "page": "jobs",
+        "jobs": page.items,
+        "filters": dict.fromkeys(JOB_FILTERS) | found,
+        "filtered": bool(found),
+        "said": in_words(found),
+        "here": address("/jobs", found),
+        "sort": "",
+        "ask": None,
         "next": address("/jobs", found, {"after": page.next}) if page.next else None,
-        "first": address("/jobs", found) if given.get("after") else None, "example_id": str(uuid4()),
+        "first": address("/jobs", found) if given.get("after") else None,
+        "example_id": str(uuid4()),
         "example_at": rfc3339(datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)),
     }
     return the.page(request, "jobs.html", context)

@@ -65,7 +65,7 @@ async def _messages(the: Site, who: Identity, topic: str, run_id: str | None, cs
             if moment is None:
                 yield ": still here\n\n"
                 continue
-            parts = _parts(the, who, topic, run_id, csrf, moment)
+            parts = _parts(the, who, topic, moment, run_id=run_id, csrf=csrf)
             changed = {name: text for name, text in parts.items() if sent.get(name) != text}
             sent |= changed
             message: dict[str, Any] = {"parts": changed}
@@ -74,7 +74,9 @@ async def _messages(the: Site, who: Identity, topic: str, run_id: str | None, cs
             yield f"data: {json.dumps(message)}\n\n"
 
 
-def _parts(the: Site, who: Identity, topic: str, run_id: str | None, csrf: str, moment: Moment) -> dict[str, str]:
+def _parts(
+    the: Site, who: Identity, topic: str, moment: Moment, *, run_id: str | None, csrf: str
+) -> dict[str, str]:
     """Return the parts of a page as they are now."""
     rights = whole_rights(who) | {"who": who, "csrf": csrf}
     if topic == "overview":

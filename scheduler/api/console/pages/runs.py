@@ -47,8 +47,16 @@ async def runs_page(request: Request, the: The, who: Visitor) -> Response:
     asked, problems = wanted(found)
     page = await the.services.reads.runs(who, asked, after=given.get("after") or None)
     context = {
-        "who": who, "page": "runs", "runs": page.items, "filters": dict.fromkeys(RUN_FILTERS) | found, "filtered": bool(found),
-        "said": in_words(found), "here": address("/runs", found), "problems": problems, "ask": None, "show_job": True,
+        "who": who,
+        "page": "runs",
+        "runs": page.items,
+        "filters": dict.fromkeys(RUN_FILTERS) | found,
+        "filtered": bool(found),
+        "said": in_words(found),
+        "here": address("/runs", found),
+        "problems": problems,
+        "ask": None,
+        "show_job": True,
         "next": address("/runs", found, {"after": page.next}) if page.next else None,
         "first": address("/runs", found) if given.get("after") else None,
     }
@@ -68,4 +76,4 @@ async def run_page(request: Request, the: The, who: Visitor, event_id: UUID) -> 
 async def retry(request: Request, the: The, who: Visitor, form: Form, event_id: UUID) -> Response:  # noqa: ARG001 - checked
     """Give a run another chance."""
     await the.services.actions.retry(who, event_id)
-    return to(request, f"/runs/{event_id}", Flash("It is tried again, at once"))
+    return to(f"/runs/{event_id}", Flash("It is tried again, at once"))

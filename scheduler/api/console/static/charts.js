@@ -16,6 +16,7 @@
   const plots = {};
   const number = (value) => (value == null ? '–' : value >= 100 ? Math.round(value).toLocaleString('en') : String(+value.toFixed(2)));
   const range = (kind) => (plot, low, high) => (kind === 'success' ? [0, 100] : [0, Math.max(high || 0, kind === 'lag' ? 5 : 1) * 1.1]);
+  const newest = (plot) => plot.setLegend({ idx: data[0].length - 1 });
   const draw = () => Object.entries(kinds).forEach(([kind, series]) => {
     const place = document.getElementById(`chart-${kind}`);
     if (plots[kind]) plots[kind].destroy();
@@ -29,11 +30,13 @@
     plots[kind] = new window.uPlot({
       width: place.clientWidth, height: 150, cursor: { y: false, drag: { setScale: false } },
       scales: { y: { range: range(kind) } },
-      axes: [{ ...axis, values: '{HH}:{mm}' }, { ...axis, size: 46, values: (plot, ticks) => ticks.map(number) }],
+      axes: [{ ...axis, values: '{HH}:{mm}', incrs: [60, 120, 300, 600, 900, 1800], space: 60 }, { ...axis, size: 46, values: (plot, ticks) => ticks.map(number) }],
       series: [{ value: '{HH}:{mm}:{ss}' }, ...series.map(([, label, name, dash]) => ({
         label, stroke: colour(name), width: 1.75, dash, spanGaps: true, points: { show: data[0].length < 30, size: 4 }, value: (plot, value) => number(value),
       }))],
     }, [data[0], ...series.map(([index]) => data[index])], place);
+    newest(plots[kind]);
+    plots[kind].over.addEventListener('mouseleave', () => newest(plots[kind]));
   });
   draw();
   document.addEventListener('themechange', draw);
@@ -46,6 +49,9 @@
     while (data[0][0] < oldest) data.forEach((column) => column.shift());
     document.querySelectorAll('[data-reach]').forEach((each) => { each.textContent = `· ${event.detail.reach}`; });
     if (data[0].length === 2 || !plots.lag) { draw(); return; }
-    Object.entries(kinds).forEach(([kind, series]) => plots[kind].setData([data[0], ...series.map(([index]) => data[index])]));
+    Object.entries(kinds).forEach(([kind, series]) => {
+      plots[kind].setData([data[0], ...series.map(([index]) => data[index])]);
+      newest(plots[kind]);
+    });
   });
 })();

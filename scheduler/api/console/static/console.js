@@ -31,10 +31,13 @@
     const text = `${count.toLocaleString('en')}${name}${count > 1 ? several : ''}`;
     return seconds > 0 ? `in ${text}` : `${text} ago`;
   };
-  const mine = new Intl.DateTimeFormat('en-GB', {
-    weekday: 'short', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', timeZoneName: 'short',
-  });
-  const yours = (text) => `${mine.format(new Date(text)).replace(',', '')}`;
+  const shown = { weekday: 'short', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', timeZoneName: 'short' };
+  const toMinutes = new Intl.DateTimeFormat('en-GB', shown);
+  const toSeconds = new Intl.DateTimeFormat('en-GB', { ...shown, second: '2-digit' });
+  const yours = (text) => {
+    const moment = new Date(text);
+    return (moment.getSeconds() ? toSeconds : toMinutes).format(moment).replace(/,/g, '');
+  };
   const tick = () => all('time[data-rel]').forEach((each) => {
     const text = relative(Date.parse(each.dateTime));
     if (each.textContent !== text) each.textContent = text;
