@@ -16,7 +16,8 @@ from bench.lag import receive
 from bench.servers import PAYLOAD, Bed, finished_in
 from scheduler.dev.servers import Stack
 from scheduler.domain.runs.run import delivered
-from scheduler.postgres.claims import LONG_AGO, ClaimSession
+from scheduler.postgres.claims import ClaimSession, risen
+from scheduler.postgres.classes import FROM_THE_BOTTOM
 from scheduler.postgres.runs import due as runs_due
 
 BATCH = 500
@@ -166,7 +167,7 @@ def jobs_cost(bed: Bed, batches: int) -> float:
     source, session, taken = DueJobs(), ClaimSession(bed.database_url, "bench"), []
     for _ in range(batches):
         started = time.perf_counter()
-        found = source.claim(session, BATCH, LONG_AGO)
+        found = source.claim(session, BATCH, FROM_THE_BOTTOM)
         at = found.claimed_at
         emissions = [source.decide(job, at) for job in found.things]
         source.record(session, emissions, at)
@@ -178,14 +179,14 @@ def jobs_cost(bed: Bed, batches: int) -> float:
 
 def runs_cost(bed: Bed, batches: int) -> float:
     """Return the microseconds a run of claim and settle: retries that fall due."""
-    session, bound, taken = ClaimSession(bed.database_url, "bench"), LONG_AGO, []
+    session, bound, taken = ClaimSession(bed.database_url, "bench"), FROM_THE_BOTTOM, []
     for _ in range(batches):
         started = time.perf_counter()
         found = runs_due.claim(session, BATCH, bound)
         changed = [delivered(each, each.event_id, each.occurrence, found.claimed_at) for each in found.things]
         runs_due.settle(session, runs_due.Settlement(changed=changed))
         taken.append((time.perf_counter() - started) / len(changed) * 1e6)
-        bound = found.newest or bound
+        bound = risen(bound, found.newest)
     session.close()
     return statistics.median(taken)
 

@@ -136,6 +136,7 @@ class Maintenance:
             started = time.monotonic()
             deleted = session.prune(self._settings.retention_days, PRUNE_BATCH)
             metrics.pruned.inc(deleted)
+            deleted = max(deleted, session.prune_audit(self._settings.retention_days, PRUNE_BATCH))
             now = time.monotonic()
             if deleted < PRUNE_BATCH:
                 self._prune_due = now + MINUTE_SECONDS

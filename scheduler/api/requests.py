@@ -1,6 +1,6 @@
 """What routes take of a request: who asks, its body, its ETags and its filters."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
@@ -95,6 +95,19 @@ class RunsFilter(_Query):
 
 class RunsQuery(RunsFilter, _Page):
     """A page of runs."""
+
+
+class AuditQuery(_Page):
+    """A page of the audit."""
+
+    who: Text | None = None
+    via: Literal["api", "amqp", "cli"] | None = None
+    action: Text | None = None
+    kind: Text | None = None
+    id: Text | None = Field(default=None, description="Of a job, a run or a dead letter.")
+    tenant: Text | None = None
+    since: Instant | None = None
+    until: Instant | None = None
 
 
 class PageQuery(_Page):

@@ -127,6 +127,13 @@ class MaintenanceSession:
             cursor.execute(query("maintenance/prune_jobs"), {"days": days, "limit": limit, "lock": _PRUNING})
             return int(cursor.rowcount)
 
+    def prune_audit(self, days: int, limit: int) -> int:
+        """Delete at most `limit` entries of the audit that are older than so many days; return how many."""
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("maintenance/prune_audit"), {"days": days, "limit": limit})
+            [(deleted,)] = cursor.fetchall()
+            return int(deleted)
+
     def keep_partitions(self, retention_days: int) -> int:
         """Make the history's partitions for the days to come; drop the old ones and return how many those were."""
         with translated(), self._connection.cursor() as cursor:
