@@ -183,7 +183,7 @@ def a_visit(browser: Browser, world: World, token: str | None = None, *, calm: b
     finally:
         visit.close()
     if calm:
-        assert visit.complaints == []
+        assert visit.complaints == [], visit.complaints
 
 
 @cache

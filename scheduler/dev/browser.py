@@ -19,7 +19,7 @@ ARGUMENTS = [
 
 
 def chromium(say: Callable[[str], None] = print) -> str:
-    """Return the path of a Chromium, installing it where that is missing and allowed; raise ServerFailed otherwise."""
+    """Return the path of a Chromium, installed where it is missing and that is allowed; raise ServerFailed otherwise."""
     found = _found()
     if found is not None:
         return found

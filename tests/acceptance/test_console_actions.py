@@ -131,7 +131,7 @@ def test_a_new_job_shows_its_occurrences_and_its_problems_while_typing(world, vi
     visit.bear("422")
 
 
-def test_every_fifteen_minutes_and_a_raw_rule(world, visit):
+def test_every_fifteen_minutes_and_a_raw_rule(visit):
     page = visit.go("/jobs/new")
     page.get_by_label("every so often").check()
     expect(page.locator("#preview").get_by_text("Every 15 minutes")).to_be_visible()
@@ -145,8 +145,14 @@ def test_every_fifteen_minutes_and_a_raw_rule(world, visit):
 
 def test_an_edit_keeps_what_it_does_not_show_and_notices_another_ones(world, visit):
     job = world.job(
-        job_type="edited", name="Before", every="PT1H", run_at=iso(utc(hours=1)), payload={"x": [1, 2]}, priority="low",
-        run={"max_attempts": 4, "start_timeout": 77, "backoff": [1, 2, 3]}, max_lateness=600,
+        job_type="edited",
+        name="Before",
+        every="PT1H",
+        run_at=iso(utc(hours=1)),
+        payload={"x": [1, 2]},
+        priority="low",
+        run={"max_attempts": 4, "start_timeout": 77, "backoff": [1, 2, 3]},
+        max_lateness=600,
     )
     page = visit.go(f"/jobs/{job}/edit")
     page.get_by_label("Name", exact=True).fill("After")
@@ -209,7 +215,7 @@ def test_the_overview_is_live_and_its_charts_are_drawn(world, visit):
     expect(page.locator(".u-wrap canvas")).to_have_count(4)  # once there are two samples
 
 
-def test_the_theme_is_chosen_and_kept(world, visit):
+def test_the_theme_is_chosen_and_kept(visit):
     page = visit.go("/jobs")
     ground = "getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(ground) == "rgb(255, 255, 255)"
@@ -287,7 +293,9 @@ def test_a_login_link_works_once(world, browser):
 def test_a_session_ends_with_its_token_and_a_bad_one_is_taken_away(world):
     code, _, headers = world.http("/jobs", token="ey.not.one")
     assert (code, headers["Location"]) == (303, "/login?next=%2Fjobs")
-    assert any("scheduler_session=\"\"" in each or "scheduler_session=;" in each for each in headers.get_all("Set-Cookie"))
+    assert any(
+        'scheduler_session=""' in each or "scheduler_session=;" in each for each in headers.get_all("Set-Cookie")
+    )
     assert world.http("/jobs", token=world.token(seconds=-3600))[0] == 303
 
 

@@ -5,7 +5,6 @@ import re
 import pytest
 from console_support import AXE, DESK, PHONE, a_browser, a_visit, a_world, faults
 from node_support import package_soon
-from support import iso, utc
 
 
 @pytest.fixture(scope="module")
@@ -29,11 +28,13 @@ def paths(world):
         rrule="FREQ=WEEKLY;BYDAY=FR;BYHOUR=9;BYMINUTE=0;BYSECOND=0", run={"max_attempts": 5},
     )
     _, event = world.dead_run()
-    world.job(job_type="mail.digest", cron="0 8 * * 1-5", timezone="America/New_York", priority="high", tenant="acme")
+    world.job(
+        job_type="mail.digest", cron="0 8 * * 1-5", timezone="America/New_York", priority="high", tenant="acme"
+    )
     return {
         "overview": "/", "jobs": "/jobs", "filtered": "/jobs?status=pending&q=rep", "job": f"/jobs/{weekly}",
         "new": "/jobs/new", "edit": f"/jobs/{weekly}/edit", "runs": "/runs", "run": f"/runs/{event['event_id']}",
-        "processes": "/processes", "login": "/login",
+        "dead": "/dead", "processes": "/processes", "audit": "/audit", "login": "/login",
     }
 
 

@@ -2,11 +2,11 @@
 
 from fastapi import FastAPI
 
-from scheduler.api.console.pages import edit, entry, job, jobs, overview, runs
+from scheduler.api.console.pages import audit, dead, edit, entry, job, jobs, overview, runs
 from scheduler.api.console.site import Site
 from scheduler.api.services import Services
 
-_PAGES = (entry, overview, jobs, edit, job, runs)
+_PAGES = (entry, overview, jobs, edit, job, runs, dead, audit)
 
 
 def mount(app: FastAPI, services: Services | None) -> None:

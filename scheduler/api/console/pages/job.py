@@ -8,12 +8,14 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from scheduler.api.console import strips, words
+from scheduler.api.console.pages.audit import entries
 from scheduler.api.console.session import Flash
-from scheduler.api.console.site import ConsoleRoute, Form, Site, The, Visitor, back, to
+from scheduler.api.console.site import ConsoleRoute, Form, Site, The, Visitor, back, may, to
 from scheduler.api.console.year import WEEKS_BACK, year
-from scheduler.api.identity import Identity
+from scheduler.api.identity import Identity, Need
 from scheduler.domain.jobs.job import JobStatus
 from scheduler.domain.recurrence import Schedule, compile_schedule
+from scheduler.postgres.audit import AuditFilter
 from scheduler.postgres.console import outcomes_of_job
 from scheduler.postgres.jobs.lists import JobRow
 from scheduler.postgres.runs.lists import RunFilter
@@ -22,6 +24,7 @@ from scheduler.views.runs import RunView
 
 router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
 _RUNS_LISTED = 15
+_CHANGES_LISTED = 20
 _DONE = {"pause": "Paused", "resume": "Resumed", "trigger": "One extra run is on its way", "cancel": "Cancelled"}
 _UNDO = {"pause": "resume", "resume": "pause"}
 _STANDING = {
@@ -39,11 +42,19 @@ async def job_page(request: Request, the: The, who: Visitor, job_id: UUID) -> Re
     runs = await reads.runs(who, RunFilter(job_id=str(job_id)), strips.BARS)
     context = {
         "who": who, "page": "jobs", "job": job, "show_job": False, "runs": runs.items[:_RUNS_LISTED],
-        "more_runs": len(runs.items) > _RUNS_LISTED, "audit": None,
+        "more_runs": len(runs.items) > _RUNS_LISTED, "audit": await _audit(the, who, job_id),
         "occurrences": (await reads.occurrences(who, job_id, count=10)).items if job.status == "pending" else [],
         **_words(job), **_pictures(job, list(runs.items)), **await _year(the, row, job),
     }
     return the.page(request, "job.html", context)
+
+
+async def _audit(the: Site, who: Identity, job_id: UUID) -> list[dict[str, Any]] | None:
+    """Return the newest changes of a job, None to those who may not see them."""
+    if not may(who, Need.AUDIT):
+        return None
+    page = await the.services.reads.audit(who, AuditFilter(kind="job", thing=str(job_id)), _CHANGES_LISTED)
+    return entries(page.items)
 
 
 def _words(job: JobView) -> dict[str, Any]:

@@ -6,14 +6,20 @@ from uuid import UUID
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from scheduler.api.console import bulk
 from scheduler.api.console.lists import RUN_FILTERS, address, filters, in_words
 from scheduler.api.console.run_story import run_context
 from scheduler.api.console.session import Flash
-from scheduler.api.console.site import ConsoleRoute, Form, The, Visitor, to
+from scheduler.api.console.site import ConsoleRoute, Form, The, Visitor, may, to
+from scheduler.api.console.words import count
+from scheduler.api.identity import Need
+from scheduler.api.problems import Unprocessable
+from scheduler.domain.errors import Problem
 from scheduler.domain.times import parse_instant
 from scheduler.postgres.runs.lists import RunFilter
 
 router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
+_RETRIED = ("dead", "cancelled")
 
 
 def wanted(found: dict[str, str]) -> tuple[RunFilter, dict[str, str]]:
@@ -45,6 +51,9 @@ async def runs_page(request: Request, the: The, who: Visitor) -> Response:
     given = dict(request.query_params)
     found = filters(given, RUN_FILTERS, "runs")
     asked, problems = wanted(found)
+    ask = None
+    if given.get("ask") == "retry" and found.get("status") in _RETRIED and may(who, Need.WRITE):
+        ask = await bulk.ask_runs(the.services, who, asked, found)
     page = await the.services.reads.runs(who, asked, after=given.get("after") or None)
     context = {
         "who": who,
@@ -55,12 +64,23 @@ async def runs_page(request: Request, the: The, who: Visitor) -> Response:
         "said": in_words(found),
         "here": address("/runs", found),
         "problems": problems,
-        "ask": None,
+        "ask": ask,
         "show_job": True,
         "next": address("/runs", found, {"after": page.next}) if page.next else None,
         "first": address("/runs", found) if given.get("after") else None,
     }
     return the.page(request, "runs.html", context)
+
+
+@router.post("/runs/retry")
+async def retry_all(the: The, who: Visitor, form: Form) -> Response:
+    """Give all runs that match another chance."""
+    found = filters(form, RUN_FILTERS, "runs")
+    asked, problems = wanted(found)
+    if problems or found.get("status") not in _RETRIED:
+        raise Unprocessable([Problem("status", "must be dead or cancelled: only such runs can be tried again")])
+    number = await the.services.actions.all_runs(who, asked)
+    return to(address("/runs", found), Flash(f"{count(number, 'run')} tried again"))
 
 
 @router.get("/runs/{event_id}")
