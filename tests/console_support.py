@@ -71,8 +71,10 @@ class World:
         self.run_status(event, "dead")
         return job_id, event
 
-    def http(self, path: str, form: dict[str, str] | None = None, *, token: str | None = None, csrf: str | None = None,
-             headers: dict[str, str] | None = None) -> tuple[int, str, Any]:
+    def http(
+        self, path: str, form: dict[str, str] | None = None, *, token: str | None = None, csrf: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> tuple[int, str, Any]:
         """Ask for a page without a browser; redirects are not followed."""
         sent = dict(headers or {})
         if token:

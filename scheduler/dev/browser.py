@@ -11,7 +11,7 @@ from scheduler.dev.servers.errors import ServerFailed
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _PACKAGES = ("chromium", "fonts-dejavu-core")
-# No sandbox: as root in a container there is none to be had; the pages are our own. And no word to anybody outside.
+# No sandbox: as root in a container there is none, and the pages are our own. And no word to anybody outside.
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
@@ -19,7 +19,7 @@ ARGUMENTS = [
 
 
 def chromium(say: Callable[[str], None] = print) -> str:
-    """Return the path of a Chromium, installed where it is missing and that is allowed; raise ServerFailed otherwise."""
+    """Return the path of a Chromium, installed where it is missing; raise ServerFailed where that cannot be."""
     found = _found()
     if found is not None:
         return found

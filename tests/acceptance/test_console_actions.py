@@ -2,6 +2,7 @@
 
 import json
 import re
+from uuid import uuid4
 
 import pytest
 from console_support import a_browser, a_visit, a_world
@@ -213,6 +214,85 @@ def test_the_overview_is_live_and_its_charts_are_drawn(world, visit):
     world.host.publish("cancel", {"id": job})
     expect(page.locator("#part-upcoming").get_by_role("link", name="Appears by itself")).to_have_count(0)
     expect(page.locator(".u-wrap canvas")).to_have_count(4)  # once there are two samples
+
+
+def test_actions_over_all_that_match_say_how_many_first(world, visit):
+    jobs = [world.job(job_type="bulk.many", every="P1D", run_at=iso(utc(days=1))) for _ in range(3)]
+    page = visit.go("/jobs?job_type=bulk.many")
+    page.get_by_role("link", name="Pause …").click()
+    expect(page.get_by_text("Pause 3 jobs of type bulk.many?")).to_be_visible()
+    page.get_by_role("button", name="Pause 3 jobs").click()
+    expect(page.get_by_role("status")).to_contain_text("3 jobs paused")
+    assert {status(world, job) for job in jobs} == {"paused"}
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("status")).to_contain_text("3 jobs resumed")
+    assert {status(world, job) for job in jobs} == {"pending"}
+    page.get_by_role("link", name="Resume …").click()
+    expect(page.get_by_text("Nothing to resume")).to_be_visible()
+    page.get_by_role("link", name="No", exact=True).click()
+    page.get_by_role("link", name="Cancel …").click()
+    page.get_by_role("button", name="Cancel 3 jobs for good").click()
+    expect(page.get_by_role("status")).to_contain_text("3 jobs cancelled")
+    assert {status(world, job) for job in jobs} == {"cancelled"}
+
+
+def test_all_dead_runs_of_a_type_are_tried_again(world, visit):
+    events = [world.dead_run(job_type="bulk.dead")[1] for _ in range(2)]
+    page = visit.go("/runs?status=dead&job_type=bulk.dead")
+    page.get_by_role("link", name="Try again …").click()
+    expect(page.get_by_text("Try 2 runs again")).to_have_count(2)  # the question and the button
+    page.get_by_role("button", name="Try 2 runs again").click()
+    expect(page.get_by_role("status")).to_contain_text("2 runs tried again")
+    again = {event["event_id"] for event in world.host.due(2)}
+    assert again == {event["event_id"] for event in events}
+
+
+def test_dead_letters_are_replayed_and_dropped(world, visit):
+    mended = str(uuid4())
+    world.host.publish("request", {"id": mended, "job_type": "mended", "every": "P1D", "tenant": "not a tenant"})
+    world.host.publish("pause", {"id": "nonsense"})
+    until(
+        lambda: world.host.channel.queue_declare("scheduler_dead", passive=True).method.message_count >= 2,
+        "letters",
+    )
+    page = visit.go("/dead")
+    letter = page.locator("tr", has_text="nonsense")
+    letter.get_by_text("Drop …").click()
+    letter.get_by_role("button", name="Drop this letter").click()
+    expect(page.get_by_role("status")).to_contain_text("Dropped: pause")
+    expect(page.locator("tr", has_text="nonsense")).to_have_count(0)
+    letter = page.locator("tr", has_text=mended)
+    expect(letter).to_contain_text("tenant:")
+    letter.get_by_role("button", name="Try again").click()
+    expect(page.get_by_role("status")).to_contain_text("Sent again: request")
+
+
+def test_the_audit_tells_who_did_what(world, visit):
+    job = world.job(job_type="audited", name="Audited", every="P1D", run_at=iso(utc(days=1)))
+    page = visit.go(f"/jobs/{job}")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("#changes")).to_contain_text("admin@example.org")
+    page = visit.go("/audit")
+    row = page.locator("tr", has_text=job).first
+    expect(row).to_contain_text("pause")
+    row.get_by_role("link", name=job).click()
+    expect(page.get_by_role("heading", name="Audited")).to_be_visible()
+
+
+def test_the_jobs_due_next_come_first_where_that_is_asked_for(world, visit):
+    late = world.job(job_type="sorted", name="Later", run_at=iso(utc(hours=5)))
+    soon = world.job(job_type="sorted", name="Sooner", run_at=iso(utc(hours=4)))
+    page = visit.go("/jobs?job_type=sorted")
+    assert [row.get_attribute("id") for row in page.locator("#jobs tbody tr").all()] == [
+        f"job-{soon}",
+        f"job-{late}",
+    ]
+    another = world.job(job_type="sorted", name="Between", run_at=iso(utc(hours=4.5)))
+    page.get_by_label("Sort").select_option("next")
+    page.get_by_role("button", name="Show").click()
+    expect(page).to_have_url(re.compile("sort=next"))
+    ids = [row.get_attribute("id") for row in page.locator("#jobs tbody tr").all()]
+    assert ids == [f"job-{soon}", f"job-{another}", f"job-{late}"]
 
 
 def test_the_theme_is_chosen_and_kept(visit):

@@ -97,7 +97,7 @@ class History:
         if len(self.samples) < 2:  # noqa: PLR2004 - nothing to look back on
             return "just now"
         length = self.samples[-1].at - self.samples[0].at
-        return "last hour" if length > timedelta(minutes=59) else f"last {span(length.total_seconds())}"
+        return "last hour" if length > timedelta(minutes=59) else f"last {span(round(length.total_seconds()))}"
 
     def points(self) -> list[list[float | None]]:
         """Return the samples by column, as the charts take them."""

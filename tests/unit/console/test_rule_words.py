@@ -50,7 +50,8 @@ AT9 = "BYHOUR=9;BYMINUTE=0;BYSECOND=0"
         ({"rrule": f"FREQ=DAILY;UNTIL=20261231;{AT9}"}, "Every day at 09:00 in UTC, until 31 December 2026"),
         (
             {
-                "rrule": "DTSTART;TZID=Europe/Paris:20261201T090000\nRRULE:FREQ=DAILY\nEXDATE;TZID=Europe/Paris:20261225T090000"
+                "rrule": "DTSTART;TZID=Europe/Paris:20261201T090000\nRRULE:FREQ=DAILY\n"
+                "EXDATE;TZID=Europe/Paris:20261225T090000"
             },
             "Every day at 09:00 in Europe/Paris, 1 date left out",
         ),
