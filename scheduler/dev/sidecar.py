@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 from scheduler import settings
 from scheduler.dev.fleet import processes, roles
 from scheduler.dev.samples import Sample, Visitor, samples
+from scheduler.dev.sandbox import sandbox
 from scheduler.dev.screen import Screen
 from scheduler.dev.servers import start_stack
 from scheduler.domain.errors import Unavailable
@@ -55,12 +56,15 @@ def run(seconds: float | None) -> int:
             migrate(url)
             topology.declare(stack.amqp_url, queue_type=given.queue_type, due_queue_type=given.due_queue_type)
             wanted = roles(screen)
-            environment = _environment(stack.amqp_url, url, wanted)
-            with (
-                processes(stack, wanted, environment, screen) as ports, closing(Visitor(stack.amqp_url)) as host,
-            ):
-                _banner(screen, stack.amqp_url, url, list(zip(wanted, ports, strict=True)), environment)
-                return _watch(screen, host, seconds, signals)
+            with sandbox() as (endpoint, more):
+                environment = _environment(stack.amqp_url, url, wanted) | more
+                with (
+                    processes(stack, wanted, environment, screen) as ports,
+                    closing(Visitor(stack.amqp_url)) as host,
+                ):
+                    _banner(screen, stack.amqp_url, url, list(zip(wanted, ports, strict=True)), environment)
+                    asked = samples(datetime.now(UTC), endpoint if "worker" in wanted else None)
+                    return _watch(screen, host, asked, seconds, signals)
     except _Stopped:
         screen.say("Stopped; nothing is left behind")
         return 0
@@ -99,10 +103,11 @@ def _banner(
     screen.banner(amqp_url, database_url, console, [(role, ports["metrics_port"]) for role, ports in running])
 
 
-def _watch(screen: Screen, host: Visitor, seconds: float | None, signals: _Signals) -> int:
+def _watch(
+    screen: Screen, host: Visitor, asked: list[Sample], seconds: float | None, signals: _Signals
+) -> int:
     # From here on pika is at work, and an exception out of the blue would leave it in an odd state.
     signals.watching = True
-    asked = samples(datetime.now(UTC))
     started = time.monotonic()
     for sample in asked:
         answer = host.ask(sample)
