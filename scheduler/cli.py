@@ -95,6 +95,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_job_verbs(commands.add_parser("job", help=text, description=text))
     text = "What became of the occurrences of tracked jobs, and another chance for those that were given up."
     _add_run_verbs(commands.add_parser("run", help=text, description=text))
+    text = "Try the webhooks of jobs."
+    _add_webhook_verbs(commands.add_parser("webhook", help=text, description=text))
     health = add("health", _health, "Ask a running process whether it is ready; for HEALTHCHECK.")
     health.add_argument("--live", action="store_true", help="ask whether it is stuck instead")
     return parser
@@ -107,6 +109,15 @@ def _add_job_verbs(job: argparse.ArgumentParser) -> None:
     show.set_defaults(command=_job_show)
     show.add_argument("id", type=UUID, metavar="ID", help="the job's id, as its request has it")
     show.add_argument("--json", action="store_true", help="print the stored values as one JSON object")
+
+
+def _add_webhook_verbs(webhook: argparse.ArgumentParser) -> None:
+    verbs = webhook.add_subparsers(required=True, metavar="VERB")
+    text = "Send one signed example as a worker would, and show what came back; exit 0 if it counts as a success."
+    test = verbs.add_parser("test", help=text, description=text)
+    test.set_defaults(command=_webhook_test)
+    test.add_argument("url", metavar="URL")
+    test.add_argument("--secret", metavar="NAME", help="sign it with a secret of SCHEDULER_WEBHOOK_SECRETS_FILE")
 
 
 def _add_run_verbs(run: argparse.ArgumentParser) -> None:
@@ -253,6 +264,12 @@ def _run(args: argparse.Namespace) -> int:
 
     problem = run_commands.VERBS[args.verb](settings.load(os.environ).database_url, args)
     return 0 if problem is None else _fail(problem, 1)
+
+
+def _webhook_test(args: argparse.Namespace) -> int:
+    from scheduler.workers.webhook import trying  # noqa: PLC0415 - only this command needs it
+
+    return 0 if trying.run(settings.load(os.environ), args.url, args.secret, print) else 1
 
 
 def _dev(args: argparse.Namespace) -> int:

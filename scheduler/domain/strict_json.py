@@ -112,6 +112,20 @@ def _members(text: str, exact: str) -> tuple[dict[str, Any], str | None]:
     return members, source
 
 
+def without_member(body: bytes, name: str) -> bytes:
+    """Return a JSON object, read before, without one member; all else stays the very text that it was."""
+    text = body.decode()
+    at, kept = _skip(text, _skip(text, 0) + 1), []
+    while text[at : at + 1] == '"':
+        key, start = _name(text, at)
+        end = _scan(text, start)[1]
+        if key != name:
+            kept.append(text[at:end])
+        following = _NEXT(text, end)
+        at = len(text) if following is None else following.end()
+    return f"{{{','.join(kept)}}}".encode()
+
+
 def _name(text: str, at: int) -> tuple[str, int]:
     """Read a member's name and return where its value starts."""
     plain = _NAME(text, at)

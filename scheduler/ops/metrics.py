@@ -68,6 +68,21 @@ results_unknown = Counter(
     "scheduler_results_unknown_total", "Results dropped because their event stayed unknown for an hour."
 )
 partitions_dropped = Counter("scheduler_run_partitions_dropped_total", "Days of history dropped.")
+WEBHOOK_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx", "timeout", "connection", "refused", "invalid", "put_off")
+webhook_requests = Counter(
+    "scheduler_webhook_requests_total",
+    "Webhook attempts by what came of them: the class of the answer, or why there is none.",
+    ["class"],
+)
+webhook_seconds = Histogram(
+    "scheduler_webhook_seconds", "From the first dial of a webhook to the end of its answer.",
+    buckets=_RUN_BUCKETS[:14],
+)
+webhooks_in_flight = Gauge("scheduler_webhooks_in_flight", "Webhooks that this worker is calling.")
+webhooks_waiting = Gauge("scheduler_webhooks_waiting", "Webhooks that wait in this worker for their turn.")
+webhook_endpoints_failing = Gauge(
+    "scheduler_webhook_endpoints_failing", "Endpoints that have answered this worker no call well for an hour."
+)
 api_requests = Counter(
     "scheduler_api_requests_total", "Requests to the API and the console.", ["route", "status"]
 )
@@ -95,5 +110,7 @@ def declare(tzdata: str) -> None:
         run_attempts.labels(outcome)
     for status in ("recorded", "unchanged", "superseded"):
         results.labels(status)
+    for kind in WEBHOOK_CLASSES:
+        webhook_requests.labels(kind)
     for dependency in ("postgres", "rabbitmq"):
         dependency_losses.labels(dependency)

@@ -1,6 +1,7 @@
 """A ScheduleDue as a worker reads it, and the ScheduleResult that it writes of it."""
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +18,7 @@ from scheduler.workers.outcome import Outcome
 
 DEFAULT_TIMEOUT = 300.0
 DEFAULT_MAX_DELAY = 3600.0
+_HALF_A_PAIR = re.compile(rb"\xed[\xa0-\xbf]")
 
 
 class _Run(ContractMessage, extra="ignore"):
@@ -71,15 +73,16 @@ class Attempt:
 
     def _written(self, fields: dict[str, Any], worker: str) -> bytes:
         about = {"event_id": self.event_id, "attempt": self.number, "worker": worker}
-        return _printable(json.dumps(about | fields, allow_nan=False, separators=(",", ":"))).encode()
+        whole = about | fields
+        written = _json(whole)
+        # What Postgres cannot hold is written out: an endpoint or a program may have said anything.
+        return _json(_clean(whole)) if b"\\u0000" in written or _HALF_A_PAIR.search(written) else written
 
 
-def _printable(text: str) -> str:
-    """Write out what Postgres cannot hold: an endpoint or a program may have said anything."""
-    # Half a surrogate pair and NUL are escapes in what json.dumps writes; whole pairs are left as they are.
-    if "\\u0000" not in text and "\\ud" not in text:
-        return text
-    return json.dumps(_clean(json.loads(text)), separators=(",", ":"))
+def _json(value: Any) -> bytes:
+    # Not as ASCII: an escape has six bytes, and what is kept of an output is counted in bytes.
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _clean(value: Any) -> Any:
