@@ -194,9 +194,9 @@ def _taken(channel: BlockingChannel, most: int) -> Iterator[DeadLetter]:
 
 
 def _letter(method: Any, properties: pika.BasicProperties, body: bytes) -> DeadLetter:
-    headers = dict(properties.headers or {})
-    known = {name: getattr(properties, name) for name in _KEPT if getattr(properties, name) is not None}
     # What the queue writes on it with each look is no part of what it is.
-    lasting = sorted((name, repr(value)) for name, value in headers.items() if name != "x-delivery-count")
+    headers = {name: value for name, value in (properties.headers or {}).items() if name != "x-delivery-count"}
+    known = {name: getattr(properties, name) for name in _KEPT if getattr(properties, name) is not None}
+    lasting = sorted((name, repr(value)) for name, value in headers.items())
     digest = hashlib.sha256(repr((method.routing_key, sorted(known.items()), lasting)).encode() + body).digest()
     return DeadLetter(str(UUID(bytes=digest[:16])), method.routing_key, body, headers, known, method.delivery_tag)

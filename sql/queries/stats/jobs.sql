@@ -10,14 +10,14 @@ SELECT status,
        ), 0)) END AS counted
 FROM (
     SELECT 'pending' AS status, (
-        SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'pending' AND {theirs} LIMIT %(most)s) AS some) AS counted
+        SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'pending' AND {theirs} LIMIT %(most)s) AS few) AS counted
     UNION ALL
     SELECT 'paused', (
-        SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'paused' AND {theirs} LIMIT %(most)s) AS some)
+        SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'paused' AND {theirs} LIMIT %(most)s) AS few)
     UNION ALL
     SELECT 'done', (
-        SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'done' AND {theirs} LIMIT %(most)s) AS some)
+        SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'done' AND {theirs} LIMIT %(most)s) AS few)
     UNION ALL
     SELECT 'cancelled', (
-        SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'cancelled' AND {theirs} LIMIT %(most)s) AS some)
+        SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'cancelled' AND {theirs} LIMIT %(most)s) AS few)
 ) AS each

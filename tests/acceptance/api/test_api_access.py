@@ -1,9 +1,10 @@
-"""Every route with every role, and with another tenant's things: nothing of one tenant in any answer to another."""
+"""Every route with every role, and with another tenant's things: nothing of one tenant is in another's answers."""
 
+import json
 from uuid import uuid4
 
 import pytest
-from api_support import Api
+from api_support import Api, start_api
 from support import iso, until, utc
 
 from scheduler.dev.schemas import openapi
@@ -13,13 +14,12 @@ LEAST = {  # the least role that each kind of route takes; all others are for vi
     "post": "operator", "put": "operator", "delete": "operator",
 }
 FREE = {("get", "/health")}
+BULK = ("/jobs/pause", "/jobs/resume", "/jobs/cancel", "/runs/retry")
 ALL_TENANTS = "/api/v1/dead"
 RANKS = {None: 0, "nonsense": 0, "viewer": 1, "operator": 2, "admin": 3}
 
 
 def routes():
-    import json
-
     document = json.loads(openapi())
     return [(method, path) for path, found in document["paths"].items() for method in found]
 
@@ -33,12 +33,13 @@ def least(method, path):
 def asked(api: Api, method, path, job="", run=""):
     path = path.replace("{event_id}", run or str(uuid4()))
     path = path.replace("{id}", job if "/jobs/" in path and job else str(uuid4()))
-    query = {"tenant": "acme"} if path.endswith(("/jobs/pause", "/jobs/resume", "/jobs/cancel", "/runs/retry")) else {}
+    query = {"tenant": "acme"} if path.endswith(BULK) else {}
     body = None
     if path.endswith("/result"):
         body = {"attempt": 1, "status": "running"}
     elif method == "put" or (method == "post" and path.endswith("/jobs")):
-        body = {"job_type": "taken over", "run_at": "2099-01-01T00:00:00Z"} | ({"id": job} if job and method == "post" else {})
+        body = {"job_type": "taken over", "run_at": "2099-01-01T00:00:00Z"}
+        body |= {"id": job} if job and method == "post" else {}
     elif path.endswith("/preview"):
         body = {"cron": "0 0 * * *"}
     return api.ask(method.upper(), path, body, **query)
@@ -55,8 +56,9 @@ def acme(shared, served):
     return job["id"], run["event_id"]
 
 
+@pytest.mark.usefixtures("acme")
 @pytest.mark.parametrize(("method", "path"), routes())
-def test_a_route_takes_its_role_and_no_less(served, acme, method, path):
+def test_a_route_takes_its_role_and_no_less(served, method, path):
     if (method, path) in FREE:
         assert asked(Api(served.url, None), method, path).status == 200
         return
@@ -87,7 +89,7 @@ def test_nothing_of_a_tenant_is_seen_or_touched_by_another(served, acme, method,
             assert answer.status in (403, 404), (role, answer.body)
         if (method, path) == ("post", "/api/v1/jobs") and role != "viewer":
             assert (answer.status, answer.errors) == (422, {"id": "is not available"})
-        if method == "post" and path.endswith(("/jobs/pause", "/jobs/resume", "/jobs/cancel", "/runs/retry")):
+        if method == "post" and path.endswith(BULK):
             assert answer.status == 403 or answer.json == {"matched": 0}
     after = owner.get(f"/jobs/{job}")
     assert (after.status, after.headers["ETag"]) == (200, before.headers["ETag"])
@@ -115,8 +117,6 @@ def test_a_token_for_all_tenants_acts_on_whosever_job_it_is(served):
 
 
 def test_too_many_requests_get_429(sidecar):
-    from api_support import start_api
-
     api = start_api(sidecar, SCHEDULER_API_RATE="1")
     answers = [api.get("/jobs", limit=1) for _ in range(30)]
     assert {each.status for each in answers} == {200, 429}

@@ -1,5 +1,7 @@
 """Who changed what, whichever way it came: through the API, AMQP or the command line."""
 
+from uuid import uuid4
+
 import pytest
 from support import Host, iso, until, utc
 
@@ -12,9 +14,10 @@ def amqp(shared):
     host.close()
 
 
-def test_the_audit_tells_who_changed_what_and_the_job_who_made_it(api, served, request):
+def test_the_audit_tells_who_changed_what_and_the_job_who_made_it(api, served):
     job = api.job(name="first")
-    put = api.ask("PUT", f"/jobs/{job['id']}", {"job_type": "test", "run_at": "2099-01-01T00:00:00Z", "name": "second"})
+    request = {"job_type": "test", "run_at": "2099-01-01T00:00:00Z", "name": "second"}
+    put = api.ask("PUT", f"/jobs/{job['id']}", request)
     assert (put.json["created_by"], put.json["updated_by"]) == (job["created_by"], job["created_by"])
     assert put.json["updated_at"] > put.json["created_at"] == job["created_at"]
     other = served.as_("operator", job["tenant"], sub="bob")
@@ -37,7 +40,7 @@ def test_the_audit_tells_who_changed_what_and_the_job_who_made_it(api, served, r
 
 def test_commands_over_amqp_are_in_it_too(amqp, served):
     admin = served.as_("admin", "amqp")
-    body = {"id": "5f0c0000-0000-4000-8000-000000000001", "job_type": "a", "run_at": iso(utc(days=9)), "tenant": "amqp"}
+    body = {"id": str(uuid4()), "job_type": "a", "run_at": iso(utc(days=9)), "tenant": "amqp"}
     amqp.publish("request", body)
     amqp.publish("pause", {"id": body["id"], "tenant": "amqp"})
     until(lambda: len(admin.get("/audit").json["items"]) == 2, "both are told of")

@@ -33,12 +33,13 @@ def test_without_a_filter_nothing_happens(api, path):
 
 def test_more_than_a_batch_is_worked_through(api, shared):
     tenant = api.job(job_type="x")["tenant"]
-    shared.sql("INSERT INTO jobs (id, job_type, tenant, next_run_at, starts_at) SELECT gen_random_uuid(), 'bulk', %s, "
-               "'2099-01-01', '2099-01-01' FROM generate_series(1, 1203)", tenant)
+    shared.sql("INSERT INTO jobs (id, job_type, tenant, next_run_at, starts_at) SELECT gen_random_uuid(), 'bulk', "
+               "%s, '2099-01-01', '2099-01-01' FROM generate_series(1, 1203)", tenant)
     assert api.post("/jobs/pause", job_type="bulk").json == {"matched": 1203}
     found = shared.sql("SELECT status, count(*) FROM jobs WHERE tenant = %s GROUP BY status ORDER BY 1", tenant)
     assert [tuple(each.values()) for each in found] == [("pending", 1), ("paused", 1203)]
-    assert shared.sql("SELECT count(*) FROM audit WHERE tenant = %s AND action = 'pause'", tenant)[0]["count"] == 1203
+    [told] = shared.sql("SELECT count(*) FROM audit WHERE tenant = %s AND action = 'pause'", tenant)
+    assert told["count"] == 1203
 
 
 def test_a_run_is_reported_given_up_and_retried(api, served):
@@ -65,7 +66,8 @@ def test_a_run_is_reported_given_up_and_retried(api, served):
     until(lambda: api.get("/stats").json["runs"]["succeeded"] == 1, "it counts")
     wrong = api.post(f"/runs/{event}/result", {"attempt": 0, "status": "odd"})
     assert (wrong.status, set(wrong.errors)) == (422, {"attempt", "status"})
-    actions = [each["action"] for each in served.as_("admin", job["tenant"]).get("/audit", kind="run").json["items"]]
+    entries = served.as_("admin", job["tenant"]).get("/audit", kind="run").json["items"]
+    actions = [each["action"] for each in entries]
     assert (actions.count("retry"), actions.count("result")) == (2, 4)
 
 
@@ -96,7 +98,8 @@ def test_occurrences_are_shown_in_local_time_with_what_the_clocks_did(api):
     ]
     assert found["items"][1]["local"] == "2099-03-08T03:30:00-04:00"
     assert "does not exist" in found["items"][1]["note"]
-    span = api.get(f"/jobs/{job['id']}/occurrences", **{"from": "2099-04-01T00:00:00Z", "to": "2099-04-03T00:00:00Z"})
+    april = {"from": "2099-04-01T00:00:00Z", "to": "2099-04-03T00:00:00Z"}
+    span = api.get(f"/jobs/{job['id']}/occurrences", **april)
     assert len(span.json["items"]) == 2
     assert api.post("/preview", fields | {"count": 3}).json == found
     wrong = api.post("/preview", {"cron": "0 0 30 2 *"})

@@ -1,4 +1,4 @@
-"""Dead letters: looked at, sent again to where they came from, dropped; and without a broker a 503 for them alone."""
+"""Dead letters: looked at, sent again to where they came from, dropped; without a broker a 503 for them alone."""
 
 from uuid import uuid4
 
@@ -21,7 +21,7 @@ def lying(api, **found):
             if all(each[name] == value for name, value in found.items())]
 
 
-def test_a_rejected_command_is_shown_replayed_and_dropped(served, host, shared):
+def test_a_rejected_command_is_shown_replayed_and_dropped(served, host):
     job = str(uuid4())
     host.publish("pause", {"id": job, "colour": "red"}, correlation_id="c-1")
     [letter] = until(lambda: lying(served, routing_key="pause"), "the dead letter")
@@ -53,7 +53,8 @@ def test_a_command_that_was_too_large_yesterday_can_succeed_today(served, host, 
     assert lying(served, routing_key="request") == []
 
 
-def test_to_replay_a_dead_run_is_to_retry_it(served, host):
+@pytest.mark.usefixtures("host")
+def test_to_replay_a_dead_run_is_to_retry_it(served):
     job = served.job(run={"max_attempts": 1}, run_at=iso(utc()))
     run = until(lambda: served.get(f"/jobs/{job['id']}/runs").json["items"], "its run")[0]
     served.post(f"/runs/{run['event_id']}/result", {"attempt": 1, "status": "failed", "error": "no"})
@@ -80,7 +81,7 @@ def test_many_are_paged(served, host):
     seen, after = [], None
     while True:
         page = served.get("/dead", limit=3, after=after).json
-        seen += [each["body"] for each in page["items"]]
+        seen += [each["body"] for each in page["items"] if each["routing_key"] == "page"]
         after = page["next"]
         if after is None:
             break
