@@ -58,7 +58,7 @@ class _Moods(BaseHTTPRequestHandler):
 
 @contextmanager
 def sandbox() -> Iterator[tuple[str, dict[str, str]]]:
-    """Serve the endpoint; yield its address, and the settings by which a worker calls it and offers the command."""
+    """Serve the endpoint; yield its address, and the settings by which a worker calls it and has the command."""
     tries: Counter[str] = Counter()
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Moods", (_Moods,), {"tries": tries}))
     threading.Thread(target=server.serve_forever, daemon=True).start()
