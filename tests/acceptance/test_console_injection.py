@@ -82,20 +82,21 @@ def test_every_field_that_is_shown_is_shown_as_text(world, browser):
         world.run_status(event, "dead")
         jobs.append(job)
         events.append(event["event_id"])
+    no_placeholders = ALL.replace("{{", "{ {")  # a target with one that nobody knows is refused as a whole
     waiting = world.job(
         job_type=short(CORPUS)[0],
         name=short(CORPUS)[1],
         every="P1D",
         target={
             "webhook": {
-                "url": "http://example.org/<script>alert(1)</script>",
+                "url": "http://example.org/?q='onmouseover='alert(1)",
                 "headers": {"X-A": "<img src=x onerror=alert(1)>"},
-                "body": ALL,
+                "body": no_placeholders,
             }
         },
     )
     commanded = world.job(job_type="x", name=short(CORPUS)[2], every="P1D",
-                          target={"command": {"name": "a", "arguments": [ALL]}})
+                          target={"command": {"name": "a", "arguments": [no_placeholders]}})
     for body in (ALL.encode(), json.dumps({"id": ALL, "job_type": ALL, ALL: ALL}).encode()):
         world.host.publish("request", body, headers={"x-note": ALL})
     until(

@@ -80,6 +80,26 @@
     });
   }
 
+  // The next occurrences, and what is wrong, while typing; an answer that comes too late is not shown.
+  const preview = document.getElementById('preview');
+  if (form && preview) {
+    let timer = 0;
+    let asked = 0;
+    const ask = async () => {
+      asked += 1;
+      const mine = asked;
+      try {
+        const answer = await fetch('/jobs/preview', {
+          method: 'POST', body: new URLSearchParams(new FormData(form)), headers: { 'HX-Request': 'true' },
+        });
+        const markup = await answer.text();
+        if (mine === asked && answer.ok) preview.innerHTML = markup;
+      } catch { /* the page is being left, or the server is away: what is shown stays */ }
+    };
+    form.addEventListener('input', () => { clearTimeout(timer); timer = setTimeout(ask, 250); });
+    form.addEventListener('submit', () => clearTimeout(timer));
+  }
+
   // Menus close when something else is clicked, and by Escape.
   document.addEventListener('click', (event) => all('details.menu[open]').forEach((menu) => {
     if (!menu.contains(event.target)) menu.open = false;
