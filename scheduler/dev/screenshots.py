@@ -47,7 +47,7 @@ def _running() -> Iterator[str]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - ourselves
     try:
         for line in process.stdout or ():
-            print(line, end="")  # noqa: T201 - what takes so long
+            print(line, end="", flush=True)  # noqa: T201 - what takes so long
             found = _LINK.search(line)
             if found:
                 break
@@ -82,7 +82,7 @@ def _settle(page: Page, name: str) -> None:
     """Wait until the page is as people see it, and fill in a form that says something."""
     if name == "overview":
         page.locator(".u-wrap canvas").nth(3).wait_for()
-        page.get_by_text("live", exact=True).first.wait_for()
+        page.locator("[data-live-state]", has_text="● live").wait_for()
     if name == "new-job":
         page.get_by_label("Name", exact=True).fill("Weekly report")
         page.get_by_label("Type", exact=True).fill("report.weekly")

@@ -1,6 +1,7 @@
 """The templates: everything that is put into one is shown as text, never as markup."""
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,9 @@ SHAPES = {
     "expected": "○",
 }
 _LONGEST_SHOWN = 200_000
+# What a browser's own fields for moments and times take; anything else is shown in a plain field, and so kept.
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?")
+_TIME = re.compile(r"[0-9]{2}:[0-9]{2}(:[0-9]{2})?")
 
 
 def environment() -> Environment:
@@ -51,6 +55,7 @@ def environment() -> Environment:
         "relative": words.relative, "span": words.span, "number": words.number, "local": words.local, "iso": _iso,
         "full": _full, "pretty": _pretty, "schedule": _schedule, "took": _took,
     }
+    made.tests |= {"moment_like": _MOMENT.fullmatch, "time_like": _TIME.fullmatch}
     return made
 
 
