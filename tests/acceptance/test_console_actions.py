@@ -2,6 +2,8 @@
 
 import json
 import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from uuid import uuid4
 
 import pytest
@@ -189,6 +191,65 @@ def test_a_failing_job_is_found_its_reason_seen_and_it_is_tried_again(world, vis
     assert (again["event_id"], again["run"]["attempt"]) == (event["event_id"], 2)
     world.result(again, "succeeded")
     expect(page.get_by_text("Succeeded with attempt 2")).to_be_visible()  # by itself: the page is live
+
+
+class Hook(BaseHTTPRequestHandler):
+    """/broken answers 500 with its reason, everything else 200."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        broken = self.path == "/broken"
+        body = b"no table called customers" if broken else b"welcome"
+        self.send_response(500 if broken else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def endpoint(world):
+    """Something that a worker calls, and the worker."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    world.sidecar.start("worker", SCHEDULER_WEBHOOK_ALLOW="127.0.0.1").ready()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_new_user_finds_a_failing_job_sees_why_mends_its_target_and_runs_it_again(world, visit, endpoint):
+    world.job(job_type="crm.sync", name="Sync with the CRM", every="P1D", run_at=iso(utc()),
+              run={"max_attempts": 1}, target={"webhook": {"url": f"{endpoint}/broken"}})
+    page = visit.go("/")
+    page.locator("#part-failing").get_by_role("link", name="crm.sync").click()
+    page.locator("#runs-table tbody td:nth-child(2) a").first.click()
+    expect(page.get_by_text("Answered 500")).to_be_visible()
+    expect(page.get_by_text("no table called customers")).to_be_visible()
+    page.get_by_role("link", name="Edit the job").click()
+    page.get_by_label("URL").fill(f"{endpoint}/mended")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("status").get_by_role("button", name="Run now").click()
+    expect(page.get_by_role("status")).to_contain_text("One extra run is on its way")
+    until(lambda: world.sidecar.sql("SELECT 1 FROM run_history WHERE job_type = 'crm.sync' AND status = 'succeeded'"),
+          "it succeeds")
+    page = visit.go("/runs?job_type=crm.sync&status=succeeded")
+    page.locator("#runs-table tbody td:nth-child(2) a").first.click()
+    expect(page.get_by_text("Answered 200")).to_be_visible()
+    expect(page.get_by_text("welcome")).to_be_visible()
+
+
+def test_a_target_is_tried_once_before_anyone_relies_on_it(visit, endpoint):
+    page = visit.go("/jobs/new")
+    page.get_by_label("Type", exact=True).fill("tried.first")
+    page.get_by_label("call a webhook").check()
+    page.get_by_label("URL").fill(f"{endpoint}/broken")
+    page.get_by_role("button", name="Try it now, once").click()
+    page.get_by_role("link", name="see what became of it").click()
+    expect(page.get_by_role("heading", name="Test of tried.first")).to_be_visible()
+    expect(page.get_by_text("it is not tried again")).to_be_visible()
 
 
 def test_output_comes_in_while_a_run_is_at_work(world, visit):

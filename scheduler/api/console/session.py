@@ -23,6 +23,7 @@ LINK_SECONDS = 3600.0
 _MOST_LINKS = 100
 _FLASH_SECONDS = 60
 _LONGEST_FLASH = 600
+_LONGEST_LABEL = 40
 
 
 def token_of(request: Request) -> str | None:
@@ -59,16 +60,17 @@ def form_is_ours(request: Request, token: str, given: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Flash:
-    """What an action did, shown once on the next page; `undo` and `field` make a button of it."""
+    """What an action did, shown once on the next page, with a button for what one may want to do then."""
 
     text: str
     bad: bool = False
-    undo: str | None = None  # where a form that undoes it is sent
+    then: str | None = None  # where the button's form is sent
+    label: str = "Undo"
 
 
 def put_flash(response: Response, flash: Flash) -> None:
     """Keep a message for the next page."""
-    body = json.dumps([flash.text[:_LONGEST_FLASH], flash.bad, flash.undo]).encode()
+    body = json.dumps([flash.text[:_LONGEST_FLASH], flash.bad, flash.then, flash.label]).encode()
     value = base64.urlsafe_b64encode(body).decode()
     response.set_cookie(FLASH, value, path="/", httponly=True, samesite="strict", max_age=_FLASH_SECONDS)
 
@@ -79,11 +81,11 @@ def take_flash(request: Request) -> Flash | None:
     if not value:
         return None
     try:
-        text, bad, undo = json.loads(base64.urlsafe_b64decode(value.encode()))
+        text, bad, then, label = json.loads(base64.urlsafe_b64decode(value.encode()))
     except (ValueError, TypeError):
         return None
-    local = isinstance(undo, str) and undo.startswith("/") and not undo.startswith("//")
-    return Flash(str(text)[:_LONGEST_FLASH], bool(bad), undo if local else None)
+    local = isinstance(then, str) and then.startswith("/") and not then.startswith("//")
+    return Flash(str(text)[:_LONGEST_FLASH], bool(bad), then if local else None, str(label)[:_LONGEST_LABEL])
 
 
 class Links:

@@ -34,14 +34,14 @@ def test_a_form_is_ours_only_with_the_token_of_its_session_and_from_this_site():
 
 def test_a_message_for_the_next_page_survives_anything_and_leads_nowhere_else():
     response = Response()
-    session.put_flash(response, session.Flash("214 paused <b>", undo="/jobs/undo"))
+    session.put_flash(response, session.Flash("214 paused <b>", then="/jobs/undo"))
     cookie = response.headers["set-cookie"].split(";")[0]
-    assert session.take_flash(request(cookie)) == session.Flash("214 paused <b>", undo="/jobs/undo")
+    assert session.take_flash(request(cookie)) == session.Flash("214 paused <b>", then="/jobs/undo")
     response = Response()
-    session.put_flash(response, session.Flash("x", undo="//evil.example"))
+    session.put_flash(response, session.Flash("x", then="//evil.example"))
     found = session.take_flash(request(response.headers["set-cookie"].split(";")[0]))
     assert found is not None
-    assert found.undo is None
+    assert found.then is None
     for bad in ("scheduler_flash=nonsense", "scheduler_flash=bnVsbA==", "scheduler_flash=W10="):
         assert session.take_flash(request(bad)) is None
 

@@ -219,7 +219,7 @@ async def edit(request: Request, the: The, who: Visitor, form: Form, job_id: UUI
             request, the, who, form, {}, job=row, etag=job_etag(row), status=412, problem=_CHANGED
         )
     if isinstance(problems, str):
-        return to(f"/jobs/{job_id}", Flash("Saved"))
+        return to(f"/jobs/{job_id}", Flash("Saved", then=f"/jobs/{job_id}/trigger", label="Run now"))
     return await _form_page(request, the, who, form, problems, job=row, etag=form.get("etag", ""), status=422)
 
 

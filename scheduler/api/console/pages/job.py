@@ -107,7 +107,7 @@ async def _act(
     if form.get("row") and request.headers.get("hx-request"):
         return the.part(request, "job_row", who, {"job": job})
     undo = f"/jobs/{job_id}/{_UNDO[kind]}" if kind in _UNDO else None
-    flash = Flash(f"{_DONE[kind]}: {job.name or job.job_type}", undo=undo)
+    flash = Flash(f"{_DONE[kind]}: {job.name or job.job_type}", then=undo)
     return to(back(request, f"/jobs/{job_id}"), flash)
 
 

@@ -71,7 +71,7 @@ async def bulk_jobs(the: The, who: Visitor, form: Form) -> Response:
     rest = {name: value for name, value in found.items() if name != "status"}
     # What was paused before must stay so: an undo is offered only where it undoes this and nothing else.
     undo = address("/jobs/undo", rest) if action == "pause" and number and not undone and rest else None
-    return to(address("/jobs", rest), Flash(bulk.done_words(action, number), undo=undo))
+    return to(address("/jobs", rest), Flash(bulk.done_words(action, number), then=undo))
 
 
 @router.post("/jobs/undo")
