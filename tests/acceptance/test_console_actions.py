@@ -233,8 +233,8 @@ def test_a_new_user_finds_a_failing_job_sees_why_mends_its_target_and_runs_it_ag
     page.get_by_role("button", name="Save").click()
     page.get_by_role("status").get_by_role("button", name="Run now").click()
     expect(page.get_by_role("status")).to_contain_text("One extra run is on its way")
-    until(lambda: world.sidecar.sql("SELECT 1 FROM run_history WHERE job_type = 'crm.sync' AND status = 'succeeded'"),
-          "it succeeds")
+    ended = "SELECT 1 FROM run_history WHERE job_type = 'crm.sync' AND status = 'succeeded'"
+    until(lambda: world.sidecar.sql(ended), "it succeeds")
     page = visit.go("/runs?job_type=crm.sync&status=succeeded")
     page.locator("#runs-table tbody td:nth-child(2) a").first.click()
     expect(page.get_by_text("Answered 200")).to_be_visible()

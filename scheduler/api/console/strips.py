@@ -13,6 +13,7 @@ BAR_WIDTH, BAR_STEP, STRIP_HEIGHT = 9, 12, 48
 _LEAST = 4.0  # a bar that is seen at all
 _MARKS = {"dead": "■", "waiting": "▲", "cancelled": "-"}  # shapes beside colours
 TIMELINE_WIDTH = 1000.0
+_LEAST_WIDTH = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +103,13 @@ def timeline(run: Mapping[str, Any], now: datetime) -> list[Piece]:
     pieces = []
     for number, begun, ended, outcome in attempts:
         x, end = place(begun), place(ended)
+        width = max(end - x, _LEAST_WIDTH)
         took = span((ended - begun) / timedelta(seconds=1))
-        pieces.append(Piece(round(x, 1), round(max(end - x, 6.0), 1), outcome, str(number),
+        pieces.append(Piece(round(min(x, TIMELINE_WIDTH - width), 1), round(width, 1), outcome, str(number),
                             f"attempt {number}: {outcome.replace('_', ' ')}, {took}"))
     if retry_at is not None:
-        x = place(retry_at)
-        pieces.append(Piece(round(min(x, TIMELINE_WIDTH - 6), 1), 6.0, "planned", "",
+        x = min(place(retry_at), TIMELINE_WIDTH - _LEAST_WIDTH)
+        pieces.append(Piece(round(x, 1), _LEAST_WIDTH, "planned", "",
                             f"the next attempt, {relative(retry_at, now)}"))
     return pieces
 

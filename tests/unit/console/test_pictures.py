@@ -59,6 +59,14 @@ def test_a_timeline_has_every_attempt_and_the_one_to_come():
     assert "timed out" in pieces[1].title
 
 
+def test_a_short_last_attempt_is_seen_too():
+    due = NOW - timedelta(seconds=60)
+    attempts = [{"attempt": 1, "outcome": "succeeded", "started_at": NOW.isoformat(),
+                 "finished_at": (NOW + timedelta(milliseconds=3)).isoformat()}]
+    [piece] = strips.timeline({"due_at": due.isoformat(), "status": "succeeded", "attempts": attempts}, NOW)
+    assert (piece.x + piece.width, piece.width) == (strips.TIMELINE_WIDTH, 8.0)
+
+
 def test_what_is_at_work_reaches_until_now():
     [piece] = strips.timeline(run("running", 1, attempts=[], finished_at=None), NOW)
     assert (piece.kind, piece.x, piece.width) == ("running", 0.0, 1000.0)
