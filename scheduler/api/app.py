@@ -60,8 +60,11 @@ async def _unavailable(_: Request, error: Exception) -> Response:
     return Away(str(error)).response()
 
 
-async def _http_error(_: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - as it was registered
+    page = console.error_page(request, error.status_code, "There is no such page.")
+    if page is not None:
+        return page
     return problem(error.status_code, str(error.detail), headers=error.headers)
 
 

@@ -464,6 +464,14 @@ def test_files_are_kept_by_browsers_and_compressed(world):
     assert world.http("/static/nothing.js")[0] == 404
 
 
+def test_a_page_that_is_not_there_says_so_to_people_and_to_programs(world):
+    code, text, headers = world.http("/nonsense", headers={"Accept": "text/html"})
+    assert (code, "There is no such page" in text, headers.get_content_type()) == (404, True, "text/html")
+    for path in ("/nonsense", "/api/v1/nonsense"):
+        assert world.http(path, headers={"Accept": "*/*"})[2].get_content_type() == "application/problem+json"
+    assert world.http("/api/v1/nonsense", headers={"Accept": "text/html"})[2].get_content_type() != "text/html"
+
+
 def test_pages_carry_a_policy_that_lets_in_nothing_of_others(world):
     for path, code in (("/login", 200), ("/nonsense", 404), ("/jobs/not-a-uuid", 303)):
         found, _, headers = world.http(path)

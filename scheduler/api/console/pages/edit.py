@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from scheduler.api.console.dates_in_words import MONTHS, WEEKDAYS
 from scheduler.api.console.form import METHODS, UNITS, Read, read_form, read_schedule
+from scheduler.api.console.form_choices import NAMES, PLACE_OF, PLACES
 from scheduler.api.console.form_values import values_of
 from scheduler.api.console.rule_words import in_words
 from scheduler.api.console.session import Flash
@@ -29,10 +30,6 @@ _SHOWN = 10
 _CHANGED = (
     "Somebody changed this job meanwhile. What you wrote is still here: compare, and save again to replace it."
 )
-_PLACES = [(str(n), text) for n, text in ((1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (5, "5th"))] + [
-    (str(n), f"{n}th") for n in range(6, 21)] + [("21", "21st"), ("22", "22nd"), ("23", "23rd")] + [
-    (str(n), f"{n}th") for n in range(24, 31)] + [("31", "31st"), ("-1", "last"), ("-2", "2nd to last")]
-_OF = [("day", "day"), ("weekday", "weekday (Mon to Fri)")] + [(name[:2].upper(), name) for name in WEEKDAYS]
 
 
 def _usual(who: Identity) -> dict[str, str]:
@@ -59,7 +56,7 @@ async def _form_page(
     job: JobRow | None = None, etag: str = "", status: int = 200, problem: str | None = None,
 ) -> Response:
     """Show the form with these values, and what is wrong with them."""
-    shown = dict.fromkeys(_NAMES, "") | dict(values)
+    shown = dict.fromkeys(NAMES, "") | dict(values)
     view = None if job is None else job_view(job)
     context = {
         "who": who,
@@ -72,56 +69,14 @@ async def _form_page(
         "zones": sorted(zone_names()),
         "weekdays": WEEKDAYS,
         "months": MONTHS,
-        "places": _PLACES,
-        "place_of": _OF,
+        "places": PLACES,
+        "place_of": PLACE_OF,
         "units": list(UNITS),
         "methods": METHODS,
         "commands": await _commands(the),
         **await _preview(the, who, values),
     }
     return the.page(request, "job_form.html", context, status)
-
-
-_NAMES = (
-    "job_type",
-    "name",
-    "tenant",
-    "priority",
-    "on_missed",
-    "max_lateness",
-    "route",
-    "timezone",
-    "payload",
-    "when",
-    "run_at",
-    "starts",
-    "every_count",
-    "every_unit",
-    "days_count",
-    "days_unit",
-    "at",
-    "month",
-    "place",
-    "place_of",
-    "rule_kind",
-    "rule",
-    "then",
-    "url",
-    "method",
-    "headers",
-    "secret",
-    "hook_timeout",
-    "body",
-    "command",
-    "arguments",
-    "tracked",
-    "max_attempts",
-    "delay",
-    "backoff",
-    "run_timeout",
-    "overlap",
-    *(f"weekday_{day}" for day in range(7)),
-)
 
 
 async def _commands(the: Site) -> list[str]:
