@@ -226,7 +226,7 @@ def test_a_new_user_finds_a_failing_job_sees_why_mends_its_target_and_runs_it_ag
     page = visit.go("/")
     page.locator("#part-failing").get_by_role("link", name="crm.sync").click()
     page.locator("#runs-table tbody td:nth-child(2) a").first.click()
-    expect(page.get_by_text("Answered 500")).to_be_visible()
+    expect(page.get_by_text("Answered 500", exact=True)).to_be_visible()
     expect(page.get_by_text("no table called customers")).to_be_visible()
     page.get_by_role("link", name="Edit the job").click()
     page.get_by_label("URL").fill(f"{endpoint}/mended")
@@ -237,7 +237,7 @@ def test_a_new_user_finds_a_failing_job_sees_why_mends_its_target_and_runs_it_ag
     until(lambda: world.sidecar.sql(ended), "it succeeds")
     page = visit.go("/runs?job_type=crm.sync&status=succeeded")
     page.locator("#runs-table tbody td:nth-child(2) a").first.click()
-    expect(page.get_by_text("Answered 200")).to_be_visible()
+    expect(page.get_by_text("Answered 200", exact=True)).to_be_visible()
     expect(page.get_by_text("welcome")).to_be_visible()
 
 
