@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from bench import console, emit, ingest, lag, migrations, recurrence, report, runs, scale
+from bench import api, console, emit, ingest, lag, migrations, recurrence, report, runs, scale
 from scheduler.dev.servers import Stack, start_stack
 
 PARTS = {
@@ -14,6 +14,7 @@ PARTS = {
     "burst": emit.burst,
     "migrations": migrations.run,
     **runs.PARTS,
+    "api": api.run,
     "console": console.run,
 }
 

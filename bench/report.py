@@ -12,7 +12,9 @@ from pathlib import Path
 RESULTS = Path(__file__).parent / "results"
 DOCS = Path(__file__).parent.parent / "docs"
 README = DOCS.parent / "README.md"
-PARTS = ("emit", "burst", "lag", "ingest", "recurrence", "scale", "runs", "runs-claims", "migrations", "console")
+PARTS = (
+    "emit", "burst", "lag", "ingest", "recurrence", "scale", "runs", "runs-claims", "migrations", "api", "console",
+)
 _FIGURES, _END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
 
 
