@@ -45,8 +45,8 @@ class DueMessage:
     expiration: str | None = None  # milliseconds
     priority: int | None = None
     exchange: str = EVENTS_EXCHANGE
-    kind: str = "ScheduleDue"
     routing_key: str = "due"
+    kind: str = "ScheduleDue"
 
     mandatory = True
 
