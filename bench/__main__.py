@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from bench import api, console, emit, ingest, lag, migrations, recurrence, report, runs, scale
+from bench import api, console, emit, ingest, lag, migrations, recurrence, report, runs, scale, webhooks
 from scheduler.dev.servers import Stack, start_stack
 
 PARTS = {
@@ -16,6 +16,7 @@ PARTS = {
     **runs.PARTS,
     "api": api.run,
     "console": console.run,
+    "webhooks": webhooks.run,
 }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 from support import DEADLINE, until
 
@@ -160,3 +161,27 @@ def _read(connection: socket.socket) -> Received | None:
         headers[name.strip().lower()] = value.strip()
     body = stream.read(int(headers.get("content-length", 0)))
     return Received(first[0].decode(), first[1].decode(), headers, body)
+
+
+def event(url: str, **webhook: Any) -> dict[str, Any]:
+    """Return the event of a job with this webhook, as a producer publishes it."""
+    return {
+        "event_id": str(uuid4()), "job_id": str(uuid4()), "job_type": "x", "payload": {}, "occurrence": 1,
+        "missed": 0, "due_at": "2026-12-01T08:00:00.000000Z", "emitted_at": "2026-12-01T08:00:00.500000Z",
+        "next_run_at": None,
+        "target": {"webhook": {"url": url} | webhook},
+        "run": {"attempt": 1, "attempts_left": 1, "max_attempts": 3, "deadline": "2026-12-01T09:00:00.500000Z",
+                "timeout": 300, "max_delay": 3600},
+    }
+
+
+def results(host: Any, count: int) -> dict[str, dict[str, Any]]:
+    """Take so many final results, by event."""
+    found: dict[str, dict[str, Any]] = {}
+    while len(found) < count:
+        method, _, body = host.get("scheduler_results")
+        said = json.loads(body)
+        if method.routing_key == "result" and said["status"] != "running":
+            assert said["event_id"] not in found
+            found[said["event_id"]] = said
+    return found

@@ -5,13 +5,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from uuid import uuid4
+from itertools import count
 
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.messages import ScheduleResult
+from scheduler.domain.names import COMMANDS_EXCHANGE
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled import ThrottledWarning
-from scheduler.rabbit.frames import command_message
+from scheduler.rabbit.frames import DueMessage
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.publisher import Publisher, Receipt
 from scheduler.rabbit.work import WorkQueue
@@ -20,6 +21,7 @@ log = get_logger(__name__)
 _refusals = ThrottledWarning(log, "no queue takes results: trying again")
 
 AGAIN_SECONDS = 1.0
+_KEYS = count()  # tell a returned result from its neighbours
 
 
 @dataclass(slots=True, eq=False)
@@ -73,8 +75,10 @@ class Reporter:
             batch = list(self._waiting)
             self._waiting.clear()
             self._sent += len(batch)
+        now = int(time.time())
         messages = [
-            command_message(ScheduleResult.kind, ScheduleResult.__name__, each.body, key=str(uuid4()))
+            DueMessage(each.body, str(next(_KEYS)), now, routing_key=ScheduleResult.kind,
+                       exchange=COMMANDS_EXCHANGE, kind=ScheduleResult.__name__)
             for each in batch
         ]
         try:

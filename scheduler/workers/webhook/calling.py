@@ -53,7 +53,7 @@ class Caller:
         )
         self._session = aiohttp.ClientSession(
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, trust_env=False,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None), read_bufsize=MOST_BODY,
+            read_bufsize=MOST_BODY,
         )
 
     async def close(self) -> None:
@@ -68,8 +68,7 @@ class Caller:
         try:
             if self._proxy and (why := self._guard.judge_literal(host, URL(request.url).port or 0)):
                 return _failed(why, "refused", retry=False)
-            async with asyncio.timeout(request.timeout):
-                answer = await self._exchange(request)
+            answer = await self._exchange(request)
         except TimeoutError:
             return _failed(f"{endpoint} did not answer within {request.timeout:g} s", "timeout")
         except (aiohttp.ClientError, OSError, ValueError, AssertionError) as error:
@@ -82,7 +81,7 @@ class Caller:
         began = time.monotonic()
         async with self._session.request(
             request.method, URL(request.url, encoded=True), headers=request.headers, data=request.body,
-            allow_redirects=False, proxy=self._proxy, expect100=False,
+            allow_redirects=False, proxy=self._proxy, timeout=aiohttp.ClientTimeout(total=request.timeout),
         ) as response:
             body = await _beginning(response)
             headers: dict[str, str] = {}

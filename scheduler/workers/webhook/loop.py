@@ -34,6 +34,8 @@ TICK_SECONDS = 0.25
 MOST_BYTES = 48 * 1024 * 1024  # of attempts held; beyond, what comes is put off
 FULL_SECONDS = 5.0
 RUNNING_AFTER = 1.0  # seconds: a call that takes longer is told to be running
+FLUSH_SECONDS = 0.005
+FEW = 10  # calls in flight: with so few nobody waits for others' results
 FILES_BESIDE = 256  # open files that are not calls
 
 
@@ -156,7 +158,7 @@ class CallLoop:
             self._send(Report(done, None, queue, delivery.tag))
             return
         try:
-            webhook = read_target(attempt.target)
+            webhook = read_target(attempt.texts["target"].partition(":")[2])
         except Unsendable as error:
             failed = Outcome.failed(str(error), retry=False)
             self._report(attempt, failed, "invalid", queue=queue, tag=delivery.tag)
@@ -199,7 +201,7 @@ class CallLoop:
     async def _called(self, attempt: Attempt, webhook: Webhook) -> Called:
         began = time.monotonic()
         try:
-            request = build(attempt, webhook.target, self._secrets, int(time.time()))
+            request = build(attempt, webhook, self._secrets, int(time.time()))
             called = await self._caller.call(request, webhook.endpoint, webhook.host, attempt.max_delay)
         except Unsendable as error:
             return Called(Outcome.failed(str(error), retry=False), "invalid", answered=True)
@@ -252,9 +254,9 @@ class CallLoop:
         self._unconfirmed.pop(key, None)
 
     def _send(self, report: Report) -> None:
-        """Results of one turn of the loop go out together."""
+        """Results of a moment go out together: each batch wakes the broker's thread, which is dear."""
         if not self._reports:
-            self._loop.call_soon(self._flush)
+            self._loop.call_later(FLUSH_SECONDS if self._turns.in_flight > FEW else 0.0, self._flush)
         self._reports.append(report)
 
     def _flush(self) -> None:

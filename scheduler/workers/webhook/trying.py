@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from scheduler.domain.messages import ResultStatus
+from scheduler.domain.strict_json import parse_members
 from scheduler.domain.times import rfc3339
 from scheduler.settings import Settings
 from scheduler.workers.attempt import DEFAULT_MAX_DELAY, DEFAULT_TIMEOUT, Attempt
@@ -31,7 +32,7 @@ def example(target: dict[str, Any]) -> Attempt:
     body = json.dumps(event | {"target": target}, separators=(",", ":")).encode()
     return Attempt(
         str(event["event_id"]), 1, str(event["job_id"]), "webhook.test", event, body, target, DEFAULT_TIMEOUT,
-        DEFAULT_MAX_DELAY, DEFAULT_TIMEOUT,
+        DEFAULT_MAX_DELAY, DEFAULT_TIMEOUT, parse_members(body)[1],
     )
 
 
@@ -39,9 +40,9 @@ def run(settings: Settings, url: str, secret: str | None, say: Callable[[str], N
     """Send one example, say what was sent and what came back, and return whether that counts as a success."""
     target = {"webhook": {"url": url} | ({} if secret is None else {"secret": secret})}
     try:
-        webhook = read_target(target)
+        webhook = read_target(json.dumps(target))
         attempt = example(target)
-        request = build(attempt, webhook.target, Secrets(settings.webhook_secrets_file), int(time.time()))
+        request = build(attempt, webhook, Secrets(settings.webhook_secrets_file), int(time.time()))
     except Unsendable as error:
         say(f"not sent: {error}")
         return False

@@ -16,7 +16,9 @@ from typing import Generic, TypeVar
 Call = TypeVar("Call")
 
 WAIT_SECONDS = 1.0  # a turn that is further away is put off
-FIRST_GUESS_SECONDS = 0.25  # of a call to an endpoint that nothing is known of
+CROWDED_WAIT_SECONDS = 0.25  # the same where few places are left
+_CROWDED = 0.75
+FIRST_GUESS_SECONDS = 0.1  # of a call to an endpoint that nothing is known of
 LEAST_SECONDS = 1.0
 MOST_SECONDS = 900.0
 REMEMBERED = 10_000  # endpoints
@@ -47,7 +49,7 @@ class Turns(Generic[Call]):
         """Allow so many in flight; `room` more are handed over by the broker and may wait."""
         self._total = total
         self._per_endpoint = per_endpoint
-        self._room = room
+        self._crowded = _CROWDED * (total + room)
         self._clock = clock
         self._known: OrderedDict[str, Endpoint[Call]] = OrderedDict()
         self._ready: OrderedDict[str, Endpoint[Call]] = OrderedDict()  # those with calls that wait
@@ -58,8 +60,8 @@ class Turns(Generic[Call]):
     def admit(self, name: str, call: Call) -> int | float | None:
         """Return a ticket if the call begins now, None if it waits, or as a float the seconds it is put off."""
         endpoint = self._endpoint(name)
-        free = len(endpoint.begun) < endpoint.limit and not endpoint.waiting
-        if free and self.in_flight < self._total:
+        free = len(endpoint.begun) < endpoint.limit
+        if free and not endpoint.waiting and self.in_flight < self._total:
             return self._begin(endpoint)
         if not free and self._too_long(endpoint):
             return self._put_off(endpoint)
@@ -69,9 +71,9 @@ class Turns(Generic[Call]):
         return None
 
     def _too_long(self, endpoint: Endpoint[Call]) -> bool:
-        """Half of the room is for those whose endpoint is free and who wait for the others' calls."""
         ahead = (len(endpoint.waiting) + 1) * self._pace(endpoint)
-        return ahead > WAIT_SECONDS or self.waiting >= self._room // 2
+        crowded = self.in_flight + self.waiting >= self._crowded
+        return ahead > (CROWDED_WAIT_SECONDS if crowded else WAIT_SECONDS)
 
     def _pace(self, endpoint: Endpoint[Call]) -> float:
         """Return the seconds from one turn of an endpoint to the next, by its calls so far and those in flight."""

@@ -1,6 +1,7 @@
 """Only public addresses are dialled, however they are written and whatever a name resolves to."""
 
 import asyncio
+import json
 import socket
 
 import pytest
@@ -21,7 +22,7 @@ def call(*urls, allow=(), proxy=None):
         caller._session.connector._cached_hosts._ttl = 0.0
         called = []
         for url in urls:
-            webhook = read_target({"webhook": {"url": url}})
+            webhook = read_target(json.dumps({"webhook": {"url": url}}))
             request = Request("GET", filled_url(url, {}, {}), {}, None, 30)
             called.append(await caller.call(request, webhook.endpoint, webhook.host, 60))
         await caller.close()

@@ -1,11 +1,9 @@
 """Whatever an endpoint does, its attempt ends in a clear outcome, in bounded memory, and the worker goes on."""
 
 import datetime as dt
-import json
 import ssl
 import zlib
 from ipaddress import ip_address
-from uuid import uuid4
 
 import psutil
 import pytest
@@ -13,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from endpoints import answer, endless, endpoint, raw, silent, slowly
+from endpoints import answer, endless, endpoint, event, raw, results, silent, slowly
 from support import Process, until
 
 from scheduler.workers.webhook.answer import MOST_BODY
@@ -23,17 +21,6 @@ CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 MANY = b"x" * 65536
 BOMB = zlib.compress(b"\x00" * 100_000_000, 9)
 MOST_GROWTH = 60 * 1024 * 1024
-
-
-def event(url, **webhook):
-    return {
-        "event_id": str(uuid4()), "job_id": str(uuid4()), "job_type": "x", "payload": {}, "occurrence": 1,
-        "missed": 0, "due_at": "2026-12-01T08:00:00.000000Z", "emitted_at": "2026-12-01T08:00:00.500000Z",
-        "next_run_at": None,
-        "target": {"webhook": {"url": url} | webhook},
-        "run": {"attempt": 1, "attempts_left": 1, "max_attempts": 3, "deadline": "2026-12-01T09:00:00.500000Z",
-                "timeout": 300, "max_delay": 3600},
-    }
 
 
 # What the endpoint does, the seconds it gets where it would take for ever, and what comes of it.
@@ -117,18 +104,6 @@ def worker(amqp_url, certificates):
                                  "SSL_CERT_FILE": str(certificates[0]), "LOG_LEVEL": "debug"}).ready()
     yield process
     assert process.stop() == 0
-
-
-def results(host, count):
-    """Take so many final results, by event."""
-    found = {}
-    while len(found) < count:
-        method, _, body = host.get("scheduler_results")
-        said = json.loads(body)
-        if method.routing_key == "result" and said["status"] != "running":
-            assert said["event_id"] not in found
-            found[said["event_id"]] = said
-    return found
 
 
 def test_each_hostile_endpoint_has_a_clear_outcome_in_bounded_memory(worker, host):

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.domain.errors import Rejected
 from scheduler.domain.parsing import parse_command
-from scheduler.domain.strict_json import without_member
+from scheduler.domain.strict_json import parse_members, without_member
 from scheduler.domain.targets.placeholders import UnknownPlaceholder
 from scheduler.domain.targets.urls import check_url, endpoint, filled_url
 
@@ -125,7 +125,19 @@ def test_calls_to_one_machine_and_port_are_to_one_endpoint(url, found):
     ('{"target":{}, "a" : {"target":  {}}}', '{"a" : {"target":  {}}}'),
     ('{"a":1,"target":{}}', '{"a":1}'),
     ('{"target":{}}', "{}"),
+    (' { "a" : [1, {"b":2}] , "target":{} } ', '{"a" : [1, {"b":2}]}'),
     ('{"a":12345678901234567890.123}', '{"a":12345678901234567890.123}'),
 ])
 def test_an_event_is_sent_as_the_very_text_it_was_but_for_its_target(text, without):
-    assert without_member(text.encode(), "target").decode() == without
+    assert without_member(parse_members(text.encode())[1], "target").decode() == without
+
+
+@pytest.mark.parametrize("text", [b"{", b'{"a"}', b'{"a":}', b'{"a":1', b'{"a":1,}', b'{"a":[1}', b'{"\xff":2}'])
+def test_an_event_that_is_no_json_is_refused(text):
+    with pytest.raises(Rejected, match="JSON"):
+        parse_members(text)
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"7"])
+def test_what_is_no_object_has_no_members(text):
+    assert parse_members(text) == ({}, {})
