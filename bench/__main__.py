@@ -3,7 +3,20 @@
 import argparse
 import sys
 
-from bench import api, console, emit, ingest, lag, migrations, recurrence, report, runs, scale, webhooks
+from bench import (
+    api,
+    console,
+    emit,
+    ingest,
+    lag,
+    migrations,
+    priorities,
+    recurrence,
+    report,
+    runs,
+    scale,
+    webhooks,
+)
 from scheduler.dev.servers import Stack, start_stack
 
 PARTS = {
@@ -13,6 +26,7 @@ PARTS = {
     "scale": scale.run,
     "burst": emit.burst,
     "migrations": migrations.run,
+    "priorities": priorities.run,
     **runs.PARTS,
     "api": api.run,
     "console": console.run,

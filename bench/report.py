@@ -13,7 +13,18 @@ RESULTS = Path(__file__).parent / "results"
 DOCS = Path(__file__).parent.parent / "docs"
 README = DOCS.parent / "README.md"
 PARTS = (
-    "emit", "burst", "lag", "ingest", "recurrence", "scale", "runs", "runs-claims", "migrations", "webhooks", "api", "console",
+    "emit",
+    "burst",
+    "lag",
+    "ingest",
+    "recurrence",
+    "scale",
+    "runs",
+    "runs-claims",
+    "migrations",
+    "api",
+    "webhooks",
+    "console",
 )
 _FIGURES, _END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
 

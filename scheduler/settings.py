@@ -76,10 +76,11 @@ def _delay_exchanges(text: str) -> tuple[tuple[str, str], ...]:
     """Read further pairs of entry and exit: `orders:topic` is the entry orders.delay and the exit orders."""
     pairs = []
     for part in text.split(","):
-        name, _, kind = part.strip().partition(":")
-        if not _EXCHANGE.fullmatch(name) or name.startswith(("amq.", "schedule.")) or kind not in EXCHANGE_TYPES:
+        name, _, kind = part.strip().rpartition(":")
+        ours = f"{name}.".startswith(("amq.", "schedule."))
+        if ours or not _EXCHANGE.fullmatch(name) or kind not in EXCHANGE_TYPES:
             raise ValueError(f"must be NAME:TYPE, or several with commas between; a type is one of "
-                             f"{', '.join(EXCHANGE_TYPES)}, and no name begins with amq. or schedule.")
+                             f"{', '.join(EXCHANGE_TYPES)}, and no name is or begins with amq. or schedule.")
         pairs.append((name, kind))
     if len({name for name, _ in pairs}) < len(pairs):
         raise ValueError("names an exchange twice")

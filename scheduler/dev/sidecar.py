@@ -54,7 +54,8 @@ def run(seconds: float | None) -> int:
             url = database_url or stack.create_database("scheduler")
             screen.say("Migrating the database")
             migrate(url)
-            topology.declare(stack.amqp_url, queue_type=given.queue_type, due_queue_type=given.due_queue_type)
+            topology.declare(stack.amqp_url, queue_type=given.queue_type, due_queue_type=given.due_queue_type,
+                             delay_exchanges=given.delay_exchanges)
             wanted = roles(screen)
             with sandbox() as (endpoint, more):
                 environment = _environment(stack.amqp_url, url, wanted) | more
