@@ -113,12 +113,12 @@ def _rate(replica: Mapping[str, Any], name: str) -> float:
 
 
 def _busy(told: Any) -> list[dict[str, Any]]:
-    """Return what a worker says it is busy with, whatever shape that has: it is the worker's own word."""
+    """Return what a worker says it is busy with: it is the worker's own word, whatever shape that has."""
     found = []
     for each in (told if isinstance(told, list) else [])[:_BUSY_SHOWN]:
         if isinstance(each, dict):
-            what = each.get("command") or each.get("job_type") or each.get("host") or "webhook"
-            found.append({"event_id": each.get("event_id"), "words": str(what)[:200]})
+            tries = f", attempt {each['attempt']}" if each.get("attempt") else ""
+            found.append({"event_id": each.get("event_id"), "words": f"{each.get('what') or 'work'}{tries}"[:200]})
         else:
             found.append({"event_id": None, "words": str(each)[:200]})
     return found

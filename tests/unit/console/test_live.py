@@ -103,7 +103,7 @@ def test_roles_and_workers_are_told_apart_by_their_heartbeats():
         "offers": ["webhook"],
         "last_seen_at": NOW.isoformat(),
         "in_flight": 2,
-        "busy": ["odd", {"event_id": "e", "command": "x"}, 7],
+        "busy": ["odd", {"event_id": "e", "what": "x", "attempt": 2}, 7],
         "succeeded": 1,
         "failed": 0,
         "snoozed": 0,
@@ -112,7 +112,7 @@ def test_roles_and_workers_are_told_apart_by_their_heartbeats():
     assert [(each["name"], each["alive"], each["silent"], each["busy"]) for each in roles(found)] == [
         ("producer", 1, 1, 0), ("worker", 1, 0, 1)]
     moment = asyncio.run(_moment(found))
-    assert [each["words"] for each in processes(moment)["workers"][0]["busy"]] == ["odd", "x", "7"]
+    assert [each["words"] for each in processes(moment)["workers"][0]["busy"]] == ["odd", "x, attempt 2", "7"]
 
 
 async def _moment(found):
