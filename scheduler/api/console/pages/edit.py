@@ -27,6 +27,7 @@ from scheduler.views.jobs import job_etag, job_view
 
 router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
 _SHOWN = 10
+_COMMAND = "command."  # how a worker says that it offers one
 _CHANGED = (
     "Somebody changed this job meanwhile. What you wrote is still here: compare, and save again to replace it."
 )
@@ -83,7 +84,7 @@ async def _commands(the: Site) -> list[str]:
     """Return the commands that workers offer now."""
     pulse = (await the.broadcaster.fresh()).pulse
     offers = {str(each) for worker in (pulse.workers if pulse else ()) for each in worker["offers"]}
-    return sorted(each.removeprefix("command.") for each in offers if each != "webhook")
+    return sorted(each.removeprefix(_COMMAND) for each in offers if each.startswith(_COMMAND))
 
 
 async def _preview(the: Site, who: Identity, form: Mapping[str, str]) -> dict[str, Any]:
