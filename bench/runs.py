@@ -144,7 +144,7 @@ def retry_lag(bed: Bed, rate: int, seconds: int) -> list[float]:
         return receive(bed, count, seconds + 15)
 
 
-def run(stack: Stack, rounds: int = 3, count: int = 20_000) -> list[report.Row]:
+def run(stack: Stack, rounds: int = 3, count: int = 15_000) -> list[report.Row]:
     """Measure the whole life beside untracked events, results beside requests, the history, and a retry's lag."""
     with Bed(stack, "default") as bed:
         found = report.interleaved(rounds, {
