@@ -38,7 +38,8 @@ def start(role: Role, settings: Settings, stop: Stop) -> tuple[list[HealthPart],
     metrics.declare(tzdata_version())
     health = Health()
     # Before anyone can ask: who has not connected yet is not ready.
-    needs = ("postgres", "rabbitmq") if role.database and not role.idle_without_database else ("rabbitmq",)
+    needs = ["rabbitmq"] if role.broker else []
+    needs += ["postgres"] if role.database and not role.idle_without_database else []
     parts = [health.part(*needs) for _ in role.works]
     maintenance_part = health.part("postgres", loops=False) if role.idle_without_database else None
     port = http.serve(health, settings.metrics_host, settings.metrics_port)
@@ -50,9 +51,12 @@ def serve(role: Role, settings: Settings, stop: Stop, parts: Sequence[HealthPart
     """Do all that a role is for, each on a thread and a connection of its own, until the stop."""
     failures: list[BaseException] = []
 
-    def run(work: Callable[[Link], None], part: HealthPart, name: str) -> None:
+    def run(work: Callable[..., None], part: HealthPart, name: str) -> None:
         try:
-            stay_connected(name, settings, stop, part, work, wait=wait)
+            if role.broker:
+                stay_connected(name, settings, stop, part, work, wait=wait)
+            else:
+                work()
         except BaseException as error:  # noqa: BLE001 - raised again by the main thread
             failures.append(error)
             stop.set()

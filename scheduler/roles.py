@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from scheduler.domain.errors import Misconfigured
+
 
 @dataclass(frozen=True, slots=True)
 class Role:
@@ -21,12 +23,20 @@ class Role:
     # Without work it does not touch the database: then its heartbeat is how it knows that it is there.
     idle_without_database: bool = False
     database: bool = True  # a worker has none
+    broker: bool = True  # the API works without one
     # Module and class of what its works have in common, made once with the settings and given to each of them.
     common: str | None = None
+    extra: str | None = None  # what has to be installed for it
 
     def load(self) -> list[Any]:
         """Import what it does."""
-        return [_found(each) for each in self.works]
+        try:
+            return [_found(each) for each in self.works]
+        except ModuleNotFoundError as error:
+            if self.extra is None or str(error.name).startswith("scheduler"):
+                raise
+            raise Misconfigured(f"scheduler {self.name} needs {error.name}, which is not installed: "
+                                f"pip install 'scheduler[{self.extra}]'") from None
 
     def shared(self, settings: Any) -> tuple[Any, ...]:
         """Make what its works have in common, if they have anything."""
@@ -47,4 +57,6 @@ ROLES = {role.name: role for role in (
     Role("worker", "AMQP → the work itself: calls webhooks, and reports what became of each.",
          ("scheduler.workers.presence:Presence",),
          in_dev=1, switch_seconds=0.002, database=False, common="scheduler.workers.worker:Worker"),
+    Role("api", "The REST API and the web console.", ("scheduler.api.server:ApiServer",),
+         in_dev=0, switch_seconds=0.001, idle_without_database=True, broker=False, extra="api"),
 )}

@@ -68,6 +68,13 @@ results_unknown = Counter(
     "scheduler_results_unknown_total", "Results dropped because their event stayed unknown for an hour."
 )
 partitions_dropped = Counter("scheduler_run_partitions_dropped_total", "Days of history dropped.")
+api_requests = Counter(
+    "scheduler_api_requests_total", "Requests to the API and the console.", ["route", "status"]
+)
+api_seconds = Histogram(
+    "scheduler_api_seconds", "From a request's first byte to the end of its answer.", ["route"],
+    buckets=_PHASE_BUCKETS,
+)
 build_info = Gauge(
     "scheduler_build_info", "Always 1; the labels say what runs.", ["version", "python", "tzdata"]
 )
