@@ -30,6 +30,7 @@ class World:
         replica_env: Callable[[str, dict[str, str]], dict[str, str]] | None = None,
         consumers: int = 2,
         producers: int = 3,
+        workers: int = 0,
         due_queue_type: str = "default",
         host: Callable[..., Any] = Host,
         **load: Any,
@@ -43,6 +44,7 @@ class World:
         common = {"DATABASE_URL": self.database_url, "AMQP_URL": self.amqp_url,
                   "SCHEDULER_DUE_QUEUE_TYPE": due_queue_type} | (env or {})
         names = [f"consumer-{n + 1}" for n in range(consumers)] + [f"producer-{n + 1}" for n in range(producers)]
+        names += [f"worker-{n + 1}" for n in range(workers)]
         change = replica_env or (lambda _, given: given)
         self.supervisor = Supervisor([
             Replica(stack, name, name.partition("-")[0], change(name, dict(common)))

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from scheduler.commands.judging import Verdict
+from scheduler.domain.delayed.message import Arrival
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import Outcome
@@ -61,6 +62,18 @@ def count_results(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> Non
         metrics.results.labels(status).inc(number)
     for outcome, number in outcomes.items():
         metrics.run_attempts.labels(outcome.value).inc(number)
+
+
+def count_delayed(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> None:
+    """Count what became of delayed messages."""
+    metrics.batch_size.observe(len(batch))
+    metrics.delayed_in.inc(verdicts.count(Arrival.WAITING))
+    for why in (Arrival.DUPLICATE, Arrival.CANCELLED):
+        if dropped := verdicts.count(why):
+            metrics.delayed_dropped.labels(why.value).inc(dropped)
+    for delivery, verdict in zip(batch, verdicts, strict=True):
+        if isinstance(verdict, Rejected):
+            _reject(delivery, verdict)
 
 
 def show(batch: Sequence[Delivery], verdicts: Sequence[Verdict], began: int, ended: int) -> None:

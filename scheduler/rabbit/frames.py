@@ -14,8 +14,10 @@ from scheduler.domain.names import COMMANDS_EXCHANGE, EVENTS_EXCHANGE
 _END = b"\xce"
 _FRAME = struct.Struct(">BHI")
 _CONTENT = struct.Struct(">HHQH")
+_CONTENT_HEAD = struct.Struct(">HHQ")  # without the flags
+_PUBLISH = struct.Struct(">IH")
+_MANDATORY = b"\x01"
 _BASIC = 60
-
 
 @dataclass(frozen=True, slots=True)
 class AmqpMessage:
@@ -50,7 +52,24 @@ class DueMessage:
     mandatory: bool = True
 
 
-Publishable = AmqpMessage | DueMessage
+@dataclass(slots=True)
+class RawMessage:
+    """A message that passes through us: its properties are bytes, as they came."""
+
+    exchange: str
+    routing_key: bytes
+    properties: bytes
+    body: bytes
+
+    mandatory = True
+
+    @property
+    def key(self) -> tuple[str, bytes, bytes]:
+        """What tells it from its neighbours: its message_id is its publisher's, who may give many the same."""
+        return self.exchange, self.routing_key, self.body
+
+
+Publishable = AmqpMessage | DueMessage | RawMessage
 
 
 def dead_run(
@@ -86,17 +105,41 @@ def command_message(routing_key: str, kind: str, body: bytes, *, key: str) -> Am
 
 def encode(message: Publishable, channel: int, frame_max: int) -> bytes:
     """Return the frames of one publish: method, header and body."""
+    if isinstance(message, RawMessage):
+        return _encode_raw(message, channel, frame_max)
     body = message.body
-    parts = [_publish(channel, message.exchange, message.routing_key, message.mandatory)]
+    parts: list[bytes] = [_publish(channel, message.exchange, message.routing_key, message.mandatory)]
     if isinstance(message, DueMessage):
         parts.append(_due_header(message, channel))
     else:
         parts.append(Header(channel, len(body), message.properties).marshal())
+    _add_body(parts, body, channel, frame_max)
+    return b"".join(parts)
+
+
+def _add_body(parts: list[bytes], body: bytes, channel: int, frame_max: int) -> None:
     room = frame_max - 8
     for start in range(0, len(body), room):
         piece = body[start : start + room]
         parts += (_FRAME.pack(spec.FRAME_BODY, channel, len(piece)), piece, _END)
+
+
+def _encode_raw(message: RawMessage, channel: int, frame_max: int) -> bytes:
+    exchange, key, properties, body = message.exchange, message.routing_key, message.properties, message.body
+    name = _short(exchange)
+    parts: list[bytes] = [
+        _FRAME.pack(spec.FRAME_METHOD, channel, _PUBLISH.size + len(name) + 2 + len(key)),
+        _PUBLISH.pack(spec.Basic.Publish.INDEX, 0), name, bytes((len(key),)), key, _MANDATORY + _END,
+        _FRAME.pack(spec.FRAME_HEADER, channel, _CONTENT_HEAD.size + len(properties)),
+        _CONTENT_HEAD.pack(_BASIC, 0, len(body)), properties, _END,
+    ]
+    _add_body(parts, body, channel, frame_max)
     return b"".join(parts)
+
+
+def fits(properties: bytes, frame_max: int) -> bool:
+    """Tell whether properties go into one frame, as AMQP asks."""
+    return _CONTENT_HEAD.size + len(properties) + 8 <= frame_max
 
 
 @lru_cache(maxsize=1024)  # a handful, and one for each route
