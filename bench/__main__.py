@@ -5,6 +5,7 @@ import sys
 
 from bench import (
     api,
+    console,
     emit,
     ingest,
     lag,
@@ -28,6 +29,7 @@ PARTS = {
     "priorities": priorities.run,
     **runs.PARTS,
     "api": api.run,
+    "console": console.run,
     "webhooks": webhooks.run,
 }
 

@@ -1,15 +1,17 @@
 """Installed from a wheel into an empty environment, the program works from any directory."""
 
 import os
+import re
 import site
 import subprocess
 import sys
+import urllib.request
 import venv
 from pathlib import Path
 
 import psycopg2
 import pytest
-from support import Host, Process, iso, until, utc
+from support import DEADLINE, Host, Process, iso, until, utc
 
 from scheduler import __version__
 from scheduler.roles import ROLES
@@ -53,6 +55,7 @@ def test_the_wheel_migrates_and_serves_from_another_directory(installed, empty_d
         job = host.request(run_at=iso(utc()))
         assert host.due(1)[0]["job_id"] == job
         host.close()
+        assert_the_console_is_whole(processes[-1].logged("serving")["api_port"])
         connection = psycopg2.connect(empty_database)
         with connection.cursor() as cursor:
             def done_in_database():
@@ -65,6 +68,17 @@ def test_the_wheel_migrates_and_serves_from_another_directory(installed, empty_d
     finally:
         codes = [process.stop() for process in processes]
     assert codes == [0] * len(ROLES)
+
+
+def assert_the_console_is_whole(port):
+    """Its templates and files are in the wheel too."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/login", timeout=DEADLINE) as answer:
+        page = answer.read().decode()
+    files = re.findall(r"/static/[\w.-]+", page)
+    assert len(files) >= 4
+    for file in files:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{file}", timeout=DEADLINE) as answer:
+            assert answer.read()
 
 
 def test_the_version_says_what_zone_data_it_has(installed, tmp_path):
