@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from bench import emit, ingest, lag, recurrence, report, runs, scale
+from bench import api, emit, ingest, lag, recurrence, report, runs, scale
 from scheduler.dev.servers import Stack, start_stack
 
 PARTS = {
@@ -13,6 +13,7 @@ PARTS = {
     "scale": scale.run,
     "burst": emit.burst,
     **runs.PARTS,
+    "api": api.run,
 }
 
 

@@ -144,6 +144,7 @@ class Actions:
             kind, body or b"{}", max_payload_bytes=self._most, beside=beside, defaults=defaults or {}
         )
         incoming.caller = _caller(who)
+        incoming.traceparent, incoming.tracestate = who.traceparent, who.tracestate
         return incoming
 
     async def _ask(self, asked: AboutJob) -> JobRow:

@@ -2,17 +2,17 @@
 
 import asyncio
 import json
-import threading
 from collections.abc import Callable
 from typing import TypeVar
 from uuid import UUID
 
+from scheduler.api import cursors
 from scheduler.api.actions import Actions
 from scheduler.api.identity import Identity, Need, check
-from scheduler.api.problems import Away, Conflict, NotFound, Unprocessable
-from scheduler.domain.errors import Problem, Unavailable
+from scheduler.api.problems import Away, Conflict, NotFound
+from scheduler.domain.errors import Unavailable
 from scheduler.ops.logs import without_secrets
-from scheduler.rabbit.dead import MOST_LOOKED_AT, DeadLetter, DeadLetters, NotReplayable
+from scheduler.rabbit.dead import DeadLetter, DeadLetters, NotReplayable
 from scheduler.settings import Settings
 from scheduler.views.base import Page
 from scheduler.views.dead import DeadView, dead_view
@@ -27,14 +27,14 @@ class Dead:
     def __init__(self, actions: Actions, settings: Settings) -> None:
         self._actions = actions
         self._letters = DeadLetters(settings.amqp_urls, settings.delay_exchanges)
-        self._one_at_a_time = threading.Lock()  # what one has taken to look at, another would not find
 
     async def list(self, who: Identity, limit: int, after: str | None = None) -> Page[DeadView]:
         """Return what lies there, oldest first."""
         check(who, Need.DEAD_LETTERS)
-        skip = _place(after)
-        found = await self._do(lambda: self._letters.look(limit + 1, skip))
-        return Page([dead_view(each) for each in found[:limit]], str(skip + limit) if len(found) > limit else None)
+        place = cursors.read_texts("dead", after)
+        found = await self._do(lambda: self._letters.look(limit + 1, place))
+        following = cursors.write_texts("dead", *found[limit - 1].place) if len(found) > limit else None
+        return Page([dead_view(each) for each in found[:limit]], following)
 
     async def get(self, who: Identity, letter_id: UUID) -> DeadView:
         """Return one of them."""
@@ -75,22 +75,10 @@ class Dead:
             raise NotReplayable(f"its run, {event_id}, was pruned") from None
 
     async def _do(self, work: Callable[[], T]) -> T:
-        def alone() -> T:
-            with self._one_at_a_time:
-                return work()
-
         try:
-            return await asyncio.to_thread(alone)
+            return await asyncio.to_thread(work)
         except Unavailable as error:
             raise Away(without_secrets(str(error)), _RETRY_SECONDS) from None
-
-
-def _place(after: str | None) -> int:
-    if after is None:
-        return 0
-    if not after.isascii() or not after.isdigit() or len(after) > len(str(MOST_LOOKED_AT)):
-        raise Unprocessable([Problem("after", "is not a cursor of this list; use `next` of its last answer")])
-    return min(int(after), MOST_LOOKED_AT)
 
 
 def _there(letter: DeadLetter | None) -> DeadView:

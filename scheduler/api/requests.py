@@ -1,5 +1,6 @@
 """What routes take of a request: who asks, its body, its ETags and its filters."""
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from fastapi import Depends, Request
@@ -11,6 +12,7 @@ from scheduler.api.problems import Unauthorized
 from scheduler.api.reads import MOST_LISTED, USUAL_LIMIT
 from scheduler.api.services import Services
 from scheduler.domain.messages import Instant, Priority
+from scheduler.ops import traces
 from scheduler.views.jobs import JobState
 from scheduler.views.runs import RunState
 
@@ -28,6 +30,9 @@ async def identified(request: Request) -> Identity:
     if scheme.lower() != "bearer" or not token.strip():
         raise Unauthorized("Send a token: Authorization: Bearer …", error="")
     who = await found.identify(token.strip(), request.client.host if request.client else None)
+    parent = request.headers.get("traceparent")
+    if traces.trace_id(parent) is not None:
+        who = replace(who, traceparent=parent, tracestate=request.headers.get("tracestate"))
     request.scope.setdefault("state", {})["sub"] = who.sub  # for the access log
     found.limit.take(who)
     return who

@@ -1,12 +1,13 @@
 """What lies in scheduler_dead: looked at, sent again to where it came from, or dropped.
 
-A queue can be looked into only by taking messages and giving them back. They are taken one by one, unacknowledged,
-and when the channel closes all that was not settled is where it was.
+A queue can be looked into only by taking all messages and giving them back, which may change their order. All that
+is done goes over one channel, so that what one look has given back is there again for the next.
 """
 
 import hashlib
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -21,7 +22,9 @@ from scheduler.domain.names import COMMANDS_EXCHANGE, DEAD_QUEUE, DELAY_EXCHANGE
 from scheduler.rabbit.address import parameters, place
 from scheduler.rabbit.link import BrokerUnavailable, reason
 
-MOST_LOOKED_AT = 10_000  # in one go: each takes a round trip
+MOST_LOOKED_AT = 10_000  # in one go
+_SILENCE_SECONDS = 0.1
+_MOST_SILENCES = 30  # somebody else may have some of them in hand
 _NOT_FOUND = 404
 _OUR_HEADERS = (
     "x-rejected-reason", "x-rejected-at", "x-dead-reason", "x-dead-at", "x-attempts", "x-due-at",
@@ -67,6 +70,11 @@ class DeadLetter:
         return None if time is None else f"{time:%Y-%m-%dT%H:%M:%SZ}"
 
     @property
+    def place(self) -> tuple[str, str]:
+        """Where it stands in the list."""
+        return self.at or "", self.id
+
+    @property
     def run_given_up(self) -> bool:
         """Whether it is the event of a run: to replay that is to retry the run."""
         said = "x-dead-reason" in self.headers and "x-original-exchange" not in self.headers
@@ -91,50 +99,57 @@ class DeadLetter:
 
 
 class DeadLetters:
-    """The queue, over a connection that is open for as long as something is done."""
+    """The queue, over a connection that is opened when it is needed; one does something with it at a time."""
 
     def __init__(self, urls: Sequence[str], delay_exchanges: Sequence[tuple[str, str]] = ()) -> None:
         self._urls = urls
+        self._lock = threading.Lock()
+        self._channel: BlockingChannel | None = None
         # No header lets a publisher borrow our rights elsewhere.
         self._exits = {COMMANDS_EXCHANGE, DELAY_EXCHANGE, DELAYED_EXCHANGE}
         for name, _ in delay_exchanges:
             self._exits |= {name, f"{name}.delay"}
 
-    def look(self, limit: int, skip: int = 0) -> list[DeadLetter]:
+    def look(self, limit: int, after: tuple[str, str] = ("", "")) -> list[DeadLetter]:
         """Return what lies there, oldest first; raise BrokerUnavailable where the broker cannot be reached."""
-        with self._connected() as connection:
-            found = _taken(connection.channel(), skip + limit)
-            return [each for number, each in enumerate(found) if number >= skip]
+        with self._queue() as channel:
+            found = sorted(_taken(channel), key=lambda letter: letter.place)
+        return [each for each in found if each.place > after][:limit]
 
     def find(self, letter_id: str) -> DeadLetter | None:
         """Return one, None if it is not among the oldest ten thousand."""
-        with self._connected() as connection:
-            return _found(connection.channel(), letter_id)
+        with self._queue() as channel:
+            return _found(channel, letter_id)
 
     def replay(self, letter_id: str, retry_run: Callable[[DeadLetter], None]) -> DeadLetter | None:
         """Send one again to where it came from, and remove it once the broker has confirmed that.
 
         The event of a run that was given up is not sent: `retry_run` gives that run another chance.
         """
-        with self._connected() as connection:
-            channel = connection.channel()
+        with self._queue() as channel:
             letter = _found(channel, letter_id)
             if letter is not None:
                 if letter.run_given_up:
                     retry_run(letter)
                 else:
-                    self._send(connection, letter)
+                    self._send(channel.connection, letter)
                 channel.basic_ack(letter.tag)
             return letter
 
     def drop(self, letter_id: str) -> DeadLetter | None:
         """Remove one for good."""
-        with self._connected() as connection:
-            channel = connection.channel()
+        with self._queue() as channel:
             letter = _found(channel, letter_id)
             if letter is not None:
                 channel.basic_ack(letter.tag)
             return letter
+
+    def close(self) -> None:
+        """Hang up."""
+        channel, self._channel = self._channel, None
+        if channel is not None and channel.connection.is_open:
+            with suppress(AMQPError, OSError):
+                channel.connection.close()
 
     def _send(self, connection: pika.BlockingConnection, letter: DeadLetter) -> None:
         exchange = letter.exchange
@@ -155,42 +170,72 @@ class DeadLetters:
             raise NotReplayable("a queue refused it; it may be full") from None
         except ChannelClosedByBroker as error:
             raise NotReplayable(f"the broker refused it: {error.reply_text}") from None
+        finally:
+            if channel.is_open:
+                channel.close()
 
     @contextmanager
-    def _connected(self) -> Iterator[pika.BlockingConnection]:
+    def _queue(self) -> Iterator[BlockingChannel]:
+        """Lend the channel; what was taken and not settled is given back, whatever happened."""
+        with self._lock:
+            channel = self._connected()
+            try:
+                yield channel
+                channel.basic_nack(0, multiple=True, requeue=True)
+            except (AMQPError, OSError) as error:
+                self.close()
+                raise BrokerUnavailable(f"RabbitMQ: {reason(error)}") from error
+            except BaseException:
+                self.close()  # and with it what was taken goes back
+                raise
+
+    def _connected(self) -> BlockingChannel:
+        channel = self._channel
+        if channel is not None:
+            try:
+                channel.connection.process_data_events()  # one that the broker has given up says so now
+            except (AMQPError, OSError):
+                channel = None
+        if channel is None or not channel.is_open:
+            self.close()
+            self._channel = self._open().channel()
+        assert self._channel is not None  # noqa: S101 - it was opened
+        return self._channel
+
+    def _open(self) -> pika.BlockingConnection:
         problems = []
         for url in self._urls:
             try:
-                connection = pika.BlockingConnection(parameters(url, "dead letters"))
+                return pika.BlockingConnection(parameters(url, "dead letters"))
             except (AMQPError, OSError) as error:
                 problems.append(f"RabbitMQ at {place(url)}: {reason(error)}")
-                continue
-            try:
-                yield connection
-            except (AMQPError, OSError) as error:
-                raise BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
-            finally:
-                if connection.is_open:
-                    connection.close()
-            return
         raise BrokerUnavailable("; ".join(problems))
 
 
 def _found(channel: BlockingChannel, letter_id: str) -> DeadLetter | None:
-    return next((each for each in _taken(channel, MOST_LOOKED_AT) if each.id == letter_id), None)
+    return next((each for each in _taken(channel) if each.id == letter_id), None)
 
 
-def _taken(channel: BlockingChannel, most: int) -> Iterator[DeadLetter]:
-    for _ in range(most):
-        try:
-            method, properties, body = channel.basic_get(DEAD_QUEUE)
-        except ChannelClosedByBroker as error:
-            if error.reply_code == _NOT_FOUND:
-                return  # nobody has declared it yet: nothing lies there
-            raise
-        if method is None:
-            return
-        yield _letter(method, properties, body)
+def _taken(channel: BlockingChannel) -> list[DeadLetter]:
+    """Take what lies there, as much as one look may; the channel's owner gives it back."""
+    try:
+        waiting = channel.queue_declare(DEAD_QUEUE, passive=True).method.message_count
+    except ChannelClosedByBroker as error:
+        if error.reply_code == _NOT_FOUND:
+            raise BrokerUnavailable("RabbitMQ: no scheduler_dead yet; start a consumer or a producer") from None
+        raise
+    found: list[DeadLetter] = []
+    silent = 0
+    channel.basic_qos(prefetch_count=MOST_LOOKED_AT)
+    # The count may be a moment old: what it does not know of is asked for by the silence after it.
+    for method, properties, body in channel.consume(DEAD_QUEUE, inactivity_timeout=_SILENCE_SECONDS):
+        if method is not None:
+            found.append(_letter(method, properties, body))
+        silent = silent + 1 if method is None else 0
+        if len(found) >= MOST_LOOKED_AT or (silent and len(found) >= waiting) or silent > _MOST_SILENCES:
+            break
+    channel.cancel()
+    return found
 
 
 def _letter(method: Any, properties: pika.BasicProperties, body: bytes) -> DeadLetter:
