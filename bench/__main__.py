@@ -3,7 +3,19 @@
 import argparse
 import sys
 
-from bench import api, emit, ingest, lag, migrations, recurrence, report, runs, scale
+from bench import (
+    api,
+    emit,
+    ingest,
+    lag,
+    migrations,
+    priorities,
+    recurrence,
+    report,
+    runs,
+    scale,
+    webhooks,
+)
 from scheduler.dev.servers import Stack, start_stack
 
 PARTS = {
@@ -13,8 +25,10 @@ PARTS = {
     "scale": scale.run,
     "burst": emit.burst,
     "migrations": migrations.run,
+    "priorities": priorities.run,
     **runs.PARTS,
     "api": api.run,
+    "webhooks": webhooks.run,
 }
 
 

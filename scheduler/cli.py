@@ -89,9 +89,20 @@ def _parser() -> argparse.ArgumentParser:
     top.add_argument("--once", action="store_true", help="print one frame and end; the default when piped")
     top.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="refresh (default: 1)")
     arguments.add(commands, _operate)
+    text = "Try the webhooks of jobs."
+    _add_webhook_verbs(commands.add_parser("webhook", help=text, description=text))
     health = add("health", _health, "Ask a running process whether it is ready; for HEALTHCHECK.")
     health.add_argument("--live", action="store_true", help="ask whether it is stuck instead")
     return parser
+
+
+def _add_webhook_verbs(webhook: argparse.ArgumentParser) -> None:
+    verbs = webhook.add_subparsers(required=True, metavar="VERB")
+    text = "Send one signed example as a worker would, and show what came back; exit 0 if it counts as a success."
+    test = verbs.add_parser("test", help=text, description=text)
+    test.set_defaults(command=_webhook_test)
+    test.add_argument("url", metavar="URL")
+    test.add_argument("--secret", metavar="NAME", help="sign it with a secret of SCHEDULER_WEBHOOK_SECRETS_FILE")
 
 
 def _settings(role: str) -> Settings:
@@ -192,6 +203,12 @@ def _operate(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         problem = "stopped"
     return 0 if problem is None else _fail(problem, 1)
+
+
+def _webhook_test(args: argparse.Namespace) -> int:
+    from scheduler.workers.webhook import trying  # noqa: PLC0415 - only this command needs it
+
+    return 0 if trying.run(settings.load(os.environ), args.url, args.secret, print) else 1
 
 
 def _dev(args: argparse.Namespace) -> int:

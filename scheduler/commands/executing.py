@@ -15,6 +15,7 @@ from scheduler.domain.messages import ScheduleCancel, ScheduleRetry
 from scheduler.domain.runs.run import cancelled
 from scheduler.postgres import audit
 from scheduler.postgres.connection import Connection, database_time
+from scheduler.postgres.delayed import store as delayed
 from scheduler.postgres.jobs.due import KIND
 from scheduler.postgres.jobs.store import Cursor, lock, save
 from scheduler.postgres.runs import store as runs
@@ -57,12 +58,15 @@ def _execute_jobs(
     save(cursor, known, jobs, callers(batch))
     if entries := job_entries(batch, verdicts, known):
         audit.write(cursor, entries)
-    stopped = {
-        verdict.job.id for incoming, verdict in zip(batch, verdicts, strict=True)
-        if isinstance(incoming.command, ScheduleCancel) and isinstance(verdict, Outcome) and verdict.job.stopped
-    }
-    if stopped:
-        _cancel_runs(cursor, stopped, now)
+    cancels = [
+        verdict for incoming, verdict in zip(batch, verdicts, strict=True)
+        if isinstance(incoming.command, ScheduleCancel) and isinstance(verdict, Outcome)
+    ]
+    if cancels:
+        _cancel_delayed(cursor, cancels)
+        stopped = {verdict.job.id for verdict in cancels if verdict.job.stopped}
+        if stopped:
+            _cancel_runs(cursor, stopped, now)
     soonest = _soonest(jobs.values(), until)
     if soonest is not None:
         wake_producers(cursor, KIND, soonest)
@@ -75,6 +79,16 @@ def _cancel_runs(cursor: Cursor, job_ids: Iterable[str], now: datetime) -> None:
     after = {event_id: cancelled(run, now) for event_id, run in opened.items()}
     runs.save(cursor, opened, {}, after)
     wake_for_runs(cursor, opened, after, now)
+
+
+def _cancel_delayed(cursor: Cursor, cancels: Sequence[Outcome]) -> None:
+    """Take back delayed messages: an id may be one's message_id, and then it is no job's, as far as we know."""
+    ids = {verdict.job.id for verdict in cancels}
+    undefined = {verdict.job.id for verdict in cancels if verdict.job.definition is None}
+    withdrawn = delayed.cancel(cursor, ids, undefined)
+    for verdict in cancels:
+        if verdict.job.id in withdrawn:
+            verdict.status = "cancelled"
 
 
 def _execute_retries(

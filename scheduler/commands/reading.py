@@ -16,7 +16,7 @@ from scheduler.rabbit.topology import DELIVERY_LIMIT
 
 log = get_logger(__name__)
 
-_CRASHED = f"was delivered {DELIVERY_LIMIT} times and never answered: handling it ends the consumer"
+CRASHED = f"was delivered {DELIVERY_LIMIT} times and never answered: handling it ends the consumer"
 _TRACE = ("traceparent", "tracestate")
 BY_FIELD = Tenancy()
 
@@ -71,7 +71,7 @@ def _caller(user: str) -> Caller:
 def _refused(delivery: Delivery) -> Rejected | None:
     """Say why a message is not even read."""
     if delivery.deliveries_before >= DELIVERY_LIMIT - 1:
-        return Rejected([Problem("body", _CRASHED)], Reason.REDELIVERED)
+        return Rejected([Problem("body", CRASHED)], Reason.REDELIVERED)
     properties = delivery.properties
     if isinstance(properties, UnreadableProperties):
         return Rejected([Problem("headers", f"cannot be read ({properties.problem}); are times in seconds?")])

@@ -39,9 +39,18 @@ class Backlog(NamedTuple):
     due: int
     oldest_age: float
     pending: int
+    due_high: int = 0
+    due_low: int = 0
     runs_open: int = 0
     runs_overdue: int = 0
     runs_dead: int = 0
+    delayed: int = 0
+
+    @property
+    def by_class(self) -> dict[str, int]:
+        """What is due, by class of priority; of those that the broker refused it is not known."""
+        return {"high": self.due_high, "normal": max(0, self.due - self.due_high - self.due_low),
+                "low": self.due_low}
 
 
 class Seen(NamedTuple):
