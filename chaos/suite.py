@@ -4,8 +4,10 @@ from chaos import (
     breaking_clusters,
     breaking_networks,
     breaking_postgres,
+    breaking_priorities,
     breaking_processes,
     breaking_rabbitmq,
+    breaking_runs,
     breaking_webhooks,
     soaking,
 )
@@ -14,7 +16,14 @@ from scheduler.dev.servers import Stack, start_stack
 from scheduler.dev.servers.apt import Say
 
 MODULES = (
-    breaking_processes, breaking_rabbitmq, breaking_postgres, breaking_networks, breaking_clusters, breaking_webhooks,
+    breaking_processes,
+    breaking_rabbitmq,
+    breaking_postgres,
+    breaking_networks,
+    breaking_clusters,
+    breaking_priorities,
+    breaking_runs,
+    breaking_webhooks,
     soaking,
 )
 ALL: dict[str, Fault] = {

@@ -32,6 +32,7 @@ class World:
         producers: int = 3,
         workers: int = 0,
         due_queue_type: str = "default",
+        host: Callable[..., Any] = Host,
         **load: Any,
     ) -> None:
         self.stack = stack
@@ -49,7 +50,7 @@ class World:
             Replica(stack, name, name.partition("-")[0], change(name, dict(common)))
             for name in names
         ])
-        self.host = Host(self.amqp_url, **load)
+        self.host = host(self.amqp_url, **load)
 
     def _declare(self, due_queue_type: str) -> None:
         deadline = time.monotonic() + 120

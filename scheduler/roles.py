@@ -28,15 +28,16 @@ class Role:
     common: str | None = None
     extra: str | None = None  # what has to be installed for it
 
-    def load(self) -> list[Any]:
-        """Import what it does."""
+    def load(self, settings: Any) -> list[Any]:
+        """Import what it does; some of that is done once for each of several things that the settings name."""
         try:
-            return [_found(each) for each in self.works]
+            found = [_found(each) for each in self.works]
         except ModuleNotFoundError as error:
             if self.extra is None or str(error.name).startswith("scheduler"):
                 raise
             raise Misconfigured(f"scheduler {self.name} needs {error.name}, which is not installed: "
                                 f"pip install 'scheduler[{self.extra}]'") from None
+        return [work for each in found for work in (each.each(settings) if hasattr(each, "each") else (each,))]
 
     def shared(self, settings: Any) -> tuple[Any, ...]:
         """Make what its works have in common, if they have anything."""
@@ -50,7 +51,7 @@ def _found(path: str) -> Any:
 
 ROLES = {role.name: role for role in (
     Role("consumer", "AMQP → Postgres: commands become rows.",
-         ("scheduler.consumer:Consumer", "scheduler.consumer:ResultsConsumer"),
+         ("scheduler.consumer:Consumer", "scheduler.consumer:ResultsConsumer", "scheduler.consumer:DelayConsumer"),
          in_dev=1, switch_seconds=0.002, idle_without_database=True),
     Role("producer", "Postgres → AMQP: due rows become events.", ("scheduler.producer:Producer",),
          in_dev=2, switch_seconds=0.0005),

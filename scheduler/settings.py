@@ -76,10 +76,11 @@ def _delay_exchanges(text: str) -> tuple[tuple[str, str], ...]:
     """Read further pairs of entry and exit: `orders:topic` is the entry orders.delay and the exit orders."""
     pairs = []
     for part in text.split(","):
-        name, _, kind = part.strip().partition(":")
-        if not _EXCHANGE.fullmatch(name) or name.startswith(("amq.", "schedule.")) or kind not in EXCHANGE_TYPES:
+        name, _, kind = part.strip().rpartition(":")
+        ours = f"{name}.".startswith(("amq.", "schedule."))
+        if ours or not _EXCHANGE.fullmatch(name) or kind not in EXCHANGE_TYPES:
             raise ValueError(f"must be NAME:TYPE, or several with commas between; a type is one of "
-                             f"{', '.join(EXCHANGE_TYPES)}, and no name begins with amq. or schedule.")
+                             f"{', '.join(EXCHANGE_TYPES)}, and no name is or begins with amq. or schedule.")
         pairs.append((name, kind))
     if len({name for name, _ in pairs}) < len(pairs):
         raise ValueError("names an exchange twice")
@@ -127,6 +128,7 @@ class Settings:
     max_payload_bytes: int = _setting("SCHEDULER_MAX_PAYLOAD_BYTES", 262_144, _number(2, 100_000_000))
     history: str = _setting("SCHEDULER_HISTORY", "tracked", _one_of(*HISTORIES))
     tenant_by: str = _setting("SCHEDULER_TENANT_BY", "field", _one_of(*TENANT_BY))
+    worker_users: tuple[str, ...] = _setting("SCHEDULER_WORKER_USERS", (), _words)
     delay_exchanges: tuple[tuple[str, str], ...] = _setting("SCHEDULER_DELAY_EXCHANGES", (), _delay_exchanges)
     api_host: str = _setting("API_HOST", "127.0.0.1", str)
     api_port: int = _setting("API_PORT", 8080, _number(0, 65535))

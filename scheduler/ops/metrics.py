@@ -13,6 +13,7 @@ LAG_BUCKETS = (
     0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.04, 0.05, 0.1, 0.25, 0.5,
     1, 2.5, 5, 10, 30, 60, 300, 900, 3600,
 )  # fmt: skip
+CLASSES = ("high", "normal", "low")  # of priority
 _PHASE_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _RUN_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600, 14400, 86400)
 _BATCH_BUCKETS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000)
@@ -37,6 +38,14 @@ publish_failures = Counter(
 confirms = Counter("scheduler_confirms_total", "What the broker said of each event published.", ["receipt"])
 retries = Counter("scheduler_retries_total", "Jobs put back, to be tried again after a pause.")
 backlog_jobs = Gauge("scheduler_backlog_jobs", "Jobs due and not yet emitted (counted up to 100,000).")
+backlog_by_class = Gauge(
+    "scheduler_backlog_class_jobs", "Jobs due and not yet emitted, by class of priority.", ["class"]
+)
+due_by_class = Counter("scheduler_due_class_total", "ScheduleDue events confirmed, by class.", ["class"])
+lag_by_class = Histogram(
+    "scheduler_due_lag_class_seconds", "As scheduler_due_lag_seconds, of jobs that were given a priority.",
+    ["class"], buckets=LAG_BUCKETS,
+)
 oldest_due_age = Gauge("scheduler_oldest_due_age_seconds", "Age of the oldest occurrence not yet emitted.")
 pending_jobs = Gauge("scheduler_pending_jobs", "Jobs that wait for their next occurrence (estimate).")
 batch_size = Histogram(
@@ -90,6 +99,17 @@ api_seconds = Histogram(
     "scheduler_api_seconds", "From a request's first byte to the end of its answer.", ["route"],
     buckets=_PHASE_BUCKETS,
 )
+delayed_messages = Gauge("scheduler_delayed_messages", "Delayed messages that wait to come out (estimate).")
+delayed_in = Counter("scheduler_delayed_in_total", "Delayed messages stored.")
+delayed_out = Counter("scheduler_delayed_out_total", "Delayed messages that came out, confirmed by the broker.")
+delayed_dropped = Counter(
+    "scheduler_delayed_dropped_total", "Delayed messages not stored: cancelled, or there already.", ["reason"]
+)
+delayed_dead = Counter("scheduler_delayed_dead_total", "Delayed messages given up after an hour without a queue.")
+delayed_lag = Histogram(
+    "scheduler_delayed_lag_seconds", "From a delayed message's time to its confirm by the broker.",
+    buckets=LAG_BUCKETS,
+)
 build_info = Gauge(
     "scheduler_build_info", "Always 1; the labels say what runs.", ["version", "python", "tzdata"]
 )
@@ -110,6 +130,11 @@ def declare(tzdata: str) -> None:
         run_attempts.labels(outcome)
     for status in ("recorded", "unchanged", "superseded"):
         results.labels(status)
+    for reason in ("duplicate", "cancelled"):
+        delayed_dropped.labels(reason)
+    for name in CLASSES:
+        due_by_class.labels(name)
+        lag_by_class.labels(name)
     for kind in WEBHOOK_CLASSES:
         webhook_requests.labels(kind)
     for dependency in ("postgres", "rabbitmq"):

@@ -16,20 +16,22 @@ user() { # name, password, configure, write, read; the password goes through sta
     "$@" --quiet set_permissions -p "$vhost" "$name" "$configure" "$write" "$read"
 }
 
-# The sidecar declares the topology, consumes its inbox and the results, publishes events, dead letters and replies.
+# The sidecar declares the topology, consumes its inbox, the results and delayed messages, publishes events, dead letters,
+# replies and what was delayed. For further pairs (SCHEDULER_DELAY_EXCHANGES=NAME:TYPE) add NAME, NAME\.delay and
+# scheduler_delay_NAME wherever schedule\.delayed, schedule\.delay and scheduler_delay stand.
 user scheduler_sidecar "$SIDECAR_PASSWORD" \
-    '^(schedule\.(commands|events|dead|work)|scheduler_(inbox|results|dead|webhooks)|mainapp_due)$' \
-    '^(schedule\.(events|dead|work)|scheduler_(inbox|results|dead|webhooks)|mainapp_due|amq\.default)$' \
-    '^(schedule\.(commands|events|dead|work)|scheduler_(inbox|results))$' "$@"
+    '^(schedule\.(commands|events|dead|work|delay|delayed)|scheduler_(inbox|results|dead|webhooks|delay)|mainapp_due)$' \
+    '^(schedule\.(events|dead|work|delayed)|scheduler_(inbox|results|dead|webhooks|delay)|mainapp_due|amq\.default)$' \
+    '^(schedule\.(commands|events|dead|work|delay)|scheduler_(inbox|results|delay))$' "$@"
 
 # A worker declares the topology too, takes work, and publishes results; it cannot read commands or forge events.
 [ -z "${WORKER_PASSWORD:-}" ] || user scheduler_worker "$WORKER_PASSWORD" \
-    '^(schedule\.(commands|events|dead|work)|scheduler_(inbox|results|dead|webhooks|command_.*)|mainapp_due)$' \
-    '^(schedule\.commands|scheduler_(inbox|results|dead|webhooks|command_.*)|mainapp_due)$' \
-    '^(schedule\.(commands|events|dead|work)|scheduler_(webhooks|command_.*))$' "$@"
+    '^(schedule\.(commands|events|dead|work|delay|delayed)|scheduler_(inbox|results|dead|webhooks|delay|command_.*)|mainapp_due)$' \
+    '^(schedule\.(commands|delayed)|scheduler_(inbox|results|dead|webhooks|delay|command_.*)|mainapp_due)$' \
+    '^(schedule\.(commands|events|dead|work|delay)|scheduler_(webhooks|command_.*))$' "$@"
 
-# The host publishes commands, and owns the queues whose names begin with mainapp_ (and reply queues).
+# The host publishes commands and delayed messages, and owns the queues whose names begin with mainapp_ (and reply queues).
 user scheduler_host "$HOST_PASSWORD" \
     '^(mainapp_.*|amq\.gen.*)$' \
-    '^(schedule\.commands|mainapp_.*|amq\.gen.*)$' \
-    '^(schedule\.events|mainapp_.*|amq\.gen.*)$' "$@"
+    '^(schedule\.(commands|delay)|mainapp_.*|amq\.gen.*)$' \
+    '^(schedule\.(events|delayed)|mainapp_.*|amq\.gen.*)$' "$@"

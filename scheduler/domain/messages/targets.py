@@ -64,7 +64,7 @@ class Target(ContractMessage):
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
         if (self.webhook is None) == (self.command is None):
-            raise ValueError("webhook: exactly one of webhook and command must be given")
+            raise ValueError("must have exactly one of webhook and command")
         return self
 
 
