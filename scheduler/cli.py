@@ -95,9 +95,18 @@ def _parser() -> argparse.ArgumentParser:
     _add_job_verbs(commands.add_parser("job", help=text, description=text))
     text = "What became of the occurrences of tracked jobs, and another chance for those that were given up."
     _add_run_verbs(commands.add_parser("run", help=text, description=text))
+    text = "Messages that wait to come out later, and the way from RabbitMQ's delayed-message plugin."
+    _add_delayed_verbs(commands.add_parser("delayed", help=text, description=text))
     health = add("health", _health, "Ask a running process whether it is ready; for HEALTHCHECK.")
     health.add_argument("--live", action="store_true", help="ask whether it is stuck instead")
     return parser
+
+
+def _add_delayed_verbs(delayed: argparse.ArgumentParser) -> None:
+    from scheduler import delayed_commands  # noqa: PLC0415 - of all that is here only these need a broker
+
+    delayed_commands.add_verbs(delayed)
+    delayed.set_defaults(command=_delayed)
 
 
 def _add_job_verbs(job: argparse.ArgumentParser) -> None:
@@ -252,6 +261,13 @@ def _run(args: argparse.Namespace) -> int:
     from scheduler import run_commands  # noqa: PLC0415 - only these commands need it
 
     problem = run_commands.VERBS[args.verb](settings.load(os.environ).database_url, args)
+    return 0 if problem is None else _fail(problem, 1)
+
+
+def _delayed(args: argparse.Namespace) -> int:
+    from scheduler import delayed_commands  # noqa: PLC0415 - only these commands need it
+
+    problem = delayed_commands.VERBS[args.verb](settings.load(os.environ), args)
     return 0 if problem is None else _fail(problem, 1)
 
 
