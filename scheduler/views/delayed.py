@@ -1,12 +1,11 @@
 """A delayed message as people see it."""
 
-import base64
-import json
 from typing import Any, Literal
 
 from scheduler.postgres.delayed.reads import Listed, Shown
 from scheduler.rabbit import content
 from scheduler.views.base import View, instant
+from scheduler.views.dead import body_view
 
 
 class DelayedView(View):
@@ -39,7 +38,7 @@ def delayed_view(row: Listed) -> DelayedView:
 
 def whole_delayed_view(found: Shown) -> WholeDelayedView:
     """Return one with its properties, its headers and the beginning of its body, as JSON or text if it is that."""
-    encoding, body = _body(found.body, cut=len(found.body) < found.listed.size)
+    encoding, body = body_view(found.body)
     try:
         properties, headers = content.shown(found.properties)
     except content.Unreadable:  # written by hand
@@ -55,18 +54,3 @@ def _fields(row: Listed) -> dict[str, Any]:
         "routing_key": row.routing_key.decode("utf-8", "backslashreplace"), "due_at": instant(row.due_at),
         "stored_at": instant(row.stored_at), "size": row.size, "retries": row.retries, "last_problem": row.problem,
     }
-
-
-def _body(body: bytes, *, cut: bool) -> tuple[Literal["json", "text", "base64"], Any]:
-    if not cut:
-        try:
-            found = json.loads(body, parse_constant=lambda _: None)
-            json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair has no bytes
-        except (ValueError, RecursionError):
-            pass
-        else:
-            return "json", found
-    try:
-        return "text", body.decode()
-    except UnicodeDecodeError:
-        return "base64", base64.b64encode(body).decode()

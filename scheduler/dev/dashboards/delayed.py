@@ -5,7 +5,7 @@ from scheduler.dev.dashboards.panels import BLUE, GREEN, RED, Json, graph, query
 _ME = 'instance=~"$instance"'
 
 
-def delayed_rows() -> list[tuple[int, list[Json]]]:
+def rows() -> list[tuple[int, list[Json]]]:
     """Return the lines about delayed messages."""
     waiting = stat(
         "Delayed messages waiting", "max(scheduler_delayed_messages)",
