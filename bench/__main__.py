@@ -3,7 +3,20 @@
 import argparse
 import sys
 
-from bench import emit, ingest, lag, migrations, recurrence, report, runs, scale
+from bench import (
+    api,
+    delayed,
+    emit,
+    ingest,
+    lag,
+    migrations,
+    priorities,
+    recurrence,
+    report,
+    runs,
+    scale,
+    webhooks,
+)
 from scheduler.dev.servers import Stack, start_stack
 
 PARTS = {
@@ -13,7 +26,11 @@ PARTS = {
     "scale": scale.run,
     "burst": emit.burst,
     "migrations": migrations.run,
+    "priorities": priorities.run,
+    "delayed": delayed.run,
     **runs.PARTS,
+    "api": api.run,
+    "webhooks": webhooks.run,
 }
 
 

@@ -12,7 +12,20 @@ from pathlib import Path
 RESULTS = Path(__file__).parent / "results"
 DOCS = Path(__file__).parent.parent / "docs"
 README = DOCS.parent / "README.md"
-PARTS = ("emit", "burst", "lag", "ingest", "recurrence", "scale", "runs", "runs-claims", "migrations")
+PARTS = (
+    "emit",
+    "burst",
+    "lag",
+    "ingest",
+    "recurrence",
+    "scale",
+    "runs",
+    "runs-claims",
+    "migrations",
+    "api",
+    "webhooks",
+    "delayed",
+)
 _FIGURES, _END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
 
 

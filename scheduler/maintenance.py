@@ -121,6 +121,8 @@ class Maintenance:
         now = time.monotonic()
         self._measure_due = now + min(50 * (now - began), MEASURE_SECONDS)
         metrics.backlog_jobs.set(found.due)
+        for name, count in found.by_class.items():
+            metrics.backlog_by_class.labels(name).set(count)
         metrics.oldest_due_age.set(found.oldest_age)
         metrics.pending_jobs.set(found.pending)
         metrics.runs_open.set(found.runs_open)
@@ -137,6 +139,7 @@ class Maintenance:
             started = time.monotonic()
             deleted = session.prune(self._settings.retention_days, PRUNE_BATCH)
             metrics.pruned.inc(deleted)
+            deleted = max(deleted, session.prune_audit(self._settings.retention_days, PRUNE_BATCH))
             now = time.monotonic()
             if deleted < PRUNE_BATCH:
                 self._prune_due = now + MINUTE_SECONDS
@@ -155,6 +158,8 @@ class Maintenance:
         # Unknown is not zero.
         for gauge in _GAUGES:
             gauge.set(math.nan)
+        for name in metrics.CLASSES:
+            metrics.backlog_by_class.labels(name).set(math.nan)
         for role in ROLES:
             metrics.replicas.labels(role).set(math.nan)
         self._close()

@@ -56,7 +56,7 @@ ROLES = {role.name: role for role in (
     Role("producer", "Postgres → AMQP: due rows become events.", ("scheduler.producer:Producer",),
          in_dev=2, switch_seconds=0.0005),
     Role("worker", "AMQP → the work itself: calls webhooks, and reports what became of each.",
-         ("scheduler.workers.presence:Presence",),
+         ("scheduler.workers.presence:Presence", "scheduler.workers.webhook.service:Webhooks"),
          in_dev=1, switch_seconds=0.002, database=False, common="scheduler.workers.worker:Worker"),
     Role("api", "The REST API and the web console.", ("scheduler.api.server:ApiServer",),
          in_dev=0, switch_seconds=0.001, idle_without_database=True, broker=False, extra="api"),

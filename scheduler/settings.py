@@ -87,6 +87,17 @@ def _delay_exchanges(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
+def _proxy_url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        known = parts.scheme == "http" and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        known = False
+    if not known or parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ValueError(f"must be http://host:port, or http://user:password@host:port; {_ENCODE}")
+    return text
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
@@ -129,6 +140,7 @@ class Settings:
     jwt_audience: str | None = _setting("SCHEDULER_JWT_AUDIENCE", None, str)
     webhook_allow: tuple[str, ...] = _setting("SCHEDULER_WEBHOOK_ALLOW", (), _words)
     webhook_secrets_file: str | None = _setting("SCHEDULER_WEBHOOK_SECRETS_FILE", None, str)
+    webhook_proxy: str | None = _setting("SCHEDULER_WEBHOOK_PROXY", None, _proxy_url, secret=True)
     webhook_host_concurrency: int = _setting("SCHEDULER_WEBHOOK_HOST_CONCURRENCY", 20, _number(1, 10_000))
     worker_concurrency: int = _setting("SCHEDULER_WORKER_CONCURRENCY", 200, _number(1, 10_000))
     commands_file: str | None = _setting("SCHEDULER_COMMANDS_FILE", None, str)

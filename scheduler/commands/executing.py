@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from scheduler.commands.attendant import NOBODY, Attendant
+from scheduler.commands.auditing import callers, job_entries, run_entries
 from scheduler.commands.judging import Verdict, judge, judge_retry
 from scheduler.commands.results import wake_for_runs
 from scheduler.commands.transactions import attempted
@@ -12,6 +13,7 @@ from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import Job, JobStatus, Outcome
 from scheduler.domain.messages import ScheduleCancel, ScheduleRetry
 from scheduler.domain.runs.run import cancelled
+from scheduler.postgres import audit
 from scheduler.postgres.connection import Connection, database_time
 from scheduler.postgres.delayed import store as delayed
 from scheduler.postgres.jobs.due import KIND
@@ -53,7 +55,9 @@ def _execute_jobs(
     attendant.jobs_locked(known, now)
     verdicts, jobs = judge(known, batch, now)
     until = now + soon + timedelta(seconds=time.monotonic() - started)  # others may have held the rows for long
-    save(cursor, known, jobs)
+    save(cursor, known, jobs, callers(batch))
+    if entries := job_entries(batch, verdicts, known):
+        audit.write(cursor, entries)
     cancels = [
         verdict for incoming, verdict in zip(batch, verdicts, strict=True)
         if isinstance(incoming.command, ScheduleCancel) and isinstance(verdict, Outcome)
@@ -99,6 +103,8 @@ def _execute_retries(
     after = dict(known)
     verdicts: list[Verdict] = [judge_retry(after, incoming, now) for incoming in batch]
     runs.save(cursor, opened, finished, after)
+    if entries := run_entries(batch, verdicts, known):
+        audit.write(cursor, entries)
     wake_for_runs(cursor, known, after, now + soon)
     return verdicts
 

@@ -1,8 +1,10 @@
 """From a delivery to a command with what came beside its body, or to every reason why not."""
 
+from functools import lru_cache
 from typing import Any
 
 from scheduler.commands.tenants import Tenancy
+from scheduler.domain.caller import Caller, Via
 from scheduler.domain.errors import Problem, Reason, Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ScheduleWorker
@@ -36,6 +38,8 @@ def read_command(
     except Exception as error:  # noqa: BLE001 - see there
         return _rejected(error)
     incoming.correlation_id = _storable(properties.correlation_id)
+    if properties.user_id:
+        incoming.caller = _caller(properties.user_id)
     headers = properties.headers
     if headers:
         incoming.traceparent, incoming.tracestate = (_storable(headers.get(name)) for name in _TRACE)
@@ -56,6 +60,12 @@ def read_result(
         return result  # noqa: TRY300 - all of this may be refused
     except Exception as error:  # noqa: BLE001 - see there
         return _rejected(error)
+
+
+@lru_cache(maxsize=256)
+def _caller(user: str) -> Caller:
+    """Return the AMQP user, whom the broker has verified."""
+    return Caller(_storable(user), Via.AMQP)
 
 
 def _refused(delivery: Delivery) -> Rejected | None:

@@ -37,10 +37,10 @@ class AmqpMessage:
 
 @dataclass(slots=True)
 class DueMessage:
-    """A ScheduleDue: the same as an AmqpMessage, with properties that are quick to encode."""
+    """A ScheduleDue or another event of ours: as an AmqpMessage, with properties that are quick to encode."""
 
     body: bytes
-    key: str
+    key: str | None
     timestamp: int
     correlation_id: str | None = None
     headers: dict[str, str] | None = None
@@ -48,8 +48,8 @@ class DueMessage:
     priority: int | None = None
     exchange: str = EVENTS_EXCHANGE
     routing_key: str = "due"
-
-    mandatory = True
+    kind: str = "ScheduleDue"
+    mandatory: bool = True
 
 
 @dataclass(slots=True)
@@ -151,7 +151,7 @@ def _publish(channel: int, exchange: str, routing_key: str, mandatory: bool) -> 
 
 def _due_header(message: DueMessage, channel: int) -> bytes:
     """Encode the properties in the order of the specification's flags."""
-    flags, before, correlation, expiration = _DUE_FLAGS, _DUE_START, b"", b""
+    flags, before, correlation, expiration, key = _DUE_FLAGS, _DUE_START, b"", b"", b""
     if message.headers:
         flags |= spec.BasicProperties.FLAG_HEADERS
         pieces: list[bytes] = []
@@ -166,13 +166,19 @@ def _due_header(message: DueMessage, channel: int) -> bytes:
     if message.expiration is not None:
         flags |= spec.BasicProperties.FLAG_EXPIRATION
         expiration = _short(message.expiration)
-    key = message.key.encode()
+    if message.key is not None:
+        flags |= spec.BasicProperties.FLAG_MESSAGE_ID
+        key = _short(message.key)
     content = b"".join((
-        _CONTENT.pack(_BASIC, 0, len(message.body), flags), before, correlation, expiration,
-        bytes((len(key),)), key,
-        _TIMESTAMP.pack(message.timestamp), _DUE_END,
+        _CONTENT.pack(_BASIC, 0, len(message.body), flags), before, correlation, expiration, key,
+        _TIMESTAMP.pack(message.timestamp), _due_end(message.kind),
     ))
     return _FRAME.pack(spec.FRAME_HEADER, channel, len(content)) + content + _END
+
+
+@lru_cache(maxsize=16)  # we have a handful of events
+def _due_end(kind: str) -> bytes:
+    return _short(kind) + _short("scheduler")
 
 
 def _short(text: str) -> bytes:
@@ -183,11 +189,9 @@ def _short(text: str) -> bytes:
 _TIMESTAMP = struct.Struct(">Q")
 _JSON, _PERSISTENT = _short("application/json"), b"\x02"
 _DUE_START = _JSON + _PERSISTENT
-_DUE_END = _short("ScheduleDue") + _short("scheduler")
 _DUE_FLAGS = (
     spec.BasicProperties.FLAG_CONTENT_TYPE
     | spec.BasicProperties.FLAG_DELIVERY_MODE
-    | spec.BasicProperties.FLAG_MESSAGE_ID
     | spec.BasicProperties.FLAG_TIMESTAMP
     | spec.BasicProperties.FLAG_TYPE
     | spec.BasicProperties.FLAG_APP_ID

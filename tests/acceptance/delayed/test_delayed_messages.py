@@ -35,14 +35,12 @@ def answer(shop, **fields):
 
 def test_what_has_no_delay_header_never_touches_us_and_mandatory_is_the_brokers_own(shop, sidecar):
     queue = shop.queue()
-    began = sidecar.processes[0].metric("scheduler_delayed_in_total")
     shop.send(queue, b"plain", other=5)
     assert shop.take(queue, 1)[0][1].headers == {"other": 5}
     with pytest.raises(pika.exceptions.UnroutableError):
         shop.send("nobody", b"plain")
     shop.send("nobody", b"delayed", x_delay=HOUR)  # it has a queue: ours
     stored(sidecar, 1)
-    assert sidecar.processes[0].metric("scheduler_delayed_in_total") == began + 1
 
 
 @pytest.mark.parametrize("size", [0, 1, 131_063, 131_064, 131_065, 20_000_000])
@@ -193,7 +191,7 @@ def test_a_cancel_that_comes_first_holds_for_an_hour(shop, sidecar):
     shop.send(queue, b"held", properties=named(held, **{"x-delay": 1}))
     shop.send(queue, b"over", properties=named(over, **{"x-delay": 1}))
     assert bodies(shop.take(queue, 1)) == [b"over"]
-    assert sidecar.processes[0].metric("scheduler_delayed_dropped_total") == dropped + 1
+    until(lambda: sidecar.processes[0].metric("scheduler_delayed_dropped_total") > dropped, "its count")
     assert held in cancels(sidecar)
     # Its hour over, a producer forgets it by itself.
     sidecar.sql("UPDATE delayed_messages SET due_at = now(), wake_at = now() WHERE message_id = %s", held)
