@@ -277,3 +277,18 @@ def test_what_expires_before_it_is_stored_goes_to_schedule_dead(shop, sidecar):
         dead = until(lambda: next((got for got in drained(shop) if got[2] == b"expired"), None), "the dead letter")
     assert dead[1].headers["x-death"][0]["reason"] == "expired"
     assert dead[1].headers["x-delay"] == HOUR
+
+
+def test_an_exit_that_is_none_any_more_stops_nothing_else(shop, sidecar):
+    """To publish to an exchange that is not there would end the channel that all events go through."""
+    queue = shop.queue()
+    sidecar.sql("INSERT INTO delayed_messages (exchange, routing_key, properties, body, due_at, wake_at) "
+                "VALUES ('gone', 'k', '\\x0000', 'lost', now(), now())")
+    shop.send(queue, b"next", x_delay=1)
+    assert bodies(shop.take(queue, 1)) == [b"next"]
+    row = until(lambda: next((row for row in waiting(sidecar) if row["retries"]), None), "it is kept")
+    assert "SCHEDULER_DELAY_EXCHANGES" in row["problem"]
+    sidecar.sql("UPDATE delayed_messages SET unroutable_at = now() - interval '1 hour'")
+    due_now(sidecar)
+    method, dead, _ = until(lambda: next((got for got in drained(shop) if got[2] == b"lost"), None), "it is dead")
+    assert (method.routing_key, dead.headers["x-original-exchange"]) == ("k", "gone")
