@@ -2,6 +2,7 @@
 
 from chaos import (
     breaking_clusters,
+    breaking_delayed,
     breaking_networks,
     breaking_postgres,
     breaking_priorities,
@@ -22,6 +23,7 @@ MODULES = (
     breaking_postgres,
     breaking_networks,
     breaking_clusters,
+    breaking_delayed,
     breaking_priorities,
     breaking_runs,
     breaking_webhooks,

@@ -195,7 +195,7 @@ def _top(args: argparse.Namespace) -> int:
 
 
 def _operate(args: argparse.Namespace) -> int:
-    """Run a verb of `job`, `run`, `dead` or `token`; it returns what is wrong, or None."""
+    """Run a verb of `job`, `run`, `dead`, `delayed` or `token`; it returns what is wrong, or None."""
     found = settings.load(os.environ)
     logs.set_up("error", "text", args.verb)
     try:

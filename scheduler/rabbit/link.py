@@ -21,7 +21,7 @@ from pika.exceptions import (
 from scheduler.domain.errors import Unavailable
 from scheduler.rabbit.address import OPEN_TIMEOUT, parameters, place
 from scheduler.rabbit.pika_internals import ReadingConnection
-from scheduler.rabbit.reading import Handler
+from scheduler.rabbit.reading import Decode, Handler
 
 T = TypeVar("T")
 
@@ -163,9 +163,11 @@ class Link:
         """
         self._connection.write(chunks)
 
-    def read_deliveries(self, channel: pika.channel.Channel, consumer_tag: str, handler: Handler) -> None:
+    def read_deliveries(
+        self, channel: pika.channel.Channel, consumer_tag: str, handler: Handler, decode: Decode | None = None
+    ) -> None:
         """Have what comes for this consumer handed over by the quick way; only on the I/O thread."""
-        self._connection.read_deliveries(channel.channel_number, consumer_tag, handler)
+        self._connection.read_deliveries(channel.channel_number, consumer_tag, handler, decode)
 
     def read_no_deliveries(self) -> None:
         """End that; only on the I/O thread."""

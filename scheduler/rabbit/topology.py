@@ -132,8 +132,9 @@ def _declare_exit(connection: pika.BlockingConnection, name: str, kind: str) -> 
     try:
         channel.exchange_declare(name, kind, durable=True)
     except ChannelClosedByBroker as error:
-        # The broker compares the types first.
-        if error.reply_code != _PRECONDITION_FAILED or "inequivalent arg 'type'" in error.reply_text:
+        # The broker compares the types first. Nobody may publish to an internal one.
+        ours = any(f"inequivalent arg '{name}'" in error.reply_text for name in ("type", "internal"))
+        if error.reply_code != _PRECONDITION_FAILED or ours:
             raise
         return
     channel.close()

@@ -68,7 +68,8 @@ def test_every_metric_of_the_contract_is_on_a_dashboard():
         "scheduler_batch_size_bucket", "scheduler_loop_seconds_bucket", "scheduler_build_info",
         "scheduler_runs_total", "scheduler_run_attempts_total", "scheduler_runs_open", "scheduler_runs_dead",
         "scheduler_runs_overdue", "scheduler_run_seconds_bucket", "scheduler_results_total",
-        "scheduler_results_unknown_total",
+        "scheduler_results_unknown_total", "scheduler_delayed_messages", "scheduler_delayed_in_total",
+        "scheduler_delayed_out_total", "scheduler_delayed_lag_seconds_bucket", "scheduler_delayed_dead_total",
     ):
         assert name in shown
 
