@@ -26,7 +26,7 @@ BELOW = {
     "consumer": {"commands", "domain", "ops", "rabbit", "runtime", "settings"},
     "producer": {"domain", "emitting", "ops", "postgres", "rabbit", "runtime", "settings"},
     "maintenance": {"domain", "ops", "postgres", "roles", "runtime", "settings"},
-    "workers": {"domain", "ops", "rabbit", "runtime", "settings"},
+    "workers": {"client", "domain", "ops", "rabbit", "runtime", "settings"},
     "client": {"domain", "rabbit", "resources"},
     "testing": {"client", "commands", "domain"},
 }
