@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from scheduler.domain.runs.run import Attempt, AttemptOutcome, Run, RunStatus
@@ -41,7 +41,7 @@ def as_json(run: Run, *, alone: bool = False) -> dict[str, Any]:
         "retry_at": _instant(run.retry_at),
         "started_at": _instant(run.started_at),
         "finished_at": _instant(run.finished_at),
-        "duration_ms": _milliseconds(run.started_at, run.finished_at),
+        "duration_ms": None if run.duration is None else round(run.duration / timedelta(milliseconds=1)),
         "worker": run.worker,
         "error": run.error,
         "output": _output(run.output),
@@ -231,10 +231,6 @@ def _attempt(each: Attempt) -> dict[str, Any]:
 
 def _instant(moment: datetime | None) -> str | None:
     return None if moment is None else rfc3339(moment)
-
-
-def _milliseconds(start: datetime | None, end: datetime | None) -> int | None:
-    return None if start is None or end is None else max(0, round((end - start).total_seconds() * 1000))
 
 
 def _output(text: str | None) -> Any:

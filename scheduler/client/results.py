@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from scheduler.domain.errors import Rejected
 from scheduler.domain.messages import ResultStatus, ScheduleResult
-from scheduler.domain.messages.runs import WEEK
+from scheduler.domain.messages.base import LIFETIME
 from scheduler.domain.parsing import parse_result
 from scheduler.domain.runs.result import ERROR_CHARACTERS, OUTPUT_BYTES
 
@@ -23,8 +23,8 @@ class Snooze(Exception):  # noqa: N818 - not an accident: the handler asks for i
 
     def __init__(self, seconds: timedelta | float) -> None:
         self.seconds = float(seconds.total_seconds() if isinstance(seconds, timedelta) else seconds)
-        if not 0 <= self.seconds <= WEEK:
-            raise ValueError(f"a snooze lasts from 0 to {WEEK:,} seconds, not {self.seconds:g}")
+        if not 0 <= self.seconds <= LIFETIME:
+            raise ValueError(f"a snooze lasts from 0 to {LIFETIME:,} seconds, not {self.seconds:g}")
         super().__init__(f"again in {self.seconds:g} s")
 
 

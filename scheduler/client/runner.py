@@ -21,7 +21,7 @@ from scheduler.client.handlers import Handlers, UnknownJobType, UnreadableEvent,
 from scheduler.client.reporter import HEARTBEAT, Reporter, worker_name
 from scheduler.client.results import Attempt, Snooze, tracked
 from scheduler.client.retries import DELAYS, Retries
-from scheduler.domain.messages.runs import WEEK
+from scheduler.domain.messages.base import LIFETIME
 from scheduler.domain.names import DUE_QUEUE
 from scheduler.domain.times import rfc3339
 
@@ -67,8 +67,8 @@ class Runner:
         queue_type: str = "quorum", grace: float = 30.0, name: str | None = None, heartbeat: float = HEARTBEAT,
     ) -> None:
         """Prepare; `grace` is how long a stop waits for handlers that are at work, `name` what it calls itself."""
-        if not 1 <= heartbeat <= WEEK:
-            raise ValueError(f"heartbeat is from 1 to {WEEK:,} seconds, not {heartbeat:g}")
+        if not 1 <= heartbeat <= LIFETIME:
+            raise ValueError(f"heartbeat is from 1 to {LIFETIME:,} seconds, not {heartbeat:g}")
         self._urls = [part.strip() for part in url.split(",")]
         self._handlers = handlers
         self._workers = workers

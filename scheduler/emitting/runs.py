@@ -134,8 +134,8 @@ def _count(emission: RunEmission) -> None:
         metrics.results_unknown.inc(len(run.early))
     elif not run.open:
         metrics.runs.labels(run.status.value).inc()
-        if run.started_at is not None and run.finished_at is not None:
-            metrics.run_seconds.observe(max(0.0, (run.finished_at - run.started_at).total_seconds()))
+        if run.duration is not None:
+            metrics.run_seconds.observe(run.duration.total_seconds())
         if run.status is RunStatus.DEAD and run.occurrence is not None:
             _dead.warning(
                 event_id=run.event_id, job_id=run.occurrence.job_id, attempts=run.attempt, error=run.error,

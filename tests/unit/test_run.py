@@ -1,6 +1,7 @@
 """A run: the same messages in any order and any number end in the same state, and no promise is ever broken."""
 
 import itertools
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -228,6 +229,35 @@ def test_a_result_of_an_attempt_whose_producer_died_before_it_wrote_that_down():
     waiting = after(begun(delay=0), result("failed"))
     run = after(waiting, result("running", attempt=2))
     assert (run.status, run.attempt, run.counted) == (RunStatus.RUNNING, 2, 2)
+    done = after(waiting, result("succeeded", attempt=2))
+    assert (done.status, done.attempt) == (RunStatus.SUCCEEDED, 2)
+
+
+@pytest.mark.parametrize("attempt", [2, 9])
+def test_a_result_of_an_attempt_that_was_never_made_is_harmless(attempt):
+    waiting, dead = (after(begun(max_attempts=most), result("failed")) for most in (2, 1))
+    for run in (begun(), after(begun(), result("running")), waiting, dead):
+        for said in ("running", "failed", "snoozed"):
+            assert reported(run, result(said, attempt=attempt, retry_in=0.0), T) == (run, "unchanged")
+        # A success counts all the same, but no more were delivered than were.
+        done = after(run, result("succeeded", attempt=attempt))
+        assert (done.status, done.attempt, json.loads(finished_body(done))["attempts"]) == ("succeeded", 1, 1)
+
+
+@given(st.lists(_said, min_size=1, max_size=40))
+@settings(deadline=None, derandomize=True, max_examples=100)
+def test_a_worker_cannot_fill_the_row_of_an_event_that_nobody_knows(said):
+    early = after(None, *(replace(each, attempt=n % 9 + 1, error=str(n)) for n, each in enumerate(said)))
+    assert len(early.early) <= 5
+    assert overdue(early, T + timedelta(hours=1)) is early
+    assert early.wake_at == T + timedelta(hours=1)
+
+
+def test_the_newest_running_decides_about_heartbeats_of_an_event_that_is_not_known_yet_too():
+    for first, last in ((5, 900), (900, 5)):
+        early = after(None, result("running", heartbeat=first), result("running", heartbeat=last))
+        run = delivered(early, EVENT, occurrence(), T)
+        assert run.alive_until == T + timedelta(seconds=last)
 
 
 def test_a_replay_begins_anew_and_goes_on_counting_attempts():
@@ -239,6 +269,79 @@ def test_a_replay_begins_anew_and_goes_on_counting_attempts():
         assert retried(other, T, T) is other
     # What the dead attempt says once more does not kill it again.
     assert after(run, result("failed", error="again")) == run
+
+
+def test_max_delay_caps_what_was_worked_out_with_its_chance_but_neither_a_list_nor_the_workers_word():
+    for kind in ("exponential", "linear", "fixed"):
+        policy = RunPolicy(backoff=kind, delay=100, max_delay=100.5)
+        found = {backoff(policy, failures, f"{EVENT[:-2]}{n:02}", 1) for failures in (1, 9) for n in range(50)}
+        assert max(found) == 100.5  # with a tenth by chance most would be above
+        assert min(found) >= 100
+    assert backoff(RunPolicy(backoff=[500], max_delay=1), 1, EVENT, 1) == 500
+    for said in (result("failed", retry_in=500.0), result("snoozed", retry_in=500.0)):
+        assert after(begun(max_delay=1), said).retry_at == T + timedelta(seconds=500)
+
+
+def test_a_retry_that_is_not_newer_than_the_last_changes_nothing():
+    run = after(begun(max_attempts=1), result("failed"))
+    run = after(delivered(retried(run, T, T), EVENT, run.occurrence, T), result("failed", attempt=2))
+    assert (run.status, run.attempt) == (RunStatus.DEAD, 2)
+    for issued in (T - timedelta(seconds=1), T):
+        assert retried(run, issued, T + timedelta(hours=1)) is run
+    assert retried(run, T + timedelta(microseconds=1), T).status is RunStatus.WAITING
+
+
+def test_the_backoff_begins_anew_after_a_replay():
+    run, waits = begun(max_attempts=2, backoff=[1, 100]), []
+    for attempt in range(1, 4):
+        run = after(run, result("failed", attempt=attempt))
+        if run.status is RunStatus.DEAD:
+            run = retried(run, T + timedelta(seconds=attempt), T)
+        else:
+            waits.append(run.retry_at - T)
+        run = delivered(run, EVENT, run.occurrence, T)
+    assert waits == [timedelta(seconds=1)] * 2
+
+
+def test_durations_are_by_the_workers_clock_where_it_says_so():
+    theirs = datetime(2000, 1, 1, tzinfo=UTC)
+    run = after(begun(), result("running", started_at=theirs), result("running", started_at=T))
+    assert (run.started_at, run.deadline) == (theirs, T + timedelta(seconds=300))  # deadlines are by ours
+    ended = after(run, result("succeeded", finished_at=theirs + timedelta(seconds=2)), now=T + timedelta(hours=5))
+    assert (ended.duration, ended.finished_at) == (timedelta(seconds=2), T + timedelta(hours=5))
+    told = json.loads(finished_body(ended))
+    assert (told["started_at"], told["finished_at"]) == (
+        "2000-01-01T00:00:00.000000Z", "2000-01-01T00:00:02.000000Z",
+    )
+    assert after(begun(), result("succeeded")).duration is None
+    assert cancelled(run, T).duration is None
+    wrong = after(run, result("failed", retry=False, finished_at=theirs - timedelta(days=1)))
+    assert wrong.duration == timedelta(0)
+
+
+def test_the_end_is_told_by_exactly_these_fields():
+    run = after(begun(), result("running", worker="w"), result("failed", error="no", output="[1]", retry=False))
+    assert json.loads(finished_body(run)) == {
+        "event_id": EVENT, "job_id": JOB, "job_type": "test.job", "due_at": "2026-12-01T08:00:00.000000Z",
+        "status": "dead", "attempts": 1, "started_at": "2026-12-01T08:00:00.000000Z",
+        "finished_at": "2026-12-01T08:00:00.000000Z", "error": "no", "output": [1],
+    }
+    quiet = json.loads(finished_body(cancelled(begun(), T)))
+    assert (quiet["status"], quiet["attempts"]) == ("cancelled", 1)
+    assert (quiet["started_at"], quiet["error"], quiet["output"]) == (None, None, None)
+    late = after(
+        delivered(after(begun(delay=0), result("failed", error="no")), EVENT, occurrence(), T),
+        result("succeeded", attempt=1, output='"x"'),
+    )
+    told = json.loads(finished_body(late))
+    assert (told["status"], told["attempts"], told["error"], told["output"]) == ("succeeded", 2, None, "x")
+
+
+def test_the_dead_letter_is_the_event_as_it_last_went_out():
+    run = begun()
+    body = due_body(run)
+    dead = after(run, result("running"), result("failed", retry=False), now=T + timedelta(seconds=9))
+    assert (dead.status, due_body(dead)) == (RunStatus.DEAD, body)
 
 
 def test_the_event_says_which_attempt_it_is_and_the_end_how_it_ended():

@@ -24,7 +24,8 @@ Instant = Annotated[
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
 JobId = UUID
-Seconds = Annotated[float, Field(ge=0, le=100 * 366 * 86400, allow_inf_nan=False, strict=True)]
+LIFETIME = 100 * 366 * 86400  # seconds: nothing is put off longer
+Seconds = Annotated[float, Field(ge=0, le=LIFETIME, allow_inf_nan=False, strict=True)]
 DEFAULT_TENANT = "default"
 TENANT_PATTERN = r"^[A-Za-z0-9._-]{1,100}$"
 Tenant = Annotated[str, Field(strict=True, pattern=TENANT_PATTERN)]

@@ -6,9 +6,9 @@ from uuid import UUID
 
 from pydantic import Field, model_validator
 
-from scheduler.domain.messages.base import Command, ContractMessage, Instant, Tenant
+from scheduler.domain.messages.base import LIFETIME, Command, ContractMessage, Instant, Seconds, Tenant
 
-WEEK = 604_800  # seconds: nothing about an attempt lasts longer
+WEEK = 604_800  # seconds: nothing in a policy lasts longer
 _Timeout = Annotated[float, Field(ge=1, le=WEEK, allow_inf_nan=False, strict=True)]
 _Delay = Annotated[float, Field(ge=0, le=WEEK, allow_inf_nan=False, strict=True)]
 MAX_ATTEMPTS = 100
@@ -79,11 +79,11 @@ class ScheduleResult(ContractMessage):
     retry: Annotated[bool, Field(strict=True)] = Field(
         default=True, description="With `failed`: false gives the run up at once."
     )
-    retry_in: _Delay | None = Field(
+    retry_in: Seconds | None = Field(
         default=None,
         description="Seconds: with `failed` instead of the backoff; with `snoozed` the event comes again then.",
     )
-    heartbeat: Annotated[float, Field(ge=1, le=WEEK, allow_inf_nan=False, strict=True)] | None = Field(
+    heartbeat: Annotated[float, Field(ge=1, le=LIFETIME, allow_inf_nan=False, strict=True)] | None = Field(
         default=None, description="With `running`: a further sign of life comes within so many seconds."
     )
     progress: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)] | None = None

@@ -1,6 +1,7 @@
 """The messages of a run: its event, attempt after attempt, and how it ended."""
 
 import json
+from datetime import timedelta
 
 from scheduler.domain.messages import DEFAULT_TENANT
 from scheduler.domain.runs.run import Run
@@ -14,25 +15,27 @@ def due_body(run: Run) -> bytes:
     assert run.emitted_at is not None  # noqa: S101 - as above
     policy = occurrence.policy
     limits = "" if occurrence.work is None else f',"timeout":{policy.timeout},"max_delay":{policy.max_delay}'
-    deadline = "null" if run.deadline is None else f'"{rfc3339(run.deadline)}"'
+    # As it was when this attempt went out: the dead letter is that very event, whatever became of it since.
+    deadline = run.emitted_at + timedelta(seconds=policy.start_timeout)
     return (
         f'{occurrence.event[:-1]},"emitted_at":"{rfc3339(run.emitted_at)}","run":{{"attempt":{run.attempt},'
         f'"attempts_left":{run.attempts_left},"max_attempts":{policy.max_attempts},'
-        f'"deadline":{deadline}{limits}}}}}'
+        f'"deadline":"{rfc3339(deadline)}"{limits}}}}}'
     ).encode()
 
 
 def finished_body(run: Run) -> bytes:
-    """Write the ScheduleFinished."""
+    """Write the ScheduleFinished; its times, error and output are those of the attempt that ended it."""
     occurrence = run.occurrence
     assert occurrence is not None  # noqa: S101 - only what is known ends
     assert run.finished_at is not None  # noqa: S101 - it has ended
+    finished_at = run.finished_at if run.ended_by is None else run.ended_by.finished_at
     started = "null" if run.started_at is None else f'"{rfc3339(run.started_at)}"'
     tenant = "" if occurrence.tenant == DEFAULT_TENANT else f'"tenant":"{occurrence.tenant}",'
     cut = ',"output_cut":true' if run.output_cut else ""
     return (
         f'{{"event_id":"{run.event_id}","job_id":"{occurrence.job_id}","job_type":{json.dumps(occurrence.job_type)},'
         f'{tenant}"due_at":"{rfc3339(occurrence.due_at)}","status":"{run.status.value}","attempts":{run.attempt},'
-        f'"started_at":{started},"finished_at":"{rfc3339(run.finished_at)}","error":{json.dumps(run.error)},'
+        f'"started_at":{started},"finished_at":"{rfc3339(finished_at)}","error":{json.dumps(run.error)},'
         f'"output":{run.output or "null"}{cut}}}'
     ).encode()

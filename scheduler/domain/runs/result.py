@@ -40,6 +40,15 @@ class Result:
         rank = _RANKS[self.status] + (self.status is ResultStatus.FAILED and not self.retry)
         return f"{rank} {self.retry_in} {self.error} {self.output} {self.worker}"[:500]
 
+    def sort(self) -> tuple[ResultStatus | None, bool]:
+        """Return of which sort an early result is; of each sort one is kept.
+
+        A sign of life, a success, or another final word; and whether it can count once the event is known, for of
+        the first attempt it is then, or it is a success.
+        """
+        known = self.status in (ResultStatus.RUNNING, ResultStatus.SUCCEEDED)
+        return self.status if known else None, self.attempt == 1 or self.status is ResultStatus.SUCCEEDED
+
     def order(self) -> tuple[int, str]:
         """Return what early results are sorted by: it must not be the order in which they came."""
         return self.attempt, self.weight()

@@ -92,7 +92,7 @@ class Run:
     deadline: datetime | None = None
     alive_until: datetime | None = None  # a sign of life must come by then, where the worker has promised one
     retry_at: datetime | None = None
-    started_at: datetime | None = None  # its first `running`
+    started_at: datetime | None = None  # its first `running`, by its worker's clock if it said: for durations only
     finished_at: datetime | None = None
     worker: str | None = None
     progress: float | None = None
@@ -130,6 +130,21 @@ class Run:
         """How many more attempts are made if the current one fails."""
         return 0 if self.occurrence is None else max(0, self.occurrence.policy.max_attempts - self.counted)
 
+    @property
+    def ended_by(self) -> Attempt | None:
+        """The attempt that ended it, if one did."""
+        if self.status is RunStatus.SUCCEEDED:
+            return next((each for each in self.attempts if each.outcome is AttemptOutcome.SUCCEEDED), None)
+        return self.attempts[-1] if self.status is RunStatus.DEAD and self.attempts else None
+
+    @property
+    def duration(self) -> timedelta | None:
+        """How long the attempt took that ended it, by its worker's clock if it said; None if nobody knows."""
+        ended = self.ended_by
+        if ended is None or ended.started_at is None:
+            return None
+        return max(timedelta(0), ended.finished_at - ended.started_at)
+
 
 def delivered(run: Run | None, event_id: str, occurrence: Occurrence, at: datetime) -> Run:
     """Return the run after its event went out once more, at `at`; with what was said of it before, if anything."""
@@ -159,8 +174,7 @@ def reported(run: Run | None, result: Result, now: datetime) -> tuple[Run, Recor
         return _noted(run or Run(result.event_id, RunStatus.EXPECTED, noted_at=now), result)
     if result.status is ResultStatus.SUCCEEDED:
         return _succeeded(run, result, now)
-    if run.status is RunStatus.WAITING and result.attempt == run.attempt + 1:
-        # The broker has it, though the producer that sent it did not live to write that down.
+    if _sent_unrecorded(run, result, now):
         run = _delivered(run, now)
     if result.attempt != run.attempt:
         return run, "superseded" if result.attempt < run.attempt else "unchanged"
@@ -171,10 +185,21 @@ def reported(run: Run | None, result: Result, now: datetime) -> tuple[Run, Recor
     return _ended(run, result, now)
 
 
+def _sent_unrecorded(run: Run, result: Result, now: datetime) -> bool:
+    """Whether the broker may have the next attempt, though its producer did not live to write that down."""
+    due = run.status is RunStatus.WAITING and run.retry_at is not None and run.retry_at <= now
+    return due and result.attempt == run.attempt + 1
+
+
 def _noted(run: Run, result: Result) -> tuple[Run, RecordedStatus]:
+    """Keep a result of an event that is not known: one of each sort, or a worker could fill the row at will."""
     if result in run.early:
         return run, "unchanged"
-    return replace(run, early=tuple(sorted((*run.early, result), key=Result.order))), "recorded"
+    rivals = [each for each in run.early if each.sort() == result.sort()]
+    if result.status is not ResultStatus.RUNNING and any(each.order() > result.order() for each in rivals):
+        return run, "unchanged"
+    others = [each for each in run.early if each not in rivals]
+    return replace(run, early=tuple(sorted((*others, result), key=Result.order))), "recorded"
 
 
 def _succeeded(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedStatus]:
@@ -185,8 +210,8 @@ def _succeeded(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedSt
                     result.finished_at or now, result.error, result.output, result.output_cut)
     return replace(
         run, status=RunStatus.SUCCEEDED, finished_at=now, attempts=_with(run, ended),
-        attempt=max(run.attempt, result.attempt), counted=_counted(run), deadline=None, alive_until=None,
-        retry_at=None,
+        attempt=run.attempt + _sent_unrecorded(run, result, now), counted=_counted(run), deadline=None,
+        alive_until=None, retry_at=None,
         started_at=started, worker=ended.worker, progress=None, error=result.error, output=result.output,
         output_cut=result.output_cut, decided_by=result.weight(),
     ), "recorded"
@@ -200,7 +225,7 @@ def _running(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedStat
     alive = None if result.heartbeat is None else now + timedelta(seconds=result.heartbeat)
     return replace(
         run, status=RunStatus.RUNNING, alive_until=alive, worker=result.worker or run.worker,
-        started_at=now if first else run.started_at,
+        started_at=(result.started_at or now) if first else run.started_at,
         deadline=now + timedelta(seconds=run.occurrence.policy.timeout) if first else run.deadline,
         progress=run.progress if result.progress is None else result.progress,
         output=run.output if result.output is None else result.output,

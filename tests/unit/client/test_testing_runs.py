@@ -169,7 +169,7 @@ def test_while_it_is_down_no_attempt_is_made(sidecar):
     assert sidecar.due()[0].run.attempt == 2
 
 
-@pytest.mark.parametrize("seconds", [-1, 604_801, float("nan")])
+@pytest.mark.parametrize("seconds", [-1, 4e9, float("nan")])
 def test_a_snooze_lasts_as_long_as_the_contract_allows(seconds):
     with pytest.raises(ValueError, match="snooze"):
         Snooze(seconds)

@@ -1,0 +1,120 @@
+"""A result that is recorded just when the producer records its run: nothing is lost of either."""
+
+import json
+import threading
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from support import DEADLINE, connected, iso, until, utc
+
+from scheduler.commands.executing import execute
+from scheduler.commands.results import execute_results
+from scheduler.domain.parsing import parse_command, parse_result
+from scheduler.emitting.jobs import DueJobs
+from scheduler.emitting.source import Stamp, Times
+from scheduler.postgres.claims import LONG_AGO, ClaimSession
+from scheduler.postgres.connection import connect
+from scheduler.rabbit.publisher import Receipt
+
+SOON = timedelta(0)
+
+
+@pytest.fixture
+def session(database_url):
+    opened = ClaimSession(database_url, "test")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def consumer(database_url):
+    opened = connect(database_url, "test")
+    yield opened
+    opened.close()
+
+
+def due_jobs(consumer, session, count):
+    """Claim so many tracked jobs, and decide what they emit."""
+    for _ in range(count):
+        body = {"id": str(uuid4()), "job_type": "a", "run_at": iso(utc(hours=-1)), "run": {}}
+        execute(consumer, [parse_command("request", json.dumps(body).encode(), max_payload_bytes=1000)], SOON)
+    source = DueJobs()
+    claim = source.claim(session, 100, LONG_AGO)
+    emissions = [source.decide(job, claim.claimed_at) for job in claim.things]
+    assert len(emissions) == count
+    for emission in emissions:
+        source.messages(emission, Stamp.of(claim.claimed_at))
+    return source, emissions, claim.claimed_at
+
+
+def succeed(consumer, emission):
+    body = {"event_id": emission.event_id, "attempt": 1, "status": "succeeded"}
+    return execute_results(consumer, [parse_result("result", json.dumps(body).encode())], SOON)
+
+
+def settle(source, session, emissions, at):
+    confirmed = [(each, [Receipt.CONFIRMED], None) for each in emissions]
+    source.settle(session, confirmed, [], Times(at, at, at))
+
+
+def statuses(database_url):
+    with connected(database_url) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT event_id::text, status, attempt, json_array_length(early) FROM runs")
+        return {event_id: found for event_id, *found in cursor.fetchall()}
+
+
+def until_one_waits(database_url):
+    """Wait until a session of this database stands before another's lock."""
+    with connected(database_url) as connection, connection.cursor() as cursor:
+        until(lambda: cursor.execute("SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
+                                     "AND wait_event_type = 'Lock'") or cursor.fetchone(), "one to wait")
+
+
+def test_a_result_between_the_producers_copy_and_its_second_try(database_url, session, consumer, monkeypatch):
+    source, (first, second, third), at = due_jobs(consumer, session, 3)
+    assert succeed(consumer, first) == ["recorded"]  # the producer's COPY will fail
+    copy = session.copy
+
+    def copied(statement, lines):
+        done = copy(statement, lines)
+        assert succeed(consumer, second) == ["recorded"]  # the producer knows of none but the first
+        return done
+
+    monkeypatch.setattr(session, "copy", copied)
+    source.record(session, [first, second, third], at)
+    settle(source, session, [first, second, third], at)
+    assert statuses(database_url) == {
+        first.event_id: ["succeeded", 1, 0], second.event_id: ["succeeded", 1, 0],
+        third.event_id: ["delivered", 1, 0],
+    }
+
+
+def test_a_result_that_is_being_recorded_while_the_producer_copies(database_url, session, consumer):
+    source, (emission,), at = due_jobs(consumer, session, 1)
+    with connected(database_url) as connection, connection.cursor() as cursor:
+        cursor.execute("BEGIN")  # a consumer that has not committed yet
+        cursor.execute("INSERT INTO runs (event_id, status, noted_at) VALUES (%s, 'expected', now())",
+                       (emission.event_id,))
+        recording = threading.Thread(target=source.record, args=(session, [emission], at))
+        recording.start()
+        until_one_waits(database_url)
+        cursor.execute("COMMIT")
+        recording.join(DEADLINE)
+    settle(source, session, [emission], at)
+    assert statuses(database_url) == {emission.event_id: ["delivered", 1, 0]}
+
+
+def test_a_result_that_comes_while_the_claim_is_open_finds_the_run_when_it_is_committed(
+    database_url, session, consumer
+):
+    source, (emission,), at = due_jobs(consumer, session, 1)
+    source.record(session, [emission], at)
+    answers = []
+    reporting = threading.Thread(target=lambda: answers.extend(succeed(consumer, emission)))
+    reporting.start()
+    until_one_waits(database_url)
+    settle(source, session, [emission], at)
+    reporting.join(DEADLINE)
+    assert answers == ["recorded"]
+    assert statuses(database_url) == {emission.event_id: ["succeeded", 1, 0]}
