@@ -202,7 +202,7 @@ def _serve(args: argparse.Namespace) -> int:
     found = _settings(role.name)
     traces.set_up(role.name, os.environ)
     stop = Stop()
-    if args.no_wait:
+    if args.no_wait and role.database:
         connect(found.database_url, role.name).close()
     parts, maintenance = process.start(role, found, stop)
     try:

@@ -42,6 +42,7 @@ class Maintenance:
         self, role: Role, settings: Settings, stop: Stop, health: HealthPart | None, metrics_port: int
     ) -> None:
         """Report to `health` whether the database answers, where the work itself does not tell."""
+        self._role = role
         self._settings = settings
         self._stop = stop
         self._health = health
@@ -79,6 +80,8 @@ class Maintenance:
     def run_once(self) -> bool:
         """Do what a tick is for; return whether the database answered."""
         throttled.flush_all()
+        if not self._role.database:
+            return True
         if time.monotonic() >= self._summary_due:
             self._summary_due = time.monotonic() + MINUTE_SECONDS
             self.summarise()

@@ -36,7 +36,7 @@ def start(role: Role, settings: Settings, stop: Stop) -> tuple[list[HealthPart],
     metrics.declare(tzdata_version())
     health = Health()
     # Before anyone can ask: who has not connected yet is not ready.
-    needs = ("rabbitmq",) if role.idle_without_database else ("postgres", "rabbitmq")
+    needs = ("postgres", "rabbitmq") if role.database and not role.idle_without_database else ("rabbitmq",)
     parts = [health.part(*needs) for _ in role.works]
     maintenance_part = health.part("postgres", loops=False) if role.idle_without_database else None
     port = http.serve(health, settings.metrics_host, settings.metrics_port)
@@ -56,9 +56,11 @@ def serve(role: Role, settings: Settings, stop: Stop, parts: Sequence[HealthPart
             stop.set()
 
     threads: list[threading.Thread] = []
+    shared = role.shared(settings)
     for kind, part in zip(role.load(), parts, strict=True):
         name = f"{role.name} {kind.__name__}" if threads else role.name
-        threads.append(threading.Thread(target=run, args=(kind(settings, stop, part).run, part, name), name=name))
+        work = kind(settings, stop, part, *shared)
+        threads.append(threading.Thread(target=run, args=(work.run, part, name), name=name))
     for thread in threads:
         thread.start()
     for thread in threads:

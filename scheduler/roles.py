@@ -19,12 +19,23 @@ class Role:
     # all the time while its queue is long, and each change costs.
     switch_seconds: float
     # Without work it does not touch the database: then its heartbeat is how it knows that it is there.
-    idle_without_database: bool
+    idle_without_database: bool = False
+    database: bool = True  # a worker has none
+    # Module and class of what its works have in common, made once with the settings and given to each of them.
+    common: str | None = None
 
     def load(self) -> list[Any]:
         """Import what it does."""
-        pairs = (each.split(":") for each in self.works)
-        return [getattr(import_module(module), name) for module, name in pairs]
+        return [_found(each) for each in self.works]
+
+    def shared(self, settings: Any) -> tuple[Any, ...]:
+        """Make what its works have in common, if they have anything."""
+        return () if self.common is None else (_found(self.common)(settings),)
+
+
+def _found(path: str) -> Any:
+    module, name = path.split(":")
+    return getattr(import_module(module), name)
 
 
 ROLES = {role.name: role for role in (
@@ -32,5 +43,8 @@ ROLES = {role.name: role for role in (
          ("scheduler.consumer:Consumer", "scheduler.consumer:ResultsConsumer"),
          in_dev=1, switch_seconds=0.002, idle_without_database=True),
     Role("producer", "Postgres → AMQP: due rows become events.", ("scheduler.producer:Producer",),
-         in_dev=2, switch_seconds=0.0005, idle_without_database=False),
+         in_dev=2, switch_seconds=0.0005),
+    Role("worker", "AMQP → the work itself: calls webhooks, and reports what became of each.",
+         ("scheduler.workers.presence:Presence",),
+         in_dev=1, switch_seconds=0.002, database=False, common="scheduler.workers.worker:Worker"),
 )}

@@ -13,6 +13,7 @@ from scheduler.ops import logs
 from scheduler.ops.metrics import LAG_BUCKETS
 from scheduler.ops.recent import percentile
 from scheduler.postgres.maintenance import BACKLOG_COUNTED, Backlog, MaintenanceSession, Next, Seen
+from scheduler.postgres.workers import SeenWorker
 from scheduler.runtime import Stop
 from scheduler.terminal import plain
 
@@ -25,7 +26,9 @@ _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 # A screen of its own, no cursor, and lines that are cut and not wrapped.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
-_HEAD = "ROLE      HOST                       PID  VERSION          UP  HEARTBEAT     DUE/S  QUEUED/S"
+_WHERE = "HOST                       PID  VERSION          UP  HEARTBEAT"
+_HEAD = f"ROLE      {_WHERE}     DUE/S  QUEUED/S"
+_WORKERS_HEAD = f"WORKER    {_WHERE}     DONE   FAILED  BUSY WITH"
 _RATES = ("due", "queued", "cancelled", "missed", "rejected", "failures")
 
 
@@ -37,6 +40,7 @@ class Frame:
     backlog: Backlog
     replicas: Sequence[Seen]
     upcoming: Sequence[Next]
+    workers: Sequence[SeenWorker] = ()
 
 
 def run(*, once: bool, every: float) -> int:
@@ -88,7 +92,7 @@ def _draw(lines: Sequence[str]) -> None:
 def take(session: MaintenanceSession) -> Frame:
     """Ask the database for a frame."""
     at = datetime.now().astimezone()
-    return Frame(at, session.measure(), session.replicas(), session.next_due(NEXT_SHOWN))
+    return Frame(at, session.measure(), session.replicas(), session.next_due(NEXT_SHOWN), session.workers())
 
 
 def render(frame: Frame, *, colour: bool) -> list[str]:
@@ -121,6 +125,8 @@ def render(frame: Frame, *, colour: bool) -> list[str]:
         style(_HEAD, "bold"),
     ]
     lines += [_replica(each, style) for each in frame.replicas] or [style("no replica has a heartbeat", "red")]
+    if frame.workers:
+        lines += ["", style(_WORKERS_HEAD, "bold"), *(_worker(each, style) for each in frame.workers)]
     lines += ["", style(f"{'NEXT DUE':<12}{'JOB':<38}{'TYPE':<26}SCHEDULE", "bold")]
     lines += [_upcoming(each, style) for each in frame.upcoming] or [style("nothing is pending", "dim")]
     return lines
@@ -144,6 +150,20 @@ def _replica(each: Seen, style: Style) -> str:
     line = (
         f"{plain(each.role, 9):<10}{plain(each.host, 21):<22}{each.pid:>8}  {plain(each.version, 9):<10}"
         f"{_seconds(each.up_seconds):>9}{beat:>11}{_rate([each], 'due'):>10,.1f}{_rate([each], 'queued'):>10,.1f}"
+    )
+    return style(line, "yellow") if each.stale else line
+
+
+def _worker(each: SeenWorker, style: Style) -> str:
+    """Show a worker with what it has been busy with for longest, or what it offers."""
+    beat = f"{_seconds(each.silent_seconds)} ago" if not each.stale else f"STALE {_seconds(each.silent_seconds)}"
+    if each.in_flight:
+        doing = f"{each.in_flight:,}: " + ", ".join(plain(str(one.get("what")), 30) for one in each.busy[:3])
+    else:
+        doing = "idle; offers " + (", ".join(plain(offer, 30) for offer in each.offers[:5]) or "nothing")
+    line = (
+        f"{each.id[:8]:<10}{plain(each.host, 21):<22}{each.pid:>8}  {plain(each.version, 9):<10}"
+        f"{_seconds(each.up_seconds):>9}{beat:>11}{each.succeeded:>9,}{each.failed:>9,}  {doing}"
     )
     return style(line, "yellow") if each.stale else line
 

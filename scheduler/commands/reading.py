@@ -5,8 +5,9 @@ from typing import Any
 from scheduler.commands.tenants import Tenancy
 from scheduler.domain.errors import Problem, Reason, Rejected
 from scheduler.domain.jobs.definition import Incoming
-from scheduler.domain.parsing import parse_command, parse_result
-from scheduler.domain.runs.result import Result
+from scheduler.domain.messages import ScheduleWorker
+from scheduler.domain.parsing import parse_command, parse_result, parse_worker
+from scheduler.domain.runs.result import Heard, Result
 from scheduler.ops.logs import get_logger
 from scheduler.rabbit.reading import Delivery, UnreadableProperties
 from scheduler.rabbit.topology import DELIVERY_LIMIT
@@ -43,11 +44,13 @@ def read_command(
 
 def read_result(
     delivery: Delivery, *, max_payload_bytes: int, tenancy: Tenancy = BY_FIELD  # noqa: ARG001 - as commands
-) -> Result | Rejected:
-    """Return the result, or why it can never be recorded."""
+) -> Result | Heard | Rejected:
+    """Return the result, or what a worker says of itself, or why it can never be recorded."""
     if refusal := _refused(delivery):
         return refusal
     try:
+        if delivery.routing_key == ScheduleWorker.kind:
+            return Heard(parse_worker(delivery.body, message_type=delivery.properties.type))
         result = parse_result(delivery.routing_key, delivery.body, message_type=delivery.properties.type)
         result.tenant = tenancy.of_result(result.tenant, delivery.properties.user_id)
         return result  # noqa: TRY300 - all of this may be refused

@@ -50,10 +50,10 @@ def count_results(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> Non
     for delivery, verdict in zip(batch, verdicts, strict=True):
         if isinstance(verdict, Rejected):
             _reject(delivery, verdict)
-        elif isinstance(verdict, str):
+        elif isinstance(verdict, str) and isinstance(delivery.read, Result):
             metrics.results.labels(verdict).inc()
             result = delivery.read
-            if verdict == "recorded" and isinstance(result, Result) and result.status is not ResultStatus.RUNNING:
+            if verdict == "recorded" and result.status is not ResultStatus.RUNNING:
                 metrics.run_attempts.labels(result.status.value).inc()
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from scheduler.commands.judging import Verdict, judge_result
 from scheduler.commands.transactions import attempted
 from scheduler.domain.messages import Overlap
-from scheduler.domain.runs.result import Result
+from scheduler.domain.runs.result import Heard, Result
 from scheduler.domain.runs.run import Run
 from scheduler.postgres.connection import Connection, database_time
 from scheduler.postgres.jobs.due import KIND as JOBS
@@ -19,14 +19,23 @@ from scheduler.postgres.runs.store import (
     save,
     wake_producers,
 )
+from scheduler.postgres.workers import save_workers
 
 
-def execute_results(connection: Connection, batch: Sequence[Result], soon: timedelta) -> list[Verdict]:
+def execute_results(connection: Connection, batch: Sequence[Result | Heard], soon: timedelta) -> list[Verdict]:
     """Apply the results in one transaction and return what became of each, in order."""
     return attempted(connection, batch, lambda cursor, part: _execute(cursor, part, soon))
 
 
-def _execute(cursor: Cursor, batch: Sequence[Result], soon: timedelta) -> list[Verdict]:
+def _execute(cursor: Cursor, batch: Sequence[Result | Heard], soon: timedelta) -> list[Verdict]:
+    heard = [each.said for each in batch if isinstance(each, Heard)]
+    results = [each for each in batch if isinstance(each, Result)]
+    save_workers(cursor, heard)
+    recorded = iter(_record(cursor, results, soon) if results else [])
+    return [next(recorded) if isinstance(each, Result) else "recorded" for each in batch]
+
+
+def _record(cursor: Cursor, batch: Sequence[Result], soon: timedelta) -> list[Verdict]:
     now = database_time(cursor)
     ids = {result.event_id for result in batch}
     opened = lock(cursor, ids)

@@ -10,7 +10,7 @@ from scheduler.client.retries import Retries
 from scheduler.dev.message_examples import EXAMPLES
 from scheduler.dev.message_headers import headers, properties
 from scheduler.domain import messages, names
-from scheduler.domain.messages import COMMAND_MODELS, RESULT_MODELS, Command, ContractMessage
+from scheduler.domain.messages import COMMAND_MODELS, RESULT_MODELS, ContractMessage
 from scheduler.rabbit import topology
 from scheduler.resources import folder
 
@@ -193,8 +193,7 @@ def _message(name: str, text: str, payload: dict[str, Any]) -> dict[str, Any]:
 
 def _schemas() -> dict[str, Any]:
     modes = [
-        (each, "validation" if issubclass(each, Command | messages.ScheduleResult) else "serialization")
-        for each in _MODELS
+        (each, "validation" if each in _INCOMING.values() else "serialization") for each in _MODELS
     ]
     _, found = models_json_schema(modes, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
     definitions: dict[str, Any] = found["$defs"]

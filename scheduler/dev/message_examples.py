@@ -30,6 +30,13 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"event_id": _EVENT, "attempt": 1, "status": "failed", "error": "SMTPServerDisconnected", "retry_in": 30},
         {"event_id": _EVENT, "attempt": 1, "status": "snoozed", "retry_in": 900},
     ],
+    "ScheduleWorker": [
+        {"id": "3f1d3c52-6a44-4a52-8a3b-2b9a8f6f5a11", "host": "worker-1", "pid": 17, "version": "1.0.0",
+         "started_at": "2026-11-30T06:00:00.000000Z", "offers": ["webhooks", "command.nightly-report"],
+         "in_flight": 1, "busy": [{"event_id": _EVENT, "attempt": 1, "what": "hooks.example.org",
+                                   "since": "2026-12-01T08:00:00.014112Z"}],
+         "succeeded": 1042, "failed": 3, "snoozed": 0, "beat": 9361},
+    ],
     "ScheduleRecorded": [{"event_id": _EVENT, "status": "recorded"}],
     "ScheduleFinished": [
         {"event_id": _EVENT, "job_id": _INVOICE, "job_type": "invoice.reminder",

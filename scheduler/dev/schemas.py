@@ -19,6 +19,7 @@ MODELS: tuple[type[BaseModel], ...] = (
     messages.ScheduleDue,
     messages.ScheduleMissed,
 )
+_INCOMING: dict[str, type[BaseModel]] = {**messages.COMMAND_MODELS, **messages.RESULT_MODELS}
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -26,7 +27,8 @@ def schemas() -> dict[str, str]:
     """Return each schema file's name and text."""
     found = {}
     for model in MODELS:
-        mode = "validation" if issubclass(model, messages.Command | messages.ScheduleResult) else "serialization"
+        incoming = model in _INCOMING.values()
+        mode = "validation" if incoming else "serialization"
         schema = {
             "$schema": _DIALECT,
             **model.model_json_schema(mode=mode),  # type: ignore[arg-type]

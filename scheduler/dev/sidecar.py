@@ -131,8 +131,8 @@ def _worst(late: list[float]) -> str:
 
 @contextmanager
 def _processes(stack: Stack, database_url: str, screen: Screen) -> Iterator[list[int]]:
-    """Run one consumer and two producers; yield their metrics ports once all are up."""
-    screen.say("Starting one consumer and two producers")
+    """Run one consumer, two producers and one worker; yield their metrics ports once all are up."""
+    screen.say("Starting one consumer, two producers and one worker")
     environment = os.environ | {
         "DATABASE_URL": database_url, "AMQP_URL": stack.amqp_url, "METRICS_HOST": "127.0.0.1",
         "METRICS_PORT": "0", "LOG_FORMAT": "json", "LOG_LEVEL": "info",  # the port is told at info

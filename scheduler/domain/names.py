@@ -12,6 +12,7 @@ RESULTS_QUEUE = "scheduler_results"
 DUE_QUEUE = "mainapp_due"
 DEAD_QUEUE = "scheduler_dead"
 WEBHOOKS_QUEUE = "scheduler_webhooks"
+WEBHOOK_KEY = "webhook"  # its routing key
 COMMAND_QUEUE_PREFIX = "scheduler_command_"
 DELAY_QUEUE = "scheduler_delay"
 

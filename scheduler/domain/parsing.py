@@ -10,7 +10,13 @@ from pydantic import ValidationError
 
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.jobs.definition import Incoming
-from scheduler.domain.messages import COMMAND_MODELS, RESULT_MODELS, Command, ContractMessage, ScheduleResult
+from scheduler.domain.messages import (
+    COMMAND_MODELS,
+    Command,
+    ContractMessage,
+    ScheduleResult,
+    ScheduleWorker,
+)
 from scheduler.domain.runs.result import Result, kept
 from scheduler.domain.strict_json import parse_object
 
@@ -18,6 +24,7 @@ from scheduler.domain.strict_json import parse_object
 _OTHER_FIELDS = 64 * 1024
 _READABLE = 4 * 1024 * 1024
 RESULT_BYTES = 16 * 1024 * 1024  # what is beyond the limit of `output` is cut, not refused
+WORKER_BYTES = 1024 * 1024
 _HYPHENATED = 36  # characters: of a UUID's spellings only the usual one, in capitals or not, has so many
 
 
@@ -48,7 +55,7 @@ def parse_command(
 
 def parse_result(routing_key: str, body: bytes, *, message_type: str | None = None) -> Result:
     """Return a result, cut to what is kept; raise Rejected with every problem found."""
-    model = _model(RESULT_MODELS, routing_key, message_type)
+    model = _model(_RESULTS, routing_key, message_type)
     if len(body) > RESULT_BYTES:
         raise Rejected([Problem("body", f"has {len(body):,} bytes; a result may have at most {RESULT_BYTES:,}")])
     members, output = parse_object(body, exact="output")
@@ -60,12 +67,25 @@ def parse_result(routing_key: str, body: bytes, *, message_type: str | None = No
     return kept(result, _id(members["event_id"]), output)
 
 
+def parse_worker(body: bytes, *, message_type: str | None = None) -> ScheduleWorker:
+    """Return what a worker says of itself; raise Rejected with every problem found."""
+    model = _model({ScheduleWorker.kind: ScheduleWorker}, ScheduleWorker.kind, message_type)
+    if len(body) > WORKER_BYTES:
+        raise Rejected([Problem("body", f"has {len(body):,} bytes; a worker may say at most {WORKER_BYTES:,}")])
+    members, _ = parse_object(body, exact="")
+    try:
+        return model.model_validate(members)
+    except ValidationError as error:
+        raise Rejected(_problems(error, model)) from None
+
+
 def _id(written: str) -> str:
     """Return a UUID, which has passed validation, as Postgres writes it."""
     return written.lower() if len(written) == _HYPHENATED else str(UUID(written))
 
 
 Model = TypeVar("Model", bound=ContractMessage)
+_RESULTS = {ScheduleResult.kind: ScheduleResult}
 
 
 def _model(models: Mapping[str, type[Model]], routing_key: str, message_type: str | None) -> type[Model]:

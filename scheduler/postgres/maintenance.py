@@ -8,6 +8,8 @@ from uuid import UUID
 
 from scheduler.postgres.claims import PLANNER
 from scheduler.postgres.connection import connect, translated
+from scheduler.postgres.workers import STALE_SECONDS as WORKER_STALE_SECONDS
+from scheduler.postgres.workers import SeenWorker, list_workers
 from scheduler.resources import query
 
 # A replica that has not been heard of for so long counts as gone; it says so every five seconds.
@@ -90,6 +92,7 @@ class MaintenanceSession:
         """Say that `replica` lives; return how many live in each role, itself included."""
         values = asdict(replica) | {
             "id": str(replica.id), "recent": json.dumps(recent), "stale_after": STALE_SECONDS,
+            "worker_stale_after": WORKER_STALE_SECONDS,
         }
         with translated(), self._connection.cursor() as cursor:
             cursor.execute(query("replicas/beat"), values)
@@ -101,6 +104,11 @@ class MaintenanceSession:
         with translated(), self._connection.cursor() as cursor:
             cursor.execute(query("replicas/list"))
             return [Seen(*row) for row in cursor.fetchall()]
+
+    def workers(self) -> list[SeenWorker]:
+        """List the workers that have been heard of lately, stale ones too."""
+        with translated(), self._connection.cursor() as cursor:
+            return list_workers(cursor)
 
     def next_due(self, limit: int) -> list[Next]:
         """List the jobs that are due next."""

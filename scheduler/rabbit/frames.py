@@ -9,7 +9,7 @@ from pika import spec
 from pika.data import encode_table
 from pika.frame import Header, Method
 
-from scheduler.domain.names import EVENTS_EXCHANGE
+from scheduler.domain.names import COMMANDS_EXCHANGE, EVENTS_EXCHANGE
 
 _END = b"\xce"
 _FRAME = struct.Struct(">BHI")
@@ -74,6 +74,14 @@ def json_message(
         correlation_id=correlation_id, timestamp=timestamp,
     )
     return AmqpMessage(exchange, routing_key, body, properties, mandatory=False)
+
+
+def command_message(routing_key: str, kind: str, body: bytes, *, key: str) -> AmqpMessage:
+    """Return what a worker tells the sidecar: it must reach a queue; `key` tells it from its neighbours."""
+    properties = pika.BasicProperties(
+        content_type="application/json", delivery_mode=2, type=kind, app_id="scheduler", message_id=key,
+    )
+    return AmqpMessage(COMMANDS_EXCHANGE, routing_key, body, properties)
 
 
 def encode(message: Publishable, channel: int, frame_max: int) -> bytes:

@@ -1,7 +1,7 @@
 """Publishes batches with pipelined confirms, and says of each message what became of it."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 import pika
@@ -23,10 +23,14 @@ class Receipt(StrEnum):
     UNKNOWN = "unconfirmed"  # no answer, and none will come
 
 
+Then = Callable[[list[Receipt]], None]
+
+
 class Confirms:
     """Messages on their way; each gets its receipt when the broker answers."""
 
-    def __init__(self, messages: Sequence[Publishable]) -> None:
+    def __init__(self, messages: Sequence[Publishable], then: Then | None = None) -> None:
+        self._then = then
         self._messages = messages
         self._open = len(messages)
         self._receipts = [Receipt.UNKNOWN] * len(messages)
@@ -53,12 +57,17 @@ class Confirms:
         self._receipts[index] = receipt
         self._open -= 1
         if self._open == 0:
-            self._done.set()
+            self._end()
 
     def _lose(self, why: str) -> None:
         if not self.done:
             self.lost = why
-            self._done.set()
+            self._end()
+
+    def _end(self) -> None:
+        self._done.set()
+        if self._then is not None:
+            self._then(list(self._receipts))
 
 
 class Publisher:
@@ -112,9 +121,12 @@ class Publisher:
         except Exception:  # noqa: BLE001 - whatever pika says of what a host once put into them
             return False
 
-    def send(self, messages: Sequence[Publishable]) -> Confirms:
-        """Put the messages on their way, in order, and return at once."""
-        batch = Confirms(messages)
+    def send(self, messages: Sequence[Publishable], then: Then | None = None) -> Confirms:
+        """Put the messages on their way, in order, and return at once.
+
+        When every receipt has come, or none will come any more, `then` gets them on the I/O thread.
+        """
+        batch = Confirms(messages, then)
         if not messages:
             return batch
         self._link.check()

@@ -16,6 +16,9 @@ from scheduler.domain.names import (
     EVENTS_EXCHANGE,
     INBOX_QUEUE,
     RESULTS_QUEUE,
+    WEBHOOK_KEY,
+    WEBHOOKS_QUEUE,
+    WORK_EXCHANGE,
 )
 from scheduler.rabbit.address import parameters, place
 from scheduler.rabbit.link import BrokerUnavailable, reason
@@ -39,6 +42,15 @@ def inbox_arguments(queue_type: str) -> dict[str, Any]:
             "x-overflow": "reject-publish",  # at-least-once dead-lettering asks for it; there is no limit
         }
     return arguments
+
+
+def work_arguments(queue_type: str) -> dict[str, Any]:
+    """Return the arguments of a queue of work.
+
+    Every attempt in it is watched by its run: one that expires there, or that ends worker after worker, is made
+    again or given up without its message, which must not lie in scheduler_dead besides.
+    """
+    return _type(queue_type) | ({"x-delivery-limit": DELIVERY_LIMIT} if queue_type == "quorum" else {})
 
 
 def dead_arguments(queue_type: str) -> dict[str, Any]:
@@ -65,7 +77,7 @@ def declare(url: str, *, queue_type: str, due_queue_type: str) -> None:
 
 def _declare(connection: pika.BlockingConnection, queue_type: str, due_queue_type: str) -> None:
     channel = connection.channel()
-    for exchange in (COMMANDS_EXCHANGE, EVENTS_EXCHANGE, DEAD_EXCHANGE):
+    for exchange in (COMMANDS_EXCHANGE, EVENTS_EXCHANGE, DEAD_EXCHANGE, WORK_EXCHANGE):
         channel.exchange_declare(exchange, "topic", durable=True)
     channel.queue_declare(DEAD_QUEUE, durable=True, arguments=dead_arguments(queue_type))
     channel.queue_bind(DEAD_QUEUE, DEAD_EXCHANGE, "#")
@@ -74,6 +86,8 @@ def _declare(connection: pika.BlockingConnection, queue_type: str, due_queue_typ
     for queue, keys in ((INBOX_QUEUE, COMMAND_MODELS), (RESULTS_QUEUE, RESULT_MODELS)):
         for key in keys:
             channel.queue_bind(queue, COMMANDS_EXCHANGE, key)
+    channel.queue_declare(WEBHOOKS_QUEUE, durable=True, arguments=work_arguments(queue_type))
+    channel.queue_bind(WEBHOOKS_QUEUE, WORK_EXCHANGE, WEBHOOK_KEY)
     if not _exists(connection, DUE_QUEUE):
         channel.queue_declare(DUE_QUEUE, durable=True, arguments=_type(due_queue_type))
     channel.queue_bind(DUE_QUEUE, EVENTS_EXCHANGE, "due")

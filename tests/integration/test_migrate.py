@@ -34,13 +34,13 @@ def test_refuses_a_file_that_was_changed_after_it_was_applied(empty_database):
 
 
 def test_refuses_a_database_that_is_newer(empty_database):
-    migrate(empty_database, [*files(), Migration(len(files()) + 1, "9999_future.sql", "SELECT 1")])
+    migrate(empty_database, [*files(), Migration(files()[-1].version + 1, "9999_future.sql", "SELECT 1")])
     with pytest.raises(Misconfigured, match=r"newer than this program: it has migration 9999_future\.sql"):
         migrate(empty_database)
 
 
 def test_a_migration_that_fails_leaves_nothing(empty_database):
-    bad = Migration(len(files()) + 1, "0099_bad.sql", "CREATE TABLE half (); SELECT nonsense")
+    bad = Migration(files()[-1].version + 1, "0099_bad.sql", "CREATE TABLE half (); SELECT nonsense")
     with pytest.raises(Misconfigured, match=r"0099_bad\.sql failed and was rolled back"):
         migrate(empty_database, [*files(), bad])
     with connected(empty_database) as connection, connection.cursor() as cursor:

@@ -21,12 +21,13 @@ def channel(vhost):
 def test_declares_everything_and_again_harmlessly(vhost, channel):
     declare(vhost)
     declare(vhost)
-    for exchange in ("schedule.commands", "schedule.events", "schedule.dead"):
+    for exchange in ("schedule.commands", "schedule.events", "schedule.dead", "schedule.work"):
         channel.exchange_declare(exchange, "topic", durable=True)
     channel.confirm_delivery()
-    for key in ("request", "cancel", "pause", "resume", "trigger"):
+    for key in ("request", "cancel", "pause", "resume", "trigger", "retry", "result", "worker"):
         channel.basic_publish("schedule.commands", key, b"{}", mandatory=True)
     channel.basic_publish("schedule.events", "due", b"{}", mandatory=True)
+    channel.basic_publish("schedule.work", "webhook", b"{}", mandatory=True)
     channel.basic_publish("schedule.dead", "any.thing", b"{}", mandatory=True)
     with pytest.raises(pika.exceptions.UnroutableError):
         channel.basic_publish("schedule.commands", "other", b"{}", mandatory=True)

@@ -66,6 +66,7 @@ def test_a_host_takes_of_the_rabbit_room_only_how_an_address_is_read():
     ("psycopg2", {"postgres", "dev"}),
     ("prometheus_client", {"ops"}),
     ("opentelemetry", {"ops"}),
+    ("aiohttp", {"workers"}),
     ("dateutil", set()),
 ])
 def test_each_driver_stays_in_its_rooms(library, rooms):

@@ -37,14 +37,16 @@ from scheduler.domain.messages.runs import (
     ScheduleRetry,
 )
 from scheduler.domain.messages.targets import CommandTarget, Target, WebhookTarget, work_key
+from scheduler.domain.messages.workers import Busy, ScheduleWorker
 
 __all__ = [
-    "COMMAND_MODELS", "DEFAULT_TENANT", "EVENT_MODELS", "HUNDRED", "RESULT_MODELS", "Command", "CommandTarget",
-    "ContractMessage", "DueRun", "FieldProblem", "Instant", "JobCommand", "JobId", "Overlap", "Priority",
+    "COMMAND_MODELS", "DEFAULT_TENANT", "EVENT_MODELS", "HUNDRED", "RESULT_MODELS", "Busy", "Command",
+    "CommandTarget", "ContractMessage", "DueRun", "FieldProblem", "Instant", "JobCommand", "JobId", "Overlap",
+    "Priority",
     "RecordedStatus", "ResultStatus", "RunPolicy", "ScheduleAccepted", "ScheduleCancel", "ScheduleDue",
     "ScheduleFinished", "ScheduleMissed", "SchedulePause", "ScheduleRecorded", "ScheduleRejected",
-    "ScheduleRequest", "ScheduleResult", "ScheduleResume", "ScheduleRetry", "ScheduleTrigger", "Seconds", "Status",
-    "Target", "Tenant", "WebhookTarget", "work_key",
+    "ScheduleRequest", "ScheduleResult", "ScheduleResume", "ScheduleRetry", "ScheduleTrigger", "ScheduleWorker",
+    "Seconds", "Status", "Target", "Tenant", "WebhookTarget", "work_key",
 ]
 
 # By routing key: what comes through scheduler_inbox, through scheduler_results, and what goes out.
@@ -54,7 +56,9 @@ COMMAND_MODELS: dict[str, type[Command]] = {
         ScheduleRequest, ScheduleCancel, SchedulePause, ScheduleResume, ScheduleTrigger, ScheduleRetry,
     )
 }
-RESULT_MODELS: dict[str, type[ScheduleResult]] = {ScheduleResult.kind: ScheduleResult}
+RESULT_MODELS: dict[str, type[ScheduleResult | ScheduleWorker]] = {
+    ScheduleResult.kind: ScheduleResult, ScheduleWorker.kind: ScheduleWorker,
+}
 EVENT_MODELS: dict[str, type[ContractMessage]] = {
     "due": ScheduleDue,
     "missed": ScheduleMissed,

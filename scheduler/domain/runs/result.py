@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from scheduler.domain.messages import ResultStatus, ScheduleResult
+from scheduler.domain.messages import ResultStatus, ScheduleResult, ScheduleWorker
 
 ERROR_CHARACTERS = 4000
 OUTPUT_BYTES = 64 * 1024
@@ -52,6 +52,18 @@ class Result:
     def order(self) -> tuple[int, str]:
         """Return what early results are sorted by: it must not be the order in which they came."""
         return self.attempt, self.weight()
+
+
+@dataclass(slots=True)
+class Heard:
+    """What a worker says of itself, which comes by the same way as results."""
+
+    said: ScheduleWorker
+
+    @property
+    def about(self) -> str:
+        """The id of the worker."""
+        return str(self.said.id)
 
 
 def kept(result: ScheduleResult, event_id: str, output: str | None) -> Result:

@@ -10,3 +10,8 @@ SELECT role, count(*)
 FROM replicas
 WHERE id <> %(id)s AND last_seen_at > now() - make_interval(secs => %(stale_after)s)
 GROUP BY role
+UNION ALL
+SELECT 'worker', count(*)
+FROM workers
+WHERE last_seen_at > now() - make_interval(secs => %(worker_stale_after)s)
+HAVING count(*) > 0

@@ -1,0 +1,60 @@
+"""Says every ten seconds that this worker lives, and what it does."""
+
+import time
+from contextlib import suppress
+
+from scheduler.domain.errors import Unavailable
+from scheduler.domain.messages import ScheduleWorker
+from scheduler.domain.messages.workers import BEAT_SECONDS
+from scheduler.ops.health import HealthPart
+from scheduler.ops.logs import get_logger
+from scheduler.rabbit.frames import command_message
+from scheduler.rabbit.link import BrokerUnavailable, Link
+from scheduler.rabbit.publisher import Publisher
+from scheduler.runtime import Stop
+from scheduler.settings import Settings
+from scheduler.workers.worker import Worker
+
+log = get_logger(__name__)
+_LOOK_SECONDS = 0.5
+_SUMMARY_SECONDS = 60.0
+
+
+class Presence:
+    """The sign of life, on a connection of its own: no amount of work delays it."""
+
+    def __init__(self, _: Settings, stop: Stop, health: HealthPart, worker: Worker) -> None:
+        self._stop = stop
+        self._health = health
+        self._worker = worker
+        self._summary_due = time.monotonic() + _SUMMARY_SECONDS
+
+    def run(self, link: Link) -> None:
+        """Serve one connection to the broker until it is lost or the process shall stop."""
+        publisher = Publisher(link)
+        due = time.monotonic()
+        while not self._stop:
+            link.check_open()
+            self._health.turn()
+            self._health.found("rabbitmq")
+            if time.monotonic() >= due:
+                due = time.monotonic() + BEAT_SECONDS
+                with suppress(BrokerUnavailable):  # blocked over its alarm, which passes
+                    self._say(publisher)
+                self._summarise()
+            self._stop.wait(_LOOK_SECONDS)
+        with suppress(Unavailable):
+            self._say(publisher, leaving=True, wait=1.0)
+
+    def _say(self, publisher: Publisher, *, leaving: bool = False, wait: float = 0.0) -> None:
+        said = self._worker.says(leaving=leaving)
+        body = said.model_dump_json(exclude_defaults=True).encode()
+        key = f"{said.id}:{said.beat}"
+        publisher.send([command_message(ScheduleWorker.kind, ScheduleWorker.__name__, body, key=key)]).wait(wait)
+
+    def _summarise(self) -> None:
+        if time.monotonic() >= self._summary_due:
+            self._summary_due = time.monotonic() + _SUMMARY_SECONDS
+            said = self._worker.says()
+            log.info("summary", in_flight=said.in_flight, succeeded=said.succeeded, failed=said.failed,
+                     snoozed=said.snoozed)

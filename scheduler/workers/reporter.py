@@ -1,0 +1,95 @@
+"""Keeps results until the broker has them, over as many connections as that takes."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+from scheduler.domain.errors import Unavailable
+from scheduler.domain.messages import ScheduleResult
+from scheduler.ops.logs import get_logger
+from scheduler.ops.throttled import ThrottledWarning
+from scheduler.rabbit.frames import command_message
+from scheduler.rabbit.link import Link
+from scheduler.rabbit.publisher import Publisher, Receipt
+
+log = get_logger(__name__)
+_refusals = ThrottledWarning(log, "no queue takes results: trying again")
+
+AGAIN_SECONDS = 1.0
+
+
+@dataclass(slots=True, eq=False)
+class Report:
+    """A ScheduleResult, and what to do on the I/O thread once the broker has it."""
+
+    body: bytes
+    then: Callable[[], None] | None = None
+
+
+class Reporter:
+    """Publishes results with confirms. Any thread may report; none waits."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[Report] = deque()
+        self._sent = 0  # on their way
+        self._publisher: Publisher | None = None
+        self._not_before = 0.0
+
+    def attach(self, link: Link) -> None:
+        """Send by this connection from now on, first of all what is still here."""
+        self._publisher = Publisher(link)
+        self._not_before = 0.0
+        self.turn()
+
+    def detach(self) -> None:
+        """Keep what comes until there is another connection."""
+        self._publisher = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether the broker has all that was reported."""
+        return not self._waiting and not self._sent
+
+    def report(self, reports: Sequence[Report]) -> None:
+        """Put results on their way, in order; they stay here until they are confirmed."""
+        with self._lock:
+            self._waiting.extend(reports)
+        if self._not_before <= time.monotonic():
+            self.turn()
+
+    def turn(self) -> None:
+        """Send what waits, if there is someone to take it; to be called now and then."""
+        publisher = self._publisher
+        if publisher is None or not self._waiting or self._not_before > time.monotonic():
+            return
+        with self._lock:
+            batch = list(self._waiting)
+            self._waiting.clear()
+            self._sent += len(batch)
+        messages = [
+            command_message(ScheduleResult.kind, ScheduleResult.__name__, each.body, key=str(uuid4()))
+            for each in batch
+        ]
+        try:
+            if messages:
+                publisher.send(messages, lambda receipts: self._receipts(batch, receipts))
+        except Unavailable:
+            self._receipts(batch, [Receipt.UNKNOWN] * len(batch))
+
+    def _receipts(self, batch: Sequence[Report], receipts: Sequence[Receipt]) -> None:
+        left = [each for each, receipt in zip(batch, receipts, strict=True) if receipt is not Receipt.CONFIRMED]
+        with self._lock:
+            self._sent -= len(batch)
+            self._waiting.extendleft(reversed(left))
+            if left:
+                self._not_before = time.monotonic() + AGAIN_SECONDS
+        refused = [receipt for receipt in receipts if receipt in (Receipt.RETURNED, Receipt.REFUSED)]
+        if refused:
+            _refusals.warning(count=len(refused), problem=refused[0].value, do="start `scheduler consumer`")
+        for each, receipt in zip(batch, receipts, strict=True):
+            if receipt is Receipt.CONFIRMED and each.then is not None:
+                each.then()

@@ -1,0 +1,69 @@
+"""Who this worker is, what it offers, what it is doing and how much it has done: one for all that it serves."""
+
+import os
+import socket
+import threading
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
+
+from scheduler import __version__
+from scheduler.domain.messages import Busy, ResultStatus, ScheduleWorker
+from scheduler.domain.messages.workers import MOST_BUSY, MOST_OFFERS
+from scheduler.settings import Settings
+from scheduler.workers.attempt import Attempt
+from scheduler.workers.outcome import Outcome
+
+_CHARACTERS = 200
+
+
+class Worker:
+    """What all works of the process have in common. Any thread may call it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.id = uuid4()
+        self.host = socket.gethostname()[:_CHARACTERS]
+        self.pid = os.getpid()
+        self.started_at = datetime.now(UTC)
+        self.name = f"{self.host}:{self.pid}"[:_CHARACTERS]  # in results, as a host's Runner calls itself
+        self._lock = threading.Lock()
+        self._offers: list[str] = []
+        self._busy: dict[tuple[str, int], Busy] = {}
+        self._ended = dict.fromkeys(ResultStatus, 0)
+        self._beat = 0
+
+    def offer(self, *names: str) -> None:
+        """Say what this worker takes: `webhooks`, `command.NAME`, `handler.JOB_TYPE`."""
+        with self._lock:
+            self._offers = list(dict.fromkeys((*self._offers, *names)))
+
+    def begin(self, attempt: Attempt, what: str) -> None:
+        """Note that an attempt is at work; `what` is a webhook's host or a command's name."""
+        busy = Busy.model_construct(
+            event_id=UUID(attempt.event_id), attempt=attempt.number, what=what[:_CHARACTERS],
+            since=datetime.now(UTC),
+        )
+        with self._lock:
+            self._busy[attempt.key] = busy
+
+    def end(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Note how it ended, also of one that was put off before it began."""
+        with self._lock:
+            self._busy.pop(attempt.key, None)
+            self._ended[outcome.status] += 1
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._busy)
+
+    def says(self, *, leaving: bool = False) -> ScheduleWorker:
+        """Return what the others are told."""
+        with self._lock:
+            self._beat += 1
+            longest = list(self._busy.values())[:MOST_BUSY]  # in the order in which they began
+            return ScheduleWorker(
+                id=self.id, host=self.host, pid=self.pid, version=__version__, started_at=self.started_at,
+                offers=tuple(self._offers[:MOST_OFFERS]), in_flight=len(self._busy), busy=tuple(longest),
+                succeeded=self._ended[ResultStatus.SUCCEEDED], failed=self._ended[ResultStatus.FAILED],
+                snoozed=self._ended[ResultStatus.SNOOZED], beat=self._beat, leaving=leaving,
+            )

@@ -1,0 +1,7 @@
+-- List the workers by age, with the seconds since each started and was last heard of.
+SELECT id::text, host, pid, version,
+       extract(epoch FROM now() - started_at)::float8 AS up_seconds,
+       extract(epoch FROM now() - last_seen_at)::float8 AS silent_seconds,
+       offers, in_flight, busy, succeeded, failed, snoozed
+FROM workers
+ORDER BY started_at, id

@@ -1,0 +1,39 @@
+"""A worker needs RabbitMQ alone, and the others know of it by what it says of itself."""
+
+import os
+import subprocess
+import sys
+
+from support import DEADLINE, until
+
+
+def test_a_worker_needs_no_database_and_is_listed_until_it_leaves(sidecar):
+    sidecar.up()
+    worker = sidecar.start("worker", DATABASE_URL="postgresql://nobody@127.0.0.1:1/nowhere").ready()
+    assert worker.http("/livez")[0] == 200
+    row = until(lambda: sidecar.sql("SELECT * FROM workers"), "the worker's row")[0]
+    assert (row["pid"], row["in_flight"], row["busy"]) == (worker.popen.pid, 0, [])
+    first = row["beat"]
+    until(lambda: sidecar.sql("SELECT id FROM workers WHERE beat > %s", first), "a further sign of life")
+    until(lambda: 'scheduler_replicas{role="worker"} 1.0' in sidecar.processes[1].http("/metrics")[1], "the gauge")
+    done = subprocess.run(
+        [sys.executable, "-m", "scheduler", "top"], env=os.environ | sidecar.env, capture_output=True, text=True,
+        timeout=DEADLINE, check=True,
+    )
+    assert any(line.startswith(str(row["id"])[:8]) and "idle" in line for line in done.stdout.splitlines())
+    assert worker.stop() == 0
+    until(lambda: sidecar.sql("SELECT count(*) AS n FROM workers")[0]["n"] == 0, "the worker off the list")
+
+
+def test_what_a_worker_says_late_or_wrongly_changes_nothing(sidecar, host):
+    sidecar.start("consumer").ready()
+    said = {"id": "3f1d3c52-6a44-4a52-8a3b-2b9a8f6f5a11", "host": "a", "pid": 1, "version": "1", "in_flight": 0,
+            "started_at": "2026-11-30T06:00:00Z", "offers": ["webhooks"], "beat": 2}
+    host.publish("worker", said)
+    host.publish("worker", said | {"beat": 1, "in_flight": 5})
+    host.publish("worker", said | {"beat": 3, "pid": "seven"})
+    host.publish("worker", said | {"id": "3f1d3c52-6a44-4a52-8a3b-2b9a8f6f5a12"})
+    assert host.get("scheduler_dead")[0].routing_key == "worker"
+    until(lambda: sidecar.sql("SELECT count(*) AS n FROM workers")[0]["n"] == 2, "both workers")
+    [row] = sidecar.sql("SELECT * FROM workers WHERE id = %s", said["id"])
+    assert (row["beat"], row["in_flight"]) == (2, 0)

@@ -1,0 +1,70 @@
+"""A result stays with its worker until the broker has it."""
+
+import json
+import threading
+
+import pytest
+from support import until
+
+from scheduler.rabbit.link import Link
+from scheduler.rabbit.work import WorkQueue
+from scheduler.workers.reporter import Report, Reporter
+
+
+@pytest.fixture
+def link(amqp_url):
+    made = Link(amqp_url, "test")
+    yield made
+    made.close()
+
+
+def test_results_are_confirmed_before_their_deliveries_are_acknowledged(link, host):
+    for number in range(50):
+        host.publish("webhook", {"number": number}, exchange="schedule.work")
+    reporter, came, told = Reporter(), [], []
+    reporter.attach(link)
+    queue = WorkQueue(link, "scheduler_webhooks", 10, came.append, quick=True)
+
+    def work():
+        # In any order: the newest first.
+        while came:
+            delivery = came.pop()
+            told.append(delivery.body)
+            reporter.report([Report(delivery.body, lambda tag=delivery.tag: queue.ack([tag]))])
+        return len(told) == 50 and reporter.idle
+
+    until(work, "all 50 reported")
+    queue.stop()
+    assert {json.loads(body)["number"] for body in host.drain("scheduler_results")} == set(range(50))
+    link.close()
+    assert host.drain("scheduler_webhooks") == []
+
+
+def test_what_no_queue_takes_is_kept_until_one_does(link, host):
+    host.channel.queue_unbind("scheduler_results", "schedule.commands", "result")
+    reporter, done = Reporter(), threading.Event()
+    reporter.attach(link)
+    reporter.report([Report(b"{}", done.set)])
+    until(lambda: reporter._waiting and not reporter._sent, "the broker's refusal")
+    assert not done.is_set()
+    host.channel.queue_bind("scheduler_results", "schedule.commands", "result")
+    until(lambda: (reporter.turn(), done.is_set())[1], "the confirm")
+    assert host.drain("scheduler_results") == [b"{}"]
+
+
+def test_what_was_reported_without_a_connection_goes_out_with_the_next(link, amqp_url, host):
+    reporter = Reporter()
+    reporter.report([Report(b'"before"')])
+    reporter.attach(link)
+    until(lambda: reporter.idle, "the first confirm")
+    link.close()
+    reporter.report([Report(b'"between"')])
+    assert not reporter.idle
+    reporter.detach()
+    second = Link(amqp_url, "second")
+    try:
+        reporter.attach(second)
+        until(lambda: reporter.idle, "the second confirm")
+    finally:
+        second.close()
+    assert host.drain("scheduler_results") == [b'"before"', b'"between"']
