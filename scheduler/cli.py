@@ -200,6 +200,7 @@ def _serve(args: argparse.Namespace) -> int:
 
     role: Role = args.role
     found = _settings(role.name)
+    role = role.asked(found)
     traces.set_up(role.name, os.environ)
     stop = Stop()
     if args.no_wait and role.database:

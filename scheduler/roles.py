@@ -1,8 +1,8 @@
 """The one table of the long-running processes: what each is for, and what sets it apart from the others."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any
+from typing import Any, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,13 @@ class Role:
     database: bool = True  # a worker has none
     # Module and class of what its works have in common, made once with the settings and given to each of them.
     common: str | None = None
+    # What else it does where a setting asks for it: the setting's name, and module and class.
+    on_request: tuple[tuple[str, str], ...] = ()
+
+    def asked(self, settings: Any) -> Self:
+        """Return the role with all that the settings ask for."""
+        wanted = tuple(work for setting, work in self.on_request if getattr(settings, setting))
+        return replace(self, works=self.works + wanted, on_request=())
 
     def load(self) -> list[Any]:
         """Import what it does."""
@@ -46,5 +53,6 @@ ROLES = {role.name: role for role in (
          in_dev=2, switch_seconds=0.0005),
     Role("worker", "AMQP → the work itself: calls webhooks, and reports what became of each.",
          ("scheduler.workers.presence:Presence",),
-         in_dev=1, switch_seconds=0.002, database=False, common="scheduler.workers.worker:Worker"),
+         in_dev=1, switch_seconds=0.002, database=False, common="scheduler.workers.worker:Worker",
+         on_request=(("commands_file", "scheduler.workers.commands:Commands"),)),
 )}

@@ -1,7 +1,7 @@
 """The messages of a run, as AMQP has them."""
 
 from scheduler.domain.messages import Priority
-from scheduler.domain.names import DEAD_EXCHANGE, EVENTS_EXCHANGE, due_address
+from scheduler.domain.names import COMMAND_KEY_PREFIX, DEAD_EXCHANGE, EVENTS_EXCHANGE, due_address
 from scheduler.domain.runs.event import due_body, finished_body
 from scheduler.domain.runs.run import Run
 from scheduler.domain.times import rfc3339
@@ -34,8 +34,8 @@ def not_delivered(receipt: Receipt, exchange: str, key: str) -> tuple[str, str]:
     if receipt is Receipt.REFUSED:
         full = f"a queue behind {exchange} is full or unavailable"
         return f"refused: {full}", f"{full}; they are tried again"
-    if key.startswith("command."):
-        return (f"returned: no worker offers the command {key.removeprefix('command.')}",
+    if key.startswith(COMMAND_KEY_PREFIX):
+        return (f"returned: no worker offers the command {key.removeprefix(COMMAND_KEY_PREFIX)}",
                 "start a worker whose SCHEDULER_COMMANDS_FILE lists it; they are tried again")
     return (f"returned: no queue is bound to {exchange} for the routing key {key}",
             f"bind a queue to {exchange} with the routing key {key}; they are tried again")

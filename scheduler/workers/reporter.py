@@ -27,6 +27,7 @@ class Report:
 
     body: bytes
     then: Callable[[], None] | None = None
+    about: str | None = None  # set where an answer is wanted: its correlation_id
 
 
 class Reporter:
@@ -37,10 +38,12 @@ class Reporter:
         self._waiting: deque[Report] = deque()
         self._sent = 0  # on their way
         self._publisher: Publisher | None = None
+        self._reply_to: str | None = None
         self._not_before = 0.0
 
-    def attach(self, link: Link) -> None:
-        """Send by this connection from now on, first of all what is still here."""
+    def attach(self, link: Link, reply_to: str | None = None) -> None:
+        """Send by this connection from now on, first of all what is still here; answers go to `reply_to`."""
+        self._reply_to = reply_to
         self._publisher = Publisher(link)
         self._not_before = 0.0
         self.turn()
@@ -71,7 +74,10 @@ class Reporter:
             self._waiting.clear()
             self._sent += len(batch)
         messages = [
-            command_message(ScheduleResult.kind, ScheduleResult.__name__, each.body, key=str(uuid4()))
+            command_message(
+                ScheduleResult.kind, ScheduleResult.__name__, each.body, key=str(uuid4()),
+                reply_to=self._reply_to if each.about else None, correlation_id=each.about,
+            )
             for each in batch
         ]
         try:

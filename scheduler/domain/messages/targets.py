@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from scheduler.domain.messages.base import ContractMessage
+from scheduler.domain.names import COMMAND_KEY_PREFIX, WEBHOOK_KEY
 
 _Text = Annotated[str, Field(strict=True)]
 Name = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9_-]{1,100}$")]
@@ -52,4 +53,4 @@ class Target(ContractMessage):
 def work_key(target: str) -> str:
     """Return the routing key by which a worker gets the work that a target, as JSON text, asks for."""
     command = Target.model_validate_json(target).command
-    return "webhook" if command is None else f"command.{command.name}"
+    return WEBHOOK_KEY if command is None else f"{COMMAND_KEY_PREFIX}{command.name}"
