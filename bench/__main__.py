@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from bench import emit, ingest, lag, recurrence, report, scale
+from bench import emit, ingest, lag, recurrence, report, runs, scale
 from scheduler.dev.servers import Stack, start_stack
 
 PARTS = {
@@ -12,6 +12,7 @@ PARTS = {
     "lag": lag.run,
     "scale": scale.run,
     "burst": emit.burst,
+    **runs.PARTS,
 }
 
 

@@ -40,11 +40,11 @@ def recurring(bed: Bed, count: int) -> None:
     bed.analyze()
 
 
-def drain(bed: Bed, count: int, replicas: int) -> float:
+def drain(bed: Bed, count: int, replicas: int, **env: str) -> float:
     """Let what is in the table fall due at once before so many replicas, and return events/s."""
     with contextlib.ExitStack() as stack:
         for _ in range(replicas):
-            stack.enter_context(bed.process("scheduler", "producer"))
+            stack.enter_context(bed.process("scheduler", "producer", **env))
         due = "now() + interval '2 seconds'"
         bed.sql(f"UPDATE jobs SET next_run_at = {due}, starts_at = least(starts_at, {due})")
         bed.sql("VACUUM jobs")

@@ -12,7 +12,7 @@ from pathlib import Path
 RESULTS = Path(__file__).parent / "results"
 DOCS = Path(__file__).parent.parent / "docs"
 README = DOCS.parent / "README.md"
-PARTS = ("emit", "burst", "lag", "ingest", "recurrence", "scale")
+PARTS = ("emit", "burst", "lag", "ingest", "recurrence", "scale", "runs", "runs-claims")
 _FIGURES, _END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
 
 

@@ -8,7 +8,8 @@ import psycopg2
 from bench import report
 from bench.servers import Bed
 from scheduler.dev.servers import Stack
-from scheduler.postgres.claims import LONG_AGO, ClaimSession
+from scheduler.postgres.claims import ClaimSession, risen
+from scheduler.postgres.classes import FROM_THE_BOTTOM
 from scheduler.postgres.jobs.due import Settlement, claim, settle
 
 BATCH = 500
@@ -17,13 +18,13 @@ BATCH = 500
 def cycle_cost(bed: Bed, batches: int, *, floor: bool = True) -> float:
     """Return the microseconds a row of claim and settle, as the producer does it, over due rows."""
     session = ClaimSession(bed.database_url, "bench")
-    bound, taken = LONG_AGO, []
+    bound, taken = FROM_THE_BOTTOM, []
     for _ in range(batches):
         started = time.perf_counter()
         found = claim(session, BATCH, bound)
         settle(session, Settlement(found.claimed_at, found.claimed_at, done=[job.id for job in found.things]))
         taken.append((time.perf_counter() - started) / len(found.things) * 1e6)
-        bound = found.newest if floor else LONG_AGO
+        bound = risen(bound, found.newest) if floor else FROM_THE_BOTTOM
     session.close()
     return statistics.median(taken)
 
@@ -57,19 +58,19 @@ def pinned(stack: Stack, churn: int, *, held: bool) -> float:
             with other.cursor() as cursor:
                 cursor.execute("SELECT count(*) FROM jobs")
         session = ClaimSession(bed.database_url, "churn")
-        bound = LONG_AGO
+        bound = FROM_THE_BOTTOM
         for _ in range(churn // BATCH):
             found = claim(session, BATCH, bound)
             settle(session, Settlement(found.claimed_at, found.claimed_at, done=[job.id for job in found.things]))
-            bound = found.newest
+            bound = risen(bound, found.newest)
         # As in the producer: a look from the bottom at every poll interval, the rest from the floor.
         taken = []
         for turn in range(40):
             started = time.perf_counter()
-            found = claim(session, BATCH, LONG_AGO if turn % 10 == 0 else bound)
+            found = claim(session, BATCH, FROM_THE_BOTTOM if turn % 10 == 0 else bound)
             settle(session, Settlement(found.claimed_at, found.claimed_at, done=[job.id for job in found.things]))
             taken.append((time.perf_counter() - started) / len(found.things) * 1e6)
-            bound = found.newest
+            bound = risen(bound, found.newest)
         session.close()
         other.close()
         return statistics.mean(taken)

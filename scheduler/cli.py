@@ -15,7 +15,7 @@ from scheduler.domain.errors import Misconfigured, Unavailable
 from scheduler.domain.recurrence import tzdata_version
 from scheduler.domain.runs.run import RunStatus
 from scheduler.domain.times import parse_instant
-from scheduler.ops import logs, traces
+from scheduler.ops import logs, reaching, traces
 from scheduler.roles import ROLES, Role
 from scheduler.runtime import Stop, backoff
 from scheduler.settings import Settings
@@ -27,6 +27,15 @@ MOST_LISTED = 10_000
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    code = _main(argv)
+    if reaching.left_behind():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _main(argv: Sequence[str] | None) -> int:
     parser = _parser()
     args = parser.parse_args(argv)
     command: Callable[[argparse.Namespace], int] = args.command

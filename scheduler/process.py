@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from scheduler.domain.errors import Unavailable
@@ -14,6 +15,7 @@ from scheduler.ops import health as http
 from scheduler.ops import metrics
 from scheduler.ops.health import Health, HealthPart
 from scheduler.ops.logs import get_logger
+from scheduler.ops.reaching import reach
 from scheduler.rabbit import pika_internals, topology
 from scheduler.rabbit.address import place
 from scheduler.rabbit.link import Link
@@ -83,7 +85,7 @@ def stay_connected(
         attempt += 1
         health.turn()
         try:
-            link = _connect(role, url, settings)
+            link = reach(partial(_connect, role, url, settings))
             health.found("rabbitmq")
             log.info("connected to RabbitMQ", broker=place(url))
             delays = backoff()

@@ -1,4 +1,5 @@
-// Node.js with amqplib: ask for a reminder in two seconds, hear that it was accepted, and take it.
+// Node.js with amqplib: ask for a tracked reminder in two seconds, hear that it was accepted, take it, and report that
+// the work is done; had it failed, or this program died, the event would come again.
 //
 //   cd examples/node && npm install && AMQP_URL=amqp://guest:guest@localhost:5672/%2F node index.js
 
@@ -10,49 +11,74 @@ const url = process.env.AMQP_URL || 'amqp://guest:guest@localhost:5672/%2F';
 async function main() {
   const connection = await amqp.connect(url);
   const channel = await connection.createConfirmChannel();
-  const job = randomUUID();
 
   // The sidecar's answers come back on this channel. Consume before publishing.
-  const answered = new Promise((resolve) => {
-    channel.consume('amq.rabbitmq.reply-to', resolve, { noAck: true });
-  });
+  const waiting = new Map();
+  await channel.consume('amq.rabbitmq.reply-to', (message) => {
+    const { type, correlationId } = message.properties;
+    waiting.get(correlationId)?.({ type, ...JSON.parse(message.content) });
+  }, { noAck: true });
   // With `mandatory` a message that no queue takes comes back: no sidecar is listening.
   channel.on('return', () => {
     console.error('no sidecar has ever started on this virtual host');
     process.exit(1);
   });
 
+  // Publish a command or a result, and resolve with the answer.
+  async function ask(key, body) {
+    const correlationId = randomUUID();
+    const answered = new Promise((resolve) => { waiting.set(correlationId, resolve); });
+    channel.publish('schedule.commands', key, Buffer.from(JSON.stringify(body)), {
+      mandatory: true, persistent: true, contentType: 'application/json',
+      replyTo: 'amq.rabbitmq.reply-to', correlationId,
+    });
+    await channel.waitForConfirms();
+    const answer = await answered;
+    waiting.delete(correlationId);
+    if (answer.type === 'ScheduleRejected') throw new Error(JSON.stringify(answer.errors));
+    return answer;
+  }
+
   const now = Date.now();
-  channel.publish('schedule.commands', 'request', Buffer.from(JSON.stringify({
+  const job = randomUUID();
+  const accepted = await ask('request', {
     id: job,
     job_type: 'invoice.reminder',
     payload: { invoice: 42 },
     run_at: new Date(now + 2000).toISOString(),
     issued_at: new Date(now).toISOString(),
-  })), {
-    mandatory: true, persistent: true, contentType: 'application/json',
-    replyTo: 'amq.rabbitmq.reply-to', correlationId: job,
+    run: { timeout: 60, max_attempts: 3 }, // tracked: it comes again until `succeeded` is reported
   });
-  await channel.waitForConfirms();
-
-  const answer = await answered;
-  const body = JSON.parse(answer.content);
-  if (answer.properties.type !== 'ScheduleAccepted') throw new Error(JSON.stringify(body.errors));
-  console.log(`accepted ${job}, next run at ${body.next_run_at}`);
+  console.log(`accepted ${job}, next run at ${accepted.next_run_at}`);
 
   await channel.prefetch(10);
   await new Promise((resolve, reject) => {
     const late = setTimeout(() => reject(new Error('no reminder came: does `scheduler producer` run?')), 30000);
     channel.consume('mainapp_due', (message) => {
       const event = JSON.parse(message.content);
-      // Handle it here, then acknowledge. The same event_id may come twice: skip it then.
-      channel.ack(message);
-      console.log(`reminded of invoice ${event.payload.invoice}, due at ${event.due_at}`);
-      if (event.job_id !== job) return;
-      clearTimeout(late);
-      resolve();
+      handle(event).then(() => {
+        channel.ack(message);
+        if (event.job_id !== job) return;
+        clearTimeout(late);
+        resolve();
+      }, reject);
     });
   });
+
+  // The same event_id may come twice: what was done already is skipped, and reported as `succeeded` once more.
+  async function handle(event) {
+    console.log(`reminded of invoice ${event.payload.invoice}, due at ${event.due_at}`);
+    if (!event.run) return; // the job is not tracked: nobody waits for a result
+    const { status } = await ask('result', {
+      event_id: event.event_id,
+      attempt: event.run.attempt,
+      status: 'succeeded', // or `failed` with an `error`, `running` with a `heartbeat`, `snoozed` with `retry_in`
+      output: { sent: true },
+      worker: 'node-1',
+    });
+    console.log(`result of attempt ${event.run.attempt} ${status}`);
+  }
+
   await channel.close();
   await connection.close();
 }

@@ -30,10 +30,9 @@ class Batch(Generic[Thing, Emission]):
     """Things between their claim and their settlement; none when nothing was due."""
 
     def __init__(
-        self, source: Source[Thing, Emission], session: ClaimSession, claim: Claim[Thing], limit: int,
-        started: float,
+        self, source: Source[Thing, Emission], session: ClaimSession, claim: Claim[Thing], started: float,
     ) -> None:
-        """Take what was claimed in the session, at most so much, and the steady clock's time when that began."""
+        """Take what was claimed in the session, and the steady clock's time when that began."""
         self.source = source
         self.session = session
         self._claim = claim
@@ -48,17 +47,17 @@ class Batch(Generic[Thing, Emission]):
         self._confirms: Confirms | None = None
         self._emitted_at = claim.claimed_at
         self.empty = not claim.things
-        self.full = len(claim.things) >= limit
+        self.full = claim.full
         self.newest = claim.newest
         self.refused = False
 
     @classmethod
     def claimed(
-        cls, source: Source[Thing, Emission], session: ClaimSession, limit: int, since: datetime
+        cls, source: Source[Thing, Emission], session: ClaimSession, limit: int, since: Sequence[datetime]
     ) -> "Batch[Thing, Emission]":
         """Claim what is due of a source."""
         started = time.monotonic()
-        batch = cls(source, session, source.claim(session, limit, since), limit, started)
+        batch = cls(source, session, source.claim(session, limit, since), started)
         _observe("claim", started)
         return batch
 

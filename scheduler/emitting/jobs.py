@@ -17,6 +17,7 @@ from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled import ThrottledWarning
 from scheduler.ops.traces import Traced
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
+from scheduler.postgres.classes import CLASSES
 from scheduler.postgres.jobs import due
 from scheduler.postgres.jobs.due import Failed, Passed, Settlement
 from scheduler.postgres.runs import due as runs_due
@@ -33,12 +34,13 @@ class DueJobs:
     """The source of ScheduleDue and ScheduleMissed."""
 
     kind = due.KIND
+    classes = CLASSES
 
     def __init__(self, *, keep_all: bool = False) -> None:
         """Leave a record in the history of every occurrence, or of tracked jobs only."""
         self._keep_all = keep_all
 
-    def claim(self, session: ClaimSession, limit: int, since: datetime) -> Claim[Job]:
+    def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Job]:
         """Lock the oldest due jobs, and see which of them must heed a run of theirs that is open."""
         claim = due.claim(session, limit, since)
         heedful = [

@@ -48,7 +48,7 @@ class Emitter:
 
     def _emit(self, watch: Watch) -> Batch[Any, Any]:
         """Claim and publish, and only then settle the batch before."""
-        batch = Batch.claimed(watch.source, self._free[0], self._batch_size, watch.watermark.bound())
+        batch = Batch.claimed(watch.source, self._free[0], self._batch_size, watch.watermark.bounds())
         del self._free[0]
         watch.claimed(batch)
         batch.publish(self._publisher)

@@ -13,6 +13,7 @@ from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled import ThrottledWarning
 from scheduler.ops.traces import Traced
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
+from scheduler.postgres.classes import CLASSES
 from scheduler.postgres.runs import due
 from scheduler.postgres.runs.due import Settlement
 from scheduler.postgres.runs.store import KIND
@@ -38,8 +39,9 @@ class DueRuns:
     """The source of later attempts, dead letters and ScheduleFinished."""
 
     kind = KIND
+    classes = CLASSES
 
-    def claim(self, session: ClaimSession, limit: int, since: datetime) -> Claim[Run]:
+    def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Run]:
         """Lock the runs that fall due."""
         return due.claim(session, limit, since)
 

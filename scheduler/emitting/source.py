@@ -47,9 +47,10 @@ class Source(Protocol[Thing, Emission]):
     """One kind of thing that falls due. It keeps nothing between two batches, of which two may be on their way."""
 
     kind: str  # one word: of its claim, of its wake-ups, and in log lines
+    classes: int  # of priority, each with a lower bound of its own
 
-    def claim(self, session: ClaimSession, limit: int, since: datetime) -> Claim[Thing]:
-        """Lock what is due, oldest first, and nothing that fell due before `since`."""
+    def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Thing]:
+        """Lock what is due, of each class the oldest first, and nothing of it that fell due before its `since`."""
 
     def decide(self, thing: Thing, now: datetime) -> Emission:
         """Say what a thing emits; whatever this raises concerns this one thing."""

@@ -2,12 +2,13 @@
 
 import math
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from scheduler.emitting.batch import Batch
 from scheduler.emitting.source import Source
-from scheduler.postgres.claims import LONG_AGO
+from scheduler.postgres.claims import LONG_AGO, risen
 
 # Who woke for something and found it taken lets the other go first next time, and does not slow it down.
 YIELD_SECONDS = 0.0015
@@ -24,27 +25,28 @@ class LowWatermark:
     that takes long, because another client's old snapshot keeps what is dead in the index, it comes less often.
     """
 
-    def __init__(self, every: float) -> None:
+    def __init__(self, every: float, classes: int) -> None:
         self._every = every
         self._next_look = 0.0
-        self._bound = LONG_AGO
+        self._bottom = (LONG_AGO,) * classes
+        self._bounds = self._bottom
 
     def lower(self, to: datetime) -> None:
         """Something may have come from this moment on."""
-        self._bound = min(self._bound, to)
+        self._bounds = tuple(min(bound, to) for bound in self._bounds)
 
-    def bound(self) -> datetime:
-        """Return where to begin."""
+    def bounds(self) -> tuple[datetime, ...]:
+        """Return where to begin, for each class of priority."""
         if time.monotonic() >= self._next_look:
-            self._bound = LONG_AGO
-        return self._bound
+            self._bounds = self._bottom
+        return self._bounds
 
-    def rise(self, newest: datetime | None, claim_seconds: float) -> None:
-        """A claim has taken all up to `newest`."""
-        if self._bound == LONG_AGO:
+    def rise(self, newest: Sequence[datetime | None], claim_seconds: float) -> None:
+        """A claim has taken all up to `newest` of each class."""
+        if self._bounds == self._bottom:
             pause = min(LOOK_SHARE * claim_seconds, MOST_LOOK_SECONDS)
             self._next_look = time.monotonic() + max(self._every, pause)
-        self._bound = newest or self._bound
+        self._bounds = risen(self._bounds, newest)
 
 
 class Watch:
@@ -52,7 +54,7 @@ class Watch:
 
     def __init__(self, source: Source[Any, Any], poll: float) -> None:
         self.source = source
-        self.watermark = LowWatermark(poll)
+        self.watermark = LowWatermark(poll, source.classes)
         self.next_look = 0.0
         self._poll = poll
         self._latest: Batch[Any, Any] | None = None

@@ -25,7 +25,13 @@ class Claim(Generic[Thing]):
     things: list[Thing]
     claimed_at: datetime
     seconds_to_next: float | None
-    newest: datetime | None = None  # when the last of them fell due
+    newest: tuple[datetime | None, ...] = ()  # when the last of each class fell due
+    full: bool = False  # there may be more
+
+
+def risen(bounds: Sequence[datetime], newest: Sequence[datetime | None]) -> tuple[datetime, ...]:
+    """Return from where on to claim next of each class, after all up to `newest` was taken."""
+    return tuple(new or old for new, old in zip(newest, bounds, strict=True))
 
 
 class ClaimSession:
@@ -37,13 +43,13 @@ class ClaimSession:
         self._connection.autocommit = True
         self._prepared: set[str] = set()
 
-    def claim(self, kind: str, statement: str, limit: int, since: datetime) -> list[tuple[Any, ...]]:
-        """Run a kind's claim, which takes a lower bound and a limit, in a transaction that stays open."""
+    def claim(self, kind: str, statement: str, *values: datetime | int) -> list[tuple[Any, ...]]:
+        """Run a kind's claim with its values, $1 first, in a transaction that stays open."""
         with translated(), self._connection.cursor() as cursor:
             if kind not in self._prepared:
                 cursor.execute(query("claims/prepare", kind=kind, claim=statement))
                 self._prepared.add(kind)
-            cursor.execute(query("claims/execute", kind=kind), {"since": since, "limit": limit})
+            cursor.execute(query("claims/execute", kind=kind, values=", ".join(["%s"] * len(values))), values)
             return cursor.fetchall()
 
     def query(self, statement: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:

@@ -11,6 +11,7 @@ from psycopg2 import errors
 
 from scheduler.domain.errors import SchedulerError, Unavailable
 from scheduler.ops.logs import without_secrets
+from scheduler.ops.reaching import reach
 from scheduler.postgres import client_timeout
 from scheduler.resources import query
 
@@ -53,10 +54,10 @@ class Contended(Unavailable):
 def connect(url: str, name: str, **session: str) -> Connection:
     """Open a connection with our timeouts; raise Unavailable when the database cannot be reached."""
     with translated():
-        connection: client_timeout.Session = psycopg2.connect(
+        connection: client_timeout.Session = reach(lambda: psycopg2.connect(
             url, application_name=f"scheduler {name}", connection_factory=client_timeout.Session,
             cursor_factory=client_timeout.Cursor, **CONNECT,
-        )
+        ))
         try:
             client_timeout.watch()
             connection.patient = session.get("statement_timeout") == "0"

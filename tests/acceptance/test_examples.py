@@ -71,10 +71,12 @@ def node_folder(tmp_path):
     return folder
 
 
-def test_a_node_program(run, node_folder):
+def test_a_node_program(run, running, node_folder):
     folder = node_folder
     printed = run(node(), "index.js", cwd=folder)
-    assert re.search(f"accepted .*\n{DUE}", printed)
+    assert re.search(f"accepted .*\n{DUE}.*\nresult of attempt 1 recorded\n", printed)
+    [row] = until(lambda: running.sql("SELECT * FROM run_history WHERE worker = 'node-1'"), "the run's end")
+    assert (row["status"], row["attempt"], row["output"]) == ("succeeded", 1, {"sent": True})
 
 
 @pytest.fixture
@@ -92,9 +94,9 @@ def started():
         each.communicate()
 
 
-def snippet(language, running):
+def snippet(language, running, number=0):
     """Return a piece of the README's code, with the address of the sidecar at hand."""
-    code = re.search(f"```{language}\n(.*?)```", README.read_text(), re.DOTALL)[1]
+    code = re.findall(f"```{language}\n(.*?)```", README.read_text(), re.DOTALL)[number]
     assert ADDRESS in code
     return code.replace(ADDRESS, running.amqp_url)
 
@@ -103,6 +105,16 @@ def test_the_readmes_first_request_in_python(sidecar, started):
     # A sidecar of its own: the program is ended while it may still have an event.
     program = started(sys.executable, "-u", "-c", snippet("python", sidecar.up()))
     assert "'payload': {'invoice': 42}" in program.stdout.readline()
+
+
+def test_the_readmes_life_of_a_run_in_ten_lines(sidecar, started):
+    code = snippet("python", sidecar.up(), 1)
+    assert len(code.splitlines()) == 10
+    started(sys.executable, "-u", "-c", code)
+    [row] = until(lambda: sidecar.sql("SELECT * FROM run_history"), "the run's end")
+    assert [each["outcome"] for each in row["attempts"]] == ["failed", "succeeded"]
+    assert (row["status"], row["attempts"][1]["output"]) == ("succeeded", '{"sent":42}')
+    assert "ConnectionError: mail server away" in row["attempts"][0]["error"]
 
 
 def test_the_readmes_request_in_node(running, started, node_folder):

@@ -1,12 +1,14 @@
 """The claim: oldest first, never early, skipping what others hold, by the index whatever the statistics say."""
 
-import json
 from datetime import timedelta
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from support import connected
 
 from scheduler.postgres.claims import LONG_AGO, PLANNER, ClaimSession
+from scheduler.postgres.classes import FROM_THE_BOTTOM, Shares
 from scheduler.postgres.jobs.due import CLAIM, Failed, Passed, Settlement, claim, settle
 from scheduler.resources import query
 
@@ -19,11 +21,15 @@ def sessions(database_url):
         session.close()
 
 
-def fill(url, count, when, status="pending"):
+CLASSES = ("high", "normal", "low")
+
+
+def fill(url, count, when, status="pending", priority=None):
     with connected(url) as connection, connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO jobs (id, job_type, next_run_at, status) "
-            f"SELECT gen_random_uuid(), 'j' || n, {when}, %s FROM generate_series(1, %s) n", (status, count),
+            "INSERT INTO jobs (id, job_type, next_run_at, status, priority) "
+            f"SELECT gen_random_uuid(), 'j' || n, {when}, %s, %s FROM generate_series(1, %s) n",
+            (status, priority, count),
         )
 
 
@@ -57,7 +63,7 @@ def test_the_lower_bound_hides_what_lies_below_it(database_url, sessions):
     fill(database_url, 10, "now() - n * interval '1 minute'")
     middle = claim(sessions[0], 10).things[4].wake_at
     sessions[0].release()
-    assert len(claim(sessions[0], 10, middle).things) == 6
+    assert len(claim(sessions[0], 10, (LONG_AGO, middle, LONG_AGO)).things) == 6
 
 
 def test_each_outcome_is_settled_by_its_own_statement(database_url, sessions):
@@ -117,9 +123,11 @@ def plan(url, *, statistics):
             cursor.execute("ANALYZE jobs")
         for setting, value in PLANNER.items():
             cursor.execute("SELECT set_config(%s, %s, false)", (setting, value))
-        cursor.execute(query("claims/prepare", kind="jobs", claim=CLAIM))
-        cursor.execute("EXPLAIN (FORMAT JSON, ANALYZE, BUFFERS) EXECUTE claim_jobs (%s, %s)", (LONG_AGO, 100))
-        return json.dumps(cursor.fetchone()[0])
+        cursor.execute(query("claims/prepare", kind="jobs", claim=CLAIM.statement))
+        values = (*FROM_THE_BOTTOM, *Shares.of(100))
+        cursor.execute("EXPLAIN (FORMAT JSON, ANALYZE, BUFFERS) EXECUTE claim_jobs "
+                       "(%s, %s, %s, %s, %s, %s, %s)", values)
+        return cursor.fetchone()[0]
 
 
 @pytest.mark.parametrize("statistics", [False, True])
@@ -127,7 +135,54 @@ def test_the_claim_walks_its_index_and_sorts_nothing(database_url, statistics):
     fill(database_url, 20_000, "now() + n * interval '1 second'")
     fill(database_url, 20_000, "now() - n * interval '1 second'", status="done")
     fill(database_url, 500, "now() - n * interval '1 second'")
+    fill(database_url, 5_000, "now() - n * interval '1 second'", priority="low")
     found = plan(database_url, statistics=statistics)
-    assert '"Index Name": "jobs_due"' in found
-    for forbidden in ("Seq Scan", "Bitmap", '"Sort"'):
-        assert forbidden not in found
+    nodes = list(walk(found[0]["Plan"]))
+    assert not [node["Node Type"] for node in nodes if node["Node Type"] in ("Seq Scan", "Sort")
+                or "Bitmap" in node["Node Type"]]
+    scans = [node for node in nodes if "Index Name" in node]
+    assert {node["Index Name"] for node in scans} == {"jobs_due_by_class"}
+    # One for what is due and one for what comes next, for each class; neither walks over what is another's.
+    assert len(scans) == 6
+    assert sum(node["Actual Rows"] for node in scans) <= Shares.of(100).all + 3
+    assert not any(node.get("Rows Removed by Filter") for node in scans)
+
+
+def walk(node):
+    yield node
+    for child in node.get("Plans", ()):
+        yield from walk(child)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 9, 10, 100, 500, 10_000])
+def test_each_class_has_a_tenth_of_a_batch_for_certain(limit):
+    shares = Shares.of(limit)
+    assert shares.better >= limit
+    assert shares.high >= 1
+    for room in (shares.better - shares.high, min(shares.low, shares.all - shares.better)):
+        assert 10 * room >= shares.all
+
+
+@given(counts=st.tuples(*[st.integers(0, 40)] * 3), limit=st.integers(1, 30), seed=st.integers(0, 10**6))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_class_starves_and_each_keeps_its_order(database_url, sessions, counts, limit, seed):
+    with connected(database_url) as connection, connection.cursor() as cursor:
+        cursor.execute("TRUNCATE jobs")
+    for priority, count in zip(CLASSES, counts, strict=True):
+        when = f"now() - ((n * 7919 + {seed}) %% 1000) * interval '1 second'"
+        fill(database_url, count, when, priority=priority)
+    left, seen = dict(zip(CLASSES, counts, strict=True)), {each: [] for each in CLASSES}
+    while any(left.values()):
+        found = claim(sessions[0], limit)
+        batch = [(job.definition.priority or "normal", job) for job in found.things]
+        assert [each for each, _ in batch] == sorted((each for each, _ in batch), key=CLASSES.index)
+        for each in CLASSES:
+            mine = [job for name, job in batch if name == each]
+            assert len(mine) == left[each] or 10 * len(mine) >= len(batch) > 0
+            seen[each] += [job.wake_at for job in mine]
+            left[each] -= len(mine)
+        assert found.full or not any(left.values())
+        settle(sessions[0], Settlement(found.claimed_at, found.claimed_at, [job.id for _, job in batch]))
+    for moments in seen.values():
+        assert moments == sorted(moments)
+    assert [len(seen[each]) for each in CLASSES] == list(counts)

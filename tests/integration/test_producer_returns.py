@@ -74,42 +74,43 @@ def test_a_job_settled_while_another_batch_is_on_its_way_is_not_left_below_the_w
     with opened(amqp_url) as link, ExitStack() as stack:
         sessions = [stack.enter_context(closing(ClaimSession(sidecar.database_url, f"test {n}"))) for n in (1, 2)]
         publisher = Publisher(link)
-        first = Batch.claimed(watch.source, sessions[0], 1, watermark.bound())
+        first = Batch.claimed(watch.source, sessions[0], 1, watermark.bounds())
         watch.claimed(first)
         first.publish(publisher)
-        batches = (Batch.claimed(watch.source, sessions[1], 1, watermark.bound()) for _ in count())
+        batches = (Batch.claimed(watch.source, sessions[1], 1, watermark.bounds()) for _ in count())
         second = until(lambda: None if (batch := next(batches)).empty else batch, "the second due")
         watch.claimed(second)
-        assert watermark.bound() == second.newest
+        assert watermark.bounds()[1] == second.newest[1]
         returns = first.settle()
         watch.settled(first, returns)
         second.publish(publisher)
         watch.settled(second, second.settle())
     [row] = sidecar.sql("SELECT wake_at FROM jobs WHERE job_type = 'one'")
     assert returns == row["wake_at"]
-    assert watermark.bound() <= returns
+    assert max(watermark.bounds()) <= returns
 
 
 def test_looks_from_the_bottom_become_rarer_where_they_are_slow(monkeypatch):
     """With an old snapshot in the way each of them walks over all that is dead in the index."""
     clock = iter(())
     monkeypatch.setattr("scheduler.emitting.watch.time", SimpleNamespace(monotonic=lambda: next(clock)))
-    watermark, newest = LowWatermark(every=0.5), utc()
+    watermark, newest = LowWatermark(every=0.5, classes=2), utc()
     for took, pause in ((0.001, 0.5), (0.2, 4.0), (5.0, 8.0)):
         clock = iter((100.0, 100.0, 100.0 + pause - 0.01, 100.0 + pause))
-        assert watermark.bound() == LONG_AGO
-        watermark.rise(newest, took)
-        assert watermark.bound() == newest
-        assert watermark.bound() == LONG_AGO
+        assert watermark.bounds() == (LONG_AGO, LONG_AGO)
+        watermark.rise((None, newest), took)  # of the first class there never is anything
+        assert watermark.bounds() == (LONG_AGO, newest)
+        assert watermark.bounds() == (LONG_AGO, LONG_AGO)
 
 
 def test_a_wake_up_lowers_the_watermark_only_as_far_as_told():
-    watermark, newest = LowWatermark(every=60.0), utc()
-    watermark.bound()
-    watermark.rise(newest, 0.001)
+    watermark, newest = LowWatermark(every=60.0, classes=2), utc()
+    watermark.bounds()
+    watermark.rise((newest, newest), 0.001)
     watermark.lower(newest + timedelta(seconds=1))
-    assert watermark.bound() == newest
-    watermark.lower(newest - timedelta(seconds=1))
-    assert watermark.bound() == newest - timedelta(seconds=1)
-    watermark.rise(None, 0.001)
-    assert watermark.bound() == newest - timedelta(seconds=1)
+    assert watermark.bounds() == (newest, newest)
+    before = newest - timedelta(seconds=1)
+    watermark.lower(before)
+    assert watermark.bounds() == (before, before)
+    watermark.rise((None, newest), 0.001)
+    assert watermark.bounds() == (before, newest)

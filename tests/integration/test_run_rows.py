@@ -11,7 +11,8 @@ from support import connected
 from scheduler.domain.messages import Priority, ResultStatus, RunPolicy
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import Attempt, AttemptOutcome, Occurrence, Origin, Run, RunStatus
-from scheduler.postgres.claims import LONG_AGO, PLANNER
+from scheduler.postgres.claims import PLANNER
+from scheduler.postgres.classes import FROM_THE_BOTTOM, Shares
 from scheduler.postgres.connection import connect
 from scheduler.postgres.maintenance import MaintenanceSession
 from scheduler.postgres.runs.columns import KEPT, STORED
@@ -83,10 +84,12 @@ def test_the_claim_walks_its_index_and_sorts_nothing(database_url, statistics):
             opened.execute("ANALYZE runs")
         for setting, value in PLANNER.items():
             opened.execute("SELECT set_config(%s, %s, false)", (setting, value))
-        opened.execute(query("claims/prepare", kind="runs", claim=CLAIM))
-        opened.execute("EXPLAIN (FORMAT JSON, ANALYZE, BUFFERS) EXECUTE claim_runs (%s, %s)", (LONG_AGO, 100))
+        opened.execute(query("claims/prepare", kind="runs", claim=CLAIM.statement))
+        values = (*FROM_THE_BOTTOM, *Shares.of(100))
+        opened.execute("EXPLAIN (FORMAT JSON, ANALYZE, BUFFERS) EXECUTE claim_runs "
+                       "(%s, %s, %s, %s, %s, %s, %s)", values)
         found = json.dumps(opened.fetchone()[0])
-    assert '"Index Name": "runs_due"' in found
+    assert '"Index Name": "runs_due_by_class"' in found
     for forbidden in ("Seq Scan", "Bitmap", '"Sort"'):
         assert forbidden not in found
 

@@ -55,8 +55,8 @@ class Publisher:
 
 def settled(jobs, *receipts):
     session = Session()
-    claim = Claim(jobs, NOW + timedelta(seconds=1), None, NOW)
-    batch = Batch(DueJobs(), session, claim, 500, module.time.monotonic())
+    claim = Claim(jobs, NOW + timedelta(seconds=1), None, (None, NOW, None))
+    batch = Batch(DueJobs(), session, claim, module.time.monotonic())
     batch.publish(Publisher(*receipts))
     return session, batch.settle()
 

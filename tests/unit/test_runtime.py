@@ -6,6 +6,8 @@ import threading
 
 import pytest
 
+from scheduler.domain.errors import Unavailable
+from scheduler.ops import reaching
 from scheduler.runtime import Stop
 
 CONTRACT_SECONDS = 5
@@ -38,6 +40,7 @@ def timers(monkeypatch):
 
     monkeypatch.setattr(threading, "Timer", make)
     monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(reaching, "_told_to_stop", False)  # and so again for the tests that follow
     return made
 
 
@@ -45,6 +48,8 @@ def test_what_hangs_is_cut_off_within_the_seconds_of_the_contract(timers):
     stop = Stop(late_exit_code=69)
     stop._on_signal(signal.SIGTERM)
     assert stop
+    with pytest.raises(Unavailable, match="the process stops"):  # no server is waited for any longer
+        reaching.reach(lambda: None)
     [timer] = timers
     assert (timer.started, timer.daemon) == (True, True)
     assert 0 < timer.seconds < CONTRACT_SECONDS

@@ -5,13 +5,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from scheduler.domain.jobs.job import Job
-from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession, array
-from scheduler.postgres.jobs.columns import COLUMNS, SELECTED, read
+from scheduler.postgres.claims import ClaimSession, array
+from scheduler.postgres.classes import ClassedClaim
+from scheduler.postgres.jobs.columns import SELECTED, read
 from scheduler.resources import query
 
 KIND = "jobs"
-CLAIM = query("jobs/claim", selected=SELECTED)
+CLAIM = ClassedClaim(
+    KIND, query("claims/claim", selected=SELECTED, table="jobs", claimable="status = 'pending'"), read
+)
+claim = CLAIM.claim
 
 
 class Passed(NamedTuple):
@@ -46,17 +49,6 @@ class Settlement:
     struck: list[str] = field(default_factory=list)  # a trigger was passed over
     held: list[tuple[str, str]] = field(default_factory=list)  # waits for an open run
     unrecorded: list[str] = field(default_factory=list)  # runs whose event did not go out
-
-
-def claim(session: ClaimSession, limit: int, since: datetime = LONG_AGO) -> Claim[Job]:
-    """Lock the oldest due jobs; where there are none, nothing stays open."""
-    rows = session.claim(KIND, CLAIM, limit, since)
-    claimed_at, seconds_to_next = rows[0][len(COLUMNS) :]
-    jobs = [read(row) for row in rows if row[0] is not None]
-    if not jobs:
-        session.release()
-        return Claim([], claimed_at, seconds_to_next)
-    return Claim(jobs, claimed_at, seconds_to_next, jobs[-1].wake_at)
 
 
 def settle(session: ClaimSession, settlement: Settlement) -> None:

@@ -7,14 +7,18 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from scheduler.domain.runs.run import Origin, Run, RunStatus
-from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession, array
+from scheduler.postgres.claims import ClaimSession, array
+from scheduler.postgres.classes import ClassedClaim
 from scheduler.postgres.columns import copy_line
-from scheduler.postgres.runs.columns import CHANGING, COLUMNS, KEPT, SELECTED, STORED, read, write
+from scheduler.postgres.runs.columns import CHANGING, KEPT, SELECTED, STORED, read, write
 from scheduler.postgres.runs.store import KIND, REPLACE, UPDATE, records
 from scheduler.resources import query
 
 POSTPONED_SECONDS = 5.0
-CLAIM = query("runs/claim", selected=SELECTED)
+CLAIM = ClassedClaim(
+    KIND, query("claims/claim", selected=SELECTED, table="runs", claimable="true"), read
+)
+claim = CLAIM.claim
 _COPY = query("runs/copy", columns=", ".join(STORED))
 _LOCK = query("runs/lock", selected=SELECTED)
 _INSERT_NEW = query("runs/insert_new", columns=", ".join(STORED))
@@ -30,17 +34,6 @@ class Settlement:
     forgotten: list[str] = field(default_factory=list)  # nothing was ever known of it but results
     released: list[tuple[str, str]] = field(default_factory=list)  # jobs that may wait for a run that has ended
     postponed: list[str] = field(default_factory=list)  # the broker refused a message of theirs
-
-
-def claim(session: ClaimSession, limit: int, since: datetime = LONG_AGO) -> Claim[Run]:
-    """Lock the runs that fall due; where there are none, nothing stays open."""
-    rows = session.claim(KIND, CLAIM, limit, since)
-    claimed_at, seconds_to_next = rows[0][len(COLUMNS) :]
-    runs = [read(row) for row in rows if row[0] is not None]
-    if not runs:
-        session.release()
-        return Claim([], claimed_at, seconds_to_next)
-    return Claim(runs, claimed_at, seconds_to_next, runs[-1].wake_at)
 
 
 def settle(session: ClaimSession, settlement: Settlement) -> None:
