@@ -1,3 +1,3 @@
 """A reminder engine for RabbitMQ and Postgres."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

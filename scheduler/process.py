@@ -39,7 +39,8 @@ def start(role: Role, settings: Settings, stop: Stop) -> tuple[list[HealthPart],
     metrics.declare(tzdata_version())
     health = Health()
     # Before anyone can ask: who has not connected yet is not ready.
-    needs = ("postgres", "rabbitmq") if role.database and not role.idle_without_database else ("rabbitmq",)
+    needs = ["rabbitmq"] if role.broker else []
+    needs += ["postgres"] if role.database and not role.idle_without_database else []
     parts = [health.part(*needs) for _ in role.works]
     maintenance_part = health.part("postgres", loops=False) if role.idle_without_database else None
     port = http.serve(health, settings.metrics_host, settings.metrics_port)
@@ -53,7 +54,10 @@ def serve(role: Role, settings: Settings, stop: Stop, parts: Sequence[HealthPart
 
     def run(work: Any, part: HealthPart, name: str) -> None:
         try:
-            stay_connected(name, settings, stop, part, work.run, wait=wait)
+            if role.broker:
+                stay_connected(name, settings, stop, part, work.run, wait=wait)
+            else:
+                work.run()
             if hasattr(work, "finish"):
                 work.finish()  # what goes on without a broker has its time too
         except BaseException as error:  # noqa: BLE001 - raised again by the main thread

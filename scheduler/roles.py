@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Self
 
+from scheduler.domain.errors import Misconfigured
+
 
 @dataclass(frozen=True, slots=True)
 class Role:
@@ -21,8 +23,10 @@ class Role:
     # Without work it does not touch the database: then its heartbeat is how it knows that it is there.
     idle_without_database: bool = False
     database: bool = True  # a worker has none
+    broker: bool = True  # the API works without one
     # Module and class of what its works have in common, made once with the settings and given to each of them.
     common: str | None = None
+    extra: str | None = None  # what has to be installed for it
     # What else it does where a setting asks for it: the setting's name, and module and class.
     on_request: tuple[tuple[str, str], ...] = ()
 
@@ -33,7 +37,13 @@ class Role:
 
     def load(self) -> list[Any]:
         """Import what it does."""
-        return [_found(each) for each in self.works]
+        try:
+            return [_found(each) for each in self.works]
+        except ModuleNotFoundError as error:
+            if self.extra is None or str(error.name).startswith("scheduler"):
+                raise
+            raise Misconfigured(f"scheduler {self.name} needs {error.name}, which is not installed: "
+                                f"pip install 'scheduler[{self.extra}]'") from None
 
     def shared(self, settings: Any) -> tuple[Any, ...]:
         """Make what its works have in common, if they have anything."""
@@ -55,4 +65,6 @@ ROLES = {role.name: role for role in (
          ("scheduler.workers.presence:Presence",),
          in_dev=1, switch_seconds=0.002, database=False, common="scheduler.workers.worker:Worker",
          on_request=(("commands_file", "scheduler.workers.commands:Commands"),)),
+    Role("api", "The REST API and the web console.", ("scheduler.api.server:ApiServer",),
+         in_dev=0, switch_seconds=0.001, idle_without_database=True, broker=False, extra="api"),
 )}

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
+from scheduler.commands.attendant import NOBODY, Attendant
 from scheduler.commands.judging import Verdict, judge, judge_retry
 from scheduler.commands.results import wake_for_runs
 from scheduler.commands.transactions import attempted
@@ -18,28 +19,37 @@ from scheduler.postgres.runs import store as runs
 from scheduler.postgres.runs.store import wake_producers
 
 
-def execute(connection: Connection, batch: Sequence[Incoming], soon: timedelta) -> list[Verdict]:
+def execute(
+    connection: Connection, batch: Sequence[Incoming], soon: timedelta, attendant: Attendant = NOBODY
+) -> list[Verdict]:
     """Apply the commands in one transaction and return what became of each, in order.
 
     Producers look again by themselves; they are woken only for what falls due sooner than `soon` from now.
     """
-    return attempted(connection, batch, lambda cursor, part: _execute(cursor, part, soon))
+    return attempted(connection, batch, lambda cursor, part: _execute(cursor, part, soon, attendant))
 
 
-def _execute(cursor: Cursor, batch: Sequence[Incoming], soon: timedelta) -> list[Verdict]:
+def _execute(
+    cursor: Cursor, batch: Sequence[Incoming], soon: timedelta, attendant: Attendant
+) -> list[Verdict]:
     retries = [incoming for incoming in batch if isinstance(incoming.command, ScheduleRetry)]
-    if not retries:
-        return _execute_jobs(cursor, batch, soon)
-    others = [incoming for incoming in batch if not isinstance(incoming.command, ScheduleRetry)]
-    told = iter(_execute_jobs(cursor, others, soon) if others else [])
-    retried = iter(_execute_retries(cursor, retries, soon))
-    return [next(retried if isinstance(each.command, ScheduleRetry) else told) for each in batch]
+    others = [each for each in batch if not isinstance(each.command, ScheduleRetry)] if retries else batch
+    told = _execute_jobs(cursor, others, soon, attendant) if others else []
+    if retries:
+        retried = iter(_execute_retries(cursor, retries, soon, attendant))
+        rest = iter(told)
+        told = [next(retried if isinstance(each.command, ScheduleRetry) else rest) for each in batch]
+    attendant.saved(cursor)
+    return told
 
 
-def _execute_jobs(cursor: Cursor, batch: Sequence[Incoming], soon: timedelta) -> list[Verdict]:
+def _execute_jobs(
+    cursor: Cursor, batch: Sequence[Incoming], soon: timedelta, attendant: Attendant
+) -> list[Verdict]:
     now = database_time(cursor)
     started = time.monotonic()
     known = lock(cursor, [incoming.about for incoming in batch])
+    attendant.jobs_locked(known, now)
     verdicts, jobs = judge(known, batch, now)
     until = now + soon + timedelta(seconds=time.monotonic() - started)  # others may have held the rows for long
     save(cursor, known, jobs)
@@ -63,12 +73,15 @@ def _cancel_runs(cursor: Cursor, job_ids: Iterable[str], now: datetime) -> None:
     wake_for_runs(cursor, opened, after, now)
 
 
-def _execute_retries(cursor: Cursor, batch: Sequence[Incoming], soon: timedelta) -> list[Verdict]:
+def _execute_retries(
+    cursor: Cursor, batch: Sequence[Incoming], soon: timedelta, attendant: Attendant
+) -> list[Verdict]:
     now = database_time(cursor)
     ids = {incoming.about for incoming in batch}
     opened = runs.lock(cursor, ids)
     finished = runs.lock_finished(cursor, ids - opened.keys())
     known = opened | finished
+    attendant.runs_locked(known)
     after = dict(known)
     verdicts: list[Verdict] = [judge_retry(after, incoming, now) for incoming in batch]
     runs.save(cursor, opened, finished, after)

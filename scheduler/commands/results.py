@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from scheduler.commands.attendant import NOBODY, Attendant
 from scheduler.commands.judging import Verdict, judge_result
 from scheduler.commands.transactions import attempted
 from scheduler.domain.messages import Overlap
@@ -22,30 +23,36 @@ from scheduler.postgres.runs.store import (
 from scheduler.postgres.workers import save_workers
 
 
-def execute_results(connection: Connection, batch: Sequence[Result | Heard], soon: timedelta) -> list[Verdict]:
+def execute_results(
+    connection: Connection, batch: Sequence[Result | Heard], soon: timedelta, attendant: Attendant = NOBODY
+) -> list[Verdict]:
     """Apply the results in one transaction and return what became of each, in order."""
-    return attempted(connection, batch, lambda cursor, part: _execute(cursor, part, soon))
+    return attempted(connection, batch, lambda cursor, part: _execute(cursor, part, soon, attendant))
 
 
-def _execute(cursor: Cursor, batch: Sequence[Result | Heard], soon: timedelta) -> list[Verdict]:
+def _execute(
+    cursor: Cursor, batch: Sequence[Result | Heard], soon: timedelta, attendant: Attendant
+) -> list[Verdict]:
     heard = [each.said for each in batch if isinstance(each, Heard)]
     results = [each for each in batch if isinstance(each, Result)]
     save_workers(cursor, heard)
-    recorded = iter(_record(cursor, results, soon) if results else [])
+    recorded = iter(_record(cursor, results, soon, attendant) if results else [])
     return [next(recorded) if isinstance(each, Result) else "recorded" for each in batch]
 
 
-def _record(cursor: Cursor, batch: Sequence[Result], soon: timedelta) -> list[Verdict]:
+def _record(cursor: Cursor, batch: Sequence[Result], soon: timedelta, attendant: Attendant) -> list[Verdict]:
     now = database_time(cursor)
     ids = {result.event_id for result in batch}
     opened = lock(cursor, ids)
     missing = ids - opened.keys()
     finished = lock_finished(cursor, missing) if missing else {}
     known = opened | finished
+    attendant.runs_locked(known)
     runs = dict(known)
     verdicts: list[Verdict] = [judge_result(runs, result, now) for result in batch]
     save(cursor, opened, finished, runs)
     wake_for_runs(cursor, known, runs, now + soon)
+    attendant.saved(cursor)
     return verdicts
 
 

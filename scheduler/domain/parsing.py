@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any, TypeVar, get_args
 from uuid import UUID
 
@@ -24,20 +25,27 @@ from scheduler.domain.strict_json import parse_object
 _OTHER_FIELDS = 64 * 1024
 _READABLE = 4 * 1024 * 1024
 RESULT_BYTES = 16 * 1024 * 1024  # what is beyond the limit of `output` is cut, not refused
+_IDS = ("id", "event_id")
 WORKER_BYTES = 1024 * 1024
 _HYPHENATED = 36  # characters: of a UUID's spellings only the usual one, in capitals or not, has so many
 
 
 def parse_command(
-    routing_key: str, body: bytes, *, max_payload_bytes: int, message_type: str | None = None
+    routing_key: str, body: bytes, *, max_payload_bytes: int, message_type: str | None = None,
+    beside: Mapping[str, str] = MappingProxyType({}), defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> Incoming:
-    """Return the command with the exact text of its payload; raise Rejected with every problem found."""
+    """Return the command with the exact text of its payload; raise Rejected with every problem found.
+
+    What came `beside` the body, such as the id in a path, is filled in, and the body may not say otherwise.
+    """
     model = _model(COMMAND_MODELS, routing_key, message_type)
     if len(body) > max_payload_bytes + _OTHER_FIELDS:
         raise Rejected([Problem("payload", f"the message has {len(body):,} bytes; a payload may have at "
                                            f"most {max_payload_bytes:,} (SCHEDULER_MAX_PAYLOAD_BYTES)")])
     members, source = parse_object(body, exact="payload")
-    problems = []
+    problems = _filled_in(members, beside) if beside else []
+    for name, value in defaults.items():
+        members.setdefault(name, value)
     payload = "{}" if source is None else source
     if len(payload) * 4 > max_payload_bytes and len(payload.encode()) > max_payload_bytes:
         problems.append(Problem("payload", f"has {len(payload.encode()):,} bytes; it may have at most "
@@ -53,13 +61,18 @@ def parse_command(
     return Incoming(command, _id(members[model.about]), payload, tenant=command.tenant)
 
 
-def parse_result(routing_key: str, body: bytes, *, message_type: str | None = None) -> Result:
+def parse_result(
+    routing_key: str, body: bytes, *, message_type: str | None = None,
+    beside: Mapping[str, str] = MappingProxyType({}),
+) -> Result:
     """Return a result, cut to what is kept; raise Rejected with every problem found."""
     model = _model(_RESULTS, routing_key, message_type)
     if len(body) > RESULT_BYTES:
         raise Rejected([Problem("body", f"has {len(body):,} bytes; a result may have at most {RESULT_BYTES:,}")])
     members, output = parse_object(body, exact="output")
     members["output"] = None  # its text is kept, and no object made of it
+    if beside and (problems := _filled_in(members, beside)):
+        raise Rejected(problems)
     try:
         result: ScheduleResult = model.model_validate(members)
     except ValidationError as error:
@@ -77,6 +90,17 @@ def parse_worker(body: bytes, *, message_type: str | None = None) -> ScheduleWor
         return model.model_validate(members)
     except ValidationError as error:
         raise Rejected(_problems(error, model)) from None
+
+
+def _filled_in(members: dict[str, Any], beside: Mapping[str, str]) -> list[Problem]:
+    """Fill in what came beside a body where it does not say the same itself."""
+    problems = []
+    for name, value in beside.items():
+        said = members.get(name, value)
+        if said != value and not (name in _IDS and isinstance(said, str) and said.lower() == value):
+            problems.append(Problem(name, f"must be {value}, or left out"))
+        members[name] = value
+    return problems
 
 
 def _id(written: str) -> str:
@@ -155,13 +179,18 @@ _PLAIN_WORDS = {
     "int_type": "must be a whole number",
     "bool_type": "must be true or false",
 }
-
-
 _PATTERNS = {  # a pattern is for machines
     "tenant": "1 to 100 of A-Z a-z 0-9 . _ -",
     "route": "words of A-Z a-z 0-9 _ - with dots between them, like mails.fast",
     "name": "1 to 100 of A-Z a-z 0-9 _ -",
 }
+
+
+def detail_words(detail: Any, field: str) -> str:
+    """Say what pydantic found wrong with a value that came outside a body, in a path or a query."""
+    if detail["type"] == "extra_forbidden":
+        return "is not known here"
+    return _words(detail, field, ContractMessage)
 
 
 def _words(detail: Any, field: str, model: type[ContractMessage]) -> str:

@@ -77,6 +77,13 @@ commands_ended = Counter(
 command_seconds = Histogram(
     "scheduler_command_seconds", "From a command's start to its end.", ["command"], buckets=_RUN_BUCKETS
 )
+api_requests = Counter(
+    "scheduler_api_requests_total", "Requests to the API and the console.", ["route", "status"]
+)
+api_seconds = Histogram(
+    "scheduler_api_seconds", "From a request's first byte to the end of its answer.", ["route"],
+    buckets=_PHASE_BUCKETS,
+)
 build_info = Gauge(
     "scheduler_build_info", "Always 1; the labels say what runs.", ["version", "python", "tzdata"]
 )

@@ -107,6 +107,12 @@ def database_time(cursor: psycopg2.extensions.cursor) -> datetime:
     return now
 
 
+def ping(connection: Connection) -> None:
+    """Raise Unavailable where the database does not answer."""
+    with translated(), connection.cursor() as cursor:
+        database_time(cursor)
+
+
 def roll_back(connection: Connection) -> None:
     """Roll back if there is still something to roll back on."""
     try:

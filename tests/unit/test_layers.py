@@ -15,7 +15,7 @@ PACKAGE = Path(scheduler.__file__).parent
 BELOW = {
     "domain": set(),
     "resources": set(),
-    "roles": set(),
+    "roles": {"domain"},
     "ops": {"domain"},
     "settings": {"domain"},
     "runtime": {"ops"},
@@ -25,6 +25,9 @@ BELOW = {
     "emitting": {"domain", "ops", "postgres", "rabbit"},
     "consumer": {"commands", "domain", "ops", "rabbit", "runtime", "settings"},
     "producer": {"domain", "emitting", "ops", "postgres", "rabbit", "runtime", "settings"},
+    "preview": {"domain"},
+    "views": {"domain", "postgres", "preview"},
+    "api": {"commands", "domain", "ops", "postgres", "rabbit", "resources", "runtime", "settings", "views"},
     "maintenance": {"domain", "ops", "postgres", "roles", "runtime", "settings"},
     "workers": {"client", "domain", "ops", "rabbit", "runtime", "settings"},
     "client": {"domain", "rabbit", "resources"},

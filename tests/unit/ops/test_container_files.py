@@ -1,18 +1,22 @@
 """What can be known of the container files without an engine."""
 
 import re
+import subprocess
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
+from scheduler import __version__
+from scheduler.roles import ROLES
 from scheduler.settings import Settings, load
+from scheduler.workers import commands_file
 
 ROOT = Path(__file__).parents[3]
 COMPOSE = YAML(typ="safe").load(ROOT / "docker-compose.yml")
 SERVICES = COMPOSE["services"]
-OURS = ("migrate", "consumer", "producer")
+OURS = ("migrate", "consumer", "producer", "worker", "api")
 VARIABLE = re.compile(r"\$\{(\w+)")
 
 
@@ -36,22 +40,82 @@ def test_producers_can_be_scaled():
 def test_every_server_has_a_health_check_a_volume_and_a_pinned_version(name):
     assert SERVICES[name]["healthcheck"]["test"][0] == "CMD"
     assert any(volume.split(":")[0] in COMPOSE["volumes"] for volume in SERVICES[name]["volumes"])
-    assert re.search(r":v?\d+\.\d+", SERVICES[name]["image"])
+    assert re.search(r":v?\d+\.\d+(\.\d+|-bookworm)", SERVICES[name]["image"])
+
+
+def test_every_process_is_a_service():
+    assert set(ROLES) <= set(OURS) <= set(SERVICES)
+
+
+def test_one_service_builds_the_image_and_all_others_use_it():
+    """Where several build the same tag a newer Compose, which builds them at once, fails now and then."""
+    assert [name for name in OURS if "build" in SERVICES[name]] == ["migrate"]
+    assert {SERVICES[name]["image"] for name in OURS} == {"scheduler:local"}
 
 
 def test_the_schema_is_there_before_anyone_works_with_it():
-    for name in ("consumer", "producer"):
+    for name in ("consumer", "producer", "api"):
         assert SERVICES[name]["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
+    for name in ("consumer", "producer", "worker"):
         assert SERVICES[name]["depends_on"]["rabbitmq"]["condition"] == "service_healthy"
     assert SERVICES["migrate"]["depends_on"]["postgres"]["condition"] == "service_healthy"
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_our_settings_are_settings(name):
-    environment = SERVICES[name]["environment"]
-    assert set(environment) <= {each.metadata["name"] for each in fields(Settings)}
-    defaults = {key: re.sub(r"\$\{\w+:-(\w+)\}", r"\1", value) for key, value in environment.items()}
-    load({key: re.sub(r"\$\{\w+:\?[^}]*\}", "secret", value) for key, value in defaults.items()})
+def test_our_settings_are_settings(name, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("0123456789" * 4)
+    known = {each.metadata["name"]: each.metadata["secret"] for each in fields(Settings)}
+    given = SERVICES[name]["environment"].items()
+    environment = {key: re.sub(r"\$\{\w+:(?:-(\w*)|\?[^}]*)\}", r"\1", value) for key, value in given}
+    for key, value in environment.items():
+        plain = key.removesuffix("_FILE")
+        assert key in known or known[plain]
+        if value.startswith("/run/secrets/"):
+            assert value.removeprefix("/run/secrets/") in SERVICES[name]["secrets"]
+            environment[key] = str(secret)
+    load(environment)
+
+
+def test_a_worker_has_time_for_its_commands_and_no_way_to_the_database():
+    worker = SERVICES["worker"]
+    assert "DATABASE_URL" not in worker["environment"]
+    grace = int(worker["environment"]["SCHEDULER_STOP_GRACE"])
+    assert int(worker["stop_grace_period"].removesuffix("s")) >= grace + 10
+
+
+def test_the_example_of_a_commands_file_is_one():
+    offered = commands_file.load(str(ROOT / "deploy" / "compose" / "commands.toml"))
+    assert offered["hello"].arguments
+    there = SERVICES["worker"]["environment"]["SCHEDULER_COMMANDS_FILE"]
+    assert SERVICES["worker"]["volumes"] == [f"./deploy/compose/commands.toml:{there}:ro"]
+
+
+def test_the_console_is_where_the_example_says():
+    api = SERVICES["api"]
+    assert api["environment"]["API_HOST"] == "0.0.0.0"
+    assert api["ports"] == [f"127.0.0.1:${{API_PORT:-{Settings().api_port}}}:{Settings().api_port}"]
+
+
+def test_passwords_and_keys_are_made_once_and_never_again(tmp_path):
+    def prepare():
+        script = ROOT / "deploy" / "compose" / "prepare.sh"
+        subprocess.run(["sh", script, tmp_path], check=True, capture_output=True)
+        return {path.name: path.read_text() for path in (tmp_path / ".env", *(tmp_path / "secrets").iterdir())}
+
+    made = prepare()
+    assert prepare() == made
+    values = dict(line.split("=") for line in made[".env"].splitlines())
+    assert set(values) == set(re.findall(r"\$\{(\w+):\?", (ROOT / "docker-compose.yml").read_text()))
+    assert all(re.fullmatch(r"[0-9a-f]{48}", value) for value in values.values())
+    assert len(set(values.values())) == len(values)
+    assert {f"./secrets/{name}" for name in made if name != ".env"} == {
+        each["file"] for each in COMPOSE["secrets"].values()
+    }
+    load({"SCHEDULER_JWT_KEY_FILE": str(tmp_path / "secrets" / "jwt_key")})
+    assert len(made["jwt_key"]) >= 32
+    assert (tmp_path / ".env").stat().st_mode & 0o077 == (tmp_path / "secrets").stat().st_mode & 0o077 == 0
+    assert "/secrets/" in (ROOT / ".gitignore").read_text().split()
 
 
 def test_every_password_comes_from_the_env_file():
@@ -69,19 +133,25 @@ def test_every_password_comes_from_the_env_file():
 def test_prometheus_scrapes_the_services_by_their_names():
     scrapes = YAML(typ="safe").load(ROOT / "prometheus" / "prometheus.yml")["scrape_configs"]
     found = {scrape["job_name"]: scrape for scrape in scrapes}
-    for name in ("consumer", "producer"):
+    for name in OURS[1:]:
         [discovery] = found[f"scheduler-{name}"]["dns_sd_configs"]
         assert discovery["names"] == [name]
         assert discovery["port"] == Settings().metrics_port
     assert found["rabbitmq"]["static_configs"][0]["targets"] == ["rabbitmq:15692"]
-    assert "rabbitmq_prometheus" in COMPOSE["configs"]["rabbitmq_plugins"]["content"]
+
+
+def test_grafana_finds_every_folder_it_looks_for():
+    found = {path.name for path in (ROOT / "grafana" / "provisioning").iterdir()}
+    assert found == {"dashboards", "datasources", "plugins", "alerting"}
+    for path in (ROOT / "grafana" / "provisioning").glob("*/*.yml"):
+        assert YAML(typ="safe").load(path)["apiVersion"] == 1
 
 
 def test_what_is_mounted_exists():
     for service in SERVICES.values():
         for volume in service.get("volumes", ()):
             if volume.startswith("./"):
-                assert (ROOT / volume.split(":")[0]).is_dir()
+                assert (ROOT / volume.split(":")[0]).exists()
 
 
 def test_the_image_runs_as_nobody_in_particular_and_asks_its_own_program():
@@ -92,6 +162,12 @@ def test_the_image_runs_as_nobody_in_particular_and_asks_its_own_program():
     assert 'CMD ["scheduler", "health"]' in final
     assert "pip install" not in final
     assert "apt-get" not in final
+    # Debian 12's buildah and podman do not know it.
+    assert "--start-interval" not in text.replace("# No --start-interval", "")
+    assert not re.search(r"(?:user|group)add\b.*--system", text)
+    assert f"ARG VERSION={__version__}\n" in final
+    assert "'.[api,otel,worker]'" in text
+    assert all(re.search(r":\d+\.\d+\.\d+-", image) for image in re.findall(r"^FROM (\S+)", text, re.MULTILINE))
     # What the wheel is made of must reach the build.
     ignored = (ROOT / ".dockerignore").read_text().split()
     for name in re.findall(r"^COPY (?!--)(.+) \S+$", text, flags=re.MULTILINE):

@@ -48,5 +48,6 @@ def test_no_metric_counts_what_a_message_chose():
         name: metric._labelnames for name, metric in vars(metrics).items() if hasattr(metric, "_labelnames")
     }
     assert {label for names in labels.values() for label in names} <= {
-        "reason", "phase", "dependency", "receipt", "role", "status", "outcome", "version", "python", "tzdata",
+        "reason", "phase", "dependency", "receipt", "role", "route", "status", "outcome", "version", "python",
+        "tzdata",
     }

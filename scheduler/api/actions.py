@@ -1,0 +1,114 @@
+"""What can be done: each method takes who asks, and goes the way that a command over AMQP goes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+from scheduler.api.database import Database
+from scheduler.api.identity import Identity, Need, check
+from scheduler.api.problems import Changed, Conflict, NotFound
+from scheduler.commands import asking
+from scheduler.commands.asking import AboutJob, ChangedMeanwhile, Exists, NotThere, Overtaken
+from scheduler.domain.jobs.definition import Incoming
+from scheduler.domain.parsing import parse_command, parse_result
+from scheduler.postgres.jobs.lists import JobRow, find_job
+from scheduler.settings import Settings
+from scheduler.views.runs import WholeRunView, whole_run_view
+
+_OVERTAKEN = "A newer command has overtaken this one."
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The job after an action, and whether the action made it."""
+
+    row: JobRow
+    created: bool = False
+
+
+class Actions:
+    """The service behind every button and every write."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._most = settings.max_payload_bytes
+        self._soon = timedelta(milliseconds=settings.poll_interval_ms + 100)
+
+    async def create(self, who: Identity, body: bytes) -> Done:
+        """Make a job; the same request again changes nothing, another one with its id is a conflict."""
+        check(who, Need.WRITE)
+        incoming = self._read(who, "request", body, defaults={"id": str(uuid4())})
+        try:
+            return Done(await self._ask(AboutJob(incoming, who.tenant, new=True)), created=True)
+        except Exists as found:
+            if not found.same:
+                raise Conflict(f"The job {incoming.about} exists already; PUT replaces it.") from None
+            row = await self._database.read(lambda at: find_job(at, incoming.about))
+            if row is None:
+                raise Conflict("It was there a moment ago, and is gone; ask again.") from None
+            return Done(row)
+
+    async def replace(
+        self, who: Identity, job_id: UUID, body: bytes, if_match: Sequence[str] | None = None
+    ) -> Done:
+        """Make a job, or put another request in its place."""
+        check(who, Need.WRITE)
+        asked = AboutJob(self._read(who, "request", body, job_id), who.tenant, if_match=if_match)
+        row = await self._ask(asked)
+        return Done(row, created=not asked.existed)
+
+    async def command(
+        self, who: Identity, kind: str, job_id: UUID, body: bytes = b"", if_match: Sequence[str] | None = None
+    ) -> Done:
+        """Cancel, pause, resume or trigger a job."""
+        check(who, Need.WRITE)
+        incoming = self._read(who, kind, body, job_id)
+        return Done(await self._ask(AboutJob(incoming, who.tenant, if_match=if_match)))
+
+    async def retry(self, who: Identity, event_id: UUID, body: bytes = b"") -> WholeRunView:
+        """Give a run a fresh set of attempts, if it was given up or cancelled."""
+        check(who, Need.WRITE)
+        beside = {"event_id": str(event_id)} | _tenant(who)
+        incoming = parse_command("retry", body or b"{}", max_payload_bytes=self._most, beside=beside)
+        try:
+            run, _ = await self._database.write(lambda at: asking.retry(at, incoming, who.tenant, self._soon))
+        except NotThere:
+            raise NotFound(f"No run has the event_id {event_id}.") from None
+        return whole_run_view(run)
+
+    async def result(self, who: Identity, event_id: UUID, body: bytes) -> WholeRunView:
+        """Record what became of an attempt."""
+        check(who, Need.WRITE)
+        result = parse_result("result", body or b"{}", beside={"event_id": str(event_id)} | _tenant(who))
+        try:
+            return whole_run_view(
+                await self._database.write(lambda at: asking.report(at, result, who.tenant, self._soon))
+            )
+        except NotThere:
+            raise NotFound(f"No run has the event_id {event_id}.") from None
+        except Overtaken:
+            raise Conflict("It is about an earlier attempt, and comes too late.") from None
+
+    def _read(
+        self, who: Identity, kind: str, body: bytes, job_id: UUID | None = None,
+        defaults: dict[str, str] | None = None,
+    ) -> Incoming:
+        beside = _tenant(who) if job_id is None else {"id": str(job_id)} | _tenant(who)
+        return parse_command(
+            kind, body or b"{}", max_payload_bytes=self._most, beside=beside, defaults=defaults or {}
+        )
+
+    async def _ask(self, asked: AboutJob) -> JobRow:
+        try:
+            return await self._database.write(lambda at: asking.ask(at, asked, self._soon))
+        except NotThere:
+            raise NotFound(f"No job has the id {asked.incoming.about}.") from None
+        except ChangedMeanwhile:
+            raise Changed("The job was changed since, or is not there: its ETag is another.") from None
+        except Overtaken:
+            raise Conflict(_OVERTAKEN) from None
+
+
+def _tenant(who: Identity) -> dict[str, str]:
+    return {} if who.tenant is None else {"tenant": who.tenant}

@@ -1,0 +1,74 @@
+"""The application: routes, what becomes of errors, and the gate around it."""
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from scheduler import __version__
+from scheduler.api import documents
+from scheduler.api.gate import App, Gate
+from scheduler.api.problems import ApiError, Away, Unprocessable, problem
+from scheduler.api.requests import SECURED
+from scheduler.api.routes import health, jobs, preview, runs
+from scheduler.api.services import Services
+from scheduler.domain.errors import Problem, Rejected, Unavailable
+from scheduler.domain.parsing import detail_words
+
+PREFIX = "/api/v1"
+
+
+def build(services: Services | None = None) -> FastAPI:
+    """Return the application without its gate; the OpenAPI document needs no services."""
+    app = FastAPI(
+        title="scheduler", version=__version__, openapi_url="/api/openapi.json", docs_url=None, redoc_url=None,
+        redirect_slashes=False, separate_input_output_schemas=False,
+        description="A reminder engine for RabbitMQ and Postgres: jobs, runs and what became of them.",
+    )
+    app.state.services = services
+    api = APIRouter(prefix=PREFIX, dependencies=SECURED)
+    for module in (jobs, runs, preview):
+        api.include_router(module.router)
+    app.include_router(api)
+    app.include_router(health.router)
+    app.add_exception_handler(ApiError, _api_error)
+    app.add_exception_handler(Rejected, _rejected)
+    app.add_exception_handler(Unavailable, _unavailable)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http_error)
+    documents.describe(app)
+    return app
+
+
+def application(services: Services) -> App:
+    """Return what a server serves."""
+    return Gate(build(services))
+
+
+async def _api_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)  # noqa: S101 - as it was registered
+    return error.response()
+
+
+async def _rejected(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Rejected)  # noqa: S101 - as it was registered
+    return Unprocessable(error.problems).response()
+
+
+async def _unavailable(_: Request, error: Exception) -> Response:
+    return Away(str(error)).response()
+
+
+async def _http_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - as it was registered
+    return problem(error.status_code, str(error.detail), headers=error.headers)
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    """Tell of a path or a query in the words that a command would get."""
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - as it was registered
+    found: dict[str, str] = {}
+    for detail in error.errors():
+        field = ".".join(str(part) for part in detail["loc"][1:2]) or "query"
+        found.setdefault(field, detail_words(detail, field))
+    return Unprocessable([Problem(field, words) for field, words in found.items()]).response()

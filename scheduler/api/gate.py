@@ -1,0 +1,109 @@
+"""What every request passes on its way in and out: limits, headers, the access log and the metrics."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from scheduler.api.problems import TooLarge, TooSlow, problem
+from scheduler.ops import metrics
+from scheduler.ops.logs import get_logger
+
+log = get_logger(__name__)
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+MOST_BODY_BYTES = 1_000_000
+BODY_SECONDS = 20.0  # for a whole body, however small its parts
+_TOO_LARGE = f"A body may have at most {MOST_BODY_BYTES:,} bytes."
+# What a page says itself stays; these hold for all that says nothing.
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cache-control", b"no-store"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
+class Gate:
+    """The outermost layer of the application."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        passage = Passage(scope, receive, send)
+        try:
+            await self._app(scope, passage.receive, passage.send)
+        except Exception:
+            log.exception("request failed", method=scope["method"], route=passage.route, do="report this")
+            if not passage.status:
+                text = "This is an error of the scheduler's own; its log says more."
+                await problem(500, text)(scope, receive, passage.send)
+        finally:
+            passage.end()
+
+
+class Passage:
+    """One request on its way through."""
+
+    def __init__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._began = time.perf_counter()
+        self._until = time.monotonic() + BODY_SECONDS
+        self._received = 0
+        self._whole = False
+        self.status = 0
+
+    @property
+    def route(self) -> str:
+        """The route's own path, never what the client wrote in its place."""
+        route = self._scope.get("route")
+        return getattr(route, "path_format", None) or getattr(route, "path", None) or "none"
+
+    async def receive(self) -> Message:
+        """Hand on a part of the body; raise TooLarge or TooSlow where it has no end."""
+        if self._whole:
+            return await self._receive()
+        declared = dict(self._scope["headers"]).get(b"content-length", b"")
+        if declared.isdigit() and int(declared) > MOST_BODY_BYTES:
+            raise TooLarge(_TOO_LARGE)
+        try:
+            message = await asyncio.wait_for(self._receive(), max(0.0, self._until - time.monotonic()))
+        except TimeoutError:
+            raise TooSlow(f"The body did not come within {BODY_SECONDS:.0f} seconds.") from None
+        self._received += len(message.get("body", b""))
+        if self._received > MOST_BODY_BYTES:
+            raise TooLarge(_TOO_LARGE)
+        self._whole = not message.get("more_body", False)
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Hand on a part of the response, with our headers."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            said = {name.lower() for name, _ in message["headers"]}
+            message["headers"] = [*message["headers"], *(each for each in _HEADERS if each[0] not in said)]
+        await self._send(message)
+
+    def end(self) -> None:
+        """Count the request, and write a line about it."""
+        took = time.perf_counter() - self._began
+        status = self.status or 499  # the client went away
+        metrics.api_requests.labels(self.route, str(status)).inc()
+        metrics.api_seconds.labels(self.route).observe(took)
+        client = self._scope.get("client")
+        who = self._scope.get("state", {}).get("sub")
+        log.info("request", method=self._scope["method"][:20], route=self.route, status=status,
+                 milliseconds=round(took * 1000, 1), sub=who, client=client[0] if client else None)

@@ -1,0 +1,125 @@
+"""What can be looked at: each method takes who asks, and answers no more than that one may see."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Literal, TypeVar
+from uuid import UUID
+
+from scheduler import __version__
+from scheduler.api import cursors
+from scheduler.api.database import Database
+from scheduler.api.identity import Identity, Need, check, visible_tenant
+from scheduler.api.problems import Away, NotFound
+from scheduler.domain.strict_json import parse_object
+from scheduler.ops.logs import without_secrets
+from scheduler.postgres.connection import ping
+from scheduler.postgres.jobs.lists import JobFilter, JobRow, find_job, list_jobs
+from scheduler.postgres.runs.lists import RunFilter, find_run, list_runs
+from scheduler.rabbit import probe
+from scheduler.settings import Settings
+from scheduler.views.base import Page
+from scheduler.views.health import DetailedHealth, ServerHealth
+from scheduler.views.jobs import JobView, job_view
+from scheduler.views.occurrences import OccurrenceView, occurrences, previewed
+from scheduler.views.runs import RunView, WholeRunView, run_view, whole_run_view
+
+Row = TypeVar("Row")
+Shown = TypeVar("Shown")
+USUAL_LIMIT, MOST_LISTED = 50, 200
+
+
+class Reads:
+    """The service behind every page and every GET."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._amqp_urls = settings.amqp_urls
+
+    async def jobs(
+        self, who: Identity, wanted: JobFilter, limit: int = USUAL_LIMIT, after: str | None = None
+    ) -> Page[JobView]:
+        """Return a page of jobs, newest first."""
+        check(who, Need.READ)
+        place = cursors.read("jobs", after)
+        tenant, any_ = visible_tenant(who, wanted.tenant)
+        if not any_:
+            return Page([])
+        narrowed = JobFilter(status=wanted.status, job_type=wanted.job_type, tenant=tenant,
+                             priority=wanted.priority, q=wanted.q)
+        rows = await self._database.search(lambda at: list_jobs(at, narrowed, limit + 1, place))
+        return _page(rows, limit, job_view, lambda row: cursors.write("jobs", *row.position))
+
+    async def job_row(self, who: Identity, job_id: UUID) -> JobRow:
+        """Return one job with all that is stored of it; raise NotFound, also for another tenant's."""
+        check(who, Need.READ)
+        row = await self._database.read(lambda at: find_job(at, str(job_id)))
+        if row is None or who.tenant not in (None, row.job.tenant):
+            raise NotFound(f"No job has the id {job_id}.")
+        return row
+
+    async def job(self, who: Identity, job_id: UUID) -> JobView:
+        """Return one job."""
+        return job_view(await self.job_row(who, job_id))
+
+    async def occurrences(
+        self, who: Identity, job_id: UUID, *, count: int, start: datetime | None = None,
+        end: datetime | None = None,
+    ) -> Page[OccurrenceView]:
+        """Return when a job runs next, or would."""
+        row = await self.job_row(who, job_id)
+        now = datetime.now(UTC)
+        return Page(await asyncio.to_thread(occurrences, row, now, count=count, start=start, end=end))
+
+    async def preview(self, who: Identity, body: bytes) -> Page[OccurrenceView]:
+        """Return when a schedule would run; raise Rejected in the words that a command would get."""
+        check(who, Need.READ)
+        fields, _ = parse_object(body or b"{}", exact="")
+        return Page(await asyncio.to_thread(previewed, fields, datetime.now(UTC)))
+
+    async def runs(
+        self, who: Identity, wanted: RunFilter, limit: int = USUAL_LIMIT, after: str | None = None
+    ) -> Page[RunView]:
+        """Return a page of runs, those due last first."""
+        check(who, Need.READ)
+        place = cursors.read("runs", after)
+        tenant, any_ = visible_tenant(who, wanted.tenant)
+        if not any_:
+            return Page([])
+        narrowed = RunFilter(status=wanted.status, job_id=wanted.job_id, job_type=wanted.job_type, tenant=tenant,
+                             since=wanted.since, until=wanted.until)
+        rows = await self._database.search(lambda at: list_runs(at, narrowed, limit + 1, place))
+        return _page(rows, limit, run_view,
+                     lambda run: cursors.write("runs", run.occurrence.due_at, run.event_id))  # type: ignore[union-attr]
+
+    async def run(self, who: Identity, event_id: UUID) -> WholeRunView:
+        """Return one run with its attempts; raise NotFound, also for another tenant's."""
+        check(who, Need.READ)
+        run = await self._database.read(lambda at: find_run(at, str(event_id)))
+        if run is None or run.occurrence is None or who.tenant not in (None, run.occurrence.tenant):
+            raise NotFound(f"No run has the event_id {event_id}.")
+        return whole_run_view(run)
+
+    async def health(self, who: Identity) -> DetailedHealth:
+        """Return each server as this process sees it."""
+        check(who, Need.READ)
+        postgres = await self._postgres_problem()
+        rabbitmq = await asyncio.to_thread(probe.problem, self._amqp_urls)
+        servers = {name: ServerHealth(status="unavailable" if found else "ok", problem=found)
+                   for name, found in (("postgres", postgres), ("rabbitmq", rabbitmq))}
+        status: Literal["ok", "degraded", "unavailable"] = "degraded" if rabbitmq else "ok"
+        return DetailedHealth(status="unavailable" if postgres else status, version=__version__, servers=servers)
+
+    async def _postgres_problem(self) -> str | None:
+        try:
+            await self._database.read(ping)
+        except Away as error:
+            return without_secrets(error.detail)
+        return None
+
+
+def _page(
+    rows: list[Row], limit: int, view: Callable[[Row], Shown], cursor: Callable[[Row], str]
+) -> Page[Shown]:
+    """Return what was asked for; one row more than that shows that there is a next page."""
+    return Page([view(row) for row in rows[:limit]], cursor(rows[limit - 1]) if len(rows) > limit else None)

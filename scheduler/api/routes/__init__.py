@@ -1,0 +1,1 @@
+"""HTTP in, services, JSON out: one module for each thing."""

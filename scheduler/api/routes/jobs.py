@@ -1,0 +1,115 @@
+"""/jobs: lists, one job, and what can be done with it."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from scheduler.api.actions import Done
+from scheduler.api.answers import Listed, answer, body, listed, responses
+from scheduler.api.requests import JobsQuery, OccurrencesQuery, RunsQuery, Serve, Who, if_match
+from scheduler.postgres.jobs.lists import JobFilter, JobRow
+from scheduler.postgres.runs.lists import RunFilter
+from scheduler.views.jobs import JobView, job_etag, job_view
+from scheduler.views.occurrences import OccurrenceView
+from scheduler.views.runs import RunView
+
+router = APIRouter(prefix="/jobs", tags=["jobs"])
+_WRITES = responses(404, 408, 409, 412, 413)
+_ETAG: dict[str, Any] = {"headers": {"ETag": {"schema": {"type": "string"}}}}
+_JOB: dict[int | str, dict[str, Any]] = {200: {"model": JobView, **_ETAG}}
+_IF_MATCH = {"parameters": [
+    {"name": "If-Match", "in": "header", "required": False, "schema": {"type": "string"},
+     "description": "An ETag that the job must still have."},
+]}
+
+
+def shown(row: JobRow, status: int = 200) -> Response:
+    """Return a job with its ETag."""
+    return answer(job_view(row), status, {"ETag": job_etag(row)})
+
+
+def done(found: Done) -> Response:
+    """Return the job after an action."""
+    response = shown(found.row, 201 if found.created else 200)
+    if found.created:
+        response.headers["Location"] = f"/api/v1/jobs/{found.row.job.id}"
+    return response
+
+
+@router.get("", response_model=Listed[JobView], responses=responses())
+async def list_jobs(serve: Serve, who: Who, query: Annotated[JobsQuery, Query()]) -> Response:
+    """List jobs, newest created first."""
+    wanted = JobFilter(status=query.status, job_type=query.job_type, tenant=query.tenant,
+                       priority=query.priority, q=query.q)
+    return listed(await serve.reads.jobs(who, wanted, query.limit, query.after))
+
+
+@router.post("", status_code=201, response_model=JobView, openapi_extra=body("NewJob"),
+             responses={**_WRITES, 201: {"model": JobView, **_ETAG}, 200: {"model": JobView, **_ETAG}})
+async def create_job(serve: Serve, who: Who, request: Request) -> Response:
+    """Make a job; the id may be left out. The same request again is answered with 200."""
+    return done(await serve.actions.create(who, await request.body()))
+
+
+@router.get("/{id}", response_model=JobView, responses={**responses(404), **_JOB})
+async def get_job(serve: Serve, who: Who, id: UUID) -> Response:
+    """Show one job."""
+    return shown(await serve.reads.job_row(who, id))
+
+
+@router.put("/{id}", response_model=JobView, openapi_extra=body("NewJob") | _IF_MATCH,
+            responses={**_WRITES, **_JOB, 201: {"model": JobView, **_ETAG}})
+async def replace_job(serve: Serve, who: Who, id: UUID, request: Request) -> Response:
+    """Make a job, or put another request in its place."""
+    return done(await serve.actions.replace(who, id, await request.body(), if_match(request)))
+
+
+@router.delete("/{id}", response_model=JobView, openapi_extra=_IF_MATCH, responses={**_WRITES, **_JOB})
+async def cancel_job(serve: Serve, who: Who, id: UUID, request: Request) -> Response:
+    """Cancel a job."""
+    return done(await serve.actions.command(who, "cancel", id, await request.body(), if_match(request)))
+
+
+async def _command(serve: Serve, who: Who, kind: str, job_id: UUID, request: Request) -> Response:
+    return done(await serve.actions.command(who, kind, job_id, await request.body(), if_match(request)))
+
+
+@router.post("/{id}/pause", response_model=JobView, responses={**_WRITES, **_JOB},
+             openapi_extra=body("JobCommand", required=False) | _IF_MATCH)
+async def pause_job(serve: Serve, who: Who, id: UUID, request: Request) -> Response:
+    """Have a job emit nothing until it is resumed."""
+    return await _command(serve, who, "pause", id, request)
+
+
+@router.post("/{id}/resume", response_model=JobView, responses={**_WRITES, **_JOB},
+             openapi_extra=body("JobCommand", required=False) | _IF_MATCH)
+async def resume_job(serve: Serve, who: Who, id: UUID, request: Request) -> Response:
+    """Have a paused job go on."""
+    return await _command(serve, who, "resume", id, request)
+
+
+@router.post("/{id}/trigger", response_model=JobView, responses={**_WRITES, **_JOB},
+             openapi_extra=body("JobCommand", required=False) | _IF_MATCH)
+async def trigger_job(serve: Serve, who: Who, id: UUID, request: Request) -> Response:
+    """Have a job emit one extra occurrence now."""
+    return await _command(serve, who, "trigger", id, request)
+
+
+@router.get("/{id}/occurrences", response_model=Listed[OccurrenceView], responses=responses(404))
+async def list_occurrences(
+    serve: Serve, who: Who, id: UUID, query: Annotated[OccurrencesQuery, Query()]
+) -> Response:
+    """Show when a job runs next."""
+    found = await serve.reads.occurrences(who, id, count=query.count, start=query.start, end=query.end)
+    return listed(found)
+
+
+@router.get("/{id}/runs", response_model=Listed[RunView], responses=responses(404))
+async def list_runs_of_job(serve: Serve, who: Who, id: UUID, query: Annotated[RunsQuery, Query()]) -> Response:
+    """List the runs of a job, those due last first."""
+    await serve.reads.job_row(who, id)
+    wanted = RunFilter(status=query.status, job_id=str(id), job_type=query.job_type, tenant=query.tenant,
+                       since=query.since, until=query.until)
+    return listed(await serve.reads.runs(who, wanted, query.limit, query.after))

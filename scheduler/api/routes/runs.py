@@ -1,0 +1,43 @@
+"""/runs: lists, one run with its attempts, another chance, and results."""
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from scheduler.api.answers import Listed, answer, body, listed, responses
+from scheduler.api.requests import RunsQuery, Serve, Who
+from scheduler.postgres.runs.lists import RunFilter
+from scheduler.views.runs import RunView, WholeRunView
+
+router = APIRouter(prefix="/runs", tags=["runs"])
+_WRITES = responses(404, 408, 409, 413)
+
+
+@router.get("", response_model=Listed[RunView], responses=responses())
+async def list_runs(serve: Serve, who: Who, query: Annotated[RunsQuery, Query()]) -> Response:
+    """List runs, open and finished, those due last first."""
+    wanted = RunFilter(status=query.status, job_type=query.job_type, tenant=query.tenant, since=query.since,
+                       until=query.until)
+    return listed(await serve.reads.runs(who, wanted, query.limit, query.after))
+
+
+@router.get("/{event_id}", response_model=WholeRunView, responses=responses(404))
+async def get_run(serve: Serve, who: Who, event_id: UUID) -> Response:
+    """Show one run with its attempts."""
+    return answer(await serve.reads.run(who, event_id))
+
+
+@router.post("/{event_id}/retry", response_model=WholeRunView, responses=_WRITES,
+             openapi_extra=body("RunRetry", required=False))
+async def retry_run(serve: Serve, who: Who, event_id: UUID, request: Request) -> Response:
+    """Give a run that was given up or cancelled a fresh set of attempts, at once."""
+    return answer(await serve.actions.retry(who, event_id, await request.body()))
+
+
+@router.post("/{event_id}/result", response_model=WholeRunView, responses=_WRITES,
+             openapi_extra=body("RunResult"))
+async def report_result(serve: Serve, who: Who, event_id: UUID, request: Request) -> Response:
+    """Report what became of an attempt."""
+    return answer(await serve.actions.result(who, event_id, await request.body()))

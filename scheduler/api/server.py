@@ -1,0 +1,96 @@
+"""The process `scheduler api`: serves the application until the stop, whether the servers are there or not."""
+
+import asyncio
+import os
+import resource
+import socket
+
+import uvicorn
+
+from scheduler.api.app import application
+from scheduler.api.services import services
+from scheduler.domain.errors import Misconfigured
+from scheduler.ops.health import HealthPart
+from scheduler.ops.logs import get_logger
+from scheduler.runtime import Stop
+from scheduler.settings import Settings
+
+log = get_logger(__name__)
+
+_TURN_SECONDS = 1.0
+_GRACE_SECONDS = 3  # for requests under way
+_BACKLOG = 2048
+_KEEP_ALIVE_SECONDS = 15
+
+
+class ApiServer:
+    """Serves HTTP on a thread with an event loop of its own."""
+
+    def __init__(self, settings: Settings, stop: Stop, health: HealthPart) -> None:
+        self._settings = settings
+        self._stop = stop
+        self._health = health
+        self._services = services(settings, health)
+        self._socket = _listen(settings.api_host, settings.api_port)
+
+    def run(self) -> None:
+        """Serve until the stop."""
+        _allow_many_connections()
+        config = uvicorn.Config(
+            application(self._services), log_config=None, access_log=False, server_header=False, lifespan="off",
+            proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=_GRACE_SECONDS,
+            backlog=_BACKLOG, ws="none",
+        )
+        log.info("serving", api_host=self._settings.api_host, api_port=self._socket.getsockname()[1])
+        try:
+            asyncio.run(self._serve(uvicorn.Server(config)))
+        finally:
+            self._services.database.close()
+
+    async def _serve(self, server: uvicorn.Server) -> None:
+        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        loop = asyncio.get_running_loop()
+
+        def leave() -> None:
+            server.should_exit = True
+
+        loop.add_reader(reader, leave)
+        turning = asyncio.create_task(self._turn())
+        try:
+            with self._stop.wakes(writer):
+                if self._stop:
+                    leave()
+                await server.serve([self._socket])
+        finally:
+            turning.cancel()
+            loop.remove_reader(reader)
+            os.close(reader)
+            os.close(writer)
+
+    async def _turn(self) -> None:
+        """Show that the loop goes round."""
+        while True:
+            self._health.turn()
+            await asyncio.sleep(_TURN_SECONDS)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise Misconfigured(f"API_HOST {host}, API_PORT {port}: cannot listen there: "
+                            f"{error.strerror or error}") from None
+    return listening
+
+
+def _allow_many_connections() -> None:
+    """Take as many file descriptors as may be had: a slow client holds one each."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = hard if hard != resource.RLIM_INFINITY else max(soft, 65_536)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

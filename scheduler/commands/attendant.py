@@ -1,0 +1,24 @@
+"""One who is there while commands are applied."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from scheduler.domain.jobs.job import Job
+from scheduler.domain.runs.run import Run
+from scheduler.postgres.jobs.store import Cursor
+
+
+class Attendant:
+    """One who is there while commands are applied: the API, for a caller who waits for what becomes of them."""
+
+    def jobs_locked(self, known: Mapping[str, Job], now: datetime) -> None:
+        """Look at the jobs before anything is applied; raise to have everything stay as it is."""
+
+    def runs_locked(self, known: Mapping[str, Run]) -> None:
+        """The same for the runs that retries or results are about."""
+
+    def saved(self, cursor: Cursor) -> None:
+        """Look at what was saved, before it is committed."""
+
+
+NOBODY = Attendant()

@@ -1,0 +1,101 @@
+"""Jobs for people: one by its id, and pages of them, newest first."""
+
+import re
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from scheduler.domain.jobs.job import Job
+from scheduler.postgres.connection import Connection, translated
+from scheduler.postgres.jobs.columns import COLUMNS, SELECTED, read
+from scheduler.postgres.jobs.store import Cursor
+from scheduler.resources import query
+
+_PARTS = {"selected": SELECTED, "beside": query("jobs/beside")}
+WANTED = query("jobs/wanted")
+_PAGE = query("jobs/page", wanted=WANTED, **_PARTS)
+_FIND = query("jobs/find", **_PARTS)
+_SPECIAL = re.compile(r"([\\%_])")
+_UUID = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
+
+
+@dataclass(slots=True)
+class Beside:
+    """What the database knows of a job beside what the domain knows."""
+
+    created_at: datetime
+    updated_at: datetime
+    created_by: str | None
+    updated_by: str | None
+    last_due_at: datetime | None
+    last_emitted_at: datetime | None
+    last_problem: str | None
+    last_run_status: str | None
+
+
+@dataclass(slots=True)
+class JobRow:
+    """A job as people see it."""
+
+    job: Job
+    beside: Beside
+
+    @property
+    def position(self) -> tuple[datetime, str]:
+        """Where it stands in the list."""
+        return self.beside.created_at, self.job.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs are asked for; `q` is how an id, a name or a type begins."""
+
+    status: str | None = None
+    job_type: str | None = None
+    tenant: str | None = None
+    priority: str | None = None
+    q: str | None = None
+
+    def values(self) -> dict[str, Any]:
+        """Return the values of jobs/wanted.sql, without the place in the list."""
+        lowest, highest = _ids(self.q or "")
+        like = None if self.q is None else _SPECIAL.sub(r"\\\1", self.q) + "%"
+        return asdict(self) | {"q": like, "lowest": lowest, "highest": highest}
+
+
+def list_jobs(
+    connection: Connection, wanted: JobFilter, limit: int, after: tuple[datetime, str] | None = None
+) -> list[JobRow]:
+    """Return at most so many jobs, newest first, from where the last page ended."""
+    before, before_id = after or (None, None)
+    values = wanted.values() | {"limit": limit, "before": before, "before_id": before_id}
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(_PAGE, values)
+        return [_row(row) for row in cursor]
+
+
+def find_job(connection: Connection, job_id: str) -> JobRow | None:
+    """Return one job, None if nobody has asked for it."""
+    with translated(), connection.cursor() as cursor:
+        return find_with(cursor, job_id)
+
+
+def find_with(cursor: Cursor, job_id: str) -> JobRow | None:
+    """Return one job, in a transaction that is open."""
+    cursor.execute(_FIND, {"id": job_id})
+    row = cursor.fetchone()
+    return None if row is None else _row(row)
+
+
+def _row(row: tuple[Any, ...]) -> JobRow:
+    return JobRow(read(row), Beside(*row[len(COLUMNS) :]))
+
+
+def _ids(beginning: str) -> tuple[str | None, str | None]:
+    """Return the first and the last UUID that begin so; nothing where none does."""
+    text = beginning.lower()
+    shape = "".join("-" if each == "-" else "x" if each in "0123456789abcdef" else "?" for each in text)
+    if not text or len(text) > len(_UUID) or not _UUID.startswith(shape):
+        return None, None
+    rest = _UUID[len(text) :]
+    return text + rest.replace("x", "0"), text + rest.replace("x", "f")

@@ -1,0 +1,51 @@
+"""Runs for people: one by its event, and pages of them, open and finished together, those due last first."""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from scheduler.domain.runs.run import Run
+from scheduler.postgres.connection import Connection, translated
+from scheduler.postgres.runs.columns import SELECTED, SELECTED_OF_HISTORY, read
+from scheduler.postgres.runs.store import Cursor
+from scheduler.resources import query
+
+_BOTH = {"selected": SELECTED, "selected_of_history": SELECTED_OF_HISTORY}
+WANTED = query("runs/wanted")
+_PAGE = query("runs/page", wanted=WANTED, **_BOTH)
+_FIND = query("runs/find", **_BOTH)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs are asked for: those that were due from `since` on and before `until`."""
+
+    status: str | None = None
+    job_id: str | None = None
+    job_type: str | None = None
+    tenant: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+def list_runs(
+    connection: Connection, wanted: RunFilter, limit: int, after: tuple[datetime, str] | None = None
+) -> list[Run]:
+    """Return at most so many runs, those due last first, from where the last page ended."""
+    before, before_id = after or (None, None)
+    values = asdict(wanted) | {"limit": limit, "before": before, "before_id": before_id}
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(_PAGE, values)
+        return [read(row) for row in cursor]
+
+
+def find_run(connection: Connection, event_id: str) -> Run | None:
+    """Return the run of an event, None if there is none."""
+    with translated(), connection.cursor() as cursor:
+        return find_with(cursor, event_id)
+
+
+def find_with(cursor: Cursor, event_id: str) -> Run | None:
+    """Return the run of an event, in a transaction that is open."""
+    cursor.execute(_FIND, {"event_id": event_id})
+    row = cursor.fetchone()
+    return None if row is None else read(row)

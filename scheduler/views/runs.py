@@ -1,0 +1,88 @@
+"""A run as people see it."""
+
+import json
+from typing import Any, Literal
+from uuid import UUID
+
+from scheduler.domain.messages import Instant
+from scheduler.domain.runs.run import Attempt, Run, RunStatus
+from scheduler.views.base import View, milliseconds
+
+RunState = Literal["delivered", "running", "waiting", "emitted", "succeeded", "dead", "cancelled"]
+
+
+class AttemptView(View):
+    """One attempt that has come to an end."""
+
+    attempt: int
+    outcome: Literal["succeeded", "failed", "timed_out", "lost", "snoozed"]
+    worker: str | None
+    started_at: Instant | None
+    finished_at: Instant
+    error: str | None
+    output: Any
+
+
+class RunView(View):
+    """One run."""
+
+    event_id: UUID
+    job_id: UUID
+    job_type: str
+    tenant: str
+    due_at: Instant
+    origin: Literal["schedule", "trigger"]
+    status: RunState
+    attempt: int
+    max_attempts: int | None
+    deadline: Instant | None
+    retry_at: Instant | None
+    started_at: Instant | None
+    finished_at: Instant | None
+    duration_ms: int | None
+    worker: str | None
+    error: str | None
+    output: Any
+    progress: float | None
+
+
+class WholeRunView(RunView):
+    """One run with its attempts."""
+
+    attempts: list[AttemptView]
+
+
+def run_view(run: Run) -> RunView:
+    """Return a run of a known event."""
+    return RunView.model_construct(**_fields(run))
+
+
+def whole_run_view(run: Run) -> WholeRunView:
+    """Return a run of a known event with its attempts."""
+    return WholeRunView.model_construct(**_fields(run), attempts=[attempt_view(each) for each in run.attempts])
+
+
+def attempt_view(each: Attempt) -> AttemptView:
+    """Return an attempt."""
+    return AttemptView.model_construct(
+        attempt=each.attempt, outcome=each.outcome.value, worker=each.worker, started_at=each.started_at,
+        finished_at=each.finished_at, error=each.error, output=_output(each.output),
+    )
+
+
+def _fields(run: Run) -> dict[str, Any]:
+    about = run.occurrence
+    assert about is not None  # noqa: S101 - the queries leave out what is known by results only
+    tracked = run.status is not RunStatus.EMITTED and about.policy is not None
+    return {
+        "event_id": UUID(run.event_id), "job_id": UUID(about.job_id), "job_type": about.job_type,
+        "tenant": about.tenant, "due_at": about.due_at, "origin": about.origin.value, "status": run.status.value,
+        "attempt": run.attempt, "max_attempts": about.policy.max_attempts if tracked else None,
+        "deadline": run.deadline, "retry_at": run.retry_at, "started_at": run.started_at,
+        "finished_at": run.finished_at, "duration_ms": milliseconds(run.started_at, run.finished_at),
+        "worker": run.worker, "error": run.error, "output": _output(run.output), "progress": run.progress,
+    }
+
+
+def _output(text: str | None) -> Any:
+    return None if text is None else json.loads(text)

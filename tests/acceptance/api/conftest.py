@@ -1,0 +1,34 @@
+"""One API for the tests of a module that need no more than that: they keep out of each other's way by tenants."""
+
+from collections.abc import Iterator
+
+import pytest
+from api_support import Api, start_api
+from support import Sidecar, patiently
+
+from scheduler.rabbit import topology
+
+
+@pytest.fixture(scope="module")
+def shared(stack, template) -> Iterator[Sidecar]:
+    """A database and a virtual host for a whole module, with a producer."""
+    database_url, vhost = stack.create_database(template=template), stack.create_vhost()
+    patiently(lambda: topology.declare(vhost, queue_type="quorum", due_queue_type="default"))
+    made = Sidecar(database_url, vhost)
+    yield made
+    codes = made.close()
+    stack.drop_database(database_url)
+    stack.delete_vhost(vhost)
+    assert all(code in (0, -9) for code in codes), [p.raw[-3:] for p in made.processes]
+
+
+@pytest.fixture(scope="module")
+def served(shared) -> Api:
+    """The API on it."""
+    return start_api(shared)
+
+
+@pytest.fixture
+def api(served, request) -> Api:
+    """The API as an operator of a tenant that is this test's own sees it."""
+    return served.as_("operator", f"t-{abs(hash(request.node.nodeid))}")

@@ -1,0 +1,63 @@
+"""Jobs through the API: made, shown, replaced, paused, resumed, triggered and cancelled, as by commands."""
+
+from uuid import uuid4
+
+import pytest
+
+RUN_AT = "2099-01-01T00:00:00.000000Z"
+
+
+def test_a_job_is_made_shown_replaced_and_cancelled(api):
+    made = api.post("/jobs", {"job_type": "invoice.reminder", "payload": {"invoice": 42}, "run_at": RUN_AT})
+    assert made.status == 201, made.body
+    job = made.json
+    assert (job["status"], job["next_run_at"], job["payload"]) == ("pending", RUN_AT, {"invoice": 42})
+    shown = api.get(f"/jobs/{job['id']}")
+    assert (shown.status, shown.json, shown.headers["ETag"]) == (200, job, made.headers["ETag"])
+    again = api.post("/jobs", {"id": job["id"], "job_type": "invoice.reminder", "payload": {"invoice": 42},
+                               "run_at": RUN_AT})
+    assert (again.status, again.json) == (200, job)
+    other = api.post("/jobs", {"id": job["id"], "job_type": "another", "run_at": RUN_AT})
+    assert (other.status, other.headers["Content-Type"]) == (409, "application/problem+json")
+    put = api.ask("PUT", f"/jobs/{job['id']}", {"job_type": "another", "cron": "0 9 * * *"})
+    assert (put.status, put.json["job_type"], put.json["cron"]) == (200, "another", "0 9 * * *")
+    old = api.ask("DELETE", f"/jobs/{job['id']}", headers={"If-Match": shown.headers["ETag"]})
+    assert old.status == 412
+    new = api.ask("DELETE", f"/jobs/{job['id']}", headers={"If-Match": put.headers["ETag"]})
+    assert (new.status, new.json["status"]) == (200, "cancelled")
+
+
+def test_a_job_is_paused_resumed_and_triggered(api):
+    job = api.job()
+    assert api.post(f"/jobs/{job['id']}/pause").json["status"] == "paused"
+    assert api.post(f"/jobs/{job['id']}/resume").json["status"] == "pending"
+    assert api.post(f"/jobs/{job['id']}/trigger").status == 200
+    for verb in ("pause", "resume", "trigger"):
+        assert api.post(f"/jobs/{uuid4()}/{verb}").status == 404
+
+
+def test_lists_go_on_where_the_last_page_ended(api):
+    ids = [api.job(job_type=f"list.{n % 2}", name=f"Number {n}")["id"] for n in range(7)]
+    seen, after = [], None
+    while True:
+        page = api.get("/jobs", limit=3, after=after).json
+        seen += [each["id"] for each in page["items"]]
+        after = page["next"]
+        if after is None:
+            break
+    assert seen == ids[::-1]
+    assert [each["id"] for each in api.get("/jobs", job_type="list.1").json["items"]] == ids[5::-2]
+    assert len(api.get("/jobs", q="Number 3").json["items"]) == 1
+    assert [each["id"] for each in api.get("/jobs", q=ids[2][:9].upper()).json["items"]] == [ids[2]]
+    assert len(api.get("/jobs", q="list.").json["items"]) == 7
+    assert api.get("/jobs", q="Number 3%").json["items"] == []
+
+
+@pytest.mark.parametrize(("path", "query", "field"), [
+    ("/jobs", {"limit": 201}, "limit"), ("/jobs", {"limit": 0}, "limit"), ("/jobs", {"colour": "red"}, "colour"),
+    ("/jobs", {"status": "sad"}, "status"), ("/jobs", {"after": "x"}, "after"), ("/jobs", {"q": "a\0b"}, "q"),
+    ("/runs", {"since": "yesterday"}, "since"), ("/jobs/x", {}, "id"),
+])
+def test_what_is_wrong_with_a_query_is_said_by_field(api, path, query, field):
+    answer = api.get(path, **query)
+    assert (answer.status, set(answer.errors)) == (422, {field})
