@@ -6,6 +6,7 @@ from chaos import (
     breaking_postgres,
     breaking_processes,
     breaking_rabbitmq,
+    breaking_workers,
     soaking,
 )
 from chaos.faults import FAULTS, Fault
@@ -13,7 +14,8 @@ from scheduler.dev.servers import Stack, start_stack
 from scheduler.dev.servers.apt import Say
 
 MODULES = (
-    breaking_processes, breaking_rabbitmq, breaking_postgres, breaking_networks, breaking_clusters, soaking,
+    breaking_processes, breaking_rabbitmq, breaking_postgres, breaking_networks, breaking_clusters,
+    breaking_workers, soaking,
 )
 ALL: dict[str, Fault] = {
     name: each for module in MODULES for name, each in FAULTS.items() if each.run.__module__ == module.__name__

@@ -1,5 +1,6 @@
 """The one table of the long-running processes: what each is for, and what sets it apart from the others."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Self
@@ -14,7 +15,7 @@ class Role:
     name: str
     help: str
     # Module and class of what it does, each on a connection of its own to RabbitMQ; imported only where it runs.
-    works: tuple[str, ...]
+    works: tuple[str | Callable[..., Any], ...]
     in_dev: int  # how many of them `scheduler dev` runs
     # Threads share the interpreter: one talks to RabbitMQ, another waits for Postgres many times a batch, and when
     # its answer is there should not wait 5 ms more to be let in, which is Python's default. A consumer's are busy
@@ -50,7 +51,9 @@ class Role:
         return () if self.common is None else (_found(self.common)(settings),)
 
 
-def _found(path: str) -> Any:
+def _found(path: str | Callable[..., Any]) -> Any:
+    if not isinstance(path, str):
+        return path
     module, name = path.split(":")
     return getattr(import_module(module), name)
 

@@ -5,6 +5,7 @@ from scheduler.domain.names import COMMAND_KEY_PREFIX, DEAD_EXCHANGE, EVENTS_EXC
 from scheduler.domain.runs.event import due_body, finished_body
 from scheduler.domain.runs.run import Run
 from scheduler.domain.times import rfc3339
+from scheduler.ops import metrics
 from scheduler.rabbit.frames import AmqpMessage, DueMessage, dead_run, json_message
 from scheduler.rabbit.publisher import Receipt
 
@@ -39,6 +40,12 @@ def not_delivered(receipt: Receipt, exchange: str, key: str) -> tuple[str, str]:
                 "start a worker whose SCHEDULER_COMMANDS_FILE lists it; they are tried again")
     return (f"returned: no queue is bound to {exchange} for the routing key {key}",
             f"bind a queue to {exchange} with the routing key {key}; they are tried again")
+
+
+def count_unoffered(receipt: Receipt, key: str, count: int = 1) -> None:
+    """Count events for commands that no worker offers."""
+    if receipt is Receipt.RETURNED and key.startswith(COMMAND_KEY_PREFIX):
+        metrics.commands_unoffered.inc(count)
 
 
 def finished_message(run: Run) -> AmqpMessage:

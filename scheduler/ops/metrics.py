@@ -74,6 +74,9 @@ commands_taken = Counter("scheduler_commands_taken_total", "Commands that this w
 commands_ended = Counter(
     "scheduler_commands_ended_total", "Commands that have ended, by how.", ["command", "outcome"]
 )
+commands_unoffered = Counter(
+    "scheduler_commands_unoffered_total", "Events returned because no worker offers their command, at each try."
+)
 command_seconds = Histogram(
     "scheduler_command_seconds", "From a command's start to its end.", ["command"], buckets=_RUN_BUCKETS
 )

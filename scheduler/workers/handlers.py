@@ -3,7 +3,8 @@
 import inspect
 import os
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -12,7 +13,15 @@ from pydantic import BaseModel
 
 from scheduler.client.handlers import Handler, Handlers
 from scheduler.client.handlers import handlers as common
+from scheduler.client.runner import Runner
 from scheduler.domain.errors import Misconfigured
+from scheduler.ops.health import HealthPart
+from scheduler.rabbit.link import Link
+from scheduler.runtime import Stop
+from scheduler.settings import Settings
+from scheduler.workers.worker import Worker
+
+_LOOK_SECONDS = 0.5
 
 
 def load(modules: Sequence[str]) -> Handlers:
@@ -73,3 +82,47 @@ def _payload(handler: Handler) -> str:
 
 def _kind(kind: Any) -> str:
     return kind.__name__ if isinstance(kind, type) and not hasattr(kind, "__args__") else str(kind)
+
+
+class HandlersWork:
+    """Serves them in worker threads; the Runner has connections of its own and keeps them."""
+
+    def __init__(
+        self, settings: Settings, stop: Stop, health: HealthPart, worker: Worker, *, served: Handlers, queue: str
+    ) -> None:
+        self._stop = stop
+        self._health = health
+        self._grace = settings.stop_grace
+        worker.offer(*(f"handler.{job_type}" for job_type, _ in served))
+        queue_type = "classic" if settings.queue_type == "default" else settings.queue_type
+        self._runner = Runner(
+            ",".join(settings.amqp_urls), handlers=served, queue_name=queue, queue_type=queue_type,
+            grace=self._grace, name=worker.name,
+        )
+        self._thread = threading.Thread(target=self._runner.run, name="handlers", daemon=True)
+        stop.wait_for(self._thread.is_alive)
+        self._thread.start()
+
+    def run(self, link: Link) -> None:
+        """Keep an eye on it until the connection is lost or the process shall stop."""
+        while not self._stop.wait(_LOOK_SECONDS):
+            link.check_open()
+            self._health.turn()
+            if self._runner.ready.is_set():
+                self._health.found("rabbitmq")
+            else:
+                self._health.missing("rabbitmq", "the handlers are not connected yet")
+
+    def finish(self) -> None:
+        """Take no more events, and give handlers at work their time."""
+        self._runner.stop()
+        self._thread.join(self._grace + _LOOK_SECONDS)
+
+
+def serving(served: Handlers, queue: str) -> Callable[[Settings, Stop, HealthPart, Worker], HandlersWork]:
+    """Return how to make the work of a process that serves these handlers from a queue."""
+
+    def make(settings: Settings, stop: Stop, health: HealthPart, worker: Worker) -> HandlersWork:
+        return HandlersWork(settings, stop, health, worker, served=served, queue=queue)
+
+    return make

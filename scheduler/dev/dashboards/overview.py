@@ -1,5 +1,6 @@
 """The overview: are reminders on time, and if not, why."""
 
+from scheduler.dev.dashboards import commands
 from scheduler.dev.dashboards.panels import (
     AMBER,
     BLUE,
@@ -188,6 +189,7 @@ def build() -> Json:
         (8, [backlog, oldest]),
         (8, [refused, failures, queues]),
         *_runs(),
+        *commands.lines(),
     ]
     about = "Are reminders on time, and if not, why?"
     return dashboard(UID, "Scheduler: overview", about, lines, link_to("scheduler-internals", "Internals"))
