@@ -6,7 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import Sidecar, until, utc
+from support import Host, Sidecar, until, utc
+
+from chaos.proxy import Proxy
+from scheduler.dev.servers import start_stack
 
 SHOW = """import json, os, sys
 event = json.load(sys.stdin)
@@ -189,3 +192,97 @@ def test_a_wrong_file_is_told_with_its_line(fleet, text):
     assert worker.ended() == 78
     fleet.processes.remove(worker)
     assert f"commands0.toml: line {2 if 'shel' not in text else 3}: job: " in worker.raw[-1]
+
+
+ALIVE = """import os, time
+mark = os.environ['SCHEDULER_JOB_ID']
+with open('pids', 'a') as file: file.write(f"{mark} {os.getpid()}\\n")
+while not os.path.exists(f'go-{mark}'): time.sleep(0.02)
+print('done')
+"""
+
+
+def pids(fleet, lines=1):
+    """Return who runs which job, once so many have begun."""
+    return dict(line.split() for line in fleet.trace("pids", lines))
+
+
+def test_a_worker_that_dies_takes_its_command_along_and_another_takes_over(fleet, host):
+    fleet.up()
+    text = fleet.python(ALIVE)
+    first = fleet.offer(text).ready()
+    moved = job(host, run={"max_attempts": 2, "delay": 0})
+    pid = pids(fleet)[moved]
+    first.kill()
+    until(lambda: not Path(f"/proc/{pid}").exists(), "the command gone with its worker")
+    fleet.offer(text).ready()
+    (fleet.folder / f"go-{moved}").touch()
+    run = fleet.run(moved, "succeeded")
+    assert [each["outcome"] for each in run["attempts"]] == ["lost", "succeeded"]
+
+
+def test_a_worker_without_its_broker_works_on_reports_later_and_learns_what_was_given_up(fleet, host, stack):
+    fleet.up()
+    proxy = Proxy(stack.rabbitmq.port)
+    try:
+        beyond = fleet.amqp_url.replace(f":{stack.rabbitmq.port}/", f":{proxy.port}/")
+        worker = fleet.offer(fleet.python(ALIVE, more="concurrency = 2"), AMQP_URL=beyond).ready()
+        ends, given_up = (job(host, run={"max_attempts": 3, "delay": 3600}) for _ in range(2))
+        at_work = pids(fleet, 2)
+        proxy.freeze()
+        (fleet.folder / f"go-{ends}").touch()
+        until(lambda: not Path(f"/proc/{at_work[ends]}").exists(), "the end of one, which nobody hears of")
+        assert [each["outcome"] for each in fleet.run(given_up, "waiting")["attempts"]] == ["lost"]
+        assert Path(f"/proc/{at_work[given_up]}").exists(), "who is cut off works on"
+        proxy.thaw()
+        run = fleet.run(ends, "succeeded")
+        assert (run["attempt"], run["output"]["stdout"]) == (1, "done\n")
+        until(lambda: not Path(f"/proc/{at_work[given_up]}").exists(), "the other ended: it is no longer its own")
+        worker.logged("ended: the run is no longer this worker's own")
+        until(lambda: 'outcome="superseded"} 1.0' in worker.http("/metrics")[1], "it is counted")
+    finally:
+        proxy.close()
+
+
+def test_an_event_that_comes_twice_is_begun_once(fleet, host):
+    fleet.up()
+    text = fleet.python(ALIVE)
+    workers = [fleet.offer(text).ready() for _ in range(2)]
+    copies = host.listen("schedule.work", "command.job")
+    twice = job(host)
+    pids(fleet)
+    _, properties, body = host.get(copies)
+    host.publish("command.job", body, exchange="schedule.work", message_id=properties.message_id)
+    until(lambda: [line for each in workers for line in each.lines if line["event"].startswith("not begun")],
+          "the other worker to leave it alone")
+    (fleet.folder / f"go-{twice}").touch()
+    assert fleet.run(twice, "succeeded")["attempt"] == 1
+    assert len(fleet.trace("pids")) == 1
+
+
+def test_a_command_outlives_the_consumer_timeout_of_the_broker(stack, template, tmp_path):
+    config = ["consumer_timeout = 2000"]
+    database_url = stack.create_database(template=template)
+    with start_stack(purpose="test", fast=True, database_url=database_url, rabbitmq_config=config) as own:
+        own.rabbitmq.evaluate("application:set_env(rabbit, channel_tick_interval, 500)")  # when it looks: 1 minute
+        fleet = Fleet(database_url, own.create_vhost())
+        fleet.folder = tmp_path
+        fleet.up()
+        host = Host(fleet.amqp_url)
+        worker = fleet.offer(fleet.python(ALIVE)).ready()
+        long = job(host, run={"max_attempts": 1})
+        pids(fleet)
+        # What a worker would meet with that acknowledges at the end: the broker closes its channel.
+        name = host.channel.queue_declare("", exclusive=True).method.queue
+        host.publish(name, {}, exchange="")
+        channel = host.connection.channel()
+        channel.basic_consume(name, lambda *_: None)
+        until(lambda: host.connection.process_data_events(0) or not channel.is_open, "a consumer timed out")
+        connections = len([line for line in worker.lines if line["event"] == "connected to RabbitMQ"])
+        until(lambda: fleet.runs(long)[0]["output"] is not None, "a sign of life after that")
+        (tmp_path / f"go-{long}").touch()
+        assert fleet.run(long, "succeeded")["attempt"] == 1
+        assert len([line for line in worker.lines if line["event"] == "connected to RabbitMQ"]) == connections
+        host.close()
+        assert set(fleet.close()) == {0}
+    stack.drop_database(database_url)
