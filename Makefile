@@ -24,19 +24,21 @@ test: $(READY) ## all tests, against a real Postgres and a real RabbitMQ
 test-deep: $(READY) ## the property tests with thousands of examples
 	@SCHEDULER_TEST_EXAMPLES=5000 $(BIN)/python -m pytest -m "deep" $(ARGS)
 
-lint: $(READY) ## ruff, mypy strict, the container files, and Prometheus's rules
+lint: $(READY) ## ruff, mypy strict, the container files and Kubernetes manifests, and Prometheus's rules
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@if [ -f docker-compose.yml ]; then $(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml; fi
 	@if [ -f Dockerfile ]; then $(BIN)/hadolint Dockerfile; fi
+	@$(BIN)/python -m scheduler.dev.kubernetes
 	@$(BIN)/python -m scheduler.dev.prometheus
 
 schemas: $(READY) ## write schemas/*.json and schemas/asyncapi.yaml from the models
 	@$(BIN)/python -m scheduler.dev.schemas
 	@$(BIN)/python -m scheduler.dev.asyncapi
 
-dashboards: $(READY) ## write grafana/dashboards/*.json
+dashboards: $(READY) ## write grafana/dashboards/*.json and the alert rules for Kubernetes
 	@$(BIN)/python -m scheduler.dev.dashboards
+	@$(BIN)/python -m scheduler.dev.kubernetes rules
 
 example: $(READY) ## the examples for hosts, against a sidecar of their own (ARGS="plain_pika.py" for one)
 	@$(BIN)/python examples/run.py $(ARGS)

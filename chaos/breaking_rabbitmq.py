@@ -169,6 +169,6 @@ def _judge(result: Result, seen: list[tuple[int, float, str]], world: World, rea
 def elect(world: World) -> None:
     """Have quorum queues that were declared right before a kill choose their leader anew."""
     vhost = name_of(world.amqp_url)
-    for queue in ("scheduler_inbox", "scheduler_dead"):
+    for queue in ("scheduler_inbox", "scheduler_results", "scheduler_dead"):
         with contextlib.suppress(ServerFailed):  # it has one already
             world.stack.rabbitmq.evaluate(f"ra:trigger_election({{'{vhost}_{queue}', node()}})")

@@ -4,8 +4,11 @@ from chaos import (
     breaking_clusters,
     breaking_networks,
     breaking_postgres,
+    breaking_priorities,
     breaking_processes,
     breaking_rabbitmq,
+    breaking_runs,
+    breaking_webhooks,
     breaking_workers,
     soaking,
 )
@@ -14,8 +17,16 @@ from scheduler.dev.servers import Stack, start_stack
 from scheduler.dev.servers.apt import Say
 
 MODULES = (
-    breaking_processes, breaking_rabbitmq, breaking_postgres, breaking_networks, breaking_clusters,
-    breaking_workers, soaking,
+    breaking_processes,
+    breaking_rabbitmq,
+    breaking_postgres,
+    breaking_networks,
+    breaking_clusters,
+    breaking_priorities,
+    breaking_runs,
+    breaking_webhooks,
+    breaking_workers,
+    soaking,
 )
 ALL: dict[str, Fault] = {
     name: each for module in MODULES for name, each in FAULTS.items() if each.run.__module__ == module.__name__

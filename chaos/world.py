@@ -44,7 +44,9 @@ class World:
         replica_env: Callable[[str, dict[str, str]], dict[str, str]] | None = None,
         consumers: int = 2,
         producers: int = 3,
+        workers: int = 0,
         due_queue_type: str = "default",
+        host: Callable[..., Any] = Host,
         **load: Any,
     ) -> None:
         self.stack = stack
@@ -56,12 +58,13 @@ class World:
         common = {"DATABASE_URL": self.database_url, "AMQP_URL": self.amqp_url,
                   "SCHEDULER_DUE_QUEUE_TYPE": due_queue_type} | (env or {})
         names = [f"consumer-{n + 1}" for n in range(consumers)] + [f"producer-{n + 1}" for n in range(producers)]
+        names += [f"worker-{n + 1}" for n in range(workers)]
         change = replica_env or (lambda _, given: given)
         self.supervisor = Supervisor([
             Replica(stack, name, name.partition("-")[0], change(name, dict(common)))
             for name in names
         ])
-        self.host = Host(self.amqp_url, **load)
+        self.host = host(self.amqp_url, **load)
 
     def _declare(self, due_queue_type: str) -> None:
         deadline = time.monotonic() + 120

@@ -8,15 +8,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
-from uuid import UUID
+from importlib import import_module
 
 from scheduler import __version__, preview, settings
 from scheduler.domain.errors import Misconfigured, Unavailable
 from scheduler.domain.names import DUE_QUEUE
 from scheduler.domain.recurrence import tzdata_version
-from scheduler.domain.runs.run import RunStatus
-from scheduler.domain.times import parse_instant
+from scheduler.operators import arguments
 from scheduler.ops import logs, reaching, traces
 from scheduler.roles import ROLES, Role
 from scheduler.runtime import Stop, backoff
@@ -24,7 +22,6 @@ from scheduler.settings import Settings
 
 EX_UNAVAILABLE = 69
 EX_CONFIG = 78
-MOST_LISTED = 10_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -95,10 +92,9 @@ def _parser() -> argparse.ArgumentParser:
     top = add("top", _top, "The overview live in a terminal: rates, lag, backlog, replicas.")
     top.add_argument("--once", action="store_true", help="print one frame and end; the default when piped")
     top.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="refresh (default: 1)")
-    text = "What the database knows of a job."
-    _add_job_verbs(commands.add_parser("job", help=text, description=text))
-    text = "What became of the occurrences of tracked jobs, and another chance for those that were given up."
-    _add_run_verbs(commands.add_parser("run", help=text, description=text))
+    arguments.add(commands, _operate)
+    text = "Try the webhooks of jobs."
+    _add_webhook_verbs(commands.add_parser("webhook", help=text, description=text))
     health = add("health", _health, "Ask a running process whether it is ready; for HEALTHCHECK.")
     health.add_argument("--live", action="store_true", help="ask whether it is stuck instead")
     return parser
@@ -113,57 +109,13 @@ def _add_handlers(worker: argparse.ArgumentParser) -> None:
     worker.set_defaults(command=_worker)
 
 
-def _add_job_verbs(job: argparse.ArgumentParser) -> None:
-    verbs = job.add_subparsers(required=True, metavar="VERB")
-    text = "Where a job stands, and why its last event was late; from the database alone."
-    show = verbs.add_parser("show", help=text, description=text)
-    show.set_defaults(command=_job_show)
-    show.add_argument("id", type=UUID, metavar="ID", help="the job's id, as its request has it")
-    show.add_argument("--json", action="store_true", help="print the stored values as one JSON object")
-
-
-def _add_run_verbs(run: argparse.ArgumentParser) -> None:
-    verbs = run.add_subparsers(required=True, metavar="VERB")
-
-    def add(verb: str, text: str) -> argparse.ArgumentParser:
-        added = verbs.add_parser(verb, help=text, description=text)
-        added.set_defaults(command=_run, verb=verb)
-        return added
-
-    def add_event(added: argparse.ArgumentParser) -> None:
-        text = "of its event, the same for every attempt"
-        added.add_argument("event_id", type=UUID, metavar="EVENT_ID", help=text)
-
-    listed = add("list", "Runs, open and finished, those that were due last first.")
-    statuses = [each.value for each in RunStatus if each is not RunStatus.EXPECTED]
-    listed.add_argument("--status", choices=statuses, metavar="S", help=f"one of {', '.join(statuses)}")
-    listed.add_argument("--job", type=UUID, metavar="ID", help="of this job only")
-    listed.add_argument("--job-type", metavar="T", help="of jobs of this type only")
-    listed.add_argument("--since", type=_instant, metavar="T", help="due then or later; RFC 3339")
-    listed.add_argument("--until", type=_instant, metavar="T", help="due before then")
-    listed.add_argument("--limit", type=_count, default=50, metavar="N", help="at most so many (default: 50)")
-    listed.add_argument("--json", action="store_true", help="print one JSON array")
-    show = add("show", "Where one run stands and why, what comes next, and how its attempts went.")
-    add_event(show)
-    show.add_argument("--json", action="store_true", help="print one JSON object")
-    add_event(add("retry", "Give a run that was given up or cancelled a fresh set of attempts, at once."))
-    export = add("export", "Finished runs as JSON lines, oldest first.")
-    text = "finished then or later; RFC 3339"
-    export.add_argument("--since", type=_instant, metavar="T", required=True, help=text)
-    export.add_argument("--until", type=_instant, metavar="T", required=True, help="finished before then")
-
-
-def _instant(text: str) -> datetime:
-    try:
-        return parse_instant(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MOST_LISTED:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {MOST_LISTED}")
-    return int(text)
+def _add_webhook_verbs(webhook: argparse.ArgumentParser) -> None:
+    verbs = webhook.add_subparsers(required=True, metavar="VERB")
+    text = "Send one signed example as a worker would, and show what came back; exit 0 if it counts as a success."
+    test = verbs.add_parser("test", help=text, description=text)
+    test.set_defaults(command=_webhook_test)
+    test.add_argument("url", metavar="URL")
+    test.add_argument("--secret", metavar="NAME", help="sign it with a secret of SCHEDULER_WEBHOOK_SECRETS_FILE")
 
 
 def _settings(role: str) -> Settings:
@@ -228,7 +180,7 @@ def _worker(args: argparse.Namespace) -> int:
         print("\n".join(handlers.described(served)))
         return 0
     presence = args.role.works[0]
-    args.role = replace(args.role, works=(presence, handlers.serving(served, args.queue)), on_request=())
+    args.role = replace(args.role, works=(presence, handlers.serving(served, args.queue)))
     return _serve(args)
 
 
@@ -238,7 +190,6 @@ def _serve(args: argparse.Namespace) -> int:
 
     role: Role = args.role
     found = _settings(role.name)
-    role = role.asked(found)
     traces.set_up(role.name, os.environ)
     stop = Stop()
     if args.no_wait and role.database:
@@ -272,17 +223,21 @@ def _top(args: argparse.Namespace) -> int:
     return top.run(once=args.once, every=args.every)
 
 
-def _job_show(args: argparse.Namespace) -> int:
-    from scheduler import show_job  # noqa: PLC0415 - only this command needs it
-
-    return 0 if show_job.run(args.id, as_json=args.json) else _fail(f"no job has the id {args.id}", 1)
-
-
-def _run(args: argparse.Namespace) -> int:
-    from scheduler import run_commands  # noqa: PLC0415 - only these commands need it
-
-    problem = run_commands.VERBS[args.verb](settings.load(os.environ).database_url, args)
+def _operate(args: argparse.Namespace) -> int:
+    """Run a verb of `job`, `run`, `dead` or `token`; it returns what is wrong, or None."""
+    found = settings.load(os.environ)
+    logs.set_up("error", "text", args.verb)
+    try:
+        problem = getattr(import_module(args.module), args.verb)(found, args)
+    except KeyboardInterrupt:
+        problem = "stopped"
     return 0 if problem is None else _fail(problem, 1)
+
+
+def _webhook_test(args: argparse.Namespace) -> int:
+    from scheduler.workers.webhook import trying  # noqa: PLC0415 - only this command needs it
+
+    return 0 if trying.run(settings.load(os.environ), args.url, args.secret, print) else 1
 
 
 def _dev(args: argparse.Namespace) -> int:

@@ -1,14 +1,15 @@
-"""The process AMQP → Postgres: every command and every result is stored, answered or refused with a reason."""
+"""The process AMQP → Postgres: commands, results and delayed messages are stored, or refused with a reason."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from scheduler.commands import reporting
 from scheduler.commands.answers import answer
+from scheduler.commands.delayed import execute_delayed, read_delayed
 from scheduler.commands.executing import execute
 from scheduler.commands.judging import Verdict
 from scheduler.commands.reading import read_command, read_result
@@ -16,7 +17,15 @@ from scheduler.commands.results import execute_results
 from scheduler.commands.storing import DatabaseAway, Execute, Stored, StoreSession, Storing
 from scheduler.commands.tenants import Tenancy
 from scheduler.domain.errors import Rejected, Unavailable
-from scheduler.domain.names import INBOX_QUEUE, RESULTS_QUEUE
+from scheduler.domain.names import (
+    DELAY_EXCHANGE,
+    DELAY_QUEUE,
+    DELAYED_EXCHANGE,
+    INBOX_QUEUE,
+    RESULTS_QUEUE,
+    delay_entry,
+    delay_queue,
+)
 from scheduler.domain.parsing import claimed_id
 from scheduler.ops.health import HealthPart
 from scheduler.rabbit.address import user
@@ -53,6 +62,7 @@ class Kind:
 
 COMMANDS = Kind(INBOX_QUEUE, read_command, execute, reporting.count)
 RESULTS = Kind(RESULTS_QUEUE, read_result, execute_results, reporting.count_results)
+DELAYED = Kind(DELAY_QUEUE, read_delayed, execute_delayed, reporting.count_delayed)
 
 
 class Consumer:
@@ -63,20 +73,20 @@ class Consumer:
     """
 
     kind = COMMANDS
+    sessions = SESSIONS
 
     def __init__(self, settings: Settings, stop: Stop, health: HealthPart) -> None:
         self._settings = settings
         self._stop = stop
         self._health = health
         self._storing = Storing(settings, stop, health)
-        self._free = [StoreSession(settings.database_url, self.kind.execute) for _ in range(SESSIONS)]
-        self._threads = ThreadPoolExecutor(SESSIONS, thread_name_prefix="storing")
+        self._free = [StoreSession(settings.database_url, self.kind.execute) for _ in range(self.sessions)]
+        self._threads = ThreadPoolExecutor(self.sessions, thread_name_prefix="storing")
 
     def run(self, link: Link) -> None:
         """Serve one connection to the broker until it is lost or the process shall stop."""
         answers = Answers(link, self._wait_for_alarm)
-        tenancy = Tenancy.of(self._settings.tenant_by, map(user, self._settings.amqp_urls))
-        read = partial(self.kind.read, max_payload_bytes=self._settings.max_payload_bytes, tenancy=tenancy)
+        read = self._reader(link)
         while not self._stop:
             inbox = Inbox(link, self.kind.queue, self._settings.prefetch, read)
             try:
@@ -84,6 +94,10 @@ class Consumer:
             except DatabaseAway:
                 inbox.give_back()
                 self._storing.wait(self._free[-1], link.check_open)
+
+    def _reader(self, link: Link) -> Callable[[Delivery], Any]:  # noqa: ARG002 - others ask it
+        tenancy = Tenancy.of(self._settings.tenant_by, map(user, self._settings.amqp_urls))
+        return partial(self.kind.read, max_payload_bytes=self._settings.max_payload_bytes, tenancy=tenancy)
 
     def _serve(self, inbox: Inbox, answers: Answers, link: Link) -> None:
         # In the order of delivery: to acknowledge one is to acknowledge all before it.
@@ -93,7 +107,7 @@ class Consumer:
                 self._health.turn()
                 self._health.found("rabbitmq")
                 deliveries = inbox.take(BATCH, timeout=0.0 if batches else 0.5)
-                ids = {each.read.about for each in deliveries if not isinstance(each.read, Rejected)}
+                ids = self._ids(deliveries)
                 while any(batch.ids & ids for batch in batches):
                     if not self._finish_oldest(batches, inbox, answers):
                         return
@@ -109,6 +123,10 @@ class Consumer:
         finally:
             wait([batch.stored for batch in batches])  # what they do must not run into what comes next
             self._free += [batch.session for batch in batches]
+
+    def _ids(self, deliveries: Sequence[Delivery]) -> set[str]:
+        """Return what these are about: two batches about the same are stored one after the other."""
+        return {each.read.about for each in deliveries if not isinstance(each.read, Rejected)}
 
     def _start(self, deliveries: list[Delivery], ids: set[str], link: Link) -> StoringBatch:
         session = self._free.pop()
@@ -132,10 +150,13 @@ class Consumer:
     def _finish(self, batch: list[Delivery], stored: Stored, inbox: Inbox, answers: Answers) -> None:
         told = iter(stored.verdicts)
         verdicts = [each.read if isinstance(each.read, Rejected) else next(told) for each in batch]
-        refused = answers.give(_answers(batch, verdicts))
+        refused = answers.give(self._answers(batch, verdicts))
         self.kind.count(batch, verdicts)
         reporting.show(batch, verdicts, stored.began, stored.ended)
         inbox.ack(batch, refused)
+
+    def _answers(self, batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> list[Answer]:
+        return _answers(batch, verdicts)
 
     def _wait_for_alarm(self) -> None:
         """Say why nothing moves, and sleep a little; a stop ends the wait."""
@@ -155,6 +176,43 @@ class ResultsConsumer(Consumer):
     """The same for what workers report, on a connection of its own: however many requests wait, no result does."""
 
     kind = RESULTS
+
+
+class DelayConsumer(Consumer):
+    """The same for delayed messages of one entry, on a connection of its own.
+
+    One batch is stored after the other: of two messages for one instant the one that came first goes first.
+    """
+
+    kind = DELAYED
+    sessions = 1
+    entry, exchange = DELAY_EXCHANGE, DELAYED_EXCHANGE
+
+    @classmethod
+    def each(cls, settings: Settings) -> list[type[Consumer]]:
+        """Return one for each entry."""
+        further = [
+            type(f"{cls.__name__} {name}", (cls,), {
+                "kind": replace(DELAYED, queue=delay_queue(name)), "entry": delay_entry(name), "exchange": name,
+            }) for name, _ in settings.delay_exchanges
+        ]
+        return [cls, *further]
+
+    def _reader(self, link: Link) -> Callable[[Delivery], Any]:
+        return partial(self.kind.read, exchange=self.exchange, frame_max=link.frame_max)
+
+    def _ids(self, deliveries: Sequence[Delivery]) -> set[str]:  # noqa: ARG002 - as all consumers
+        return set()
+
+    def _answers(self, batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> list[Answer]:
+        """Only what is rejected is answered: `reply_to` is meant for whom the message is meant for."""
+        found = []
+        for delivery, verdict in zip(batch, verdicts, strict=True):
+            if isinstance(verdict, Rejected):
+                message = answer(verdict, delivery.properties.message_id)
+                body = message.model_dump_json().encode()
+                found.append(Answer(delivery, type(message).__name__, body, str(verdict), self.entry))
+        return found
 
 
 def _answers(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> list[Answer]:

@@ -31,7 +31,7 @@ PRUNE_SECONDS = 1.5  # of a tick at most, so that the heartbeat stays in time
 
 _GAUGES = (
     metrics.backlog_jobs, metrics.oldest_due_age, metrics.pending_jobs, metrics.runs_open, metrics.runs_overdue,
-    metrics.runs_dead,
+    metrics.runs_dead, metrics.delayed_messages,
 )
 
 
@@ -121,11 +121,14 @@ class Maintenance:
         now = time.monotonic()
         self._measure_due = now + min(50 * (now - began), MEASURE_SECONDS)
         metrics.backlog_jobs.set(found.due)
+        for name, count in found.by_class.items():
+            metrics.backlog_by_class.labels(name).set(count)
         metrics.oldest_due_age.set(found.oldest_age)
         metrics.pending_jobs.set(found.pending)
         metrics.runs_open.set(found.runs_open)
         metrics.runs_overdue.set(found.runs_overdue)
         metrics.runs_dead.set(found.runs_dead)
+        metrics.delayed_messages.set(found.delayed)
 
     def _prune(self, session: MaintenanceSession) -> None:
         """Prune until nothing old is left or the tick's share is used up, resting as long as working."""
@@ -136,6 +139,7 @@ class Maintenance:
             started = time.monotonic()
             deleted = session.prune(self._settings.retention_days, PRUNE_BATCH)
             metrics.pruned.inc(deleted)
+            deleted = max(deleted, session.prune_audit(self._settings.retention_days, PRUNE_BATCH))
             now = time.monotonic()
             if deleted < PRUNE_BATCH:
                 self._prune_due = now + MINUTE_SECONDS
@@ -154,6 +158,8 @@ class Maintenance:
         # Unknown is not zero.
         for gauge in _GAUGES:
             gauge.set(math.nan)
+        for name in metrics.CLASSES:
+            metrics.backlog_by_class.labels(name).set(math.nan)
         for role in ROLES:
             metrics.replicas.labels(role).set(math.nan)
         self._close()

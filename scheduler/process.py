@@ -31,7 +31,7 @@ def start(role: Role, settings: Settings, stop: Stop) -> tuple[list[HealthPart],
     pika_internals.check()
     stop.listen()
     sys.setswitchinterval(role.switch_seconds)
-    role.load()
+    works = role.load(settings)
     # What a message makes is freed when it is done with, without the collector's help; it need not look so often,
     # and never at what was imported.
     gc.freeze()
@@ -41,7 +41,7 @@ def start(role: Role, settings: Settings, stop: Stop) -> tuple[list[HealthPart],
     # Before anyone can ask: who has not connected yet is not ready.
     needs = ["rabbitmq"] if role.broker else []
     needs += ["postgres"] if role.database and not role.idle_without_database else []
-    parts = [health.part(*needs) for _ in role.works]
+    parts = [health.part(*needs) for _ in works]
     maintenance_part = health.part("postgres", loops=False) if role.idle_without_database else None
     port = http.serve(health, settings.metrics_host, settings.metrics_port)
     log.info("started", role=role.name, metrics_host=settings.metrics_host, metrics_port=port)
@@ -66,7 +66,7 @@ def serve(role: Role, settings: Settings, stop: Stop, parts: Sequence[HealthPart
 
     threads: list[threading.Thread] = []
     shared = role.shared(settings)
-    for kind, part in zip(role.load(), parts, strict=True):
+    for kind, part in zip(role.load(settings), parts, strict=True):
         name = f"{role.name} {kind.__name__}" if threads else role.name
         work = kind(settings, stop, part, *shared)
         threads.append(threading.Thread(target=run, args=(work, part, name), name=name))
@@ -109,5 +109,8 @@ def stay_connected(
 
 
 def _connect(role: str, url: str, settings: Settings) -> Link:
-    topology.declare(url, queue_type=settings.queue_type, due_queue_type=settings.due_queue_type)
+    topology.declare(
+        url, queue_type=settings.queue_type, due_queue_type=settings.due_queue_type,
+        delay_exchanges=settings.delay_exchanges,
+    )
     return Link(url, role)

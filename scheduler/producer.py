@@ -3,6 +3,7 @@
 from contextlib import ExitStack, closing, suppress
 
 from scheduler.domain.errors import Unavailable
+from scheduler.emitting.delayed import DueDelayed
 from scheduler.emitting.jobs import DueJobs
 from scheduler.emitting.loop import SESSIONS, Emitter
 from scheduler.emitting.runs import DueRuns
@@ -20,9 +21,9 @@ from scheduler.settings import Settings
 log = get_logger(__name__)
 
 
-def sources(settings: Settings) -> tuple[DueJobs, DueRuns]:
+def sources(settings: Settings, link: Link) -> tuple[DueJobs, DueRuns, DueDelayed]:
     """Return whatever falls due: a new kind of thing adds its source here."""
-    return DueJobs(keep_all=settings.history == "all"), DueRuns()
+    return DueJobs(keep_all=settings.history == "all"), DueRuns(), DueDelayed(link.user, link.frame_max)
 
 
 class Producer:
@@ -66,7 +67,7 @@ class Producer:
             wakeup = stack.enter_context(closing(Wakeup(url, "producer wakeup")))
             self._health.found("postgres")
             emitter = Emitter(
-                sources(self._settings), sessions, wakeup, publisher, batch_size=self._settings.batch_size,
+                sources(self._settings, link), sessions, wakeup, publisher, batch_size=self._settings.batch_size,
                 poll=self._poll,
             )
             with self._stop.wakes(wakeup.write_end):

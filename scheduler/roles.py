@@ -1,9 +1,9 @@
 """The one table of the long-running processes: what each is for, and what sets it apart from the others."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Self
+from typing import Any
 
 from scheduler.domain.errors import Misconfigured
 
@@ -28,23 +28,17 @@ class Role:
     # Module and class of what its works have in common, made once with the settings and given to each of them.
     common: str | None = None
     extra: str | None = None  # what has to be installed for it
-    # What else it does where a setting asks for it: the setting's name, and module and class.
-    on_request: tuple[tuple[str, str], ...] = ()
 
-    def asked(self, settings: Any) -> Self:
-        """Return the role with all that the settings ask for."""
-        wanted = tuple(work for setting, work in self.on_request if getattr(settings, setting))
-        return replace(self, works=self.works + wanted, on_request=())
-
-    def load(self) -> list[Any]:
-        """Import what it does."""
+    def load(self, settings: Any) -> list[Any]:
+        """Import what it does; some of that is done once for each of several things that the settings name."""
         try:
-            return [_found(each) for each in self.works]
+            found = [_found(each) for each in self.works]
         except ModuleNotFoundError as error:
             if self.extra is None or str(error.name).startswith("scheduler"):
                 raise
             raise Misconfigured(f"scheduler {self.name} needs {error.name}, which is not installed: "
                                 f"pip install 'scheduler[{self.extra}]'") from None
+        return [work for each in found for work in (each.each(settings) if hasattr(each, "each") else (each,))]
 
     def shared(self, settings: Any) -> tuple[Any, ...]:
         """Make what its works have in common, if they have anything."""
@@ -60,14 +54,14 @@ def _found(path: str | Callable[..., Any]) -> Any:
 
 ROLES = {role.name: role for role in (
     Role("consumer", "AMQP → Postgres: commands become rows.",
-         ("scheduler.consumer:Consumer", "scheduler.consumer:ResultsConsumer"),
+         ("scheduler.consumer:Consumer", "scheduler.consumer:ResultsConsumer", "scheduler.consumer:DelayConsumer"),
          in_dev=1, switch_seconds=0.002, idle_without_database=True),
     Role("producer", "Postgres → AMQP: due rows become events.", ("scheduler.producer:Producer",),
          in_dev=2, switch_seconds=0.0005),
     Role("worker", "AMQP → the work itself: calls webhooks, and reports what became of each.",
-         ("scheduler.workers.presence:Presence",),
-         in_dev=1, switch_seconds=0.002, database=False, common="scheduler.workers.worker:Worker",
-         on_request=(("commands_file", "scheduler.workers.commands:Commands"),)),
+         ("scheduler.workers.presence:Presence", "scheduler.workers.webhook.service:Webhooks",
+          "scheduler.workers.commands:Commands"),
+         in_dev=1, switch_seconds=0.002, database=False, common="scheduler.workers.worker:Worker"),
     Role("api", "The REST API and the web console.", ("scheduler.api.server:ApiServer",),
          in_dev=0, switch_seconds=0.001, idle_without_database=True, broker=False, extra="api"),
 )}

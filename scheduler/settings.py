@@ -76,14 +76,26 @@ def _delay_exchanges(text: str) -> tuple[tuple[str, str], ...]:
     """Read further pairs of entry and exit: `orders:topic` is the entry orders.delay and the exit orders."""
     pairs = []
     for part in text.split(","):
-        name, _, kind = part.strip().partition(":")
-        if not _EXCHANGE.fullmatch(name) or name.startswith(("amq.", "schedule.")) or kind not in EXCHANGE_TYPES:
+        name, _, kind = part.strip().rpartition(":")
+        ours = f"{name}.".startswith(("amq.", "schedule."))
+        if ours or not _EXCHANGE.fullmatch(name) or kind not in EXCHANGE_TYPES:
             raise ValueError(f"must be NAME:TYPE, or several with commas between; a type is one of "
-                             f"{', '.join(EXCHANGE_TYPES)}, and no name begins with amq. or schedule.")
+                             f"{', '.join(EXCHANGE_TYPES)}, and no name is or begins with amq. or schedule.")
         pairs.append((name, kind))
     if len({name for name, _ in pairs}) < len(pairs):
         raise ValueError("names an exchange twice")
     return tuple(pairs)
+
+
+def _proxy_url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        known = parts.scheme == "http" and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        known = False
+    if not known or parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ValueError(f"must be http://host:port, or http://user:password@host:port; {_ENCODE}")
+    return text
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -128,6 +140,7 @@ class Settings:
     jwt_audience: str | None = _setting("SCHEDULER_JWT_AUDIENCE", None, str)
     webhook_allow: tuple[str, ...] = _setting("SCHEDULER_WEBHOOK_ALLOW", (), _words)
     webhook_secrets_file: str | None = _setting("SCHEDULER_WEBHOOK_SECRETS_FILE", None, str)
+    webhook_proxy: str | None = _setting("SCHEDULER_WEBHOOK_PROXY", None, _proxy_url, secret=True)
     webhook_host_concurrency: int = _setting("SCHEDULER_WEBHOOK_HOST_CONCURRENCY", 20, _number(1, 10_000))
     worker_concurrency: int = _setting("SCHEDULER_WORKER_CONCURRENCY", 200, _number(1, 10_000))
     commands_file: str | None = _setting("SCHEDULER_COMMANDS_FILE", None, str)

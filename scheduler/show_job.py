@@ -1,18 +1,16 @@
 """`scheduler job show`: where one job stands, and why its last event was late, in words."""
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from scheduler import settings
 from scheduler.domain.jobs.job import JobStatus
 from scheduler.domain.times import rfc3339
-from scheduler.ops import logs
 from scheduler.postgres.jobs.report import JobReport, report
+from scheduler.settings import Settings
 from scheduler.terminal import from_now, plain, span
 from scheduler.top import ON_TIME_SECONDS
 
@@ -21,11 +19,9 @@ _LONGEST_DELAY = timedelta(minutes=1)  # between a refusal and the next try
 _LONGEST_REASON = 500
 
 
-def run(job_id: UUID, *, as_json: bool) -> bool:
+def run(settings: Settings, job_id: UUID, *, as_json: bool) -> bool:
     """Print what is known of the job; return whether there is one."""
-    found = settings.load(os.environ)
-    logs.set_up("error", "text", "job show")
-    known = report(found.database_url, job_id)
+    known = report(settings.database_url, job_id)
     if known is not None:
         print(json.dumps(stored(known)) if as_json else "\n".join(explain(known)))
     return known is not None

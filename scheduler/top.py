@@ -117,7 +117,7 @@ def render(frame: Frame, *, colour: bool) -> list[str]:
         facts(**{name: f"{_rate(live, name):,.1f}/s" for name in _RATES}),
         facts(**spans, on_time=_share(lags)),
         facts(
-            backlog=f"{backlog.due:,}{more}",
+            backlog=f"{backlog.due:,}{more}{_classes(backlog)}",
             oldest_due=_seconds(backlog.oldest_age),
             pending=f"{backlog.pending:,}",
         ),
@@ -130,6 +130,13 @@ def render(frame: Frame, *, colour: bool) -> list[str]:
     lines += ["", style(f"{'NEXT DUE':<12}{'JOB':<38}{'TYPE':<26}SCHEDULE", "bold")]
     lines += [_upcoming(each, style) for each in frame.upcoming] or [style("nothing is pending", "dim")]
     return lines
+
+
+def _classes(backlog: Backlog) -> str:
+    """Say how the backlog is made up, where anything in it has a priority."""
+    if not backlog.due_high and not backlog.due_low:
+        return ""
+    return " (" + ", ".join(f"{count:,} {name}" for name, count in backlog.by_class.items()) + ")"
 
 
 def _verdict(frame: Frame, live: Sequence[Seen], lags: Sequence[int], style: Style) -> str:

@@ -1,22 +1,34 @@
 """What can be done: each method takes who asks, and goes the way that a command over AMQP goes."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 from scheduler.api.database import Database
-from scheduler.api.identity import Identity, Need, check
-from scheduler.api.problems import Changed, Conflict, NotFound
-from scheduler.commands import asking
+from scheduler.api.identity import Identity, Need, check, visible_tenant
+from scheduler.api.problems import Changed, Conflict, NotFound, Unprocessable
+from scheduler.commands import asking, bulk
 from scheduler.commands.asking import AboutJob, ChangedMeanwhile, Exists, NotThere, Overtaken
+from scheduler.domain.caller import Caller, Via
+from scheduler.domain.errors import Problem
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.parsing import parse_command, parse_result
-from scheduler.postgres.jobs.lists import JobRow, find_job
+from scheduler.postgres.audit import Entry, write_alone
+from scheduler.postgres.jobs.lists import JobFilter, JobRow, find_job
+from scheduler.postgres.runs.lists import RunFilter
 from scheduler.settings import Settings
 from scheduler.views.runs import WholeRunView, whole_run_view
 
+Stopped = Callable[[], Awaitable[bool]]
+_NO_FILTER = Problem("query", "must have at least one filter: this would be about everything")
 _OVERTAKEN = "A newer command has overtaken this one."
+
+
+async def _never() -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +83,7 @@ class Actions:
         check(who, Need.WRITE)
         beside = {"event_id": str(event_id)} | _tenant(who)
         incoming = parse_command("retry", body or b"{}", max_payload_bytes=self._most, beside=beside)
+        incoming.caller = _caller(who)
         try:
             run, _ = await self._database.write(lambda at: asking.retry(at, incoming, who.tenant, self._soon))
         except NotThere:
@@ -83,21 +96,56 @@ class Actions:
         result = parse_result("result", body or b"{}", beside={"event_id": str(event_id)} | _tenant(who))
         try:
             return whole_run_view(
-                await self._database.write(lambda at: asking.report(at, result, who.tenant, self._soon))
+                await self._database.write(
+                    lambda at: asking.report(at, result, who.tenant, self._soon, _caller(who))
+                )
             )
         except NotThere:
             raise NotFound(f"No run has the event_id {event_id}.") from None
         except Overtaken:
             raise Conflict("It is about an earlier attempt, and comes too late.") from None
 
+    async def all_jobs(self, who: Identity, verb: str, wanted: JobFilter, stopped: Stopped = _never) -> int:
+        """Pause, resume or cancel all jobs that match; return how many matched until it was stopped."""
+        check(who, Need.WRITE)
+        if wanted == JobFilter():
+            raise Unprocessable([_NO_FILTER])
+        tenant, any_ = visible_tenant(who, wanted.tenant)
+        step = bulk.job_step(verb, replace(wanted, tenant=tenant), _caller(who), self._soon)
+        return await self._all(step, stopped) if any_ else 0
+
+    async def all_runs(self, who: Identity, wanted: RunFilter, stopped: Stopped = _never) -> int:
+        """Retry all runs that match, as far as they have failed; return how many matched until it was stopped."""
+        check(who, Need.WRITE)
+        if wanted == RunFilter():
+            raise Unprocessable([_NO_FILTER])
+        tenant, any_ = visible_tenant(who, wanted.tenant)
+        step = bulk.retry_step(replace(wanted, tenant=tenant), _caller(who), self._soon)
+        return await self._all(step, stopped) if any_ else 0
+
+    async def _all(self, step: bulk.Step, stopped: Stopped) -> int:
+        progress = bulk.Progress()
+        while not progress.done and not await stopped():
+            current = progress
+            progress = await self._database.write(lambda at: step(at, current))  # noqa: B023 - awaited at once
+        return progress.matched
+
+    async def note(self, who: Identity, action: str, kind: str, thing: str, after: Mapping[str, Any]) -> None:
+        """Have the audit tell of what was done elsewhere than in the database."""
+        entry = Entry(_caller(who), action, kind, thing, who.tenant or "*", after=json.dumps(after))
+        await self._database.write(lambda at: write_alone(at, [entry]))
+
     def _read(
         self, who: Identity, kind: str, body: bytes, job_id: UUID | None = None,
         defaults: dict[str, str] | None = None,
     ) -> Incoming:
         beside = _tenant(who) if job_id is None else {"id": str(job_id)} | _tenant(who)
-        return parse_command(
+        incoming = parse_command(
             kind, body or b"{}", max_payload_bytes=self._most, beside=beside, defaults=defaults or {}
         )
+        incoming.caller = _caller(who)
+        incoming.traceparent, incoming.tracestate = who.traceparent, who.tracestate
+        return incoming
 
     async def _ask(self, asked: AboutJob) -> JobRow:
         try:
@@ -108,6 +156,10 @@ class Actions:
             raise Changed("The job was changed since, or is not there: its ETag is another.") from None
         except Overtaken:
             raise Conflict(_OVERTAKEN) from None
+
+
+def _caller(who: Identity) -> Caller:
+    return Caller(who.sub, Via.API, who.address)
 
 
 def _tenant(who: Identity) -> dict[str, str]:

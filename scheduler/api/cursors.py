@@ -3,13 +3,14 @@
 import base64
 import binascii
 import json
+import re
 from datetime import UTC, datetime
-from uuid import UUID
 
 from scheduler.api.problems import Unprocessable
 from scheduler.domain.errors import Problem
 
 _LONGEST = 200
+_KEY = re.compile(r"[01]?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|1[0-9]{19}", re.ASCII)
 
 
 def write(kind: str, moment: datetime, key: str) -> str:
@@ -30,7 +31,9 @@ def read(kind: str, cursor: str | None) -> tuple[datetime, str] | None:
         when = datetime.fromisoformat(moment)
         if found != kind or when.tzinfo is None or not isinstance(key, str):
             raise ValueError(cursor)
-        return when.astimezone(UTC), str(UUID(key)) if not key.isdigit() else str(int(key))
+        if not _KEY.fullmatch(key):
+            raise ValueError(cursor)
+        return when.astimezone(UTC), key
     except (ValueError, TypeError, OverflowError, RecursionError, binascii.Error):
         problem = Problem("after", "is not a cursor of this list; use `next` of its last answer")
         raise Unprocessable([problem]) from None

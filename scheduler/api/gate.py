@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from scheduler.api.problems import TooLarge, TooSlow, problem
-from scheduler.ops import metrics
+from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
 
 log = get_logger(__name__)
@@ -18,6 +18,7 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 MOST_BODY_BYTES = 1_000_000
 BODY_SECONDS = 20.0  # for a whole body, however small its parts
+_OUR_FAULT = 500
 _TOO_LARGE = f"A body may have at most {MOST_BODY_BYTES:,} bytes."
 # What a page says itself stays; these hold for all that says nothing.
 _HEADERS = (
@@ -103,7 +104,21 @@ class Passage:
         status = self.status or 499  # the client went away
         metrics.api_requests.labels(self.route, str(status)).inc()
         metrics.api_seconds.labels(self.route).observe(took)
+        if traces.sink is not None:
+            self._trace(status, took)
         client = self._scope.get("client")
         who = self._scope.get("state", {}).get("sub")
         log.info("request", method=self._scope["method"][:20], route=self.route, status=status,
                  milliseconds=round(took * 1000, 1), sub=who, client=client[0] if client else None)
+
+    def _trace(self, status: int, took: float) -> None:
+        headers = dict(self._scope["headers"])
+        names = (b"traceparent", b"tracestate")
+        parent, state = (headers.get(name, b"").decode("latin-1") or None for name in names)
+        ended = time.time_ns()
+        method = self._scope["method"][:20]
+        about = {"http.request.method": method, "http.route": self.route, "http.response.status_code": status}
+        failed = f"answered {status}" if status >= _OUR_FAULT else None
+        if traces.sink is not None:
+            traces.sink.served(f"{method} {self.route}", ended - int(took * 1e9), ended,
+                               traces.Request(parent, state, about, failed))

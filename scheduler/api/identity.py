@@ -24,6 +24,8 @@ class Identity:
     tenant: str | None
     token: str = ""  # a digest of it, by which its requests are counted
     address: str | None = None  # where the request came from
+    traceparent: str | None = None  # the trace that it belongs to
+    tracestate: str | None = None
 
     @property
     def all_tenants(self) -> bool:

@@ -1,7 +1,9 @@
 """What can be looked at: each method takes who asks, and answers no more than that one may see."""
 
 import asyncio
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal, TypeVar
 from uuid import UUID
@@ -13,20 +15,33 @@ from scheduler.api.identity import Identity, Need, check, visible_tenant
 from scheduler.api.problems import Away, NotFound
 from scheduler.domain.strict_json import parse_object
 from scheduler.ops.logs import without_secrets
+from scheduler.postgres.audit import AuditFilter, list_audit
 from scheduler.postgres.connection import ping
 from scheduler.postgres.jobs.lists import JobFilter, JobRow, find_job, list_jobs
 from scheduler.postgres.runs.lists import RunFilter, find_run, list_runs
+from scheduler.postgres.stats import list_processes, stats
 from scheduler.rabbit import probe
 from scheduler.settings import Settings
 from scheduler.views.base import Page
 from scheduler.views.health import DetailedHealth, ServerHealth
 from scheduler.views.jobs import JobView, job_view
 from scheduler.views.occurrences import OccurrenceView, occurrences, previewed
+from scheduler.views.overview import (
+    AuditView,
+    ReplicaView,
+    StatsView,
+    audit_view,
+    replica_view,
+    stats_view,
+    worker_view,
+)
 from scheduler.views.runs import RunView, WholeRunView, run_view, whole_run_view
 
 Row = TypeVar("Row")
 Shown = TypeVar("Shown")
 USUAL_LIMIT, MOST_LISTED = 50, 200
+_STATS_SECONDS = 1.0
+_MOST_KEPT = 1000
 
 
 class Reads:
@@ -35,6 +50,7 @@ class Reads:
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._amqp_urls = settings.amqp_urls
+        self._stats: dict[str | None, tuple[float, StatsView]] = {}
 
     async def jobs(
         self, who: Identity, wanted: JobFilter, limit: int = USUAL_LIMIT, after: str | None = None
@@ -45,8 +61,7 @@ class Reads:
         tenant, any_ = visible_tenant(who, wanted.tenant)
         if not any_:
             return Page([])
-        narrowed = JobFilter(status=wanted.status, job_type=wanted.job_type, tenant=tenant,
-                             priority=wanted.priority, q=wanted.q)
+        narrowed = replace(wanted, tenant=tenant)
         rows = await self._database.search(lambda at: list_jobs(at, narrowed, limit + 1, place))
         return _page(rows, limit, job_view, lambda row: cursors.write("jobs", *row.position))
 
@@ -86,8 +101,7 @@ class Reads:
         tenant, any_ = visible_tenant(who, wanted.tenant)
         if not any_:
             return Page([])
-        narrowed = RunFilter(status=wanted.status, job_id=wanted.job_id, job_type=wanted.job_type, tenant=tenant,
-                             since=wanted.since, until=wanted.until)
+        narrowed = replace(wanted, tenant=tenant)
         rows = await self._database.search(lambda at: list_runs(at, narrowed, limit + 1, place))
         return _page(rows, limit, run_view,
                      lambda run: cursors.write("runs", run.occurrence.due_at, run.event_id))  # type: ignore[union-attr]
@@ -99,6 +113,38 @@ class Reads:
         if run is None or run.occurrence is None or who.tenant not in (None, run.occurrence.tenant):
             raise NotFound(f"No run has the event_id {event_id}.")
         return whole_run_view(run)
+
+    async def stats(self, who: Identity) -> StatsView:
+        """Return the whole at a glance; many who look at once share one look."""
+        check(who, Need.READ)
+        known = self._stats.get(who.tenant)
+        if known is None or time.monotonic() > known[0]:
+            found = stats_view(await self._database.search(lambda at: stats(at, who.tenant)))
+            if len(self._stats) >= _MOST_KEPT:
+                self._stats.clear()
+            known = self._stats[who.tenant] = (time.monotonic() + _STATS_SECONDS, found)
+        return known[1]
+
+    async def replicas(self, who: Identity) -> Page[ReplicaView]:
+        """Return the processes and the workers that were heard of lately."""
+        check(who, Need.READ)
+        replicas, workers = await self._database.read(list_processes)
+        views = [replica_view(each) for each in replicas]
+        return Page([*views, *(worker_view(each, whole=who.all_tenants) for each in workers)])
+
+    async def audit(
+        self, who: Identity, wanted: AuditFilter, limit: int = USUAL_LIMIT, after: str | None = None
+    ) -> Page[AuditView]:
+        """Return a page of the audit, newest first."""
+        check(who, Need.AUDIT)
+        place = cursors.read("audit", after)
+        tenant, any_ = visible_tenant(who, wanted.tenant)
+        if not any_:
+            return Page([])
+        rows = await self._database.search(
+            lambda at: list_audit(at, replace(wanted, tenant=tenant), limit + 1, place)
+        )
+        return _page(rows, limit, audit_view, lambda row: cursors.write("audit", row.at, row.place))
 
     async def health(self, who: Identity) -> DetailedHealth:
         """Return each server as this process sees it."""

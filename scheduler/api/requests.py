@@ -1,6 +1,7 @@
 """What routes take of a request: who asks, its body, its ETags and its filters."""
 
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Literal
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
@@ -11,6 +12,7 @@ from scheduler.api.problems import Unauthorized
 from scheduler.api.reads import MOST_LISTED, USUAL_LIMIT
 from scheduler.api.services import Services
 from scheduler.domain.messages import Instant, Priority
+from scheduler.ops import traces
 from scheduler.views.jobs import JobState
 from scheduler.views.runs import RunState
 
@@ -28,6 +30,9 @@ async def identified(request: Request) -> Identity:
     if scheme.lower() != "bearer" or not token.strip():
         raise Unauthorized("Send a token: Authorization: Bearer …", error="")
     who = await found.identify(token.strip(), request.client.host if request.client else None)
+    parent = request.headers.get("traceparent")
+    if traces.trace_id(parent) is not None:
+        who = replace(who, traceparent=parent, tracestate=request.headers.get("tracestate"))
     request.scope.setdefault("state", {})["sub"] = who.sub  # for the access log
     found.limit.take(who)
     return who
@@ -95,6 +100,19 @@ class RunsFilter(_Query):
 
 class RunsQuery(RunsFilter, _Page):
     """A page of runs."""
+
+
+class AuditQuery(_Page):
+    """A page of the audit."""
+
+    who: Text | None = None
+    via: Literal["api", "amqp", "cli"] | None = None
+    action: Text | None = None
+    kind: Text | None = None
+    id: Text | None = Field(default=None, description="Of a job, a run or a dead letter.")
+    tenant: Text | None = None
+    since: Instant | None = None
+    until: Instant | None = None
 
 
 class PageQuery(_Page):

@@ -1,6 +1,7 @@
 """The process `scheduler api`: serves the application until the stop, whether the servers are there or not."""
 
 import asyncio
+import logging
 import os
 import resource
 import socket
@@ -8,6 +9,7 @@ import socket
 import uvicorn
 
 from scheduler.api.app import application
+from scheduler.api.patience import ImpatientProtocol
 from scheduler.api.services import services
 from scheduler.domain.errors import Misconfigured
 from scheduler.ops.health import HealthPart
@@ -36,10 +38,12 @@ class ApiServer:
     def run(self) -> None:
         """Serve until the stop."""
         _allow_many_connections()
+        # What a client sends amiss is its own affair, and no news; requests have lines of ours.
+        logging.getLogger("uvicorn").setLevel(logging.ERROR)
         config = uvicorn.Config(
             application(self._services), log_config=None, access_log=False, server_header=False, lifespan="off",
             proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=_GRACE_SECONDS,
-            backlog=_BACKLOG, ws="none",
+            backlog=_BACKLOG, ws="none", http=ImpatientProtocol,
         )
         log.info("serving", api_host=self._settings.api_host, api_port=self._socket.getsockname()[1])
         try:

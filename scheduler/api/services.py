@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from scheduler.api.actions import Actions
 from scheduler.api.database import Database
+from scheduler.api.dead import Dead
 from scheduler.api.identity import Identity
 from scheduler.api.keys import KeySet, keys
 from scheduler.api.limits import RateLimit
@@ -21,6 +22,7 @@ class Services:
     settings: Settings
     reads: Reads
     actions: Actions
+    dead: Dead
     tokens: Tokens
     limit: RateLimit
     database: Database
@@ -37,8 +39,9 @@ def services(settings: Settings, health: HealthPart | None = None) -> Services:
     """Make the services; raise Misconfigured where there is no key."""
     found = keys(settings)
     database = Database(settings.database_url, settings.api_connections, health)
+    actions = Actions(database, settings)
     return Services(
-        settings=settings, reads=Reads(database, settings), actions=Actions(database, settings),
+        settings=settings, reads=Reads(database, settings), actions=actions, dead=Dead(actions, settings),
         tokens=Tokens(found, settings.jwt_issuer, settings.jwt_audience), limit=RateLimit(settings.api_rate),
         database=database, remote_keys=isinstance(found, KeySet),
     )

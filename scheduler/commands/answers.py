@@ -3,6 +3,7 @@
 from uuid import UUID
 
 from scheduler.commands.judging import Retried, Verdict
+from scheduler.domain.delayed.message import Arrival
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.job import Outcome
 from scheduler.domain.messages import (
@@ -26,5 +27,7 @@ def answer(verdict: Verdict, named_id: str | None) -> ContractMessage:
         case Retried():
             run = verdict.run
             return ScheduleAccepted(id=UUID(run.event_id), status=verdict.status, next_run_at=run.retry_at)
+        case Arrival():
+            raise TypeError("a delayed message is not answered")
         case _:
             return ScheduleRecorded(event_id=UUID(named_id), status=verdict)

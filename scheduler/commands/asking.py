@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from scheduler.commands.attendant import Attendant
+from scheduler.commands.auditing import run_entry
 from scheduler.commands.executing import execute
 from scheduler.commands.judging import Retried
 from scheduler.commands.results import execute_results
+from scheduler.domain.caller import Caller
 from scheduler.domain.errors import Rejected, SchedulerError
 from scheduler.domain.jobs.definition import Incoming, content, define
 from scheduler.domain.jobs.etag import etag
@@ -20,6 +22,7 @@ from scheduler.domain.messages import ScheduleRequest
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import Run
 from scheduler.ops import metrics
+from scheduler.postgres import audit
 from scheduler.postgres.connection import Connection
 from scheduler.postgres.jobs import lists as jobs
 from scheduler.postgres.jobs.lists import JobRow
@@ -118,6 +121,8 @@ class AboutRun(Attendant):
     event_id: str
     tenant: str | None
     incoming: Incoming | None = None
+    reporter: Caller | None = None  # of a result; the audit tells of retries whoever gave them
+    before: Run | None = None
     run: Run | None = None  # as saved
 
     def runs_locked(self, known: Mapping[str, Run]) -> None:
@@ -125,12 +130,15 @@ class AboutRun(Attendant):
         run = known.get(self.event_id)
         if run is None or run.occurrence is None or self.tenant not in (None, run.occurrence.tenant):
             raise NotThere
+        self.before = run
         if self.incoming is not None:
             self.incoming.tenant = run.occurrence.tenant
 
     def saved(self, cursor: Cursor) -> None:
         """Read the run as it is now."""
         self.run = runs.find_with(cursor, self.event_id)
+        if self.reporter is not None and self.run is not None and self.run != self.before:
+            audit.write(cursor, [run_entry(self.reporter, "result", self.before, self.run)])
 
 
 def retry(connection: Connection, incoming: Incoming, tenant: str | None, soon: timedelta) -> tuple[Run, Retried]:
@@ -145,9 +153,11 @@ def retry(connection: Connection, incoming: Incoming, tenant: str | None, soon: 
     return asked.run, verdict
 
 
-def report(connection: Connection, result: Result, tenant: str | None, soon: timedelta) -> Run:
+def report(
+    connection: Connection, result: Result, tenant: str | None, soon: timedelta, caller: Caller
+) -> Run:
     """Record a result that a person reports, and return the run."""
-    asked = AboutRun(result.event_id, tenant)
+    asked = AboutRun(result.event_id, tenant, reporter=caller)
     [verdict] = execute_results(connection, [result], soon, asked)
     if isinstance(verdict, Rejected):
         raise verdict

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from scheduler.commands.attendant import NOBODY, Attendant
+from scheduler.commands.auditing import callers, job_entries, run_entries
 from scheduler.commands.judging import Verdict, judge, judge_retry
 from scheduler.commands.results import wake_for_runs
 from scheduler.commands.transactions import attempted
@@ -12,7 +13,9 @@ from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import Job, JobStatus, Outcome
 from scheduler.domain.messages import ScheduleCancel, ScheduleRetry
 from scheduler.domain.runs.run import cancelled
+from scheduler.postgres import audit
 from scheduler.postgres.connection import Connection, database_time
+from scheduler.postgres.delayed import store as delayed
 from scheduler.postgres.jobs.due import KIND
 from scheduler.postgres.jobs.store import Cursor, lock, save
 from scheduler.postgres.runs import store as runs
@@ -52,13 +55,18 @@ def _execute_jobs(
     attendant.jobs_locked(known, now)
     verdicts, jobs = judge(known, batch, now)
     until = now + soon + timedelta(seconds=time.monotonic() - started)  # others may have held the rows for long
-    save(cursor, known, jobs)
-    stopped = {
-        verdict.job.id for incoming, verdict in zip(batch, verdicts, strict=True)
-        if isinstance(incoming.command, ScheduleCancel) and isinstance(verdict, Outcome) and verdict.job.stopped
-    }
-    if stopped:
-        _cancel_runs(cursor, stopped, now)
+    save(cursor, known, jobs, callers(batch))
+    if entries := job_entries(batch, verdicts, known):
+        audit.write(cursor, entries)
+    cancels = [
+        verdict for incoming, verdict in zip(batch, verdicts, strict=True)
+        if isinstance(incoming.command, ScheduleCancel) and isinstance(verdict, Outcome)
+    ]
+    if cancels:
+        _cancel_delayed(cursor, cancels)
+        stopped = {verdict.job.id for verdict in cancels if verdict.job.stopped}
+        if stopped:
+            _cancel_runs(cursor, stopped, now)
     soonest = _soonest(jobs.values(), until)
     if soonest is not None:
         wake_producers(cursor, KIND, soonest)
@@ -73,6 +81,16 @@ def _cancel_runs(cursor: Cursor, job_ids: Iterable[str], now: datetime) -> None:
     wake_for_runs(cursor, opened, after, now)
 
 
+def _cancel_delayed(cursor: Cursor, cancels: Sequence[Outcome]) -> None:
+    """Take back delayed messages: an id may be one's message_id, and then it is no job's, as far as we know."""
+    ids = {verdict.job.id for verdict in cancels}
+    undefined = {verdict.job.id for verdict in cancels if verdict.job.definition is None}
+    withdrawn = delayed.cancel(cursor, ids, undefined)
+    for verdict in cancels:
+        if verdict.job.id in withdrawn:
+            verdict.status = "cancelled"
+
+
 def _execute_retries(
     cursor: Cursor, batch: Sequence[Incoming], soon: timedelta, attendant: Attendant
 ) -> list[Verdict]:
@@ -85,6 +103,8 @@ def _execute_retries(
     after = dict(known)
     verdicts: list[Verdict] = [judge_retry(after, incoming, now) for incoming in batch]
     runs.save(cursor, opened, finished, after)
+    if entries := run_entries(batch, verdicts, known):
+        audit.write(cursor, entries)
     wake_for_runs(cursor, known, after, now + soon)
     return verdicts
 

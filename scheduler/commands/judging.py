@@ -4,6 +4,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from scheduler.domain.delayed.message import Arrival
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import Job, Outcome, apply
@@ -23,7 +24,7 @@ class Retried:
     status: Status
 
 
-Verdict = Outcome | Retried | RecordedStatus | Rejected
+Verdict = Outcome | Retried | RecordedStatus | Arrival | Rejected
 
 
 def judge(

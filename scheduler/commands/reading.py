@@ -1,8 +1,10 @@
 """From a delivery to a command with what came beside its body, or to every reason why not."""
 
+from functools import lru_cache
 from typing import Any
 
 from scheduler.commands.tenants import Tenancy
+from scheduler.domain.caller import Caller, Via
 from scheduler.domain.errors import Problem, Reason, Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ScheduleWorker
@@ -14,7 +16,7 @@ from scheduler.rabbit.topology import DELIVERY_LIMIT
 
 log = get_logger(__name__)
 
-_CRASHED = f"was delivered {DELIVERY_LIMIT} times and never answered: handling it ends the consumer"
+CRASHED = f"was delivered {DELIVERY_LIMIT} times and never answered: handling it ends the consumer"
 _TRACE = ("traceparent", "tracestate")
 BY_FIELD = Tenancy()
 
@@ -36,6 +38,8 @@ def read_command(
     except Exception as error:  # noqa: BLE001 - see there
         return _rejected(error)
     incoming.correlation_id = _storable(properties.correlation_id)
+    if properties.user_id:
+        incoming.caller = _caller(properties.user_id)
     headers = properties.headers
     if headers:
         incoming.traceparent, incoming.tracestate = (_storable(headers.get(name)) for name in _TRACE)
@@ -58,10 +62,16 @@ def read_result(
         return _rejected(error)
 
 
+@lru_cache(maxsize=256)
+def _caller(user: str) -> Caller:
+    """Return the AMQP user, whom the broker has verified."""
+    return Caller(_storable(user), Via.AMQP)
+
+
 def _refused(delivery: Delivery) -> Rejected | None:
     """Say why a message is not even read."""
     if delivery.deliveries_before >= DELIVERY_LIMIT - 1:
-        return Rejected([Problem("body", _CRASHED)], Reason.REDELIVERED)
+        return Rejected([Problem("body", CRASHED)], Reason.REDELIVERED)
     properties = delivery.properties
     if isinstance(properties, UnreadableProperties):
         return Rejected([Problem("headers", f"cannot be read ({properties.problem}); are times in seconds?")])

@@ -1,8 +1,10 @@
 """What an operator hears of a batch of commands: counts, a warning of what was rejected, debug lines, spans."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from scheduler.commands.judging import Verdict
+from scheduler.domain.delayed.message import Arrival
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import Outcome
@@ -47,14 +49,31 @@ def _reject(delivery: Delivery, verdict: Rejected) -> None:
 def count_results(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> None:
     """Count what became of results, and of the attempts that they end."""
     metrics.batch_size.observe(len(batch))
+    statuses: Counter[str] = Counter()
+    outcomes: Counter[ResultStatus] = Counter()
     for delivery, verdict in zip(batch, verdicts, strict=True):
         if isinstance(verdict, Rejected):
             _reject(delivery, verdict)
         elif isinstance(verdict, str) and isinstance(delivery.read, Result):
-            metrics.results.labels(verdict).inc()
-            result = delivery.read
-            if verdict == "recorded" and result.status is not ResultStatus.RUNNING:
-                metrics.run_attempts.labels(result.status.value).inc()
+            statuses[verdict] += 1
+            if verdict == "recorded" and delivery.read.status is not ResultStatus.RUNNING:
+                outcomes[delivery.read.status] += 1
+    for status, number in statuses.items():
+        metrics.results.labels(status).inc(number)
+    for outcome, number in outcomes.items():
+        metrics.run_attempts.labels(outcome.value).inc(number)
+
+
+def count_delayed(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> None:
+    """Count what became of delayed messages."""
+    metrics.batch_size.observe(len(batch))
+    metrics.delayed_in.inc(verdicts.count(Arrival.WAITING))
+    for why in (Arrival.DUPLICATE, Arrival.CANCELLED):
+        if dropped := verdicts.count(why):
+            metrics.delayed_dropped.labels(why.value).inc(dropped)
+    for delivery, verdict in zip(batch, verdicts, strict=True):
+        if isinstance(verdict, Rejected):
+            _reject(delivery, verdict)
 
 
 def show(batch: Sequence[Delivery], verdicts: Sequence[Verdict], began: int, ended: int) -> None:

@@ -20,6 +20,7 @@ MODELS: tuple[type[BaseModel], ...] = (
     messages.ScheduleMissed,
 )
 _INCOMING: dict[str, type[BaseModel]] = {**messages.COMMAND_MODELS, **messages.RESULT_MODELS}
+OPENAPI = "openapi.json"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -38,10 +39,18 @@ def schemas() -> dict[str, str]:
     return found
 
 
+def openapi() -> str:
+    """Return the OpenAPI document of the REST API."""
+    from scheduler.api.app import build  # noqa: PLC0415 - the messages' own schemas need no FastAPI
+
+    return json.dumps(build().openapi(), indent=2, ensure_ascii=False) + "\n"
+
+
 def write(where: Path) -> None:
     """Write every schema into a folder."""
     for name, text in schemas().items():
         (where / name).write_text(text, encoding="utf-8")
+    (where / OPENAPI).write_text(openapi(), encoding="utf-8")
 
 
 if __name__ == "__main__":

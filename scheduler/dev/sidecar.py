@@ -60,7 +60,8 @@ def run(seconds: float | None) -> int:
             url = database_url or stack.create_database("scheduler")
             screen.say("Migrating the database")
             migrate(url)
-            topology.declare(stack.amqp_url, queue_type=given.queue_type, due_queue_type=given.due_queue_type)
+            topology.declare(stack.amqp_url, queue_type=given.queue_type, due_queue_type=given.due_queue_type,
+                             delay_exchanges=given.delay_exchanges)
             with _processes(stack, url, screen) as ports, closing(Visitor(stack.amqp_url)) as host:
                 screen.banner(stack.amqp_url, url, list(zip(PROCESSES, ports, strict=True)))
                 return _watch(screen, host, seconds, signals)

@@ -18,6 +18,16 @@ COMMAND_KEY_PREFIX = "command."  # of its routing key
 DELAY_QUEUE = "scheduler_delay"
 
 
+def delay_queue(exchange: str) -> str:
+    """Return the queue of what waits to be stored on its way to a further exit."""
+    return f"{DELAY_QUEUE}_{exchange}"
+
+
+def delay_entry(exchange: str) -> str:
+    """Return the entry whose messages come out of a further exit."""
+    return f"{exchange}.delay"
+
+
 def due_address(route: str | None, work: str | None) -> tuple[str, str]:
     """Return the exchange and the routing key of a ScheduleDue."""
     if work is not None:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]  # undocumented, stable
 from typing import Any, NoReturn
 
@@ -38,6 +38,9 @@ def _constant(name: str) -> NoReturn:
 
 _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
 _scan = _decoder.scan_once  # type: ignore[attr-defined]  # raw_decode, without a call between
+
+# For what we wrote ourselves, where nothing need be looked for: no hook, and so no Python for each object in it.
+_scan_ours = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # as above
 
 
 def parse_object(body: bytes, exact: str) -> tuple[dict[str, Any], str | None]:
@@ -110,6 +113,33 @@ def _members(text: str, exact: str) -> tuple[dict[str, Any], str | None]:
     if _skip(text, at) != len(text):
         raise JSONDecodeError("text after the object's end", text, at)
     return members, source
+
+
+def parse_members(body: bytes) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the members of an object of our own, and the very text of each with its name; or raise Rejected."""
+    members: dict[str, Any] = {}
+    texts: dict[str, str] = {}
+    try:
+        text = body.decode()
+        at = _skip(text, 0)
+        more = text[at : at + 1] == "{"
+        at = _skip(text, at + 1)
+        while more:
+            name, start = _name(text, at)
+            members[name], end = _scan_ours(text, start)
+            texts[name] = text[at:end]
+            following = _NEXT(text, end)
+            if following is None:
+                raise JSONDecodeError("expected ',' or '}'", text, end)
+            more, at = following[1] == ",", following.end()
+    except (_Unacceptable, ValueError, StopIteration, RecursionError) as error:
+        raise _rejected(f"is not JSON: {type(error).__name__}") from None
+    return members, texts
+
+
+def without_member(texts: Mapping[str, str], name: str) -> bytes:
+    """Return the object that `parse_members` read without one member; all else stays the very text that it was."""
+    return f"{{{','.join([text for each, text in texts.items() if each != name])}}}".encode()
 
 
 def _name(text: str, at: int) -> tuple[str, int]:

@@ -35,6 +35,7 @@ class DueJobs:
 
     kind = due.KIND
     classes = CLASSES
+    look_seconds: float | None = None
 
     def __init__(self, *, keep_all: bool = False) -> None:
         """Leave a record in the history of every occurrence, or of tracked jobs only."""
@@ -128,15 +129,24 @@ class DueJobs:
         """Count the events that were confirmed, and warn of those that were not."""
         failed: dict[tuple[Receipt, str, str], list[str]] = {}
         emitted = 0
+        classes = dict.fromkeys(metrics.CLASSES, 0)
         for emission, receipts, refusal in results:
             if refusal is not None:
                 failed.setdefault((refusal, *_place(emission)), []).append(emission.job.id)
             if emission.due_at is not None and receipts[0] is Receipt.CONFIRMED:
                 emitted += 1
-                metrics.due_lag.observe((times.confirmed_at - emission.due_at).total_seconds())
+                late = (times.confirmed_at - emission.due_at).total_seconds()
+                metrics.due_lag.observe(late)
+                priority = None if emission.job.definition is None else emission.job.definition.priority
+                if priority is not None:
+                    classes[priority.value] += 1
+                    metrics.lag_by_class.labels(priority.value).observe(late)
             if emission.missed is not None and receipts[-1] is Receipt.CONFIRMED:
                 metrics.jobs_missed.inc(emission.missed.count)
         metrics.jobs_due.inc(emitted)
+        classes["normal"] = emitted - classes["high"] - classes["low"]
+        for name, count in classes.items():
+            metrics.due_by_class.labels(name).inc(count)
         for (receipt, exchange, key), ids in failed.items():
             _, advice = not_delivered(receipt, exchange, key)
             count_unoffered(receipt, key, len(ids))
@@ -215,7 +225,9 @@ def _emitted(emission: Emission) -> runs_due.Emitted:
 
 def _first_run(emission: Emission, emitted_at: datetime) -> Run:
     assert emission.event_id is not None  # noqa: S101 - the caller asked whether there is one
-    return delivered(None, emission.event_id, occurrence(emission), emitted_at)
+    if emission.run is None:
+        emission.run = delivered(None, emission.event_id, occurrence(emission), emitted_at)
+    return emission.run
 
 
 def _ids(emission: Emission) -> dict[str, str | None]:

@@ -6,7 +6,7 @@ from scheduler.domain.runs.event import due_body, finished_body
 from scheduler.domain.runs.run import Run
 from scheduler.domain.times import rfc3339
 from scheduler.ops import metrics
-from scheduler.rabbit.frames import AmqpMessage, DueMessage, dead_run, json_message
+from scheduler.rabbit.frames import AmqpMessage, DueMessage, dead_run
 from scheduler.rabbit.publisher import Receipt
 
 _REASON_CHARACTERS = 1000
@@ -48,14 +48,14 @@ def count_unoffered(receipt: Receipt, key: str, count: int = 1) -> None:
         metrics.commands_unoffered.inc(count)
 
 
-def finished_message(run: Run) -> AmqpMessage:
+def finished_message(run: Run) -> DueMessage:
     """Return the ScheduleFinished; nobody need listen."""
     occurrence, finished_at = run.occurrence, run.finished_at
     assert occurrence is not None  # noqa: S101 - only what is known ends
     assert finished_at is not None  # noqa: S101 - it has ended
-    return json_message(
-        EVENTS_EXCHANGE, "finished", "ScheduleFinished", finished_body(run),
-        correlation_id=occurrence.correlation_id, timestamp=int(finished_at.timestamp()),
+    return DueMessage(
+        finished_body(run), None, int(finished_at.timestamp()), occurrence.correlation_id,
+        exchange=EVENTS_EXCHANGE, routing_key="finished", kind="ScheduleFinished", mandatory=False,
     )
 
 

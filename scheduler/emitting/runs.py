@@ -40,6 +40,7 @@ class DueRuns:
 
     kind = KIND
     classes = CLASSES
+    look_seconds: float | None = None
 
     def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Run]:
         """Lock the runs that fall due."""

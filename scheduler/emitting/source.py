@@ -48,6 +48,8 @@ class Source(Protocol[Thing, Emission]):
 
     kind: str  # one word: of its claim, of its wake-ups, and in log lines
     classes: int  # of priority, each with a lower bound of its own
+    # How long before it falls due a consumer tells of a thing, if that is longer than the poll interval.
+    look_seconds: float | None
 
     def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Thing]:
         """Lock what is due, of each class the oldest first, and nothing of it that fell due before its `since`."""

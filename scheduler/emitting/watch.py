@@ -54,6 +54,9 @@ class Watch:
 
     def __init__(self, source: Source[Any, Any], poll: float) -> None:
         self.source = source
+        # One that is told of things long before they fall due looks less often by itself, and not before it must.
+        self._told_early = source.look_seconds is not None
+        poll = max(poll, source.look_seconds or 0.0)
         self.watermark = LowWatermark(poll, source.classes)
         self.next_look = 0.0
         self._poll = poll
@@ -81,7 +84,10 @@ class Watch:
     def told(self, moment: datetime) -> None:
         """A consumer says that there is something new from this moment on."""
         self.watermark.lower(moment)
-        self.next_look = 0.0
+        if not self._told_early or self._latest is None or moment == LONG_AGO:
+            self.next_look = 0.0
+        else:
+            self.next_look = min(self.next_look, self._latest.steady(moment))
 
     def _plan(self, batch: Batch[Any, Any]) -> None:
         """Look again when the next is due, or when the poll interval is over.

@@ -14,6 +14,7 @@ LAG_BUCKETS = (
     0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.04, 0.05, 0.1, 0.25, 0.5,
     1, 2.5, 5, 10, 30, 60, 300, 900, 3600,
 )  # fmt: skip
+CLASSES = ("high", "normal", "low")  # of priority
 _PHASE_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _RUN_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600, 14400, 86400)
 _BATCH_BUCKETS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000)
@@ -38,6 +39,14 @@ publish_failures = Counter(
 confirms = Counter("scheduler_confirms_total", "What the broker said of each event published.", ["receipt"])
 retries = Counter("scheduler_retries_total", "Jobs put back, to be tried again after a pause.")
 backlog_jobs = Gauge("scheduler_backlog_jobs", "Jobs due and not yet emitted (counted up to 100,000).")
+backlog_by_class = Gauge(
+    "scheduler_backlog_class_jobs", "Jobs due and not yet emitted, by class of priority.", ["class"]
+)
+due_by_class = Counter("scheduler_due_class_total", "ScheduleDue events confirmed, by class.", ["class"])
+lag_by_class = Histogram(
+    "scheduler_due_lag_class_seconds", "As scheduler_due_lag_seconds, of jobs that were given a priority.",
+    ["class"], buckets=LAG_BUCKETS,
+)
 oldest_due_age = Gauge("scheduler_oldest_due_age_seconds", "Age of the oldest occurrence not yet emitted.")
 pending_jobs = Gauge("scheduler_pending_jobs", "Jobs that wait for their next occurrence (estimate).")
 batch_size = Histogram(
@@ -80,12 +89,38 @@ commands_unoffered = Counter(
 command_seconds = Histogram(
     "scheduler_command_seconds", "From a command's start to its end.", ["command"], buckets=_RUN_BUCKETS
 )
+WEBHOOK_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx", "timeout", "connection", "refused", "invalid", "put_off")
+webhook_requests = Counter(
+    "scheduler_webhook_requests_total",
+    "Webhook attempts by what came of them: the class of the answer, or why there is none.",
+    ["class"],
+)
+webhook_seconds = Histogram(
+    "scheduler_webhook_seconds", "From the first dial of a webhook to the end of its answer.",
+    buckets=_RUN_BUCKETS[:14],
+)
+webhooks_in_flight = Gauge("scheduler_webhooks_in_flight", "Webhooks that this worker is calling.")
+webhooks_waiting = Gauge("scheduler_webhooks_waiting", "Webhooks that wait in this worker for their turn.")
+webhook_endpoints_failing = Gauge(
+    "scheduler_webhook_endpoints_failing", "Endpoints that have answered this worker no call well for an hour."
+)
 api_requests = Counter(
     "scheduler_api_requests_total", "Requests to the API and the console.", ["route", "status"]
 )
 api_seconds = Histogram(
     "scheduler_api_seconds", "From a request's first byte to the end of its answer.", ["route"],
     buckets=_PHASE_BUCKETS,
+)
+delayed_messages = Gauge("scheduler_delayed_messages", "Delayed messages that wait to come out (estimate).")
+delayed_in = Counter("scheduler_delayed_in_total", "Delayed messages stored.")
+delayed_out = Counter("scheduler_delayed_out_total", "Delayed messages that came out, confirmed by the broker.")
+delayed_dropped = Counter(
+    "scheduler_delayed_dropped_total", "Delayed messages not stored: cancelled, or there already.", ["reason"]
+)
+delayed_dead = Counter("scheduler_delayed_dead_total", "Delayed messages given up after an hour without a queue.")
+delayed_lag = Histogram(
+    "scheduler_delayed_lag_seconds", "From a delayed message's time to its confirm by the broker.",
+    buckets=LAG_BUCKETS,
 )
 build_info = Gauge(
     "scheduler_build_info", "Always 1; the labels say what runs.", ["version", "python", "tzdata"]
@@ -116,5 +151,12 @@ def declare(tzdata: str) -> None:
         run_attempts.labels(outcome)
     for status in ("recorded", "unchanged", "superseded"):
         results.labels(status)
+    for reason in ("duplicate", "cancelled"):
+        delayed_dropped.labels(reason)
+    for name in CLASSES:
+        due_by_class.labels(name)
+        lag_by_class.labels(name)
+    for kind in WEBHOOK_CLASSES:
+        webhook_requests.labels(kind)
     for dependency in ("postgres", "rabbitmq"):
         dependency_losses.labels(dependency)

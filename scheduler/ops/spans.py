@@ -13,7 +13,7 @@ from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from scheduler import __version__
-from scheduler.ops.traces import Traced
+from scheduler.ops.traces import Request, Traced
 
 _CLOSE_SECONDS = 1.5
 _MOST_LINKS = 128  # OpenTelemetry's own limit
@@ -46,6 +46,19 @@ class Spans:
         claim.end(sent)
         for event in events:
             self._span("publish", SpanKind.PRODUCER, (sent, ended), event, [Link(claim.get_span_context())])
+
+    def served(self, name: str, began: int, ended: int, request: Request) -> None:
+        """Tell of a request to the API: one span, in the caller's trace if it said so."""
+        if request.traceparent is not None:
+            traced = Traced(request.traceparent, request.tracestate, request.attributes, request.failed)
+            self._span(name, SpanKind.SERVER, (began, ended), traced)
+            return
+        span = self._tracer.start_span(
+            name, Context(), SpanKind.SERVER, dict(request.attributes), start_time=began
+        )
+        if request.failed is not None:
+            span.set_status(Status(StatusCode.ERROR, request.failed))
+        span.end(ended)
 
     def _span(
         self, name: str, kind: SpanKind, time: tuple[int, int], what: Traced, links: Sequence[Link] = ()

@@ -24,6 +24,16 @@ class Traced:
     failed: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request to the API, in the caller's own trace if it said so."""
+
+    traceparent: str | None
+    tracestate: str | None
+    attributes: Mapping[str, Any]
+    failed: str | None = None
+
+
 class Sink(Protocol):
     """Where spans go. Times are nanoseconds since 1970."""
 
@@ -32,6 +42,9 @@ class Sink(Protocol):
 
     def emitted(self, claimed: int, sent: int, ended: int, jobs: int, events: Sequence[Traced]) -> None:
         """Tell of a batch of jobs: when it was claimed, sent and confirmed."""
+
+    def served(self, name: str, began: int, ended: int, request: "Request") -> None:
+        """Tell of a request to the API."""
 
     def close(self) -> None:
         """Export what is left, for no longer than a moment."""

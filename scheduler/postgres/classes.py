@@ -10,7 +10,7 @@ from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
 CLASSES = 3  # high, normal, low
 FROM_THE_BOTTOM = (LONG_AGO,) * CLASSES
 # What is not urgent goes out by small batches: what is urgent and falls due meanwhile waits for one at most.
-LOW_AT_ONCE = 150
+LOW_AT_ONCE = 60
 
 
 class Waking(Protocol):

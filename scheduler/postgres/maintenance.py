@@ -39,9 +39,18 @@ class Backlog(NamedTuple):
     due: int
     oldest_age: float
     pending: int
+    due_high: int = 0
+    due_low: int = 0
     runs_open: int = 0
     runs_overdue: int = 0
     runs_dead: int = 0
+    delayed: int = 0
+
+    @property
+    def by_class(self) -> dict[str, int]:
+        """What is due, by class of priority; of those that the broker refused it is not known."""
+        return {"high": self.due_high, "normal": max(0, self.due - self.due_high - self.due_low),
+                "low": self.due_low}
 
 
 class Seen(NamedTuple):
@@ -126,6 +135,13 @@ class MaintenanceSession:
         with translated(), self._connection.cursor() as cursor:
             cursor.execute(query("maintenance/prune_jobs"), {"days": days, "limit": limit, "lock": _PRUNING})
             return int(cursor.rowcount)
+
+    def prune_audit(self, days: int, limit: int) -> int:
+        """Delete at most `limit` entries of the audit that are older than so many days; return how many."""
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("maintenance/prune_audit"), {"days": days, "limit": limit})
+            [(deleted,)] = cursor.fetchall()
+            return int(deleted)
 
     def keep_partitions(self, retention_days: int) -> int:
         """Make the history's partitions for the days to come; drop the old ones and return how many those were."""

@@ -9,8 +9,9 @@ import pika
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.names import DEAD_EXCHANGE, EVENTS_EXCHANGE
 from scheduler.ops.logs import get_logger
-from scheduler.rabbit.frames import AmqpMessage, json_message
+from scheduler.rabbit.frames import AmqpMessage, Publishable, RawMessage, json_message
 from scheduler.rabbit.link import BrokerUnavailable, Link
+from scheduler.rabbit.passing import ORIGINAL_EXCHANGE, dead_letter
 from scheduler.rabbit.publisher import Confirms, Publisher, Receipt
 from scheduler.rabbit.reading import Delivery, UnreadableProperties
 
@@ -31,6 +32,8 @@ class Answer:
     kind: str
     body: bytes
     reason: str | None = None
+    # Where a delayed message came in: then it is no command, and its `reply_to` is meant for others.
+    entered: str | None = None
 
 
 class Answers:
@@ -52,17 +55,19 @@ class Answers:
         if not answers:
             return []
         rejected = [answer for answer in answers if answer.reason is not None]
-        copies: list[AmqpMessage] = []
+        copies: list[AmqpMessage | RawMessage] = []
         left: list[Delivery] = []
         for answer in rejected:
-            copy = _dead_letter(answer.delivery, answer.reason or "")
+            copy = _dead_letter(answer.delivery, answer.reason or "", answer.entered)
             if copy is not None and self._publisher.takes(copy):
                 copies.append(copy)
             else:
                 left.append(answer.delivery)
         dead = self._sent(self._publisher, copies)
         told = self._sent(self._publisher, [_event(answer) for answer in rejected])
-        self._reply([_reply(answer) for answer in answers if answer.delivery.properties.reply_to])
+        self._reply([
+            _reply(answer) for answer in answers if answer.entered is None and answer.delivery.properties.reply_to
+        ])
         for receipt in self._receipts(dead):
             if receipt is not Receipt.CONFIRMED:
                 raise Unavailable(
@@ -71,7 +76,7 @@ class Answers:
         self._receipts(told)
         return left
 
-    def _sent(self, publisher: Publisher, messages: list[AmqpMessage]) -> Confirms:
+    def _sent(self, publisher: Publisher, messages: Sequence[Publishable]) -> Confirms:
         while True:
             self._until_unblocked()
             try:
@@ -132,8 +137,12 @@ def _message(exchange: str, key: str, answer: Answer) -> AmqpMessage:
     )
 
 
-def _dead_letter(delivery: Delivery, reason: str) -> AmqpMessage | None:
-    """Copy the command as it came, with the reasons beside it; None if its properties could not be read."""
+def _dead_letter(delivery: Delivery, reason: str, entered: str | None) -> AmqpMessage | RawMessage | None:
+    """Copy the message as it came, with the reasons beside it; None if its properties could not be read."""
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    if entered is not None:
+        headers = {"x-rejected-reason": reason[:4000], "x-rejected-at": at, ORIGINAL_EXCHANGE: entered}
+        return dead_letter(delivery.routing_key, delivery.raw, delivery.body, headers)
     original = delivery.properties
     if isinstance(original, UnreadableProperties):
         return None
@@ -142,7 +151,7 @@ def _dead_letter(delivery: Delivery, reason: str) -> AmqpMessage | None:
     headers = {name: value for name, value in (original.headers or {}).items() if name != "x-delivery-count"}
     properties.headers = headers | {
         "x-rejected-reason": reason[:4000],
-        "x-rejected-at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "x-rejected-at": at,
     }
     # These two cannot be kept as they are: an expiring dead letter would be lost after all, and the broker
     # refuses a user_id that is not ours.

@@ -14,8 +14,10 @@ from scheduler.domain.names import COMMANDS_EXCHANGE, EVENTS_EXCHANGE
 _END = b"\xce"
 _FRAME = struct.Struct(">BHI")
 _CONTENT = struct.Struct(">HHQH")
+_CONTENT_HEAD = struct.Struct(">HHQ")  # without the flags
+_PUBLISH = struct.Struct(">IH")
+_MANDATORY = b"\x01"
 _BASIC = 60
-
 
 @dataclass(frozen=True, slots=True)
 class AmqpMessage:
@@ -35,10 +37,10 @@ class AmqpMessage:
 
 @dataclass(slots=True)
 class DueMessage:
-    """A ScheduleDue: the same as an AmqpMessage, with properties that are quick to encode."""
+    """A ScheduleDue or another event of ours: as an AmqpMessage, with properties that are quick to encode."""
 
     body: bytes
-    key: str
+    key: str | None
     timestamp: int
     correlation_id: str | None = None
     headers: dict[str, str] | None = None
@@ -46,11 +48,28 @@ class DueMessage:
     priority: int | None = None
     exchange: str = EVENTS_EXCHANGE
     routing_key: str = "due"
+    kind: str = "ScheduleDue"
+    mandatory: bool = True
+
+
+@dataclass(slots=True)
+class RawMessage:
+    """A message that passes through us: its properties are bytes, as they came."""
+
+    exchange: str
+    routing_key: bytes
+    properties: bytes
+    body: bytes
 
     mandatory = True
 
+    @property
+    def key(self) -> tuple[str, bytes, bytes]:
+        """What tells it from its neighbours: its message_id is its publisher's, who may give many the same."""
+        return self.exchange, self.routing_key, self.body
 
-Publishable = AmqpMessage | DueMessage
+
+Publishable = AmqpMessage | DueMessage | RawMessage
 
 
 def dead_run(
@@ -90,17 +109,41 @@ def command_message(
 
 def encode(message: Publishable, channel: int, frame_max: int) -> bytes:
     """Return the frames of one publish: method, header and body."""
+    if isinstance(message, RawMessage):
+        return _encode_raw(message, channel, frame_max)
     body = message.body
-    parts = [_publish(channel, message.exchange, message.routing_key, message.mandatory)]
+    parts: list[bytes] = [_publish(channel, message.exchange, message.routing_key, message.mandatory)]
     if isinstance(message, DueMessage):
         parts.append(_due_header(message, channel))
     else:
         parts.append(Header(channel, len(body), message.properties).marshal())
+    _add_body(parts, body, channel, frame_max)
+    return b"".join(parts)
+
+
+def _add_body(parts: list[bytes], body: bytes, channel: int, frame_max: int) -> None:
     room = frame_max - 8
     for start in range(0, len(body), room):
         piece = body[start : start + room]
         parts += (_FRAME.pack(spec.FRAME_BODY, channel, len(piece)), piece, _END)
+
+
+def _encode_raw(message: RawMessage, channel: int, frame_max: int) -> bytes:
+    exchange, key, properties, body = message.exchange, message.routing_key, message.properties, message.body
+    name = _short(exchange)
+    parts: list[bytes] = [
+        _FRAME.pack(spec.FRAME_METHOD, channel, _PUBLISH.size + len(name) + 2 + len(key)),
+        _PUBLISH.pack(spec.Basic.Publish.INDEX, 0), name, bytes((len(key),)), key, _MANDATORY + _END,
+        _FRAME.pack(spec.FRAME_HEADER, channel, _CONTENT_HEAD.size + len(properties)),
+        _CONTENT_HEAD.pack(_BASIC, 0, len(body)), properties, _END,
+    ]
+    _add_body(parts, body, channel, frame_max)
     return b"".join(parts)
+
+
+def fits(properties: bytes, frame_max: int) -> bool:
+    """Tell whether properties go into one frame, as AMQP asks."""
+    return _CONTENT_HEAD.size + len(properties) + 8 <= frame_max
 
 
 @lru_cache(maxsize=1024)  # a handful, and one for each route
@@ -112,7 +155,7 @@ def _publish(channel: int, exchange: str, routing_key: str, mandatory: bool) -> 
 
 def _due_header(message: DueMessage, channel: int) -> bytes:
     """Encode the properties in the order of the specification's flags."""
-    flags, before, correlation, expiration = _DUE_FLAGS, _DUE_START, b"", b""
+    flags, before, correlation, expiration, key = _DUE_FLAGS, _DUE_START, b"", b"", b""
     if message.headers:
         flags |= spec.BasicProperties.FLAG_HEADERS
         pieces: list[bytes] = []
@@ -127,13 +170,19 @@ def _due_header(message: DueMessage, channel: int) -> bytes:
     if message.expiration is not None:
         flags |= spec.BasicProperties.FLAG_EXPIRATION
         expiration = _short(message.expiration)
-    key = message.key.encode()
+    if message.key is not None:
+        flags |= spec.BasicProperties.FLAG_MESSAGE_ID
+        key = _short(message.key)
     content = b"".join((
-        _CONTENT.pack(_BASIC, 0, len(message.body), flags), before, correlation, expiration,
-        bytes((len(key),)), key,
-        _TIMESTAMP.pack(message.timestamp), _DUE_END,
+        _CONTENT.pack(_BASIC, 0, len(message.body), flags), before, correlation, expiration, key,
+        _TIMESTAMP.pack(message.timestamp), _due_end(message.kind),
     ))
     return _FRAME.pack(spec.FRAME_HEADER, channel, len(content)) + content + _END
+
+
+@lru_cache(maxsize=16)  # we have a handful of events
+def _due_end(kind: str) -> bytes:
+    return _short(kind) + _short("scheduler")
 
 
 def _short(text: str) -> bytes:
@@ -144,11 +193,9 @@ def _short(text: str) -> bytes:
 _TIMESTAMP = struct.Struct(">Q")
 _JSON, _PERSISTENT = _short("application/json"), b"\x02"
 _DUE_START = _JSON + _PERSISTENT
-_DUE_END = _short("ScheduleDue") + _short("scheduler")
 _DUE_FLAGS = (
     spec.BasicProperties.FLAG_CONTENT_TYPE
     | spec.BasicProperties.FLAG_DELIVERY_MODE
-    | spec.BasicProperties.FLAG_MESSAGE_ID
     | spec.BasicProperties.FLAG_TIMESTAMP
     | spec.BasicProperties.FLAG_TYPE
     | spec.BasicProperties.FLAG_APP_ID

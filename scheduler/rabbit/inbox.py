@@ -98,8 +98,11 @@ class Inbox:
         properties: pika.BasicProperties,
         body: bytes,
     ) -> None:
+        # As read by _decoded in pika_internals.py.
+        raw = properties.raw
+        size = len(body) + len(raw)
         self._on_delivery(
-            Delivery(method.delivery_tag, method.routing_key, properties, body, method.redelivered, len(body))
+            Delivery(method.delivery_tag, method.routing_key, properties, body, method.redelivered, size, raw)
         )
 
     def _on_delivery(self, delivery: Delivery) -> None:

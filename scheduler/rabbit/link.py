@@ -84,6 +84,16 @@ class Link:
         with contextlib.suppress(ValueError):  # it was not there
             self._on_close.remove(callback)
 
+    @property
+    def user(self) -> str:
+        """As whom we are connected: the only `user_id` that the broker lets us send."""
+        return str(getattr(self._connection.params.credentials, "username", ""))
+
+    @property
+    def frame_max(self) -> int:
+        """The longest frame that was agreed with the broker."""
+        return int(self._connection.params.frame_max or 131072)
+
     def check_open(self) -> None:
         """Raise Unavailable if the connection is lost."""
         if self.closed is not None:

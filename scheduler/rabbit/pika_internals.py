@@ -23,7 +23,9 @@ from scheduler.rabbit.reading import (
     Handler,
     UnreadableProperties,
     frame_end,
+    is_header,
     unread_header,
+    unread_properties,
 )
 
 RECEIVE_BYTES = 64 * 1024
@@ -99,12 +101,15 @@ def forget_cancelled(channel: Channel, consumer_tag: str) -> None:
 
 def _decoded(data: bytes) -> pika_frame.Frame:
     try:
-        return pika_frame.decode_frame(data)[1]
+        found = pika_frame.decode_frame(data)[1]
     except Exception as error:
         header = unread_header(data)
         if header is None:
             raise
-        return pika_frame.Header(*header, UnreadableProperties.because(error))
+        found = pika_frame.Header(*header, UnreadableProperties.because(error))
+    if is_header(data):
+        found.properties.raw = unread_properties(data)
+    return found
 
 
 def check() -> None:

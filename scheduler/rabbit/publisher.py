@@ -8,8 +8,9 @@ import pika
 from pika import spec
 from pika.frame import Header
 
-from scheduler.rabbit.frames import AmqpMessage, Publishable, encode
+from scheduler.rabbit.frames import AmqpMessage, Publishable, RawMessage, encode, fits
 from scheduler.rabbit.link import Link, reason
+from scheduler.rabbit.reading import as_bytes
 
 CHUNK = 64 * 1024
 
@@ -24,6 +25,8 @@ class Receipt(StrEnum):
 
 
 Then = Callable[[list[Receipt]], None]
+# What tells a returned message from its neighbours: its message_id, or what it says under which key.
+Key = str | tuple[str, bytes, bytes] | None
 
 
 class Confirms:
@@ -34,7 +37,7 @@ class Confirms:
         self._messages = messages
         self._open = len(messages)
         self._receipts = [Receipt.UNKNOWN] * len(messages)
-        self._returned: set[str | None] = set()
+        self._returned: set[Key] = set()
         self._done = threading.Event()
         self.lost = "RabbitMQ did not confirm every message in time"
         if not messages:
@@ -51,13 +54,23 @@ class Confirms:
         return self._done.is_set()
 
     def _settle(self, index: int, receipt: Receipt) -> None:
-        # A return without a key could be any of ours: better sent twice than lost.
-        if receipt is Receipt.CONFIRMED and self._returned & {self._messages[index].key, None}:
+        if receipt is Receipt.CONFIRMED and self._returned and self._is_returned(self._messages[index]):
             receipt = Receipt.RETURNED
         self._receipts[index] = receipt
         self._open -= 1
         if self._open == 0:
             self._end()
+
+    def _return(self, method: spec.Basic.Return, message_id: str | None, body: bytes) -> None:
+        """Note a return; it comes before the confirm of the same message, which may be of another batch."""
+        if isinstance(self._messages[0], RawMessage):
+            self._returned.add((method.exchange, as_bytes(method.routing_key), body))
+        elif message_id is not None or any(each.key is None for each in self._messages):
+            self._returned.add(message_id)
+
+    def _is_returned(self, message: Publishable) -> bool:
+        # A return without a key could be any of ours: better sent twice than lost.
+        return message.key in self._returned or None in self._returned
 
     def _lose(self, why: str) -> None:
         if not self.done:
@@ -114,8 +127,10 @@ class Publisher:
         """Whether the broker has left the channel open."""
         return bool(self._channel.is_open)
 
-    def takes(self, message: AmqpMessage) -> bool:
+    def takes(self, message: AmqpMessage | RawMessage) -> bool:
         """Whether its properties can be written at all, and in one frame as AMQP asks."""
+        if isinstance(message, RawMessage):
+            return fits(message.properties, self._frame_max)
         try:
             return len(Header(0, 0, message.properties).marshal()) <= self._frame_max
         except Exception:  # noqa: BLE001 - whatever pika says of what a host once put into them
@@ -166,11 +181,11 @@ class Publisher:
             self._lowest = tag + 1
 
     def _on_return(
-        self, _: pika.channel.Channel, __: spec.Basic.Return, properties: pika.BasicProperties, ___: bytes
+        self, _: pika.channel.Channel, method: spec.Basic.Return, properties: pika.BasicProperties, body: bytes
     ) -> None:
         # It comes before the confirm of the same message, so every batch still open may be the one.
         for batch in self._open:
-            batch._returned.add(properties.message_id)  # noqa: SLF001 - one module
+            batch._return(method, properties.message_id, body)  # noqa: SLF001 - one module
 
     def _on_channel_close(self, channel: pika.channel.Channel, error: BaseException) -> None:
         if channel is self._channel:

@@ -35,6 +35,7 @@ class Delivery:
     body: bytes
     redelivered: bool
     size: int  # in bytes, its properties included
+    raw: bytes = b""  # its properties as they came
     read: Any = None  # what the inbox's reader made of it
 
     @property
@@ -90,7 +91,7 @@ class Deliveries:
         raw = data[header + _HEADER.size : body - 1]
         properties = _common_properties(raw) if len(raw) <= _COMMON else _properties(raw)
         content = data[body + _FRAME.size : end - 1]
-        self._handler(Delivery(tag, key, properties, content, bool(redelivered), end - at))
+        self._handler(Delivery(tag, key, properties, content, bool(redelivered), end - at, raw))
         return end
 
 
@@ -117,10 +118,25 @@ class UnreadableProperties(pika.BasicProperties):  # type: ignore[misc]  # pika'
 
 def unread_header(data: bytes) -> tuple[int, int] | None:
     """Return channel and body size of a whole header frame, whatever its properties are; None for any other."""
-    if data[0] != spec.FRAME_HEADER or data[-1] != spec.FRAME_END:
+    if not is_header(data):
         return None
     _, channel, _, _, _, body_size = _HEADER.unpack_from(data)
     return channel, body_size
+
+
+def is_header(data: bytes) -> bool:
+    """Tell whether these bytes are a whole header frame."""
+    return bool(data[0] == spec.FRAME_HEADER and data[-1] == spec.FRAME_END)
+
+
+def unread_properties(data: bytes) -> bytes:
+    """Return the properties of a whole header frame as they came."""
+    return data[_HEADER.size : -1]
+
+
+def as_bytes(text: str | bytes) -> bytes:
+    """Return a short text as it came: what is no UTF-8 pika leaves as it is."""
+    return text if isinstance(text, bytes) else text.encode()
 
 
 def _properties(raw: bytes) -> pika.BasicProperties:

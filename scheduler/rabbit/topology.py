@@ -1,17 +1,22 @@
 """The exchanges, queues and bindings of the contract, declared idempotently by every process."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
+from scheduler.domain.delayed.delay import DELAY_HEADERS
 from scheduler.domain.errors import Misconfigured, Unavailable
 from scheduler.domain.messages import COMMAND_MODELS, RESULT_MODELS
 from scheduler.domain.names import (
     COMMANDS_EXCHANGE,
     DEAD_EXCHANGE,
     DEAD_QUEUE,
+    DELAY_EXCHANGE,
+    DELAY_QUEUE,
+    DELAYED_EXCHANGE,
     DUE_QUEUE,
     EVENTS_EXCHANGE,
     INBOX_QUEUE,
@@ -19,12 +24,16 @@ from scheduler.domain.names import (
     WEBHOOK_KEY,
     WEBHOOKS_QUEUE,
     WORK_EXCHANGE,
+    delay_entry,
+    delay_queue,
 )
 from scheduler.rabbit.address import parameters, place
 from scheduler.rabbit.link import BrokerUnavailable, reason
 
 # A command that was delivered this often without an answer crashes the consumer: it goes to schedule.dead.
 DELIVERY_LIMIT = 20
+# A message with any of these headers, whatever its value: void stands for that.
+BY_DELAY_HEADER: dict[str, Any] = {"x-match": "any-with-x", **dict.fromkeys(DELAY_HEADERS)}
 _NOT_FOUND, _ACCESS_REFUSED, _PRECONDITION_FAILED = 404, 403, 406
 
 
@@ -58,14 +67,20 @@ def dead_arguments(queue_type: str) -> dict[str, Any]:
     return _type(queue_type) | ({"x-delivery-limit": 1_000_000} if queue_type == "quorum" else {})
 
 
-def declare(url: str, *, queue_type: str, due_queue_type: str) -> None:
-    """Declare everything, or raise Misconfigured where an existing thing is of another kind."""
+def declare(
+    url: str, *, queue_type: str, due_queue_type: str, delay_exchanges: Sequence[tuple[str, str]] = ()
+) -> None:
+    """Declare everything, or raise Misconfigured where an existing thing is of another kind.
+
+    `delay_exchanges` are further exits of delayed messages, each with its type.
+    """
     try:
         connection = pika.BlockingConnection(parameters(url, "topology"))
     except (AMQPError, OSError) as error:
         raise BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
     try:
         _declare(connection, queue_type, due_queue_type)
+        _declare_delay(connection, queue_type, delay_exchanges)
     except ChannelClosedByBroker as error:
         raise translated(error, place(url)) from error
     except (AMQPError, OSError) as error:
@@ -94,6 +109,36 @@ def _declare(connection: pika.BlockingConnection, queue_type: str, due_queue_typ
     channel.close()
 
 
+def _declare_delay(
+    connection: pika.BlockingConnection, queue_type: str, further: Sequence[tuple[str, str]]
+) -> None:
+    """Declare the ways of delayed messages: what has a delay header comes to us, all else goes straight on."""
+    channel = connection.channel()
+    channel.exchange_declare(DELAYED_EXCHANGE, "topic", durable=True)
+    pairs = [(DELAY_EXCHANGE, DELAYED_EXCHANGE, DELAY_QUEUE)]
+    for name, kind in further:
+        _declare_exit(connection, name, kind)
+        pairs.append((delay_entry(name), name, delay_queue(name)))
+    for entry, exit_, queue in pairs:
+        channel.exchange_declare(entry, "headers", durable=True, arguments={"alternate-exchange": exit_})
+        channel.queue_declare(queue, durable=True, arguments=inbox_arguments(queue_type))
+        channel.queue_bind(queue, entry, "", BY_DELAY_HEADER)
+    channel.close()
+
+
+def _declare_exit(connection: pika.BlockingConnection, name: str, kind: str) -> None:
+    """Declare an exit unless it is there with that type, in whatever way its owner has declared it."""
+    channel: BlockingChannel = connection.channel()
+    try:
+        channel.exchange_declare(name, kind, durable=True)
+    except ChannelClosedByBroker as error:
+        # The broker compares the types first.
+        if error.reply_code != _PRECONDITION_FAILED or "inequivalent arg 'type'" in error.reply_text:
+            raise
+        return
+    channel.close()
+
+
 def _exists(connection: pika.BlockingConnection, queue: str) -> bool:
     """Tell whether a queue is there, of whatever kind: the host may have declared it in its own way."""
     probe: BlockingChannel = connection.channel()
@@ -112,7 +157,8 @@ def translated(error: ChannelClosedByBroker, where: str) -> Misconfigured | Unav
     if error.reply_code == _PRECONDITION_FAILED:
         return Misconfigured(
             f"RabbitMQ at {where} already has this by another definition: {error.reply_text}. "
-            "Set SCHEDULER_QUEUE_TYPE to what is there, or delete the queue once it is empty."
+            "Set SCHEDULER_QUEUE_TYPE or SCHEDULER_DELAY_EXCHANGES to what is there, or delete that once it is "
+            "empty."
         )
     if error.reply_code == _ACCESS_REFUSED:
         return Misconfigured(

@@ -50,14 +50,15 @@ class WorkQueue:
     def ack(self, tags: Sequence[int]) -> None:
         """Acknowledge these, in any order; one write for all of them. From any thread."""
 
-        def act() -> None:
-            if self._channel.is_open:
-                number = self._channel.channel_number
-                frames = [Method(number, spec.Basic.Ack(delivery_tag=tag)).marshal() for tag in tags]
-                self._link.write([b"".join(frames)])
-
         if tags and self._link.closed is None:
-            self._link.post(act)
+            self._link.post(lambda: self.ack_here(tags))
+
+    def ack_here(self, tags: Sequence[int]) -> None:
+        """Do so at once; only on the I/O thread."""
+        if self._channel.is_open:
+            number = self._channel.channel_number
+            frames = [Method(number, spec.Basic.Ack(delivery_tag=tag)).marshal() for tag in tags]
+            self._link.write([b"".join(frames)])
 
     def stop(self) -> None:
         """Take no more; what was handed over can still be acknowledged."""

@@ -1,7 +1,7 @@
 """A job as people see it: its request's fields as stored, and where it stands."""
 
 import json
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from uuid import UUID
 
 from pydantic import Field
@@ -15,6 +15,7 @@ from scheduler.postgres.jobs.lists import JobRow
 from scheduler.views.base import View, seconds
 
 JobState = Literal["pending", "paused", "done", "cancelled"]
+JOB_STATES: tuple[JobState, ...] = get_args(JobState)
 
 
 class JobView(View):

@@ -1,7 +1,7 @@
 """A run as people see it."""
 
 import json
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from uuid import UUID
 
 from scheduler.domain.messages import Instant
@@ -9,6 +9,7 @@ from scheduler.domain.runs.run import Attempt, Run, RunStatus
 from scheduler.views.base import View, milliseconds
 
 RunState = Literal["delivered", "running", "waiting", "emitted", "succeeded", "dead", "cancelled"]
+RUN_STATES: tuple[RunState, ...] = get_args(RunState)
 
 
 class AttemptView(View):

@@ -1,38 +1,24 @@
 """A ScheduleDue as a worker reads it, and the ScheduleResult that it writes of it."""
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
-
-from pydantic import Field, ValidationError
 
 from scheduler.domain.errors import Problem, Rejected
-from scheduler.domain.messages import ContractMessage, Instant, ResultStatus
-from scheduler.domain.strict_json import parse_object
+from scheduler.domain.messages import ResultStatus
+from scheduler.domain.messages.runs import WEEK
+from scheduler.domain.strict_json import parse_members
 from scheduler.domain.times import rfc3339
 from scheduler.rabbit.reading import Delivery, UnreadableProperties
 from scheduler.workers.outcome import Outcome
 
 DEFAULT_TIMEOUT = 300.0
 DEFAULT_MAX_DELAY = 3600.0
-
-
-class _Run(ContractMessage, extra="ignore"):
-    attempt: int = Field(ge=1, le=2**31 - 1, strict=True)
-    deadline: Instant | None = None
-    timeout: float = Field(default=DEFAULT_TIMEOUT, gt=0, allow_inf_nan=False)
-    max_delay: float = Field(default=DEFAULT_MAX_DELAY, ge=0, allow_inf_nan=False)
-
-
-class _Event(ContractMessage, extra="ignore"):
-    event_id: UUID
-    job_id: UUID
-    job_type: str
-    emitted_at: Instant
-    run: _Run
-    target: dict[str, Any] | None = None
+_MOST = 2**31 - 1
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}").fullmatch
+_HALF_A_PAIR = re.compile(rb"\xed[\xa0-\xbf]")
 
 
 @dataclass(slots=True)
@@ -49,6 +35,7 @@ class Attempt:
     timeout: float  # seconds that the policy gives it from its start
     max_delay: float
     start_timeout: float  # seconds from its emission within which it must be under way
+    texts: dict[str, str]  # of each member of the event, with its name
     traceparent: str | None = None
     tracestate: str | None = None
 
@@ -71,15 +58,16 @@ class Attempt:
 
     def _written(self, fields: dict[str, Any], worker: str) -> bytes:
         about = {"event_id": self.event_id, "attempt": self.number, "worker": worker}
-        return _printable(json.dumps(about | fields, allow_nan=False, separators=(",", ":"))).encode()
+        whole = about | fields
+        written = _json(whole)
+        # What Postgres cannot hold is written out: an endpoint or a program may have said anything.
+        return _json(_clean(whole)) if b"\\u0000" in written or _HALF_A_PAIR.search(written) else written
 
 
-def _printable(text: str) -> str:
-    """Write out what Postgres cannot hold: an endpoint or a program may have said anything."""
-    # Half a surrogate pair and NUL are escapes in what json.dumps writes; whole pairs are left as they are.
-    if "\\u0000" not in text and "\\ud" not in text:
-        return text
-    return json.dumps(_clean(json.loads(text)), separators=(",", ":"))
+def _json(value: Any) -> bytes:
+    # Not as ASCII: an escape has six bytes, and what is kept of an output is counted in bytes.
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _clean(value: Any) -> Any:
@@ -94,20 +82,44 @@ def _clean(value: Any) -> Any:
 
 def read_attempt(delivery: Delivery) -> Attempt:
     """Return the attempt; raise Rejected where the message is no event of a job with a target."""
-    members, _ = parse_object(delivery.body, exact="")
-    try:
-        event = _Event.model_validate(members)
-    except ValidationError as error:
-        problem = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in problem["loc"])
-        raise Rejected([Problem(where or "body", problem["msg"])]) from None
-    run, headers = event.run, _headers(delivery)
-    waits = DEFAULT_MAX_DELAY if run.deadline is None else (run.deadline - event.emitted_at).total_seconds()
+    event, texts = parse_members(delivery.body)
+    run = event.get("run")
+    if not isinstance(run, dict):
+        raise Rejected([Problem("run", "is required: only tracked jobs have work for a worker")])
+    number = run.get("attempt")
+    if type(number) is not int or not 1 <= number <= _MOST:
+        raise Rejected([Problem("run.attempt", "must be a whole number from 1")])
+    job_type, target = event.get("job_type"), event.get("target")
+    if not isinstance(job_type, str) or not isinstance(target, dict):
+        raise Rejected([Problem("target", "is required, and job_type")])
+    headers = _headers(delivery)
     return Attempt(
-        str(event.event_id), run.attempt, str(event.job_id), event.job_type, members, delivery.body,
-        event.target or {}, run.timeout, run.max_delay, waits, headers.get("traceparent"),
+        _id(event, "event_id"), number, _id(event, "job_id"), job_type, event, delivery.body, target,
+        _seconds(run, "timeout", DEFAULT_TIMEOUT), _seconds(run, "max_delay", DEFAULT_MAX_DELAY),
+        _start_timeout(event.get("emitted_at"), run.get("deadline")), texts, headers.get("traceparent"),
         headers.get("tracestate"),
     )
+
+
+def _id(event: dict[str, Any], name: str) -> str:
+    found = event.get(name)
+    if not isinstance(found, str) or not _UUID(found):
+        raise Rejected([Problem(name, "must be a UUID")])
+    return found.lower()
+
+
+def _seconds(run: dict[str, Any], name: str, default: float) -> float:
+    found = run.get(name, default)
+    return float(found) if type(found) in (int, float) and 0 <= found <= WEEK else default
+
+
+def _start_timeout(emitted_at: Any, deadline: Any) -> float:
+    """Return the seconds between the two, both by the database's clock."""
+    try:
+        waits = (datetime.fromisoformat(deadline) - datetime.fromisoformat(emitted_at)).total_seconds()
+    except (TypeError, ValueError):
+        return DEFAULT_MAX_DELAY
+    return max(waits, 1.0)
 
 
 def _headers(delivery: Delivery) -> dict[str, str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from queue import Empty, SimpleQueue
+from typing import Self
 
 from scheduler.domain.errors import Rejected
 from scheduler.domain.messages import ScheduleRecorded
@@ -61,6 +62,11 @@ class AtWork:
 
 class Commands:
     """The work. One thread decides, connected or not; commands and broker tell it what happened."""
+
+    @classmethod
+    def each(cls, settings: Settings) -> list[type[Self]]:
+        """Return it once if there is a file of commands, else not at all."""
+        return [cls] if settings.commands_file else []
 
     def __init__(self, settings: Settings, stop: Stop, health: HealthPart, worker: Worker) -> None:
         self._settings = settings

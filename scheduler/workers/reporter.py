@@ -5,28 +5,33 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from uuid import uuid4
+from itertools import count
 
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.messages import ScheduleResult
+from scheduler.domain.names import COMMANDS_EXCHANGE
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled import ThrottledWarning
-from scheduler.rabbit.frames import command_message
+from scheduler.rabbit.frames import DueMessage, Publishable, command_message
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.publisher import Publisher, Receipt
+from scheduler.rabbit.work import WorkQueue
 
 log = get_logger(__name__)
 _refusals = ThrottledWarning(log, "no queue takes results: trying again")
 
 AGAIN_SECONDS = 1.0
+_KEYS = count()  # tell a returned result from its neighbours
 
 
 @dataclass(slots=True, eq=False)
 class Report:
-    """A ScheduleResult, and what to do on the I/O thread once the broker has it."""
+    """A ScheduleResult, and what follows on the I/O thread once the broker has it."""
 
     body: bytes
     then: Callable[[], None] | None = None
+    queue: WorkQueue | None = None  # whose delivery `tag` is then acknowledged
+    tag: int = 0
     about: str | None = None  # set where an answer is wanted: its correlation_id
 
 
@@ -73,11 +78,9 @@ class Reporter:
             batch = list(self._waiting)
             self._waiting.clear()
             self._sent += len(batch)
+        now = int(time.time())
         messages = [
-            command_message(
-                ScheduleResult.kind, ScheduleResult.__name__, each.body, key=str(uuid4()),
-                reply_to=self._reply_to if each.about else None, correlation_id=each.about,
-            )
+            self._message(each, now)
             for each in batch
         ]
         try:
@@ -86,8 +89,18 @@ class Reporter:
         except Unavailable:
             self._receipts(batch, [Receipt.UNKNOWN] * len(batch))
 
+    def _message(self, each: Report, now: int) -> Publishable:
+        if each.about is not None:
+            return command_message(
+                ScheduleResult.kind, ScheduleResult.__name__, each.body, key=str(next(_KEYS)),
+                reply_to=self._reply_to, correlation_id=each.about,
+            )
+        return DueMessage(each.body, str(next(_KEYS)), now, routing_key=ScheduleResult.kind,
+                          exchange=COMMANDS_EXCHANGE, kind=ScheduleResult.__name__)
+
     def _receipts(self, batch: Sequence[Report], receipts: Sequence[Receipt]) -> None:
-        left = [each for each, receipt in zip(batch, receipts, strict=True) if receipt is not Receipt.CONFIRMED]
+        told = list(zip(batch, receipts, strict=True))
+        left = [each for each, receipt in told if receipt is not Receipt.CONFIRMED]
         with self._lock:
             self._sent -= len(batch)
             self._waiting.extendleft(reversed(left))
@@ -96,6 +109,15 @@ class Reporter:
         refused = [receipt for receipt in receipts if receipt in (Receipt.RETURNED, Receipt.REFUSED)]
         if refused:
             _refusals.warning(count=len(refused), problem=refused[0].value, do="start `scheduler consumer`")
-        for each, receipt in zip(batch, receipts, strict=True):
-            if receipt is Receipt.CONFIRMED and each.then is not None:
+        self._conclude([each for each, receipt in told if receipt is Receipt.CONFIRMED])
+
+    @staticmethod
+    def _conclude(confirmed: Sequence[Report]) -> None:
+        done: dict[WorkQueue, list[int]] = {}
+        for each in confirmed:
+            if each.queue is not None:
+                done.setdefault(each.queue, []).append(each.tag)
+            if each.then is not None:
                 each.then()
+        for queue, tags in done.items():
+            queue.ack_here(tags)

@@ -22,5 +22,13 @@ GRANT USAGE ON SCHEMA public TO scheduler_runtime;
 
 -- What is there already, and what later migrations will add.
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO scheduler_runtime;
+-- The audit can be added to and read; old entries go by its owner's function alone.
+DO $$
+BEGIN
+    IF to_regclass('public.audit') IS NOT NULL THEN
+        REVOKE UPDATE, DELETE, TRUNCATE ON public.audit FROM scheduler_runtime;
+    END IF;
+END
+$$;
 ALTER DEFAULT PRIVILEGES FOR ROLE scheduler_owner IN SCHEMA public
     GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO scheduler_runtime;

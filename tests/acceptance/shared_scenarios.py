@@ -197,8 +197,80 @@ def overlapping(t: datetime, _: int) -> Steps:
     yield After(7, 1)
 
 
+def given_up(t: datetime, _: int) -> Steps:
+    due = t - DAY
+    event = {"event_id": event_id(str(job_id("given_up", 0)), due)}
+    yield request("given_up", 0, run_at=due, run={"backoff": [0], "max_attempts": 2})
+    yield After(1)
+    yield result("given_up", 0, due, 2, "failed", error="never made")
+    yield result("given_up", 0, due, 1, "failed", error="no", retry_in=0, output=[1])
+    yield After(2)
+    yield result("given_up", 0, due, 2, "failed", error="no")
+    yield After(2, 1)
+    yield "retry", event | {"issued_at": iso(t - DAY)}
+    yield After(3)
+    yield result("given_up", 0, due, 3, "failed", error="no", retry=False)
+    yield "retry", event | {"issued_at": iso(t - DAY)}
+    yield "retry", event | {"issued_at": iso(t - 2 * DAY)}
+    yield result("given_up", 0, due, 1, "succeeded", output={"late": True})
+    yield result("given_up", 0, due, 3, "succeeded")
+    yield "retry", event
+
+
+def early_results(t: datetime, _: int) -> Steps:
+    for number, said in enumerate(("succeeded", "failed", "running")):
+        yield result("early_results", number, t, 1, said, error=f"{number}")
+        yield result("early_results", number, t, 1, said, error=f"{number}")
+    yield result("early_results", 1, t, 1, "snoozed", retry_in=0)
+    yield result("early_results", 2, t, 9, "failed")
+    for number in range(3):
+        yield request("early_results", number, run_at=t, run={"max_attempts": 1})
+    yield After(3, 2)
+    yield result("early_results", 2, t, 1, "snoozed", retry_in=0)
+    yield After(4, 2)
+    yield result("early_results", 2, t, 2, "succeeded")
+    yield After(4, 3)
+
+
+def silent(t: datetime, _: int) -> Steps:
+    due = t - DAY
+    yield request("silent", 0, run_at=due, run={"timeout": 1, "backoff": [0], "max_attempts": 2})
+    yield request("silent", 1, run_at=due, run={"backoff": "fixed", "delay": 0, "max_attempts": 1})
+    yield After(2)
+    yield result("silent", 0, due, 1, "running", worker="slow", progress=0.5)
+    yield After(3)
+    yield result("silent", 0, due, 1, "running")
+    yield result("silent", 0, due, 2, "running", heartbeat=3600)
+    yield result("silent", 1, due, 1, "running", worker="silent", heartbeat=1)
+    yield After(3, 2)
+    yield result("silent", 1, due, 1, "failed", error="after it was given up")
+
+
+def cancelled_runs(t: datetime, _: int) -> Steps:
+    due = t - DAY
+    for number in range(3):
+        yield request("cancelled_runs", number, run_at=due, run={"backoff": [0]})
+    yield After(3)
+    yield result("cancelled_runs", 0, due, 1, "running", worker="w")
+    for number in range(2):
+        yield order("cancel", "cancelled_runs", number)
+    yield order("pause", "cancelled_runs", 2)
+    yield result("cancelled_runs", 2, due, 1, "failed")
+    yield After(4, 2)
+    yield result("cancelled_runs", 0, due, 1, "failed")
+    yield "retry", {"event_id": event_id(str(job_id("cancelled_runs", 1)), due)}
+    yield After(5, 2)
+    yield result("cancelled_runs", 1, due, 2, "succeeded", output=None)
+    # What is tried again is what it was, whatever became of its job.
+    yield request("cancelled_runs", 2, run_at=t + DAY, payload={"n": 2}, run={"max_attempts": 9})
+    yield result("cancelled_runs", 2, due, 2, "failed", retry_in=0)
+    yield After(6, 2)
+    yield result("cancelled_runs", 2, due, 3, "succeeded", output="x" * 70_000, error="e" * 5000)
+    yield After(6, 3)
+
+
 # First those whose first messages must be there before `t`.
 SCENARIOS = (
-    paused_and_skipped, cancelled, replaced, paused, counted, triggered, one_shots, downtime, long_downtime,
-    wall_clocks, rejected, attempts, overlapping,
+    early_results, paused_and_skipped, cancelled, replaced, paused, counted, triggered, one_shots, downtime,
+    long_downtime, wall_clocks, rejected, attempts, overlapping, given_up, silent, cancelled_runs,
 )

@@ -12,6 +12,7 @@ from support import DEADLINE, Host, Process, Sidecar, connected, iso, until, utc
 from chaos.account import Result
 from chaos.breaking_postgres import OURS
 from chaos.breaking_processes import stop_in_a_batch
+from chaos.breaking_runs import under_results
 from chaos.proxy import Proxy
 from chaos.replicas import wait_for
 from chaos.suite import SETTINGS
@@ -58,6 +59,23 @@ def test_nothing_is_lost_and_nothing_early_while_one_part_after_the_other_breaks
         world.close(result)
     assert result.passed, result
     assert result.expected > 50
+
+
+def test_no_run_is_lost_early_or_tried_too_often_while_one_part_after_the_other_breaks(breakable):
+    """The same for tracked jobs: workers, consumers and producers die; results come late, twice and shuffled."""
+    def breaking(world, host):
+        for victim in (world.producers[0], world.consumers[0], world.producers[1]):
+            host.staff.kill()
+            seen = len(host.runs.finished)
+            wait_for(lambda: len(host.runs.finished) > seen + 5, "more runs ended", 2 * DEADLINE)  # noqa: B023 - at once
+            victim.end(signal.SIGKILL)
+        breakable.postgres.restart("immediate")
+
+    result = Result("short", "runs, in short")
+    under_results(breakable, result, breaking, within=3 * DEADLINE, consumers=1, producers=2, workers=3,
+                  one_shots=15, recurring=0, delay=1.0)
+    assert result.passed, result
+    assert result.expected > 20
 
 
 def wait_for_an_event(world):

@@ -61,10 +61,10 @@ def scene():
 def watched(scene):
     """One consumer and one producer, scraped; whatever a test stops it starts again."""
     sidecar = scene.sidecar()
-    for role, port in zip(("consumer", "producer"), free_ports(2), strict=True):
-        sidecar.start(role, METRICS_PORT=str(port)).ready()
+    for role, port in zip(("consumer", "producer", "worker"), free_ports(3), strict=True):
+        sidecar.start(role, METRICS_PORT=str(port), SCHEDULER_WEBHOOK_ALLOW="127.0.0.1").ready()
     prometheus = scene.prometheus(sidecar)
-    prometheus.wait("count(up == 1) >= 3")
+    prometheus.wait("count(up == 1) >= 4")
     yield sidecar, prometheus
     prometheus.stop()
     assert all(code in (0, -9) for code in sidecar.close()), [each.raw[-5:] for each in sidecar.processes]
@@ -116,6 +116,9 @@ def test_every_query_of_every_panel_is_answered(watched):
     sidecar, prometheus = watched
     host = Host(sidecar.amqp_url)
     put_to_work(host)
+    for _ in range(5):
+        health = f"http://127.0.0.1:{sidecar.processes[0].port}/livez"
+        host.request(every=1, run_at=iso(utc()), target={"webhook": {"url": health, "method": "GET"}})
     host.due(200)
     host.close()
     prometheus.wait("sum(rate(jobs_due_total[20s])) > 0")
@@ -179,7 +182,8 @@ def assert_outage_shows(sidecar, prometheus, dependency, alert, server):
     before = datetime.now(UTC)
     server.stop("immediate")
     try:
-        assert_missing(running(sidecar), prometheus, dependency, alert, before)
+        needing = [each for each in running(sidecar) if dependency == "rabbitmq" or each.role != "worker"]
+        assert_missing(needing, prometheus, dependency, alert, before)
     finally:
         server.start()
     for process in running(sidecar):

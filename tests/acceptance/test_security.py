@@ -23,7 +23,7 @@ from scheduler.rabbit.address import parameters
 
 ROLES = Path(__file__).parents[2] / "sql" / "roles"
 SECRET = "s3cr3t-" + secrets.token_hex(6)
-OWNER, RUNTIME, SIDECAR, HOST = (secrets.token_hex(12) for _ in range(4))
+OWNER, RUNTIME, SIDECAR, HOST, WORKER = (secrets.token_hex(12) for _ in range(5))
 
 
 def as_user(url: str, user: str, password: str) -> str:
@@ -45,12 +45,13 @@ def least(stack, empty_database, vhost):
     server = stack.rabbitmq
     subprocess.run(
         ["sh", str(ROLES / "rabbitmq.sh"), str(server.directory / "sbin" / "rabbitmqctl")],
-        env=server._environment() | {"VHOST": name_of(vhost), "SIDECAR_PASSWORD": SIDECAR, "HOST_PASSWORD": HOST},
+        env=server._environment() | {"VHOST": name_of(vhost), "SIDECAR_PASSWORD": SIDECAR, "HOST_PASSWORD": HOST,
+                                     "WORKER_PASSWORD": WORKER},
         cwd=server.directory, check=True, capture_output=True, timeout=5 * DEADLINE,
     )
     yield empty_database, vhost
     with contextlib.suppress(Exception):
-        for user in ("scheduler_sidecar", "scheduler_host"):
+        for user in ("scheduler_sidecar", "scheduler_host", "scheduler_worker"):
             server.evaluate(f'rabbit_auth_backend_internal:delete_user(<<"{user}">>, <<"test">>)')
 
 
@@ -71,6 +72,11 @@ def test_the_runtime_role_and_the_sidecars_user_are_enough_and_no_more(least):
         assert host.due()[0]["job_type"] == "a"
         assert b"scheduled" in host.get(replies)[2]
         until(lambda: sidecar.processes[0].metric("scheduler_commands_rejected_total") == 1, "the poison rejected")
+        worker = sidecar.start("worker", AMQP_URL=as_user(amqp_url, "scheduler_worker", WORKER)).ready()
+        target = {"webhook": {"url": "http://127.0.0.1:1/"}}
+        host.publish("request", body | {"id": "7d9f0000-0000-4000-8000-000000000002", "target": target})
+        until(lambda: worker.metric("scheduler_webhook_requests_total") == 1, "the webhook refused")
+        until(lambda: sidecar.sql("SELECT 1 FROM run_history WHERE status = 'dead'"), "its result")
         # Pruning needs no more than that either.
         sidecar.sql("UPDATE jobs SET finished_at = now() - interval '99 days'")
         host.close()
@@ -97,6 +103,11 @@ def forbidden(amqp_url: str) -> None:
             lambda channel: channel.queue_declare("mine"),
             lambda channel: channel.basic_consume("mainapp_due", print),
             lambda channel: channel.basic_publish("schedule.commands", "request", b"{}"),
+        ],
+        ("scheduler_worker", WORKER): [
+            lambda channel: channel.basic_consume("scheduler_inbox", print),
+            lambda channel: channel.basic_publish("schedule.events", "due", b"{}"),
+            lambda channel: channel.basic_publish("schedule.work", "webhook", b"{}"),
         ],
         ("scheduler_host", HOST): [
             lambda channel: channel.basic_consume("scheduler_inbox", print),

@@ -136,8 +136,7 @@ def test_the_claim_walks_its_index_and_sorts_nothing(database_url, statistics):
     fill(database_url, 20_000, "now() - n * interval '1 second'", status="done")
     fill(database_url, 500, "now() - n * interval '1 second'")
     fill(database_url, 5_000, "now() - n * interval '1 second'", priority="low")
-    found = plan(database_url, statistics=statistics)
-    nodes = list(walk(found[0]["Plan"]))
+    nodes = list(walk(plan(database_url, statistics=statistics)[0]["Plan"]))
     assert not [node["Node Type"] for node in nodes if node["Node Type"] in ("Seq Scan", "Sort")
                 or "Bitmap" in node["Node Type"]]
     scans = [node for node in nodes if "Index Name" in node]
@@ -146,6 +145,13 @@ def test_the_claim_walks_its_index_and_sorts_nothing(database_url, statistics):
     assert len(scans) == 6
     assert sum(node["Actual Rows"] for node in scans) <= Shares.of(100).all + 3
     assert not any(node.get("Rows Removed by Filter") for node in scans)
+
+
+def test_statistics_that_know_of_one_class_only_lead_the_claim_to_no_other_index(database_url):
+    """A session plans once, and what it plans by may be long gone."""
+    fill(database_url, 5_000, "now() + n * interval '1 second'", priority="high")
+    nodes = list(walk(plan(database_url, statistics=True)[0]["Plan"]))
+    assert {node["Index Name"] for node in nodes if "Index Name" in node} == {"jobs_due_by_class"}
 
 
 def walk(node):

@@ -24,7 +24,8 @@ from scheduler.postgres.jobs.store import lock, save
 # The database's own: nobody asked for them, and no command changes them but by finishing the job.
 ITS_OWN = {
     "created_at", "finished_at", "wake_at", "last_due_at", "last_emitted_at", "last_confirmed_at", "last_problem",
-    "last_problem_at", "last_problem_due_at", "last_refusals",
+    "last_problem_at", "last_problem_due_at", "last_refusals", "created_by", "created_via", "updated_at",
+    "updated_by",
 }
 T = datetime(2026, 12, 1, 8, 30, 15, 123456, tzinfo=UTC)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)

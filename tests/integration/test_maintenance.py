@@ -50,7 +50,7 @@ def replica(role="producer"):
 
 
 def test_the_backlog_is_what_is_due_and_not_out(session, sql):
-    assert session.measure() == (0, 0.0, 0, 0, 0, 0)
+    assert session.measure() == (0, 0.0, 0, 0, 0, 0, 0)
     jobs(sql, 3, due="-1 hour")
     jobs(sql, 2, due="1 hour")
     jobs(sql, 4, status="paused", due="-9 hours")

@@ -13,7 +13,8 @@ from scheduler.commands.results import execute_results
 from scheduler.domain.parsing import parse_command, parse_result
 from scheduler.emitting.jobs import DueJobs
 from scheduler.emitting.source import Stamp, Times
-from scheduler.postgres.claims import LONG_AGO, ClaimSession
+from scheduler.postgres.claims import ClaimSession
+from scheduler.postgres.classes import FROM_THE_BOTTOM
 from scheduler.postgres.connection import connect
 from scheduler.rabbit.publisher import Receipt
 
@@ -40,7 +41,7 @@ def due_jobs(consumer, session, count):
         body = {"id": str(uuid4()), "job_type": "a", "run_at": iso(utc(hours=-1)), "run": {}}
         execute(consumer, [parse_command("request", json.dumps(body).encode(), max_payload_bytes=1000)], SOON)
     source = DueJobs()
-    claim = source.claim(session, 100, LONG_AGO)
+    claim = source.claim(session, 100, FROM_THE_BOTTOM)
     emissions = [source.decide(job, claim.claimed_at) for job in claim.things]
     assert len(emissions) == count
     for emission in emissions:

@@ -29,7 +29,7 @@ LAST = datetime(2999, 1, 1, tzinfo=UTC)
 SUPPRESSED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 OPTIONS = settings(deadline=None, suppress_health_check=SUPPRESSED)
 # What depends on when a row was stored, and not on what was asked.
-STORED = {"id", "created_at", "finished_at", "trigger_at", "wake_at"}
+STORED = {"id", "created_at", "finished_at", "trigger_at", "wake_at", "updated_at"}
 
 
 def incoming(job_id, kind, second, fields):

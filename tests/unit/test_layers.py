@@ -26,7 +26,7 @@ BELOW = {
     "consumer": {"commands", "domain", "ops", "rabbit", "runtime", "settings"},
     "producer": {"domain", "emitting", "ops", "postgres", "rabbit", "runtime", "settings"},
     "preview": {"domain"},
-    "views": {"domain", "postgres", "preview"},
+    "views": {"domain", "postgres", "preview", "rabbit"},
     "api": {"commands", "domain", "ops", "postgres", "rabbit", "resources", "runtime", "settings", "views"},
     "maintenance": {"domain", "ops", "postgres", "roles", "runtime", "settings"},
     "workers": {"client", "domain", "ops", "rabbit", "runtime", "settings"},

@@ -3,7 +3,7 @@ import json
 import pytest
 from jsonschema import Draft202012Validator
 
-from scheduler.dev.schemas import schemas
+from scheduler.dev.schemas import OPENAPI, openapi, schemas
 from scheduler.resources import folder
 
 
@@ -13,5 +13,10 @@ def test_a_schema_file_is_what_the_models_say(name):
     Draft202012Validator.check_schema(json.loads(schemas()[name]))
 
 
+def test_the_openapi_document_is_what_the_routes_say():
+    assert (folder("schemas") / OPENAPI).read_text() == openapi(), "run `make schemas`"
+    assert json.loads(openapi())["openapi"].startswith("3.1")
+
+
 def test_no_schema_is_left_over():
-    assert {path.name for path in folder("schemas").glob("*.json")} == set(schemas())
+    assert {path.name for path in folder("schemas").glob("*.json")} == {*schemas(), OPENAPI}

@@ -8,9 +8,9 @@ from starlette.responses import Response
 
 from scheduler.api.actions import Done
 from scheduler.api.answers import Listed, answer, body, listed, responses
-from scheduler.api.requests import JobsQuery, OccurrencesQuery, RunsQuery, Serve, Who, if_match
+from scheduler.api.requests import JobsFilter, JobsQuery, OccurrencesQuery, RunsQuery, Serve, Who, if_match
+from scheduler.api.routes.runs import Matched, run_filter
 from scheduler.postgres.jobs.lists import JobFilter, JobRow
-from scheduler.postgres.runs.lists import RunFilter
 from scheduler.views.jobs import JobView, job_etag, job_view
 from scheduler.views.occurrences import OccurrenceView
 from scheduler.views.runs import RunView
@@ -23,6 +23,12 @@ _IF_MATCH = {"parameters": [
     {"name": "If-Match", "in": "header", "required": False, "schema": {"type": "string"},
      "description": "An ETag that the job must still have."},
 ]}
+
+
+def job_filter(query: JobsFilter) -> JobFilter:
+    """Return which jobs a query asks for."""
+    return JobFilter(status=query.status, job_type=query.job_type, tenant=query.tenant, priority=query.priority,
+                     q=query.q)
 
 
 def shown(row: JobRow, status: int = 200) -> Response:
@@ -41,9 +47,7 @@ def done(found: Done) -> Response:
 @router.get("", response_model=Listed[JobView], responses=responses())
 async def list_jobs(serve: Serve, who: Who, query: Annotated[JobsQuery, Query()]) -> Response:
     """List jobs, newest created first."""
-    wanted = JobFilter(status=query.status, job_type=query.job_type, tenant=query.tenant,
-                       priority=query.priority, q=query.q)
-    return listed(await serve.reads.jobs(who, wanted, query.limit, query.after))
+    return listed(await serve.reads.jobs(who, job_filter(query), query.limit, query.after))
 
 
 @router.post("", status_code=201, response_model=JobView, openapi_extra=body("NewJob"),
@@ -51,6 +55,29 @@ async def list_jobs(serve: Serve, who: Who, query: Annotated[JobsQuery, Query()]
 async def create_job(serve: Serve, who: Who, request: Request) -> Response:
     """Make a job; the id may be left out. The same request again is answered with 200."""
     return done(await serve.actions.create(who, await request.body()))
+
+
+async def _all(serve: Serve, who: Who, verb: str, query: JobsFilter, request: Request) -> Response:
+    found = await serve.actions.all_jobs(who, verb, job_filter(query), request.is_disconnected)
+    return answer(Matched(matched=found))
+
+
+@router.post("/pause", response_model=Matched, responses=responses())
+async def pause_jobs(serve: Serve, who: Who, query: Annotated[JobsFilter, Query()], request: Request) -> Response:
+    """Pause all jobs that match; at least one filter."""
+    return await _all(serve, who, "pause", query, request)
+
+
+@router.post("/resume", response_model=Matched, responses=responses())
+async def resume_jobs(serve: Serve, who: Who, query: Annotated[JobsFilter, Query()], request: Request) -> Response:
+    """Resume all jobs that match; at least one filter."""
+    return await _all(serve, who, "resume", query, request)
+
+
+@router.post("/cancel", response_model=Matched, responses=responses())
+async def cancel_jobs(serve: Serve, who: Who, query: Annotated[JobsFilter, Query()], request: Request) -> Response:
+    """Cancel all jobs that match; at least one filter."""
+    return await _all(serve, who, "cancel", query, request)
 
 
 @router.get("/{id}", response_model=JobView, responses={**responses(404), **_JOB})
@@ -110,6 +137,4 @@ async def list_occurrences(
 async def list_runs_of_job(serve: Serve, who: Who, id: UUID, query: Annotated[RunsQuery, Query()]) -> Response:
     """List the runs of a job, those due last first."""
     await serve.reads.job_row(who, id)
-    wanted = RunFilter(status=query.status, job_id=str(id), job_type=query.job_type, tenant=query.tenant,
-                       since=query.since, until=query.until)
-    return listed(await serve.reads.runs(who, wanted, query.limit, query.after))
+    return listed(await serve.reads.runs(who, run_filter(query, str(id)), query.limit, query.after))

@@ -1,6 +1,6 @@
 """The overview: are reminders on time, and if not, why."""
 
-from scheduler.dev.dashboards import commands
+from scheduler.dev.dashboards import commands, webhooks
 from scheduler.dev.dashboards.panels import (
     AMBER,
     BLUE,
@@ -188,11 +188,41 @@ def build() -> Json:
         (1, [row("If not, why")]),
         (8, [backlog, oldest]),
         (8, [refused, failures, queues]),
+        *_classes(),
         *_runs(),
         *commands.lines(),
+        *webhooks.rows(),
     ]
     about = "Are reminders on time, and if not, why?"
     return dashboard(UID, "Scheduler: overview", about, lines, link_to("scheduler-internals", "Internals"))
+
+
+def _classes() -> list[tuple[int, list[Json]]]:
+    """Return the lines about who goes first."""
+    panels = [
+        graph(
+            "Backlog by class",
+            [query("max by (class) (scheduler_backlog_class_jobs)", "{{class}}")],
+            "Due and not out, by priority. Low may wait; high never should.",
+            unit="short",
+        ),
+        graph(
+            "Out by class",
+            [_by("class", "scheduler_due_class_total")],
+            "Events out. Under backlog each class with something due has at least a tenth.",
+            unit="short",
+        ),
+        graph(
+            "Lag by class, p99",
+            [query("histogram_quantile(0.99, sum by (class, le) "
+                   f"(rate(scheduler_due_lag_class_seconds_bucket{{{_ME}}}[$__rate_interval])))", "{{class}}")],
+            "Of jobs that were given a priority.",
+            unit="s",
+            log=True,
+            fill=0,
+        ),
+    ]
+    return [(1, [row("Priorities")]), (8, panels)]
 
 
 def _runs() -> list[tuple[int, list[Json]]]:

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
+from scheduler.domain.caller import Caller
 from scheduler.domain.jobs.missed import OnMissed
 from scheduler.domain.messages import DEFAULT_TENANT, Command, Priority, RunPolicy, ScheduleRequest
 from scheduler.domain.recurrence import Spec, resolve
@@ -23,6 +24,7 @@ class Incoming:
     traceparent: str | None = None
     tracestate: str | None = None
     tenant: str = DEFAULT_TENANT
+    caller: Caller | None = None  # None: over AMQP, by a user whom the broker has not verified
 
 
 @dataclass(slots=True)

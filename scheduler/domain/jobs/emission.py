@@ -11,7 +11,7 @@ from scheduler.domain.jobs.job import Job, JobStatus
 from scheduler.domain.jobs.missed import plan
 from scheduler.domain.messages import DEFAULT_TENANT, HUNDRED, Overlap, work_key
 from scheduler.domain.recurrence import compile_schedule
-from scheduler.domain.runs.run import Occurrence, Origin
+from scheduler.domain.runs.run import Occurrence, Origin, Run
 from scheduler.domain.times import rfc3339
 
 _EVENT_NAMESPACE = UUID("6f1f4a0e-3c55-5f0b-9d0a-4f0f4c1b7a52")
@@ -40,6 +40,7 @@ class Emission:
     triggered: bool = False
     following: str | None = None  # next_run_at as it was written into the event
     held: bool = False  # it waits for the job's open run, and emits nothing
+    run: Run | None = None  # of a tracked job: the run that begins with it, once it is written
 
     @property
     def tracked(self) -> bool:

@@ -1,12 +1,28 @@
 """What a worker is to do when a job with a target falls due."""
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from scheduler.domain.messages.base import ContractMessage
 from scheduler.domain.names import COMMAND_KEY_PREFIX, WEBHOOK_KEY
+from scheduler.domain.targets.headers import check_headers
+from scheduler.domain.targets.placeholders import check
+from scheduler.domain.targets.urls import check_url
+
+_Checked = TypeVar("_Checked")
+
+
+def _checked(*checks: Callable[[Any], None]) -> AfterValidator:
+    def validate(value: _Checked) -> _Checked:
+        for each in checks:
+            each(value)
+        return value
+
+    return AfterValidator(validate)
+
 
 _Text = Annotated[str, Field(strict=True)]
 Name = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9_-]{1,100}$")]
@@ -15,12 +31,16 @@ Name = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9_-]{1,100}$")]
 class WebhookTarget(ContractMessage):
     """Call a URL."""
 
-    url: Annotated[str, Field(strict=True, min_length=1, max_length=2000)]
+    url: Annotated[str, Field(strict=True, min_length=1, max_length=2000), _checked(check_url, check)]
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
-    headers: dict[str, _Text] = Field(default_factory=dict)
-    query: dict[str, _Text] = Field(default_factory=dict)
-    body: Any = Field(default=None, description="A JSON value, or a string that is sent as it is. "
-                                                "Left out: the ScheduleDue without its target.")
+    headers: Annotated[dict[str, _Text], _checked(check_headers)] = Field(
+        default_factory=dict, description="{{secret.NAME}} in a value is filled in by the worker.",
+    )
+    query: Annotated[dict[str, _Text], _checked(check)] = Field(default_factory=dict)
+    body: Annotated[Any, _checked(check)] = Field(
+        default=None, description="A JSON value, or a string that is sent as it is. "
+        "Left out: the ScheduleDue without its target.",
+    )
     timeout: Annotated[float, Field(ge=1, le=900, allow_inf_nan=False, strict=True)] = Field(
         default=30, description="Seconds for the whole exchange."
     )
@@ -33,7 +53,7 @@ class CommandTarget(ContractMessage):
     """Run a command that some worker offers."""
 
     name: Name
-    arguments: tuple[_Text, ...] = Field(default=(), max_length=1000)
+    arguments: Annotated[tuple[_Text, ...], _checked(check)] = Field(default=(), max_length=1000)
 
 
 class Target(ContractMessage):
@@ -45,7 +65,7 @@ class Target(ContractMessage):
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
         if (self.webhook is None) == (self.command is None):
-            raise ValueError("webhook: exactly one of webhook and command must be given")
+            raise ValueError("must have exactly one of webhook and command")
         return self
 
 

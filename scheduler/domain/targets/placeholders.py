@@ -7,10 +7,45 @@ from typing import Any
 
 _PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
 _OF_THE_EVENT = frozenset({"job_id", "job_type", "due_at", "event_id"})
+_KNOWN = re.compile(r"job_id|job_type|due_at|event_id|attempt|payload(?:\.[^.]+)+")
+SECRET = "secret."  # noqa: S105 - the beginning of a placeholder's name
 
 
 class UnknownPlaceholder(Exception):  # noqa: N818 - a verdict about the job, not an accident
     """The event has nothing for a placeholder; the text names it."""
+
+
+def placeholders(text: str) -> list[str]:
+    """Return the names between the braces, in order."""
+    return _PLACEHOLDER.findall(text) if "{{" in text else []
+
+
+def check(value: Any) -> None:
+    """Raise ValueError over a placeholder, in the strings of a JSON value, that no event has anything for."""
+    if isinstance(value, str):
+        for name in placeholders(value):
+            if not _KNOWN.fullmatch(name):
+                raise ValueError(f"{{{{{name[:80]}}}}} is not a placeholder; there are job_id, job_type, due_at, "
+                                 "event_id, attempt and payload.a.b" + _hint(name))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            check(each)
+    elif isinstance(value, dict):
+        for each in value.values():
+            check(each)
+
+
+def _hint(name: str) -> str:
+    return "; secrets go into headers only" if name.startswith(SECRET) else ""
+
+
+def fill_secrets(text: str, secret: Callable[[str], str]) -> str:
+    """Return the text with {{secret.NAME}} filled in; nothing else is."""
+    if "{{" not in text:
+        return text
+    return _PLACEHOLDER.sub(
+        lambda match: secret(match[1].removeprefix(SECRET)) if match[1].startswith(SECRET) else match[0], text
+    )
 
 
 def fill(text: str, event: Mapping[str, Any], escape: Callable[[str], str] = str) -> str:

@@ -9,11 +9,13 @@ from scheduler.domain.jobs.job import Job
 from scheduler.postgres.connection import Connection, translated
 from scheduler.postgres.jobs.columns import COLUMNS, SELECTED, read
 from scheduler.postgres.jobs.store import Cursor
+from scheduler.postgres.lists import Listed
 from scheduler.resources import query
 
 _PARTS = {"selected": SELECTED, "beside": query("jobs/beside")}
 WANTED = query("jobs/wanted")
 _PAGE = query("jobs/page", wanted=WANTED, **_PARTS)
+_PAGE_IDS = query("jobs/page_ids", wanted=WANTED)
 _FIND = query("jobs/find", **_PARTS)
 _SPECIAL = re.compile(r"([\\%_])")
 _UUID = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
@@ -72,6 +74,17 @@ def list_jobs(
     with translated(), connection.cursor() as cursor:
         cursor.execute(_PAGE, values)
         return [_row(row) for row in cursor]
+
+
+def page_of_job_ids(
+    connection: Connection, wanted: JobFilter, limit: int, after: tuple[datetime, str] | None = None
+) -> list[Listed]:
+    """Return which jobs are on a page, without all that is known of them."""
+    before, before_id = after or (None, None)
+    values = wanted.values() | {"limit": limit, "before": before, "before_id": before_id}
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(_PAGE_IDS, values)
+        return [Listed(*row) for row in cursor]
 
 
 def find_job(connection: Connection, job_id: str) -> JobRow | None:

@@ -2,10 +2,12 @@
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import psycopg2.extensions
 from psycopg2 import errors
 
+from scheduler.domain.caller import Caller, Via
 from scheduler.domain.jobs.job import Job
 from scheduler.postgres.columns import Row, copy_line, json_record
 from scheduler.postgres.connection import Connection, Contended, roll_back, translated
@@ -14,9 +16,11 @@ from scheduler.resources import query
 
 Cursor = psycopg2.extensions.cursor
 _NAMES = ", ".join(COLUMNS)
+_MAKER = ("created_by", "created_via")
 _LOCK = query("jobs/lock", selected=SELECTED)
 _COPY = query("jobs/copy", fresh=", ".join(FRESH))
-_INSERT = query("jobs/insert", columns=_NAMES)
+_COPY_BY = query("jobs/copy", fresh=", ".join((*FRESH, *_MAKER)))
+_INSERT = query("jobs/insert", columns=", ".join((*COLUMNS, *_MAKER)))
 _UPDATE = query("jobs/update", columns=_NAMES, saved=", ".join(f"saved.{name}" for name in COLUMNS))
 
 
@@ -27,8 +31,11 @@ def lock(cursor: Cursor, ids: Iterable[str]) -> dict[str, Job]:
     return {job.id: job for job in map(read, cursor)}
 
 
-def save(cursor: Cursor, before: Mapping[str, Job], after: Mapping[str, Job]) -> None:
-    """Write the jobs that differ from what was locked."""
+def save(
+    cursor: Cursor, before: Mapping[str, Job], after: Mapping[str, Job],
+    callers: Mapping[str, Caller] = MappingProxyType({}),
+) -> None:
+    """Write the jobs that differ from what was locked, and by whom where that is known."""
     updated, fresh, others = [], [], []
     for job_id, job in after.items():
         known = before.get(job_id)
@@ -36,16 +43,17 @@ def save(cursor: Cursor, before: Mapping[str, Job], after: Mapping[str, Job]) ->
             if known is not job:
                 updated.append(job)
         elif job.fresh:
-            fresh.append(write_fresh(job))
+            row = write_fresh(job)
+            fresh.append([*row, *_maker(callers.get(job_id))] if callers else row)
         else:
             others.append(job)
     if updated:
-        cursor.execute(_UPDATE, {"jobs": _records(updated)})
+        cursor.execute(_UPDATE, {"jobs": _records(updated, ("updated_by",), callers)})
     try:
         if fresh:
-            _copy(cursor, fresh)
+            _copy(cursor, _COPY_BY if callers else _COPY, fresh)
         if others:
-            cursor.execute(_INSERT, {"jobs": _records(others)})
+            cursor.execute(_INSERT, {"jobs": _records(others, _MAKER, callers)})
     except errors.UniqueViolation as error:
         raise Contended("Postgres: another consumer created one of these jobs meanwhile") from error
 
@@ -59,10 +67,18 @@ def check(connection: Connection) -> None:
             roll_back(connection)
 
 
-def _copy(cursor: Cursor, rows: list[Row]) -> None:
+def _maker(caller: Caller | None) -> tuple[str | None, str | None]:
+    if caller is None:
+        return None, None
+    return caller.who, None if caller.via is Via.AMQP else caller.via.value
+
+
+def _copy(cursor: Cursor, statement: str, rows: list[Row]) -> None:
     rows.sort(key=lambda row: row[0] or "")  # by id, so that two consumers never deadlock
-    cursor.copy_expert(_COPY, io.StringIO("".join(map(copy_line, rows))), size=1 << 20)
+    cursor.copy_expert(statement, io.StringIO("".join(map(copy_line, rows))), size=1 << 20)
 
 
-def _records(jobs: Sequence[Job]) -> str:
-    return f"[{','.join(json_record(COLUMNS, write(job), AS_JSON) for job in jobs)}]"
+def _records(jobs: Sequence[Job], by: tuple[str, ...], callers: Mapping[str, Caller]) -> str:
+    columns = (*COLUMNS, *by)
+    rows = ([*write(job), *_maker(callers.get(job.id))[: len(by)]] for job in jobs)
+    return f"[{','.join(json_record(columns, row, AS_JSON) for row in rows)}]"

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from datetime import datetime
+from functools import lru_cache
 from operator import attrgetter
-from typing import Any
+from types import NoneType
+from typing import Any, get_args
 
 from scheduler.domain.messages import Priority, ResultStatus, RunPolicy
 from scheduler.domain.runs.result import Result
@@ -14,6 +16,7 @@ from scheduler.postgres.columns import Row, names
 from scheduler.postgres.jobs.columns import PRIORITIES, read_policy, write_policy
 
 _STATE = names(Run, "occurrence")
+_ATTEMPT, _RESULT = names(Attempt), names(Result)
 _ABOUT = names(Occurrence)
 _STATE_END = len(_STATE)
 _STATUS, _ATTEMPTS, _EARLY = (_STATE.index(name) for name in ("status", "attempts", "early"))
@@ -26,6 +29,11 @@ STORED = (*COLUMNS, "wake_at")
 # What the history does not keep.
 OPEN_ONLY = frozenset({"early", "noted_at", "wake_at"})
 KEPT = tuple(name for name in COLUMNS if name not in OPEN_ONLY)
+_KINDS = {each.name: each.type for each in (*fields(Run), *fields(Occurrence))} | {"wake_at": datetime}
+_TYPES: dict[Any, str] = {
+    str: "text", int: "integer", float: "float8", bool: "boolean", datetime: "timestamptz",
+    RunStatus: "run_status", Origin: "run_origin", Priority: "priority",
+}
 AS_JSON = frozenset({"policy", "event", "output", "attempts", "early"})
 
 
@@ -34,10 +42,25 @@ def selected(columns: Iterable[str] = COLUMNS) -> str:
     return ", ".join(f"{name}::text AS {name}" if name in AS_JSON else name for name in columns)
 
 
+def typed(columns: Iterable[str]) -> str:
+    """Return the columns with their types, as Postgres must be told of what it reads from JSON."""
+    return ", ".join(f"{name} {_type(name)}" for name in columns)
+
+
+def _type(name: str) -> str:
+    if name in AS_JSON:
+        return "json"
+    if name in ("event_id", "job_id"):
+        return "uuid"
+    kind = _KINDS[name]
+    return next(_TYPES[each] for each in (get_args(kind) or (kind,)) if each is not NoneType)
+
+
 SELECTED = selected()
 _ABSENT = {"early": "'[]' AS early", "noted_at": "NULL::timestamptz AS noted_at"}
 SELECTED_OF_HISTORY = ", ".join(_ABSENT.get(name) or selected([name]) for name in COLUMNS)
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 _state, _about = attrgetter(*_STATE), attrgetter(*_ABOUT)
 _STATUSES = {each.value: each for each in RunStatus}
 _ORIGINS = {each.value: each for each in Origin}
@@ -73,14 +96,21 @@ def _texts(values: Iterable[Any]) -> Row:
     return [each if each is None or type(each) is str else _WRITERS[type(each)](each) for each in values]
 
 
+@lru_cache(maxsize=64)
+def _iso(moment: datetime) -> str:
+    """Write a moment; most of those of a batch are its own."""
+    return moment.isoformat()
+
+
 def _tuple(values: tuple[Attempt | Result, ...]) -> str:
-    return json.dumps([_plain(each) for each in values], ensure_ascii=False) if values else "[]"
+    return _encode([_plain(each) for each in values]) if values else "[]"
 
 
 def _plain(value: Attempt | Result) -> dict[str, Any]:
+    of = _ATTEMPT if isinstance(value, Attempt) else _RESULT
     return {
-        name: each.isoformat() if isinstance(each, datetime) else each
-        for name, each in asdict(value).items() if each is not None and each is not False
+        name: _iso(each) if isinstance(each, datetime) else each
+        for name in of if (each := getattr(value, name)) is not None and each is not False
     }
 
 
@@ -102,7 +132,7 @@ def _result(values: dict[str, Any]) -> Result:
 
 
 _WRITERS: dict[type, Callable[[Any], str]] = {
-    datetime: datetime.isoformat,
+    datetime: _iso,
     int: str,
     float: str,
     bool: lambda flag: "true" if flag else "false",

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from scheduler.domain.runs.run import Run
 from scheduler.postgres.connection import Connection, translated
+from scheduler.postgres.lists import Listed
 from scheduler.postgres.runs.columns import SELECTED, SELECTED_OF_HISTORY, read
 from scheduler.postgres.runs.store import Cursor
 from scheduler.resources import query
@@ -12,6 +13,7 @@ from scheduler.resources import query
 _BOTH = {"selected": SELECTED, "selected_of_history": SELECTED_OF_HISTORY}
 WANTED = query("runs/wanted")
 _PAGE = query("runs/page", wanted=WANTED, **_BOTH)
+_PAGE_IDS = query("runs/page_ids", wanted=WANTED)
 _FIND = query("runs/find", **_BOTH)
 
 
@@ -36,6 +38,16 @@ def list_runs(
     with translated(), connection.cursor() as cursor:
         cursor.execute(_PAGE, values)
         return [read(row) for row in cursor]
+
+
+def page_of_run_ids(
+    connection: Connection, wanted: RunFilter, limit: int, after: tuple[datetime, str] | None = None
+) -> list[Listed]:
+    """Return which runs are on a page, without all that is known of them."""
+    before, before_id = after or (None, None)
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(_PAGE_IDS, asdict(wanted) | {"limit": limit, "before": before, "before_id": before_id})
+        return [Listed(*row) for row in cursor]
 
 
 def find_run(connection: Connection, event_id: str) -> Run | None:

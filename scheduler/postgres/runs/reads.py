@@ -1,11 +1,11 @@
 """What the database knows of runs, open and finished, for people who ask about them."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from scheduler.domain.runs.run import Run, RunStatus
+from scheduler.domain.runs.run import Run
 from scheduler.postgres.connection import connect, translated
 from scheduler.postgres.maintenance import STALE_SECONDS
 from scheduler.postgres.runs.columns import COLUMNS, SELECTED, SELECTED_OF_HISTORY, read
@@ -13,17 +13,6 @@ from scheduler.resources import query
 
 _BOTH = {"selected": SELECTED, "selected_of_history": SELECTED_OF_HISTORY}
 _AT_ONCE = 100  # rows of an export in memory: each may have a hundred attempts with their outputs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
-    """Which runs are asked for: those that were due from `since` on and before `until`."""
-
-    status: RunStatus | None = None
-    job_id: str | None = None
-    job_type: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +23,6 @@ class RunReport:
     told: bool  # it has ended, and ScheduleFinished is out
     producers: int  # that live
     now: datetime
-
-
-def list_runs(url: str, wanted: Filter, limit: int) -> list[Run]:
-    """Return the runs that were due last, newest first; raise Unavailable when the database cannot be reached."""
-    connection = connect(url, "run list", default_transaction_read_only="on")
-    try:
-        with translated(), connection.cursor() as cursor:
-            cursor.execute(query("runs/list", **_BOTH), asdict(wanted) | {"limit": limit})
-            return [read(row) for row in cursor]
-    finally:
-        connection.close()
 
 
 def find_run(url: str, event_id: UUID) -> RunReport | None:

@@ -18,6 +18,7 @@ from scheduler.postgres.runs.columns import (
     SELECTED_OF_HISTORY,
     STORED,
     read,
+    typed,
     write,
     write_changing,
 )
@@ -29,8 +30,11 @@ _LOCK = query("runs/lock", selected=SELECTED)
 _LOCK_OF_JOBS = query("runs/lock_of_jobs", selected=SELECTED)
 _LOCK_FINISHED = query("runs/lock_finished", selected=SELECTED_OF_HISTORY)
 INSERT = query("runs/insert", columns=", ".join(STORED))
-UPDATE = query("runs/update", columns=", ".join(CHANGING), saved=", ".join(f"saved.{name}" for name in CHANGING))
-REPLACE = query("runs/update", columns=", ".join(STORED), saved=", ".join(f"saved.{name}" for name in STORED))
+UPDATE, REPLACE = (
+    query("runs/update", columns=", ".join(names), saved=", ".join(f"saved.{name}" for name in names),
+          typed=typed(names))
+    for names in (CHANGING, STORED)
+)
 
 
 def lock(cursor: Cursor, ids: Iterable[str]) -> dict[str, Run]:

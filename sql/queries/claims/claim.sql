@@ -2,26 +2,31 @@
 -- the next one that is not due yet. High goes before normal before low; $4 and $6 keep room for those that come after,
 -- so that each class with something due gets at least a tenth. `now()`, not `clock_timestamp()`: only a stable bound can
 -- use the index. The bounds $1, $2 and $3 keep the scans off entries already dealt with, which stay in the index while
--- another client's old snapshot still sees them. There is always a row: an empty one when nothing is due.
+-- another client's old snapshot still sees them. Class and time are compared and ordered as one, which only the index by
+-- both can do: by time alone the scan for one class would walk over all that is due of the others. There is always a
+-- row: an empty one when nothing is due.
 WITH high AS (
     SELECT {selected}
     FROM {table}
-    WHERE {claimable} AND coalesce(priority, 'normal') = 'high' AND wake_at <= now() AND wake_at >= $1
-    ORDER BY wake_at
+    WHERE {claimable}
+      AND (coalesce(priority, 'normal'), wake_at) BETWEEN ('high', $1) AND ('high', now())
+    ORDER BY coalesce(priority, 'normal'), wake_at
     LIMIT $4
     FOR UPDATE SKIP LOCKED
 ), normal AS (
     SELECT {selected}
     FROM {table}
-    WHERE {claimable} AND coalesce(priority, 'normal') = 'normal' AND wake_at <= now() AND wake_at >= $2
-    ORDER BY wake_at
+    WHERE {claimable}
+      AND (coalesce(priority, 'normal'), wake_at) BETWEEN ('normal', $2) AND ('normal', now())
+    ORDER BY coalesce(priority, 'normal'), wake_at
     LIMIT $5 - (SELECT count(*) FROM high)
     FOR UPDATE SKIP LOCKED
 ), low AS (
     SELECT {selected}
     FROM {table}
-    WHERE {claimable} AND coalesce(priority, 'normal') = 'low' AND wake_at <= now() AND wake_at >= $3
-    ORDER BY wake_at
+    WHERE {claimable}
+      AND (coalesce(priority, 'normal'), wake_at) BETWEEN ('low', $3) AND ('low', now())
+    ORDER BY coalesce(priority, 'normal'), wake_at
     LIMIT least($6, $7 - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal))
     FOR UPDATE SKIP LOCKED
 ), due AS (
@@ -35,14 +40,20 @@ SELECT due.*,
        now() AS claimed_at,
        extract(epoch FROM least(
            (SELECT wake_at FROM {table}
-            WHERE {claimable} AND coalesce(priority, 'normal') = 'high' AND wake_at > now() AND wake_at < 'infinity'
-            ORDER BY wake_at LIMIT 1),
+            WHERE {claimable}
+              AND (coalesce(priority, 'normal'), wake_at) > ('high', now())
+              AND (coalesce(priority, 'normal'), wake_at) < ('high', 'infinity')
+            ORDER BY coalesce(priority, 'normal'), wake_at LIMIT 1),
            (SELECT wake_at FROM {table}
-            WHERE {claimable} AND coalesce(priority, 'normal') = 'normal' AND wake_at > now() AND wake_at < 'infinity'
-            ORDER BY wake_at LIMIT 1),
+            WHERE {claimable}
+              AND (coalesce(priority, 'normal'), wake_at) > ('normal', now())
+              AND (coalesce(priority, 'normal'), wake_at) < ('normal', 'infinity')
+            ORDER BY coalesce(priority, 'normal'), wake_at LIMIT 1),
            (SELECT wake_at FROM {table}
-            WHERE {claimable} AND coalesce(priority, 'normal') = 'low' AND wake_at > now() AND wake_at < 'infinity'
-            ORDER BY wake_at LIMIT 1)
+            WHERE {claimable}
+              AND (coalesce(priority, 'normal'), wake_at) > ('low', now())
+              AND (coalesce(priority, 'normal'), wake_at) < ('low', 'infinity')
+            ORDER BY coalesce(priority, 'normal'), wake_at LIMIT 1)
        ) - clock_timestamp())::float8 AS seconds_to_next,
        (SELECT count(*) FROM high) AS highs,
        (SELECT count(*) FROM normal) AS normals

@@ -1,6 +1,6 @@
 -- Store what a batch of commands made of jobs that were there before, and are locked.
 UPDATE jobs
-SET ({columns}) = ROW ({saved}),
+SET ({columns}) = ROW ({saved}), updated_at = now(), updated_by = saved.updated_by,
     finished_at = CASE WHEN saved.status NOT IN ('pending', 'paused') THEN now() END
 FROM json_populate_recordset(NULL::jobs, %(jobs)s::json) AS saved
 WHERE jobs.id = saved.id

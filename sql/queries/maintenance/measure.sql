@@ -1,7 +1,8 @@
 -- Measure what is due and not emitted, and estimate what is pending: index scans that end after a bounded
 -- number of rows, so that ten million pending rows cost no more than a hundred thousand. A refused event
 -- waits for its retry in the future, but has been due since its occurrence; a job that waits for its own open run is
--- not late. Then the runs: open, overdue (a producer should have looked at them), and given up.
+-- not late. Of what is due now, how much is high and how much is low. Then the runs: open, overdue (a producer should
+-- have looked at them), and given up. Last, the delayed messages that wait, reckoned as pending jobs are.
 SELECT (SELECT count(*)
         FROM (SELECT FROM jobs WHERE status = 'pending' AND wake_at <= now() LIMIT %(most)s) AS due)
      + (SELECT count(*)
@@ -19,7 +20,19 @@ SELECT (SELECT count(*)
        (SELECT CASE WHEN count(*) < %(few)s THEN count(*) ELSE greatest(count(*),
                    (SELECT reltuples::bigint FROM pg_class WHERE oid = 'jobs_due'::regclass)) END
         FROM (SELECT FROM jobs WHERE status = 'pending' LIMIT %(few)s) AS counted) AS pending,
+       (SELECT count(*)
+        FROM (SELECT FROM jobs
+              WHERE status = 'pending' AND coalesce(priority, 'normal') = 'high' AND wake_at <= now()
+              LIMIT %(most)s) AS high) AS due_high,
+       (SELECT count(*)
+        FROM (SELECT FROM jobs
+              WHERE status = 'pending' AND coalesce(priority, 'normal') = 'low' AND wake_at <= now()
+              LIMIT %(most)s) AS low) AS due_low,
        (SELECT count(*) FROM (SELECT FROM runs WHERE wake_at > '-infinity' LIMIT %(most)s) AS open) AS runs_open,
        (SELECT count(*)
         FROM (SELECT FROM runs WHERE wake_at < now() - interval '30 seconds' LIMIT %(most)s) AS overdue) AS runs_overdue,
-       (SELECT count(*) FROM (SELECT FROM run_history WHERE status = 'dead' LIMIT %(most)s) AS dead) AS runs_dead
+       (SELECT count(*) FROM (SELECT FROM run_history WHERE status = 'dead' LIMIT %(most)s) AS dead) AS runs_dead,
+       (SELECT CASE WHEN count(*) < %(few)s THEN count(*) ELSE greatest(count(*),
+                   (SELECT reltuples::bigint FROM pg_class WHERE oid = 'delayed_messages'::regclass)) END
+        FROM (SELECT FROM delayed_messages WHERE wake_at > '-infinity' AND exchange IS NOT NULL
+              LIMIT %(few)s) AS counted) AS delayed

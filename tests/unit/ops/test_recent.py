@@ -49,6 +49,6 @@ def test_no_metric_counts_what_a_message_chose():
     }
     assert {label for names in labels.values() for label in names} <= {
         "command",  # as the worker's own file names it
-        "reason", "phase", "dependency", "receipt", "role", "route", "status", "outcome", "version", "python",
-        "tzdata",
+        "class", "dependency", "outcome", "phase", "python", "reason", "receipt", "role",
+        "route", "status", "tzdata", "version",
     }

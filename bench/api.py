@@ -1,0 +1,164 @@
+"""The REST API with a million jobs: one by its id, pages of the list, new ones, and what it costs the emitting."""
+
+import contextlib
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+from bench import emit, report
+from bench.servers import ROOT, Bed, Running
+from scheduler.api import cursors
+from scheduler.api.tokens import issue
+from scheduler.dev.servers import Stack
+from scheduler.dev.servers.ports import free_ports
+
+SECRET = "a secret of at least thirty-two bytes, for the bench"
+ENV = {"SCHEDULER_JWT_KEY": SECRET, "SCHEDULER_API_RATE": "1000000"}
+JOBS = 1_000_000
+
+
+def token() -> str:
+    return issue(SECRET, role="admin", sub="bench", tenant=None, lasts=timedelta(hours=2))
+
+
+@contextlib.contextmanager
+def serving(bed: Bed) -> Iterator[str]:
+    """Run one `scheduler api`; yield its URL."""
+    [port] = free_ports(1)
+    running = Running([sys.executable, "-m", "scheduler", "api"], bed, ENV | {"API_PORT": str(port)})
+    try:
+        running.ready()
+        # Somebody has to read its lines, or it would wait for that in the end.
+        threading.Thread(target=lambda: [None for _ in running.popen.stderr], daemon=True).start()
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        running.popen.terminate()
+        running.popen.wait()
+
+
+@contextlib.contextmanager
+def bare(bed: Bed) -> Iterator[str]:
+    """Run the yardstick; yield its URL."""
+    [port] = free_ports(1)
+    process = subprocess.Popen([sys.executable, "-m", "bench.bare_api", str(port)], cwd=ROOT,
+                               env=os.environ | {"DATABASE_URL": bed.database_url})
+    try:
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def load(kind: str, url: str, paths: list[str], **options: float) -> subprocess.Popen:
+    """Start the load as a process of its own."""
+    with tempfile.NamedTemporaryFile("w", suffix=".paths", delete=False) as file:
+        file.write("\n".join(paths))
+    arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+    return subprocess.Popen([sys.executable, "-m", "bench.http_load", kind, url, file.name, "--token", token(), *arguments],
+                            cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def result(process: subprocess.Popen) -> dict:
+    said = json.loads(process.communicate()[0])
+    Path(process.args[5]).unlink()
+    assert not said["failures"], said["failures"]
+    return said
+
+
+def million(bed: Bed) -> None:
+    """Fill with jobs of four statuses, a hundred types and ten tenants, made one a second."""
+    bed.fill(JOBS, "now() + interval '10 years'", created_at="now() - n * interval '1 second'",
+             job_type="'type.' || n % 100", tenant="CASE WHEN n % 10 = 0 THEN 'acme' ELSE 'default' END",
+             status="(ARRAY['pending','pending','pending','paused','done','cancelled'])[1 + n % 6]::job_status")
+    bed.analyze()
+
+
+def get(bed: Bed, url: str) -> float:
+    """Return the p99, in ms, of a job by its id at 200 requests a second."""
+    ids = [str(row[0]) for row in bed.sql("SELECT id FROM jobs TABLESAMPLE SYSTEM (1) LIMIT 2000")]
+    paths = [f"/api/v1/jobs/{each}" for each in ids]
+    result(load("paced", url, paths, rate=200, seconds=2))  # the first seconds warm the caches
+    ms = result(load("paced", url, paths, rate=200, seconds=15))["ms"]
+    return ms[int(len(ms) * 0.99)]
+
+
+def page(url: str, query: str) -> float:
+    """Return the median milliseconds of one page."""
+    return statistics.median(result(load("paced", url, [f"/api/v1/jobs?limit=50&{query}"], rate=25, seconds=2))["ms"])
+
+
+def pages(bed: Bed, url: str) -> dict[str, tuple[float, float]]:
+    """Return how long the first and the last page take, by filter."""
+    found = {}
+    for query, where in (("", "true"), ("status=done", "status = 'done'"), ("job_type=type.7", "job_type = 'type.7'"),
+                         ("tenant=acme", "tenant = 'acme'"), ("q=type.4", "job_type LIKE 'type.4%'")):
+        [(at, job)] = bed.sql(f"SELECT created_at, id FROM jobs WHERE {where} ORDER BY created_at, id OFFSET 60 LIMIT 1")
+        last = cursors.write("jobs", at, str(job))
+        times = [(page(url, query), page(url, f"{query}&after={last}")) for _ in range(3)]
+        found[query or "all"] = tuple(statistics.median(each) for each in zip(*times, strict=True))
+        print(f"    {query or 'all':<20} first {found[query or 'all'][0]:.2f} ms, last {found[query or 'all'][1]:.2f} ms")
+    return found
+
+
+def post(bed: Bed, rounds: int) -> dict[str, list[float]]:
+    """Return how many jobs a second are made, by ours and by the bare route."""
+    with serving(bed) as ours, bare(bed) as plain:
+        return report.interleaved(rounds, {
+            "bare FastAPI route": lambda: result(load("flat_out", plain, ["/jobs"], seconds=4))["rate"],
+            "POST /jobs": lambda: result(load("flat_out", ours, ["/api/v1/jobs"], seconds=4))["rate"],
+        })
+
+
+def emitting(bed: Bed, url: str, rounds: int, count: int = 30_000) -> dict[str, list[float]]:
+    """Return how many events a second go out, while the API serves 100 requests a second and while it does not."""
+    def beside() -> float:
+        emit.one_shots(bed, count)
+        asked = load("paced", url, ["/api/v1/jobs?limit=20", "/api/v1/stats", f"/api/v1/jobs/{bed.sql('SELECT id FROM jobs LIMIT 1')[0][0]}"],
+                     rate=100, seconds=60)
+        try:
+            return emit.drain(bed, count, 1)
+        finally:
+            asked.terminate()
+            asked.wait()
+
+    def alone() -> float:
+        emit.one_shots(bed, count)
+        return emit.drain(bed, count, 1)
+
+    return report.interleaved(rounds, {"alone": alone, "beside 100 requests/s": beside})
+
+
+def run(stack: Stack, rounds: int = 3) -> list[report.Row]:
+    """Measure all four."""
+    with Bed(stack) as bed:
+        million(bed)
+        with serving(bed) as url:
+            p99 = get(bed, url)
+            listed = pages(bed, url)
+        posted = post(bed, rounds)
+        with serving(bed) as url:
+            emitted = emitting(bed, url, rounds)
+    rate, out = report.medians(posted), report.medians(emitted)
+    worst = max(listed, key=lambda name: listed[name][1] / listed[name][0])
+    first, last = listed[worst]
+    rows = [
+        report.limit(f"GET a job of {JOBS:,}, p99 at 200 requests/s", p99, 15, "ms"),
+        report.at_most(f"the last page of {JOBS:,} jobs ({worst})", last, first, "the first", 1.5, " ms"),
+        report.at_least("POST a job", rate["POST /jobs"], rate["bare FastAPI route"], "a bare FastAPI route", 0.5),
+        report.at_least("one-shot events beside 100 requests/s", out["beside 100 requests/s"], out["alone"], "alone", 0.85),
+    ]
+    report.write("api", rows, {"pages ms": listed, "post": posted, "emit": emitted})
+    return rows

@@ -1,0 +1,70 @@
+"""Who goes first: the lag of `high` while very many `low` ones are due, and what `low` gets while `high` is busy."""
+
+import re
+import statistics
+import time
+
+from bench import report
+from bench.lag import quantile
+from bench.servers import Bed, Running
+from scheduler.dev.servers import Stack
+
+LOW = 200_000
+RATE, SECONDS = 50, 8
+
+
+def by_class(process: Running, name: str) -> dict[float, int]:
+    """Return a producer's own lag histogram of one class: upper bound → cumulative count."""
+    found = re.findall(rf'scheduler_due_lag_class_seconds_bucket\{{class="{name}",le="([^"]+)"\}} ([0-9.e+]+)',
+                       process.metrics())
+    return {float(bound): int(float(count)) for bound, count in found}
+
+
+def out(process: Running) -> dict[str, float]:
+    return {name: float(count) for name, count in
+            re.findall(r'scheduler_due_class_total\{class="([a-z]+)"\} ([0-9.e+]+)', process.metrics())}
+
+
+def high_lag(stack: Stack, low: int) -> float:
+    """Return the p99, in milliseconds, of `high` jobs at a steady rate beside so many `low` ones that are due."""
+    with Bed(stack) as bed:
+        bed.fill(RATE * SECONDS, f"now() + interval '12 seconds' + n * interval '{1 / RATE} seconds'", priority="'high'")
+        bed.analyze()
+        with bed.process("scheduler", "producer") as running:
+            if low:
+                bed.fill(low, "now() + interval '4 seconds'", priority="'low'")
+            while by_class(running, "high")[float("inf")] < RATE * SECONDS:
+                time.sleep(0.5)
+            left = bed.sql("SELECT count(*) FROM jobs WHERE status = 'pending'")[0][0]
+            if low and not left:
+                raise RuntimeError("the low ones were out too soon to stand in the way: raise LOW")
+            return quantile(by_class(running, "high"), 0.99)
+
+
+def low_share(stack: Stack, count: int = 40_000) -> float:
+    """Return the share that `low` has of what goes out while there is enough of `high`."""
+    with Bed(stack) as bed:
+        for name in ("high", "low"):
+            bed.fill(count, priority=f"'{name}'")
+        bed.analyze()
+        with bed.process("scheduler", "producer") as running:
+            while (sent := out(running)).get("high", 0) < count * 0.6:
+                time.sleep(0.02)
+            return sent["low"] / (sent["low"] + sent["high"])
+
+
+def run(stack: Stack, rounds: int = 3) -> list[report.Row]:
+    """Measure both."""
+    alone, beside = [], []
+    for _ in range(rounds):
+        alone.append(high_lag(stack, 0))
+        beside.append(high_lag(stack, LOW))
+    shares = [low_share(stack) for _ in range(rounds)]
+    late, with_none, share = statistics.median(beside), statistics.median(alone), statistics.median(shares)
+    rows = [
+        report.Row(f"lag of high, p99, while {LOW:,} low are due", f"{late:.1f} ms", f"with none: {with_none:.1f} ms",
+                   late / with_none, "≤ 3 ×", late <= 3 * with_none),
+        report.Row("share of low while high keeps everything busy", f"{share:.3f}", "", None, "≥ 0.1", share >= 0.1),
+    ]
+    report.write("priorities", rows, {"alone": alone, "beside": beside, "shares": shares})
+    return rows

@@ -1,0 +1,186 @@
+"""Webhooks: how many a second beside a bare client, a fast endpoint beside one that hangs, and a worker's memory."""
+
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pika
+import psutil
+
+from bench import report
+from bench.servers import PAYLOAD, ROOT, Bed
+from scheduler.dev.servers import Stack
+from scheduler.rabbit.frames import AmqpMessage
+from scheduler.rabbit.link import Link
+from scheduler.rabbit.publisher import Publisher
+
+CONCURRENCY = 200
+_PROPERTIES = pika.BasicProperties(content_type="application/json", delivery_mode=2)
+
+
+class Endpoint:
+    """The process of bench/endpoint.py."""
+
+    def __init__(self, port):
+        self.port = port
+
+    def url(self, path="/"):
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    def stats(self):
+        with urllib.request.urlopen(self.url("/stats"), timeout=30) as answer:
+            return json.load(answer)
+
+    def until(self, count, seconds=90):
+        """Wait until so many have come, and return what was seen."""
+        deadline = time.monotonic() + seconds
+        while (seen := self.stats())["count"] < count:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{seen['count']} of {count} calls came")
+            time.sleep(0.25)
+        return seen
+
+
+@contextmanager
+def endpoint():
+    process = subprocess.Popen([sys.executable, "-m", "bench.endpoint"], cwd=ROOT, stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
+    try:
+        yield Endpoint(int(process.stdout.readline()))
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def event(url):
+    now = datetime.now(UTC)
+    return json.dumps({
+        "event_id": str(uuid4()), "job_id": str(uuid4()), "job_type": "bench.job", "payload": PAYLOAD,
+        "due_at": now.isoformat(), "emitted_at": now.isoformat(), "occurrence": 1, "missed": 0, "next_run_at": None,
+        "target": {"webhook": {"url": url, "timeout": 60}},
+        "run": {"attempt": 1, "attempts_left": 2, "max_attempts": 3, "timeout": 300, "max_delay": 3600,
+                "deadline": (now + timedelta(hours=1)).isoformat()},
+    }).encode()
+
+
+def fill(bed, url, count):
+    """Put so many attempts into the queue, through our own pipelined publisher."""
+    for queue in ("scheduler_webhooks", "scheduler_results"):
+        bed.purge(queue)
+    link = Link(bed.amqp_url, "bench")
+    publisher = Publisher(link)
+    for start in range(0, count, 1000):
+        size = min(1000, count - start)
+        publisher.send([AmqpMessage("schedule.work", "webhook", event(url), _PROPERTIES) for _ in range(size)]).wait(60)
+    link.close()
+
+
+def worker(bed, **more):
+    return bed.process("scheduler", "worker", SCHEDULER_WEBHOOK_ALLOW="127.0.0.1", **more)
+
+
+def ours(bed, count):
+    """Calls a second of one worker on a full queue, from its first call to its last."""
+    with endpoint() as server:
+        fill(bed, server.url(), count)
+        with worker(bed, SCHEDULER_WORKER_CONCURRENCY=str(CONCURRENCY),
+                    SCHEDULER_WEBHOOK_HOST_CONCURRENCY=str(CONCURRENCY)):
+            seen = server.until(count)
+            return seen["count"] / seen["seconds"]
+
+
+def bare(count):
+    """Calls a second of an aiohttp client that does nothing else, at the same concurrency."""
+    with endpoint() as server:
+        subprocess.run([sys.executable, "-m", "bench.webhooks", server.url(), str(count)], cwd=ROOT, check=True,
+                       env=os.environ)
+        seen = server.stats()
+        return seen["count"] / seen["seconds"]
+
+
+async def _bare_client(url, count):
+    import aiohttp  # noqa: PLC0415
+
+    body = event(url)
+    left = iter(range(count))
+
+    async def call(session):
+        for _ in left:
+            async with session.post(url, data=body, headers={"Content-Type": "application/json"}) as response:
+                await response.read()
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        await asyncio.gather(*(call(session) for _ in range(CONCURRENCY)))
+
+
+def neighbour(bed, hanging, rate=50, seconds=8):
+    """The p99 in ms of calls to a fast endpoint, from due to there, while another hangs with so many waiting."""
+    with ExitStack() as stack:
+        fast, dead = (stack.enter_context(endpoint()) for _ in range(2))
+        for role in ("consumer", "producer"):
+            stack.enter_context(bed.process("scheduler", role))
+        stack.enter_context(worker(bed))
+        channel = stack.enter_context(pika.BlockingConnection(pika.URLParameters(bed.amqp_url))).channel()
+        start = datetime.now(UTC) + timedelta(seconds=4)
+
+        def request(url, run_at):
+            channel.basic_publish("schedule.commands", "request", json.dumps({
+                "id": str(uuid4()), "job_type": "bench.job", "payload": PAYLOAD, "run_at": run_at.isoformat(),
+                "target": {"webhook": {"url": url, "timeout": 60}},
+            }).encode(), _PROPERTIES)
+
+        for _ in range(hanging):
+            request(dead.url("/hang"), start - timedelta(seconds=2))
+        for number in range(rate * seconds):
+            request(fast.url("/timed"), start + timedelta(seconds=number / rate))
+        late = fast.until(rate * seconds)["late"]
+        bed.sql("TRUNCATE jobs, runs")
+        for queue in ("scheduler_webhooks", "scheduler_results", "scheduler_inbox"):
+            bed.purge(queue)
+        return statistics.quantiles(late, n=100)[98]
+
+
+def memory(bed, in_flight=1000):
+    """The largest resident memory, in MB, of a worker with so many calls in flight."""
+    with endpoint() as server:
+        fill(bed, server.url("/hang"), in_flight)
+        with worker(bed, SCHEDULER_WORKER_CONCURRENCY=str(in_flight),
+                    SCHEDULER_WEBHOOK_HOST_CONCURRENCY=str(in_flight)) as running:
+            process = psutil.Process(running.popen.pid)
+            server.until(in_flight)
+            return max(process.memory_info().rss / 1e6 for _ in range(20) if time.sleep(0.1) is None)
+
+
+def run(stack: Stack, rounds: int = 3, count: int = 8000) -> list[report.Row]:
+    """Measure a worker beside a bare client, and what one endpoint is to another."""
+    with Bed(stack) as bed:
+        found = report.interleaved(rounds, {
+            "bare aiohttp client": lambda: bare(count),
+            "1 worker": lambda: ours(bed, count),
+            "fast endpoint alone, p99 ms": lambda: neighbour(bed, 0),
+            "beside one that hangs, p99 ms": lambda: neighbour(bed, 1000),
+        })
+        megabytes = memory(bed)
+    rate = report.medians(found)
+    rows = [
+        report.at_least("webhooks, 1 worker", rate["1 worker"], rate["bare aiohttp client"], "bare aiohttp client", 0.6),
+        report.at_most("a fast endpoint's p99 while another hangs with 1,000 calls waiting",
+                       rate["beside one that hangs, p99 ms"], rate["fast endpoint alone, p99 ms"], "alone", 2, " ms"),
+        report.limit("memory of a worker with 1,000 webhooks in flight", megabytes, 150, "MB"),
+    ]
+    report.write("webhooks", rows, found)
+    return rows
+
+
+if __name__ == "__main__":
+    asyncio.run(_bare_client(sys.argv[1], int(sys.argv[2])))

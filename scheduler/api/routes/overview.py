@@ -1,0 +1,33 @@
+"""/stats, /replicas and /audit: the whole at a glance, who is at work, and who changed what."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from scheduler.api.answers import Listed, answer, listed, responses
+from scheduler.api.requests import AuditQuery, Serve, Who
+from scheduler.postgres.audit import AuditFilter
+from scheduler.views.overview import AuditView, ReplicaView, StatsView
+
+router = APIRouter(tags=["overview"])
+
+
+@router.get("/stats", response_model=StatsView, responses=responses())
+async def get_stats(serve: Serve, who: Who) -> Response:
+    """Count jobs and runs by status, and tell how the newest fared."""
+    return answer(await serve.reads.stats(who))
+
+
+@router.get("/replicas", response_model=Listed[ReplicaView], responses=responses())
+async def list_replicas(serve: Serve, who: Who) -> Response:
+    """List the processes and the workers that were heard of lately."""
+    return listed(await serve.reads.replicas(who))
+
+
+@router.get("/audit", response_model=Listed[AuditView], responses=responses())
+async def list_audit(serve: Serve, who: Who, query: Annotated[AuditQuery, Query()]) -> Response:
+    """List who changed what, newest first."""
+    wanted = AuditFilter(who=query.who, via=query.via, action=query.action, kind=query.kind, thing=query.id,
+                         tenant=query.tenant, since=query.since, until=query.until)
+    return listed(await serve.reads.audit(who, wanted, query.limit, query.after))

@@ -1,0 +1,107 @@
+"""`scheduler dead list|show|replay|drop`: each returns what is wrong, or None."""
+
+import json
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+from scheduler.commands import asking
+from scheduler.commands.asking import NotThere
+from scheduler.domain.errors import Rejected
+from scheduler.domain.jobs.definition import Incoming
+from scheduler.domain.messages import ScheduleRetry
+from scheduler.operators.common import agreed, caller, connected, soon, table
+from scheduler.postgres.audit import Entry, write_alone
+from scheduler.postgres.connection import Connection
+from scheduler.rabbit.dead import DeadLetter, DeadLetters, NotReplayable
+from scheduler.settings import Settings
+from scheduler.terminal import plain
+from scheduler.views.dead import dead_view
+
+_HEAD = ("ID", "SINCE", "KEY", "REASON")
+
+
+def list(settings: Settings, args: Namespace) -> None:  # noqa: A001 - the verb's own name
+    """Print what lies there, oldest first."""
+    found = [dead_view(each) for each in _letters(settings).look(args.limit)]
+    if args.json:
+        print(json.dumps([each.model_dump(mode="json") for each in found]))
+        return
+    rows = [(each.id, each.at or "", each.routing_key, each.reason) for each in found]
+    print("\n".join(table(_HEAD, rows)) if found else "Nothing lies in scheduler_dead.")
+
+
+def show(settings: Settings, args: Namespace) -> str | None:
+    """Print one with all that is known of it."""
+    letter = _letters(settings).find(str(args.id))
+    if letter is None:
+        return _missing(args)
+    view = dead_view(letter)
+    if args.json:
+        print(view.model_dump_json())
+        return None
+    facts = {"id": view.id, "key": view.routing_key, "from": view.exchange or "not known", "since": view.at or "?",
+             "reason": view.reason, "size": f"{view.size:,} bytes"}
+    print("\n".join(f"{name:<8} {plain(value)}" for name, value in facts.items()))
+    for title, value in (("headers", view.headers), ("properties", view.properties), ("body", view.body)):
+        print(f"\n{title}\n{json.dumps(value, indent=2)}")
+    return None
+
+
+def replay(settings: Settings, args: Namespace) -> str | None:
+    """Send one again to where it came from; of a run that was given up: retry it."""
+    with _noted(settings) as connection:
+
+        def retry_run(letter: DeadLetter) -> None:
+            try:
+                event_id = UUID(json.loads(letter.body)["event_id"])
+                incoming = Incoming(ScheduleRetry(event_id=event_id), str(event_id), caller=caller())
+                asking.retry(connection, incoming, None, soon(settings))
+            except (ValueError, TypeError, KeyError):
+                raise NotReplayable("it is no event of ours") from None
+            except (NotThere, Rejected):
+                raise NotReplayable("its run was pruned") from None
+
+        try:
+            letter = _letters(settings).replay(str(args.id), retry_run)
+        except NotReplayable as error:
+            return f"it stays where it is: {error}"
+        if letter is None:
+            return _missing(args)
+        _note(connection, "replay", letter)
+    print("its run is tried again" if letter.run_given_up else f"sent to {letter.exchange} again")
+    return None
+
+
+def drop(settings: Settings, args: Namespace) -> str | None:
+    """Remove one for good."""
+    if problem := agreed(f"To drop {args.id}", yes=args.yes):
+        return problem
+    with _noted(settings) as connection:
+        letter = _letters(settings).drop(str(args.id))
+        if letter is None:
+            return _missing(args)
+        _note(connection, "drop", letter)
+    print("dropped")
+    return None
+
+
+def _letters(settings: Settings) -> DeadLetters:
+    return DeadLetters(settings.amqp_urls, settings.delay_exchanges)
+
+
+@contextmanager
+def _noted(settings: Settings) -> Iterator[Connection]:
+    """Have the database at hand before anything is done, for the audit must tell of it."""
+    with connected(settings, "dead") as connection:
+        yield connection
+
+
+def _note(connection: Connection, action: str, letter: DeadLetter) -> None:
+    after = json.dumps({"routing_key": letter.routing_key})
+    write_alone(connection, [Entry(caller(), action, "dead", letter.id, "*", after=after)])
+
+
+def _missing(args: Namespace) -> str:
+    return f"no dead letter has the id {args.id}; somebody may look at it at this moment"

@@ -1,0 +1,73 @@
+"""`scheduler run list|show|retry|export`: each returns what is wrong, or None."""
+
+import json
+from argparse import Namespace
+
+from scheduler.commands import asking, bulk
+from scheduler.commands.asking import NotThere
+from scheduler.domain.errors import Rejected
+from scheduler.domain.jobs.definition import Incoming
+from scheduler.domain.messages import ScheduleRetry
+from scheduler.operators.common import caller, connected, soon, work_through
+from scheduler.postgres.runs.lists import RunFilter, list_runs
+from scheduler.postgres.runs.reads import export_runs, find_run
+from scheduler.settings import Settings
+from scheduler.show_run import as_json, explain, rows
+
+_ALL = "No run is like that."
+
+
+def list(settings: Settings, args: Namespace) -> None:  # noqa: A001 - the verb's own name
+    """Print runs."""
+    with connected(settings, "run list") as connection:
+        runs = list_runs(connection, _wanted(args), args.limit)
+    if args.json:
+        print(json.dumps([as_json(run) for run in runs]))
+    else:
+        print("\n".join(rows(runs)) if runs else _ALL)
+
+
+def show(settings: Settings, args: Namespace) -> str | None:
+    """Print one run."""
+    known = find_run(settings.database_url, args.event_id)
+    if known is None:
+        return f"no run has the event_id {args.event_id}"
+    print(json.dumps(as_json(known.run, alone=True)) if args.json else "\n".join(explain(known)))
+    return None
+
+
+def retry(settings: Settings, args: Namespace) -> str | None:
+    """Do what the command `retry` does, by the same function."""
+    wanted = _wanted(args)
+    if (args.event_id is None) == (wanted == RunFilter()):
+        return "give an EVENT_ID, or at least one filter"
+    with connected(settings, "run retry") as connection:
+        if args.event_id is None:
+            matched = work_through(connection, bulk.retry_step(wanted, caller(), soon(settings)))
+            print(f"{matched:,} matched: those that were dead or cancelled get new attempts")
+            return None
+        incoming = Incoming(ScheduleRetry(event_id=args.event_id), str(args.event_id), caller=caller())
+        try:
+            run, verdict = asking.retry(connection, incoming, None, soon(settings))
+        except NotThere:
+            return f"no run has the event_id {args.event_id}"
+        except Rejected as rejected:
+            return "; ".join(f"{each.field} {each.problem}" for each in rejected.problems)
+    if verdict.status == "scheduled":
+        print(f"scheduled: attempt {run.attempt + 1} goes out at once")
+    else:
+        print(f"{verdict.status}: it is {run.status}; only what is dead or cancelled gets new attempts")
+    return None
+
+
+def export(settings: Settings, args: Namespace) -> None:
+    """Print finished runs as JSON lines."""
+    for run in export_runs(settings.database_url, args.since, args.until):
+        print(json.dumps(as_json(run, alone=True)))
+
+
+def _wanted(args: Namespace) -> RunFilter:
+    return RunFilter(
+        status=args.status, job_id=None if args.job is None else str(args.job), job_type=args.job_type,
+        tenant=args.tenant, since=args.since, until=args.until,
+    )

@@ -1,0 +1,26 @@
+"""`scheduler token`: a token for the API."""
+
+from argparse import Namespace
+
+from scheduler.domain.errors import Misconfigured
+from scheduler.operators.common import caller
+from scheduler.settings import Settings
+
+_LONGEST_SUB = 200
+
+
+def make(settings: Settings, args: Namespace) -> str | None:
+    """Print a token; raise Misconfigured where the key is none to make one with."""
+    try:
+        from scheduler.api.tokens import issue  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        missing = f"tokens need {error.name}, which is not installed: pip install 'scheduler[api]'"
+        raise Misconfigured(missing) from None
+    if settings.jwt_key is None:
+        raise Misconfigured("set SCHEDULER_JWT_KEY (or SCHEDULER_JWT_KEY_FILE) to the API's secret")
+    sub = args.sub if args.sub is not None else caller().who or "cli"
+    if not 0 < len(sub) <= _LONGEST_SUB or not sub.isprintable():
+        return f"--sub must be 1 to {_LONGEST_SUB} characters that can be printed"
+    print(issue(settings.jwt_key, role=args.role, sub=sub, tenant=args.tenant, lasts=args.lasts,
+                issuer=settings.jwt_issuer, audience=settings.jwt_audience))
+    return None

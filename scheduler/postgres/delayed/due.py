@@ -1,0 +1,77 @@
+"""Delayed messages whose time has come: claimed, and deleted once they are out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from scheduler.domain.delayed.message import Waiting
+from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession, array
+from scheduler.postgres.columns import names
+from scheduler.postgres.delayed.store import KIND
+from scheduler.resources import query
+
+# However large they are, one claim holds no more than this and one message.
+MOST_BYTES = 16 * 1024 * 1024
+CLASSES = 1  # their priority is for those who receive them
+COLUMNS = names(Waiting)
+CLAIM = query(
+    "delayed/claim", selected=", ".join(COLUMNS), returned=", ".join(f"sized.{name}" for name in COLUMNS),
+    most_bytes=str(MOST_BYTES),
+)
+
+
+class Postponed(NamedTuple):
+    """A message that the broker did not take, in how many seconds it is tried again, and why."""
+
+    id: int
+    seconds: float
+    problem: str
+    unroutable: bool
+
+
+@dataclass(slots=True)
+class Settlement:
+    """What became of each claimed message."""
+
+    done: list[int] = field(default_factory=list)
+    postponed: list[Postponed] = field(default_factory=list)
+
+
+def claim(session: ClaimSession, limit: int, since: Sequence[datetime] = (LONG_AGO,)) -> Claim[Waiting]:
+    """Lock the messages that are due; where there are none, nothing stays open."""
+    rows = session.claim(KIND, CLAIM, *since, limit)
+    claimed_at, seconds_to_next, locked = rows[0][len(COLUMNS) :]
+    messages = [_read(row) for row in rows if row[0] is not None]
+    if not messages:
+        session.release()
+        return Claim([], claimed_at, seconds_to_next, (None,) * CLASSES)
+    full = locked >= limit or locked > len(messages)
+    return Claim(messages, claimed_at, seconds_to_next, (messages[-1].wake_at,), full)
+
+
+def _read(row: Sequence[Any]) -> Waiting:
+    found = Waiting(*row[: len(COLUMNS)])
+    if found.exchange is not None:  # psycopg2's views are of single characters
+        found.routing_key, found.properties, found.body = (
+            bytes(found.routing_key), bytes(found.properties), bytes(found.body)
+        )
+    return found
+
+
+def settle(session: ClaimSession, settlement: Settlement) -> None:
+    """Write down what became of the claimed messages and let go of them."""
+    statements: list[tuple[str, dict[str, Any]]] = []
+    if settlement.done:
+        statements.append((query("delayed/delete"), {"ids": array(map(str, settlement.done))}))
+    if settlement.postponed:
+        statements.append((query("delayed/postpone"), _postponed(settlement.postponed)))
+    session.settle(statements)
+
+
+def _postponed(messages: Sequence[Postponed]) -> dict[str, Any]:
+    ids, delays, problems, unroutable = zip(*messages, strict=True)
+    return {
+        "ids": array(map(str, ids)), "delays": array(map(str, delays)), "problems": list(problems),
+        "unroutable": array("1" if each else "0" for each in unroutable),
+    }

@@ -1,0 +1,82 @@
+"""Delayed messages that have arrived, and cancels of them.
+
+A message and its cancel may be stored by two processes at the same moment. They meet at the unique index of
+message_id: whoever comes second waits there for the other to commit, and then knows.
+"""
+
+import io
+import struct
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+import psycopg2.extensions
+from psycopg2 import errors
+
+from scheduler.domain.delayed.message import CANCEL_HOLDS, Arrived
+from scheduler.postgres.claims import array
+from scheduler.postgres.connection import Contended
+from scheduler.resources import query
+
+Cursor = psycopg2.extensions.cursor
+KIND = "delayed"
+COLUMNS = ("message_id", "exchange", "routing_key", "properties", "body", "due_at", "wake_at")
+_COPY = query("delayed/copy", columns=", ".join(COLUMNS))
+
+# COPY's binary format: a body need not be written as twice as many digits, and nothing in it means anything.
+_BEGIN, _END = b"PGCOPY\n\xff\r\n\x00" + bytes(8), struct.pack(">h", -1)
+_COUNT, _SIZE, _INSTANT = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">iq")
+_NO_ID = _COUNT.pack(len(COLUMNS)) + _SIZE.pack(-1)
+_ID = _COUNT.pack(len(COLUMNS)) + _SIZE.pack(16)
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_INSTANT_SIZE = 8
+
+
+class Known(NamedTuple):
+    """What is stored under a message's UUID: it waits, or it is cancelled, perhaps for longer than that counts."""
+
+    cancelled: bool
+    over: bool
+
+
+def known(cursor: Cursor, ids: Iterable[str]) -> dict[str, Known]:
+    """Return what is stored under these UUIDs."""
+    cursor.execute(query("delayed/known"), {"ids": array(ids)})
+    return {message_id: Known(*rest) for message_id, *rest in cursor.fetchall()}
+
+
+def forget_cancels(cursor: Cursor, ids: Iterable[str]) -> None:
+    """Forget cancels that count no more, so that their messages can be stored."""
+    cursor.execute(query("delayed/forget_cancels"), {"ids": array(ids)})
+
+
+def add(cursor: Cursor, messages: Sequence[tuple[Arrived, datetime]]) -> None:
+    """Add messages in this order, each with when it comes out."""
+    pieces = [_BEGIN]
+    for message, due_at in messages:
+        _write(pieces, message, due_at)
+    pieces.append(_END)
+    try:
+        cursor.copy_expert(_COPY, io.BytesIO(b"".join(pieces)), size=1 << 20)
+    except errors.UniqueViolation as error:
+        raise Contended("Postgres: another process stored or cancelled one of these messages meanwhile") from error
+
+
+def _write(pieces: list[bytes], message: Arrived, due_at: datetime) -> None:
+    pieces += (_NO_ID,) if message.message_id is None else (_ID, UUID(message.message_id).bytes)
+    for value in (message.exchange.encode(), message.routing_key, message.properties, message.body):
+        pieces += (_SIZE.pack(len(value)), value)
+    instant = _INSTANT.pack(_INSTANT_SIZE, (due_at - _EPOCH) // _MICROSECOND)
+    pieces += (instant, instant)
+
+
+def cancel(cursor: Cursor, ids: Iterable[str], held: Iterable[str]) -> set[str]:
+    """Take back what waits under these UUIDs and return which did; those of `held` are kept off for an hour."""
+    cursor.execute(query("delayed/withdraw"), {"ids": array(ids)})
+    withdrawn = {message_id for message_id, in cursor.fetchall()}
+    kept = list(held)
+    if kept:
+        cursor.execute(query("delayed/keep_cancels"), {"ids": array(kept), "holds": CANCEL_HOLDS})
+    return withdrawn

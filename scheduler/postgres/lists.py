@@ -1,0 +1,14 @@
+"""What lists of any kind share."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(slots=True)
+class Listed:
+    """A thing of a list, by its id, its place there, whose it is and where it stands."""
+
+    id: str
+    at: datetime
+    tenant: str
+    status: str

@@ -1,0 +1,55 @@
+"""The whole at a glance, of one tenant or of all: bounded counts, whatever the size of the tables."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.postgres.connection import Connection, translated
+from scheduler.postgres.maintenance import Seen
+from scheduler.postgres.workers import SeenWorker, list_workers
+from scheduler.resources import query
+
+COUNTED = 100_000  # beyond, numbers are estimates
+_SOME = 5_000  # what an average is taken of
+_THEIRS = query("stats/theirs")
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Counts by status, and how the newest fared."""
+
+    jobs: dict[str, int]
+    runs: dict[str, int]
+    succeeded: int  # of the runs of the last day that ended
+    ended: int
+    mean_duration_ms: float | None
+    lag_ms: tuple[float, float] | None  # p50 and p99
+    backlog: int
+    oldest_due_seconds: float
+
+
+def stats(connection: Connection, tenant: str | None) -> Stats:
+    """Return the numbers."""
+    jobs = {status: int(count) for status, count in _ask(connection, "jobs", tenant, COUNTED)}
+    runs: dict[str, int] = {}
+    for name in ("open_runs", "finished_runs"):
+        for status, count in _ask(connection, name, tenant, COUNTED):
+            runs[status] = runs.get(status, 0) + int(count)
+    [(succeeded, ended, mean)] = _ask(connection, "recent_runs", tenant, _SOME)
+    [(lag,)] = _ask(connection, "recent_lag", tenant, _SOME)
+    [(backlog, oldest)] = _ask(connection, "backlog", tenant, COUNTED)
+    lags = (lag[0], lag[1]) if lag and lag[0] is not None else None
+    return Stats(jobs, runs, succeeded, ended, mean, lags, backlog, oldest)
+
+
+def list_processes(connection: Connection) -> tuple[list[Seen], list[SeenWorker]]:
+    """List the processes and the workers that were heard of lately, stale ones too."""
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(query("replicas/list"))
+        replicas = [Seen(*row) for row in cursor.fetchall()]
+        return replicas, list_workers(cursor)
+
+
+def _ask(connection: Connection, name: str, tenant: str | None, most: int) -> list[tuple[Any, ...]]:
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(query(f"stats/{name}", theirs=_THEIRS), {"tenant": tenant, "most": most})
+        return cursor.fetchall()

@@ -1,0 +1,221 @@
+"""The properties of a message as bytes: read where they lie, and changed in single places.
+
+pika makes Python values of a header table and writes them in kinds of its own choice, and some it cannot read at
+all. A message that only passes through us must come out as it came in, so what is not to be changed is never
+decoded (docs/decisions/0011-delayed-messages.md).
+"""
+
+import struct
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from scheduler.domain.delayed.delay import HeaderValue, Other, Timestamp
+
+_FLAGS = struct.Struct(">H")
+_LENGTH = struct.Struct(">I")
+_FRACTION = struct.Struct(">Bi")
+# In the order of their flags, from the highest: how long each is, where that is fixed.
+_PROPERTIES: tuple[tuple[str, int], ...] = tuple((name, 1 << (15 - at)) for at, name in enumerate((
+    "content_type", "content_encoding", "headers", "delivery_mode", "priority", "correlation_id", "reply_to",
+    "expiration", "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id",
+)))
+_FLAG = dict(_PROPERTIES)
+_FIXED = {"delivery_mode": 1, "priority": 1, "timestamp": 8}
+_MORE_FLAGS = 1
+# As RabbitMQ has them (its errata to AMQP 0-9-1): `s` is a number, and both `l` and `L` are signed.
+_NUMBERS = {ord(kind): struct.Struct(f">{code}") for kind, code in (
+    ("b", "b"), ("B", "B"), ("s", "h"), ("U", "h"), ("u", "H"), ("I", "i"), ("i", "I"), ("l", "q"), ("L", "q"),
+    ("f", "f"), ("d", "d"),
+)}
+_SIZES = {kind: number.size for kind, number in _NUMBERS.items()} | {ord(kind): size for kind, size in (
+    ("t", 1), ("D", 5), ("T", 8), ("V", 0),
+)}
+_SIZED = frozenset(b"SxAF")  # these say how long they are
+_TEXT, _BOOL, _DECIMAL, _TIME, _VOID = b"StDTV"
+
+
+class Unreadable(ValueError):  # noqa: N818 - a verdict, not an accident
+    """These bytes are no properties: a length beyond their end, or a kind that nobody knows."""
+
+
+class Entry(NamedTuple):
+    """One header where it lies: from its name to the end of its value."""
+
+    name: bytes
+    start: int
+    value: int  # where its value begins, behind the kind
+    end: int
+    kind: int
+
+
+@dataclass(slots=True)
+class Content:
+    """The properties of a message, each as its bytes."""
+
+    parts: dict[str, bytes]  # without the headers
+
+    entries: list[Entry]
+    table: bytes  # where the entries lie; empty where there are none
+
+    @property
+    def has_table(self) -> bool:
+        """Whether there is a header table, be it empty."""
+        return "headers" in self.parts
+
+    def text(self, name: str) -> str | None:
+        """Return a property that is a short text; None where it is not there or no UTF-8."""
+        part = self.parts.get(name)
+        try:
+            return None if part is None else part[1:].decode()
+        except UnicodeDecodeError:
+            return None
+
+    def values(self, names: Collection[bytes]) -> dict[str, HeaderValue]:
+        """Return what these headers say; of two with one name the first."""
+        found: dict[str, HeaderValue] = {}
+        for entry in self.entries:
+            if entry.name in names:
+                found.setdefault(entry.name.decode(), _value(self.table, entry))
+        return found
+
+    def written(
+        self, *, drop: Collection[bytes] = (), replace: Mapping[bytes, bytes] | None = None,
+        add: Mapping[bytes, bytes] | None = None, without: Collection[str] = (),
+    ) -> bytes:
+        """Return the bytes again: headers dropped, replaced and added by name, and without these properties."""
+        replaced, added = replace or {}, add or {}
+        parts = {name: part for name, part in self.parts.items() if name not in without}
+        if added or self.has_table:
+            pieces = [
+                _header(entry.name, replaced[entry.name]) if entry.name in replaced
+                else self.table[entry.start : entry.end]
+                for entry in self.entries if entry.name not in drop and entry.name not in added
+            ]
+            pieces += [_header(name, value) for name, value in added.items()]
+            table = b"".join(pieces)
+            parts["headers"] = _LENGTH.pack(len(table)) + table
+        flags = sum(_FLAG[name] for name in parts)
+        return _FLAGS.pack(flags) + b"".join([parts[name] for name, _ in _PROPERTIES if name in parts])
+
+
+def read(raw: bytes) -> Content:
+    """Take the bytes apart, from the flags on, or raise Unreadable."""
+    try:
+        return _read(raw)
+    except (IndexError, struct.error) as error:
+        raise Unreadable(f"{type(error).__name__}: {error}") from None
+
+
+def _read(raw: bytes) -> Content:
+    [flags] = _FLAGS.unpack_from(raw)
+    if flags & _MORE_FLAGS:
+        raise Unreadable("more properties than there are")
+    at = _FLAGS.size
+    parts: dict[str, bytes] = {}
+    entries: list[Entry] = []
+    table = b""
+    for name, flag in _PROPERTIES:
+        if not flags & flag:
+            continue
+        if name == "headers":
+            end = at + _LENGTH.size + _LENGTH.unpack_from(raw, at)[0]
+            table = raw[at + _LENGTH.size : end]
+            entries = list(_entries(table))
+        else:
+            end = at + (_FIXED.get(name) or 1 + raw[at])
+        parts[name] = raw[at:end]
+        at = end
+    if at != len(raw):
+        raise Unreadable("their lengths do not add up")
+    return Content(parts, entries, table)
+
+
+def _entries(table: bytes) -> Iterator[Entry]:
+    at, size = 0, len(table)
+    while at < size:
+        name = at + 1
+        end = name + table[at]
+        kind, value = table[end], end + 1
+        after = _end(table, kind, value)
+        if after > size:
+            raise Unreadable("a header goes beyond their end")
+        yield Entry(table[name:end], at, value, after, kind)
+        at = after
+
+
+def _end(table: bytes, kind: int, at: int) -> int:
+    if kind in _SIZED:
+        return at + _LENGTH.size + int(_LENGTH.unpack_from(table, at)[0])
+    size = _SIZES.get(kind)
+    if size is None:
+        raise Unreadable(f"no kind of value is called {chr(kind)!a}")
+    return at + size
+
+
+def _value(table: bytes, entry: Entry) -> HeaderValue:
+    kind, at = entry.kind, entry.value
+    number = _NUMBERS.get(kind)
+    if number is not None:
+        found: int | float = number.unpack_from(table, at)[0]
+        return found
+    if kind == _BOOL:
+        return bool(table[at])
+    if kind == _DECIMAL:
+        scale, unscaled = _FRACTION.unpack_from(table, at)
+        return Decimal(unscaled).scaleb(-scale)
+    if kind == _TIME:
+        return Timestamp(int.from_bytes(table[at : at + 8], "big"))
+    if kind == _VOID:
+        return None
+    if kind == _TEXT:
+        try:
+            return table[at + _LENGTH.size : entry.end].decode()
+        except UnicodeDecodeError:
+            pass
+    return Other(chr(kind))
+
+
+def _header(name: bytes, value: bytes) -> bytes:
+    return bytes((len(name),)) + name + value
+
+
+def number(value: int) -> bytes:
+    """Write a whole number as 64 bits with a sign, as RabbitMQ has it."""
+    return b"l" + struct.pack(">q", value)
+
+
+def text(value: str | bytes) -> bytes:
+    """Write a text."""
+    encoded = value if isinstance(value, bytes) else value.encode()
+    return b"S" + _LENGTH.pack(len(encoded)) + encoded
+
+
+def shown(raw: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return properties and headers for people to look at, as JSON knows values."""
+    content = read(raw)
+    properties: dict[str, Any] = {}
+    for name, part in content.parts.items():
+        if name in _FIXED:
+            properties[name] = int.from_bytes(part, "big")
+        elif name != "headers":
+            properties[name] = part[1:].decode("utf-8", "backslashreplace")
+    return properties, dict(_shown(content.table))
+
+
+def _shown(table: bytes) -> Iterator[tuple[str, Any]]:
+    for entry in _entries(table):
+        match _value(table, entry):
+            case Timestamp(seconds):
+                value: Any = {"timestamp": seconds}
+            case Decimal() as found:
+                value = str(found)
+            case Other(kind):
+                length = entry.end - entry.value - _LENGTH.size
+                value = {"kind": {"F": "table", "A": "array", "x": "bytes"}.get(kind, kind), "bytes": length}
+            case float() as found:
+                value = found if abs(found) < float("inf") else str(found)
+            case found:
+                value = found
+        yield entry.name.decode("utf-8", "backslashreplace"), value

@@ -1,0 +1,230 @@
+"""What lies in scheduler_dead: looked at, sent again to where it came from, or dropped.
+
+A queue can be looked into only by taking messages and giving them back. All that is done goes over one channel, so
+that what one look has given back is there again for the next.
+"""
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import pika
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import AMQPError, ChannelClosedByBroker, NackError, UnroutableError
+
+from scheduler.domain.errors import SchedulerError
+from scheduler.domain.messages import COMMAND_MODELS, RESULT_MODELS
+from scheduler.domain.names import COMMANDS_EXCHANGE, DEAD_QUEUE, DELAY_EXCHANGE, DELAYED_EXCHANGE
+from scheduler.rabbit.address import parameters, place
+from scheduler.rabbit.link import BrokerUnavailable, reason
+
+MOST_LOOKED_AT = 10_000  # in one go: each takes a round trip
+_NOT_FOUND = 404
+_OUR_HEADERS = (
+    "x-rejected-reason", "x-rejected-at", "x-dead-reason", "x-dead-at", "x-attempts", "x-due-at",
+    "x-original-exchange", "x-original-expiration", "x-original-user-id", "x-death", "x-delivery-count",
+    "x-first-death-exchange", "x-first-death-queue", "x-first-death-reason",
+    "x-last-death-exchange", "x-last-death-queue", "x-last-death-reason",
+)
+_KEPT = ("content_type", "content_encoding", "priority", "correlation_id", "reply_to", "message_id", "timestamp",
+         "type", "app_id", "cluster_id")
+
+
+class NotReplayable(SchedulerError):  # noqa: N818 - a verdict, not an accident
+    """It cannot be sent again: nobody knows where it came from, or nobody takes it there."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that lies there."""
+
+    id: str  # the same for as long as it lies there
+    routing_key: str
+    body: bytes
+    headers: Mapping[str, Any]
+    properties: Mapping[str, Any]
+    tag: int
+
+    @property
+    def reason(self) -> str:
+        """Why it is there."""
+        for name in ("x-rejected-reason", "x-dead-reason"):
+            if isinstance(self.headers.get(name), str):
+                return str(self.headers[name])
+        death = self._death
+        return f"{death.get('reason')} in {death.get('queue')}" if death else "not known: it says nothing of it"
+
+    @property
+    def at(self) -> str | None:
+        """When it came, as far as it says."""
+        for name in ("x-rejected-at", "x-dead-at"):
+            if isinstance(self.headers.get(name), str):
+                return str(self.headers[name])
+        time = self._death.get("time")
+        return None if time is None else f"{time:%Y-%m-%dT%H:%M:%SZ}"
+
+    @property
+    def run_given_up(self) -> bool:
+        """Whether it is the event of a run: to replay that is to retry the run."""
+        said = "x-dead-reason" in self.headers and "x-original-exchange" not in self.headers
+        return said and self.routing_key == "due"
+
+    @property
+    def exchange(self) -> str | None:
+        """Where it came from."""
+        said = self.headers.get("x-original-exchange")
+        if isinstance(said, str):
+            return said
+        dead = self._death.get("exchange")
+        if isinstance(dead, str) and dead:
+            return dead
+        known = self.routing_key in COMMAND_MODELS or self.routing_key in RESULT_MODELS
+        return COMMANDS_EXCHANGE if known and "x-rejected-reason" in self.headers else None
+
+    @property
+    def _death(self) -> Mapping[str, Any]:
+        found = self.headers.get("x-death")
+        return found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
+
+
+class DeadLetters:
+    """The queue, over a connection that is opened when it is needed; one does something with it at a time."""
+
+    def __init__(self, urls: Sequence[str], delay_exchanges: Sequence[tuple[str, str]] = ()) -> None:
+        self._urls = urls
+        self._lock = threading.Lock()
+        self._channel: BlockingChannel | None = None
+        # No header lets a publisher borrow our rights elsewhere.
+        self._exits = {COMMANDS_EXCHANGE, DELAY_EXCHANGE, DELAYED_EXCHANGE}
+        for name, _ in delay_exchanges:
+            self._exits |= {name, f"{name}.delay"}
+
+    def look(self, limit: int, skip: int = 0) -> list[DeadLetter]:
+        """Return what lies there, oldest first; raise BrokerUnavailable where the broker cannot be reached."""
+        with self._queue() as channel:
+            return list(_taken(channel, skip + limit))[skip:]
+
+    def find(self, letter_id: str) -> DeadLetter | None:
+        """Return one, None if it is not among the oldest ten thousand."""
+        with self._queue() as channel:
+            return _found(channel, letter_id)
+
+    def replay(self, letter_id: str, retry_run: Callable[[DeadLetter], None]) -> DeadLetter | None:
+        """Send one again to where it came from, and remove it once the broker has confirmed that.
+
+        The event of a run that was given up is not sent: `retry_run` gives that run another chance.
+        """
+        with self._queue() as channel:
+            letter = _found(channel, letter_id)
+            if letter is not None:
+                if letter.run_given_up:
+                    retry_run(letter)
+                else:
+                    self._send(channel.connection, letter)
+                channel.basic_ack(letter.tag)
+            return letter
+
+    def drop(self, letter_id: str) -> DeadLetter | None:
+        """Remove one for good."""
+        with self._queue() as channel:
+            letter = _found(channel, letter_id)
+            if letter is not None:
+                channel.basic_ack(letter.tag)
+            return letter
+
+    def close(self) -> None:
+        """Hang up."""
+        channel, self._channel = self._channel, None
+        if channel is not None and channel.connection.is_open:
+            with suppress(AMQPError, OSError):
+                channel.connection.close()
+
+    def _send(self, connection: pika.BlockingConnection, letter: DeadLetter) -> None:
+        exchange = letter.exchange
+        if exchange not in self._exits:
+            raise NotReplayable(f"it came from {exchange or 'nobody knows where'}, which is no exchange of ours")
+        headers = {name: value for name, value in letter.headers.items() if name not in _OUR_HEADERS}
+        properties = pika.BasicProperties(
+            delivery_mode=2, headers=headers or None, expiration=letter.headers.get("x-original-expiration"),
+            **{name: letter.properties.get(name) for name in _KEPT},
+        )
+        channel = connection.channel()
+        channel.confirm_delivery()
+        try:
+            channel.basic_publish(exchange, letter.routing_key, letter.body, properties, mandatory=True)
+        except UnroutableError:
+            raise NotReplayable(f"no queue takes it from {exchange} under {letter.routing_key!r}") from None
+        except NackError:
+            raise NotReplayable("a queue refused it; it may be full") from None
+        except ChannelClosedByBroker as error:
+            raise NotReplayable(f"the broker refused it: {error.reply_text}") from None
+        finally:
+            if channel.is_open:
+                channel.close()
+
+    @contextmanager
+    def _queue(self) -> Iterator[BlockingChannel]:
+        """Lend the channel; what was taken and not settled is given back, whatever happened."""
+        with self._lock:
+            channel = self._connected()
+            try:
+                yield channel
+                channel.basic_nack(0, multiple=True, requeue=True)
+            except (AMQPError, OSError) as error:
+                self.close()
+                raise BrokerUnavailable(f"RabbitMQ: {reason(error)}") from error
+            except BaseException:
+                self.close()  # and with it what was taken goes back
+                raise
+
+    def _connected(self) -> BlockingChannel:
+        channel = self._channel
+        if channel is not None:
+            try:
+                channel.connection.process_data_events()  # one that the broker has given up says so now
+            except (AMQPError, OSError):
+                channel = None
+        if channel is None or not channel.is_open:
+            self.close()
+            self._channel = self._open().channel()
+        assert self._channel is not None  # noqa: S101 - it was opened
+        return self._channel
+
+    def _open(self) -> pika.BlockingConnection:
+        problems = []
+        for url in self._urls:
+            try:
+                return pika.BlockingConnection(parameters(url, "dead letters"))
+            except (AMQPError, OSError) as error:
+                problems.append(f"RabbitMQ at {place(url)}: {reason(error)}")
+        raise BrokerUnavailable("; ".join(problems))
+
+
+def _found(channel: BlockingChannel, letter_id: str) -> DeadLetter | None:
+    return next((each for each in _taken(channel, MOST_LOOKED_AT) if each.id == letter_id), None)
+
+
+def _taken(channel: BlockingChannel, most: int) -> Iterator[DeadLetter]:
+    for _ in range(most):
+        try:
+            method, properties, body = channel.basic_get(DEAD_QUEUE)
+        except ChannelClosedByBroker as error:
+            if error.reply_code == _NOT_FOUND:
+                return  # nobody has declared it yet: nothing lies there
+            raise
+        if method is None:
+            return
+        yield _letter(method, properties, body)
+
+
+def _letter(method: Any, properties: pika.BasicProperties, body: bytes) -> DeadLetter:
+    # What the queue writes on it with each look is no part of what it is.
+    headers = {name: value for name, value in (properties.headers or {}).items() if name != "x-delivery-count"}
+    known = {name: getattr(properties, name) for name in _KEPT if getattr(properties, name) is not None}
+    lasting = sorted((name, repr(value)) for name, value in headers.items())
+    digest = hashlib.sha256(repr((method.routing_key, sorted(known.items()), lasting)).encode() + body).digest()
+    return DeadLetter(str(UUID(bytes=digest[:16])), method.routing_key, body, headers, known, method.delivery_tag)

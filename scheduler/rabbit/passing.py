@@ -1,0 +1,67 @@
+"""Messages that pass through us: as they came, but for what the broker would not take from us."""
+
+from collections.abc import Mapping
+
+from scheduler.domain.names import DEAD_EXCHANGE
+from scheduler.rabbit import content
+from scheduler.rabbit.frames import RawMessage, fits
+from scheduler.rabbit.reading import as_bytes
+
+ORIGINAL_EXCHANGE = "x-original-exchange"  # of a dead letter: where it would go when it is sent again
+_USER_ID = 1 << 4  # among the flags, which are the first two bytes
+_PERSISTENT = b"\x02"
+_COUNT = b"x-delivery-count"  # the queue's own mark, not the publisher's
+
+
+def passed_on(
+    exchange: str, routing_key: bytes, properties: bytes, body: bytes, *, user: str, frame_max: int
+) -> RawMessage:
+    """Return a message on its way out; the broker refuses a user_id that is not ours, so that becomes a header."""
+    if properties[1] & _USER_ID:
+        properties = _without_user(properties, user, frame_max)
+    if not fits(properties, frame_max):
+        raise ValueError(f"its properties have {len(properties):,} bytes, and a frame {frame_max:,}")
+    return RawMessage(exchange, routing_key, properties, body)
+
+
+def _without_user(raw: bytes, user: str, frame_max: int) -> bytes:
+    found = content.read(raw)
+    named = found.parts["user_id"][1:]
+    if named == user.encode():
+        return raw
+    moved = found.written(add={b"x-original-user-id": content.text(named)}, without=("user_id",))
+    return moved if fits(moved, frame_max) else found.written(without=("user_id",))
+
+
+def dead_letter(
+    routing_key: str | bytes, properties: bytes, body: bytes, headers: Mapping[str, str | int]
+) -> RawMessage | None:
+    """Return a message for schedule.dead with these headers beside its own; None if its own cannot be read.
+
+    It is persistent and does not expire, or it would be lost after all.
+    """
+    try:
+        found = content.read(properties)
+    except content.Unreadable:
+        return None
+    added = {
+        name.encode(): content.number(value) if isinstance(value, int) else content.text(value)
+        for name, value in headers.items()
+    }
+    for name in ("expiration", "user_id"):
+        if (part := found.parts.get(name)) is not None:
+            added[f"x-original-{name.replace('_', '-')}".encode()] = content.text(part[1:])
+    found.parts["delivery_mode"] = _PERSISTENT
+    written = found.written(drop={_COUNT}, add=added, without=("expiration", "user_id"))
+    return RawMessage(DEAD_EXCHANGE, as_bytes(routing_key), written, body)
+
+
+def dead_letter_that_fits(
+    routing_key: bytes, properties: bytes, body: bytes, headers: Mapping[str, str | int], frame_max: int
+) -> RawMessage:
+    """Return that dead letter, without the further headers where its frame has no room for them."""
+    for added in (headers, {}):
+        dead = dead_letter(routing_key, properties, body, added)
+        if dead is not None and fits(dead.properties, frame_max):
+            return dead
+    raise ValueError("its properties cannot be read, or do not go into a frame")

@@ -1,0 +1,117 @@
+"""The whole at a glance, and who is at work."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from scheduler.domain.messages import Instant
+from scheduler.postgres.audit import AuditRow
+from scheduler.postgres.maintenance import Seen
+from scheduler.postgres.stats import Stats
+from scheduler.postgres.workers import SeenWorker
+from scheduler.views.base import View
+from scheduler.views.jobs import JOB_STATES
+from scheduler.views.runs import RUN_STATES
+
+
+class LagView(View):
+    """Milliseconds between due and confirmed; null where nothing went out."""
+
+    p50: float | None
+    p99: float | None
+
+
+class StatsView(View):
+    """Counts by status; beyond 100,000 they are estimates."""
+
+    jobs: dict[str, int]
+    runs: dict[str, int]
+    success_rate: float | None
+    mean_duration_ms: float | None
+    lag_ms: LagView
+    backlog: int
+    oldest_due_seconds: float
+
+
+class ReplicaView(View):
+    """A process of the sidecar or a worker that was heard of lately."""
+
+    role: str
+    host: str
+    pid: int
+    version: str
+    status: Literal["alive", "silent"]
+    started_at: Instant
+    last_seen_at: Instant
+    metrics_port: int | None = None
+    id: str | None = None
+    offers: list[str] | None = None
+    in_flight: int | None = None
+    busy: list[dict[str, Any]] | None = None
+    succeeded: int | None = None
+    failed: int | None = None
+    snoozed: int | None = None
+
+
+class AuditView(View):
+    """Who changed what."""
+
+    at: Instant
+    who: str | None
+    via: Literal["api", "amqp", "cli"]
+    action: str
+    kind: str
+    id: str
+    tenant: str
+    address: str | None
+    before: Any
+    after: Any
+
+
+def stats_view(found: Stats) -> StatsView:
+    """Return the numbers, every status among them."""
+    p50, p99 = found.lag_ms or (None, None)
+    return StatsView(
+        jobs={each: found.jobs.get(each, 0) for each in JOB_STATES},
+        runs={each: found.runs.get(each, 0) for each in RUN_STATES},
+        success_rate=round(found.succeeded / found.ended, 4) if found.ended else None,
+        mean_duration_ms=None if found.mean_duration_ms is None else round(found.mean_duration_ms, 3),
+        lag_ms=LagView(p50=_rounded(p50), p99=_rounded(p99)), backlog=found.backlog,
+        oldest_due_seconds=round(found.oldest_due_seconds, 3),
+    )
+
+
+def replica_view(seen: Seen) -> ReplicaView:
+    """Return a process of the sidecar."""
+    return ReplicaView(
+        role=seen.role, host=seen.host, pid=seen.pid, version=seen.version, metrics_port=seen.metrics_port,
+        **_times(seen.up_seconds, seen.silent_seconds, stale=seen.stale),
+    )
+
+
+def worker_view(seen: SeenWorker, *, whole: bool) -> ReplicaView:
+    """Return a worker; what it is busy with only to those who see all tenants."""
+    return ReplicaView(
+        role="worker", host=seen.host, pid=seen.pid, version=seen.version, id=seen.id, offers=list(seen.offers),
+        in_flight=seen.in_flight, busy=seen.busy if whole else None, succeeded=seen.succeeded, failed=seen.failed,
+        snoozed=seen.snoozed, **_times(seen.up_seconds, seen.silent_seconds, stale=seen.stale),
+    )
+
+
+def audit_view(row: AuditRow) -> AuditView:
+    """Return an entry of the audit."""
+    return AuditView.model_construct(
+        at=row.at, who=row.who, via=row.via, action=row.action, kind=row.kind, id=row.thing, tenant=row.tenant,
+        address=row.address, before=row.before, after=row.after,
+    )
+
+
+def _times(up: float, silent: float, *, stale: bool) -> dict[str, Any]:
+    now = datetime.now(UTC)
+    return {
+        "status": "silent" if stale else "alive", "started_at": now - timedelta(seconds=up),
+        "last_seen_at": now - timedelta(seconds=silent),
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)

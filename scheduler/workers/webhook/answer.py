@@ -1,0 +1,97 @@
+"""What an endpoint's answer means for the run."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from scheduler.workers.outcome import Outcome
+
+MOST_BODY = 16 * 1024
+MOST_HEADERS = 4 * 1024
+_GONE, _TOO_MANY, _UNAVAILABLE = 410, 429, 503
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+# Python knows many more, some of them slow: an endpoint does not choose among those.
+_CHARSET = re.compile(
+    r"utf-?8|utf-16(?:le|be)?|(?:us-)?ascii|iso-8859-[0-9]{1,2}|latin-?1|(?:windows-|cp)125[0-9]", re.IGNORECASE
+)
+_MOST_DIGITS = 9
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came back, cut to what is kept."""
+
+    status: int
+    reason: str
+    headers: Mapping[str, str]
+    body: bytes
+    charset: str | None
+    seconds: float
+
+    def output(self) -> dict[str, Any]:
+        """Return what the result keeps of it."""
+        return {
+            "status_code": self.status, "headers": _kept(self.headers),
+            "body": printable(_decoded(self.body, self.charset)), "duration_ms": round(self.seconds * 1000, 3),
+        }
+
+
+def judge(answer: Answer, endpoint: str, max_delay: float, now: datetime) -> Outcome:
+    """Return what became of an attempt that was answered."""
+    output = answer.output()
+    match answer.status:
+        case status if 200 <= status < 300:  # noqa: PLR2004 - 2xx
+            return Outcome.succeeded(output)
+        case status if status == _GONE:
+            return Outcome.failed(f"{endpoint} answered 410 Gone: given up", retry=False, output=output)
+        case status if 300 <= status < 400:  # noqa: PLR2004 - 3xx
+            error = f"{endpoint} answered {status}: redirects are not followed"
+            return Outcome.failed(error, output=output)
+        case status:
+            reason = f"{status} {printable(answer.reason)[:100]}".strip()
+            retry_in = None
+            if status in (_TOO_MANY, _UNAVAILABLE):
+                retry_in = retry_after(answer.headers.get("retry-after"), max_delay, now)
+            return Outcome.failed(f"{endpoint} answered {reason}", retry_in=retry_in, output=output)
+
+
+def retry_after(text: str | None, most: float, now: datetime) -> float | None:
+    """Return the seconds that Retry-After asks for, up to `most`; None where it is missing, bad or past."""
+    text = (text or "").strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text[-_MOST_DIGITS:]) if len(text) <= _MOST_DIGITS else most, most)
+    try:
+        when = parsedate_to_datetime(text)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    seconds = (when - now).total_seconds()
+    return min(seconds, most) if seconds >= 0 else None
+
+
+def _kept(headers: Mapping[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    room = MOST_HEADERS
+    for name, value in headers.items():
+        room -= len(name) + len(value)
+        if room < 0:
+            break
+        found[printable(name)] = printable(value)
+    return found
+
+
+def _decoded(body: bytes, charset: str | None) -> str:
+    name = charset if charset and _CHARSET.fullmatch(charset) else "utf-8"
+    try:
+        return body.decode(name, "replace")
+    except LookupError:
+        return body.decode("utf-8", "replace")
+
+
+def printable(text: str) -> str:
+    """Return text that can be stored and shown whatever an endpoint sent."""
+    return _UNPRINTABLE.sub("\ufffd", text)

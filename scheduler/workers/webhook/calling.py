@@ -1,0 +1,155 @@
+"""Makes one HTTP call: within its time, to an address that may be dialled, with no more read than is kept."""
+
+import asyncio
+import errno
+import ssl
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import aiohttp
+from yarl import URL
+
+from scheduler.ops.logs import get_logger
+from scheduler.settings import Settings
+from scheduler.workers.outcome import Outcome
+from scheduler.workers.webhook.answer import MOST_BODY, Answer, judge, printable
+from scheduler.workers.webhook.guard import Dialled, Guard, current
+from scheduler.workers.webhook.request import Request
+
+log = get_logger(__name__)
+
+KEEP_ALIVE_SECONDS = 5.0
+_RESOLVERS = 64  # a name server that does not answer holds up one of them for each name
+_OUR_OWN = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
+_AGAIN_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """How a call went: the outcome of its attempt, and the class under which it is counted."""
+
+    outcome: Outcome
+    kind: str
+    answered: bool
+
+
+class Caller:
+    """One client for all calls, on one event loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._guard = Guard(settings)
+        self._proxy = settings.webhook_proxy
+        self._session: aiohttp.ClientSession | None = None
+        self._resolving = ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="resolve")
+
+    def open(self) -> None:
+        """Make the client; only on the event loop."""
+        asyncio.get_running_loop().set_default_executor(self._resolving)
+        connector = aiohttp.TCPConnector(
+            limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, resolver=aiohttp.ThreadedResolver(),
+            socket_factory=None if self._proxy else self._guard.socket,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, trust_env=False,
+            read_bufsize=MOST_BODY,
+        )
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+        self._resolving.shutdown(wait=False, cancel_futures=True)
+
+    async def call(self, request: Request, endpoint: str, host: str, max_delay: float) -> Called:
+        """Return how the call went; whatever an endpoint does, nothing is raised but the task's own end."""
+        dialled = Dialled(host)
+        current.set(dialled)
+        try:
+            if self._proxy and (why := self._guard.judge_literal(host, URL(request.url).port or 0)):
+                return _failed(why, "refused", retry=False)
+            answer = await self._exchange(request)
+        except TimeoutError:
+            return _failed(f"{endpoint} did not answer within {request.timeout:g} s", "timeout")
+        except (aiohttp.ClientError, OSError, ValueError, AssertionError) as error:
+            return _judged(error, dialled, endpoint)
+        outcome = judge(answer, endpoint, max_delay, datetime.now(UTC))
+        return Called(outcome, f"{answer.status // 100}xx", answered=True)
+
+    async def _exchange(self, request: Request) -> Answer:
+        assert self._session is not None  # noqa: S101 - it was opened
+        began = time.monotonic()
+        async with self._session.request(
+            request.method, URL(request.url, encoded=True), headers=request.headers, data=request.body,
+            allow_redirects=False, proxy=self._proxy, timeout=aiohttp.ClientTimeout(total=request.timeout),
+        ) as response:
+            body = await _beginning(response)
+            headers: dict[str, str] = {}
+            for name, value in response.headers.items():
+                key = name.lower()
+                headers[key] = f"{headers[key]}, {value}" if key in headers else value
+            return Answer(response.status, response.reason or "", headers, body, response.charset,
+                          time.monotonic() - began)
+
+
+async def _beginning(response: aiohttp.ClientResponse) -> bytes:
+    """Read what is kept of a body; of one that is longer the rest is not read, and its connection closed."""
+    parts: list[bytes] = []
+    room = MOST_BODY
+    while room > 0:
+        part = await response.content.read(room)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+        room -= len(part)
+    if not response.content.at_eof():
+        response.close()
+    return b"".join(parts)
+
+
+def _failed(error: str, kind: str, *, retry: bool = True) -> Called:
+    return Called(Outcome.failed(printable(error), retry=retry), kind, answered=False)
+
+
+def _judged(error: Exception, dialled: Dialled, endpoint: str) -> Called:
+    """Say what went wrong in our own words: a library's may quote a URL with its query."""
+    if dialled.refused is not None:
+        return _failed(dialled.refused, "refused", retry=False)
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    if isinstance(cause, OSError) and cause.errno in _OUR_OWN:
+        log.warning("this worker has reached a limit of its machine", problem=cause.strerror,
+                    do="raise its limit of open files, or lower SCHEDULER_WORKER_CONCURRENCY")
+        return Called(Outcome.snoozed(_AGAIN_SECONDS, f"the worker: {cause.strerror}"), "put_off", answered=True)
+    match error:
+        case aiohttp.InvalidURL():
+            return _failed(f"{endpoint}: the URL cannot be called", "invalid", retry=False)
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError() | ssl.SSLError():
+            return _failed(f"{endpoint}: TLS failed: {_tls(error)}", "connection")
+        case aiohttp.ClientConnectorDNSError():
+            return _failed(f"{endpoint}: the name cannot be resolved: {error.strerror or 'unknown'}", "connection")
+        case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
+            return _failed(f"{endpoint}: the proxy does not serve it ({type(error).__name__})", "connection")
+        case aiohttp.ClientConnectorError():
+            return _failed(f"{endpoint}: cannot connect: {_strerror(cause)}", "connection")
+        case aiohttp.ServerDisconnectedError() | ConnectionError() | aiohttp.ClientOSError():
+            return _failed(f"{endpoint} closed the connection before its answer was whole", "connection")
+        case aiohttp.ClientResponseError() | aiohttp.ClientPayloadError():
+            return _failed(f"{endpoint} sent what is not HTTP: {_plainly(error)}", "connection")
+        case _:
+            return _failed(f"{endpoint}: {type(error).__name__}", "connection")
+
+
+def _strerror(error: object) -> str:
+    found = getattr(error, "strerror", None)
+    return str(found or type(error).__name__)[:200]
+
+
+def _tls(error: Exception) -> str:
+    inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    said = getattr(inner, "verify_message", None) or getattr(inner, "reason", None) or type(inner).__name__
+    return str(said)[:200]
+
+
+def _plainly(error: Exception) -> str:
+    message = getattr(error, "message", "") or type(error).__name__
+    return " ".join(str(message).split())[:200]

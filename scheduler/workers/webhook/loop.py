@@ -1,0 +1,272 @@
+"""The event loop of the webhooks, on a thread of its own: calls go on whatever becomes of the broker."""
+
+import asyncio
+import contextlib
+import resource
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from scheduler.domain.errors import Rejected
+from scheduler.ops import metrics
+from scheduler.ops.logs import get_logger
+from scheduler.ops.throttled import ThrottledWarning
+from scheduler.rabbit.reading import Delivery
+from scheduler.rabbit.work import WorkQueue
+from scheduler.settings import Settings
+from scheduler.workers.attempt import Attempt, read_attempt
+from scheduler.workers.outcome import Outcome
+from scheduler.workers.reporter import Report, Reporter
+from scheduler.workers.webhook.calling import Called, Caller
+from scheduler.workers.webhook.request import Unsendable, Webhook, build, read_target
+from scheduler.workers.webhook.secrets import Secrets
+from scheduler.workers.webhook.turns import Turns
+from scheduler.workers.worker import Worker
+
+log = get_logger(__name__)
+_failures = ThrottledWarning(log, "webhook failed")
+_unreadable = ThrottledWarning(log, "not an event of a job with a webhook: dropped")
+
+TICK_SECONDS = 0.25
+MOST_BYTES = 48 * 1024 * 1024  # of attempts held; beyond, what comes is put off
+FULL_SECONDS = 5.0
+RUNNING_AFTER = 1.0  # seconds: a call that takes longer is told to be running
+FLUSH_SECONDS = 0.005
+FEW = 10  # calls in flight: with so few nobody waits for others' results
+FILES_BESIDE = 256  # open files that are not calls
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """An attempt that this worker has, at work or waiting for its turn."""
+
+    attempt: Attempt
+    webhook: Webhook
+    queue: WorkQueue | None
+    tag: int
+    ticket: int = 0
+
+
+class CallLoop:
+    """Decides whose turn it is, makes the calls and reports them. All but `take` is the loop's own."""
+
+    def __init__(self, settings: Settings, worker: Worker, reporter: Reporter) -> None:
+        total = settings.worker_concurrency
+        room = max(20, total // 2)
+        self.most_held = min(total + room, 65_535)
+        self._worker = worker
+        self._reporter = reporter
+        self._secrets = Secrets(settings.webhook_secrets_file)
+        self._caller = Caller(settings)
+        self._turns: Turns[_Held] = Turns(total, settings.webhook_host_concurrency, room)
+        self._held: dict[tuple[str, int], _Held] = {}
+        self._bytes = 0
+        self._unconfirmed: dict[tuple[str, int], bytes] = {}  # results that the broker may not have yet
+        self._came: deque[tuple[WorkQueue | None, Delivery]] = deque()
+        self._woken = False
+        self._reports: list[Report] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
+        self._ended = threading.Event()
+        self._failing: set[str] = set()
+        self.turned = time.monotonic()
+        _allow_files(total + FILES_BESIDE)
+
+    @property
+    def in_flight(self) -> int:
+        return self._turns.in_flight
+
+    def start(self) -> None:
+        """Start the thread, unless it runs."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and what is in flight."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._ended.set)
+            self._thread.join(1.0)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        with contextlib.suppress(asyncio.CancelledError):
+            self._loop.run_until_complete(self._live())
+
+    async def _live(self) -> None:
+        self._caller.open()
+        while not self._ended.is_set():
+            self.turned = time.monotonic()
+            for held, seconds in list(self._turns.overdue()):
+                self._put_off(held, seconds, "its endpoint has no turn for it yet")
+            self._show()
+            await asyncio.sleep(TICK_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+        await self._caller.close()
+
+    def _show(self) -> None:
+        metrics.webhooks_in_flight.set(self._turns.in_flight)
+        metrics.webhooks_waiting.set(self._turns.waiting)
+        failing = set(self._turns.failing())
+        metrics.webhook_endpoints_failing.set(len(failing))
+        for endpoint in sorted(failing - self._failing):
+            log.warning("an endpoint has answered no call well for an hour", endpoint=endpoint,
+                        do="tell its owner, or pause its jobs")
+        self._failing = failing
+
+    # What the broker hands over.
+
+    def take(self, queue: WorkQueue | None, delivery: Delivery) -> None:
+        """Take a delivery over from the I/O thread."""
+        self._came.append((queue, delivery))
+        if not self._woken:
+            self._woken = True
+            self._loop.call_soon_threadsafe(self._read_all)
+
+    def forget_deliveries(self) -> None:
+        """The connection is gone: what it delivered is not ours to acknowledge any more."""
+        self._loop.call_soon_threadsafe(self._forget)
+
+    def _forget(self) -> None:
+        self._came.clear()
+        for held in self._held.values():
+            held.queue = None
+
+    def _read_all(self) -> None:
+        self._woken = False
+        while self._came:
+            self._read(*self._came.popleft())
+
+    def _read(self, queue: WorkQueue | None, delivery: Delivery) -> None:
+        try:
+            attempt = read_attempt(delivery)
+        except Rejected as error:
+            _unreadable.warning(problem=str(error)[:500], do="look who else publishes to schedule.work")
+            if queue is not None:
+                queue.ack([delivery.tag])
+            return
+        known = self._held.get(attempt.key)
+        if known is not None:
+            known.queue, known.tag = queue, delivery.tag  # it comes again while we are at it
+            return
+        done = self._unconfirmed.get(attempt.key)
+        if done is not None:  # or before the broker had our word for it
+            self._send(Report(done, None, queue, delivery.tag))
+            return
+        try:
+            webhook = read_target(attempt.texts["target"].partition(":")[2])
+        except Unsendable as error:
+            failed = Outcome.failed(str(error), retry=False)
+            self._report(attempt, failed, "invalid", queue=queue, tag=delivery.tag)
+            return
+        if self._bytes > MOST_BYTES:
+            full = Outcome.snoozed(FULL_SECONDS, "the worker holds too much")
+            self._report(attempt, full, "put_off", queue=queue, tag=delivery.tag)
+            return
+        held = _Held(attempt, webhook, queue, delivery.tag)
+        self._held[attempt.key] = held
+        self._bytes += len(attempt.body)
+        turn = self._turns.admit(webhook.endpoint, held)
+        if isinstance(turn, float):
+            self._put_off(held, turn, "its endpoint has no turn for it yet")
+        elif turn is not None:
+            self._begin(turn, held)
+
+    # The calls.
+
+    def _begin(self, ticket: int, held: _Held) -> None:
+        held.ticket = ticket
+        task = self._loop.create_task(self._call(held))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _call(self, held: _Held) -> None:
+        attempt, webhook = held.attempt, held.webhook
+        self._worker.begin(attempt, webhook.endpoint)
+        began, started_at = time.monotonic(), datetime.now(UTC)
+        running = self._loop.call_later(
+            min(RUNNING_AFTER, attempt.start_timeout / 5), self._say_running, attempt, started_at
+        )
+        # Where a stop ends the task here, the attempt is not acknowledged, and another worker makes the call.
+        called = await self._called(attempt, webhook)
+        running.cancel()
+        self._end(held, called)
+        self._report(attempt, called.outcome, called.kind, queue=held.queue, tag=held.tag, started_at=started_at)
+        self._tell(held, called, time.monotonic() - began)
+
+    async def _called(self, attempt: Attempt, webhook: Webhook) -> Called:
+        began = time.monotonic()
+        try:
+            request = build(attempt, webhook, self._secrets, int(time.time()))
+            called = await self._caller.call(request, webhook.endpoint, webhook.host, attempt.max_delay)
+        except Unsendable as error:
+            return Called(Outcome.failed(str(error), retry=False), "invalid", answered=True)
+        except Exception:
+            log.exception("webhook", event_id=attempt.event_id, endpoint=webhook.endpoint, do="report this")
+            return Called(Outcome.failed("an error of the worker's own, see its log"), "invalid", answered=True)
+        metrics.webhook_seconds.observe(time.monotonic() - began)
+        return called
+
+    def _end(self, held: _Held, called: Called) -> None:
+        succeeded = called.outcome.status == "succeeded"
+        self._turns.end(held.webhook.endpoint, held.ticket, answered=called.answered, succeeded=succeeded)
+        self._let_go(held)
+        for ticket, each in self._turns.next():
+            self._begin(ticket, each)
+
+    def _let_go(self, held: _Held) -> None:
+        del self._held[held.attempt.key]
+        self._bytes -= len(held.attempt.body)
+
+    def _put_off(self, held: _Held, seconds: float, why: str) -> None:
+        self._let_go(held)
+        self._report(held.attempt, Outcome.snoozed(seconds, why), "put_off", queue=held.queue, tag=held.tag)
+
+    def _tell(self, held: _Held, called: Called, seconds: float) -> None:
+        fields: dict[str, Any] = {
+            "event_id": held.attempt.event_id, "attempt": held.attempt.number, "endpoint": held.webhook.endpoint,
+            "class": called.kind, "ms": round(seconds * 1000, 1),
+        }
+        if called.outcome.status == "succeeded":
+            log.debug("webhook called", **fields)
+        else:
+            _failures.warning(problem=called.outcome.error, **fields)
+
+    # What is said of them.
+
+    def _say_running(self, attempt: Attempt, started_at: datetime) -> None:
+        self._send(Report(attempt.running(self._worker.name, started_at)))
+
+    def _report(
+        self, attempt: Attempt, outcome: Outcome, kind: str, *, queue: WorkQueue | None, tag: int,
+        started_at: datetime | None = None,
+    ) -> None:
+        metrics.webhook_requests.labels(kind).inc()
+        self._worker.end(attempt, outcome)
+        body = self._unconfirmed[attempt.key] = attempt.says(outcome, self._worker.name, started_at)
+        self._send(Report(body, lambda: self._confirmed(attempt.key), queue, tag))
+
+    def _confirmed(self, key: tuple[str, int]) -> None:
+        self._unconfirmed.pop(key, None)
+
+    def _send(self, report: Report) -> None:
+        """Results of a moment go out together: each batch wakes the broker's thread, which is dear."""
+        if not self._reports:
+            self._loop.call_later(FLUSH_SECONDS if self._turns.in_flight > FEW else 0.0, self._flush)
+        self._reports.append(report)
+
+    def _flush(self) -> None:
+        reports, self._reports = self._reports, []
+        self._reporter.report(reports)
+
+
+def _allow_files(wanted: int) -> None:
+    """Raise this process's own limit of open files as far as it goes: each call is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < wanted:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard < 0 else min(wanted, hard), hard))

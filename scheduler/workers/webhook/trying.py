@@ -1,0 +1,80 @@
+"""`scheduler webhook test URL`: one signed example sent as a worker would send it, and what came back."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from scheduler.domain.messages import ResultStatus
+from scheduler.domain.strict_json import parse_members
+from scheduler.domain.times import rfc3339
+from scheduler.settings import Settings
+from scheduler.workers.attempt import DEFAULT_MAX_DELAY, DEFAULT_TIMEOUT, Attempt
+from scheduler.workers.webhook.calling import Called, Caller
+from scheduler.workers.webhook.request import Request, Unsendable, build, read_target
+from scheduler.workers.webhook.secrets import Secrets
+
+_SHOWN = ("webhook-id", "webhook-timestamp", "webhook-signature", "Content-Type", "User-Agent")
+
+
+def example(target: dict[str, Any]) -> Attempt:
+    """Return an attempt like those of a job with this target."""
+    now = datetime.now(UTC)
+    event = {
+        "event_id": str(uuid4()), "job_id": str(uuid4()), "job_type": "webhook.test", "payload": {"test": True},
+        "due_at": rfc3339(now), "emitted_at": rfc3339(now), "occurrence": 1, "missed": 0, "next_run_at": None,
+        "run": {"attempt": 1, "attempts_left": 0, "max_attempts": 1,
+                "deadline": rfc3339(now + timedelta(hours=1))},
+    }
+    body = json.dumps(event | {"target": target}, separators=(",", ":")).encode()
+    return Attempt(
+        str(event["event_id"]), 1, str(event["job_id"]), "webhook.test", event, body, target, DEFAULT_TIMEOUT,
+        DEFAULT_MAX_DELAY, DEFAULT_TIMEOUT, parse_members(body)[1],
+    )
+
+
+def run(settings: Settings, url: str, secret: str | None, say: Callable[[str], None]) -> bool:
+    """Send one example, say what was sent and what came back, and return whether that counts as a success."""
+    target = {"webhook": {"url": url} | ({} if secret is None else {"secret": secret})}
+    try:
+        webhook = read_target(json.dumps(target))
+        attempt = example(target)
+        request = build(attempt, webhook, Secrets(settings.webhook_secrets_file), int(time.time()))
+    except Unsendable as error:
+        say(f"not sent: {error}")
+        return False
+    say(f"{request.method} to {webhook.endpoint}")
+    for name in _SHOWN:
+        if name in request.headers:
+            say(f"  {name}: {request.headers[name]}")
+    say(f"  {(request.body or b'').decode()}")
+    called = asyncio.run(_call(settings, request, webhook.endpoint, webhook.host))
+    _tell(called, say)
+    return called.outcome.status is ResultStatus.SUCCEEDED
+
+
+async def _call(settings: Settings, request: Request, endpoint: str, host: str) -> Called:
+    caller = Caller(settings)
+    caller.open()
+    try:
+        return await caller.call(request, endpoint, host, DEFAULT_MAX_DELAY)
+    finally:
+        await caller.close()
+
+
+def _tell(called: Called, say: Callable[[str], None]) -> None:
+    outcome = called.outcome
+    if outcome.output is not None:
+        say(f"answered {outcome.output['status_code']} in {outcome.output['duration_ms']:.0f} ms")
+        for name, value in outcome.output["headers"].items():
+            say(f"  {name}: {value}")
+        if outcome.output["body"]:
+            say("  " + outcome.output["body"].replace("\n", "\n  "))
+    if outcome.status is ResultStatus.SUCCEEDED:
+        say("a job's attempt would have succeeded")
+    else:
+        again = "tried again by the job's policy" if outcome.retry else "given up"
+        say(f"a job's attempt would have failed and be {again}: {outcome.error}")

@@ -1,0 +1,2 @@
+-- Add entries to the audit.
+COPY audit (who, via, action, kind, thing, tenant, address, before, after) FROM STDIN

@@ -1,0 +1,33 @@
+-- One page of the audit, newest first. Jobs that were made over AMQP tell of it themselves: each status has its stretch
+-- of the index, as in a page of jobs, and all are merged. `place` tells entries of one moment apart.
+SELECT place, at, who, via, action, kind, thing, tenant, address, before, after
+FROM (
+    (SELECT '1' || lpad(id::text, 19, '0') AS place, at, who, via, action, kind, thing, tenant, address, before, after
+     FROM audit
+     WHERE (%(tenant)s IS NULL OR tenant = %(tenant)s)
+       AND (%(who)s IS NULL OR who = %(who)s)
+       AND (%(via)s IS NULL OR via = %(via)s)
+       AND (%(action)s IS NULL OR action = %(action)s)
+       AND (%(kind)s IS NULL OR kind = %(kind)s)
+       AND (%(thing)s IS NULL OR thing = %(thing)s)
+       AND (%(since)s IS NULL OR at >= %(since)s::timestamptz)
+       AND (%(until)s IS NULL OR at < %(until)s::timestamptz)
+       AND (%(before)s IS NULL OR at <= %(before)s::timestamptz)
+       AND (%(before)s IS NULL
+            OR (at, '1' || lpad(id::text, 19, '0')) < (%(before)s::timestamptz, %(before_place)s))
+     ORDER BY at DESC, id DESC
+     LIMIT %(limit)s)
+    UNION ALL
+    (SELECT '0' || id::text, created_at, created_by, 'amqp', 'request', 'job', id::text, tenant, NULL, NULL, NULL
+     FROM (
+         (SELECT * FROM jobs WHERE status = 'pending' AND {made} ORDER BY created_at DESC, id DESC LIMIT %(limit)s)
+         UNION ALL
+         (SELECT * FROM jobs WHERE status = 'paused' AND {made} ORDER BY created_at DESC, id DESC LIMIT %(limit)s)
+         UNION ALL
+         (SELECT * FROM jobs WHERE status = 'done' AND {made} ORDER BY created_at DESC, id DESC LIMIT %(limit)s)
+         UNION ALL
+         (SELECT * FROM jobs WHERE status = 'cancelled' AND {made} ORDER BY created_at DESC, id DESC LIMIT %(limit)s)
+     ) AS jobs)
+) AS entries
+ORDER BY at DESC, place DESC
+LIMIT %(limit)s

@@ -1,0 +1,10 @@
+-- What is due and not emitted, up to a bound, and for how many seconds the oldest of it has been.
+SELECT count(*), coalesce(max(extract(epoch FROM now() - due)), 0)::float8
+FROM (
+    (SELECT wake_at AS due FROM jobs WHERE status = 'pending' AND wake_at <= now() AND {theirs}
+     ORDER BY wake_at LIMIT %(most)s)
+    UNION ALL
+    (SELECT least(next_run_at, trigger_at) FROM jobs
+     WHERE status = 'pending' AND retry_at IS NOT NULL AND retry_at > now() AND held_by IS NULL AND {theirs}
+     LIMIT %(most)s)
+) AS due

@@ -1,0 +1,9 @@
+-- Count finished runs by status, up to a bound; beyond it what is told is the share of each among those that were counted,
+-- of all that ANALYZE has found.
+SELECT status::text,
+       CASE WHEN sum(count(*)) OVER () < %(most)s OR %(tenant)s IS NOT NULL THEN count(*)
+            ELSE greatest(count(*), (count(*) / sum(count(*)) OVER () * (
+                SELECT sum(reltuples) FROM pg_class JOIN pg_inherits ON inhrelid = pg_class.oid
+                WHERE inhparent = 'run_history'::regclass AND reltuples > 0))::bigint) END
+FROM (SELECT status FROM run_history WHERE {theirs} LIMIT %(most)s) AS few
+GROUP BY status

@@ -1,0 +1,108 @@
+"""Bulk actions by filter, retries and results, statistics and occurrences."""
+
+import pytest
+from support import iso, until, utc
+
+
+@pytest.fixture(scope="module", autouse=True)
+def producer(shared):
+    shared.start("producer").ready()
+
+
+def statuses(api, **query):
+    return sorted(each["status"] for each in api.get("/jobs", **query).json["items"])
+
+
+def test_all_that_match_are_paused_resumed_and_cancelled(api):
+    for number in range(5):
+        api.job(job_type="many" if number else "one")
+    assert api.post("/jobs/pause", job_type="many").json == {"matched": 4}
+    assert statuses(api) == ["paused"] * 4 + ["pending"]
+    assert api.post("/jobs/resume", status="paused").json == {"matched": 4}
+    assert statuses(api) == ["pending"] * 5
+    assert api.post("/jobs/cancel", q="man").json == {"matched": 4}
+    assert statuses(api) == ["cancelled"] * 4 + ["pending"]
+    assert api.post("/jobs/cancel", job_type="none").json == {"matched": 0}
+
+
+@pytest.mark.parametrize("path", ["/jobs/pause", "/jobs/resume", "/jobs/cancel", "/runs/retry"])
+def test_without_a_filter_nothing_happens(api, path):
+    assert api.post(path).status == 422
+    assert set(api.post(path, limit=5).errors) == {"limit"}
+
+
+def test_more_than_a_batch_is_worked_through(api, shared):
+    tenant = api.job(job_type="x")["tenant"]
+    shared.sql("INSERT INTO jobs (id, job_type, tenant, next_run_at, starts_at) SELECT gen_random_uuid(), 'bulk', "
+               "%s, '2099-01-01', '2099-01-01' FROM generate_series(1, 1203)", tenant)
+    assert api.post("/jobs/pause", job_type="bulk").json == {"matched": 1203}
+    found = shared.sql("SELECT status, count(*) FROM jobs WHERE tenant = %s GROUP BY status ORDER BY 1", tenant)
+    assert [tuple(each.values()) for each in found] == [("pending", 1), ("paused", 1203)]
+    [told] = shared.sql("SELECT count(*) FROM audit WHERE tenant = %s AND action = 'pause'", tenant)
+    assert told["count"] == 1203
+
+
+def test_a_run_is_reported_given_up_and_retried(api, served):
+    job = api.job(run={"max_attempts": 1}, run_at=iso(utc()))
+    run = until(lambda: api.get(f"/jobs/{job['id']}/runs").json["items"], "its run")[0]
+    event = run["event_id"]
+    assert (run["status"], run["attempt"], run["max_attempts"], run["origin"]) == ("delivered", 1, 1, "schedule")
+    began = api.post(f"/runs/{event}/result", {"attempt": 1, "status": "running", "worker": "w", "progress": 0.5})
+    assert (began.json["status"], began.json["worker"], began.json["progress"]) == ("running", "w", 0.5)
+    failed = {"attempt": 1, "status": "failed", "error": "no such card", "output": {"code": 7}}
+    dead = api.post(f"/runs/{event}/result", failed)
+    assert (dead.json["status"], dead.json["error"], dead.json["output"]) == ("dead", "no such card", {"code": 7})
+    assert [each["outcome"] for each in dead.json["attempts"]] == ["failed"]
+    assert api.get(f"/jobs/{job['id']}").json["last_run_status"] == "dead"
+    assert [each["event_id"] for each in api.get("/runs", status="dead").json["items"]] == [event]
+    assert api.post(f"/runs/{event}/retry").json["status"] == "waiting"
+    until(lambda: api.get(f"/runs/{event}").json["status"] == "delivered", "the second attempt")
+    late = api.post(f"/runs/{event}/result", {"attempt": 1, "status": "failed"})
+    assert late.status == 409
+    api.post(f"/runs/{event}/result", {"attempt": 2, "status": "failed"})
+    assert api.post("/runs/retry", status="dead").json == {"matched": 1}
+    done = api.post(f"/runs/{event}/result", {"attempt": 3, "status": "succeeded", "event_id": event})
+    assert done.json["status"] == "succeeded"
+    until(lambda: api.get("/stats").json["runs"]["succeeded"] == 1, "it counts")
+    wrong = api.post(f"/runs/{event}/result", {"attempt": 0, "status": "odd"})
+    assert (wrong.status, set(wrong.errors)) == (422, {"attempt", "status"})
+    entries = served.as_("admin", job["tenant"]).get("/audit", kind="run").json["items"]
+    actions = [each["action"] for each in entries]
+    assert (actions.count("retry"), actions.count("result")) == (2, 4)
+
+
+def test_statistics_have_the_contracts_shape(api, served):
+    api.job()
+    found = api.get("/stats").json
+    assert found == {
+        "jobs": {"pending": 1, "paused": 0, "done": 0, "cancelled": 0},
+        "runs": dict.fromkeys(["delivered", "running", "waiting", "emitted", "succeeded", "dead", "cancelled"], 0),
+        "success_rate": None, "mean_duration_ms": None, "lag_ms": {"p50": None, "p99": None}, "backlog": 0,
+        "oldest_due_seconds": 0,
+    }
+    due = api.job(run_at=iso(utc()))
+    until(lambda: api.get("/stats").json["lag_ms"]["p99"] is not None, "its lag")
+    assert api.get(f"/jobs/{due['id']}").json["last_due_at"] is not None
+    replicas = served.get("/replicas").json
+    assert {"api", "producer"} <= {each["role"] for each in replicas["items"]}
+    assert {each["status"] for each in replicas["items"]} == {"alive"}
+
+
+def test_occurrences_are_shown_in_local_time_with_what_the_clocks_did(api):
+    fields = {"rrule": "FREQ=DAILY", "run_at": "2099-03-07T02:30:00", "timezone": "America/New_York"}
+    job = api.job(**fields)
+    found = api.get(f"/jobs/{job['id']}/occurrences", count=3).json
+    assert found["next"] is None
+    assert [each["utc"] for each in found["items"]] == [
+        "2099-03-07T07:30:00Z", "2099-03-08T07:30:00Z", "2099-03-09T06:30:00Z"
+    ]
+    assert found["items"][1]["local"] == "2099-03-08T03:30:00-04:00"
+    assert "does not exist" in found["items"][1]["note"]
+    april = {"from": "2099-04-01T00:00:00Z", "to": "2099-04-03T00:00:00Z"}
+    span = api.get(f"/jobs/{job['id']}/occurrences", **april)
+    assert len(span.json["items"]) == 2
+    assert api.post("/preview", fields | {"count": 3}).json == found
+    wrong = api.post("/preview", {"cron": "0 0 30 2 *"})
+    assert (wrong.status, set(wrong.errors)) == (422, {"cron"})
+    assert api.get(f"/jobs/{job['id']}/occurrences", count=1001).status == 422
+    assert api.post("/preview", b"[1]").status == 422

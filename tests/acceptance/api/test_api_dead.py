@@ -1,0 +1,100 @@
+"""Dead letters: looked at, sent again to where they came from, dropped; without a broker a 503 for them alone."""
+
+from uuid import uuid4
+
+import pytest
+from api_support import start_api
+from support import Host, iso, until, utc
+
+
+@pytest.fixture(scope="module")
+def host(shared):
+    for role in ("consumer", "producer"):
+        shared.start(role).ready()
+    made = Host(shared.amqp_url)
+    yield made
+    made.close()
+
+
+def lying(api, **found):
+    return [each for each in api.get("/dead").json["items"]
+            if all(each[name] == value for name, value in found.items())]
+
+
+def test_a_rejected_command_is_shown_replayed_and_dropped(served, host):
+    job = str(uuid4())
+    host.publish("pause", {"id": job, "colour": "red"}, correlation_id="c-1")
+    [letter] = until(lambda: lying(served, routing_key="pause"), "the dead letter")
+    assert letter["reason"].startswith("colour: is not a field")
+    assert (letter["body"], letter["kind"], letter["exchange"]) == (
+        {"id": job, "colour": "red"}, "message", "schedule.commands"
+    )
+    assert letter["properties"]["correlation_id"] == "c-1"
+    assert served.get(f"/dead/{letter['id']}").json == letter
+    # It is as wrong as before, and so comes back: under an id of its own, for it was rejected at another time.
+    assert served.post(f"/dead/{letter['id']}/replay").status == 200
+    [again] = until(lambda: lying(served, routing_key="pause"), "it is back")
+    assert served.ask("DELETE", f"/dead/{again['id']}").status == 200
+    assert lying(served, routing_key="pause") == []
+    assert served.ask("DELETE", f"/dead/{again['id']}").status == 404
+    actions = [each["action"] for each in served.get("/audit", kind="dead").json["items"]]
+    assert actions == ["drop", "replay"]
+
+
+def test_a_command_that_was_too_large_yesterday_can_succeed_today(served, host, shared):
+    job = {"id": str(uuid4()), "job_type": "big", "run_at": iso(utc(days=1)), "payload": {"x": "y" * 300_000}}
+    host.publish("request", job)
+    [letter] = until(lambda: lying(served, routing_key="request"), "the dead letter")
+    shared.start("consumer", SCHEDULER_MAX_PAYLOAD_BYTES="1000000").ready()
+    old = next(each for each in shared.processes if each.role == "consumer")
+    assert old.stop() == 0
+    assert served.post(f"/dead/{letter['id']}/replay").status == 200
+    assert shared.stored(job["id"])["job_type"] == "big"
+    assert lying(served, routing_key="request") == []
+
+
+@pytest.mark.usefixtures("host")
+def test_to_replay_a_dead_run_is_to_retry_it(served):
+    job = served.job(run={"max_attempts": 1}, run_at=iso(utc()))
+    run = until(lambda: served.get(f"/jobs/{job['id']}/runs").json["items"], "its run")[0]
+    served.post(f"/runs/{run['event_id']}/result", {"attempt": 1, "status": "failed", "error": "no"})
+    [letter] = until(lambda: lying(served, kind="run"), "the dead letter")
+    assert letter["reason"] == "failed at attempt 1: no"
+    assert served.post(f"/dead/{letter['id']}/replay").status == 200
+    until(lambda: served.get(f"/runs/{run['event_id']}").json["attempt"] == 2, "the second attempt")
+    assert lying(served, kind="run") == []
+
+
+def test_what_came_from_nowhere_stays(served, host):
+    host.channel.basic_publish("schedule.dead", "odd", b"\xff\x00")
+    [letter] = until(lambda: lying(served, routing_key="odd"), "the dead letter")
+    assert (letter["body_encoding"], letter["body"]) == ("base64", "/wA=")
+    assert served.post(f"/dead/{letter['id']}/replay").status == 409
+    assert lying(served, routing_key="odd") == [letter]
+    served.ask("DELETE", f"/dead/{letter['id']}")
+
+
+def test_many_are_paged(served, host):
+    for number in range(7):
+        host.channel.basic_publish("schedule.dead", "page", str(number).encode())
+    until(lambda: len(lying(served, routing_key="page")) == 7, "all of them")
+    seen, after = [], None
+    while True:
+        page = served.get("/dead", limit=3, after=after).json
+        seen += [each["body"] for each in page["items"] if each["routing_key"] == "page"]
+        after = page["next"]
+        if after is None:
+            break
+    assert sorted(seen) == list(range(7))
+    assert served.get("/dead", after="x").status == 422
+
+
+def test_without_a_broker_all_else_works(sidecar):
+    sidecar.env["AMQP_URL"] = "amqp://guest:guest@127.0.0.1:1/%2F"
+    api = start_api(sidecar)
+    assert api.job()["status"] == "pending"
+    answer = api.get("/dead")
+    assert (answer.status, int(answer.headers["Retry-After"]) >= 1) == (503, True)
+    health = api.get("/health/detailed").json
+    assert (health["status"], health["servers"]["postgres"]["status"]) == ("degraded", "ok")
+    assert "127.0.0.1:1" in health["servers"]["rabbitmq"]["problem"]

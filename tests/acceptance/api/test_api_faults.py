@@ -1,0 +1,216 @@
+"""The API in bad company: clients that never finish, bodies without an end, a database that goes, two writers."""
+
+import os
+import selectors
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import psycopg2
+import pytest
+from api_support import Api, api_port, start_api
+from support import DEADLINE, connected, until
+
+SLOW_CLIENTS = int(os.environ.get("SCHEDULER_TEST_SLOW_CLIENTS", "2000"))
+
+
+class SlowClients:
+    """Connections that send a byte now and then, and wait to be hung up on."""
+
+    def __init__(self, port: int, count: int, text: bytes) -> None:
+        self.open = selectors.DefaultSelector()
+        self.text, self.closed, self.count = text, 0, 0
+        self._stop = threading.Event()
+        for _ in range(count):
+            client = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE)
+            client.setblocking(False)
+            self.open.register(client, selectors.EVENT_READ, [0])
+            self.count += 1
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.is_set() and self.open.get_map():
+            for key, _ in self.open.select(timeout=0):
+                self._read(key)
+            for key in list(self.open.get_map().values()):
+                self._send(key)
+            self._stop.wait(1.0)
+
+    def _read(self, key) -> None:
+        try:
+            gone = not key.fileobj.recv(4096)
+        except OSError:
+            gone = True
+        if gone:
+            self._close(key)
+
+    def _send(self, key) -> None:
+        at = key.data[0]
+        try:
+            key.fileobj.send(self.text[at : at + 1] or b"x")
+            key.data[0] += 1
+        except OSError:
+            self._close(key)
+
+    def _close(self, key) -> None:
+        self.open.unregister(key.fileobj)
+        key.fileobj.close()
+        self.closed += 1
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        for key in list(self.open.get_map().values()):
+            self._close(key)
+        self.open.close()
+
+
+def test_clients_that_send_a_byte_a_second_are_hung_up_on_and_hold_up_nobody(shared, served):
+    port = api_port(next(each for each in shared.processes if each.role == "api"))
+    slow = SlowClients(port, SLOW_CLIENTS, b"GET /api/v1/jobs HTTP/1.1\r\nHost: a\r\nX-Slow: " + b"a" * 10_000)
+    try:
+        while slow.closed < slow.count:
+            assert served.get("/jobs", limit=1).status == 200
+            until(lambda: True, "a breath")
+        assert slow.closed == SLOW_CLIENTS
+    finally:
+        slow.stop()
+    assert served.get("/health").status == 200
+
+
+def raw(port: int, head: bytes, parts) -> bytes:
+    """Send a request by hand until the server answers or hangs up; return what it said."""
+    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE) as client:
+        client.sendall(head)
+        try:
+            for part in parts:
+                client.sendall(part)
+        except OSError:
+            pass
+        client.settimeout(DEADLINE)
+        said = b""
+        try:
+            while more := client.recv(65536):
+                said += more
+        except OSError:
+            pass
+        return said
+
+
+def endless():
+    while True:
+        yield b"10000\r\n" + b"x" * 65536 + b"\r\n"
+
+
+@pytest.mark.parametrize(("framing", "parts", "status"), [
+    (b"Transfer-Encoding: chunked", endless, b"413"),
+    (b"Content-Length: 99999999999", lambda: [b"{"], b"413"),
+    (b"Content-Length: 1000001", lambda: [b"x" * 1000001], b"413"),
+    (b"Content-Length: 100", lambda: [b"{"], b"408"),  # and nothing more
+])
+def test_a_body_without_an_end_is_not_waited_for(shared, served, framing, parts, status):
+    port = api_port(next(each for each in shared.processes if each.role == "api"))
+    head = (f"POST /api/v1/jobs HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {served.token}\r\n".encode()
+            + framing + b"\r\nConnection: close\r\n\r\n")
+    said = raw(port, head, parts())
+    assert said.startswith(b"HTTP/1.1 " + status) or (not said and parts is endless), said[:200]
+    assert b"Traceback" not in said
+
+
+@pytest.mark.parametrize("line", [
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n",
+    b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\n\r\n",
+    b"GET /%00%ff%fe/../..//etc/passwd HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"POST /api/v1/jobs HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+    b"POST /api/v1/jobs HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    b"GET /api/v1/jobs HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+])
+def test_what_is_no_http_request_gets_a_plain_no(shared, served, line):
+    port = api_port(next(each for each in shared.processes if each.role == "api"))
+    said = raw(port, line.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1), [])
+    assert not said or said[9:10] == b"4", said[:200]
+    assert served.get("/health").status == 200
+
+
+def test_a_database_that_goes_is_a_503_and_comes_back_by_itself(sidecar):
+    api = start_api(sidecar)
+    job = api.job()
+    name = urlsplit(sidecar.database_url).path.lstrip("/")
+    other = urlsplit(sidecar.database_url)._replace(path="/postgres").geturl()
+    with connected(other) as connection, connection.cursor() as cursor:
+        cursor.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+        cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        for method, path, body in (
+            ("GET", f"/jobs/{job['id']}", None), ("GET", "/jobs", None), ("GET", "/stats", None),
+            ("POST", f"/jobs/{job['id']}/pause", None), ("POST", "/jobs", {"job_type": "a", "every": 60}),
+        ):
+            answer = api.ask(method, path, body)
+            assert (answer.status, int(answer.headers["Retry-After"]) >= 1) == (503, True), answer.body
+            assert urlsplit(sidecar.database_url).password.encode() not in answer.body
+        assert api.get("/health").status == 200
+        assert api.get("/health/detailed").json["servers"]["postgres"]["status"] == "unavailable"
+        until(lambda: sidecar.processes[0].http("/readyz")[0] == 503, "it is not ready")
+        cursor.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+    until(lambda: api.get(f"/jobs/{job['id']}").status == 200, "it is back")
+    until(lambda: api.post(f"/jobs/{job['id']}/pause").status == 200, "and can be written to")
+    # Sessions that were ended while nobody looked are noticed before they are used.
+    with connected(other) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+    sidecar.processes[0].ready()
+    assert api.get(f"/jobs/{job['id']}").status == 200
+
+
+def test_a_lock_that_another_holds_ends_in_a_503_and_holds_up_nobody_else(sidecar):
+    api = start_api(sidecar)
+    held, free = api.job(), api.job()
+    connection = psycopg2.connect(sidecar.database_url)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT FROM jobs WHERE id = %s FOR UPDATE", (held["id"],))
+            with ThreadPoolExecutor(4) as pool:
+                waiting = [pool.submit(api.post, f"/jobs/{held['id']}/pause") for _ in range(4)]
+                assert api.post(f"/jobs/{free['id']}/pause").status == 200
+                assert api.get(f"/jobs/{held['id']}").status == 200
+                assert {each.result().status for each in waiting} == {503}
+    finally:
+        connection.close()
+
+
+def test_of_two_writers_who_saw_the_same_job_one_wins(api: Api):
+    job = api.job()
+    seen = api.get(f"/jobs/{job['id']}").headers["ETag"]
+
+    def write(number):
+        request = {"job_type": f"writer.{number}", "run_at": "2099-01-01T00:00:00Z"}
+        return api.ask("PUT", f"/jobs/{job['id']}", request, headers={"If-Match": seen})
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(write, range(8)))
+    assert sorted(each.status for each in answers) == [200] + [412] * 7
+    winner = next(each for each in answers if each.status == 200)
+    assert api.get(f"/jobs/{job['id']}").json["job_type"] == winner.json["job_type"]
+
+
+def test_of_two_who_make_the_same_job_one_makes_it_and_all_see_it(api: Api):
+    job = api.job()["id"].replace("-", "")
+    request = {"id": f"{job[:8]}-0000-4000-8000-{job[-12:]}", "job_type": "a", "run_at": "2099-01-01T00:00:00Z"}
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: api.post("/jobs", request), range(8)))
+    assert sorted(each.status for each in answers) == [200] * 7 + [201]
+
+
+def test_emissions_leave_the_etag_alone_and_commands_change_it(shared, api: Api):
+    shared.start("producer").ready()
+    job = api.job(every="PT0.2S", run_at=None)
+    seen = api.get(f"/jobs/{job['id']}").headers["ETag"]
+    until(lambda: api.get(f"/jobs/{job['id']}").json["occurrence"] >= 2, "it went out twice")
+    assert api.get(f"/jobs/{job['id']}").headers["ETag"] == seen
+    etags = [seen]
+    for verb in ("trigger", "pause", "resume"):
+        etags.append(api.post(f"/jobs/{job['id']}/{verb}").headers["ETag"])
+        assert api.get(f"/jobs/{job['id']}").headers["ETag"] == etags[-1]
+    assert len(set(etags)) == 4
+    either = f"{etags[0]}, W/{etags[-1]}"
+    assert api.ask("DELETE", f"/jobs/{job['id']}", headers={"If-Match": either}).status == 200

@@ -1,0 +1,45 @@
+"""Whatever the OpenAPI document allows, and much that it does not: no 500, and answers as the document says."""
+
+import json
+
+import pytest
+import schemathesis
+from api_support import token
+from commands import EXAMPLES
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from support import DEADLINE
+
+from scheduler.dev.schemas import openapi
+
+CHECKS = [not_a_server_error, content_type_conformance, response_headers_conformance, response_schema_conformance,
+          status_code_conformance]
+document = schemathesis.openapi.from_dict(json.loads(openapi()))
+document.config.generation.modes = list(schemathesis.GenerationMode)
+HASTE = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture]
+
+
+def ask(served, case):
+    case.call_and_validate(
+        base_url=served.url, checks=CHECKS, timeout=DEADLINE,
+        headers={"Authorization": f"Bearer {token('admin', sub='fuzzer')}"},
+    )
+
+
+@document.parametrize()
+@settings(max_examples=5, deadline=None, suppress_health_check=HASTE, derandomize=True)
+def test_every_answer_is_as_the_document_says(served, case):
+    ask(served, case)
+
+
+@pytest.mark.deep
+@document.parametrize()
+@settings(max_examples=(EXAMPLES or 1000) // 10, deadline=None, suppress_health_check=HASTE)
+def test_every_answer_is_as_the_document_says_for_long(served, case):
+    ask(served, case)

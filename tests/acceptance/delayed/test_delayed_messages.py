@@ -1,0 +1,281 @@
+"""Delayed messages on their way: kept, cancelled, in order, undelivered, and as whom."""
+
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import pika
+import pytest
+from delayed_support import Shop, bodies, frozen, headers_only, keeping_raw, stored, value, waiting
+from support import until
+
+HOUR = 3_600_000
+
+
+def due_now(sidecar):
+    """Have all that wait come out."""
+    sidecar.sql("UPDATE delayed_messages SET wake_at = now() WHERE exchange IS NOT NULL")
+    sidecar.sql("SELECT pg_notify('scheduler_wakeup', '')")
+
+
+def cancels(sidecar):
+    return [str(row["message_id"]) for row in
+            sidecar.sql("SELECT message_id FROM delayed_messages WHERE exchange IS NULL")]
+
+
+def named(message_id, **headers):
+    return pika.BasicProperties(message_id=message_id, headers=headers, delivery_mode=2)
+
+
+def answer(shop, **fields):
+    """Send a cancel and return what is answered."""
+    replies = shop.channel.queue_declare("", exclusive=True).method.queue
+    shop.publish("cancel", fields, reply_to=replies)
+    return shop.get(replies)[2].decode()
+
+
+def test_what_has_no_delay_header_never_touches_us_and_mandatory_is_the_brokers_own(shop, sidecar):
+    queue = shop.queue()
+    began = sidecar.processes[0].metric("scheduler_delayed_in_total")
+    shop.send(queue, b"plain", other=5)
+    assert shop.take(queue, 1)[0][1].headers == {"other": 5}
+    with pytest.raises(pika.exceptions.UnroutableError):
+        shop.send("nobody", b"plain")
+    shop.send("nobody", b"delayed", x_delay=HOUR)  # it has a queue: ours
+    stored(sidecar, 1)
+    assert sidecar.processes[0].metric("scheduler_delayed_in_total") == began + 1
+
+
+@pytest.mark.parametrize("size", [0, 1, 131_063, 131_064, 131_065, 20_000_000])
+def test_a_body_of_any_size_and_content(shop, size):
+    queue, body = shop.queue(), bytes(range(256)) * (size // 256 + 1)
+    shop.send(queue, body[:size], x_delay=1)
+    assert bodies(shop.take(queue, 1)) == [body[:size]]
+
+
+def test_every_property_is_kept(shop):
+    queue = shop.queue(arguments={"x-max-priority": 9})
+    properties = pika.BasicProperties(
+        content_type="a/b", content_encoding="gzip", headers={"x-delay": 20, "x": [True, None, {"y": -1}]},
+        delivery_mode=1, priority=7, correlation_id="c", reply_to="r", expiration="3600000", message_id="any text",
+        timestamp=1_700_000_000, type="t", app_id="a", cluster_id="l",
+    )
+    shop.send(queue, b"kept", properties=properties)
+    [(method, found, _)] = shop.take(queue, 1)
+    properties.headers["x-delay"] = -20
+    assert found == properties
+    assert (method.exchange, method.routing_key) == ("schedule.delayed", queue)
+
+
+def test_cc_is_honoured_when_it_comes_out(shop):
+    queue, copy = shop.queue(), shop.queue()
+    shop.send(queue, b"twice", x_delay=20, CC=[copy])
+    assert bodies(shop.take(queue, 1) + shop.take(copy, 1)) == [b"twice"] * 2
+
+
+def test_a_routing_key_of_any_bytes(shop, sidecar):
+    fan = shop.queue("news", "")
+    for key in (b"\xff\xfe", b"a\x00b", b"", b"k" * 255):
+        shop.send(key, b"key", "news.delay", properties=headers_only(x_delay=value("I", "i", 1)))
+    with keeping_raw():
+        found = {method.routing_key for method, _, _ in shop.take(fan, 4)}
+    assert found == {b"\xff\xfe", "a\x00b", "", "k" * 255}
+    until(lambda: not waiting(sidecar), "nothing left")
+
+
+def test_a_binding_that_is_added_after_publishing_counts(shop, sidecar):
+    key = uuid4().hex
+    shop.send(key, b"late binding", x_delay=HOUR)
+    stored(sidecar, 1)
+    queue = shop.queue("schedule.delayed", key)
+    due_now(sidecar)
+    assert bodies(shop.take(queue, 1)) == [b"late binding"]
+
+
+def test_a_queue_deleted_before_its_time_costs_no_message_and_no_other_comes_twice(shop, sidecar):
+    queue, gone = shop.queue(), shop.queue()
+    producer = sidecar.processes[1]
+    with frozen(producer):
+        for number in range(5):  # without a message_id: nothing but what they say tells them apart
+            shop.send(queue, b"%d" % number, x_delay=1)
+            shop.send(gone, b"%d" % number, x_delay=1)
+        stored(sidecar, 10)
+        shop.channel.queue_delete(gone)
+    assert bodies(shop.take(queue, 5)) == [b"0", b"1", b"2", b"3", b"4"]
+    rows = until(lambda: rows if (rows := waiting(sidecar)) and all(row["retries"] for row in rows) else None,
+                 "five refusals")
+    assert len(rows) == 5
+    assert all("no queue" in row["problem"] and row["unroutable_at"] for row in rows)
+    again = shop.queue("schedule.delayed", gone)
+    due_now(sidecar)
+    assert sorted(bodies(shop.take(again, 5))) == [b"0", b"1", b"2", b"3", b"4"]
+    until(lambda: not waiting(sidecar), "nothing left")
+    assert not shop.drain(queue)
+
+
+def test_after_an_hour_without_a_queue_it_goes_to_schedule_dead_with_the_reason(shop, sidecar):
+    key = f"nobody.{uuid4().hex}"
+    properties = pika.BasicProperties(headers={"x-delay": 1, "mine": 1}, expiration="1", correlation_id="c")
+    shop.send(key, b"given up", properties=properties)
+    until(lambda: any(row["unroutable_at"] for row in waiting(sidecar)), "its first return")
+    sidecar.sql("UPDATE delayed_messages SET unroutable_at = now() - interval '59 minutes', wake_at = now()")
+    due_now(sidecar)
+    until(lambda: all(row["retries"] > 1 for row in waiting(sidecar)), "another try")
+    sidecar.sql("UPDATE delayed_messages SET unroutable_at = now() - interval '60 minutes'")
+    due_now(sidecar)
+    until(lambda: not waiting(sidecar), "that it is given up")
+    found = until(lambda: next((got for got in drained(shop) if got[2] == b"given up"), None), "the dead letter")
+    method, dead, _ = found
+    assert method.routing_key == key
+    headers = dead.headers
+    assert "returned: no queue is bound" in headers["x-dead-reason"]
+    assert (headers["x-original-exchange"], headers["x-original-expiration"]) == ("schedule.delayed", "1")
+    assert (headers["mine"], headers["x-delay"], headers["x-attempts"]) == (1, -1, 2)
+    assert headers["x-dead-at"] > headers["x-due-at"]
+    assert (dead.expiration, dead.correlation_id, dead.delivery_mode) == (None, "c", 2)
+
+
+def drained(shop):
+    while (got := shop.channel.basic_get("scheduler_dead", auto_ack=True))[0]:
+        yield got
+
+
+def test_rejected_by_a_worker_dead_lettered_and_delayed_again(shop):
+    """The usual way to retry with the plugin: a queue whose dead letters go to the delayed exchange."""
+    queue = shop.queue(arguments={"x-dead-letter-exchange": "schedule.delay"})
+    shop.send(queue, b"work", x_delay=30)
+    for attempt in range(3):
+        method, properties, _ = until(
+            lambda: got if (got := shop.channel.basic_get(queue))[0] else None, "the next attempt")
+        deaths = (properties.headers.get("x-death") or [{"count": 0}])[0]["count"]
+        assert deaths == attempt
+        assert properties.headers["x-delay"] == -30  # as with the plugin: who wants a delay sets it anew
+        shop.channel.basic_nack(method.delivery_tag, requeue=False)
+    shop.channel.basic_ack(until(lambda: shop.channel.basic_get(queue)[0], "the last").delivery_tag)
+
+
+def test_a_burst_for_one_instant_keeps_its_order(shop, sidecar):
+    queue, many = shop.queue(), 3000
+    headers = {"x-delay": 300}
+    channel = shop.connection.channel()  # without confirms: all at once
+    with frozen(sidecar.processes[1]):
+        for number in range(many):
+            channel.basic_publish("schedule.delay", queue, b"%d" % number, pika.BasicProperties(headers=headers))
+        stored(sidecar, many)
+    assert bodies(shop.take(queue, many)) == [b"%d" % number for number in range(many)]
+    at = sidecar.sql("SELECT now() + interval '1.5 seconds' AS at")[0]["at"].isoformat()
+    for number in range(many):
+        properties = pika.BasicProperties(headers={"x-deliver-at": at})
+        channel.basic_publish("schedule.delay", queue, b"%d" % number, properties)
+    assert bodies(shop.take(queue, many)) == [b"%d" % number for number in range(many)]
+
+
+def test_cancelled_by_its_message_id(shop, sidecar):
+    queue, message_id = shop.queue(), str(uuid4())
+    shop.send(queue, b"cancelled", properties=named(message_id.upper(), **{"x-delay": HOUR}))
+    shop.send(queue, b"not", properties=named(str(uuid4()), **{"x-delay": HOUR}))
+    stored(sidecar, 2)
+    assert '"status":"cancelled"' in answer(shop, id=message_id)
+    assert [bytes(row["body"]) for row in waiting(sidecar)] == [b"not"]
+    # The same again, from a publisher that was not sure, or delivered a second time: it stays cancelled.
+    shop.send(queue, b"cancelled", properties=named(message_id, **{"x-delay": 1}))
+    due_now(sidecar)
+    shop.send(queue, b"next", x_delay=1)
+    assert sorted(bodies(shop.take(queue, 2))) == [b"next", b"not"]
+    assert not waiting(sidecar)
+
+
+def test_a_cancel_that_comes_first_holds_for_an_hour(shop, sidecar):
+    queue, held, over = shop.queue(), str(uuid4()), str(uuid4())
+    for each in (held, over):
+        assert '"status":"cancelled"' in answer(shop, id=each)
+    sidecar.sql("UPDATE delayed_messages SET due_at = due_at - interval '1 hour' WHERE message_id = %s", over)
+    dropped = sidecar.processes[0].metric("scheduler_delayed_dropped_total")
+    shop.send(queue, b"held", properties=named(held, **{"x-delay": 1}))
+    shop.send(queue, b"over", properties=named(over, **{"x-delay": 1}))
+    assert bodies(shop.take(queue, 1)) == [b"over"]
+    assert sidecar.processes[0].metric("scheduler_delayed_dropped_total") == dropped + 1
+    assert held in cancels(sidecar)
+    # Its hour over, a producer forgets it by itself.
+    sidecar.sql("UPDATE delayed_messages SET due_at = now(), wake_at = now() WHERE message_id = %s", held)
+    sidecar.sql("SELECT pg_notify('scheduler_wakeup', '')")
+    until(lambda: held not in cancels(sidecar), "the cancel to be forgotten")
+    assert not shop.drain(queue)
+
+
+def test_an_ordinary_cancel_leaves_nothing_among_the_messages(shop, sidecar):
+    job = shop.request(run_at="2099-01-01T00:00:00Z")
+    sidecar.stored(job)
+    assert '"status":"cancelled"' in answer(shop, id=job)
+    assert '"status":"unchanged"' in answer(shop, id=job)
+    assert job not in cancels(sidecar)
+
+
+def test_the_same_uuid_while_it_waits_is_the_same_message(shop, sidecar):
+    queue, message_id = shop.queue(), str(uuid4())
+    shop.send(queue, b"first", properties=named(message_id, **{"x-delay": HOUR}))
+    stored(sidecar, 1)
+    shop.send(queue, b"second", properties=named(message_id, **{"x-delay": 1}))
+    for text in ("no UUID", message_id.replace("-", "")):  # another's business: as often as it comes
+        shop.send(queue, b"other", properties=named(text, **{"x-delay": 1}))
+        shop.send(queue, b"other", properties=named(text, **{"x-delay": 1}))
+    assert bodies(shop.take(queue, 4)) == [b"other"] * 4
+    due_now(sidecar)
+    assert bodies(shop.take(queue, 1)) == [b"first"]
+    until(lambda: not waiting(sidecar), "nothing left")
+    shop.send(queue, b"third", properties=named(message_id, **{"x-delay": 1}))
+    assert bodies(shop.take(queue, 1)) == [b"third"]
+
+
+@pytest.fixture
+def other_user(stack, vhost):
+    """A URL of the same virtual host as somebody else."""
+    if stack.rabbitmq is None:
+        pytest.skip("needs a broker of its own")
+    name = urlsplit(vhost).path[1:]
+    everything = ",".join(['<<".*">>'] * 3)
+    stack.rabbitmq.evaluate(
+        'case rabbit_auth_backend_internal:exists(<<"somebody">>) of true -> ok; false -> '
+        'rabbit_auth_backend_internal:add_user(<<"somebody">>, <<"secret">>, <<"test">>) end, '
+        f'ok = rabbit_auth_backend_internal:set_permissions(<<"somebody">>, <<"{name}">>, {everything}, <<"me">>)'
+    )
+    parts = urlsplit(vhost)
+    return urlunsplit(parts._replace(netloc=f"somebody:secret@{parts.hostname}:{parts.port}"))
+
+
+def test_a_user_id_that_is_not_ours_becomes_a_header(shop, sidecar, other_user):
+    ours = urlsplit(sidecar.amqp_url).username
+    queue, other = shop.queue(), Shop(other_user)
+    other.send(queue, b"theirs", properties=pika.BasicProperties(headers={"x-delay": 1}, user_id="somebody"))
+    shop.send(queue, b"ours", properties=pika.BasicProperties(headers={"x-delay": 1}, user_id=ours))
+    other.close()
+    found = {body: properties for _, properties, body in shop.take(queue, 2)}
+    assert (found[b"theirs"].user_id, found[b"theirs"].headers) == (
+        None, {"x-delay": -1, "x-original-user-id": "somebody"})
+    assert (found[b"ours"].user_id, found[b"ours"].headers) == (ours, {"x-delay": -1})
+
+
+def test_no_header_chooses_another_exit(shop):
+    events, queue = shop.listen("schedule.events", "#"), shop.queue("orders", "key")
+    headers = {"x-delay": 1, "exchange": "schedule.events", "x-original-exchange": "schedule.events",
+               "x-dead-letter-exchange": "schedule.events", "x-first-death-exchange": "schedule.events"}
+    shop.send("key", b"here", "orders.delay", properties=pika.BasicProperties(headers=headers))
+    assert shop.take(queue, 1)[0][0].exchange == "orders"
+    assert not shop.drain(events)
+
+
+def test_an_exit_by_headers(shop):
+    queue = shop.queue("by_header", "", binding={"x-match": "all", "color": "red"})
+    for color in ("blue", "red"):
+        shop.send("k", color.encode(), "by_header.delay", x_delay=1, color=color)
+    assert bodies(shop.take(queue, 1)) == [b"red"]
+
+
+def test_what_expires_before_it_is_stored_goes_to_schedule_dead(shop, sidecar):
+    with frozen(sidecar.processes[0]):
+        # More than the consumer's window: those it holds unacknowledged do not expire.
+        for _ in range(3):
+            properties = pika.BasicProperties(headers={"x-delay": HOUR}, expiration="1")
+            shop.send("expires", b"expired", properties=properties)
+        dead = until(lambda: next((got for got in drained(shop) if got[2] == b"expired"), None), "the dead letter")
+    assert dead[1].headers["x-death"][0]["reason"] == "expired"
+    assert dead[1].headers["x-delay"] == HOUR

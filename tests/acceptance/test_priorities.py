@@ -1,0 +1,224 @@
+"""First things first: priorities, routes and tenants, as a host sees them."""
+
+import json
+import re
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import pika
+import pytest
+from support import Host, iso, until, utc
+
+from scheduler.dev.servers.vhosts import name_of
+from scheduler.domain.jobs.emission import event_id
+from scheduler.testing import Sidecar
+
+RUN = {"max_attempts": 2, "backoff": [0]}
+
+
+@pytest.fixture
+def up(sidecar):
+    return sidecar.up()
+
+
+def take(host, queue, count=1):
+    return [host.get(queue) for _ in range(count)]
+
+
+def answer(host, key, body, **properties):
+    replies = host.channel.queue_declare("", exclusive=True).method.queue
+    host.publish(key, body, reply_to=replies, **properties)
+    return json.loads(host.get(replies)[2])
+
+
+@pytest.mark.usefixtures("up")
+def test_a_priority_is_a_property_of_the_event_and_of_each_attempt(host):
+    for priority in ("high", "normal", "low", None):
+        given = {} if priority is None else {"priority": priority}
+        host.request(job_type=str(priority), run_at=iso(utc()), **given)
+        host.request(job_type=str(priority), run_at=iso(utc()), run=RUN, **given)
+    found = {}
+    for _, properties, body in take(host, "mainapp_due", 8):
+        event = json.loads(body)
+        found.setdefault(event["job_type"], set()).add(properties.priority)
+        if event.get("run"):
+            host.publish("result", {"event_id": event["event_id"], "attempt": 1, "status": "failed"})
+    for _, properties, body in take(host, "mainapp_due", 4):
+        event = json.loads(body)
+        assert event["run"]["attempt"] == 2
+        found[event["job_type"]].add(properties.priority)
+    assert found == {"high": {9}, "normal": {5}, "low": {1}, "None": {None}}
+
+
+def test_under_backlog_high_goes_first_and_none_starves(sidecar, host):
+    sidecar.start("consumer").ready()
+    jobs = [host.request(job_type=priority, run_at=iso(utc(seconds=-n)), priority=priority)
+            for n in range(40) for priority in ("low", "normal", "high")]
+    until(lambda: sidecar.sql("SELECT count(*) AS n FROM jobs")[0]["n"] == len(jobs), "all stored")
+    sidecar.start("producer", SCHEDULER_BATCH_SIZE="9").ready()
+    order = [event["job_type"] for event in host.due(120)]
+    # A batch has room for nine of the better classes and one beside; of high at most eight, so that others get on.
+    assert order[:10] == ["high"] * 8 + ["normal", "low"]
+    for start in range(0, 50, 10):
+        assert set(order[start : start + 10]) == {"high", "normal", "low"}
+
+
+def test_a_route_is_part_of_the_routing_key_and_one_that_nobody_binds_delays_no_other(up, host):
+    fast = host.listen("schedule.events", "due.mails.fast")
+    all_mails = host.listen("schedule.events", "due.mails.#")
+    host.request(job_type="mail", run_at=iso(utc()), route="mails.fast")
+    for queue in (fast, all_mails):
+        [(method, _, body)] = take(host, queue)
+        assert (method.routing_key, json.loads(body)["job_type"]) == ("due.mails.fast", "mail")
+    nobody = host.request(job_type="export", run_at=iso(utc()), route="exports.slow")
+    other = host.request(job_type="other", run_at=iso(utc()))
+    assert host.due()[0]["job_id"] == other
+    job = until(lambda: (row := up.job(nobody))["last_problem"] and row, "the refusal noted")
+    assert job["last_problem"] == (
+        "returned: no queue is bound to schedule.events for the routing key due.exports.slow"
+    )
+    producer = next(each for each in up.processes if each.role == "producer")
+    assert producer.logged("events not delivered")["routing_key"] == "due.exports.slow"
+    late = host.listen("schedule.events", "due.exports.slow")
+    [(_, _, body)] = take(host, late)
+    assert json.loads(body)["job_id"] == nobody
+
+
+@pytest.mark.parametrize(("fields", "field"), [
+    ({"priority": "urgent"}, "priority"), ({"priority": 9}, "priority"), ({"route": ""}, "route"),
+    ({"route": "a..b"}, "route"), ({"route": "a.*"}, "route"), ({"route": "x" * 201}, "route"),
+    ({"route": "a b"}, "route"), ({"route": "a\n"}, "route"), ({"tenant": ""}, "tenant"),
+    ({"tenant": "a/b"}, "tenant"), ({"tenant": "t" * 101}, "tenant"), ({"tenant": None}, "tenant"),
+    ({"name": "n" * 201}, "name"), ({"name": 5}, "name"),
+    ({"route": "a", "target": {"command": {"name": "x"}}}, "route"), ({"target": {}}, "target"),
+    ({"target": {"command": {"name": "a b"}}}, "target.command.name"),
+])
+def test_what_is_wrong_with_a_request_is_named(fields, field):
+    refused = Sidecar().request(id=uuid4(), job_type="a", run_at=iso(utc()), **fields)
+    assert [each.field for each in refused.errors] == [field], refused
+
+
+@pytest.mark.usefixtures("up")
+def test_a_tenant_is_in_the_events_where_it_is_not_the_default(host):
+    finished = host.listen("schedule.events", "finished")
+    for tenant in ("default", "team-a"):
+        host.request(job_type=tenant, run_at=iso(utc()), tenant=tenant, run=RUN)
+    host.request(job_type="team-a", run_at=iso(utc()), tenant="team-a")
+    for event in host.due(3):
+        assert event.get("tenant", "default") == event["job_type"]
+        assert ("tenant" in event) == (event["job_type"] != "default")
+        if "run" in event:
+            host.publish("result", {"event_id": event["event_id"], "attempt": 1, "status": "succeeded"})
+    for _, _, body in take(host, finished, 2):
+        told = json.loads(body)
+        assert told.get("tenant", "default") == told["job_type"]
+
+
+def test_what_is_anothers_is_not_available_and_stays_as_it_is(up, host):
+    job = host.request(job_type="mine", run_at=iso(utc(hours=1)), tenant="a", run=RUN)
+    before = up.stored(job)
+    for key in ("cancel", "pause", "resume", "trigger"):
+        refused = answer(host, key, {"id": job, "tenant": "b"})
+        assert refused["errors"] == [{"field": "id", "problem": "is not available"}]
+    refused = answer(host, "request", {"id": job, "job_type": "theirs", "run_at": iso(utc()), "tenant": "b"})
+    assert refused["errors"] == [{"field": "id", "problem": "is not available"}]
+    refused = answer(host, "cancel", {"id": job})
+    assert refused["errors"] == [{"field": "id", "problem": "is not available"}]
+    assert up.job(job) == before
+    assert answer(host, "trigger", {"id": job, "tenant": "a"})["status"] == "scheduled"
+    [event] = host.due()
+    said = {"event_id": event["event_id"], "attempt": 1}
+    refused = answer(host, "result", said | {"status": "succeeded", "tenant": "b"})
+    assert refused["errors"] == [{"field": "event_id", "problem": "is not available"}]
+    assert answer(host, "result", said | {"status": "failed", "retry": False})["status"] == "recorded"
+    until(lambda: up.sql("SELECT 1 FROM run_history"), "it is given up")
+    unknown = answer(host, "retry", {"event_id": "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11", "tenant": "b"})
+    anothers = answer(host, "retry", {"event_id": event["event_id"], "tenant": "b"})
+    assert unknown["errors"] == anothers["errors"]
+    assert answer(host, "retry", {"event_id": event["event_id"], "tenant": "a"})["status"] == "scheduled"
+
+
+def test_an_early_result_of_anothers_counts_for_nothing(sidecar, host):
+    sidecar.start("consumer").ready()
+    moment = utc(seconds=1)
+    job = host.request(job_type="mine", run_at=iso(moment), tenant="a", run=RUN)
+    sidecar.stored(job)
+    said = {"event_id": event_id(job, moment), "attempt": 1, "status": "succeeded", "tenant": "b"}
+    assert answer(host, "result", said)["status"] == "recorded"
+    sidecar.start("producer").ready()
+    [event] = host.due()
+    assert event["event_id"] == said["event_id"]
+    row = until(lambda: sidecar.sql("SELECT status FROM runs WHERE attempt = 1"), "the run")[0]
+    assert row["status"] == "delivered"
+
+
+@pytest.mark.usefixtures("up")
+def test_the_pages_queues_keep_the_order(host):
+    """docs/priorities.md: a classic queue that reads the property, and one quorum queue for each class."""
+    page = (Path(__file__).parents[2] / "docs" / "priorities.md").read_text(encoding="utf-8")
+    for code in re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE):
+        exec(compile(code, "docs/priorities.md", "exec"), {"channel": host.channel})
+    for priority in ("low", "high"):
+        host.request(job_type=priority, run_at=iso(utc()), route="mails", priority=priority)
+    count = partial(host.channel.queue_declare, "mainapp_mails", passive=True)
+    until(lambda: count().method.message_count == 2, "both events")
+    assert [json.loads(body)["job_type"] for _, _, body in take(host, "mainapp_mails", 2)] == ["high", "low"]
+    host.request(job_type="newsletter", run_at=iso(utc()), route="bulk")
+    host.request(job_type="reset", run_at=iso(utc()), route="urgent")
+    assert json.loads(host.get("mainapp_urgent")[2])["job_type"] == "reset"
+    assert json.loads(host.get("mainapp_bulk")[2])["job_type"] == "newsletter"
+
+
+@pytest.fixture
+def teams(stack, vhost):
+    """Two users of the broker, by name, with the URL of each."""
+    if stack.rabbitmq is None:
+        pytest.skip("needs a server of its own")
+    evaluate, everything = stack.rabbitmq.evaluate, ",".join(['<<".*">>'] * 3)
+    names = [f"team-{uuid4().hex[:8]}" for _ in range(2)]
+    place = urlsplit(vhost).netloc.rpartition("@")[2]
+    for name in names:
+        evaluate(f'rabbit_auth_backend_internal:add_user(<<"{name}">>, <<"secret">>, <<"test">>), '
+                 f'rabbit_auth_backend_internal:set_permissions(<<"{name}">>, <<"{name_of(vhost)}">>, '
+                 f'{everything}, <<"test">>)')
+    yield {name: urlsplit(vhost)._replace(netloc=f"{name}:secret@{place}").geturl() for name in names}
+    for name in names:
+        evaluate(f'rabbit_auth_backend_internal:delete_user(<<"{name}">>, <<"test">>)')
+
+
+def test_with_user_id_the_broker_says_whose_it_is(teams, sidecar, vhost, host):
+    """Two broker users that send commands and results about each other's ids change and learn nothing."""
+    own = pika.URLParameters(vhost).credentials.username
+    names, urls = list(teams), list(teams.values())
+    sidecar.up(SCHEDULER_TENANT_BY="user_id")
+    a, b = [Host(url) for url in urls]
+    try:
+        job = "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d12"
+        body = {"id": job, "job_type": "mine", "run_at": iso(utc(hours=1)), "run": RUN}
+        assert answer(a, "request", body)["errors"][0]["field"] == "user_id"
+        lying = answer(a, "request", body | {"tenant": names[1]}, user_id=names[0])
+        assert lying["errors"][0]["field"] == "tenant"
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker):  # the broker itself refuses another's name
+            a.publish("request", body, user_id=names[1])
+        a.channel = a.connection.channel()
+        a.channel.confirm_delivery()
+        assert answer(a, "request", body, user_id=names[0])["status"] == "scheduled"
+        assert sidecar.stored(job)["tenant"] == names[0]
+        before = sidecar.job(job)
+        for key in ("cancel", "pause", "trigger"):
+            refused = answer(b, key, {"id": job}, user_id=names[1])
+            assert refused["errors"] == [{"field": "id", "problem": "is not available"}]
+        assert sidecar.job(job) == before
+        assert answer(a, "trigger", {"id": job}, user_id=names[0])["status"] == "scheduled"
+        [event] = host.due()
+        said = {"event_id": event["event_id"], "attempt": 1, "status": "succeeded"}
+        refused = answer(b, "result", said, user_id=names[1])
+        assert refused["errors"] == [{"field": "event_id", "problem": "is not available"}]
+        assert answer(b, "result", said)["errors"][0]["field"] == "user_id"
+        # A worker of the sidecar's own serves all tenants.
+        assert answer(host, "result", said, user_id=own)["status"] == "recorded"
+    finally:
+        a.close()
+        b.close()

@@ -1,0 +1,124 @@
+"""`scheduler job`, `run`, `dead` and `token` on real servers: tables, JSON, exit codes, and a question first."""
+
+import json
+import os
+import subprocess
+import sys
+from uuid import uuid4
+
+import jwt
+import pytest
+from support import DEADLINE, connected, until
+
+from scheduler.domain.caller import Via
+
+SECRET = "a secret of at least thirty-two bytes, for tests"
+CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("SCHEDULER_", "METRICS_", "LOG_", "AMQP_"))}
+
+
+@pytest.fixture
+def scheduler(database_url, request):
+    amqp_url = request.getfixturevalue("amqp_url") if "host" in request.fixturenames else "amqp://127.0.0.1:1"
+
+    def run(*arguments, database=database_url, **env):
+        return subprocess.run(
+            [sys.executable, "-m", "scheduler", *map(str, arguments)], capture_output=True, text=True,
+            env=CLEAN | {"DATABASE_URL": database, "AMQP_URL": amqp_url} | env, timeout=DEADLINE, check=False,
+            stdin=subprocess.DEVNULL,
+        )
+
+    return run
+
+
+@pytest.fixture
+def jobs(database_url):
+    made = [str(uuid4()) for _ in range(4)]
+    with connected(database_url) as connection, connection.cursor() as cursor:
+        for number, job in enumerate(made):
+            cursor.execute(
+                "INSERT INTO jobs (id, job_type, name, tenant, next_run_at, starts_at, created_at) VALUES "
+                "(%s, %s, %s, 'acme', '2099-01-01', '2099-01-01', now() + %s * interval '1 second')",
+                (job, "report" if number else "mail", f"Job \x1b[31m{number}", number),
+            )
+    return made
+
+
+def told(database_url):
+    with connected(database_url) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT action, kind, thing, via, tenant FROM audit ORDER BY id")
+        return cursor.fetchall()
+
+
+def test_jobs_are_listed_and_paused_resumed_triggered_and_cancelled(scheduler, jobs, database_url):
+    lines = scheduler("job", "list").stdout.splitlines()
+    assert lines[0].split() == ["ID", "STATUS", "TYPE", "NAME", "NEXT", "RUN", "EMITTED", "TENANT"]
+    assert [line.split()[0] for line in lines[1:]] == jobs[::-1]
+    assert "\x1b" not in "".join(lines)
+    found = json.loads(scheduler("job", "list", "--q", "mail", "--json").stdout)
+    assert [each["id"] for each in found] == jobs[:1]
+    assert scheduler("job", "pause", jobs[0]).stdout.startswith("paused")
+    assert json.loads(scheduler("job", "resume", jobs[0], "--json").stdout)["status"] == "pending"
+    assert scheduler("job", "trigger", jobs[0]).returncode == 0
+    asks = scheduler("job", "cancel", jobs[0])
+    assert (asks.returncode, "--yes" in asks.stderr) == (1, True)
+    assert scheduler("job", "cancel", jobs[0], "--yes").stdout.startswith("cancelled")
+    assert scheduler("job", "pause", "--job-type", "report").stdout == "3 matched\n"
+    assert json.loads(scheduler("job", "cancel", "--tenant", "acme", "--yes", "--json").stdout) == {"matched": 4}
+    found = json.loads(scheduler("job", "list", "--json").stdout)
+    assert {each["status"] for each in found} == {"cancelled"}
+    entries = told(database_url)
+    assert {each[3] for each in entries} == {Via.CLI.value}
+    assert [each[0] for each in entries if each[2] == jobs[0]] == ["pause", "resume", "trigger", "cancel"]
+
+
+def test_what_is_wrong_is_told_by_the_exit_code(scheduler, jobs):
+    for verb in ("show", "pause", "trigger"):
+        missing = scheduler("job", verb, uuid4())
+        assert (missing.returncode, "no job has the id" in missing.stderr) == (1, True)
+    assert scheduler("job", "pause").returncode == 1
+    assert scheduler("job", "pause", jobs[0], "--tenant", "acme").returncode == 1
+    assert scheduler("job", "list", "--limit", "0").returncode == 2
+    away = "postgresql://127.0.0.1:1/none"
+    assert scheduler("job", "list", database=away).returncode == 69
+    assert scheduler("job", "cancel", jobs[0], "--yes", database=away).returncode == 69
+    assert scheduler("dead", "list").returncode == 69
+    assert scheduler("job", "list", SCHEDULER_COLOUR="red").returncode == 78
+
+
+def test_dead_letters_are_listed_shown_replayed_and_dropped(scheduler, host, database_url):
+    assert scheduler("dead", "list").stdout == "Nothing lies in scheduler_dead.\n"
+    job = str(uuid4())
+    headers = {"x-rejected-reason": "colour: \x1b[31mno", "x-rejected-at": "2026-12-01T08:00:00Z"}
+    for number in (1, 2):
+        host.publish("pause", {"id": job, "n": number}, "schedule.dead", headers=headers)
+    found = until(lambda: len(json.loads(scheduler("dead", "list", "--json").stdout)) == 2
+                  and json.loads(scheduler("dead", "list", "--json").stdout), "both lie there")
+    table = scheduler("dead", "list").stdout
+    assert found[0]["id"] in table
+    assert "\x1b" not in table
+    shown = scheduler("dead", "show", found[0]["id"]).stdout
+    assert job in shown
+    assert "schedule.commands" in shown
+    assert scheduler("dead", "replay", found[0]["id"]).stdout == "sent to schedule.commands again\n"
+    assert json.loads(host.get("scheduler_inbox")[2]) == {"id": job, "n": 1}
+    asks = scheduler("dead", "drop", found[1]["id"])
+    assert (asks.returncode, "--yes" in asks.stderr) == (1, True)
+    assert scheduler("dead", "drop", found[1]["id"], "--yes").stdout == "dropped\n"
+    assert scheduler("dead", "show", found[1]["id"]).returncode == 1
+    assert [each[:2] for each in told(database_url)] == [("replay", "dead"), ("drop", "dead")]
+
+
+def test_a_token_is_printed_where_the_key_is_a_secret(scheduler, tmp_path):
+    made = scheduler("token", "--role", "operator", "--tenant", "acme", "--for", "2h", "--sub", "ann",
+                     SCHEDULER_JWT_KEY=SECRET, SCHEDULER_JWT_AUDIENCE="scheduler")
+    claims = jwt.decode(made.stdout.strip(), SECRET, ["HS256"], audience="scheduler")
+    assert (claims["role"], claims["tenant"], claims["sub"]) == ("operator", "acme", "ann")
+    assert claims["exp"] - claims["iat"] == 7200
+    (tmp_path / "key").write_text(SECRET + "\n")
+    assert scheduler("token", "--role", "viewer", SCHEDULER_JWT_KEY_FILE=str(tmp_path / "key")).returncode == 0
+    assert scheduler("token", "--role", "viewer").returncode == 78
+    assert scheduler("token", "--role", "root", SCHEDULER_JWT_KEY=SECRET).returncode == 2
+    assert scheduler("token", "--role", "viewer", "--for", "8y", SCHEDULER_JWT_KEY=SECRET).returncode == 2
+    assert scheduler("token", "--role", "viewer", "--tenant", "*", SCHEDULER_JWT_KEY=SECRET).returncode == 2
+    short = scheduler("token", "--role", "viewer", SCHEDULER_JWT_KEY="short-secret")
+    assert (short.returncode, "short-secret" in short.stderr) == (78, False)

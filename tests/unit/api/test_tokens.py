@@ -1,0 +1,254 @@
+"""Tokens: the key decides the algorithm, and whatever a hostile one says it gets a plain no."""
+
+import base64
+import hmac
+import json
+import time
+from datetime import timedelta
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from scheduler.api import keys, tokens
+from scheduler.api.identity import Role
+from scheduler.api.problems import Away, Unauthorized
+from scheduler.domain.errors import Misconfigured, Unavailable
+from scheduler.settings import Settings
+
+SECRET = "a secret of at least thirty-two bytes, for tests"
+RSA = rsa.generate_private_key(65537, 2048)
+EC = ec.generate_private_key(ec.SECP256R1())
+ED = ed25519.Ed25519PrivateKey.generate()
+
+
+def pem(private):
+    return private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def claims(**changed):
+    made = {"sub": "ann", "exp": int(time.time()) + 60, "role": "operator"} | changed
+    return {name: value for name, value in made.items() if value is not None}
+
+
+def verifier(key=SECRET, **settings):
+    return tokens.Tokens(keys.OneKey(keys.one_key(key)), **settings)
+
+
+def b64(data):
+    text = data if isinstance(data, bytes) else json.dumps(data).encode()
+    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
+
+
+def forged(head, body, signature=b""):
+    return f"{b64(head)}.{b64(body)}.{b64(signature)}"
+
+
+def test_a_good_token_says_who_it_is():
+    who = verifier().identify(jwt.encode(claims(tenant="acme"), SECRET, "HS256"), "192.0.2.7")
+    assert (who.sub, who.role, who.tenant, who.address) == ("ann", Role.OPERATOR, "acme", "192.0.2.7")
+
+
+@pytest.mark.parametrize("tenant", [None, "*"])
+def test_without_a_tenant_it_is_for_all(tenant):
+    assert verifier().identify(jwt.encode(claims(tenant=tenant), SECRET, "HS256")).all_tenants
+
+
+@pytest.mark.parametrize("role", [None, "root", "", "Admin"])
+def test_a_role_that_is_not_known_may_nothing(role):
+    assert verifier().identify(jwt.encode(claims(role=role), SECRET, "HS256")).role is Role.NONE
+
+
+@pytest.mark.parametrize(("private", "algorithm"), [(RSA, "RS256"), (RSA, "PS512"), (EC, "ES256"), (ED, "EdDSA")])
+def test_a_public_key_verifies_what_its_private_half_signed(private, algorithm):
+    assert verifier(pem(private)).identify(jwt.encode(claims(), private, algorithm)).sub == "ann"
+
+
+def confused(public):
+    """A token signed with the text of the public key as if it were a secret."""
+    signed = f"{b64({'alg': 'HS256', 'typ': 'JWT'})}.{b64(claims())}"
+    return f"{signed}.{b64(hmac.digest(public.encode(), signed.encode(), 'sha256'))}"
+
+
+NOW = int(time.time())
+HOSTILE = {
+    "none": forged({"alg": "none", "typ": "JWT"}, claims()),
+    "None": forged({"alg": "None"}, claims()),
+    "no algorithm": forged({"typ": "JWT"}, claims()),
+    "algorithm is a list": forged({"alg": ["HS256"]}, claims()),
+    "algorithm is null": forged({"alg": None}, claims()),
+    "another secret": jwt.encode(claims(), "another secret of thirty-two bytes or more", "HS256"),
+    "HS384": jwt.encode(claims(), SECRET + SECRET, "HS384"),
+    "HS512 of the same secret": jwt.encode(claims(), SECRET * 2, "HS512"),
+    "RS256": jwt.encode(claims(), RSA, "RS256"),
+    "expired": jwt.encode(claims(exp=NOW - 120), SECRET, "HS256"),
+    "not yet": jwt.encode(claims(nbf=NOW + 3600), SECRET, "HS256"),
+    "issued in the future": jwt.encode(claims(iat=NOW + 3600), SECRET, "HS256"),
+    "no exp": jwt.encode(claims(exp=None), SECRET, "HS256"),
+    "exp is a text": jwt.encode(claims(exp="soon"), SECRET, "HS256"),
+    "exp is infinite": forged({"alg": "HS256"}, b'{"sub":"ann","exp":1e999}'),
+    "no sub": jwt.encode(claims(sub=None), SECRET, "HS256"),
+    "empty sub": jwt.encode(claims(sub=""), SECRET, "HS256"),
+    "long sub": jwt.encode(claims(sub="x" * 201), SECRET, "HS256"),
+    "sub with a line break": jwt.encode(claims(sub="ann\nadmin"), SECRET, "HS256"),
+    "role is a list": jwt.encode(claims(role=["admin"]), SECRET, "HS256"),
+    "tenant is a list": jwt.encode(claims(tenant=["*"]), SECRET, "HS256"),
+    "tenant is a wildcard of sorts": jwt.encode(claims(tenant="a*"), SECRET, "HS256"),
+    "tenant is empty": jwt.encode(claims(tenant=""), SECRET, "HS256"),
+    "tampered": jwt.encode(claims(), SECRET, "HS256")[:-6] + "AAAAAA",
+    "payload exchanged": ".".join([
+        jwt.encode(claims(), SECRET, "HS256").split(".")[0], b64(claims(role="admin")),
+        jwt.encode(claims(), SECRET, "HS256").split(".")[2],
+    ]),
+    "huge": "x" * 100_000,
+    "huge claims": jwt.encode(claims(more="x" * 20_000), SECRET, "HS256"),
+    "nested": forged(b'{"alg":' + b"[" * 3000 + b"]" * 3000 + b"}", claims()),
+    "nested claims": forged({"alg": "HS256"}, b"[" * 3000 + b"]" * 3000),
+    "claims are a list": forged({"alg": "HS256"}, [1]),
+    "not three parts": "a.b",
+    "five parts": "a.b.c.d.e",
+    "no base64": "é.é.é",
+    "empty": "..",
+    "NUL": "\0.\0.\0",
+    "kid is a path": jwt.encode(claims(), "x" * 40, "HS256", {"kid": "../../etc/passwd"}),
+    "key in the header": jwt.encode(claims(), "x" * 40, "HS256", {"jwk": {"kty": "oct", "k": b64(b"x" * 40)}}),
+    "crit": jwt.encode(claims(), SECRET, "HS256", {"crit": ["x"], "x": 1}),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_token_gets_no_further(name):
+    for found in (verifier(), verifier(pem(EC))):
+        with pytest.raises(Unauthorized) as refused:
+            found.identify(HOSTILE[name])
+        assert refused.value.headers["WWW-Authenticate"].startswith("Bearer")
+        assert SECRET not in refused.value.detail
+
+
+@pytest.mark.parametrize("private", [RSA, EC, ED])
+def test_a_public_key_is_never_taken_for_a_secret(private):
+    with pytest.raises(Unauthorized):
+        verifier(pem(private)).identify(confused(pem(private)))
+
+
+def test_issuer_and_audience_are_checked_where_they_are_set():
+    strict = verifier(issuer="https://id.example", audience="scheduler")
+    good = claims(iss="https://id.example", aud="scheduler")
+    assert strict.identify(jwt.encode(good, SECRET, "HS256")).sub == "ann"
+    wrongs = ({"iss": "https://evil.example"}, {"aud": "another"}, {"iss": None}, {"aud": None}, {"aud": ["x"]})
+    for wrong in wrongs:
+        changed = {name: value for name, value in (good | wrong).items() if value is not None}
+        with pytest.raises(Unauthorized):
+            strict.identify(jwt.encode(changed, SECRET, "HS256"))
+    assert verifier().identify(jwt.encode(good, SECRET, "HS256")).sub == "ann"
+
+
+def test_clocks_may_differ_by_a_minute_and_no_more():
+    now = int(time.time())
+    assert verifier().identify(jwt.encode(claims(exp=now - 30), SECRET, "HS256")).sub == "ann"
+    assert verifier().identify(jwt.encode(claims(nbf=now + 30), SECRET, "HS256")).sub == "ann"
+
+
+def as_jwk(private, kid, **more):
+    algorithm = jwt.algorithms.RSAAlgorithm if private is RSA else jwt.algorithms.ECAlgorithm
+    return algorithm.to_jwk(private.public_key(), as_dict=True) | {"kid": kid, "use": "sig"} | more
+
+
+class Published:
+    """A key set that is rotated, and a clock."""
+
+    def __init__(self, *entries):
+        self.entries, self.reads, self.now, self.fails = list(entries), 0, 1000.0, False
+
+    def read(self):
+        self.reads += 1
+        if self.fails:
+            raise OSError("connection refused")
+        return json.dumps({"keys": self.entries}).encode()
+
+    def verifier(self):
+        return tokens.Tokens(keys.KeySet(self.read, lambda: self.now))
+
+
+def test_keys_are_rotated_through_the_set():
+    published = Published(as_jwk(RSA, "old"))
+    found = published.verifier()
+    old = jwt.encode(claims(), RSA, "RS256", {"kid": "old"})
+    new = jwt.encode(claims(), EC, "ES256", {"kid": "new"})
+    for _ in range(5):
+        assert found.identify(old).sub == "ann"
+    assert published.reads == 1
+    with pytest.raises(Unauthorized):
+        found.identify(new)
+    assert published.reads == 1  # asked for again a moment ago: unknown names do not make it a hammer
+    published.entries = [as_jwk(EC, "new")]
+    published.now += keys.SOONEST_SECONDS
+    assert found.identify(new).sub == "ann"
+    with pytest.raises(Unauthorized):
+        found.identify(old)
+
+
+def test_a_set_that_cannot_be_read_again_stays_in_use_and_one_never_read_is_a_503():
+    published = Published(as_jwk(RSA, "a"))
+    found = published.verifier()
+    good = jwt.encode(claims(), RSA, "RS256", {"kid": "a"})
+    published.fails = True
+    with pytest.raises(Away):
+        found.identify(good)
+    published.fails, published.now = False, published.now + 60
+    assert found.identify(good).sub == "ann"
+    published.fails, published.now = True, published.now + 3600
+    assert found.identify(good).sub == "ann"
+
+
+def test_a_set_has_no_secrets_no_encryption_keys_and_binds_each_key_to_its_algorithm():
+    secret = {"kty": "oct", "k": b64(b"x" * 40), "kid": "s"}
+    published = Published(secret, as_jwk(RSA, "e", use="enc"), as_jwk(RSA, "r", alg="RS512"), {"kty": "EC"}, 7)
+    found = published.verifier()
+    assert found.identify(jwt.encode(claims(), RSA, "RS512", {"kid": "r"})).sub == "ann"
+    for token in (
+        jwt.encode(claims(), RSA, "RS256", {"kid": "r"}), jwt.encode(claims(), RSA, "RS256", {"kid": "e"}),
+        jwt.encode(claims(), b"x" * 40, "HS256", {"kid": "s"}), jwt.encode(claims(), EC, "ES256"),
+    ):
+        with pytest.raises(Unauthorized):
+            found.identify(token)
+
+
+@pytest.mark.parametrize("text", [
+    b"", b"[]", b"{}", b'{"keys": 7}', b'{"keys": []}', b"[" * 100_000, b'{"keys": [{}]}',
+])
+def test_what_is_no_key_set_is_said_so(text):
+    with pytest.raises(ValueError, match=r"Key Set|public key"):
+        keys.key_set(text)
+
+
+@pytest.mark.parametrize("key", [
+    "too short", "-----BEGIN PUBLIC KEY-----\nnonsense\n-----END PUBLIC KEY-----",
+    RSA.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
+    pem(rsa.generate_private_key(65537, 1024)),
+])
+def test_a_key_of_no_use_is_told_at_start_up_and_never_shown(key):
+    with pytest.raises(Misconfigured) as told:
+        keys.one_key(key)
+    assert key not in str(told.value)
+
+
+def test_there_must_be_one_source_of_keys(tmp_path):
+    for settings in (Settings(), Settings(jwt_key=SECRET, jwks_url="https://id.example/keys"),
+                     Settings(jwks_url="file:///etc/passwd"), Settings(jwks_file=str(tmp_path / "none"))):
+        with pytest.raises(Misconfigured):
+            keys.keys(settings)
+    (tmp_path / "set").write_text(json.dumps({"keys": [as_jwk(EC, "a")]}))
+    found = tokens.Tokens(keys.keys(Settings(jwks_file=str(tmp_path / "set"))))
+    assert found.identify(jwt.encode(claims(), EC, "ES256")).sub == "ann"
+    with pytest.raises(Unavailable):
+        keys.KeySet(lambda: b"{}").find(None, "RS256")
+
+
+def test_a_token_is_made_with_the_secret_and_only_with_it():
+    made = tokens.issue(SECRET, role="viewer", sub="bob", tenant="acme", lasts=timedelta(hours=8), audience="a")
+    who = verifier(audience="a").identify(made)
+    assert (who.sub, who.role, who.tenant) == ("bob", Role.VIEWER, "acme")
+    with pytest.raises(Misconfigured):
+        tokens.issue(pem(EC), role="viewer", sub="bob", tenant=None, lasts=timedelta(hours=1))

@@ -1,0 +1,150 @@
+"""Turns on a settable clock: many endpoints, slow and dead ones among them, and nobody sleeps."""
+
+import pytest
+
+from scheduler.workers.webhook.turns import MOST_SECONDS, WAIT_SECONDS, Turns
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def began(turn):
+    return isinstance(turn, int)
+
+
+def test_so_many_at_once_in_all_and_to_one_endpoint(clock):
+    turns = Turns(3, 2, 10, clock)
+    first = turns.admit("a", 1)
+    assert began(first)
+    assert began(turns.admit("a", 2))
+    assert turns.admit("a", 3) is None
+    assert began(turns.admit("b", 4))
+    assert turns.admit("b", 5) is None  # room at its endpoint, but none in all
+    assert (turns.in_flight, turns.waiting) == (3, 2)
+    clock.now = 0.01
+    turns.end("a", first, answered=True, succeeded=True)
+    assert [call for _, call in turns.next()] == [3]
+    assert (turns.in_flight, turns.waiting) == (3, 1)
+
+
+def test_those_that_wait_go_one_of_each_endpoint_in_turn(clock):
+    turns = Turns(1, 1, 100, clock)
+    ticket = turns.admit("z", 0)
+    for number in range(4):
+        for name in "ab":
+            turns.admit(name, f"{name}{number}")
+    order, name = [], "z"
+    while True:
+        clock.now += 0.001
+        turns.end(name, ticket, answered=True, succeeded=True)
+        [*begun] = turns.next()
+        if not begun:
+            break
+        [(ticket, call)] = begun
+        order.append(call)
+        name = call[0]
+    assert order == ["a0", "b0", "a1", "b1", "a2", "b2", "a3", "b3"]
+
+
+def test_a_dead_endpoint_holds_few_places_and_its_calls_come_back_at_its_pace(clock):
+    turns = Turns(200, 20, 100, clock)
+    put_off = []
+    for number in range(1000):
+        turn = turns.admit("dead", number)
+        if isinstance(turn, float):
+            put_off.append(turn)
+        if number % 10 == 0:  # it has few calls, and none of them ever waits
+            ticket = turns.admit("fast", number)
+            assert began(ticket)
+            turns.end("fast", ticket, answered=True, succeeded=True)
+        assert turns.in_flight + turns.waiting < 300
+    assert len(put_off) >= 700
+    assert min(put_off) >= 0.9 * WAIT_SECONDS
+    assert put_off[-1] > put_off[0]
+
+
+def test_what_waited_too_long_is_put_off(clock):
+    turns = Turns(200, 1, 100, clock)
+    turns.admit("slow", "first")
+    assert turns.admit("slow", "second") is None
+    assert list(turns.overdue()) == []
+    clock.now = WAIT_SECONDS + 0.1
+    [(call, seconds)] = turns.overdue()
+    assert (call, turns.waiting) == ("second", 0)
+    assert seconds > 1
+    assert list(turns.next()) == []
+
+
+def test_the_longer_an_endpoint_hangs_the_later_its_calls_come_back(clock):
+    turns = Turns(200, 2, 100, clock)
+    turns.admit("dead", 0)
+    turns.admit("dead", 1)
+    waits = []
+    for _ in range(6):
+        clock.now = clock.now * 2 + 5
+        waits.append(turns.admit("dead", 2))
+    assert all(isinstance(wait, float) for wait in waits)
+    assert waits[-1] > 5 * waits[0]
+    for _ in range(10_000):
+        wait = turns.admit("dead", 3)
+    assert 0.85 * MOST_SECONDS <= wait <= MOST_SECONDS
+
+
+def test_an_endpoint_that_does_not_answer_gets_fewer_at_a_time_until_it_does(clock):
+    turns = Turns(200, 16, 0, clock)
+    tickets = [turns.admit("a", n) for n in range(16)]
+    clock.now = 30
+    for ticket in tickets:
+        turns.end("a", ticket, answered=False, succeeded=False)
+    [ticket] = [turn for turn in (turns.admit("a", n) for n in range(10)) if began(turn)]
+    for limit in (2, 4, 8, 16, 16):
+        clock.now += 0.01
+        turns.end("a", ticket, answered=True, succeeded=True)
+        assert turns._known["a"].limit == limit
+        ticket = turns.admit("a", 0)
+        assert began(ticket)
+
+
+def test_an_endpoint_that_fails_for_an_hour_is_one_that_fails(clock):
+    turns = Turns(10, 10, 10, clock)
+
+    def called(name, *, well):
+        turns.end(name, turns.admit(name, 0), answered=True, succeeded=well)
+
+    called("a", well=False)
+    called("b", well=False)
+    clock.now = 3600
+    called("a", well=False)
+    called("b", well=True)
+    assert turns.failing() == ["a"]
+    clock.now = 7300
+    assert turns.failing() == []  # nobody has called it for an hour
+
+
+def test_endpoints_that_are_not_called_any_more_are_forgotten(clock, monkeypatch):
+    monkeypatch.setattr("scheduler.workers.webhook.turns.REMEMBERED", 10)
+    turns = Turns(10_000, 10, 10, clock)
+    busy = turns.admit("busy", 0)
+    for number in range(1000):
+        turns.end(f"{number}", turns.admit(f"{number}", 0), answered=True, succeeded=True)
+    assert len(turns._known) <= 11
+    turns.end("busy", busy, answered=True, succeeded=True)
+
+
+def test_a_burst_to_a_fast_endpoint_waits_here_and_is_not_put_off(clock):
+    turns = Turns(200, 20, 100, clock)
+    turns.end("fast", turns.admit("fast", 0), answered=True, succeeded=True)
+    begun = [turns.admit("fast", number) for number in range(20)]
+    turns._known["fast"].mean = 0.01
+    assert all(began(each) for each in begun)
+    assert {turns.admit("fast", number) for number in range(280)} == {None}
+    assert turns.in_flight + turns.waiting == 300

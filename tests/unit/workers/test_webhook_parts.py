@@ -1,0 +1,122 @@
+"""Secrets and signatures, and what an answer means."""
+
+import os
+from datetime import UTC, datetime
+
+import pytest
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+
+from scheduler.domain.errors import Misconfigured
+from scheduler.domain.runs.result import OUTPUT_BYTES
+from scheduler.settings import load
+from scheduler.workers.attempt import _json
+from scheduler.workers.webhook.answer import MOST_BODY, Answer, judge, retry_after
+from scheduler.workers.webhook.secrets import SecretMissing, Secrets
+
+NEW, OLD = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "secrets.toml"
+
+
+def test_a_secret_that_is_rotated_signs_with_both_values(file):
+    file.write_text(f'a = ["{NEW}", "{OLD}"]\nb = "{OLD}"')
+    secrets = Secrets(str(file))
+    timestamp = int(datetime.now(UTC).timestamp())
+    headers = {"webhook-id": "m", "webhook-timestamp": str(timestamp),
+               "webhook-signature": secrets.signature("a", "m", timestamp, b"{}")}
+    assert Webhook(NEW).verify("{}", headers) == Webhook(OLD).verify("{}", headers) == {}
+    headers["webhook-signature"] = secrets.signature("b", "m", timestamp, b"{}")
+    with pytest.raises(WebhookVerificationError):
+        Webhook(NEW).verify("{}", headers)
+    assert secrets.text("a") == NEW
+
+
+def test_the_file_is_read_again_when_it_changes_and_a_bad_one_changes_nothing(file, monkeypatch):
+    file.write_text('a = "first"')
+    secrets = Secrets(str(file))
+    monkeypatch.setattr("scheduler.workers.webhook.secrets._LOOK_SECONDS", -1.0)
+
+    def write(text):
+        file.write_text(text)
+        os.utime(file, ns=(0, hash(text) & 0xFFFFFFFFFF))
+
+    write('a = "second"')
+    assert secrets.text("a") == "second"
+    write("a = [")
+    assert secrets.text("a") == "second"
+    write('b = "third"')
+    with pytest.raises(SecretMissing, match="'a'"):
+        secrets.text("a")
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("a = hunter2", "not TOML"), ("a = 7", "a must be a text"), ("a = []", "a must be"),
+    ('a = ["x", 1]', "a must be"),
+    ('a = "whsec_hunter2!"', "base64"), ('a = "whsec_"', "base64"), ("[a]\nb = 1", "a must be"),
+])
+def test_a_bad_file_is_a_bad_setting_and_is_not_quoted(file, text, words):
+    file.write_text(text)
+    with pytest.raises(Misconfigured, match=words) as caught:
+        Secrets(str(file))
+    assert "SCHEDULER_WEBHOOK_SECRETS_FILE" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_no_file_and_no_such_file():
+    with pytest.raises(SecretMissing, match="is not set"):
+        Secrets(None).text("a")
+    with pytest.raises(Misconfigured, match="cannot be read"):
+        Secrets("/no/such/file")
+
+
+def answered(status, body=b"", **headers):
+    found = {name.replace("_", "-"): value for name, value in headers.items()}
+    return judge(Answer(status, "Why", found, body, None, 0.25), "a.org:443", 3600, NOW)
+
+
+@pytest.mark.parametrize(("status", "outcome", "retry"), [
+    (200, "succeeded", True), (204, "succeeded", True), (205, "succeeded", True), (299, "succeeded", True),
+    (100, "failed", True), (300, "failed", True), (302, "failed", True), (304, "failed", True),
+    (400, "failed", True), (404, "failed", True), (410, "failed", False), (429, "failed", True),
+    (500, "failed", True), (503, "failed", True), (599, "failed", True), (999, "failed", True),
+])
+def test_what_a_status_means(status, outcome, retry):
+    found = answered(status, retry_after="7")
+    assert (found.status, found.retry) == (outcome, retry)
+    assert found.retry_in == (7 if status in (429, 503) else None)
+    assert found.output["status_code"] == status
+    assert found.output["duration_ms"] == 250
+
+
+@pytest.mark.parametrize(("text", "seconds"), [
+    ("0", 0), ("120", 120), (" 5 ", 5), ("99999", 3600), ("9" * 500, 3600),
+    ("Tue, 01 Dec 2026 08:02:00 GMT", 120), ("Tue, 01 Dec 2026 23:00:00 GMT", 3600),
+    ("Tue, 01 Dec 2026 07:59:59 GMT", None), ("-5", None), ("1.5", None), ("soon", None), ("", None), (None, None),
+    ("\u0665", None), ("Tue, 99 Dec 2026 08:02:00 GMT", None), ("Mon, 01 Jan 999999 00:00:00 GMT", None),
+])
+def test_retry_after(text, seconds):
+    assert retry_after(text, 3600, NOW) == seconds
+
+
+@pytest.mark.parametrize("byte", [b"\x00", b"\xff", b"\x01", b'"', b"\xc3\xa9", b"\xf0\x9f\x98\x80", b"\n"])
+def test_whatever_a_body_holds_its_output_fits(byte):
+    body = (byte * MOST_BODY)[:MOST_BODY]
+    headers = {f"h{n}": byte.decode("latin-1") * 60 for n in range(200)}
+    output = judge(Answer(500, "x", headers, body, "utf-8", 1.0), "a", 1, NOW).output
+    assert len(_json(output)) < OUTPUT_BYTES
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "latin-1", "utf-16", "punycode", "idna", "rot13", "nothing", ""])
+def test_an_endpoint_does_not_choose_what_decodes_it(charset):
+    assert Answer(200, "", {}, "\u00e9".encode(), charset, 0).output()["body"]
+
+
+@pytest.mark.parametrize("text", ["socks5://u:hunter2@x:1", "http://", "hunter2", "http://a:hunter2@c/path"])
+def test_a_proxy_that_cannot_be_is_a_bad_setting(text):
+    with pytest.raises(Misconfigured, match="SCHEDULER_WEBHOOK_PROXY") as caught:
+        load({"SCHEDULER_WEBHOOK_PROXY": text})
+    assert "hunter2" not in str(caught.value)
