@@ -31,7 +31,7 @@ def fitted(
 
     A stream that needs less than its half leaves the rest to the other.
     """
-    room = limit - len(_json(dict(about) | {"stdout": "", "stderr": ""}))
+    room = limit - _size(dict(about) | {"stdout": "", "stderr": ""}) - 2
     sizes = {"stdout": _size(stdout), "stderr": _size(stderr)}
     room_of = {
         "stdout": max(room // 2, room - sizes["stderr"]), "stderr": max(room - room // 2, room - sizes["stdout"]),
@@ -42,13 +42,9 @@ def fitted(
     }
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))  # as results are written
-
-
-def _size(text: str) -> int:
-    """Return the bytes that a text takes inside the quotes of a JSON string."""
-    return len(_json(text)) - 2
+def _size(value: object) -> int:
+    """Return the bytes that a value takes as JSON, as results write it, within its quotes or braces."""
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()) - 2
 
 
 def _last(text: str, size: int, room: int) -> str:

@@ -29,7 +29,7 @@ def test_binary_and_invalid_text_is_made_printable(raw, text):
 def test_the_output_fits_and_keeps_the_last_of_each(first, second, limit):
     out, err = printable(first), printable(second)
     kept = fitted({"exit_code": 0, "duration_ms": 12}, out, err, limit)
-    assert len(json.dumps(kept, separators=(",", ":"))) <= limit
+    assert len(json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()) <= limit
     assert list(kept) == ["exit_code", "duration_ms", "stdout", "stderr"]
     assert out.endswith(kept["stdout"])
     assert err.endswith(kept["stderr"])
