@@ -16,6 +16,7 @@ from scheduler.client.handlers import handlers as common
 from scheduler.client.runner import Runner
 from scheduler.domain.errors import Misconfigured
 from scheduler.ops.health import HealthPart
+from scheduler.rabbit.address import user
 from scheduler.rabbit.link import Link
 from scheduler.runtime import Stop
 from scheduler.settings import Settings
@@ -98,6 +99,7 @@ class HandlersWork:
         self._runner = Runner(
             ",".join(settings.amqp_urls), handlers=served, queue_name=queue, queue_type=queue_type,
             grace=self._grace, name=worker.name,
+            user_id=user(settings.amqp_urls[0]) if settings.tenant_by == "user_id" else None,
         )
         self._thread = threading.Thread(target=self._runner.run, name="handlers", daemon=True)
         stop.wait_for(self._thread.is_alive)
