@@ -2,6 +2,7 @@
 
 from chaos import (
     breaking_clusters,
+    breaking_delayed,
     breaking_networks,
     breaking_postgres,
     breaking_priorities,
@@ -9,6 +10,7 @@ from chaos import (
     breaking_rabbitmq,
     breaking_runs,
     breaking_webhooks,
+    breaking_workers,
     soaking,
     upgrading,
 )
@@ -22,9 +24,11 @@ MODULES = (
     breaking_postgres,
     breaking_networks,
     breaking_clusters,
+    breaking_delayed,
     breaking_priorities,
     breaking_runs,
     breaking_webhooks,
+    breaking_workers,
     upgrading,
     soaking,
 )
