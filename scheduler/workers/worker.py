@@ -43,11 +43,12 @@ class Worker:
         with self._lock:
             self._busy[attempt.key] = what, datetime.now(UTC)
 
-    def end(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Note how it ended, also of one that was put off before it began."""
+    def end(self, attempt: Attempt, outcome: Outcome | None) -> None:
+        """Note how it ended, also of one that was put off before it began; None of one that is another's now."""
         with self._lock:
             self._busy.pop(attempt.key, None)
-            self._ended[outcome.status] += 1
+            if outcome is not None:
+                self._ended[outcome.status] += 1
 
     @property
     def in_flight(self) -> int:
