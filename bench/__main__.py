@@ -5,6 +5,8 @@ import sys
 
 from bench import (
     api,
+    console,
+    delayed,
     emit,
     ingest,
     lag,
@@ -26,8 +28,10 @@ PARTS = {
     "burst": emit.burst,
     "migrations": migrations.run,
     "priorities": priorities.run,
+    "delayed": delayed.run,
     **runs.PARTS,
     "api": api.run,
+    "console": console.run,
     "webhooks": webhooks.run,
 }
 

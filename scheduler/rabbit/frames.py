@@ -49,6 +49,7 @@ class DueMessage:
     exchange: str = EVENTS_EXCHANGE
     routing_key: str = "due"
     kind: str = "ScheduleDue"
+    user_id: str | None = None  # our own: the broker checks it
     mandatory: bool = True
 
 
@@ -95,10 +96,14 @@ def json_message(
     return AmqpMessage(exchange, routing_key, body, properties, mandatory=False)
 
 
-def command_message(routing_key: str, kind: str, body: bytes, *, key: str) -> AmqpMessage:
+def command_message(
+    routing_key: str, kind: str, body: bytes, *, key: str, reply_to: str | None = None,
+    correlation_id: str | None = None, user_id: str | None = None,
+) -> AmqpMessage:
     """Return what a worker tells the sidecar: it must reach a queue; `key` tells it from its neighbours."""
     properties = pika.BasicProperties(
         content_type="application/json", delivery_mode=2, type=kind, app_id="scheduler", message_id=key,
+        reply_to=reply_to, correlation_id=correlation_id, user_id=user_id,
     )
     return AmqpMessage(COMMANDS_EXCHANGE, routing_key, body, properties)
 
@@ -169,16 +174,18 @@ def _due_header(message: DueMessage, channel: int) -> bytes:
     if message.key is not None:
         flags |= spec.BasicProperties.FLAG_MESSAGE_ID
         key = _short(message.key)
+    if message.user_id is not None:
+        flags |= spec.BasicProperties.FLAG_USER_ID
     content = b"".join((
         _CONTENT.pack(_BASIC, 0, len(message.body), flags), before, correlation, expiration, key,
-        _TIMESTAMP.pack(message.timestamp), _due_end(message.kind),
+        _TIMESTAMP.pack(message.timestamp), _due_end(message.kind, message.user_id),
     ))
     return _FRAME.pack(spec.FRAME_HEADER, channel, len(content)) + content + _END
 
 
 @lru_cache(maxsize=16)  # we have a handful of events
-def _due_end(kind: str) -> bytes:
-    return _short(kind) + _short("scheduler")
+def _due_end(kind: str, user_id: str | None) -> bytes:
+    return _short(kind) + (b"" if user_id is None else _short(user_id)) + _short("scheduler")
 
 
 def _short(text: str) -> bytes:
