@@ -120,7 +120,7 @@ def test_a_body_without_an_end_is_not_waited_for(shared, served, framing, parts,
 
 
 @pytest.mark.parametrize("line", [
-    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET\r\n\r\n", b"GET /nowhere HTTP/9.9\r\n\r\n",
     b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\n\r\n",
     b"GET /%00%ff%fe/../..//etc/passwd HTTP/1.1\r\nHost: a\r\n\r\n",
     b"POST /api/v1/jobs HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
