@@ -130,7 +130,7 @@ def test_a_body_without_an_end_is_not_waited_for(shared, served, framing, parts,
 def test_what_is_no_http_request_gets_a_plain_no(shared, served, line):
     port = api_port(next(each for each in shared.processes if each.role == "api"))
     said = raw(port, line.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1), [])
-    assert not said or said[9:10] == b"4", said[:200]
+    assert not said or said[9:10] in (b"3", b"4"), said[:200]  # / without a token leads to the console's log-in
     assert served.get("/health").status == 200
 
 
