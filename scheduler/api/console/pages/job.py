@@ -45,7 +45,8 @@ async def job_page(request: Request, the: The, who: Visitor, job_id: UUID) -> Re
         the.services.reads.runs(who, RunFilter(job_id=str(job_id)), strips.BARS), _audit(the, who, job_id),
         _year(the, row, job),
     )
-    ahead = occurrences(row, datetime.now(UTC), count=_AHEAD, start=None, end=None) if job.status == "pending" else []
+    now = datetime.now(UTC)
+    ahead = occurrences(row, now, count=_AHEAD, start=None, end=None) if job.status == "pending" else []
     context = {
         "who": who, "page": "jobs", "job": job, "show_job": False, "runs": runs.items[:_RUNS_LISTED],
         "more_runs": len(runs.items) > _RUNS_LISTED, "audit": audit, "occurrences": ahead, "year": calendar,
