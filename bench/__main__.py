@@ -6,6 +6,7 @@ import sys
 from bench import (
     api,
     console,
+    delayed,
     emit,
     ingest,
     lag,
@@ -27,6 +28,7 @@ PARTS = {
     "burst": emit.burst,
     "migrations": migrations.run,
     "priorities": priorities.run,
+    "delayed": delayed.run,
     **runs.PARTS,
     "api": api.run,
     "console": console.run,

@@ -25,6 +25,7 @@ PARTS = (
     "api",
     "webhooks",
     "console",
+    "delayed",
 )
 _FIGURES, _END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
 

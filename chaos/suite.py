@@ -2,6 +2,7 @@
 
 from chaos import (
     breaking_clusters,
+    breaking_delayed,
     breaking_networks,
     breaking_postgres,
     breaking_priorities,
@@ -9,7 +10,9 @@ from chaos import (
     breaking_rabbitmq,
     breaking_runs,
     breaking_webhooks,
+    breaking_workers,
     soaking,
+    upgrading,
 )
 from chaos.faults import FAULTS, Fault
 from scheduler.dev.servers import Stack, start_stack
@@ -21,9 +24,12 @@ MODULES = (
     breaking_postgres,
     breaking_networks,
     breaking_clusters,
+    breaking_delayed,
     breaking_priorities,
     breaking_runs,
     breaking_webhooks,
+    breaking_workers,
+    upgrading,
     soaking,
 )
 ALL: dict[str, Fault] = {

@@ -32,7 +32,7 @@ from scheduler.rabbit.address import user
 from scheduler.rabbit.answers import Answer, Answers
 from scheduler.rabbit.inbox import Inbox
 from scheduler.rabbit.link import Link
-from scheduler.rabbit.reading import Delivery
+from scheduler.rabbit.reading import Decode, Delivery, decoded, undecoded
 from scheduler.runtime import Stop
 from scheduler.settings import Settings
 
@@ -58,11 +58,12 @@ class Kind:
     read: Callable[..., Any]
     execute: Execute
     count: Callable[[Sequence[Delivery], Sequence[Verdict]], None]
+    decode: Decode | None = None
 
 
 COMMANDS = Kind(INBOX_QUEUE, read_command, execute, reporting.count)
 RESULTS = Kind(RESULTS_QUEUE, read_result, execute_results, reporting.count_results)
-DELAYED = Kind(DELAY_QUEUE, read_delayed, execute_delayed, reporting.count_delayed)
+DELAYED = Kind(DELAY_QUEUE, read_delayed, execute_delayed, reporting.count_delayed, undecoded)
 
 
 class Consumer:
@@ -88,7 +89,7 @@ class Consumer:
         answers = Answers(link, self._wait_for_alarm)
         read = self._reader(link)
         while not self._stop:
-            inbox = Inbox(link, self.kind.queue, self._settings.prefetch, read)
+            inbox = Inbox(link, self.kind.queue, self._settings.prefetch, read, self.kind.decode)
             try:
                 self._serve(inbox, answers, link)
             except DatabaseAway:
@@ -210,10 +211,16 @@ class DelayConsumer(Consumer):
         found = []
         for delivery, verdict in zip(batch, verdicts, strict=True):
             if isinstance(verdict, Rejected):
-                message = answer(verdict, delivery.properties.message_id)
+                delivery.properties = decoded(delivery.raw)
+                message = answer(verdict, _named(delivery.properties.message_id))
                 body = message.model_dump_json().encode()
                 found.append(Answer(delivery, type(message).__name__, body, str(verdict), self.entry))
         return found
+
+
+def _named(message_id: Any) -> str | None:
+    """Return a message_id that JSON can hold: what is no UTF-8 pika leaves as bytes."""
+    return message_id if isinstance(message_id, str) else None
 
 
 def _answers(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> list[Answer]:

@@ -3,6 +3,7 @@
 from contextlib import ExitStack, closing, suppress
 
 from scheduler.domain.errors import Unavailable
+from scheduler.domain.names import DELAYED_EXCHANGE
 from scheduler.emitting.delayed import DueDelayed
 from scheduler.emitting.jobs import DueJobs
 from scheduler.emitting.loop import SESSIONS, Emitter
@@ -23,7 +24,12 @@ log = get_logger(__name__)
 
 def sources(settings: Settings, link: Link) -> tuple[DueJobs, DueRuns, DueDelayed]:
     """Return whatever falls due: a new kind of thing adds its source here."""
-    return DueJobs(keep_all=settings.history == "all"), DueRuns(), DueDelayed(link.user, link.frame_max)
+    return DueJobs(keep_all=settings.history == "all"), DueRuns(), _delayed(settings, link)
+
+
+def _delayed(settings: Settings, link: Link) -> DueDelayed:
+    exits = [DELAYED_EXCHANGE, *(name for name, _ in settings.delay_exchanges)]
+    return DueDelayed(link.user, link.frame_max, exits)
 
 
 class Producer:

@@ -10,7 +10,7 @@ from scheduler.api import console, documents
 from scheduler.api.gate import App, Gate
 from scheduler.api.problems import ApiError, Away, Unprocessable, problem
 from scheduler.api.requests import SECURED
-from scheduler.api.routes import dead, health, jobs, overview, preview, runs
+from scheduler.api.routes import dead, delayed, health, jobs, overview, preview, runs
 from scheduler.api.services import Services
 from scheduler.domain.errors import Problem, Rejected, Unavailable
 from scheduler.domain.parsing import detail_words
@@ -27,7 +27,7 @@ def build(services: Services | None = None) -> FastAPI:
     )
     app.state.services = services
     api = APIRouter(prefix=PREFIX, dependencies=SECURED)
-    for module in (jobs, runs, preview, overview, dead):
+    for module in (jobs, runs, preview, overview, dead, delayed):
         api.include_router(module.router)
     app.include_router(api)
     app.include_router(health.router)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from scheduler.api.actions import Actions
 from scheduler.api.database import Database
 from scheduler.api.dead import Dead
+from scheduler.api.delayed import Delayed
 from scheduler.api.identity import Identity
 from scheduler.api.keys import KeySet, keys
 from scheduler.api.limits import RateLimit
@@ -23,6 +24,7 @@ class Services:
     reads: Reads
     actions: Actions
     dead: Dead
+    delayed: Delayed
     tokens: Tokens
     limit: RateLimit
     database: Database
@@ -42,6 +44,7 @@ def services(settings: Settings, health: HealthPart | None = None) -> Services:
     actions = Actions(database, settings)
     return Services(
         settings=settings, reads=Reads(database, settings), actions=actions, dead=Dead(actions, settings),
+        delayed=Delayed(database, actions),
         tokens=Tokens(found, settings.jwt_issuer, settings.jwt_audience), limit=RateLimit(settings.api_rate),
         database=database, remote_keys=isinstance(found, KeySet),
     )

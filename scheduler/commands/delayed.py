@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
-from uuid import UUID
 
 from scheduler.commands.judging import Verdict
 from scheduler.commands.reading import CRASHED
 from scheduler.commands.transactions import attempted
-from scheduler.domain.delayed.delay import DELAY, DELAY_HEADERS, Delay, due_at, negated, read_delay
+from scheduler.domain.delayed.delay import DELAY, DELAY_HEADERS, Delay, HeaderValue, due_at, negated, read_delay
 from scheduler.domain.delayed.message import LOOK_SECONDS, Arrival, Arrived
 from scheduler.domain.errors import Problem, Reason, Rejected
 from scheduler.ops.logs import get_logger
@@ -29,7 +28,7 @@ _NAMES = frozenset(name.encode() for name in DELAY_HEADERS)
 _DELAY = DELAY.encode()
 _REMOVED = _NAMES - {_DELAY}
 _COUNT = b"x-delivery-count"  # the queue's own mark on what it delivers again
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", flags=re.IGNORECASE | re.ASCII)
+_UUID = re.compile(rb"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _COMMON = 512  # bytes; longer properties are not likely to come again
 _SOON = timedelta(seconds=LOOK_SECONDS + 0.1)
 
@@ -64,16 +63,36 @@ def read_delayed(delivery: Delivery, *, exchange: str, frame_max: int) -> Arrive
 
 
 def _read(raw: bytes, *, redelivered: bool = False) -> _Read:
-    found = content.read(raw)
-    headers = found.values(_NAMES)
+    found = content.locate(raw)
+    headers: dict[str, HeaderValue] = {}
+    pieces = []
+    for entry in found.entries(raw):
+        name = entry.name
+        if name == _DELAY:
+            said = content.value(raw, entry)
+            headers.setdefault(DELAY, said)
+            opposite = _negated(said)
+            if opposite is not None:
+                pieces.append(content.header(name, content.number(opposite)))
+                continue
+        elif name in _REMOVED:
+            headers.setdefault(name.decode(), content.value(raw, entry))
+            continue
+        elif redelivered and name == _COUNT:
+            continue
+        pieces.append(raw[entry.start : entry.end])
     delay = read_delay(headers)
-    replaced = {}
-    if DELAY in headers and (opposite := negated(headers[DELAY])) is not None:
-        replaced[_DELAY] = content.number(opposite)
-    dropped = _REMOVED | {_COUNT} if redelivered else _REMOVED
-    message_id = found.text("message_id")
-    known = str(UUID(message_id)) if message_id and _UUID.fullmatch(message_id) else None
-    return _Read(delay, known, found.written(drop=dropped, replace=replaced))
+    named = found.message_id
+    message_id = named.decode().lower() if named is not None and _UUID.fullmatch(named) else None
+    return _Read(delay, message_id, found.spliced(raw, pieces) if found.start else raw)
+
+
+def _negated(said: HeaderValue) -> int | None:
+    try:
+        opposite = negated(said)
+    except ValueError:
+        return None  # it is about to be rejected for that, or for being too far
+    return opposite if opposite is None or opposite >= -(2**63) else None
 
 
 # Many a publisher sends the same with each message.

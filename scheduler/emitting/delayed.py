@@ -1,7 +1,7 @@
 """Delayed messages fall due: each comes out of its exit as it came in, or is given up in the end."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -27,6 +27,7 @@ _PROBLEMS = {
     Receipt.RETURNED: "returned: no queue is bound to its exchange for its routing key",
     Receipt.REFUSED: "refused: a queue behind its exchange is full or unavailable",
 }
+_HOMELESS = "its exchange is not among SCHEDULER_DELAY_EXCHANGES of this producer"
 _UNREADABLE = "the scheduler cannot write it: see its log"
 _refused = ThrottledWarning(log, "delayed messages not delivered")
 _dead = ThrottledWarning(log, "delayed message given up")
@@ -38,6 +39,7 @@ class DelayedEmission:
 
     message: Waiting
     given_up: bool
+    homeless: bool = False  # its exit is none of ours: to publish there could end the channel, for all
 
 
 class DueDelayed:
@@ -48,10 +50,11 @@ class DueDelayed:
     # Consumers tell of whatever falls due sooner than this.
     look_seconds: float | None = LOOK_SECONDS
 
-    def __init__(self, user: str, frame_max: int) -> None:
-        """Take as whom we are connected, and how long a frame may be."""
+    def __init__(self, user: str, frame_max: int, exits: Collection[str]) -> None:
+        """Take as whom we are connected, how long a frame may be, and which exits there are."""
         self._user = user
         self._frame_max = frame_max
+        self._exits = frozenset(exits)
 
     def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Waiting]:
         """Lock the messages whose time has come."""
@@ -63,7 +66,8 @@ class DueDelayed:
 
     def decide(self, message: Waiting, now: datetime) -> DelayedEmission:
         """Say whether it is tried, or given up."""
-        return DelayedEmission(message, message.given_up(now))
+        homeless = message.exchange is not None and message.exchange not in self._exits
+        return DelayedEmission(message, message.given_up(now), homeless)
 
     def messages(self, emission: DelayedEmission, stamp: Stamp) -> Sequence[Publishable]:
         """Return the message; nothing for a cancel whose hour is over."""
@@ -71,6 +75,8 @@ class DueDelayed:
         if it.exchange is None:
             return ()
         if not emission.given_up:
+            if emission.homeless:
+                return ()
             return (passed_on(
                 it.exchange, it.routing_key, it.properties, it.body, user=self._user, frame_max=self._frame_max
             ),)
@@ -90,7 +96,9 @@ class DueDelayed:
         """Delete what is out; keep what the broker did not take, and leave as it is what it did not answer for."""
         settlement = Settlement()
         for emission, _, refusal in results:
-            if refusal is None:
+            if emission.homeless and not emission.given_up:
+                settlement.postponed.append(_postponed(emission.message, Receipt.RETURNED, _HOMELESS))
+            elif refusal is None:
                 settlement.done.append(emission.message.id)
             elif refusal is not Receipt.UNKNOWN:
                 settlement.postponed.append(_postponed(emission.message, refusal))
@@ -106,7 +114,7 @@ class DueDelayed:
         """Count what came out and what was given up, and warn of what was not taken."""
         out, refused = 0, 0
         for emission, receipts, refusal in results:
-            if refusal is not None:
+            if refusal is not None or (emission.homeless and not emission.given_up):
                 refused += 1
             elif emission.given_up:
                 metrics.delayed_dead.inc()
@@ -118,15 +126,15 @@ class DueDelayed:
                 metrics.delayed_lag.observe((times.confirmed_at - emission.message.due_at).total_seconds())
         metrics.delayed_out.inc(out)
         if refused:
-            _refused.warning(count=refused, do="see that a queue is bound to the exchange that they come out of "
-                                               "for their routing keys; they are tried again for an hour")
+            _refused.warning(count=refused, do="`scheduler delayed list` says why; see that a queue is bound to "
+                                               "the exchange that they come out of; they are tried for an hour")
 
     def traced(self, results: Sequence[Result[DelayedEmission]]) -> Sequence[Traced]:  # noqa: ARG002 - as all sources
         """Return none: a trace that a message carries is between those who send and receive it."""
         return ()
 
 
-def _postponed(message: Waiting, refusal: Receipt | None) -> Postponed:
+def _postponed(message: Waiting, refusal: Receipt | None, why: str | None = None) -> Postponed:
     seconds = retry_delay(message.retries, random.random())  # noqa: S311 - jitter, not a secret
-    problem = _UNREADABLE if refusal is None else _PROBLEMS[refusal]
+    problem = why or (_UNREADABLE if refusal is None else _PROBLEMS[refusal])
     return Postponed(message.id, seconds, problem, refusal is Receipt.RETURNED)

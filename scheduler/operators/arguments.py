@@ -1,9 +1,10 @@
-"""What `scheduler job`, `run`, `dead` and `token` take on the command line."""
+"""What `scheduler job`, `run`, `dead`, `delayed` and `token` take on the command line."""
 
 import argparse
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -25,17 +26,20 @@ Add = Callable[[str, str], argparse.ArgumentParser]
 
 def add(commands: Any, run: Callable[[argparse.Namespace], int]) -> None:
     """Declare the commands; each verb has `run` called with its module and its name."""
-    for name, text, declare in (
-        ("job", "What the database knows of jobs, and what can be done with them.", _job),
-        ("run", "What became of the occurrences of tracked jobs, and another chance for those given up.", _run),
-        ("dead", "What lies in scheduler_dead and why: look, send again, drop.", _dead),
+    for name, module, text, declare in (
+        ("job", "jobs", "What the database knows of jobs, and what can be done with them.", _job),
+        ("run", "runs", "What became of the occurrences of tracked jobs, and another chance for those given up.",
+         _run),
+        ("dead", "deads", "What lies in scheduler_dead and why: look, send again, drop.", _dead),
+        ("delayed", "delayed", "Messages that wait to come out, and the way from the delayed-message plugin.",
+         _delayed),
     ):
         parser = commands.add_parser(name, help=text, description=text)
         verbs = parser.add_subparsers(required=True, metavar="VERB")
 
-        def add_verb(verb: str, text: str, verbs: Any = verbs, name: str = name) -> argparse.ArgumentParser:
+        def add_verb(verb: str, text: str, verbs: Any = verbs, module: str = module) -> argparse.ArgumentParser:
             added: argparse.ArgumentParser = verbs.add_parser(verb, help=text, description=text)
-            added.set_defaults(command=run, module=f"scheduler.operators.{name}s", verb=verb)
+            added.set_defaults(command=run, module=f"scheduler.operators.{module}", verb=verb)
             return added
 
         declare(add_verb)
@@ -102,6 +106,27 @@ def _dead(add_verb: Add) -> None:
         each.add_argument("id", type=UUID, metavar="ID", help="as `dead list` has it")
 
 
+def _delayed(add_verb: Add) -> None:
+    listed = add_verb("list", "Messages that wait, those that come out next first.")
+    listed.add_argument("--routing-key", metavar="KEY", help="under this routing key only")
+    listed.add_argument("--since", type=_instant, metavar="T", help="due then or later; RFC 3339")
+    _listing(listed)
+    show = add_verb("show", "One message that waits, with its properties, headers and body.")
+    show.add_argument("--json", action="store_true", help="print one JSON object")
+    cancel = add_verb("cancel", "Take a message back before it comes out; asks first.")
+    cancel.add_argument("--yes", action="store_true", help=_YES)
+    for each in (show, cancel):
+        text = "its message_id where that is a UUID, otherwise the number that the list shows"
+        each.add_argument("id", type=_delayed_id, metavar="ID", help=text)
+    moved = add_verb("migrate", "Pairs of entry and exit for the plugin's exchanges, from a broker's definitions.")
+    moved.add_argument("definitions", type=Path, metavar="DEFINITIONS.json",
+                       help="as `rabbitmqctl export_definitions` writes it")
+    moved.add_argument("--apply", action="store_true", help="declare them, in the virtual host of AMQP_URL")
+    moved.add_argument("--vhost", metavar="NAME", help="which of the definitions' virtual hosts")
+    moved.add_argument("--suffix", default="", metavar="TEXT",
+                       help="added to the names, to have both side by side while the plugin still runs")
+
+
 def _job_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--status", choices=_JOB_STATUSES, metavar="S", help=f"one of {', '.join(_JOB_STATUSES)}")
     parser.add_argument("--job-type", metavar="T", help="of this type only")
@@ -135,6 +160,13 @@ def _instant(text: str) -> datetime:
         return parse_instant(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _delayed_id(text: str) -> UUID | int:
+    try:
+        return int(text) if re.fullmatch(r"[0-9]{1,18}", text, re.ASCII) else UUID(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError("must be a UUID, or a number of the list") from None
 
 
 def _count(text: str) -> int:

@@ -6,7 +6,7 @@ decoded (docs/decisions/0011-delayed-messages.md).
 """
 
 import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -77,7 +77,7 @@ class Content:
         found: dict[str, HeaderValue] = {}
         for entry in self.entries:
             if entry.name in names:
-                found.setdefault(entry.name.decode(), _value(self.table, entry))
+                found.setdefault(entry.name.decode(), value(self.table, entry))
         return found
 
     def written(
@@ -89,15 +89,63 @@ class Content:
         parts = {name: part for name, part in self.parts.items() if name not in without}
         if added or self.has_table:
             pieces = [
-                _header(entry.name, replaced[entry.name]) if entry.name in replaced
+                header(entry.name, replaced[entry.name]) if entry.name in replaced
                 else self.table[entry.start : entry.end]
                 for entry in self.entries if entry.name not in drop and entry.name not in added
             ]
-            pieces += [_header(name, value) for name, value in added.items()]
+            pieces += [header(name, written) for name, written in added.items()]
             table = b"".join(pieces)
             parts["headers"] = _LENGTH.pack(len(table)) + table
         flags = sum(_FLAG[name] for name in parts)
         return _FLAGS.pack(flags) + b"".join([parts[name] for name, _ in _PROPERTIES if name in parts])
+
+
+class Located(NamedTuple):
+    """Where the header table lies, its length included, and the message_id; the rest need not be taken apart."""
+
+    start: int
+    end: int
+    message_id: bytes | None
+
+    def entries(self, raw: bytes) -> list[Entry]:
+        """Return the headers, where they lie in the whole."""
+        return list(_entries(raw, self.start + _LENGTH.size, self.end)) if self.start else []
+
+    def spliced(self, raw: bytes, pieces: Sequence[bytes]) -> bytes:
+        """Return the bytes with these pieces in the place of the headers."""
+        size = sum(map(len, pieces))
+        return b"".join((raw[: self.start], _LENGTH.pack(size), *pieces, raw[self.end :]))
+
+
+def locate(raw: bytes) -> Located:
+    """Find the headers and the message_id of what only passes through, or raise Unreadable."""
+    try:
+        return _locate(raw)
+    except (IndexError, struct.error) as error:
+        raise Unreadable(f"{type(error).__name__}: {error}") from None
+
+
+def _locate(raw: bytes) -> Located:
+    flags = raw[0] << 8 | raw[1]
+    start = end = 0
+    message_id = None
+    at = _FLAGS.size
+    for name, flag in _PROPERTIES:
+        if not flags & flag:
+            continue
+        if name in _FIXED:
+            at += _FIXED[name]
+        elif name == "headers":
+            start = at
+            at = end = at + _LENGTH.size + _LENGTH.unpack_from(raw, at)[0]
+        else:
+            begin = at + 1
+            at = begin + raw[at]
+            if name == "message_id":
+                message_id = raw[begin:at]
+    if flags & _MORE_FLAGS or at != len(raw):
+        raise Unreadable("their lengths do not add up")
+    return Located(start, end, message_id)
 
 
 def read(raw: bytes) -> Content:
@@ -122,7 +170,7 @@ def _read(raw: bytes) -> Content:
         if name == "headers":
             end = at + _LENGTH.size + _LENGTH.unpack_from(raw, at)[0]
             table = raw[at + _LENGTH.size : end]
-            entries = list(_entries(table))
+            entries = list(_entries(table, 0, len(table)))
         else:
             end = at + (_FIXED.get(name) or 1 + raw[at])
         parts[name] = raw[at:end]
@@ -132,8 +180,7 @@ def _read(raw: bytes) -> Content:
     return Content(parts, entries, table)
 
 
-def _entries(table: bytes) -> Iterator[Entry]:
-    at, size = 0, len(table)
+def _entries(table: bytes, at: int, size: int) -> Iterator[Entry]:
     while at < size:
         name = at + 1
         end = name + table[at]
@@ -154,7 +201,8 @@ def _end(table: bytes, kind: int, at: int) -> int:
     return at + size
 
 
-def _value(table: bytes, entry: Entry) -> HeaderValue:
+def value(table: bytes, entry: Entry) -> HeaderValue:
+    """Return what a header says."""
     kind, at = entry.kind, entry.value
     number = _NUMBERS.get(kind)
     if number is not None:
@@ -177,18 +225,19 @@ def _value(table: bytes, entry: Entry) -> HeaderValue:
     return Other(chr(kind))
 
 
-def _header(name: bytes, value: bytes) -> bytes:
-    return bytes((len(name),)) + name + value
+def header(name: bytes, written: bytes) -> bytes:
+    """Write a header whose value is written already."""
+    return bytes((len(name),)) + name + written
 
 
-def number(value: int) -> bytes:
+def number(whole: int) -> bytes:
     """Write a whole number as 64 bits with a sign, as RabbitMQ has it."""
-    return b"l" + struct.pack(">q", value)
+    return b"l" + struct.pack(">q", whole)
 
 
-def text(value: str | bytes) -> bytes:
+def text(content: str | bytes) -> bytes:
     """Write a text."""
-    encoded = value if isinstance(value, bytes) else value.encode()
+    encoded = content if isinstance(content, bytes) else content.encode()
     return b"S" + _LENGTH.pack(len(encoded)) + encoded
 
 
@@ -205,17 +254,17 @@ def shown(raw: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _shown(table: bytes) -> Iterator[tuple[str, Any]]:
-    for entry in _entries(table):
-        match _value(table, entry):
+    for entry in _entries(table, 0, len(table)):
+        match value(table, entry):
             case Timestamp(seconds):
-                value: Any = {"timestamp": seconds}
+                said: Any = {"timestamp": seconds}
             case Decimal() as found:
-                value = str(found)
+                said = str(found)
             case Other(kind):
                 length = entry.end - entry.value - _LENGTH.size
-                value = {"kind": {"F": "table", "A": "array", "x": "bytes"}.get(kind, kind), "bytes": length}
+                said = {"kind": {"F": "table", "A": "array", "x": "bytes"}.get(kind, kind), "bytes": length}
             case float() as found:
-                value = found if abs(found) < float("inf") else str(found)
+                said = found if abs(found) < float("inf") else str(found)
             case found:
-                value = found
-        yield entry.name.decode("utf-8", "backslashreplace"), value
+                said = found
+        yield entry.name.decode("utf-8", "backslashreplace"), said

@@ -11,7 +11,7 @@ from pika import spec
 
 from scheduler.rabbit.link import BrokerUnavailable, Link
 from scheduler.rabbit.pika_internals import forget_cancelled
-from scheduler.rabbit.reading import Delivery
+from scheduler.rabbit.reading import Decode, Delivery
 from scheduler.rabbit.topology import DELIVERY_LIMIT
 
 MOST_BYTES = 16 * 1024 * 1024
@@ -40,8 +40,12 @@ class Inbox:
     goes back to the queue, where it may lose its place.
     """
 
-    def __init__(self, link: Link, queue_name: str, prefetch: int, reader: Callable[[Delivery], Any]) -> None:
+    def __init__(
+        self, link: Link, queue_name: str, prefetch: int, reader: Callable[[Delivery], Any],
+        decode: Decode | None = None,
+    ) -> None:
         """Consume a queue; `reader` reads each on the I/O thread, while the caller waits for the database."""
+        self._decode = decode
         self._reader = reader
         self._link = link
         self._queue = queue_name
@@ -60,7 +64,7 @@ class Inbox:
             self._window, self._tag = Window.OPEN, frame.method.consumer_tag
             if not self._channel.is_open:
                 return
-            self._link.read_deliveries(self._channel, self._tag, self._on_delivery)
+            self._link.read_deliveries(self._channel, self._tag, self._on_delivery, self._decode)
             if future is not None:
                 future.set_result(None)
 

@@ -19,6 +19,7 @@ from scheduler.domain.errors import Misconfigured
 from scheduler.rabbit.reading import (
     MORE,
     NOT_OURS,
+    Decode,
     Deliveries,
     Handler,
     UnreadableProperties,
@@ -54,9 +55,11 @@ class ReadingConnection(SelectConnection):  # type: ignore[misc]  # pika's types
         """Send frames that are already encoded; only on the I/O thread."""
         self._output_marshaled_frames(chunks)
 
-    def read_deliveries(self, channel: int, consumer_tag: str, handler: Handler) -> None:
+    def read_deliveries(
+        self, channel: int, consumer_tag: str, handler: Handler, decode: Decode | None = None
+    ) -> None:
         """From now on hand over what comes for this consumer; only on the I/O thread."""
-        self.deliveries = Deliveries(channel, consumer_tag, self.params.frame_max or 131072, handler)
+        self.deliveries = Deliveries(channel, consumer_tag, self.params.frame_max or 131072, handler, decode)
         self._transport._MAX_RECV_BYTES = RECEIVE_BYTES  # noqa: SLF001 - pika's constant, for this connection alone
 
     def _on_data_available(self, data_in: bytes) -> None:

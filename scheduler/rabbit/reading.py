@@ -47,13 +47,18 @@ class Delivery:
 
 
 Handler = Callable[[Delivery], None]
+Decode = Callable[[bytes], pika.BasicProperties]
 
 
 class Deliveries:
     """Finds what comes for one consumer among the bytes of a connection."""
 
-    def __init__(self, channel: int, consumer_tag: str, frame_max: int, handler: Handler) -> None:
+    def __init__(
+        self, channel: int, consumer_tag: str, frame_max: int, handler: Handler, decode: Decode | None = None
+    ) -> None:
+        """Hand over deliveries; `decode` makes of their properties what the handler needs, all by default."""
         name = consumer_tag.encode()
+        self._decode = decode or decoded
         self._head = struct.pack(">BH", spec.FRAME_METHOD, channel)
         self._mark = _DELIVER + bytes((len(name),)) + name
         self._most = frame_max - _OVERHEAD
@@ -89,7 +94,7 @@ class Deliveries:
         except UnicodeDecodeError:
             return NOT_OURS
         raw = data[header + _HEADER.size : body - 1]
-        properties = _common_properties(raw) if len(raw) <= _COMMON else _properties(raw)
+        properties = self._decode(raw)
         content = data[body + _FRAME.size : end - 1]
         self._handler(Delivery(tag, key, properties, content, bool(redelivered), end - at, raw))
         return end
@@ -150,3 +155,16 @@ def _properties(raw: bytes) -> pika.BasicProperties:
 
 # Many a host sends the same with each message; nobody changes them.
 _common_properties = lru_cache(maxsize=256)(_properties)
+
+
+def decoded(raw: bytes) -> pika.BasicProperties:
+    """Return the properties that these bytes are."""
+    return _common_properties(raw) if len(raw) <= _COMMON else _properties(raw)
+
+
+_NOTHING = pika.BasicProperties()
+
+
+def undecoded(raw: bytes) -> pika.BasicProperties:
+    """Return nothing but what the queue itself has written: for those who read the bytes."""
+    return decoded(raw) if b"x-delivery-count" in raw else _NOTHING

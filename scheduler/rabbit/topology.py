@@ -82,7 +82,7 @@ def declare(
         _declare(connection, queue_type, due_queue_type)
         _declare_delay(connection, queue_type, delay_exchanges)
     except ChannelClosedByBroker as error:
-        raise _translated(error, url) from error
+        raise translated(error, place(url)) from error
     except (AMQPError, OSError) as error:
         raise BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
     finally:
@@ -132,8 +132,9 @@ def _declare_exit(connection: pika.BlockingConnection, name: str, kind: str) -> 
     try:
         channel.exchange_declare(name, kind, durable=True)
     except ChannelClosedByBroker as error:
-        # The broker compares the types first.
-        if error.reply_code != _PRECONDITION_FAILED or "inequivalent arg 'type'" in error.reply_text:
+        # The broker compares the types first. Nobody may publish to an internal one.
+        ours = any(f"inequivalent arg '{name}'" in error.reply_text for name in ("type", "internal"))
+        if error.reply_code != _PRECONDITION_FAILED or ours:
             raise
         return
     channel.close()
@@ -152,16 +153,17 @@ def _exists(connection: pika.BlockingConnection, queue: str) -> bool:
     return True
 
 
-def _translated(error: ChannelClosedByBroker, url: str) -> Misconfigured | Unavailable:
+def translated(error: ChannelClosedByBroker, where: str) -> Misconfigured | Unavailable:
+    """Say what the broker at `where` has against a declaration, and whether that will pass."""
     if error.reply_code == _PRECONDITION_FAILED:
         return Misconfigured(
-            f"RabbitMQ at {place(url)} already has this by another definition: {error.reply_text}. "
+            f"RabbitMQ at {where} already has this by another definition: {error.reply_text}. "
             "Set SCHEDULER_QUEUE_TYPE or SCHEDULER_DELAY_EXCHANGES to what is there, or delete that once it is "
             "empty."
         )
     if error.reply_code == _ACCESS_REFUSED:
         return Misconfigured(
-            f"RabbitMQ at {place(url)} refuses our user: {error.reply_text}. "
+            f"RabbitMQ at {where} refuses our user: {error.reply_text}. "
             "Give it configure, write and read permission on scheduler_.*, schedule\\..* and mainapp_due."
         )
-    return BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}")
+    return BrokerUnavailable(f"RabbitMQ at {where}: {reason(error)}")

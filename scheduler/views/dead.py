@@ -33,7 +33,7 @@ class DeadView(View):
 
 def dead_view(letter: DeadLetter) -> DeadView:
     """Return a dead letter, its body as JSON or text where it is that, and only the beginning of a large one."""
-    encoding, body = _body(letter.body)
+    encoding, body = body_view(letter.body)
     return DeadView.model_construct(
         id=letter.id, kind="run" if letter.run_given_up else "message", routing_key=letter.routing_key,
         exchange=letter.exchange, reason=letter.reason, at=letter.at, headers=_plain(letter.headers),
@@ -41,7 +41,8 @@ def dead_view(letter: DeadLetter) -> DeadView:
     )
 
 
-def _body(body: bytes) -> tuple[str, Any]:
+def body_view(body: bytes) -> tuple[str, Any]:
+    """Return a body as JSON or text where it is that, and only the beginning of a large one."""
     if len(body) <= _LONGEST_BODY:
         try:
             found = json.loads(body, parse_constant=lambda _: None)

@@ -63,3 +63,30 @@ def test_each_queue_type_works(vhost, queue_type):
 def test_a_broker_that_is_away_is_unavailable():
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
         declare("amqp://u:p@127.0.0.1:1/%2F")
+
+
+def test_pairs_of_entry_and_exit_leave_an_exit_that_is_there_as_it_is(vhost, channel):
+    channel.exchange_declare("orders", "topic", durable=False, arguments={"alternate-exchange": "amq.fanout"})
+    for _ in range(2):
+        topology.declare(vhost, queue_type="quorum", due_queue_type="default",
+                         delay_exchanges=(("orders", "topic"), ("mails", "direct")))
+    channel.exchange_declare("orders", "topic", durable=False, arguments={"alternate-exchange": "amq.fanout"})
+    channel.exchange_declare("mails", "direct", durable=True)
+    channel.confirm_delivery()
+    for entry in ("schedule.delay", "orders.delay", "mails.delay"):
+        for header in ("x-delay", "x-deliver-at", "x-opt-delivery-delay", "x-opt-delivery-time"):
+            properties = pika.BasicProperties(headers={header: None})
+            channel.basic_publish(entry, "", b"", properties, mandatory=True)
+        with pytest.raises(pika.exceptions.UnroutableError):
+            channel.basic_publish(entry, "", b"", pika.BasicProperties(headers={"x-other": 1}), mandatory=True)
+    for queue in ("scheduler_delay", "scheduler_delay_orders", "scheduler_delay_mails"):
+        assert channel.queue_declare(queue, passive=True).method.message_count == 4
+
+
+@pytest.mark.parametrize("kind", [{"exchange_type": "fanout"}, {"exchange_type": "topic", "internal": True}])
+def test_an_exit_of_another_type_or_an_internal_one_is_refused(vhost, channel, kind):
+    channel.exchange_declare("orders", durable=True, **kind)
+    with pytest.raises(Misconfigured, match="SCHEDULER_DELAY_EXCHANGES"):
+        topology.declare(
+            vhost, queue_type="quorum", due_queue_type="default", delay_exchanges=(("orders", "topic"),)
+        )

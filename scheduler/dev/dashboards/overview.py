@@ -1,6 +1,6 @@
 """The overview: are reminders on time, and if not, why."""
 
-from scheduler.dev.dashboards import webhooks
+from scheduler.dev.dashboards import commands, delayed, webhooks
 from scheduler.dev.dashboards.panels import (
     AMBER,
     BLUE,
@@ -190,6 +190,8 @@ def build() -> Json:
         (8, [refused, failures, queues]),
         *_classes(),
         *_runs(),
+        *delayed.rows(),
+        *commands.lines(),
         *webhooks.rows(),
     ]
     about = "Are reminders on time, and if not, why?"

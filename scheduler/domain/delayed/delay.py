@@ -44,7 +44,8 @@ class Other(NamedTuple):
 HeaderValue = int | float | Decimal | str | bool | Timestamp | Other | None
 
 
-@dataclass(frozen=True, slots=True)
+# Never changed once made, and not `frozen`: see jobs/definition.py.
+@dataclass(slots=True)
 class Delay:
     """How long from when it is stored, or until when; at once where it is neither."""
 

@@ -9,7 +9,6 @@ import struct
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
-from uuid import UUID
 
 import psycopg2.extensions
 from psycopg2 import errors
@@ -65,7 +64,8 @@ def add(cursor: Cursor, messages: Sequence[tuple[Arrived, datetime]]) -> None:
 
 
 def _write(pieces: list[bytes], message: Arrived, due_at: datetime) -> None:
-    pieces += (_NO_ID,) if message.message_id is None else (_ID, UUID(message.message_id).bytes)
+    named = message.message_id
+    pieces += (_NO_ID,) if named is None else (_ID, bytes.fromhex(named.replace("-", "")))
     for value in (message.exchange.encode(), message.routing_key, message.properties, message.body):
         pieces += (_SIZE.pack(len(value)), value)
     instant = _INSTANT.pack(_INSTANT_SIZE, (due_at - _EPOCH) // _MICROSECOND)

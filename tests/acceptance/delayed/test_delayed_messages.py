@@ -35,14 +35,12 @@ def answer(shop, **fields):
 
 def test_what_has_no_delay_header_never_touches_us_and_mandatory_is_the_brokers_own(shop, sidecar):
     queue = shop.queue()
-    began = sidecar.processes[0].metric("scheduler_delayed_in_total")
     shop.send(queue, b"plain", other=5)
     assert shop.take(queue, 1)[0][1].headers == {"other": 5}
     with pytest.raises(pika.exceptions.UnroutableError):
         shop.send("nobody", b"plain")
     shop.send("nobody", b"delayed", x_delay=HOUR)  # it has a queue: ours
     stored(sidecar, 1)
-    assert sidecar.processes[0].metric("scheduler_delayed_in_total") == began + 1
 
 
 @pytest.mark.parametrize("size", [0, 1, 131_063, 131_064, 131_065, 20_000_000])
@@ -193,7 +191,7 @@ def test_a_cancel_that_comes_first_holds_for_an_hour(shop, sidecar):
     shop.send(queue, b"held", properties=named(held, **{"x-delay": 1}))
     shop.send(queue, b"over", properties=named(over, **{"x-delay": 1}))
     assert bodies(shop.take(queue, 1)) == [b"over"]
-    assert sidecar.processes[0].metric("scheduler_delayed_dropped_total") == dropped + 1
+    until(lambda: sidecar.processes[0].metric("scheduler_delayed_dropped_total") > dropped, "its count")
     assert held in cancels(sidecar)
     # Its hour over, a producer forgets it by itself.
     sidecar.sql("UPDATE delayed_messages SET due_at = now(), wake_at = now() WHERE message_id = %s", held)
@@ -279,3 +277,18 @@ def test_what_expires_before_it_is_stored_goes_to_schedule_dead(shop, sidecar):
         dead = until(lambda: next((got for got in drained(shop) if got[2] == b"expired"), None), "the dead letter")
     assert dead[1].headers["x-death"][0]["reason"] == "expired"
     assert dead[1].headers["x-delay"] == HOUR
+
+
+def test_an_exit_that_is_none_any_more_stops_nothing_else(shop, sidecar):
+    """To publish to an exchange that is not there would end the channel that all events go through."""
+    queue = shop.queue()
+    sidecar.sql("INSERT INTO delayed_messages (exchange, routing_key, properties, body, due_at, wake_at) "
+                "VALUES ('gone', 'k', '\\x0000', 'lost', now(), now())")
+    shop.send(queue, b"next", x_delay=1)
+    assert bodies(shop.take(queue, 1)) == [b"next"]
+    row = until(lambda: next((row for row in waiting(sidecar) if row["retries"]), None), "it is kept")
+    assert "SCHEDULER_DELAY_EXCHANGES" in row["problem"]
+    sidecar.sql("UPDATE delayed_messages SET unroutable_at = now() - interval '1 hour'")
+    due_now(sidecar)
+    method, dead, _ = until(lambda: next((got for got in drained(shop) if got[2] == b"lost"), None), "it is dead")
+    assert (method.routing_key, dead.headers["x-original-exchange"]) == ("k", "gone")

@@ -1,0 +1,159 @@
+"""Delayed messages: stored and let out a second, beside requests and events; the entry beside its exit; lag."""
+
+import contextlib
+import re
+import time
+from collections.abc import Callable
+from uuid import uuid4
+
+import pika
+
+from bench import emit, ingest, report
+from bench.lag import quantile
+from bench.servers import PAYLOAD, Bed, Running, finished_in
+from bench.yardsticks import BODY
+from scheduler.dev.servers import Stack
+from scheduler.rabbit import content
+from scheduler.rabbit.frames import AmqpMessage, RawMessage
+from scheduler.rabbit.link import Link
+from scheduler.rabbit.publisher import Publisher
+
+KEY = "bench.delayed"
+DAY_MS = 86_400_000
+PROPERTIES = pika.BasicProperties(content_type="application/json", delivery_mode=2, headers={"x-delay": DAY_MS})
+assert PAYLOAD
+
+
+def bind(bed: Bed) -> None:
+    """Have a queue for what comes out: of the same type as that of the events beside it."""
+    connection = pika.BlockingConnection(pika.URLParameters(bed.amqp_url))
+    channel = connection.channel()
+    channel.queue_declare(KEY, durable=True, arguments={"x-queue-type": "quorum"})
+    channel.queue_bind(KEY, "schedule.delayed", KEY)
+    connection.close()
+
+
+def publish(bed: Bed, messages: Callable[[int], list[AmqpMessage] | list[RawMessage]], count: int) -> float:
+    """Publish so many by our own pipelined publisher, and return how many a second were confirmed."""
+    link = Link(bed.amqp_url, "bench")
+    publisher = Publisher(link)
+    made = [messages(min(2000, count - start)) for start in range(0, count, 2000)]
+    began = time.monotonic()
+    for each in made:
+        publisher.send(each).wait(60)
+    rate = count / (time.monotonic() - began)
+    link.close()
+    return rate
+
+
+def stored(bed: Bed, count: int, *, named: bool) -> float:
+    """Start a consumer on a full queue, and return how many it stores a second from the first row to the last."""
+    bed.sql("TRUNCATE delayed_messages")
+    bed.purge("scheduler_delay")
+
+    def messages(size: int) -> list[AmqpMessage]:
+        return [AmqpMessage("schedule.delay", KEY, BODY, pika.BasicProperties(
+            content_type="application/json", delivery_mode=2, headers={"x-delay": DAY_MS}, message_id=str(uuid4()),
+        ) if named else PROPERTIES) for _ in range(size)]
+
+    publish(bed, messages, count)
+    with bed.process("scheduler", "consumer", wait=False):
+        finished_in(bed, "EXISTS (SELECT 1 FROM delayed_messages)", time.monotonic())
+        started = time.monotonic()
+        # Counting rows again and again would cost a good part of a core: the numbers are given in order.
+        last = int(bed.sql("SELECT min(id) FROM delayed_messages")[0][0]) + count - 1
+        return count / finished_in(bed, f"EXISTS (SELECT 1 FROM delayed_messages WHERE id = {last})", started)
+
+
+def fill(bed: Bed, count: int, when: str) -> None:
+    """Add messages as a consumer leaves them; `when` is an SQL expression of the row number n."""
+    raw = b"".join(PROPERTIES.encode())
+    written = content.read(raw).written(replace={b"x-delay": content.number(-DAY_MS)})
+    bed.sql("INSERT INTO delayed_messages (exchange, routing_key, properties, body, due_at, wake_at) "
+            f"SELECT 'schedule.delayed', %s, %s, %s, {when}, {when} FROM generate_series(1, {count}) AS n",
+            (KEY.encode(), written, BODY))
+    bed.sql("VACUUM ANALYZE delayed_messages")
+    bed.sql("CHECKPOINT")
+
+
+def out(bed: Bed, count: int) -> float:
+    """Let so many fall due at once before one replica, and return messages/s."""
+    bed.sql("TRUNCATE delayed_messages")
+    fill(bed, count, "now() + interval '1 hour'")
+    with bed.process("scheduler", "producer"):
+        due = "now() + interval '2 seconds'"
+        bed.sql(f"UPDATE delayed_messages SET due_at = {due}, wake_at = {due}")
+        bed.sql("VACUUM delayed_messages")
+        bed.sql(f"SELECT pg_notify('scheduler_wakeup', 'delayed ' || ({due})::text)")
+        bed.sql("SELECT pg_sleep_until(min(due_at)) FROM delayed_messages")
+        rate = count / finished_in(bed, "NOT EXISTS (SELECT 1 FROM delayed_messages)", time.monotonic())
+    bed.purge(KEY)
+    return rate
+
+
+def events(bed: Bed, count: int) -> float:
+    emit.one_shots(bed, count)
+    return emit.drain(bed, count, 1)
+
+
+def undelayed(bed: Bed, exchange: str, count: int) -> float:
+    """Publish without a delay header, and return how many a second the broker confirms."""
+    plain = pika.BasicProperties(content_type="application/json", delivery_mode=2, headers={"other": 1})
+    raw = b"".join(plain.encode())
+    message = RawMessage(exchange, KEY.encode(), raw, BODY)
+    rate = publish(bed, lambda size: [message] * size, count)
+    bed.purge(KEY)
+    return rate
+
+
+def lag(bed: Bed, replicas: list[Running], rate: int, seconds: int) -> float:
+    """Have messages fall due at a steady rate, and return the 99th percentile of confirmed minus due, in ms."""
+    before = _histogram(replicas)
+    fill(bed, rate * seconds, f"now() + interval '8 seconds' + n * interval '{1 / rate} seconds'")
+    finished_in(bed, "NOT EXISTS (SELECT 1 FROM delayed_messages WHERE wake_at < now() + interval '1 hour')",
+                time.monotonic())
+    after = _histogram(replicas)
+    bed.purge(KEY)
+    return quantile({bound: after[bound] - before.get(bound, 0) for bound in after}, 0.99)
+
+
+def _histogram(processes: list[Running]) -> dict[float, int]:
+    total: dict[float, int] = {}
+    for process in processes:
+        found = re.findall(r'scheduler_delayed_lag_seconds_bucket\{le="([^"]+)"\} ([0-9.e+]+)', process.metrics())
+        for bound, count in found:
+            total[float(bound)] = total.get(float(bound), 0) + int(float(count))
+    return total
+
+
+def run(stack: Stack, rounds: int = 3, count: int = 30_000, waiting: int = 1_000_000) -> list[report.Row]:
+    """Measure delayed messages beside the commands and events that they must not fall behind."""
+    with Bed(stack) as bed:
+        bind(bed)
+        found = report.interleaved(rounds, {
+            "requests stored": lambda: ingest.ours(bed, count, 1),
+            "delayed stored": lambda: stored(bed, count, named=False),
+            "delayed stored, with UUIDs": lambda: stored(bed, count, named=True),
+            "one-shot events": lambda: events(bed, count),
+            "delayed out": lambda: out(bed, count),
+            "straight to the exit": lambda: undelayed(bed, "schedule.delayed", 2 * count),
+            "undelayed through the entry": lambda: undelayed(bed, "schedule.delay", 2 * count),
+        })
+        bed.sql("TRUNCATE delayed_messages")
+        fill(bed, waiting, "now() + interval '1 day' + n * interval '1 millisecond'")
+        with contextlib.ExitStack() as running:
+            replicas = [running.enter_context(bed.process("scheduler", "producer")) for _ in range(2)]
+            late = [lag(bed, replicas, 100, 15)]
+    rate = report.medians(found)
+    requests, entry = rate["requests stored"], rate["undelayed through the entry"]
+    rows = [
+        report.at_least("delayed messages stored, 1 consumer", rate["delayed stored"], requests, "requests", 0.9),
+        report.at_least("the same, each with a UUID", rate["delayed stored, with UUIDs"], requests, "requests", 0.9),
+        report.at_least("delayed messages out, 1 replica", rate["delayed out"], rate["one-shot events"],
+                        "one-shot events", 0.95),
+        report.at_least("undelayed messages through the entry", entry, rate["straight to the exit"],
+                        "straight to the exit", 0.95),
+        report.limit(f"lag of delayed messages at 100/s, {waiting:,} waiting, p99", late[0], 15, "ms"),
+    ]
+    report.write("delayed", rows, found | {"lag ms": late})
+    return rows

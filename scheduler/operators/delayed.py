@@ -1,0 +1,100 @@
+"""`scheduler delayed list|show|cancel|migrate`: each returns what is wrong, or None."""
+
+import json
+from argparse import Namespace
+from urllib.parse import unquote, urlsplit
+
+from scheduler.domain.delayed import migration
+from scheduler.operators.common import agreed, caller, connected, table
+from scheduler.postgres.audit import Entry, write
+from scheduler.postgres.connection import transaction
+from scheduler.postgres.delayed.reads import DelayedFilter, cancel_delayed, find_delayed, list_delayed
+from scheduler.rabbit import migrating
+from scheduler.settings import Settings
+from scheduler.terminal import plain
+from scheduler.views.delayed import delayed_view, whole_delayed_view
+
+_HEAD = ("COMES OUT", "ID", "BYTES", "EXCHANGE", "KEY", "TRIES")
+
+
+def list(settings: Settings, args: Namespace) -> None:  # noqa: A001 - the verb's own name
+    """Print those that wait, next first."""
+    wanted = DelayedFilter(routing_key=args.routing_key, since=args.since)
+    with connected(settings, "delayed list") as connection:
+        found = [delayed_view(each) for each in list_delayed(connection, wanted, args.limit)]
+    if args.json:
+        print(json.dumps([each.model_dump() for each in found]))
+        return
+    rows = [
+        (each.due_at or "", each.id, f"{each.size:,}", each.exchange, each.routing_key,
+         f"{each.retries}: {each.last_problem}" if each.retries else "")
+        for each in found
+    ]
+    print("\n".join(table(_HEAD, rows)) if found else "No delayed message is like that.")
+
+
+def show(settings: Settings, args: Namespace) -> str | None:
+    """Print one with its properties, headers and body."""
+    with connected(settings, "delayed show") as connection:
+        found = find_delayed(connection, args.id)
+    if found is None:
+        return _missing(args)
+    view = whole_delayed_view(found)
+    if args.json:
+        print(view.model_dump_json())
+        return None
+    for name, value in view.model_dump(exclude={"headers", "properties", "body"}, exclude_none=True).items():
+        print(f"{name:<14} {plain(str(value))}")
+    for title, part in (("headers", view.headers), ("properties", view.properties), ("body", view.body)):
+        print(f"\n{title}\n{json.dumps(part, indent=2)}")
+    return None
+
+
+def cancel(settings: Settings, args: Namespace) -> str | None:
+    """Take one back; with a UUID it stays away for an hour, as by the command `cancel`."""
+    if problem := agreed(f"To take back {args.id}", yes=args.yes):
+        return problem
+    with connected(settings, "delayed cancel") as connection, transaction(connection) as cursor:
+        if not cancel_delayed(cursor, args.id):
+            return _missing(args)
+        write(cursor, [Entry(caller(), "cancel", "delayed", str(args.id), "*")])
+    print("cancelled: it does not come out")
+    return None
+
+
+def migrate(settings: Settings, args: Namespace) -> str | None:
+    """Print what takes the place of the plugin's exchanges, or declare it."""
+    try:
+        text = args.definitions.read_text(encoding="utf-8")
+        plan = migration.plan(text, _vhost(text, settings, args.vhost), args.suffix)
+    except (OSError, UnicodeDecodeError, migration.NoDefinitions) as error:
+        return f"{args.definitions}: {error}"
+    print("\n".join(plan.lines()) or "No exchange is of the plugin's type.")
+    if not args.apply or not plan.pairs:
+        return "; ".join(plan.problems) or None
+    problems = migrating.apply(settings.amqp_urls[0], plan, settings.queue_type)
+    for each in problems:
+        print(f"problem   {each}")
+    if problems:
+        return f"{len(problems)} could not be declared; run it again when what is missing is there"
+    print("declared; set SCHEDULER_DELAY_EXCHANGES for every process of the sidecar and start them anew")
+    return "; ".join(plan.problems) or None
+
+
+def _vhost(text: str, settings: Settings, wanted: str | None) -> str | None:
+    """Return the virtual host to read: the one asked for, that of AMQP_URL, or the only one there is."""
+    there = migration.vhosts(text)
+    if not there:
+        return None
+    ours = unquote(urlsplit(settings.amqp_urls[0]).path[1:]) or "/"
+    chosen = wanted if wanted is not None else ours
+    if chosen in there:
+        return chosen
+    if wanted is None and len(there) == 1:
+        return there[0]
+    named = ", ".join(repr(each) for each in there)
+    raise migration.NoDefinitions(f"exchanges of the plugin are in {named}; choose one with --vhost")
+
+
+def _missing(args: Namespace) -> str:
+    return f"no delayed message {args.id} waits; it may be out already"

@@ -1,0 +1,68 @@
+"""/delayed: looked at, and taken back; for tokens of all tenants only."""
+
+from uuid import uuid4
+
+import pika
+import pytest
+from delayed_support import Shop, stored
+
+HOUR = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def shop(shared):
+    shared.start("consumer").ready()
+    made = Shop(shared.amqp_url)
+    yield made
+    made.close()
+
+
+def test_delayed_messages_are_listed_shown_and_taken_back(served, shop, shared):
+    named = str(uuid4())
+    for number in range(5):
+        shop.send("many", b"%d" % number, x_delay=HOUR + number)
+    shop.send("one", b'{"a": 1}', properties=pika.BasicProperties(message_id=named, headers={"x-delay": 2 * HOUR}))
+    rows = stored(shared, 6)
+    viewer = served.as_("viewer")
+
+    pages, after = [], None
+    for _ in range(3):
+        page = viewer.get("/delayed", limit=2, after=after).json
+        pages += [each["id"] for each in page["items"]]
+        after = page["next"]
+    assert pages == [*(str(row["id"]) for row in rows[:5]), named]
+    assert after is None
+    assert [each["id"] for each in viewer.get("/delayed", routing_key="one").json["items"]] == [named]
+    late = rows[4]["due_at"].strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    assert [each["id"] for each in viewer.get("/delayed", since=late).json["items"]] == [str(rows[4]["id"]), named]
+
+    found = viewer.get(f"/delayed/{named}").json
+    assert (found["body"], found["headers"], found["exchange"]) == (
+        {"a": 1}, {"x-delay": -2 * HOUR}, "schedule.delayed")
+    assert found["due_at"] > found["stored_at"]
+    for name in (named, str(rows[0]["id"])):
+        assert viewer.ask("DELETE", f"/delayed/{name}").status == 403
+        answer = served.as_("operator").ask("DELETE", f"/delayed/{name}")
+        assert (answer.status, answer.json["id"]) == (200, name)
+        assert served.ask("DELETE", f"/delayed/{name}").status == 404
+        assert served.get(f"/delayed/{name}").status == 404
+    assert len(viewer.get("/delayed").json["items"]) == 4
+    audit = served.get("/audit", kind="delayed").json["items"]
+    assert [(each["action"], each["id"]) for each in audit] == [
+        ("cancel", str(rows[0]["id"])), ("cancel", named)]
+
+
+def test_they_belong_to_no_tenant(served, api):
+    for method, path in (("GET", "/delayed"), ("GET", f"/delayed/{uuid4()}"), ("DELETE", "/delayed/1")):
+        for someone in (api, served.as_("admin", "acme")):
+            assert someone.ask(method, path).status == 403
+    assert served.as_(None).get("/delayed").status == 403
+
+
+def test_what_is_wrong_is_named(served):
+    for path in ("/delayed/x", "/delayed/9999999999999999999999", "/delayed/-1"):
+        assert served.get(path).status == 404
+    assert "limit" in served.get("/delayed", limit=1000).errors
+    assert "after" in served.get("/delayed", after="x").errors
+    assert "colour" in served.get("/delayed", colour="red").errors
+    assert "since" in served.get("/delayed", since="now").errors
