@@ -181,6 +181,8 @@ def test_a_failing_job_is_found_its_reason_seen_and_it_is_tried_again(world, vis
     """The way of someone woken at night: from the overview to a run that succeeds."""
     job, event = world.dead_run(name="CRM sync", job_type="sync.night", error="502 from crm.example.org")
     page = visit.go("/")
+    expect(page.locator("#part-failing").get_by_role("link", name="sync.night")).to_be_visible()
+    expect(page.locator("#part-tiles a[href='/runs?status=dead'] .value")).to_have_text(re.compile("[1-9]"))
     page.locator("#part-failing").get_by_role("link", name="sync.night").click()
     page.locator("#runs-table tbody tr").first.get_by_role("link").nth(1).click()
     expect(page.get_by_text("502 from crm.example.org").first).to_be_visible()
