@@ -10,7 +10,7 @@ ENOUGH := $(VENV)/.enough
 PIP    := $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt
 ARGS   ?=
 
-.PHONY: help run test test-deep lint schemas dashboards example overview chaos bench bench-against bench-peers build constraints clean
+.PHONY: help run test test-deep lint schemas dashboards example overview screenshots chaos bench bench-against bench-peers build constraints clean
 
 help: ## a line for each target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ example: $(READY) ## the examples for hosts, against a sidecar of their own (ARG
 
 overview: $(READY) ## draw docs/overview.png, the overview dashboard, from a real run of two minutes
 	@$(BIN)/python -m bench.overview
+
+screenshots: $(READY) ## draw docs/console/*.png, the console in both themes, from a real run of some minutes
+	@$(BIN)/python -m scheduler.dev.screenshots
 
 chaos: $(READY) ## break every part while the sidecar works, and account for every event (FAULT=kill for one)
 	@$(BIN)/python -m chaos $(FAULT) $(ARGS)

@@ -5,6 +5,7 @@ import sys
 
 from bench import (
     api,
+    console,
     delayed,
     emit,
     ingest,
@@ -30,6 +31,7 @@ PARTS = {
     "delayed": delayed.run,
     **runs.PARTS,
     "api": api.run,
+    "console": console.run,
     "webhooks": webhooks.run,
 }
 

@@ -24,6 +24,7 @@ PARTS = (
     "migrations",
     "api",
     "webhooks",
+    "console",
     "delayed",
 )
 _FIGURES, _END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"

@@ -84,7 +84,8 @@ def results_kill(stack: Stack, result: Result, scale: float) -> None:
 
 @fault("results-mangled", "results lie for up to 15 s and then come shuffled, some of them twice or three times")
 def results_mangled(stack: Stack, result: Result, scale: float) -> None:
-    under_results(stack, result, lambda *_: time.sleep(24 * scale), delay=15 * scale)
+    delay = 15 * scale
+    under_results(stack, result, lambda *_: time.sleep(24 * scale), delay=delay, within=150 + 5 * delay)
 
 
 @fault("late-workers", "a third of the attempts are reported long after their worker was given up")

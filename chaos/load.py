@@ -62,14 +62,14 @@ class Host:
     """Publishes commands, each again and again until the broker confirms it, and receives events."""
 
     def __init__(
-        self, amqp_url: str, *, one_shots: float = 80, recurring: float = 3, cancels: float = 10,
+        self, amqp_url: str, *, one_shots: float = 80, recurring: float = 3, cancels: float = 10, tracked: float = 0,
         poison: float = 0.0, count: int = 12, unbooked: str | None = None,
     ) -> None:
         """Events of the job type `unbooked` are only counted: a soak would fill the memory with them."""
         self.books = Books()
         self._unbooked = unbooked
         self._urls = amqp_url.split(",")
-        self._rates = {"one_shot": one_shots, "recurring": recurring, "cancelled": cancels}
+        self._rates = {"one_shot": one_shots, "recurring": recurring, "cancelled": cancels, "tracked": tracked}
         self._poison = poison
         self._count = count
         self._outbox: deque[tuple[str, bytes, str | None]] = deque()
@@ -137,6 +137,9 @@ class Host:
         body = {"id": asked.id, "issued_at": _iso(datetime.now(UTC) + timedelta(milliseconds=1))}
         at = time.monotonic() + self._random.uniform(0.2, 2)
         self._later.append((at, "cancel", json.dumps(body).encode(), asked.id))
+
+    def _tracked(self) -> None:
+        self.request(datetime.now(UTC) + timedelta(seconds=self._random.uniform(0.5, 4)), run={"start_timeout": 20})
 
     def request(self, run_at: datetime, count: int = 0, **fields: object) -> Asked:
         """Ask for a job, once or every second `count` times."""
@@ -236,6 +239,9 @@ class Host:
             self.books.unbooked += 1
             self.books.unbooked_early += emitted < due or now < due
             return
+        if self._rates["tracked"] and "run" in event:
+            report = {"event_id": event["event_id"], "attempt": event["run"]["attempt"], "status": "succeeded"}
+            self.command("result", json.dumps(report).encode(), None)
         self.books.events.append(Event(event["event_id"], event["job_id"], due, emitted, now))
 
 

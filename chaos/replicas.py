@@ -23,8 +23,9 @@ _FOREIGN = ("SCHEDULER_", "METRICS_", "LOG_", "PG", "DATABASE_URL", "AMQP_URL")
 class Replica:
     """One place for a process: whoever fills it, its log goes to one file."""
 
-    def __init__(self, stack: Stack, name: str, role: str, env: dict[str, str]) -> None:
+    def __init__(self, stack: Stack, name: str, role: str, env: dict[str, str], code: Path = ROOT) -> None:
         self.name = name
+        self.code = code  # where the release lies that the next process in this place runs
         self.role = role
         self.log = stack.directory / f"{name}.log"
         self.starts = 0
@@ -32,21 +33,29 @@ class Replica:
         self._stack = stack
         self._env = env
         self._offset = 0
+        self._began: list[tuple[Path, int]] = []
         self.popen: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         self.starts += 1
         self.expected_to_end = False
         self._offset = self.log.stat().st_size if self.log.exists() else 0
+        self._began.append((self.code, self._offset))
         clean = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
         env = clean | {"METRICS_HOST": "127.0.0.1", "METRICS_PORT": "0", "PYTHONUNBUFFERED": "1"} | self._env
+        env["PYTHONPATH"] = str(self.code)
         with self.log.open("ab") as output:
             self.popen = subprocess.Popen(
-                [sys.executable, "-m", "scheduler", self.role], env=env, cwd=ROOT,
+                [sys.executable, "-m", "scheduler", self.role], env=env, cwd=self.code,
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output,
             )
         with contextlib.suppress(ProcessLookupError):
             self._stack.adopt(self.popen.pid)
+
+    def spans(self) -> list[tuple[Path, int, int]]:
+        """Return which part of the log each process in this place wrote, and of which release it was."""
+        ends = [begin for _, begin in self._began[1:]] + [self.log.stat().st_size]
+        return [(code, begin, end) for (code, begin), end in zip(self._began, ends, strict=True)]
 
     def change(self, env: Callable[[str, dict[str, str]], dict[str, str]]) -> None:
         """Give the next process in this place another environment."""

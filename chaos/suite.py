@@ -11,6 +11,7 @@ from chaos import (
     breaking_runs,
     breaking_webhooks,
     soaking,
+    upgrading,
 )
 from chaos.faults import FAULTS, Fault
 from scheduler.dev.servers import Stack, start_stack
@@ -26,6 +27,7 @@ MODULES = (
     breaking_priorities,
     breaking_runs,
     breaking_webhooks,
+    upgrading,
     soaking,
 )
 ALL: dict[str, Fault] = {

@@ -4,13 +4,14 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import psycopg2
 
 from chaos.account import Result, fill, settled
 from chaos.load import Host
-from chaos.replicas import Replica, Supervisor, wait_for
+from chaos.replicas import ROOT, Replica, Supervisor, wait_for
 from scheduler.dev.servers import Stack
 from scheduler.domain.errors import Unavailable
 from scheduler.postgres.migrate import migrate
@@ -32,22 +33,26 @@ class World:
         producers: int = 3,
         workers: int = 0,
         due_queue_type: str = "default",
+        schema: Callable[[str], object] = migrate,
+        code: Path = ROOT,
         host: Callable[..., Any] = Host,
         **load: Any,
     ) -> None:
+        """Have `schema` make the tables, and begin with the release that lies in `code`."""
         self.stack = stack
         self._made = {"database": database_url is None, "vhost": amqp_url is None}
         self.database_url = database_url or stack.create_database()
         self.amqp_url = amqp_url or stack.create_vhost()
-        migrate(self.database_url)
-        self._declare(due_queue_type)
+        schema(self.database_url)
+        if code == ROOT:  # another release declares what it knows itself
+            self._declare(due_queue_type)
         common = {"DATABASE_URL": self.database_url, "AMQP_URL": self.amqp_url,
                   "SCHEDULER_DUE_QUEUE_TYPE": due_queue_type} | (env or {})
         names = [f"consumer-{n + 1}" for n in range(consumers)] + [f"producer-{n + 1}" for n in range(producers)]
         names += [f"worker-{n + 1}" for n in range(workers)]
         change = replica_env or (lambda _, given: given)
         self.supervisor = Supervisor([
-            Replica(stack, name, name.partition("-")[0], change(name, dict(common)))
+            Replica(stack, name, name.partition("-")[0], change(name, dict(common)), code)
             for name in names
         ])
         self.host = host(self.amqp_url, **load)

@@ -97,8 +97,9 @@ class Consumer:
                 self._storing.wait(self._free[-1], link.check_open)
 
     def _reader(self, link: Link) -> Callable[[Delivery], Any]:  # noqa: ARG002 - others ask it
-        tenancy = Tenancy.of(self._settings.tenant_by, map(user, self._settings.amqp_urls))
-        return partial(self.kind.read, max_payload_bytes=self._settings.max_payload_bytes, tenancy=tenancy)
+        found = self._settings
+        tenancy = Tenancy.of(found.tenant_by, [*map(user, found.amqp_urls), *found.worker_users])
+        return partial(self.kind.read, max_payload_bytes=found.max_payload_bytes, tenancy=tenancy)
 
     def _serve(self, inbox: Inbox, answers: Answers, link: Link) -> None:
         # In the order of delivery: to acknowledge one is to acknowledge all before it.

@@ -5,7 +5,7 @@ import threading
 from scheduler.client.relay import Relay
 from scheduler.ops.logs import get_logger
 from scheduler.postgres.connection import Connection, connect
-from scheduler.rabbit.address import parameters
+from scheduler.rabbit.address import parameters, user
 from scheduler.runtime import Stop
 from scheduler.settings import Settings
 
@@ -21,7 +21,8 @@ def run(settings: Settings, stop: Stop, *, wait: bool) -> None:
 
     for url in settings.amqp_urls:
         parameters(url, "outbox")  # a mistake in it is no reason to wait
-    relay = Relay(open_database, ",".join(settings.amqp_urls), interval=settings.poll_interval_ms / 1000)
+    relay = Relay(open_database, ",".join(settings.amqp_urls), interval=settings.poll_interval_ms / 1000,
+                  user_id=user(settings.amqp_urls[0]) if settings.tenant_by == "user_id" else None)
     if not wait:
         open_database().close()
     threading.Thread(target=_pass_on, args=(stop, relay), daemon=True).start()

@@ -59,5 +59,5 @@ ROLES = {role.name: role for role in (
          ("scheduler.workers.presence:Presence", "scheduler.workers.webhook.service:Webhooks"),
          in_dev=1, switch_seconds=0.002, database=False, common="scheduler.workers.worker:Worker"),
     Role("api", "The REST API and the web console.", ("scheduler.api.server:ApiServer",),
-         in_dev=0, switch_seconds=0.001, idle_without_database=True, broker=False, extra="api"),
+         in_dev=1, switch_seconds=0.001, idle_without_database=True, broker=False, extra="api"),
 )}

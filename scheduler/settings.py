@@ -128,6 +128,7 @@ class Settings:
     max_payload_bytes: int = _setting("SCHEDULER_MAX_PAYLOAD_BYTES", 262_144, _number(2, 100_000_000))
     history: str = _setting("SCHEDULER_HISTORY", "tracked", _one_of(*HISTORIES))
     tenant_by: str = _setting("SCHEDULER_TENANT_BY", "field", _one_of(*TENANT_BY))
+    worker_users: tuple[str, ...] = _setting("SCHEDULER_WORKER_USERS", (), _words)
     delay_exchanges: tuple[tuple[str, str], ...] = _setting("SCHEDULER_DELAY_EXCHANGES", (), _delay_exchanges)
     api_host: str = _setting("API_HOST", "127.0.0.1", str)
     api_port: int = _setting("API_PORT", 8080, _number(0, 65535))

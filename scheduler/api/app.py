@@ -6,7 +6,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from scheduler import __version__
-from scheduler.api import documents
+from scheduler.api import console, documents
 from scheduler.api.gate import App, Gate
 from scheduler.api.problems import ApiError, Away, Unprocessable, problem
 from scheduler.api.requests import SECURED
@@ -31,6 +31,7 @@ def build(services: Services | None = None) -> FastAPI:
         api.include_router(module.router)
     app.include_router(api)
     app.include_router(health.router)
+    console.mount(app, services)
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(Rejected, _rejected)
     app.add_exception_handler(Unavailable, _unavailable)
@@ -59,8 +60,11 @@ async def _unavailable(_: Request, error: Exception) -> Response:
     return Away(str(error)).response()
 
 
-async def _http_error(_: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - as it was registered
+    page = console.error_page(request, error.status_code, "There is no such page.")
+    if page is not None:
+        return page
     return problem(error.status_code, str(error.detail), headers=error.headers)
 
 

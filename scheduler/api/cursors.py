@@ -9,31 +9,50 @@ from datetime import UTC, datetime
 from scheduler.api.problems import Unprocessable
 from scheduler.domain.errors import Problem
 
-_LONGEST = 200
+_LONGEST = 500
 _KEY = re.compile(r"[01]?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|1[0-9]{19}", re.ASCII)
 
 
 def write(kind: str, moment: datetime, key: str) -> str:
     """Return the cursor of a place in a list of one kind."""
-    text = json.dumps([kind, moment.astimezone(UTC).isoformat(), key], separators=(",", ":"))
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    return write_texts(kind, moment.astimezone(UTC).isoformat(), key)
 
 
 def read(kind: str, cursor: str | None) -> tuple[datetime, str] | None:
     """Return the place that a cursor stands for; raise Unprocessable for one that is not of this kind of list."""
     if cursor is None:
         return None
+    moment, key = read_texts(kind, cursor)
+    try:
+        when = datetime.fromisoformat(moment)
+        if when.tzinfo is None or not _KEY.fullmatch(key):
+            raise _wrong()
+        return when.astimezone(UTC), key
+    except (ValueError, OverflowError):
+        raise _wrong() from None
+
+
+def write_texts(kind: str, first: str, second: str) -> str:
+    """Return the cursor of a place that is two texts."""
+    text = json.dumps([kind, first, second], separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def read_texts(kind: str, cursor: str | None) -> tuple[str, str]:
+    """Return the two texts; before all others where there is no cursor."""
+    if cursor is None:
+        return "", ""
     try:
         if len(cursor) > _LONGEST or not cursor.isascii():
-            raise ValueError(cursor)
+            raise _wrong()
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        found, moment, key = json.loads(text)
-        when = datetime.fromisoformat(moment)
-        if found != kind or when.tzinfo is None or not isinstance(key, str):
-            raise ValueError(cursor)
-        if not _KEY.fullmatch(key):
-            raise ValueError(cursor)
-        return when.astimezone(UTC), key
-    except (ValueError, TypeError, OverflowError, RecursionError, binascii.Error):
-        problem = Problem("after", "is not a cursor of this list; use `next` of its last answer")
-        raise Unprocessable([problem]) from None
+        found, first, second = json.loads(text)
+    except (ValueError, TypeError, RecursionError, binascii.Error):
+        raise _wrong() from None
+    if found != kind or not isinstance(first, str) or not isinstance(second, str):
+        raise _wrong()
+    return first, second
+
+
+def _wrong() -> Unprocessable:
+    return Unprocessable([Problem("after", "is not a cursor of this list; use `next` of its last answer")])

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import TypeVar
 from uuid import UUID
 
+from scheduler.api import cursors
 from scheduler.api.actions import Actions
 from scheduler.api.identity import Identity, Need, check
-from scheduler.api.problems import Away, Conflict, NotFound, Unprocessable
-from scheduler.domain.errors import Problem, Unavailable
+from scheduler.api.problems import Away, Conflict, NotFound
+from scheduler.domain.errors import Unavailable
 from scheduler.ops.logs import without_secrets
-from scheduler.rabbit.dead import MOST_LOOKED_AT, DeadLetter, DeadLetters, NotReplayable
+from scheduler.rabbit.dead import DeadLetter, DeadLetters, NotReplayable
 from scheduler.settings import Settings
 from scheduler.views.base import Page
 from scheduler.views.dead import DeadView, dead_view
@@ -30,9 +31,10 @@ class Dead:
     async def list(self, who: Identity, limit: int, after: str | None = None) -> Page[DeadView]:
         """Return what lies there, oldest first."""
         check(who, Need.DEAD_LETTERS)
-        skip = _place(after)
-        found = await self._do(lambda: self._letters.look(limit + 1, skip))
-        return Page([dead_view(each) for each in found[:limit]], str(skip + limit) if len(found) > limit else None)
+        place = cursors.read_texts("dead", after)
+        found = await self._do(lambda: self._letters.look(limit + 1, place))
+        following = cursors.write_texts("dead", *found[limit - 1].place) if len(found) > limit else None
+        return Page([dead_view(each) for each in found[:limit]], following)
 
     async def get(self, who: Identity, letter_id: UUID) -> DeadView:
         """Return one of them."""
@@ -77,14 +79,6 @@ class Dead:
             return await asyncio.to_thread(work)
         except Unavailable as error:
             raise Away(without_secrets(str(error)), _RETRY_SECONDS) from None
-
-
-def _place(after: str | None) -> int:
-    if after is None:
-        return 0
-    if not after.isascii() or not after.isdigit() or len(after) > len(str(MOST_LOOKED_AT)):
-        raise Unprocessable([Problem("after", "is not a cursor of this list; use `next` of its last answer")])
-    return min(int(after), MOST_LOOKED_AT)
 
 
 def _there(letter: DeadLetter | None) -> DeadView:

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from scheduler.domain.errors import Problem
 
 MEDIA_TYPE = "application/problem+json"
-_TITLES = {
+TITLES = {
     400: "Bad request", 401: "No token, or a bad one", 403: "Not allowed", 404: "Not there",
     405: "Method not allowed", 408: "Too slow", 409: "Conflict", 412: "Changed meanwhile", 413: "Too large",
     415: "Unsupported media type", 422: "Not acceptable as it is", 429: "Too many requests",
@@ -96,7 +96,7 @@ def problem(
     status: int, detail: str, errors: Iterable[Problem] = (), headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a problem as a response."""
-    body = {"type": "about:blank", "title": _TITLES.get(status, "Problem"), "status": status, "detail": detail}
+    body = {"type": "about:blank", "title": TITLES.get(status, "Problem"), "status": status, "detail": detail}
     found = [{"field": each.field, "problem": each.problem} for each in errors]
     text = json.dumps(body | ({"errors": found} if found else {}), ensure_ascii=False)
     # A lone surrogate, which a path or a query can bring, has no bytes.

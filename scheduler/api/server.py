@@ -8,7 +8,9 @@ import socket
 
 import uvicorn
 
-from scheduler.api.app import application
+from scheduler.api.app import build
+from scheduler.api.console.site import Site
+from scheduler.api.gate import Gate
 from scheduler.api.patience import ImpatientProtocol
 from scheduler.api.services import services
 from scheduler.domain.errors import Misconfigured
@@ -40,33 +42,36 @@ class ApiServer:
         _allow_many_connections()
         # What a client sends amiss is its own affair, and no news; requests have lines of ours.
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
+        app = build(self._services)
         config = uvicorn.Config(
-            application(self._services), log_config=None, access_log=False, server_header=False, lifespan="off",
+            Gate(app), log_config=None, access_log=False, server_header=False, lifespan="off",
             proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=_GRACE_SECONDS,
             backlog=_BACKLOG, ws="none", http=ImpatientProtocol,
         )
         log.info("serving", api_host=self._settings.api_host, api_port=self._socket.getsockname()[1])
         try:
-            asyncio.run(self._serve(uvicorn.Server(config)))
+            asyncio.run(self._serve(uvicorn.Server(config), app.state.console))
         finally:
             self._services.database.close()
 
-    async def _serve(self, server: uvicorn.Server) -> None:
+    async def _serve(self, server: uvicorn.Server, console: Site) -> None:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         loop = asyncio.get_running_loop()
 
         def leave() -> None:
             server.should_exit = True
+            console.broadcaster.stop()  # its streams have no other end
 
         loop.add_reader(reader, leave)
-        turning = asyncio.create_task(self._turn())
+        tasks = [asyncio.create_task(self._turn()), asyncio.create_task(console.broadcaster.run())]
         try:
             with self._stop.wakes(writer):
                 if self._stop:
                     leave()
                 await server.serve([self._socket])
         finally:
-            turning.cancel()
+            for task in tasks:
+                task.cancel()
             loop.remove_reader(reader)
             os.close(reader)
             os.close(writer)

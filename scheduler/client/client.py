@@ -24,12 +24,16 @@ class SchedulerClient:
 
     def __init__(
         self, url: str, *, timeout: float = 10.0, name: str = "client",
-        issued_at: Callable[[], datetime] = issued_now,
+        issued_at: Callable[[], datetime] = issued_now, user_id: str | None = None,
     ) -> None:
-        """Connect lazily to `url`, or to several with commas between; give up on a command after `timeout`."""
+        """Connect lazily to `url`, or to several with commas between; give up on a command after `timeout`.
+
+        `user_id` is the broker's user that we are, where the sidecar takes tenants from it (SCHEDULER_TENANT_BY).
+        """
         self._pool = Pool([part.strip() for part in url.split(",")], name)
         self._timeout = timeout
         self._issued_at = issued_at
+        self._user_id = user_id
 
     def schedule(
         self, id: UUID | str, job_type: str, payload: Payload | None = None, *,
@@ -73,7 +77,7 @@ class SchedulerClient:
         body = outgoing.body(self._issued_at)
 
         def publish(connection: Connection) -> ScheduleAccepted | None:
-            beside = properties(outgoing)
+            beside = properties(outgoing, self._user_id)
             if wait is False:
                 connection.publish(outgoing.kind, body, beside)
                 return None
@@ -92,9 +96,9 @@ class SchedulerClient:
         self.close()
 
 
-def properties(outgoing: Outgoing) -> pika.BasicProperties:
+def properties(outgoing: Outgoing, user_id: str | None) -> pika.BasicProperties:
     """Return the AMQP properties of a command."""
     return pika.BasicProperties(
         content_type="application/json", delivery_mode=2, type=outgoing.message_type,
-        correlation_id=outgoing.correlation_id, headers=outgoing.headers or None,
+        correlation_id=outgoing.correlation_id, headers=outgoing.headers or None, user_id=user_id,
     )

@@ -30,9 +30,13 @@ class Relay:
 
     def __init__(
         self, connect: Callable[[], Any], url: str, *, batch: int = BATCH, interval: float = 0.2,
-        timeout: float = 5.0,
+        timeout: float = 5.0, user_id: str | None = None,
     ) -> None:
-        """Take a function that opens a connection to the host's database, and the broker's URL."""
+        """Take a function that opens a connection to the host's database, and the broker's URL.
+
+        `user_id` is the broker's user that we are, where the sidecar takes tenants from it.
+        """
+        self._user_id = user_id
         self._connect = connect
         self._database: Any = None
         self._pool = Pool([part.strip() for part in url.split(",")], "outbox")
@@ -78,6 +82,7 @@ class Relay:
         properties = pika.BasicProperties(
             content_type="application/json", delivery_mode=2, type=COMMAND_MODELS[kind].__name__,
             correlation_id=correlation_id, headers=json.loads(headers) if headers else None,
+            user_id=self._user_id,
         )
         encoded = (body if dated else _dated(body, issued_at)).encode()
         self._pool.use(lambda connection: connection.publish(kind, encoded, properties), self._timeout)

@@ -19,9 +19,6 @@ HEARTBEAT = 30.0
 _BEATS = 3  # signs of life within the time that was promised for one
 _AGAIN_SECONDS = 1.0
 _WORKER_CHARACTERS = 200
-_PROPERTIES = pika.BasicProperties(
-    content_type="application/json", delivery_mode=2, type=ScheduleResult.__name__
-)
 
 
 def worker_name(name: str | None) -> str:
@@ -42,7 +39,10 @@ class Reporter:
     handler, however long it takes, keeps nobody from saying that it is at work.
     """
 
-    def __init__(self, connection: pika.BlockingConnection, heartbeat: float) -> None:
+    def __init__(self, connection: pika.BlockingConnection, heartbeat: float, user_id: str | None = None) -> None:
+        self._properties = pika.BasicProperties(
+            content_type="application/json", delivery_mode=2, type=ScheduleResult.__name__, user_id=user_id,
+        )
         self._connection = connection
         self._heartbeat = heartbeat
         self._channel = self._open()
@@ -80,7 +80,9 @@ class Reporter:
 
     def _publish(self, body: bytes) -> bool:
         try:
-            self._channel.basic_publish(COMMANDS_EXCHANGE, ScheduleResult.kind, body, _PROPERTIES, mandatory=True)
+            self._channel.basic_publish(
+                COMMANDS_EXCHANGE, ScheduleResult.kind, body, self._properties, mandatory=True
+            )
         except (UnroutableError, NackError, ChannelClosedByBroker) as error:
             log.warning("no queue takes a result from %s, trying again: %s; start `scheduler consumer`",
                         COMMANDS_EXCHANGE, type(error).__name__)

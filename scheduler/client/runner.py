@@ -65,6 +65,7 @@ class Runner:
         self, url: str, *, handlers: Handlers = handlers, workers: int = 4, prefetch: int | None = None,
         delays: Sequence[float] = DELAYS, unknown: Unknown = "retry", queue_name: str = DUE_QUEUE,
         queue_type: str = "quorum", grace: float = 30.0, name: str | None = None, heartbeat: float = HEARTBEAT,
+        user_id: str | None = None,
     ) -> None:
         """Prepare; `grace` is how long a stop waits for handlers that are at work, `name` what it calls itself."""
         if not 1 <= heartbeat <= LIFETIME:
@@ -78,6 +79,7 @@ class Runner:
         self._grace = grace
         self._name = worker_name(name)
         self._heartbeat = heartbeat
+        self._user_id = user_id  # the broker's user that we are, where the sidecar takes tenants from it
         self._stop = threading.Event()
         self._connection: pika.BlockingConnection | None = None
         self.ready = threading.Event()  # set while it consumes
@@ -112,7 +114,7 @@ class Runner:
         connection = pika.BlockingConnection(parameters(url, "handlers"))
         try:
             self._retries.declare(connection)
-            reporter = Reporter(connection, self._heartbeat)
+            reporter = Reporter(connection, self._heartbeat, self._user_id)
             handling = _Handling(self._handlers, self._unknown, self._name)
             with _Session(connection, self._retries, reporter, handling, self._workers) as session:
                 session.consume(self._prefetch)

@@ -12,6 +12,7 @@ from uuid import uuid4
 import pika
 from pika.exceptions import AMQPError
 
+from scheduler.dev.sandbox import COMMAND
 from scheduler.domain.errors import Unavailable
 
 _REPLY = "amq.rabbitmq.reply-to"
@@ -37,15 +38,42 @@ class Sample:
         return 1 if self.every is None else 1 + int((seconds - self.first_after - 1) / self.every)
 
 
-def samples(now: datetime) -> list[Sample]:
-    """Return the sample reminders."""
+def samples(now: datetime, endpoint: str | None = None) -> list[Sample]:
+    """Return the sample reminders; with an endpoint also work for a worker: webhooks and a command."""
+    return [*_reminders(now), *(() if endpoint is None else _work(now, endpoint))]
+
+
+def _work(now: datetime, endpoint: str) -> list[Sample]:
+    """Return jobs whose work a worker does: one succeeds at its third try, one never, one writes as it goes."""
+    soon = (now + timedelta(seconds=2)).isoformat()
+
+    def hook(path: str) -> dict[str, Any]:
+        return {"webhook": {"url": f"{endpoint}{path}"}}
+
+    tries = {"max_attempts": 3, "delay": 2, "backoff": "fixed"}
+    return [
+        Sample("sample.webhook", {"name": "A webhook that is busy at first", "run_at": soon, "every": "PT15S",
+                                  "target": hook("/flaky"), "run": tries},
+               "every 15 seconds a webhook, which answers well at the third try"),
+        Sample("sample.crm-sync", {"name": "CRM sync (broken)", "run_at": soon, "every": "PT45S",
+                                   "target": hook("/broken"), "run": tries | {"max_attempts": 2}},
+               "every 45 seconds a webhook that never answers well: see its dead runs in the console"),
+        Sample("sample.report", {"name": "Nightly report", "run_at": soon, "every": "PT20S",
+                                 "run": {"timeout": 60}, "target": {"command": {"name": COMMAND}}},
+               "every 20 seconds a command that writes as it goes"),
+    ]
+
+
+def _reminders(now: datetime) -> list[Sample]:
     soon, later = now + timedelta(seconds=3), now + timedelta(seconds=2)
     return [
-        Sample("sample.once", {"run_at": soon.isoformat(), "payload": {"say": "three seconds are over"}},
+        Sample("sample.once", {"run_at": soon.isoformat(), "name": "Once",
+                                "payload": {"say": "three seconds are over"}},
                "once, in 3 seconds", first_after=3),
-        Sample("sample.every-5s", {"run_at": later.isoformat(), "every": "PT5S", "payload": {"say": "again"}},
+        Sample("sample.every-5s", {"run_at": later.isoformat(), "every": "PT5S", "name": "Again and again",
+                                    "payload": {"say": "again"}},
                "every 5 seconds", first_after=2, every=5),
-        Sample("sample.weekdays", {"cron": "0 9 * * 1-5", "timezone": "America/New_York",
+        Sample("sample.weekdays", {"cron": "0 9 * * 1-5", "timezone": "America/New_York", "name": "Good morning",
                                    "payload": {"say": "good morning"}},
                "weekdays at 09:00 in New York"),
         Sample("sample.cancelled", {"run_at": (now + timedelta(seconds=6)).isoformat()},

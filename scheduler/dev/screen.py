@@ -27,9 +27,12 @@ class Screen:
         """Tell what went wrong."""
         self._line(self._styled(f"! {text}", "red"))
 
-    def banner(self, amqp_url: str, database_url: str, processes: Sequence[tuple[str, int]]) -> None:
+    def banner(
+        self, amqp_url: str, database_url: str, console: str | None, processes: Sequence[tuple[str, int]]
+    ) -> None:
         """Show where everything is, and how to publish a first request of one's own."""
         rows = [("RabbitMQ", amqp_url), ("Postgres", database_url)]
+        rows += [("Console", console)] if console else []
         rows += [(f"{role} metrics", f"http://127.0.0.1:{port}/metrics") for role, port in processes]
         self._line("")
         self._line(self._styled("  The sidecar is up.", "bold"))

@@ -1,30 +1,24 @@
 """`scheduler dev`: servers, processes, sample reminders, and every event as it is emitted."""
 
-import json
 import os
 import signal
-import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import UTC, datetime
-from queue import Empty, SimpleQueue
 from zoneinfo import ZoneInfo
 
 from scheduler import settings
+from scheduler.dev.fleet import processes, roles
 from scheduler.dev.samples import Sample, Visitor, samples
+from scheduler.dev.sandbox import sandbox
 from scheduler.dev.screen import Screen
-from scheduler.dev.servers import Stack, start_stack
+from scheduler.dev.servers import start_stack
 from scheduler.domain.errors import Unavailable
 from scheduler.postgres.migrate import migrate
 from scheduler.rabbit import topology
-from scheduler.roles import ROLES
 
-_START_SECONDS = 180
 _LATE_SECONDS = 60
-PROCESSES = [role.name for role in ROLES.values() for _ in range(role.in_dev)]
 
 
 class _Stopped(BaseException):
@@ -62,9 +56,16 @@ def run(seconds: float | None) -> int:
             migrate(url)
             topology.declare(stack.amqp_url, queue_type=given.queue_type, due_queue_type=given.due_queue_type,
                              delay_exchanges=given.delay_exchanges)
-            with _processes(stack, url, screen) as ports, closing(Visitor(stack.amqp_url)) as host:
-                screen.banner(stack.amqp_url, url, list(zip(PROCESSES, ports, strict=True)))
-                return _watch(screen, host, seconds, signals)
+            wanted = roles(screen)
+            with sandbox() as (endpoint, more):
+                environment = _environment(stack.amqp_url, url, wanted) | more
+                with (
+                    processes(stack, wanted, environment, screen) as ports,
+                    closing(Visitor(stack.amqp_url)) as host,
+                ):
+                    _banner(screen, stack.amqp_url, url, list(zip(wanted, ports, strict=True)), environment)
+                    asked = samples(datetime.now(UTC), endpoint if "worker" in wanted else None)
+                    return _watch(screen, host, asked, seconds, signals)
     except _Stopped:
         screen.say("Stopped; nothing is left behind")
         return 0
@@ -73,10 +74,41 @@ def run(seconds: float | None) -> int:
         return 1
 
 
-def _watch(screen: Screen, host: Visitor, seconds: float | None, signals: _Signals) -> int:
+def _environment(amqp_url: str, database_url: str, wanted: list[str]) -> dict[str, str]:
+    """Return the settings of all processes."""
+    made = {
+        "DATABASE_URL": database_url, "AMQP_URL": amqp_url, "METRICS_HOST": "127.0.0.1", "METRICS_PORT": "0",
+        "LOG_FORMAT": "json", "LOG_LEVEL": "info",  # the ports are told at info
+    }
+    if "api" in wanted:
+        from scheduler.dev.console_link import api_environment  # noqa: PLC0415 - its libraries may be missing
+
+        made |= api_environment(os.environ)
+    return made
+
+
+def _banner(
+    screen: Screen, amqp_url: str, database_url: str, running: list[tuple[str, dict[str, int]]],
+    environment: dict[str, str],
+) -> None:
+    """Show where everything is; the console's address logs in once, where the key is one that makes tokens."""
+    console = None
+    for _, ports in running:
+        secret = environment.get("SCHEDULER_JWT_KEY") or os.environ.get("SCHEDULER_JWT_KEY")
+        if "api_port" in ports:
+            console = f"http://127.0.0.1:{ports['api_port']}/"
+            if secret is not None and "-----BEGIN" not in secret:
+                from scheduler.dev.console_link import login_link  # noqa: PLC0415 - its libraries may be missing
+
+                console = login_link(ports["api_port"], secret)
+    screen.banner(amqp_url, database_url, console, [(role, ports["metrics_port"]) for role, ports in running])
+
+
+def _watch(
+    screen: Screen, host: Visitor, asked: list[Sample], seconds: float | None, signals: _Signals
+) -> int:
     # From here on pika is at work, and an exception out of the blue would leave it in an odd state.
     signals.watching = True
-    asked = samples(datetime.now(UTC))
     started = time.monotonic()
     for sample in asked:
         answer = host.ask(sample)
@@ -128,61 +160,3 @@ def _fine(host: Visitor, sample: Sample, elapsed: float) -> bool:
 
 def _worst(late: list[float]) -> str:
     return f"{max(late):.1f} ms" if late else "-"
-
-
-@contextmanager
-def _processes(stack: Stack, database_url: str, screen: Screen) -> Iterator[list[int]]:
-    """Run one consumer, two producers and one worker; yield their metrics ports once all are up."""
-    screen.say("Starting one consumer, two producers and one worker")
-    environment = os.environ | {
-        "DATABASE_URL": database_url, "AMQP_URL": stack.amqp_url, "METRICS_HOST": "127.0.0.1",
-        "METRICS_PORT": "0", "LOG_FORMAT": "json", "LOG_LEVEL": "info",  # the port is told at info
-    }
-    running: list[subprocess.Popen[str]] = []
-    try:
-        for role in PROCESSES:
-            process = subprocess.Popen(  # noqa: S603 - ourselves
-                [sys.executable, "-m", "scheduler", role], env=environment, text=True,
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C reaches us alone; we stop them in order
-            )
-            running.append(process)
-            stack.adopt(process.pid)
-        yield [_port(process, screen) for process in running]
-    finally:
-        for process in running:
-            process.terminate()
-        for process in running:
-            _wait(process)
-
-
-def _wait(process: subprocess.Popen[str]) -> None:
-    try:
-        process.wait(20)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _port(process: subprocess.Popen[str], screen: Screen) -> int:
-    """Wait until the process serves its metrics; go on showing its warnings."""
-    ports: SimpleQueue[int] = SimpleQueue()
-    threading.Thread(target=_follow, args=(process, ports, screen), daemon=True).start()
-    try:
-        return ports.get(timeout=_START_SECONDS)
-    except Empty:
-        raise Unavailable("a process of ours did not start; its messages are above") from None
-
-
-def _follow(process: subprocess.Popen[str], ports: "SimpleQueue[int]", screen: Screen) -> None:
-    for line in process.stderr or ():
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            screen.complain(line.rstrip())
-            continue
-        if "metrics_port" in entry:
-            ports.put(entry["metrics_port"])
-        if entry["level"] in ("warning", "error"):
-            details = entry.get("problem") or entry.get("problems") or ""
-            screen.complain(f"{entry['process']}: {entry['event']} {details}".rstrip())

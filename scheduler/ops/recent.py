@@ -19,6 +19,8 @@ _COUNTERS: dict[str, MetricWrapperBase] = {
     "rejected": metrics.commands_rejected,
     "failures": metrics.publish_failures,
     "pruned": metrics.pruned,
+    "runs_succeeded": metrics.runs.labels("succeeded"),
+    "runs_dead": metrics.runs.labels("dead"),
 }
 
 

@@ -1,7 +1,7 @@
 """What lies in scheduler_dead: looked at, sent again to where it came from, or dropped.
 
-A queue can be looked into only by taking messages and giving them back. All that is done goes over one channel, so
-that what one look has given back is there again for the next.
+A queue can be looked into only by taking all messages and giving them back, which may change their order. All that
+is done goes over one channel, so that what one look has given back is there again for the next.
 """
 
 import hashlib
@@ -22,7 +22,9 @@ from scheduler.domain.names import COMMANDS_EXCHANGE, DEAD_QUEUE, DELAY_EXCHANGE
 from scheduler.rabbit.address import parameters, place
 from scheduler.rabbit.link import BrokerUnavailable, reason
 
-MOST_LOOKED_AT = 10_000  # in one go: each takes a round trip
+MOST_LOOKED_AT = 10_000  # in one go
+_SILENCE_SECONDS = 0.1
+_MOST_SILENCES = 30  # somebody else may have some of them in hand
 _NOT_FOUND = 404
 _OUR_HEADERS = (
     "x-rejected-reason", "x-rejected-at", "x-dead-reason", "x-dead-at", "x-attempts", "x-due-at",
@@ -68,6 +70,11 @@ class DeadLetter:
         return None if time is None else f"{time:%Y-%m-%dT%H:%M:%SZ}"
 
     @property
+    def place(self) -> tuple[str, str]:
+        """Where it stands in the list."""
+        return self.at or "", self.id
+
+    @property
     def run_given_up(self) -> bool:
         """Whether it is the event of a run: to replay that is to retry the run."""
         said = "x-dead-reason" in self.headers and "x-original-exchange" not in self.headers
@@ -103,10 +110,11 @@ class DeadLetters:
         for name, _ in delay_exchanges:
             self._exits |= {name, f"{name}.delay"}
 
-    def look(self, limit: int, skip: int = 0) -> list[DeadLetter]:
+    def look(self, limit: int, after: tuple[str, str] = ("", "")) -> list[DeadLetter]:
         """Return what lies there, oldest first; raise BrokerUnavailable where the broker cannot be reached."""
         with self._queue() as channel:
-            return list(_taken(channel, skip + limit))[skip:]
+            found = sorted(_taken(channel), key=lambda letter: letter.place)
+        return [each for each in found if each.place > after][:limit]
 
     def find(self, letter_id: str) -> DeadLetter | None:
         """Return one, None if it is not among the oldest ten thousand."""
@@ -205,20 +213,29 @@ class DeadLetters:
 
 
 def _found(channel: BlockingChannel, letter_id: str) -> DeadLetter | None:
-    return next((each for each in _taken(channel, MOST_LOOKED_AT) if each.id == letter_id), None)
+    return next((each for each in _taken(channel) if each.id == letter_id), None)
 
 
-def _taken(channel: BlockingChannel, most: int) -> Iterator[DeadLetter]:
-    for _ in range(most):
-        try:
-            method, properties, body = channel.basic_get(DEAD_QUEUE)
-        except ChannelClosedByBroker as error:
-            if error.reply_code == _NOT_FOUND:
-                return  # nobody has declared it yet: nothing lies there
-            raise
-        if method is None:
-            return
-        yield _letter(method, properties, body)
+def _taken(channel: BlockingChannel) -> list[DeadLetter]:
+    """Take what lies there, as much as one look may; the channel's owner gives it back."""
+    try:
+        waiting = channel.queue_declare(DEAD_QUEUE, passive=True).method.message_count
+    except ChannelClosedByBroker as error:
+        if error.reply_code == _NOT_FOUND:
+            raise BrokerUnavailable("RabbitMQ: no scheduler_dead yet; start a consumer or a producer") from None
+        raise
+    found: list[DeadLetter] = []
+    silent = 0
+    channel.basic_qos(prefetch_count=MOST_LOOKED_AT)
+    # The count may be a moment old: what it does not know of is asked for by the silence after it.
+    for method, properties, body in channel.consume(DEAD_QUEUE, inactivity_timeout=_SILENCE_SECONDS):
+        if method is not None:
+            found.append(_letter(method, properties, body))
+        silent = silent + 1 if method is None else 0
+        if len(found) >= MOST_LOOKED_AT or (silent and len(found) >= waiting) or silent > _MOST_SILENCES:
+            break
+    channel.cancel()
+    return found
 
 
 def _letter(method: Any, properties: pika.BasicProperties, body: bytes) -> DeadLetter:

@@ -49,6 +49,7 @@ class DueMessage:
     exchange: str = EVENTS_EXCHANGE
     routing_key: str = "due"
     kind: str = "ScheduleDue"
+    user_id: str | None = None  # our own: the broker checks it
     mandatory: bool = True
 
 
@@ -169,16 +170,18 @@ def _due_header(message: DueMessage, channel: int) -> bytes:
     if message.key is not None:
         flags |= spec.BasicProperties.FLAG_MESSAGE_ID
         key = _short(message.key)
+    if message.user_id is not None:
+        flags |= spec.BasicProperties.FLAG_USER_ID
     content = b"".join((
         _CONTENT.pack(_BASIC, 0, len(message.body), flags), before, correlation, expiration, key,
-        _TIMESTAMP.pack(message.timestamp), _due_end(message.kind),
+        _TIMESTAMP.pack(message.timestamp), _due_end(message.kind, message.user_id),
     ))
     return _FRAME.pack(spec.FRAME_HEADER, channel, len(content)) + content + _END
 
 
 @lru_cache(maxsize=16)  # we have a handful of events
-def _due_end(kind: str) -> bytes:
-    return _short(kind) + _short("scheduler")
+def _due_end(kind: str, user_id: str | None) -> bytes:
+    return _short(kind) + (b"" if user_id is None else _short(user_id)) + _short("scheduler")
 
 
 def _short(text: str) -> bytes:

@@ -37,7 +37,10 @@ class Report:
 class Reporter:
     """Publishes results with confirms. Any thread may report; none waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, says_who: bool = False) -> None:
+        """With `says_who` each result carries the user_id that the broker checks (SCHEDULER_TENANT_BY)."""
+        self._says_who = says_who
+        self._user_id: str | None = None
         self._lock = threading.Lock()
         self._waiting: deque[Report] = deque()
         self._sent = 0  # on their way
@@ -46,6 +49,7 @@ class Reporter:
 
     def attach(self, link: Link) -> None:
         """Send by this connection from now on, first of all what is still here."""
+        self._user_id = link.user if self._says_who else None
         self._publisher = Publisher(link)
         self._not_before = 0.0
         self.turn()
@@ -78,7 +82,7 @@ class Reporter:
         now = int(time.time())
         messages = [
             DueMessage(each.body, str(next(_KEYS)), now, routing_key=ScheduleResult.kind,
-                       exchange=COMMANDS_EXCHANGE, kind=ScheduleResult.__name__)
+                       exchange=COMMANDS_EXCHANGE, kind=ScheduleResult.__name__, user_id=self._user_id)
             for each in batch
         ]
         try:

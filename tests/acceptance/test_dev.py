@@ -29,7 +29,8 @@ def test_shows_the_sample_reminders_and_ends_by_itself_with_a_summary():
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"due  sample\.once +#1 +\d+\.\d ms late", done.stdout)
     assert re.search(r"weekdays at 09:00 in New York; the next is \w+day .* 09:00 E[SD]T", done.stdout)
-    assert done.stdout.count("as expected") == 4
+    assert done.stdout.count("as expected") == 7
+    assert re.search(r"Console +http://127\.0\.0\.1:\d+/login/[\w-]+", done.stdout)
     assert "\x1b" not in done.stdout  # plain when piped
     assert all(refused(port) for port in ports(done.stdout))
 

@@ -11,6 +11,7 @@ import pika
 import pytest
 from support import Host, iso, until, utc
 
+from scheduler.client import SchedulerClient
 from scheduler.dev.servers.vhosts import name_of
 from scheduler.domain.jobs.emission import event_id
 from scheduler.testing import Sidecar
@@ -188,9 +189,8 @@ def teams(stack, vhost):
         evaluate(f'rabbit_auth_backend_internal:delete_user(<<"{name}">>, <<"test">>)')
 
 
-def test_with_user_id_the_broker_says_whose_it_is(teams, sidecar, vhost, host):
+def test_with_user_id_the_broker_says_whose_it_is(teams, sidecar, host):
     """Two broker users that send commands and results about each other's ids change and learn nothing."""
-    own = pika.URLParameters(vhost).credentials.username
     names, urls = list(teams), list(teams.values())
     sidecar.up(SCHEDULER_TENANT_BY="user_id")
     a, b = [Host(url) for url in urls]
@@ -217,8 +217,16 @@ def test_with_user_id_the_broker_says_whose_it_is(teams, sidecar, vhost, host):
         refused = answer(b, "result", said, user_id=names[1])
         assert refused["errors"] == [{"field": "event_id", "problem": "is not available"}]
         assert answer(b, "result", said)["errors"][0]["field"] == "user_id"
-        # A worker of the sidecar's own serves all tenants.
-        assert answer(host, "result", said, user_id=own)["status"] == "recorded"
+        assert answer(a, "result", said, user_id=names[0])["status"] == "recorded"
+        # A worker of the sidecar's own serves all tenants; the client says who it is.
+        sidecar.start("worker", SCHEDULER_TENANT_BY="user_id").ready()
+        with SchedulerClient(urls[0], user_id=names[0]) as client:
+            asked = client.schedule(uuid4(), "call", run_at=utc(), wait=60,
+                                    target={"webhook": {"url": "http://127.0.0.1:9/nobody"}})
+        refused = until(lambda: sidecar.sql("SELECT * FROM run_history WHERE job_id = %s", str(asked.id)),
+                        "the worker's word")[0]
+        assert (refused["status"], refused["tenant"]) == ("dead", names[0])
+        assert "not public" in refused["error"] or "refused" in refused["error"]
     finally:
         a.close()
         b.close()

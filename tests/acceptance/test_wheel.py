@@ -1,15 +1,17 @@
 """Installed from a wheel into an empty environment, the program works from any directory."""
 
 import os
+import re
 import site
 import subprocess
 import sys
+import urllib.request
 import venv
 from pathlib import Path
 
 import psycopg2
 import pytest
-from support import Host, Process, iso, until, utc
+from support import DEADLINE, Host, Process, iso, until, utc
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,7 +42,8 @@ def test_the_wheel_migrates_and_serves_from_another_directory(installed, empty_d
         [installed, "migrate"], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
     )
     assert "0001_jobs.sql" in done.stdout
-    processes = [Process(role, env, command=[str(installed)]) for role in ("consumer", "producer")]
+    env |= {"API_PORT": "0", "SCHEDULER_JWT_KEY": "k" * 40}
+    processes = [Process(role, env, command=[str(installed)]) for role in ("consumer", "producer", "api")]
     try:
         for process in processes:
             process.ready()
@@ -48,6 +51,7 @@ def test_the_wheel_migrates_and_serves_from_another_directory(installed, empty_d
         job = host.request(run_at=iso(utc()))
         assert host.due(1)[0]["job_id"] == job
         host.close()
+        assert_the_console_is_whole(processes[-1].logged("serving")["api_port"])
         connection = psycopg2.connect(empty_database)
         with connection.cursor() as cursor:
             def done_in_database():
@@ -59,7 +63,18 @@ def test_the_wheel_migrates_and_serves_from_another_directory(installed, empty_d
         connection.close()
     finally:
         codes = [process.stop() for process in processes]
-    assert codes == [0, 0]
+    assert codes == [0, 0, 0]
+
+
+def assert_the_console_is_whole(port):
+    """Its templates and files are in the wheel too."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/login", timeout=DEADLINE) as answer:
+        page = answer.read().decode()
+    files = re.findall(r"/static/[\w.-]+", page)
+    assert len(files) >= 4
+    for file in files:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{file}", timeout=DEADLINE) as answer:
+            assert answer.read()
 
 
 def test_the_version_says_what_zone_data_it_has(installed, tmp_path):

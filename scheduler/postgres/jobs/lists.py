@@ -17,6 +17,8 @@ WANTED = query("jobs/wanted")
 _PAGE = query("jobs/page", wanted=WANTED, **_PARTS)
 _PAGE_IDS = query("jobs/page_ids", wanted=WANTED)
 _FIND = query("jobs/find", **_PARTS)
+_PAGE_NEXT = query("jobs/page_next", wanted=WANTED, **_PARTS)
+_COUNT = query("jobs/count", wanted=WANTED)
 _SPECIAL = re.compile(r"([\\%_])")
 _UUID = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
 
@@ -85,6 +87,21 @@ def page_of_job_ids(
     with translated(), connection.cursor() as cursor:
         cursor.execute(_PAGE_IDS, values)
         return [Listed(*row) for row in cursor]
+
+
+def list_next_jobs(connection: Connection, wanted: JobFilter, limit: int) -> list[JobRow]:
+    """Return the pending jobs that are due next, overdue ones first."""
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(_PAGE_NEXT, wanted.values() | {"limit": limit, "before": None, "before_id": None})
+        return [_row(row) for row in cursor]
+
+
+def count_jobs(connection: Connection, wanted: JobFilter, most: int) -> int:
+    """Count the jobs that match, up to `most`."""
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(_COUNT, wanted.values() | {"most": most, "before": None, "before_id": None})
+        [(found,)] = cursor.fetchall()
+        return int(found)
 
 
 def find_job(connection: Connection, job_id: str) -> JobRow | None:

@@ -15,6 +15,7 @@ WANTED = query("runs/wanted")
 _PAGE = query("runs/page", wanted=WANTED, **_BOTH)
 _PAGE_IDS = query("runs/page_ids", wanted=WANTED)
 _FIND = query("runs/find", **_BOTH)
+_COUNT = query("runs/count", wanted=WANTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,15 @@ def page_of_run_ids(
     with translated(), connection.cursor() as cursor:
         cursor.execute(_PAGE_IDS, asdict(wanted) | {"limit": limit, "before": before, "before_id": before_id})
         return [Listed(*row) for row in cursor]
+
+
+def count_finished(connection: Connection, wanted: RunFilter, most: int) -> int:
+    """Count the finished runs that match, up to `most`."""
+    values = asdict(wanted) | {"most": most, "before": None, "before_id": None}
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(_COUNT, values)
+        [(found,)] = cursor.fetchall()
+        return int(found)
 
 
 def find_run(connection: Connection, event_id: str) -> Run | None:

@@ -29,7 +29,7 @@ class Webhooks:
     def __init__(self, settings: Settings, stop: Stop, health: HealthPart, worker: Worker) -> None:
         self._stop = stop
         self._health = health
-        self._reporter = Reporter()
+        self._reporter = Reporter(says_who=worker.settings.tenant_by == "user_id")
         self._loop = CallLoop(settings, worker, self._reporter)
         self._prefetch = self._loop.most_held
         worker.offer(OFFER)

@@ -1,0 +1,44 @@
+"""Filters of a list: from the address to the service and back into links, and in words."""
+
+from collections.abc import Mapping
+from urllib.parse import urlencode
+
+from scheduler.api.console.words import listed
+
+JOB_FILTERS = ("q", "status", "job_type", "tenant", "priority")
+RUN_FILTERS = ("status", "job_type", "tenant", "since", "until", "job_id")
+_STATUSES = {"jobs": ("pending", "paused", "done", "cancelled"),
+             "runs": ("delivered", "running", "waiting", "succeeded", "dead", "cancelled", "emitted")}
+_PRIORITIES = ("high", "normal", "low")
+_LONGEST = 200
+
+
+def filters(given: Mapping[str, str], names: tuple[str, ...], kind: str) -> dict[str, str]:
+    """Return the filters that are set and can be meant; what no list knows is left out."""
+    found = {
+        name: given[name].strip()[:_LONGEST].replace("\x00", "") for name in names if given.get(name, "").strip()
+    }
+    if found.get("status") not in (None, *_STATUSES[kind]):
+        del found["status"]
+    if found.get("priority") not in (None, *_PRIORITIES):
+        del found["priority"]
+    return found
+
+
+def address(path: str, *parts: Mapping[str, str | None]) -> str:
+    """Return an address with these parameters; empty ones are left out."""
+    values = {name: value for part in parts for name, value in part.items() if value}
+    return f"{path}?{urlencode(values)}" if values else path
+
+
+def in_words(found: Mapping[str, str], *, of: str = "") -> str:
+    """Say what is filtered: dead, of type report.weekly, due from 2026-11-01."""
+    said = [found["status"]] if "status" in found else []
+    said += [f"of type {found['job_type']}"] if "job_type" in found else []
+    said += [f"of tenant {found['tenant']}"] if "tenant" in found else []
+    said += [f"of {found['priority']} priority"] if "priority" in found else []
+    said += [f"beginning with {found['q']}"] if "q" in found else []
+    said += [f"of the job {found['job_id']}"] if "job_id" in found else []
+    said += [f"due from {found['since']}"] if "since" in found else []
+    said += [f"due before {found['until']}"] if "until" in found else []
+    return f"{of} {listed(said)}".strip()

@@ -1,0 +1,138 @@
+"""One broadcaster for all browsers: a look a second while anybody watches, one in ten while nobody does."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from scheduler.api.console.history import SAMPLE_SECONDS, History, Sample, sample
+from scheduler.ops.logs import get_logger
+from scheduler.postgres.console import Pulse
+
+log = get_logger(__name__)
+
+TICK_SECONDS = 1.0
+_SHARE = 20  # a twentieth of the time at most goes into looking
+_SILENCE_SECONDS = 15.0  # a line in between keeps proxies from closing a connection that has nothing to say
+
+Runs: TypeAlias = Mapping[str, Any]  # by event_id
+Take: TypeAlias = Callable[[bool, Collection[str]], Awaitable[tuple[Pulse, Runs]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What the broadcaster knows; `sampled` is the sample that was taken at this look, if one was."""
+
+    number: int
+    pulse: Pulse | None = None
+    failing: tuple[dict[str, Any], ...] = ()
+    sampled: Sample | None = None
+    runs: Runs = field(default_factory=dict)
+    problem: str | None = None
+
+
+class Broadcaster:
+    """Looks at the database and tells whoever waits; all on the event loop's thread."""
+
+    def __init__(self, take: Take, clock: Callable[[], float] = time.monotonic) -> None:
+        self._take = take
+        self._clock = clock
+        self.history = History()
+        self.moment = Moment(0)
+        self.listeners = 0
+        self._watched: Counter[str] = Counter()
+        self._changed = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self._looking = asyncio.Lock()
+        self._looked_at = self._sample_due = 0.0
+        self._stopped = False
+
+    async def run(self) -> None:
+        """Look again and again until stopped."""
+        while not self._stopped:
+            began = self._clock()
+            await self.look()
+            took = self._clock() - began
+            await self._pause(max(TICK_SECONDS if self.listeners else SAMPLE_SECONDS, _SHARE * took))
+
+    async def look(self) -> None:
+        """Take one pulse and tell it; that the database is away is told too."""
+        async with self._looking:
+            due = self._clock() >= self._sample_due
+            try:
+                pulse, runs = await self._take(due, tuple(self._watched))
+            except Exception as error:  # noqa: BLE001 - whatever it was, pages go on showing what is known
+                log.debug("console has no pulse", problem=str(error))
+                self._tell(replace(self.moment, number=self.moment.number + 1, sampled=None, problem=str(error)))
+                return
+            taken = sample(pulse) if due else None
+            if taken is not None:
+                self._sample_due = self._clock() + SAMPLE_SECONDS
+                self.history.add(taken)
+            failing = self.moment.failing if pulse.failing is None else tuple(pulse.failing)
+            self._looked_at = self._clock()
+            self._tell(Moment(self.moment.number + 1, pulse, failing, taken, runs))
+
+    async def fresh(self) -> Moment:
+        """Return what is known, after a look where that is not of the last moments."""
+        if self.moment.pulse is None or self._clock() - self._looked_at > 2 * TICK_SECONDS:
+            await self.look()
+        return self.moment
+
+    async def moments(self) -> AsyncIterator[Moment | None]:
+        """Yield each new moment, None after a while in which there was none, until stopped."""
+        self.listeners += 1
+        self._wanted.set()
+        try:
+            seen = -1
+            while not self._stopped:
+                changed = self._changed
+                if self.moment.number != seen and self.moment.number:
+                    seen = self.moment.number
+                    yield self.moment
+                    continue
+                try:
+                    await asyncio.wait_for(changed.wait(), _SILENCE_SECONDS)
+                except TimeoutError:
+                    yield None
+        finally:
+            self.listeners -= 1
+
+    @contextmanager
+    def watching(self, event_id: str | None) -> Any:
+        """Have a run looked at with every pulse, for as long as somebody sees it."""
+        if event_id is None:
+            yield
+            return
+        self._watched[event_id] += 1
+        try:
+            yield
+        finally:
+            self._watched[event_id] -= 1
+            if not self._watched[event_id]:
+                del self._watched[event_id]
+
+    def stop(self) -> None:
+        """End every stream and the looking."""
+        self._stopped = True
+        self._changed.set()
+        self._wanted.set()
+
+    def _tell(self, moment: Moment) -> None:
+        self.moment = moment
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait until it is time to look again; the first browser that comes does not wait for a slow tick."""
+        if self.listeners:
+            await asyncio.sleep(seconds)
+            return
+        self._wanted.clear()
+        try:
+            await asyncio.wait_for(self._wanted.wait(), seconds)
+        except TimeoutError:
+            return

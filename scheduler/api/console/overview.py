@@ -1,0 +1,124 @@
+"""What the overview and the page of processes show of a moment, for one tenant or for all."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scheduler.api.console import words
+from scheduler.api.console.history import History, Verdict, alive, sample, verdict
+from scheduler.api.console.live import Moment
+from scheduler.ops.recent import percentile
+from scheduler.postgres.console import Pulse
+from scheduler.postgres.maintenance import BACKLOG_COUNTED
+
+_SHOWN = 10
+_BUSY_SHOWN = 3
+_ROLES = ("consumer", "producer", "worker", "api")
+
+
+def overview(moment: Moment, history: History, tenant: str | None) -> dict[str, Any]:
+    """Return the overview's context."""
+    pulse = moment.pulse
+    if pulse is None:
+        words_ = f"The database cannot be reached: {moment.problem}"
+        return {
+            "verdict": Verdict("bad", words_),
+            "failing": [],
+            "upcoming": [],
+            "roles": [],
+            **_tiles(None, history),
+        }
+    said = verdict(pulse, history)
+    if moment.problem is not None:
+        said = Verdict("bad", f"The database does not answer: {moment.problem}")
+    return {
+        "verdict": said, **_tiles(pulse, history), "failing": _own(moment.failing, tenant)[:_SHOWN],
+        "upcoming": _own(pulse.upcoming, tenant)[:_SHOWN], "roles": roles(pulse),
+    }
+
+
+def _own(rows: Sequence[Mapping[str, Any]], tenant: str | None) -> list[Mapping[str, Any]]:
+    return [row for row in rows if tenant in (None, row["tenant"])]
+
+
+def _tiles(pulse: Pulse | None, history: History) -> dict[str, Any]:
+    """Return the figures in the row of tiles."""
+    if pulse is None:
+        names = ("lag_p50", "lag_p99", "out", "taken", "backlog", "oldest", "success", "open_runs", "dead_shown")
+        return dict.fromkeys(names, words.NOTHING) | {"oldest_bad": False, "dead_runs": 0}
+    now, backlog = sample(pulse), pulse.backlog
+    return {
+        "lag_p50": words.span(percentile(0.5, now.lags)), "lag_p99": words.span(percentile(0.99, now.lags)),
+        "out": words.number(now.out), "taken": words.number(now.taken), "backlog": _bounded(backlog.due),
+        "oldest": f"oldest {words.span(backlog.oldest_age)}" if backlog.due else "nothing waits",
+        "oldest_bad": backlog.oldest_age > 1, "success": words.percent(history.success()),
+        "open_runs": _bounded(backlog.runs_open), "dead_runs": backlog.runs_dead,
+        "dead_shown": _bounded(backlog.runs_dead),
+    }
+
+
+def _bounded(number: int) -> str:
+    return f"{number:,}" + ("+" if number >= BACKLOG_COUNTED else "")
+
+
+def charts(history: History) -> dict[str, Any]:
+    """Return the samples for the charts, and the newest of them in words for who has no scripts."""
+    points = history.points()
+    newest = [column[-1] for column in points] if points else [None] * 7
+    _, p50, p99, out, taken, backlog, success = newest
+    return {
+        "samples": json.dumps(points),
+        "reach": history.reach(),
+        "summaries": {
+            "lag": f"p50 {words.number(p50)} ms, p99 {words.number(p99)} ms",
+            "rates": f"{words.number(out)} out, {words.number(taken)} in a second",
+            "backlog": words.number(backlog),
+            "success": words.NOTHING if success is None else f"{words.number(success)} %",
+        },
+    }
+
+
+def roles(pulse: Pulse) -> list[dict[str, Any]]:
+    """Return how many of each kind of process live, have fallen silent, and are busy."""
+    found: dict[str, dict[str, Any]] = {}
+    everyone = [(str(each["role"]), each) for each in pulse.replicas] + [
+        ("worker", each) for each in pulse.workers
+    ]
+    for name, each in everyone:
+        role = found.setdefault(name, {"name": name, "alive": 0, "silent": 0, "busy": 0})
+        lives = alive(each, pulse.at)
+        role["alive" if lives else "silent"] += 1
+        role["busy"] += int(lives and each.get("in_flight", 0) > 0)
+    return sorted(found.values(), key=lambda role: (_ROLES.index(role["name"]) if role["name"] in _ROLES else 9))
+
+
+def processes(moment: Moment) -> dict[str, Any]:
+    """Return the context of the page of processes."""
+    pulse = moment.pulse
+    if pulse is None:
+        return {"replicas": [], "workers": []}
+    replicas = [
+        dict(each) | {"alive": alive(each, pulse.at), "out": _rate(each, "due"), "taken": _rate(each, "queued")}
+        for each in pulse.replicas
+    ]
+    workers = [
+        dict(each) | {"alive": alive(each, pulse.at), "busy": _busy(each["busy"])} for each in pulse.workers
+    ]
+    return {"replicas": replicas, "workers": sorted(workers, key=lambda each: not each["alive"])}
+
+
+def _rate(replica: Mapping[str, Any], name: str) -> float:
+    recent = replica["recent"]
+    return float(recent.get(name, 0)) / max(float(recent.get("seconds", 1)), 0.001)
+
+
+def _busy(told: Any) -> list[dict[str, Any]]:
+    """Return what a worker says it is busy with: it is the worker's own word, whatever shape that has."""
+    found = []
+    for each in (told if isinstance(told, list) else [])[:_BUSY_SHOWN]:
+        if isinstance(each, dict):
+            tries = f", attempt {each['attempt']}" if each.get("attempt") else ""
+            found.append({"event_id": each.get("event_id"), "words": f"{each.get('what') or 'work'}{tries}"[:200]})
+        else:
+            found.append({"event_id": None, "words": str(each)[:200]})
+    return found

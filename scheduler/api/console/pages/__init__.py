@@ -1,0 +1,1 @@
+"""HTTP in, services, pages out: one module for each page."""

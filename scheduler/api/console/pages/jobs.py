@@ -1,0 +1,82 @@
+"""The list of jobs: search, filters in the address, pause in the row, and actions over all that match."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from scheduler.api.console import bulk
+from scheduler.api.console.lists import JOB_FILTERS, address, filters, in_words
+from scheduler.api.console.session import Flash
+from scheduler.api.console.site import ConsoleRoute, Form, Site, The, Visitor, may, to
+from scheduler.api.identity import Identity, Need, check, visible_tenant
+from scheduler.api.problems import Unprocessable
+from scheduler.domain.errors import Problem
+from scheduler.domain.times import rfc3339
+from scheduler.postgres.jobs.lists import JobFilter, list_next_jobs
+from scheduler.views.base import Page
+from scheduler.views.jobs import JobView, job_view
+
+router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
+_NEXT_LISTED = 100
+
+
+@router.get("/jobs")
+async def jobs_page(request: Request, the: The, who: Visitor) -> Response:
+    """List jobs."""
+    given = dict(request.query_params)
+    found = filters(given, JOB_FILTERS, "jobs")
+    sort = "next" if given.get("sort") == "next" else ""
+    page = await _page(the, who, found, sort, given.get("after") or None)
+    ask = None
+    if given.get("ask") in bulk.VERBS and found and may(who, Need.WRITE):
+        ask = await bulk.ask_jobs(the.services, who, given["ask"], JobFilter(**found), found)
+    here = address("/jobs", found, {"sort": sort})
+    context: dict[str, Any] = {
+        "who": who, "page": "jobs", "jobs": page.items, "filters": dict.fromkeys(JOB_FILTERS) | found,
+        "filtered": bool(found), "said": in_words(found), "here": here, "sort": sort, "ask": ask,
+        "next": address("/jobs", found, {"after": page.next}) if page.next else None,
+        "first": here if given.get("after") else None, "example_id": str(uuid4()),
+        "example_at": rfc3339(datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)),
+    }
+    return the.page(request, "jobs.html", context)
+
+
+async def _page(the: Site, who: Identity, found: dict[str, str], sort: str, after: str | None) -> Page[JobView]:
+    """Return the newest jobs, or those that are due next."""
+    if sort != "next":
+        return await the.services.reads.jobs(who, JobFilter(**found), after=after)
+    check(who, Need.READ)
+    tenant, any_ = visible_tenant(who, found.get("tenant"))
+    if not any_:
+        return Page([])
+    wanted = JobFilter(**{name: value for name, value in found.items() if name != "tenant"}, tenant=tenant)
+    rows = await the.services.database.search(lambda at: list_next_jobs(at, wanted, _NEXT_LISTED))
+    return Page([job_view(row) for row in rows])
+
+
+@router.post("/jobs/bulk")
+async def bulk_jobs(the: The, who: Visitor, form: Form) -> Response:
+    """Pause, resume or cancel all jobs that match."""
+    action, found = form.get("action", ""), filters(form, JOB_FILTERS, "jobs")
+    if action not in bulk.VERBS or not found:
+        raise Unprocessable([Problem("action", "needs a filter, and is pause, resume or cancel")])
+    wanted = JobFilter(**found)
+    undone = bool(await bulk.count_matching(the.services, who, bulk.narrowed("resume", wanted)))
+    number = 0
+    for each in bulk.narrowed(action, wanted):
+        number += await the.services.actions.all_jobs(who, action, each)
+    rest = {name: value for name, value in found.items() if name != "status"}
+    # What was paused before must stay so: an undo is offered only where it undoes this and nothing else.
+    undo = address("/jobs/undo", rest) if action == "pause" and number and not undone and rest else None
+    return to(address("/jobs", rest), Flash(bulk.done_words(action, number), then=undo))
+
+
+@router.post("/jobs/undo")
+async def undo_pause(request: Request, the: The, who: Visitor, form: Form) -> Response:  # noqa: ARG001 - checked
+    """Resume all that a pause has paused."""
+    found = filters(dict(request.query_params), JOB_FILTERS, "jobs")
+    number = await the.services.actions.all_jobs(who, "resume", JobFilter(**found | {"status": "paused"}))
+    return to(address("/jobs", found), Flash(bulk.done_words("resume", number)))

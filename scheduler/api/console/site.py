@@ -1,0 +1,203 @@
+"""What every page of the console needs: services, templates, who looks, and how errors are shown."""
+
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from fastapi import Depends, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from scheduler.api.console import session
+from scheduler.api.console.live import Broadcaster, Runs
+from scheduler.api.console.templating import environment
+from scheduler.api.identity import Identity, Need, Role, check
+from scheduler.api.problems import TITLES, ApiError, Away, Forbidden, Unauthorized, Unprocessable
+from scheduler.api.services import Services
+from scheduler.domain.errors import Problem, Rejected, Unavailable
+from scheduler.postgres.connection import Connection
+from scheduler.postgres.console import Pulse, take_pulse, watched_runs
+from scheduler.views.runs import whole_run_view
+
+POLICY = ("default-src 'self'; img-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
+          "frame-ancestors 'none'")
+_HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
+_MOST_FIELDS = 300
+_ROOM = {"jobs": Need.READ, "runs": Need.READ}
+
+
+class Site:
+    """The console of one process."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.templates = environment()
+        self.broadcaster = Broadcaster(self._take)
+        self.links = session.Links()
+
+    async def _take(self, with_failures: bool, watched: Collection[str]) -> tuple[Pulse, Runs]:
+        def work(connection: Connection) -> tuple[Pulse, Runs]:
+            pulse = take_pulse(connection, with_failures=with_failures)
+            runs = watched_runs(connection, watched) if watched else []
+            return pulse, {run.event_id: whole_run_view(run) for run in runs if run.occurrence is not None}
+
+        return await self.services.database.read(work)
+
+    def fragment(self, name: str, context: Mapping[str, Any]) -> str:
+        """Return a part of a page."""
+        text = "{% import 'macros.html' as m with context %}{% include part %}"
+        return self.templates.from_string(text).render(
+            {"part": f"parts/{name}.html", "now": datetime.now(UTC)} | dict(context)
+        )
+
+    def page(self, request: Request, name: str, context: Mapping[str, Any], status: int = 200) -> Response:
+        """Return a page; what the last action did is shown on it once."""
+        flash = session.take_flash(request)
+        token = session.token_of(request)
+        whole = {"now": datetime.now(UTC), "flash": flash, "csrf": session.form_token(token) if token else "",
+                 "who": None, "live": None, "page": "", "nav": ()} | dict(context)
+        if whole["who"] is not None:
+            whole = whole_rights(whole["who"]) | whole | {"nav": navigation(whole["who"])}
+        response = HTMLResponse(self.templates.get_template(name).render(whole), status, _HEADERS)
+        if flash is not None:
+            response.delete_cookie(session.FLASH, path="/", httponly=True, samesite="strict")
+        return response
+
+    def part(self, request: Request, name: str, who: Identity, context: Mapping[str, Any]) -> Response:
+        """Return a part of a page, for a page that asked for it alone."""
+        token = session.token_of(request) or ""
+        whole = whole_rights(who) | {"who": who, "csrf": session.form_token(token)} | dict(context)
+        return HTMLResponse(self.fragment(name, whole), 200, _HEADERS)
+
+    def problem(self, request: Request, status: int, detail: str) -> Response:
+        """Show what went wrong: beside what was tried where a script asked, else as a page."""
+        if request.headers.get("hx-request"):
+            flash = session.Flash(detail, bad=True)
+            text = self.fragment("flash", {"flash": flash, "csrf": ""})
+            return HTMLResponse(text, status, _HEADERS | {"HX-Retarget": "#flash", "HX-Reswap": "innerHTML"})
+        context = {"title": TITLES.get(status, "Problem"), "detail": detail, "back": None,
+                   "who": getattr(request.state, "who", None)}
+        return self.page(request, "problem.html", context, status)
+
+
+def whole_rights(who: Identity) -> dict[str, Any]:
+    """Return what templates ask before they offer something."""
+    return {"may_write": may(who, Need.WRITE), "many_tenants": who.all_tenants}
+
+
+def may(who: Identity, need: Need) -> bool:
+    """Tell whether a service would let this one."""
+    try:
+        check(who, need)
+    except Forbidden:
+        return False
+    return True
+
+
+def navigation(who: Identity) -> list[tuple[str, str, str]]:
+    """Return the pages that this one may see."""
+    pages = [("overview", "/", "Overview", Need.READ), ("jobs", "/jobs", "Jobs", Need.READ),
+             ("runs", "/runs", "Runs", Need.READ), ("dead", "/dead", "Dead letters", Need.DEAD_LETTERS),
+             ("processes", "/processes", "Processes", Need.READ_ALL), ("audit", "/audit", "Audit", Need.AUDIT)]
+    return [(key, href, words) for key, href, words, need in pages if may(who, need)]
+
+
+def site(request: Request) -> Site:
+    """Return the console of the application."""
+    found: Site = request.app.state.console
+    return found
+
+
+async def visitor(request: Request) -> Identity:
+    """Return who looks at the page; raise Unauthorized where there is no good token in its cookie."""
+    token = session.token_of(request)
+    if token is None:
+        raise Unauthorized("Log in first.")
+    address = request.client.host if request.client else None
+    who = await site(request).services.identify(token, address)
+    if who.role is Role.NONE:
+        raise Forbidden("The token has no role that is known here.")
+    request.state.who = who
+    request.state.sub = who.sub
+    return who
+
+
+async def sent_form(request: Request) -> dict[str, str]:
+    """Return the fields of a form that a page of this session has made; raise Forbidden for any other."""
+    body = (await request.body()).decode("utf-8", "replace")
+    try:
+        fields = dict(parse_qsl(body, keep_blank_values=True, max_num_fields=_MOST_FIELDS))
+    except ValueError:
+        raise Unprocessable([Problem("form", f"has more than {_MOST_FIELDS} fields")]) from None
+    token = session.token_of(request) or ""
+    if not token or not session.form_is_ours(request, token, fields.pop("form_token", "")):
+        raise Forbidden("This form was not made by a page of this session: open the page again.")
+    return {name: value.replace("\x00", "") for name, value in fields.items()}
+
+
+The = Annotated[Site, Depends(site)]
+Visitor = Annotated[Identity, Depends(visitor)]
+Form = Annotated[dict[str, str], Depends(sent_form)]
+
+
+class ConsoleRoute(APIRoute):
+    """A route whose errors are pages for people."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler, with every error shown in words."""
+        handle = super().get_route_handler()
+
+        async def handled(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Unauthorized as error:
+                return _to_login(request, error)
+            except ApiError as error:
+                return site(request).problem(request, error.status, error.detail)
+            except Rejected as error:
+                return site(request).problem(request, 422, Unprocessable(error.problems).detail)
+            except Unavailable as error:
+                return site(request).problem(request, Away.status, str(error))
+            except RequestValidationError:
+                return site(request).problem(request, 404, "There is no such page.")
+
+        return handled
+
+
+def _to_login(request: Request, error: Unauthorized) -> Response:
+    """Send to the login; a visitor from another site first once more to the same page.
+
+    A link from another site comes without the cookie, which is for this site's own pages only: a second look, now
+    from here, brings it along.
+    """
+    here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    if request.headers.get("hx-request"):
+        return Response(status_code=401, headers={"HX-Redirect": "/login"})
+    if request.method == "GET" and request.headers.get("sec-fetch-site") == "cross-site":
+        safe = quote(here, safe="/?&=%-._~:@!$'()*+,;")
+        context = {"address": safe}
+        return site(request).page(request, "again.html", context)
+    target = f"/login?next={quote(here, safe='')}" if request.method == "GET" and here != "/" else "/login"
+    response = RedirectResponse(target, 303, _HEADERS)
+    if session.token_of(request) is not None:
+        session.forget(response)
+        session.put_flash(response, session.Flash(error.detail, bad=True))
+    return response
+
+
+def to(address: str, flash: session.Flash | None = None) -> Response:
+    """Send to a page of ours after an action, with what it did."""
+    response = RedirectResponse(address, 303, _HEADERS)
+    if flash is not None:
+        session.put_flash(response, flash)
+    return response
+
+
+def back(request: Request, usual: str) -> str:
+    """Return the page of ours that a form was sent from."""
+    came_from = urlsplit(request.headers.get("referer", ""))
+    if came_from.netloc != request.headers.get("host") or came_from.path.startswith("//"):
+        return usual
+    return came_from.path + (f"?{came_from.query}" if came_from.query else "")

@@ -1,0 +1,66 @@
+"""What the console asks of the database beside what the API's own lists tell."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+from scheduler.domain.runs.run import Run
+from scheduler.postgres.connection import Connection, translated
+from scheduler.postgres.maintenance import BACKLOG_COUNTED, PENDING_COUNTED, Backlog
+from scheduler.postgres.runs.columns import SELECTED, SELECTED_OF_HISTORY, read
+from scheduler.resources import query
+
+_MOST_NEXT = 200  # due next, before those of other tenants are left out
+_MOST_WORKERS = 200
+_MOST_FAILED = 5_000
+_MOST_OUTCOMES = 20_000
+_PULSE = query("console/pulse", measure=query("maintenance/measure"))
+_WATCHED = query("console/watched_runs", selected=SELECTED, selected_of_history=SELECTED_OF_HISTORY)
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """How the whole sidecar stands at one moment; `failing` is None where it was not asked for."""
+
+    at: datetime
+    backlog: Backlog
+    replicas: list[dict[str, Any]]
+    workers: list[dict[str, Any]]
+    upcoming: list[dict[str, Any]]
+    failing: list[dict[str, Any]] | None
+
+
+def take_pulse(connection: Connection, *, with_failures: bool) -> Pulse:
+    """Ask for everything that live pages show, in one statement."""
+    values = {
+        "most": BACKLOG_COUNTED, "few": PENDING_COUNTED, "most_next": _MOST_NEXT, "most_workers": _MOST_WORKERS,
+        "most_failed": _MOST_FAILED, "with_failures": with_failures,
+    }
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(_PULSE, values)
+        [row] = cursor.fetchall()
+        found = dict(zip([column.name for column in cursor.description or ()], row, strict=True))
+    due, oldest = found["due"], max(0.0, found["oldest_age"] or 0.0)
+    backlog = Backlog(due, oldest, found["pending"], found["runs_open"], found["runs_overdue"], found["runs_dead"])
+    return Pulse(found["at"], backlog, found["replicas"], found["workers"], found["upcoming"], found["failing"])
+
+
+def outcomes_of_job(
+    connection: Connection, job_id: str, timezone: str, since: datetime
+) -> dict[date, dict[str, int]]:
+    """Count a job's runs by day and status, the newest ones where there are very many."""
+    values = {"job_id": job_id, "timezone": timezone, "since": since, "most": _MOST_OUTCOMES}
+    days: dict[date, dict[str, int]] = {}
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(query("console/outcomes_of_job"), values)
+        for day, status, number in cursor:
+            days.setdefault(day, {})[status] = number
+    return days
+
+
+def watched_runs(connection: Connection, event_ids: Iterable[str]) -> list[Run]:
+    """Return the runs that somebody looks at, all in one statement; an open one goes before a finished one."""
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(_WATCHED, {"event_ids": list(event_ids)})
+        return [read(row) for row in cursor]

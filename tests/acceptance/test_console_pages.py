@@ -1,0 +1,64 @@
+"""Every page of the console in a real browser: in both themes, on a phone, with and without scripts."""
+
+import re
+
+import pytest
+from console_support import AXE, DESK, PHONE, a_browser, a_visit, a_world, faults
+from node_support import package_soon
+
+
+@pytest.fixture(scope="module")
+def world(stack, template):
+    package_soon(*AXE)
+    with a_world(stack, template) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with a_browser() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def paths(world):
+    """A page of each kind, with something on it."""
+    weekly = world.job(
+        job_type="report.weekly", name="Weekly report", timezone="Europe/Berlin", payload={"to": "ops"},
+        rrule="FREQ=WEEKLY;BYDAY=FR;BYHOUR=9;BYMINUTE=0;BYSECOND=0", run={"max_attempts": 5},
+    )
+    _, event = world.dead_run()
+    world.job(
+        job_type="mail.digest", cron="0 8 * * 1-5", timezone="America/New_York", priority="high", tenant="acme"
+    )
+    return {
+        "overview": "/", "jobs": "/jobs", "filtered": "/jobs?status=pending&q=rep", "job": f"/jobs/{weekly}",
+        "new": "/jobs/new", "edit": f"/jobs/{weekly}/edit", "runs": "/runs", "run": f"/runs/{event['event_id']}",
+        "dead": "/dead", "processes": "/processes", "audit": "/audit", "login": "/login",
+    }
+
+
+SHOWN = {
+    "overview": r"On time", "jobs": r"Weekly report", "filtered": r"report\.weekly",
+    "job": r"Fridays at 09:00 in Europe/Berlin", "new": r"Weekdays at 09:00 in UTC", "edit": r"Edit Weekly report",
+    "runs": r"sync\.crm", "run": r"Given up after 1 attempt", "dead": r"Dead letters", "processes": r"producer",
+    "audit": r"Audit", "login": r"Log in",
+}
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", DESK), ("dark", DESK), ("light", PHONE), ("dark", PHONE)])
+def test_every_page_is_whole_in_both_themes_and_on_a_phone(world, browser, paths, theme, width):
+    with a_visit(browser, world, world.token(), color_scheme=theme, width=width) as visit:
+        for name, path in paths.items():
+            page = visit.go(path)
+            page.get_by_text(re.compile(SHOWN[name])).first.wait_for(state="attached")
+            assert faults(page) == [], (name, theme, width)
+            wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert wide <= 0, f"{name} is {wide} px wider than the screen of {width}"
+
+
+def test_pages_can_be_read_without_scripts(world, browser, paths):
+    with a_visit(browser, world, world.token(), java_script_enabled=False) as visit:
+        for name, path in paths.items():
+            page = visit.go(path)
+            assert re.search(SHOWN[name], page.content()), name

@@ -1,0 +1,198 @@
+"""The broadcaster and the hour it remembers."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from scheduler.api.console.history import KEPT, History, sample, verdict
+from scheduler.api.console.live import Broadcaster
+from scheduler.api.console.overview import overview, processes, roles
+from scheduler.ops.metrics import LAG_BUCKETS
+from scheduler.postgres.console import Pulse
+from scheduler.postgres.maintenance import Backlog
+
+NOW = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
+FAST = [10] + [0] * len(LAG_BUCKETS)
+SLOW = [0] * len(LAG_BUCKETS) + [10]
+
+
+def replica(role, lag=FAST, silent=1.0, **recent):
+    seen = (NOW - timedelta(seconds=silent)).isoformat()
+    return {
+        "id": role,
+        "role": role,
+        "host": "h",
+        "pid": 1,
+        "version": "1",
+        "started_at": seen,
+        "last_seen_at": seen,
+        "recent": {"seconds": 10.0, "lag": lag, "due": 20, "queued": 5, **recent},
+    }
+
+
+def pulse(*replicas, due=0, age=0.0, **more):
+    known = replicas or (replica("consumer"), replica("producer"))
+    return replace(Pulse(NOW, Backlog(due, age, 5), list(known), [], [], None), **more)
+
+
+def after(*pulses):
+    history = History()
+    for each in pulses:
+        history.add(sample(each))
+    return history
+
+
+def test_a_sample_adds_up_what_live_processes_say():
+    found = sample(pulse(replica("producer"), replica("producer", runs_succeeded=30, runs_dead=10),
+                         replica("producer", silent=60)))
+    assert (found.out, found.taken) == (4.0, 1.0)
+    assert found.lags[0] == 20
+    assert found.point()[-1] == 75.0
+
+
+def test_an_hour_is_kept_and_no_more():
+    history = History()
+    for number in range(KEPT + 50):
+        history.add(sample(pulse(at=NOW + timedelta(seconds=10 * number), replicas=[])))
+    assert len(history.samples) == KEPT
+    assert history.reach() == "last hour"
+    history.add(sample(pulse(at=NOW + timedelta(days=1), replicas=[])))
+    assert (len(history.samples), history.reach()) == (1, "just now")
+
+
+def test_the_verdict_is_the_answer_before_the_data():
+    def said(found, *before):
+        return verdict(found, after(*before, found))
+
+    assert said(pulse()).text == "On time: 100 % within 500 ms (just now)"
+    assert said(pulse(), pulse(replica("producer", lag=SLOW))).text.startswith(
+        "Late at times: 66.7 % within 500 ms"
+    )
+    assert said(pulse(replica("consumer"), due=3)).text == (
+        "Nothing goes out: no producer runs: 3 reminders are due and not out")
+    assert said(pulse(due=1204, age=180.0)).text == "Late: 1,204 reminders are due and not out, for 3 min"
+    refused = [{"retries": 2, "tenant": "default"}]
+    assert said(pulse(due=1, age=11.0, upcoming=refused)).text.endswith("for 11 s; RabbitMQ refuses some of them")
+    assert said(pulse(replica("producer"))).grade == "waiting"
+    quiet = pulse(replica("consumer", lag=[]), replica("producer", lag=[]))
+    assert said(quiet).text == "On time: nothing was due (just now), nothing waits"
+
+
+def test_a_tenant_sees_its_own_rows_only():
+    async def look():
+        async def take(_, __):
+            rows = [{"tenant": name, "retries": 0} for name in ("acme", "globex")]
+            return pulse(upcoming=rows, failing=rows), {}
+
+        caster = Broadcaster(take)
+        return await caster.fresh(), caster.history
+
+    moment, history = asyncio.run(look())
+    shown = overview(moment, history, "acme")
+    assert [each["tenant"] for each in (*shown["upcoming"], *shown["failing"])] == ["acme", "acme"]
+    assert len(overview(moment, history, None)["upcoming"]) == 2
+
+
+def test_roles_and_workers_are_told_apart_by_their_heartbeats():
+    worker = {
+        "id": "w",
+        "host": "h",
+        "pid": 2,
+        "version": "1",
+        "started_at": NOW.isoformat(),
+        "offers": ["webhook"],
+        "last_seen_at": NOW.isoformat(),
+        "in_flight": 2,
+        "busy": ["odd", {"event_id": "e", "what": "x", "attempt": 2}, 7],
+        "succeeded": 1,
+        "failed": 0,
+        "snoozed": 0,
+    }
+    found = pulse(replica("producer"), replica("producer", silent=99), workers=[worker])
+    assert [(each["name"], each["alive"], each["silent"], each["busy"]) for each in roles(found)] == [
+        ("producer", 1, 1, 0), ("worker", 1, 0, 1)]
+    moment = asyncio.run(_moment(found))
+    assert [each["words"] for each in processes(moment)["workers"][0]["busy"]] == ["odd", "x, attempt 2", "7"]
+
+
+async def _moment(found):
+    async def take(_, __):
+        return found, {}
+
+    return await Broadcaster(take).fresh()
+
+
+def test_fifty_browsers_cost_one_look_and_all_hear_of_it():
+    async def listen():
+        looks = 0
+
+        async def take(_, __):
+            nonlocal looks
+            looks += 1
+            return pulse(), {}
+
+        caster = Broadcaster(take)
+
+        async def first_two():
+            seen = []
+            async for moment in caster.moments():
+                seen.append(moment.number)
+                if len(seen) == 2:
+                    return seen
+            return seen
+
+        listeners = [asyncio.create_task(first_two()) for _ in range(50)]
+        await asyncio.sleep(0)
+        await caster.look()
+        while caster.listeners and not all(task.done() for task in listeners):
+            before = looks
+            await caster.look()
+            await asyncio.sleep(0)
+            assert looks == before + 1
+        return await asyncio.gather(*listeners), caster.listeners
+
+    heard, left = asyncio.run(listen())
+    assert len(heard) == 50
+    assert all(len(seen) == 2 for seen in heard)
+    assert left == 0
+
+
+def test_a_database_that_is_away_is_told_and_what_was_known_stays():
+    async def look():
+        answers = iter([pulse(), OSError("gone")])
+
+        async def take(_, __):
+            found = next(answers)
+            if isinstance(found, Exception):
+                raise found
+            return found, {}
+
+        caster = Broadcaster(take)
+        await caster.look()
+        await caster.look()
+        return caster.moment, caster.history
+
+    moment, history = asyncio.run(look())
+    shown = overview(moment, history, None)
+    assert (shown["verdict"].grade, shown["verdict"].text) == ("bad", "The database does not answer: gone")
+    assert shown["backlog"] == "0"
+
+
+def test_a_stop_ends_every_stream():
+    async def listen():
+        async def take(_, __):
+            return pulse(), {}
+
+        caster = Broadcaster(take)
+        running = asyncio.create_task(caster.run())
+        seen = [moment async for moment in _until_stopped(caster)]
+        await asyncio.wait_for(running, 30)
+        return seen
+
+    assert len(asyncio.run(listen())) == 1
+
+
+async def _until_stopped(caster):
+    async for moment in caster.moments():
+        yield moment
+        caster.stop()
