@@ -34,6 +34,7 @@ TICK_SECONDS = 0.25
 MOST_BYTES = 48 * 1024 * 1024  # of attempts held; beyond, what comes is put off
 FULL_SECONDS = 5.0
 RUNNING_AFTER = 1.0  # seconds: a call that takes longer is told to be running
+SHORT_START = 5.0  # seconds: with less than that to begin it is told sooner
 FLUSH_SECONDS = 0.005
 FEW = 10  # calls in flight: with so few nobody waits for others' results
 FILES_BESIDE = 256  # open files that are not calls
@@ -63,6 +64,7 @@ class CallLoop:
         self._caller = Caller(settings)
         self._turns: Turns[_Held] = Turns(total, settings.webhook_host_concurrency, room)
         self._held: dict[tuple[str, int], _Held] = {}
+        self._unsaid: dict[_Held, tuple[float, datetime]] = {}  # calls in flight that are not told to be running
         self._bytes = 0
         self._unconfirmed: dict[tuple[str, int], bytes] = {}  # results that the broker may not have yet
         self._came: deque[tuple[WorkQueue | None, Delivery]] = deque()
@@ -102,6 +104,7 @@ class CallLoop:
             self.turned = time.monotonic()
             for held, seconds in list(self._turns.overdue()):
                 self._put_off(held, seconds, "its endpoint has no turn for it yet")
+            self._say_long_running()
             self._show()
             await asyncio.sleep(TICK_SECONDS)
         for task in self._tasks:
@@ -188,12 +191,16 @@ class CallLoop:
         attempt, webhook = held.attempt, held.webhook
         self._worker.begin(attempt, webhook.endpoint)
         began, started_at = time.monotonic(), datetime.now(UTC)
-        running = self._loop.call_later(
-            min(RUNNING_AFTER, attempt.start_timeout / 5), self._say_running, attempt, started_at
-        )
+        self._unsaid[held] = began, started_at
+        # A timer for each call is dear: only one that has little time to begin has its own.
+        timer = None
+        if attempt.start_timeout < SHORT_START:
+            timer = self._loop.call_later(attempt.start_timeout / 5, self._say_running, held, started_at)
         # Where a stop ends the task here, the attempt is not acknowledged, and another worker makes the call.
         called = await self._called(attempt, webhook)
-        running.cancel()
+        if timer is not None:
+            timer.cancel()
+        self._unsaid.pop(held, None)
         self._end(held, called)
         self._report(attempt, called.outcome, called.kind, queue=held.queue, tag=held.tag, started_at=started_at)
         self._tell(held, called, time.monotonic() - began)
@@ -238,8 +245,16 @@ class CallLoop:
 
     # What is said of them.
 
-    def _say_running(self, attempt: Attempt, started_at: datetime) -> None:
-        self._send(Report(attempt.running(self._worker.name, started_at)))
+    def _say_running(self, held: _Held, started_at: datetime) -> None:
+        if self._unsaid.pop(held, None) is not None:
+            self._send(Report(held.attempt.running(self._worker.name, started_at)))
+
+    def _say_long_running(self) -> None:
+        now = time.monotonic()
+        for held, (began, started_at) in list(self._unsaid.items()):  # in the order in which they began
+            if now - began < RUNNING_AFTER:
+                break
+            self._say_running(held, started_at)
 
     def _report(
         self, attempt: Attempt, outcome: Outcome, kind: str, *, queue: WorkQueue | None, tag: int,
