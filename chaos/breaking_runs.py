@@ -34,7 +34,7 @@ def under_results(
         host.stop_asking()
         try:
             wait_for(lambda: not host.outstanding, "every command confirmed", within)
-            wait_for(lambda: not host.held and ended(host.runs, world.sql), "every run's end", within)
+            wait_for(lambda: host.mangled and ended(host.runs, world.sql), "every run's end", within)
         except TimeoutError as error:
             result.failures.append(str(error))
         world.settle(result, within=within)

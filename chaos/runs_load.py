@@ -1,6 +1,7 @@
 """A host whose jobs are tracked: workers do them and report, and the host hears how each ended."""
 
 import contextlib
+import heapq
 import json
 import os
 import random
@@ -10,7 +11,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -104,7 +104,8 @@ class TrackedHost(Host):
         self._delay = delay
         self.staff = Staff(amqp_url, workers, results=MANGLED if delay else "schedule.commands", hangs=hangs)
         self._read: dict[Path, int] = {}
-        self._held: deque[tuple[float, bytes]] = deque()
+        self._held: list[tuple[float, bytes]] = []  # a heap
+        self._mangled = not delay
         for name, work in (("finished", self._listen), *((("mangler", self._mangle),) if delay else ())):
             self._threads.append(threading.Thread(target=self._keep, args=(work,), name=name, daemon=True))
 
@@ -128,9 +129,9 @@ class TrackedHost(Host):
         self.staff.close()
 
     @property
-    def held(self) -> int:
-        """How many results are on their way."""
-        return len(self._held)
+    def mangled(self) -> bool:
+        """Whether no result is held back, by us or in the queue before us."""
+        return self._mangled
 
     # --- what the workers' journals tell, in place of a receiver of its own
 
@@ -182,20 +183,17 @@ class TrackedHost(Host):
     # --- results that come late, twice and in any order
 
     def _mangle(self, connection: pika.BlockingConnection) -> None:
-        channel = connection.channel()
-        channel.confirm_delivery()
+        channel = connection.channel()  # without confirms, which would make it slower than the workers
         properties = pika.BasicProperties(content_type="application/json", delivery_mode=2)
         chance = random.Random(7)
         for method, _, body in channel.consume(MANGLED, inactivity_timeout=0.02):
             if method is not None:
                 for _ in range(chance.choice((1, 1, 2, 3))):
-                    self._held.append((time.monotonic() + chance.uniform(0, self._delay), body))
+                    heapq.heappush(self._held, (time.monotonic() + chance.uniform(0, self._delay), body))
                 channel.basic_ack(method.delivery_tag)
-            now = time.monotonic()
-            ready = [each for each in self._held if each[0] <= now]
-            chance.shuffle(ready)
-            for each in ready:
-                channel.basic_publish("schedule.commands", "result", each[1], properties, mandatory=True)
-                self._held.remove(each)
+            while self._held and self._held[0][0] <= time.monotonic():
+                channel.basic_publish("schedule.commands", "result", self._held[0][1], properties)
+                heapq.heappop(self._held)
+            self._mangled = method is None and not self._held
             if self._stop.is_set():
                 return

@@ -10,6 +10,7 @@ from chaos import (
     breaking_rabbitmq,
     breaking_runs,
     breaking_webhooks,
+    breaking_workers,
     soaking,
     upgrading,
 )
@@ -27,6 +28,7 @@ MODULES = (
     breaking_priorities,
     breaking_runs,
     breaking_webhooks,
+    breaking_workers,
     upgrading,
     soaking,
 )

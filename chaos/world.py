@@ -2,8 +2,8 @@
 
 import sys
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,20 @@ from scheduler.dev.servers import Stack
 from scheduler.domain.errors import Unavailable
 from scheduler.postgres.migrate import migrate
 from scheduler.rabbit import topology
+
+
+@contextmanager
+def connected(database_url: str) -> Iterator[Callable[..., list[tuple[Any, ...]]]]:
+    """Yield a function that runs a statement and returns its rows."""
+    with closing(psycopg2.connect(database_url, connect_timeout=10)) as connection:
+        connection.autocommit = True
+
+        def sql(statement: str, *values: Any) -> list[tuple[Any, ...]]:
+            with connection.cursor() as cursor:
+                cursor.execute(statement, values or None)
+                return cursor.fetchall() if cursor.description else []
+
+        yield sql
 
 
 class World:
@@ -82,11 +96,8 @@ class World:
         return self.supervisor.by_role("producer")
 
     def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        with closing(psycopg2.connect(self.database_url, connect_timeout=10)) as connection:
-            connection.autocommit = True
-            with connection.cursor() as cursor:
-                cursor.execute(statement, values or None)
-                return cursor.fetchall() if cursor.description else []
+        with connected(self.database_url) as run:
+            return run(statement, *values)
 
     def settle(self, result: Result, within: float) -> None:
         """Let what was asked be emitted, wait until all processes are ready again, and do the accounts."""

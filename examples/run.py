@@ -16,7 +16,7 @@ from scheduler.postgres.migrate import migrate
 from scheduler.rabbit import topology
 
 HERE = Path(__file__).parent
-ALL = ("plain_pika.py", "raw_amqp.py", "django_shop.py", "fastapi_shop.py", "node")
+ALL = ("plain_pika.py", "raw_amqp.py", "django_shop.py", "fastapi_shop.py", "node", "fleet")
 
 
 def main(names: list[str]) -> int:
@@ -44,6 +44,8 @@ def main(names: list[str]) -> int:
 
 def run(name: str, env: dict[str, str]) -> int:
     """Run one example and return its exit code."""
+    if name == "fleet":
+        return subprocess.call([sys.executable, str(HERE / "fleet" / "fleet.py")], env=env)
     if name != "node":
         return subprocess.call([sys.executable, str(HERE / name)], env=env)
     if not shutil.which("npm"):

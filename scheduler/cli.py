@@ -7,10 +7,12 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import import_module
 
 from scheduler import __version__, preview, settings
 from scheduler.domain.errors import Misconfigured, Unavailable
+from scheduler.domain.names import DUE_QUEUE
 from scheduler.domain.recurrence import tzdata_version
 from scheduler.operators import arguments
 from scheduler.ops import logs, reaching, traces
@@ -79,6 +81,8 @@ def _parser() -> argparse.ArgumentParser:
         added = add(role.name, _serve, role.help)
         added.set_defaults(role=role)
         add_no_wait(added)
+        if role.name == "worker":
+            _add_handlers(added)
     outbox = add("outbox", _outbox, "Host's outbox → AMQP: DATABASE_URL is the host's own database.")
     outbox.add_argument("--sql", action="store_true", help="print the SQL of the host's tables and exit")
     add_no_wait(outbox)
@@ -94,6 +98,15 @@ def _parser() -> argparse.ArgumentParser:
     health = add("health", _health, "Ask a running process whether it is ready; for HEALTHCHECK.")
     health.add_argument("--live", action="store_true", help="ask whether it is stuck instead")
     return parser
+
+
+def _add_handlers(worker: argparse.ArgumentParser) -> None:
+    text = "serve the @on_due handlers of a Python module, and nothing else; may be given several times"
+    worker.add_argument("--handlers", action="append", metavar="MODULE", help=text)
+    text = f"the queue that their events come from (default: {DUE_QUEUE})"
+    worker.add_argument("--queue", default=DUE_QUEUE, metavar="NAME", help=text)
+    worker.add_argument("--list", action="store_true", help="print what the modules serve, and end")
+    worker.set_defaults(command=_worker)
 
 
 def _add_webhook_verbs(webhook: argparse.ArgumentParser) -> None:
@@ -153,6 +166,22 @@ def _plan(url: str) -> int:
     if not steps:
         print("the database is up to date")
     return 0
+
+
+def _worker(args: argparse.Namespace) -> int:
+    if not args.handlers:
+        if args.list or args.queue != DUE_QUEUE:
+            raise Misconfigured("--list and --queue go with --handlers MODULE")
+        return _serve(args)
+    from scheduler.workers import handlers  # noqa: PLC0415 - only this command needs it
+
+    served = handlers.load(args.handlers)
+    if args.list:
+        print("\n".join(handlers.described(served)))
+        return 0
+    presence = args.role.works[0]
+    args.role = replace(args.role, works=(presence, handlers.serving(served, args.queue)))
+    return _serve(args)
 
 
 def _serve(args: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.recurrence import tzdata_version
@@ -51,12 +52,14 @@ def serve(role: Role, settings: Settings, stop: Stop, parts: Sequence[HealthPart
     """Do all that a role is for, each on a thread and a connection of its own, until the stop."""
     failures: list[BaseException] = []
 
-    def run(work: Callable[..., None], part: HealthPart, name: str) -> None:
+    def run(work: Any, part: HealthPart, name: str) -> None:
         try:
             if role.broker:
-                stay_connected(name, settings, stop, part, work, wait=wait)
+                stay_connected(name, settings, stop, part, work.run, wait=wait)
             else:
-                work()
+                work.run()
+            if hasattr(work, "finish"):
+                work.finish()  # what goes on without a broker has its time too
         except BaseException as error:  # noqa: BLE001 - raised again by the main thread
             failures.append(error)
             stop.set()
@@ -66,7 +69,7 @@ def serve(role: Role, settings: Settings, stop: Stop, parts: Sequence[HealthPart
     for kind, part in zip(role.load(settings), parts, strict=True):
         name = f"{role.name} {kind.__name__}" if threads else role.name
         work = kind(settings, stop, part, *shared)
-        threads.append(threading.Thread(target=run, args=(work.run, part, name), name=name))
+        threads.append(threading.Thread(target=run, args=(work, part, name), name=name))
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,5 +1,6 @@
 """The one table of the long-running processes: what each is for, and what sets it apart from the others."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -14,7 +15,7 @@ class Role:
     name: str
     help: str
     # Module and class of what it does, each on a connection of its own to RabbitMQ; imported only where it runs.
-    works: tuple[str, ...]
+    works: tuple[str | Callable[..., Any], ...]
     in_dev: int  # how many of them `scheduler dev` runs
     # Threads share the interpreter: one talks to RabbitMQ, another waits for Postgres many times a batch, and when
     # its answer is there should not wait 5 ms more to be let in, which is Python's default. A consumer's are busy
@@ -44,7 +45,9 @@ class Role:
         return () if self.common is None else (_found(self.common)(settings),)
 
 
-def _found(path: str) -> Any:
+def _found(path: str | Callable[..., Any]) -> Any:
+    if not isinstance(path, str):
+        return path
     module, name = path.split(":")
     return getattr(import_module(module), name)
 
@@ -56,7 +59,8 @@ ROLES = {role.name: role for role in (
     Role("producer", "Postgres → AMQP: due rows become events.", ("scheduler.producer:Producer",),
          in_dev=2, switch_seconds=0.0005),
     Role("worker", "AMQP → the work itself: calls webhooks, and reports what became of each.",
-         ("scheduler.workers.presence:Presence", "scheduler.workers.webhook.service:Webhooks"),
+         ("scheduler.workers.presence:Presence", "scheduler.workers.webhook.service:Webhooks",
+          "scheduler.workers.commands:Commands"),
          in_dev=1, switch_seconds=0.002, database=False, common="scheduler.workers.worker:Worker"),
     Role("api", "The REST API and the web console.", ("scheduler.api.server:ApiServer",),
          in_dev=1, switch_seconds=0.001, idle_without_database=True, broker=False, extra="api"),

@@ -5,7 +5,8 @@ import random
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from scheduler.ops import reaching
@@ -23,6 +24,7 @@ class Stop:
         self._wakers: list[int] = []
         self._late_exit_code = late_exit_code
         self._signals: tuple[socket.socket, socket.socket] | None = None
+        self._busy: list[Callable[[], bool]] = []
 
     def __bool__(self) -> bool:
         return self._event.is_set()
@@ -45,6 +47,10 @@ class Stop:
         for pipe in list(self._wakers):
             with suppress(OSError):  # closed just now, or full: then it is awake anyway
                 os.write(pipe, b"x")
+
+    def wait_for(self, busy: Callable[[], bool]) -> None:
+        """Have the last deadline wait while this is true: whoever asks for it has a limit of its own."""
+        self._busy.append(busy)
 
     def listen(self) -> None:
         """Take over SIGTERM and SIGINT.
@@ -71,11 +77,16 @@ class Stop:
         if self:
             os._exit(128 + number)
         # Whatever hangs, the process is gone in time; what it had not settled is rolled back and redone.
-        deadline = threading.Timer(GRACE_SECONDS, lambda: os._exit(self._late_exit_code))
+        deadline = threading.Timer(GRACE_SECONDS, self._leave)
         deadline.daemon = True
         deadline.start()
         self.set()
         reaching.give_up()
+
+    def _leave(self) -> None:
+        while any(busy() for busy in self._busy):
+            time.sleep(GRACE_SECONDS)
+        os._exit(self._late_exit_code)
 
 
 def backoff(first: float = 0.1, most: float = 10.0) -> Iterator[float]:

@@ -1,6 +1,6 @@
 """What the host does when a reminder is due: one function for each job type."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
@@ -67,6 +67,15 @@ class Handlers:
             return handle
 
         return register
+
+    def __iter__(self) -> Iterator[tuple[str, Handler]]:
+        """Yield each job type with its handler, in the order of the alphabet."""
+        return iter(sorted(self._handlers.items()))
+
+    def add(self, job_type: str, handler: Handler) -> None:
+        """Serve a handler of another set as well."""
+        if self._handlers.setdefault(job_type, handler) is not handler:
+            raise ValueError(f"{job_type!r} has a handler already")
 
     def dispatch(self, body: bytes) -> object:
         """Read an event, have it handled and return what comes of it; whatever is raised means it was not."""

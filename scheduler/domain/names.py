@@ -14,6 +14,7 @@ DEAD_QUEUE = "scheduler_dead"
 WEBHOOKS_QUEUE = "scheduler_webhooks"
 WEBHOOK_KEY = "webhook"  # its routing key
 COMMAND_QUEUE_PREFIX = "scheduler_command_"
+COMMAND_KEY_PREFIX = "command."  # of its routing key
 DELAY_QUEUE = "scheduler_delay"
 
 

@@ -10,7 +10,7 @@ from scheduler.domain.messages import Overlap, work_key
 from scheduler.domain.names import EVENTS_EXCHANGE, due_address
 from scheduler.domain.runs.run import Origin, Run, RunStatus, delivered
 from scheduler.domain.times import parse_instant
-from scheduler.emitting.messages import AMQP_PRIORITIES, not_delivered, run_message, trace_headers
+from scheduler.emitting.messages import AMQP_PRIORITIES, count_unoffered, not_delivered, run_message, trace_headers
 from scheduler.emitting.source import Result, Stamp, Times
 from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
@@ -149,6 +149,7 @@ class DueJobs:
             metrics.due_by_class.labels(name).inc(count)
         for (receipt, exchange, key), ids in failed.items():
             _, advice = not_delivered(receipt, exchange, key)
+            count_unoffered(receipt, key, len(ids))
             _warnings[receipt].warning(
                 count=len(ids), reason=receipt.value, exchange=exchange, routing_key=key, job_ids=ids[:NAMED],
                 do=advice,

@@ -1,10 +1,11 @@
 """The messages of a run, as AMQP has them."""
 
 from scheduler.domain.messages import Priority
-from scheduler.domain.names import DEAD_EXCHANGE, EVENTS_EXCHANGE, due_address
+from scheduler.domain.names import COMMAND_KEY_PREFIX, DEAD_EXCHANGE, EVENTS_EXCHANGE, due_address
 from scheduler.domain.runs.event import due_body, finished_body
 from scheduler.domain.runs.run import Run
 from scheduler.domain.times import rfc3339
+from scheduler.ops import metrics
 from scheduler.rabbit.frames import AmqpMessage, DueMessage, dead_run
 from scheduler.rabbit.publisher import Receipt
 
@@ -34,11 +35,17 @@ def not_delivered(receipt: Receipt, exchange: str, key: str) -> tuple[str, str]:
     if receipt is Receipt.REFUSED:
         full = f"a queue behind {exchange} is full or unavailable"
         return f"refused: {full}", f"{full}; they are tried again"
-    if key.startswith("command."):
-        return (f"returned: no worker offers the command {key.removeprefix('command.')}",
+    if key.startswith(COMMAND_KEY_PREFIX):
+        return (f"returned: no worker offers the command {key.removeprefix(COMMAND_KEY_PREFIX)}",
                 "start a worker whose SCHEDULER_COMMANDS_FILE lists it; they are tried again")
     return (f"returned: no queue is bound to {exchange} for the routing key {key}",
             f"bind a queue to {exchange} with the routing key {key}; they are tried again")
+
+
+def count_unoffered(receipt: Receipt, key: str, count: int = 1) -> None:
+    """Count events for commands that no worker offers."""
+    if receipt is Receipt.RETURNED and key.startswith(COMMAND_KEY_PREFIX):
+        metrics.commands_unoffered.inc(count)
 
 
 def finished_message(run: Run) -> DueMessage:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from scheduler.domain.messages import Overlap
 from scheduler.domain.runs.run import Run, RunStatus, delivered, overdue
-from scheduler.emitting.messages import dead_message, finished_message, run_message
+from scheduler.emitting.messages import count_unoffered, dead_message, finished_message, run_message
 from scheduler.emitting.source import Result, Stamp, Times
 from scheduler.ops import metrics
 from scheduler.ops.logs import get_logger
@@ -97,6 +97,8 @@ class DueRuns:
         for emission, _, refusal in results:
             if refusal is not None:
                 refused.setdefault(refusal, []).append(emission.after.event_id)
+                work = None if emission.after.occurrence is None else emission.after.occurrence.work
+                count_unoffered(refusal, work or "")
             else:
                 _count(emission)
         for receipt, ids in refused.items():

@@ -1,6 +1,7 @@
 """Every metric of the sidecar, by the contract's names. No label carries a value that a message chose."""
 
 import platform
+from collections.abc import Iterable
 
 from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
@@ -77,6 +78,17 @@ results_unknown = Counter(
     "scheduler_results_unknown_total", "Results dropped because their event stayed unknown for an hour."
 )
 partitions_dropped = Counter("scheduler_run_partitions_dropped_total", "Days of history dropped.")
+commands_running = Gauge("scheduler_commands_running", "Commands at work in this worker.")
+commands_taken = Counter("scheduler_commands_taken_total", "Commands that this worker began.", ["command"])
+commands_ended = Counter(
+    "scheduler_commands_ended_total", "Commands that have ended, by how.", ["command", "outcome"]
+)
+commands_unoffered = Counter(
+    "scheduler_commands_unoffered_total", "Events returned because no worker offers their command, at each try."
+)
+command_seconds = Histogram(
+    "scheduler_command_seconds", "From a command's start to its end.", ["command"], buckets=_RUN_BUCKETS
+)
 WEBHOOK_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx", "timeout", "connection", "refused", "invalid", "put_off")
 webhook_requests = Counter(
     "scheduler_webhook_requests_total",
@@ -113,6 +125,15 @@ delayed_lag = Histogram(
 build_info = Gauge(
     "scheduler_build_info", "Always 1; the labels say what runs.", ["version", "python", "tzdata"]
 )
+
+
+def declare_commands(names: Iterable[str]) -> None:
+    """Give the metrics of commands the names that the worker's own file lists."""
+    for name in names:
+        commands_taken.labels(name)
+        command_seconds.labels(name)
+        for outcome in ("succeeded", "failed", "snoozed", "superseded"):
+            commands_ended.labels(name, outcome)
 
 
 def declare(tzdata: str) -> None:

@@ -112,14 +112,12 @@ class DeadLetters:
 
     def look(self, limit: int, after: tuple[str, str] = ("", "")) -> list[DeadLetter]:
         """Return what lies there, oldest first; raise BrokerUnavailable where the broker cannot be reached."""
-        with self._queue() as channel:
-            found = sorted(_taken(channel), key=lambda letter: letter.place)
+        found = sorted(self._all(), key=lambda letter: letter.place)
         return [each for each in found if each.place > after][:limit]
 
     def find(self, letter_id: str) -> DeadLetter | None:
         """Return one, None if it is not among the oldest ten thousand."""
-        with self._queue() as channel:
-            return _found(channel, letter_id)
+        return next((each for each in self._all() if each.id == letter_id), None)
 
     def replay(self, letter_id: str, retry_run: Callable[[DeadLetter], None]) -> DeadLetter | None:
         """Send one again to where it came from, and remove it once the broker has confirmed that.
@@ -150,6 +148,15 @@ class DeadLetters:
         if channel is not None and channel.connection.is_open:
             with suppress(AMQPError, OSError):
                 channel.connection.close()
+
+    def _all(self) -> list[DeadLetter]:
+        """Look at everything; a connection that broke since the last look is worth another try."""
+        try:
+            with self._queue() as channel:
+                return _taken(channel)
+        except BrokerUnavailable:
+            with self._queue() as channel:
+                return _taken(channel)
 
     def _send(self, connection: pika.BlockingConnection, letter: DeadLetter) -> None:
         exchange = letter.exchange

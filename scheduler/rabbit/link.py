@@ -34,7 +34,7 @@ class Link:
     """An open connection. Once closed, for whatever reason, it stays closed: open another."""
 
     def __init__(self, url: str, name: str) -> None:
-        self._place = place(url)
+        self.place = place(url)
         self._opened: Future[None] = Future()
         self._on_close: list[Callable[[str], None]] = []
         self.closed: str | None = None
@@ -53,7 +53,7 @@ class Link:
             self._opened.result(OPEN_TIMEOUT * 2)
         except TimeoutError:
             self.close()
-            raise BrokerUnavailable(f"RabbitMQ at {self._place} did not answer in time") from None
+            raise BrokerUnavailable(f"RabbitMQ at {self.place} did not answer in time") from None
 
     def _run(self) -> None:
         try:
@@ -68,7 +68,7 @@ class Link:
 
     def _lost(self, error: BaseException) -> None:
         if self.closed is None:
-            self.closed = f"RabbitMQ at {self._place}: {reason(error)}"
+            self.closed = f"RabbitMQ at {self.place}: {reason(error)}"
         if not self._opened.done():
             self._opened.set_exception(BrokerUnavailable(self.closed))
         for callback in list(self._on_close):
@@ -103,7 +103,7 @@ class Link:
         """Raise Unavailable if the connection is lost or the broker refuses publishers."""
         self.check_open()
         if self.blocked:
-            raise BrokerUnavailable(f"RabbitMQ at {self._place} blocks publishers: its memory or disk alarm is on")
+            raise BrokerUnavailable(f"RabbitMQ at {self.place} blocks publishers: its memory or disk alarm is on")
 
     def post(self, act: Callable[[], None]) -> None:
         """Run `act` on the I/O thread, soon."""
@@ -129,9 +129,9 @@ class Link:
         try:
             return future.result(timeout)
         except TimeoutError:
-            raise BrokerUnavailable(f"RabbitMQ at {self._place} did not answer in time") from None
+            raise BrokerUnavailable(f"RabbitMQ at {self.place} did not answer in time") from None
         except AMQPError as error:
-            raise BrokerUnavailable(f"RabbitMQ at {self._place}: {reason(error)}") from error
+            raise BrokerUnavailable(f"RabbitMQ at {self.place}: {reason(error)}") from error
         finally:
             self.on_close_no_more(lost)
 
@@ -152,7 +152,7 @@ class Link:
     def _channel_lost(self, error: BaseException) -> None:
         by_us = isinstance(error, ChannelClosedByClient)
         if self.closed is None and self._connection.is_open and not by_us:
-            self.closed = f"RabbitMQ at {self._place} closed the channel: {reason(error)}"
+            self.closed = f"RabbitMQ at {self.place} closed the channel: {reason(error)}"
             self._connection.close()
 
     def write(self, chunks: Sequence[bytes]) -> None:

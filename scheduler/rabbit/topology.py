@@ -82,7 +82,7 @@ def declare(
         _declare(connection, queue_type, due_queue_type)
         _declare_delay(connection, queue_type, delay_exchanges)
     except ChannelClosedByBroker as error:
-        raise _translated(error, url) from error
+        raise translated(error, place(url)) from error
     except (AMQPError, OSError) as error:
         raise BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
     finally:
@@ -153,16 +153,17 @@ def _exists(connection: pika.BlockingConnection, queue: str) -> bool:
     return True
 
 
-def _translated(error: ChannelClosedByBroker, url: str) -> Misconfigured | Unavailable:
+def translated(error: ChannelClosedByBroker, where: str) -> Misconfigured | Unavailable:
+    """Say what the broker at `where` has against a declaration, and whether that will pass."""
     if error.reply_code == _PRECONDITION_FAILED:
         return Misconfigured(
-            f"RabbitMQ at {place(url)} already has this by another definition: {error.reply_text}. "
+            f"RabbitMQ at {where} already has this by another definition: {error.reply_text}. "
             "Set SCHEDULER_QUEUE_TYPE or SCHEDULER_DELAY_EXCHANGES to what is there, or delete that once it is "
             "empty."
         )
     if error.reply_code == _ACCESS_REFUSED:
         return Misconfigured(
-            f"RabbitMQ at {place(url)} refuses our user: {error.reply_text}. "
+            f"RabbitMQ at {where} refuses our user: {error.reply_text}. "
             "Give it configure, write and read permission on scheduler_.*, schedule\\..* and mainapp_due."
         )
-    return BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}")
+    return BrokerUnavailable(f"RabbitMQ at {where}: {reason(error)}")

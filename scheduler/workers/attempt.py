@@ -21,7 +21,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}").full
 _HALF_A_PAIR = re.compile(rb"\xed[\xa0-\xbf]")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Attempt:
     """One attempt at the work of an event."""
 

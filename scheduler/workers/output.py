@@ -24,29 +24,27 @@ def printable(raw: bytes) -> str:
     )
 
 
-def fitted(about: Mapping[str, int | float], stdout: str, stderr: str, limit: int = OUTPUT_BYTES) -> str:
-    """Return the output as JSON text of at most `limit` bytes: the last of each stream, whatever else is left out.
+def fitted(
+    about: Mapping[str, int], stdout: str, stderr: str, limit: int = OUTPUT_BYTES
+) -> dict[str, int | str]:
+    """Return an output whose JSON takes at most `limit` bytes: the last of each stream, whatever else is left out.
 
     A stream that needs less than its half leaves the rest to the other.
     """
-    room = limit - len(_json(dict(about) | {"stdout": "", "stderr": ""}).encode())
+    room = limit - _size(dict(about) | {"stdout": "", "stderr": ""}) - 2
     sizes = {"stdout": _size(stdout), "stderr": _size(stderr)}
     room_of = {
         "stdout": max(room // 2, room - sizes["stderr"]), "stderr": max(room - room // 2, room - sizes["stdout"]),
     }
-    return _json(dict(about) | {
+    return dict(about) | {
         "stdout": _last(stdout, sizes["stdout"], room_of["stdout"]),
         "stderr": _last(stderr, sizes["stderr"], room_of["stderr"]),
-    })
+    }
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _size(text: str) -> int:
-    """Return the bytes that a text takes inside the quotes of a JSON string."""
-    return len(_json(text).encode()) - 2
+def _size(value: object) -> int:
+    """Return the bytes that a value takes as JSON, as results write it, within its quotes or braces."""
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()) - 2
 
 
 def _last(text: str, size: int, room: int) -> str:

@@ -17,6 +17,7 @@ from scheduler.workers.worker import Worker
 
 log = get_logger(__name__)
 _LOOK_SECONDS = 0.5
+_LAST_LOOK_SECONDS = 0.1
 _SUMMARY_SECONDS = 60.0
 
 
@@ -33,7 +34,7 @@ class Presence:
         """Serve one connection to the broker until it is lost or the process shall stop."""
         publisher = Publisher(link)
         due = time.monotonic()
-        while not self._stop:
+        while not self._stop or self._worker.in_flight:
             link.check_open()
             self._health.turn()
             self._health.found("rabbitmq")
@@ -42,7 +43,8 @@ class Presence:
                 with suppress(BrokerUnavailable):  # blocked over its alarm, which passes
                     self._say(publisher)
                 self._summarise()
-            self._stop.wait(_LOOK_SECONDS)
+            if self._stop.wait(_LOOK_SECONDS):
+                time.sleep(_LAST_LOOK_SECONDS)
         with suppress(Unavailable):
             self._say(publisher, leaving=True, wait=1.0)
 

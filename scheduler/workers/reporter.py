@@ -12,7 +12,7 @@ from scheduler.domain.messages import ScheduleResult
 from scheduler.domain.names import COMMANDS_EXCHANGE
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled import ThrottledWarning
-from scheduler.rabbit.frames import DueMessage
+from scheduler.rabbit.frames import DueMessage, Publishable, command_message
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.publisher import Publisher, Receipt
 from scheduler.rabbit.work import WorkQueue
@@ -32,6 +32,7 @@ class Report:
     then: Callable[[], None] | None = None
     queue: WorkQueue | None = None  # whose delivery `tag` is then acknowledged
     tag: int = 0
+    about: str | None = None  # set where an answer is wanted: its correlation_id
 
 
 class Reporter:
@@ -45,11 +46,13 @@ class Reporter:
         self._waiting: deque[Report] = deque()
         self._sent = 0  # on their way
         self._publisher: Publisher | None = None
+        self._reply_to: str | None = None
         self._not_before = 0.0
 
-    def attach(self, link: Link) -> None:
-        """Send by this connection from now on, first of all what is still here."""
+    def attach(self, link: Link, reply_to: str | None = None) -> None:
+        """Send by this connection from now on, first of all what is still here; answers go to `reply_to`."""
         self._user_id = link.user if self._says_who else None
+        self._reply_to = reply_to
         self._publisher = Publisher(link)
         self._not_before = 0.0
         self.turn()
@@ -81,8 +84,7 @@ class Reporter:
             self._sent += len(batch)
         now = int(time.time())
         messages = [
-            DueMessage(each.body, str(next(_KEYS)), now, routing_key=ScheduleResult.kind,
-                       exchange=COMMANDS_EXCHANGE, kind=ScheduleResult.__name__, user_id=self._user_id)
+            self._message(each, now)
             for each in batch
         ]
         try:
@@ -90,6 +92,15 @@ class Reporter:
                 publisher.send(messages, lambda receipts: self._receipts(batch, receipts))
         except Unavailable:
             self._receipts(batch, [Receipt.UNKNOWN] * len(batch))
+
+    def _message(self, each: Report, now: int) -> Publishable:
+        if each.about is not None:
+            return command_message(
+                ScheduleResult.kind, ScheduleResult.__name__, each.body, key=str(next(_KEYS)),
+                reply_to=self._reply_to, correlation_id=each.about, user_id=self._user_id,
+            )
+        return DueMessage(each.body, str(next(_KEYS)), now, routing_key=ScheduleResult.kind,
+                          exchange=COMMANDS_EXCHANGE, kind=ScheduleResult.__name__, user_id=self._user_id)
 
     def _receipts(self, batch: Sequence[Report], receipts: Sequence[Receipt]) -> None:
         told = list(zip(batch, receipts, strict=True))

@@ -4,6 +4,7 @@ import os
 import socket
 import threading
 from datetime import UTC, datetime
+from itertools import islice
 from uuid import UUID, uuid4
 
 from scheduler import __version__
@@ -28,7 +29,7 @@ class Worker:
         self.name = f"{self.host}:{self.pid}"[:_CHARACTERS]  # in results, as a host's Runner calls itself
         self._lock = threading.Lock()
         self._offers: list[str] = []
-        self._busy: dict[tuple[str, int], Busy] = {}
+        self._busy: dict[tuple[str, int], tuple[str, datetime]] = {}  # with what, and since when
         self._ended = dict.fromkeys(ResultStatus, 0)
         self._beat = 0
 
@@ -39,18 +40,15 @@ class Worker:
 
     def begin(self, attempt: Attempt, what: str) -> None:
         """Note that an attempt is at work; `what` is a webhook's host or a command's name."""
-        busy = Busy.model_construct(
-            event_id=UUID(attempt.event_id), attempt=attempt.number, what=what[:_CHARACTERS],
-            since=datetime.now(UTC),
-        )
         with self._lock:
-            self._busy[attempt.key] = busy
+            self._busy[attempt.key] = what, datetime.now(UTC)
 
-    def end(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Note how it ended, also of one that was put off before it began."""
+    def end(self, attempt: Attempt, outcome: Outcome | None) -> None:
+        """Note how it ended, also of one that was put off before it began; None of one that is another's now."""
         with self._lock:
             self._busy.pop(attempt.key, None)
-            self._ended[outcome.status] += 1
+            if outcome is not None:
+                self._ended[outcome.status] += 1
 
     @property
     def in_flight(self) -> int:
@@ -60,7 +58,10 @@ class Worker:
         """Return what the others are told."""
         with self._lock:
             self._beat += 1
-            longest = list(self._busy.values())[:MOST_BUSY]  # in the order in which they began
+            longest = [
+                Busy(event_id=UUID(event_id), attempt=number, what=what[:_CHARACTERS], since=since)
+                for (event_id, number), (what, since) in islice(self._busy.items(), MOST_BUSY)  # as they began
+            ]
             return ScheduleWorker(
                 id=self.id, host=self.host, pid=self.pid, version=__version__, started_at=self.started_at,
                 offers=tuple(self._offers[:MOST_OFFERS]), in_flight=len(self._busy), busy=tuple(longest),

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Users for RabbitMQ: the sidecar's, the host's and the workers', each with what it needs and no more.
-# usage: VHOST=/ SIDECAR_PASSWORD=… HOST_PASSWORD=… [WORKER_PASSWORD=…] sh sql/roles/rabbitmq.sh [rabbitmqctl …]
-# Without a WORKER_PASSWORD there is no user for workers.
+# usage: VHOST=/ SIDECAR_PASSWORD=… HOST_PASSWORD=… [WORKER_PASSWORD=… API_PASSWORD=…] \
+#        sh sql/roles/rabbitmq.sh [rabbitmqctl …]
+# Without a WORKER_PASSWORD there is no user for workers, and without an API_PASSWORD none for the API.
 # What is given as arguments is the command to run instead of rabbitmqctl, for example
 # `docker compose exec -T rabbitmq rabbitmqctl`.
 set -eu
@@ -29,6 +30,10 @@ user scheduler_sidecar "$SIDECAR_PASSWORD" \
     '^(schedule\.(commands|events|dead|work|delay|delayed)|scheduler_(inbox|results|dead|webhooks|delay|command_.*)|mainapp_due)$' \
     '^(schedule\.(commands|delayed)|scheduler_(inbox|results|dead|webhooks|delay|command_.*)|mainapp_due)$' \
     '^(schedule\.(commands|events|dead|work|delay)|scheduler_(webhooks|command_.*))$' "$@"
+
+# The API looks into the dead letters, and sends them again to where they came from; it needs nothing else of the broker.
+[ -z "${API_PASSWORD:-}" ] || user scheduler_api "$API_PASSWORD" \
+    '^$' '^schedule\.(commands|delay|delayed)$' '^scheduler_dead$' "$@"
 
 # The host publishes commands and delayed messages, and owns the queues whose names begin with mainapp_ (and reply queues).
 user scheduler_host "$HOST_PASSWORD" \

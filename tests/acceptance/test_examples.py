@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,14 @@ def test_a_django_project(run):
 def test_a_fastapi_application(run):
     printed = run(sys.executable, str(EXAMPLES / "fastapi_shop.py"))
     assert printed == "created invoice 1\nreminded of invoice 1\n"
+
+
+def test_a_fleet_of_workers(run):
+    printed = run(sys.executable, str(EXAMPLES / "fleet" / "fleet.py"))
+    report = "report for Müller & Söhne, due at 20"
+    assert f"\nNightly report: succeeded, 2 attempt(s): {report}" in printed
+    assert "\nClean-up: succeeded, 1 attempt(s): removed 0 old file(s)\n" in printed
+    assert "\nA handler's job: succeeded, 1 attempt(s): hello, Ada\n" in printed
 
 
 @pytest.fixture
@@ -122,3 +131,30 @@ def test_the_readmes_request_in_node(running, started, node_folder):
     started(node(), "-e", f"{imports} (async () => {{ {snippet('js', running)} }})();", cwd=node_folder)
     stored = until(lambda: running.sql("SELECT * FROM jobs WHERE rrule LIKE 'FREQ=WEEKLY%'"), "the job")
     assert (stored[0]["status"], stored[0]["timezone"]) == ("pending", "Europe/Berlin")
+
+
+def test_the_readmes_five_lines_for_a_cron_user(sidecar, host, tmp_path):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    old, new = cache / "old", cache / "new"
+    old.touch()
+    new.touch()
+    os.utime(old, (0, 0))
+    code = next(each for each in re.findall(r"```sh\n(.*?)```", README.read_text(), re.DOTALL) if "cron=" in each)
+    assert len(code.splitlines()) == 5
+    code = code.replace(ADDRESS, sidecar.up().amqp_url).replace("/var/tmp/cache", str(cache))
+    env = os.environ | sidecar.env | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "METRICS_PORT": "0",
+        "METRICS_HOST": "127.0.0.1",
+    }
+    shell_line = ["/bin/sh", "-ec", f"{code}\nwait"]
+    with subprocess.Popen(shell_line, cwd=tmp_path, env=env, start_new_session=True) as shell:
+        try:
+            [job] = until(lambda: sidecar.sql("SELECT id FROM jobs"), "the job stored")
+            host.publish("trigger", {"id": job["id"]})  # rather than wait for five minutes
+            [run] = until(lambda: sidecar.sql("SELECT * FROM run_history"), "the run's end")
+        finally:
+            os.killpg(shell.pid, signal.SIGTERM)
+            shell.wait(DEADLINE)
+    assert (run["status"], run["output"]["exit_code"]) == ("succeeded", 0)
+    assert [each.name for each in cache.iterdir()] == ["new"]

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import psycopg2
 import pytest
+from api_support import start_api
 from pika.exceptions import ChannelClosedByBroker
 from support import DEADLINE, Host, Process, Sidecar, amqp, connected, iso, until, utc
 
@@ -23,7 +24,7 @@ from scheduler.rabbit.address import parameters
 
 ROLES = Path(__file__).parents[2] / "sql" / "roles"
 SECRET = "s3cr3t-" + secrets.token_hex(6)
-OWNER, RUNTIME, SIDECAR, HOST, WORKER = (secrets.token_hex(12) for _ in range(5))
+OWNER, RUNTIME, SIDECAR, HOST, WORKER, API = (secrets.token_hex(12) for _ in range(6))
 
 
 def as_user(url: str, user: str, password: str) -> str:
@@ -46,12 +47,12 @@ def least(stack, empty_database, vhost):
     subprocess.run(
         ["sh", str(ROLES / "rabbitmq.sh"), str(server.directory / "sbin" / "rabbitmqctl")],
         env=server._environment() | {"VHOST": name_of(vhost), "SIDECAR_PASSWORD": SIDECAR, "HOST_PASSWORD": HOST,
-                                     "WORKER_PASSWORD": WORKER},
+                                     "WORKER_PASSWORD": WORKER, "API_PASSWORD": API},
         cwd=server.directory, check=True, capture_output=True, timeout=5 * DEADLINE,
     )
     yield empty_database, vhost
     with contextlib.suppress(Exception):
-        for user in ("scheduler_sidecar", "scheduler_host", "scheduler_worker"):
+        for user in ("scheduler_sidecar", "scheduler_host", "scheduler_worker", "scheduler_api"):
             server.evaluate(f'rabbit_auth_backend_internal:delete_user(<<"{user}">>, <<"test">>)')
 
 
@@ -77,6 +78,11 @@ def test_the_runtime_role_and_the_sidecars_user_are_enough_and_no_more(least):
         host.publish("request", body | {"id": "7d9f0000-0000-4000-8000-000000000002", "target": target})
         until(lambda: worker.metric("scheduler_webhook_requests_total") == 1, "the webhook refused")
         until(lambda: sidecar.sql("SELECT 1 FROM run_history WHERE status = 'dead'"), "its result")
+        api = start_api(sidecar, AMQP_URL=as_user(amqp_url, "scheduler_api", API))
+        [letter] = [each for each in api.get("/dead").json["items"] if each["routing_key"] == "request"]
+        assert api.post(f"/dead/{letter['id']}/replay").status == 200
+        until(lambda: sidecar.processes[0].metric("scheduler_commands_rejected_total") == 2, "the poison rejected")
+        assert api.get("/audit", kind="dead").json["items"][0]["action"] == "replay"
         # Pruning needs no more than that either.
         sidecar.sql("UPDATE jobs SET finished_at = now() - interval '99 days'")
         host.close()
@@ -88,10 +94,11 @@ def test_the_runtime_role_and_the_sidecars_user_are_enough_and_no_more(least):
 
 
 def refused(runtime: str) -> None:
-    """The runtime role changes no schema."""
+    """The runtime role changes no schema, and nothing that the audit has told."""
     with connected(runtime) as connection:
         for statement in ("CREATE TABLE mine (x int)", "ALTER TABLE jobs ADD COLUMN x int", "DROP TABLE jobs",
-                          "TRUNCATE jobs", "CREATE SCHEMA mine", "DROP INDEX jobs_due"):
+                          "TRUNCATE jobs", "CREATE SCHEMA mine", "DROP INDEX jobs_due", "TRUNCATE audit",
+                          "UPDATE audit SET who = 'me'", "DELETE FROM audit"):
             with pytest.raises(psycopg2.errors.InsufficientPrivilege):
                 connection.cursor().execute(statement)
 
@@ -108,6 +115,12 @@ def forbidden(amqp_url: str) -> None:
             lambda channel: channel.basic_consume("scheduler_inbox", print),
             lambda channel: channel.basic_publish("schedule.events", "due", b"{}"),
             lambda channel: channel.basic_publish("schedule.work", "webhook", b"{}"),
+        ],
+        ("scheduler_api", API): [
+            lambda channel: channel.basic_consume("scheduler_inbox", print),
+            lambda channel: channel.basic_publish("schedule.events", "due", b"{}"),
+            lambda channel: channel.queue_delete("scheduler_dead"),
+            lambda channel: channel.queue_declare("mine"),
         ],
         ("scheduler_host", HOST): [
             lambda channel: channel.basic_consume("scheduler_inbox", print),

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from api_support import start_api
 from endpoints import answer, endpoint
 from standardwebhooks.webhooks import Webhook
 from support import DEADLINE, until
@@ -22,8 +23,8 @@ ROOT = Path(__file__).parents[2]
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
-def block(file, after):
-    return re.search(r"```python\n(.*?)```", (ROOT / file).read_text().split(after, 1)[1], re.DOTALL)[1]
+def block(file, after, language="python"):
+    return re.search(rf"```{language}\n(.*?)```", (ROOT / file).read_text().split(after, 1)[1], re.DOTALL)[1]
 
 
 @pytest.fixture
@@ -116,3 +117,11 @@ def test_the_readmes_webhook_is_called(sidecar, host, secrets):
         assert (finished["status"], finished["job_type"]) == ("succeeded", "invoice.reminder")
         sent = server.one("/invoices/42")
         assert Webhook(SECRET).verify(sent.body, sent.headers)["payload"] == {"invoice": 42}
+
+        api = start_api(sidecar)
+        shell = block("README.md", "<!-- webhook: run by", "sh").replace("http://localhost:8080", api.url)
+        shell = shell.replace("https://shop.example", server.url("").rstrip("/"))
+        subprocess.run(["sh", "-c", shell], check=True, timeout=DEADLINE, env=os.environ | {"TOKEN": api.token})
+        finished = json.loads(host.get(done)[2])
+        assert finished["status"] == "succeeded"
+        assert len(server.calls("/invoices/42")) == 2

@@ -13,6 +13,9 @@ import psycopg2
 import pytest
 from support import DEADLINE, Host, Process, iso, until, utc
 
+from scheduler import __version__
+from scheduler.roles import ROLES
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -20,10 +23,11 @@ ROOT = Path(__file__).parents[2]
 def installed(tmp_path_factory):
     """The `scheduler` command of an environment that has our wheel and, from outside, only its dependencies."""
     where = tmp_path_factory.mktemp("wheel")
+    # The source archive, and the wheel from that: what either lacks, the program lacks.
     subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", where, ROOT],
-        check=True, capture_output=True,
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", where, ROOT], check=True, capture_output=True
     )
+    assert [path.name for path in where.glob("*.tar.gz")] == [f"scheduler-{__version__}.tar.gz"]
     venv.create(where / "venv", with_pip=True)
     python = where / "venv/bin/python"
     wheel = next(where.glob("*.whl"))
@@ -42,8 +46,8 @@ def test_the_wheel_migrates_and_serves_from_another_directory(installed, empty_d
         [installed, "migrate"], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
     )
     assert "0001_jobs.sql" in done.stdout
-    env |= {"API_PORT": "0", "SCHEDULER_JWT_KEY": "k" * 40}
-    processes = [Process(role, env, command=[str(installed)]) for role in ("consumer", "producer", "api")]
+    env |= {"SCHEDULER_JWT_KEY": "0123456789abcdef" * 2, "API_PORT": "0"}
+    processes = [Process(role, env, command=[str(installed)]) for role in ROLES]
     try:
         for process in processes:
             process.ready()
@@ -63,7 +67,7 @@ def test_the_wheel_migrates_and_serves_from_another_directory(installed, empty_d
         connection.close()
     finally:
         codes = [process.stop() for process in processes]
-    assert codes == [0, 0, 0]
+    assert codes == [0] * len(ROLES)
 
 
 def assert_the_console_is_whole(port):
@@ -79,5 +83,5 @@ def assert_the_console_is_whole(port):
 
 def test_the_version_says_what_zone_data_it_has(installed, tmp_path):
     done = subprocess.run([installed, "--version"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("scheduler 0.")
+    assert done.stdout.startswith(f"scheduler {__version__} (")
     assert "tzdata 20" in done.stdout

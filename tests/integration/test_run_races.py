@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from support import DEADLINE, connected, iso, until, utc
 
+from scheduler.commands import results
 from scheduler.commands.executing import execute
 from scheduler.commands.results import execute_results
 from scheduler.domain.parsing import parse_command, parse_result
@@ -16,6 +17,7 @@ from scheduler.emitting.source import Stamp, Times
 from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.classes import FROM_THE_BOTTOM
 from scheduler.postgres.connection import connect
+from scheduler.postgres.runs import due as runs_due
 from scheduler.rabbit.publisher import Receipt
 
 SOON = timedelta(0)
@@ -63,6 +65,41 @@ def statuses(database_url):
     with connected(database_url) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT event_id::text, status, attempt, json_array_length(early) FROM runs")
         return {event_id: found for event_id, *found in cursor.fetchall()}
+
+
+def test_a_run_that_is_opened_and_ends_again_while_it_is_looked_for(database_url, session, consumer, monkeypatch):
+    """Of two late results the first finds the run in the history; the second must not take it for unknown."""
+    source, (emission,), at = due_jobs(consumer, session, 1)
+    source.record(session, [emission], at)
+    settle(source, session, [emission], at)
+    failed = parse_result("result", json.dumps(
+        {"event_id": emission.event_id, "attempt": 1, "status": "failed", "retry": False}
+    ).encode())
+    assert execute_results(consumer, [failed], SOON) == ["recorded"]
+    finish(session)
+    look, other = results.lock_finished, connect(database_url, "other")
+
+    def looked(cursor, ids):
+        monkeypatch.setattr(results, "lock_finished", look)
+        assert succeed(other, emission) == ["recorded"]  # it moves among the open ones before we look here
+        found = look(cursor, ids)
+        finish(session)  # and back before we say what we know of it
+        return found
+
+    monkeypatch.setattr(results, "lock_finished", looked)
+    assert execute_results(consumer, [failed], SOON) == ["unchanged"]
+    other.close()
+    assert statuses(database_url) == {}
+    with connected(database_url) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT status FROM run_history")
+        assert cursor.fetchall() == [("succeeded",)]
+
+
+def finish(session):
+    """Do what a producer does with runs that have ended, but for telling it."""
+    ended = runs_due.claim(session, 10).things
+    assert len(ended) == 1
+    runs_due.settle(session, runs_due.Settlement(ended=[run.event_id for run in ended]))
 
 
 def until_one_waits(database_url):

@@ -17,6 +17,7 @@ from scheduler.postgres.connection import connect
 from scheduler.postgres.maintenance import MaintenanceSession
 from scheduler.postgres.runs.columns import KEPT, STORED
 from scheduler.postgres.runs.due import CLAIM
+from scheduler.postgres.runs.lists import PAGE
 from scheduler.postgres.runs.store import lock, lock_finished, save
 from scheduler.resources import query
 
@@ -92,6 +93,31 @@ def test_the_claim_walks_its_index_and_sorts_nothing(database_url, statistics):
     assert '"Index Name": "runs_due_by_class"' in found
     for forbidden in ("Seq Scan", "Bitmap", '"Sort"'):
         assert forbidden not in found
+
+
+@pytest.mark.parametrize("wanted", [{}, {"status": "succeeded"}, {"before": True}])
+def test_a_page_of_runs_reads_no_more_of_a_long_history_than_it_shows(database_url, wanted):
+    names = ("status", "job_id", "job_type", "tenant", "since", "until", "before", "before_id")
+    values = dict.fromkeys(names) | wanted | {"limit": 50}
+    if wanted.get("before"):
+        values |= {"before": datetime.now(UTC) + timedelta(hours=12), "before_id": str(uuid4())}
+    with connected(database_url) as connection, connection.cursor() as opened:
+        opened.execute("INSERT INTO run_history (event_id, job_id, job_type, origin, status, due_at, finished_at) "
+                       "SELECT gen_random_uuid(), gen_random_uuid(), 'a', 'schedule', 'succeeded', at, at "
+                       "FROM generate_series(1, 6000) n, LATERAL (SELECT now() + n * interval '20 s') moment (at)")
+        opened.execute("ANALYZE run_history")
+        opened.execute(f"EXPLAIN (FORMAT JSON, ANALYZE) {PAGE}", values)
+        [plan] = opened.fetchone()[0]
+    parts = [node for node in nodes(plan["Plan"]) if node.get("Relation Name", "").startswith("run_history_2")]
+    assert len(parts) > 1
+    assert {node["Node Type"] for node in parts} == {"Index Scan"}
+    assert sum(node["Actual Rows"] + node.get("Rows Removed by Filter", 0) for node in parts) <= 50 + len(parts)
+
+
+def nodes(plan):
+    yield plan
+    for each in plan.get("Plans", ()):
+        yield from nodes(each)
 
 
 def test_partitions_are_made_ahead_and_dropped_when_they_are_old(database_url):

@@ -29,7 +29,7 @@ BELOW = {
     "views": {"domain", "postgres", "preview", "rabbit"},
     "api": {"commands", "domain", "ops", "postgres", "rabbit", "resources", "runtime", "settings", "views"},
     "maintenance": {"domain", "ops", "postgres", "roles", "runtime", "settings"},
-    "workers": {"domain", "ops", "rabbit", "runtime", "settings"},
+    "workers": {"client", "domain", "ops", "rabbit", "runtime", "settings"},
     "client": {"domain", "rabbit", "resources"},
     "testing": {"client", "commands", "domain"},
 }

@@ -1,6 +1,6 @@
 """The overview: are reminders on time, and if not, why."""
 
-from scheduler.dev.dashboards import delayed, webhooks
+from scheduler.dev.dashboards import commands, delayed, webhooks
 from scheduler.dev.dashboards.panels import (
     AMBER,
     BLUE,
@@ -191,6 +191,7 @@ def build() -> Json:
         *_classes(),
         *_runs(),
         *delayed.rows(),
+        *commands.lines(),
         *webhooks.rows(),
     ]
     about = "Are reminders on time, and if not, why?"

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import AfterValidator, Field, model_validator
 
 from scheduler.domain.messages.base import ContractMessage
+from scheduler.domain.names import COMMAND_KEY_PREFIX, WEBHOOK_KEY
 from scheduler.domain.targets.headers import check_headers
 from scheduler.domain.targets.placeholders import check
 from scheduler.domain.targets.urls import check_url
@@ -72,4 +73,4 @@ class Target(ContractMessage):
 def work_key(target: str) -> str:
     """Return the routing key by which a worker gets the work that a target, as JSON text, asks for."""
     command = Target.model_validate_json(target).command
-    return "webhook" if command is None else f"command.{command.name}"
+    return WEBHOOK_KEY if command is None else f"{COMMAND_KEY_PREFIX}{command.name}"

@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from scheduler.domain.messages import DEFAULT_TENANT, Priority, RecordedStatus, ResultStatus, RunPolicy
+from scheduler.domain.names import COMMAND_KEY_PREFIX
 from scheduler.domain.runs.backoff import backoff
 from scheduler.domain.runs.result import Result
 
@@ -233,8 +234,12 @@ def _succeeded(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedSt
 
 def _running(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedStatus]:
     if run.status not in (RunStatus.DELIVERED, RunStatus.RUNNING):
-        return run, "unchanged"
+        # Given up over a deadline while its worker was at work: it should know that the run is no longer its own.
+        given_up = run.status in (RunStatus.WAITING, RunStatus.DEAD) and run.decided_by is None
+        return run, "superseded" if given_up else "unchanged"
     assert run.occurrence is not None  # noqa: S101 - a delivered run is known
+    if run.status is RunStatus.RUNNING and _another_has_it(run, run.occurrence, result, now):
+        return run, "superseded"
     first = run.status is RunStatus.DELIVERED
     alive = None if result.heartbeat is None else now + timedelta(seconds=result.heartbeat)
     return replace(
@@ -245,6 +250,17 @@ def _running(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedStat
         output=run.output if result.output is None else result.output,
         output_cut=run.output_cut if result.output is None else result.output_cut,
     ), "recorded"
+
+
+def _another_has_it(run: Run, occurrence: Occurrence, result: Result, now: datetime) -> bool:
+    """Whether another worker has begun the command and lives.
+
+    Its event may be delivered twice. Whoever runs commands acknowledges it at the start: that a second one gets it
+    does not mean that the first is dead. Of hosts and webhooks it may mean just that.
+    """
+    alive = run.alive_until is not None and run.alive_until > now
+    named = run.worker is not None and result.worker is not None and run.worker != result.worker
+    return alive and named and (occurrence.work or "").startswith(COMMAND_KEY_PREFIX)
 
 
 def _ended(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedStatus]:

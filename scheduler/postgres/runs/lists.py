@@ -12,7 +12,7 @@ from scheduler.resources import query
 
 _BOTH = {"selected": SELECTED, "selected_of_history": SELECTED_OF_HISTORY}
 WANTED = query("runs/wanted")
-_PAGE = query("runs/page", wanted=WANTED, **_BOTH)
+PAGE = query("runs/page", wanted=WANTED, **_BOTH)
 _PAGE_IDS = query("runs/page_ids", wanted=WANTED)
 _FIND = query("runs/find", **_BOTH)
 _COUNT = query("runs/count", wanted=WANTED)
@@ -37,7 +37,7 @@ def list_runs(
     before, before_id = after or (None, None)
     values = asdict(wanted) | {"limit": limit, "before": before, "before_id": before_id}
     with translated(), connection.cursor() as cursor:
-        cursor.execute(_PAGE, values)
+        cursor.execute(PAGE, values)
         return [read(row) for row in cursor]
 
 

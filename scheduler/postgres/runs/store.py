@@ -66,6 +66,11 @@ def save(cursor: Cursor, opened: Mapping[str, Run], finished: Mapping[str, Run],
             cursor.execute(INSERT, {"runs": records([*added, *moved], STORED)})
         except errors.UniqueViolation as error:
             raise Contended("Postgres: another process recorded one of these runs meanwhile") from error
+    if added:
+        # From here on nobody else can open them. But one may have been opened and finished again since we looked.
+        cursor.execute(query("runs/any_finished"), {"ids": array(run.event_id for run in added)})
+        if cursor.fetchall() == [(True,)]:
+            raise Contended("Postgres: another process finished one of these runs meanwhile")
 
 
 def release_jobs(cursor: Cursor, job_ids: Iterable[str], event_ids: Iterable[str]) -> datetime | None:

@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 
 import aiohttp
 from yarl import URL
@@ -81,7 +82,7 @@ class Caller:
         began = time.monotonic()
         async with self._session.request(
             request.method, URL(request.url, encoded=True), headers=request.headers, data=request.body,
-            allow_redirects=False, proxy=self._proxy, timeout=aiohttp.ClientTimeout(total=request.timeout),
+            allow_redirects=False, proxy=self._proxy, timeout=_within(request.timeout),
         ) as response:
             body = await _beginning(response)
             headers: dict[str, str] = {}
@@ -90,6 +91,11 @@ class Caller:
                 headers[key] = f"{headers[key]}, {value}" if key in headers else value
             return Answer(response.status, response.reason or "", headers, body, response.charset,
                           time.monotonic() - began)
+
+
+@lru_cache(maxsize=256)
+def _within(seconds: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=seconds)
 
 
 async def _beginning(response: aiohttp.ClientResponse) -> bytes:

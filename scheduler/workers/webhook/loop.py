@@ -8,9 +8,9 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from scheduler.domain.errors import Rejected
+from scheduler.domain.messages import ResultStatus
 from scheduler.ops import metrics
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled import ThrottledWarning
@@ -19,23 +19,20 @@ from scheduler.rabbit.work import WorkQueue
 from scheduler.settings import Settings
 from scheduler.workers.attempt import Attempt, read_attempt
 from scheduler.workers.outcome import Outcome
-from scheduler.workers.reporter import Report, Reporter
+from scheduler.workers.reporter import Reporter
 from scheduler.workers.webhook.calling import Called, Caller
 from scheduler.workers.webhook.request import Unsendable, Webhook, build, read_target
 from scheduler.workers.webhook.secrets import Secrets
+from scheduler.workers.webhook.telling import Telling
 from scheduler.workers.webhook.turns import Turns
 from scheduler.workers.worker import Worker
 
 log = get_logger(__name__)
-_failures = ThrottledWarning(log, "webhook failed")
 _unreadable = ThrottledWarning(log, "not an event of a job with a webhook: dropped")
 
 TICK_SECONDS = 0.25
 MOST_BYTES = 48 * 1024 * 1024  # of attempts held; beyond, what comes is put off
 FULL_SECONDS = 5.0
-RUNNING_AFTER = 1.0  # seconds: a call that takes longer is told to be running
-FLUSH_SECONDS = 0.005
-FEW = 10  # calls in flight: with so few nobody waits for others' results
 FILES_BESIDE = 256  # open files that are not calls
 
 
@@ -57,19 +54,16 @@ class CallLoop:
         total = settings.worker_concurrency
         room = max(20, total // 2)
         self.most_held = min(total + room, 65_535)
-        self._worker = worker
-        self._reporter = reporter
         self._secrets = Secrets(settings.webhook_secrets_file)
         self._caller = Caller(settings)
         self._turns: Turns[_Held] = Turns(total, settings.webhook_host_concurrency, room)
         self._held: dict[tuple[str, int], _Held] = {}
         self._bytes = 0
-        self._unconfirmed: dict[tuple[str, int], bytes] = {}  # results that the broker may not have yet
         self._came: deque[tuple[WorkQueue | None, Delivery]] = deque()
         self._woken = False
-        self._reports: list[Report] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
+        self._telling = Telling(self._loop, worker, reporter)
         self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
         self._ended = threading.Event()
         self._failing: set[str] = set()
@@ -102,6 +96,7 @@ class CallLoop:
             self.turned = time.monotonic()
             for held, seconds in list(self._turns.overdue()):
                 self._put_off(held, seconds, "its endpoint has no turn for it yet")
+            self._telling.look()
             self._show()
             await asyncio.sleep(TICK_SECONDS)
         for task in self._tasks:
@@ -153,19 +148,17 @@ class CallLoop:
         if known is not None:
             known.queue, known.tag = queue, delivery.tag  # it comes again while we are at it
             return
-        done = self._unconfirmed.get(attempt.key)
-        if done is not None:  # or before the broker had our word for it
-            self._send(Report(done, None, queue, delivery.tag))
+        if self._telling.repeated(attempt, queue, delivery.tag):
             return
         try:
             webhook = read_target(attempt.texts["target"].partition(":")[2])
         except Unsendable as error:
             failed = Outcome.failed(str(error), retry=False)
-            self._report(attempt, failed, "invalid", queue=queue, tag=delivery.tag)
+            self._telling.report(attempt, failed, "invalid", queue=queue, tag=delivery.tag)
             return
         if self._bytes > MOST_BYTES:
             full = Outcome.snoozed(FULL_SECONDS, "the worker holds too much")
-            self._report(attempt, full, "put_off", queue=queue, tag=delivery.tag)
+            self._telling.report(attempt, full, "put_off", queue=queue, tag=delivery.tag)
             return
         held = _Held(attempt, webhook, queue, delivery.tag)
         self._held[attempt.key] = held
@@ -186,17 +179,15 @@ class CallLoop:
 
     async def _call(self, held: _Held) -> None:
         attempt, webhook = held.attempt, held.webhook
-        self._worker.begin(attempt, webhook.endpoint)
         began, started_at = time.monotonic(), datetime.now(UTC)
-        running = self._loop.call_later(
-            min(RUNNING_AFTER, attempt.start_timeout / 5), self._say_running, attempt, started_at
-        )
+        self._telling.begun(attempt, webhook.endpoint, started_at)
         # Where a stop ends the task here, the attempt is not acknowledged, and another worker makes the call.
         called = await self._called(attempt, webhook)
-        running.cancel()
         self._end(held, called)
-        self._report(attempt, called.outcome, called.kind, queue=held.queue, tag=held.tag, started_at=started_at)
-        self._tell(held, called, time.monotonic() - began)
+        self._telling.report(
+            attempt, called.outcome, called.kind, queue=held.queue, tag=held.tag, started_at=started_at
+        )
+        self._telling.ended(attempt, called, webhook.endpoint, time.monotonic() - began)
 
     async def _called(self, attempt: Attempt, webhook: Webhook) -> Called:
         began = time.monotonic()
@@ -212,7 +203,7 @@ class CallLoop:
         return called
 
     def _end(self, held: _Held, called: Called) -> None:
-        succeeded = called.outcome.status == "succeeded"
+        succeeded = called.outcome.status is ResultStatus.SUCCEEDED
         self._turns.end(held.webhook.endpoint, held.ticket, answered=called.answered, succeeded=succeeded)
         self._let_go(held)
         for ticket, each in self._turns.next():
@@ -224,44 +215,8 @@ class CallLoop:
 
     def _put_off(self, held: _Held, seconds: float, why: str) -> None:
         self._let_go(held)
-        self._report(held.attempt, Outcome.snoozed(seconds, why), "put_off", queue=held.queue, tag=held.tag)
-
-    def _tell(self, held: _Held, called: Called, seconds: float) -> None:
-        fields: dict[str, Any] = {
-            "event_id": held.attempt.event_id, "attempt": held.attempt.number, "endpoint": held.webhook.endpoint,
-            "class": called.kind, "ms": round(seconds * 1000, 1),
-        }
-        if called.outcome.status == "succeeded":
-            log.debug("webhook called", **fields)
-        else:
-            _failures.warning(problem=called.outcome.error, **fields)
-
-    # What is said of them.
-
-    def _say_running(self, attempt: Attempt, started_at: datetime) -> None:
-        self._send(Report(attempt.running(self._worker.name, started_at)))
-
-    def _report(
-        self, attempt: Attempt, outcome: Outcome, kind: str, *, queue: WorkQueue | None, tag: int,
-        started_at: datetime | None = None,
-    ) -> None:
-        metrics.webhook_requests.labels(kind).inc()
-        self._worker.end(attempt, outcome)
-        body = self._unconfirmed[attempt.key] = attempt.says(outcome, self._worker.name, started_at)
-        self._send(Report(body, lambda: self._confirmed(attempt.key), queue, tag))
-
-    def _confirmed(self, key: tuple[str, int]) -> None:
-        self._unconfirmed.pop(key, None)
-
-    def _send(self, report: Report) -> None:
-        """Results of a moment go out together: each batch wakes the broker's thread, which is dear."""
-        if not self._reports:
-            self._loop.call_later(FLUSH_SECONDS if self._turns.in_flight > FEW else 0.0, self._flush)
-        self._reports.append(report)
-
-    def _flush(self) -> None:
-        reports, self._reports = self._reports, []
-        self._reporter.report(reports)
+        outcome = Outcome.snoozed(seconds, why)
+        self._telling.report(held.attempt, outcome, "put_off", queue=held.queue, tag=held.tag)
 
 
 def _allow_files(wanted: int) -> None:

@@ -100,7 +100,7 @@ def test_dead_letters_are_listed_shown_replayed_and_dropped(scheduler, host, dat
     assert job in shown
     assert "schedule.commands" in shown
     assert scheduler("dead", "replay", found[0]["id"]).stdout == "sent to schedule.commands again\n"
-    assert json.loads(host.get("scheduler_inbox")[2]) == {"id": job, "n": 1}
+    assert json.loads(host.get("scheduler_inbox")[2]) == found[0]["body"]
     asks = scheduler("dead", "drop", found[1]["id"])
     assert (asks.returncode, "--yes" in asks.stderr) == (1, True)
     assert scheduler("dead", "drop", found[1]["id"], "--yes").stdout == "dropped\n"

@@ -46,7 +46,7 @@ def test_the_committed_dashboards_are_what_the_script_writes():
 def test_every_metric_that_is_asked_for_exists():
     exist = set(known())
     # Words in an expression that look like metrics and are not.
-    labels = {"scheduler_inbox", "scheduler_dead", "scheduler_webhooks", "rabbitmq_"}
+    labels = {"scheduler_inbox", "scheduler_dead", "scheduler_webhooks", "rabbitmq_", "scheduler_command_"}
     asked = {name for text in expressions() for name in NAME.findall(text)} - labels
     assert len(asked) > 20
     missing = {name for name in asked if name not in exist and not FOREIGN.fullmatch(name)}
@@ -70,6 +70,7 @@ def test_every_metric_of_the_contract_is_on_a_dashboard():
         "scheduler_runs_overdue", "scheduler_run_seconds_bucket", "scheduler_results_total",
         "scheduler_results_unknown_total", "scheduler_delayed_messages", "scheduler_delayed_in_total",
         "scheduler_delayed_out_total", "scheduler_delayed_lag_seconds_bucket", "scheduler_delayed_dead_total",
+        "scheduler_results_unknown_total", "scheduler_commands_running", "scheduler_commands_ended_total",
     ):
         assert name in shown
 

@@ -73,7 +73,7 @@ def test_every_part_of_a_process_that_loops_is_one_of_its_works(role, monkeypatc
     monkeypatch.setattr(process, "gc", SimpleNamespace(freeze=lambda: None, set_threshold=lambda *_: None))
     parts, _ = process.start(role, Settings(), SimpleNamespace(listen=lambda: None))
     assert [part for part in made[0].parts if part.loops] == parts
-    assert len(parts) == len(role.works)
+    assert len(parts) == len(role.load(Settings()))
 
 
 def test_ready_says_what_is_missing_and_since_when():

@@ -1,0 +1,88 @@
+"""From a job's target to what is run, and from how that ended to what is reported; nothing is run here."""
+
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from scheduler.domain.messages.targets import CommandTarget
+from scheduler.domain.targets.placeholders import UnknownPlaceholder, fill
+from scheduler.workers.attempt import Attempt
+from scheduler.workers.commands_file import OfferedCommand, environment_of
+from scheduler.workers.outcome import Outcome
+from scheduler.workers.output import fitted, printable
+from scheduler.workers.running import Ended, Order
+
+STOPPED, SUPERSEDED = "stop", "superseded"  # why this worker ends a command
+NEVER_AGAIN = (65, 78)  # of <sysexits.h>: the data are bad, the configuration is bad
+_LINE_CHARACTERS = 500
+
+
+class RefusedCommand(Exception):  # noqa: N818 - a verdict about the job, not an accident
+    """The job asks for what this command is not given; another attempt would fare no better."""
+
+
+def order_of(command: OfferedCommand, attempt: Attempt, own: Mapping[str, str]) -> Order:
+    """Return what to run for an attempt; `own` is the worker's environment."""
+    try:
+        target = CommandTarget.model_validate(attempt.target.get("command"))
+        arguments = tuple(fill(each, attempt.event) for each in target.arguments)
+    except (ValidationError, UnknownPlaceholder) as error:
+        raise RefusedCommand(str(error)) from None
+    if target.name != command.name:
+        raise RefusedCommand(f"the event is for the command {target.name!r} and came to {command.name!r}")
+    if arguments and not command.arguments:
+        raise RefusedCommand(f"the command {command.name!r} takes no arguments from jobs; "
+                             "`arguments = true` in the commands file would allow them")
+    for number, each in enumerate(arguments, 1):
+        if "\0" in each:
+            raise RefusedCommand(f"argument {number} holds a NUL, which no program can be given")
+    environment = dict(environment_of(command, own)) | {
+        "SCHEDULER_EVENT_ID": attempt.event_id, "SCHEDULER_JOB_ID": attempt.job_id,
+        "SCHEDULER_ATTEMPT": str(attempt.number),
+    }
+    return Order(
+        (*command.run, *arguments), command.directory, environment, attempt.body, attempt.timeout, command.grace,
+        command.limits, command.user,
+    )
+
+
+def output_so_far(ended: Ended) -> dict[str, Any]:
+    """Return the newest output of a command at work."""
+    about = {"duration_ms": round(ended.seconds * 1000)}
+    return fitted(about, printable(ended.stdout), printable(ended.stderr))
+
+
+def outcome_of(ended: Ended, timeout: float) -> Outcome | None:
+    """Return what to report of a command that has ended; None where the run is no longer this worker's own."""
+    if ended.problem is not None:
+        return Outcome.failed(f"could not be run: {ended.problem}", retry=not ended.hopeless)
+    if ended.ended_by == SUPERSEDED:
+        return None
+    if ended.ended_by == STOPPED:
+        return Outcome.snoozed(0.0, "its worker was stopped")
+    stdout, stderr = printable(ended.stdout), printable(ended.stderr)
+    how = {"exit_code": ended.exit_code or 0} if ended.signal is None else {"signal": ended.signal}
+    output = fitted(how | {"duration_ms": round(ended.seconds * 1000)}, stdout, stderr)
+    if ended.ended_by is None and ended.exit_code == 0:
+        return Outcome.succeeded(output)
+    return Outcome.failed(_why(ended, timeout, stderr), retry=ended.exit_code not in NEVER_AGAIN, output=output)
+
+
+def _why(ended: Ended, timeout: float, stderr: str) -> str:
+    if ended.ended_by == "deadline":
+        return f"took longer than its {timeout:g} s and was ended by {_end(ended)}"
+    if ended.ended_by is not None:
+        return "its worker stood still, and the command was ended before another would begin it"
+    last = next((line for line in reversed(stderr.splitlines()) if line.strip()), "")
+    return f"{_end(ended)}: {last.strip()[:_LINE_CHARACTERS]}" if last else _end(ended)
+
+
+def _end(ended: Ended) -> str:
+    if ended.signal is None:
+        return f"exit code {ended.exit_code}"
+    try:
+        return f"{signal.Signals(ended.signal).name} ({ended.signal})"
+    except ValueError:
+        return f"signal {ended.signal}"

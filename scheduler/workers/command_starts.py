@@ -1,0 +1,173 @@
+"""The first steps of a command, in the order that keeps it from being run twice or not at all.
+
+`running` is confirmed by the broker and recorded by the sidecar, the delivery is acknowledged, and only then the
+program is started. A worker that dies anywhere on the way leaves either the message, for another, or a run whose
+heartbeat ends.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum, auto
+from uuid import uuid4
+
+from scheduler.domain.errors import Unavailable
+from scheduler.domain.messages import ScheduleResult
+from scheduler.ops.logs import get_logger
+from scheduler.rabbit.command_queue import CommandQueue
+from scheduler.rabbit.frames import command_message
+from scheduler.rabbit.publisher import Publisher, Receipt
+from scheduler.workers.attempt import Attempt
+from scheduler.workers.commands_file import OfferedCommand
+from scheduler.workers.running import Order
+
+log = get_logger(__name__)
+
+HEARTBEAT = 25.0  # a worker that dies is noticed within 30 s
+ANSWER_SECONDS = 5.0  # the sidecar may be away: then what is due is begun without its word
+_AGAIN_SECONDS = 1.0
+Key = tuple[str, int]
+Tell = Callable[..., None]
+
+
+@dataclass(slots=True, eq=False)
+class Offer:
+    """A command of the file, and how many of it are at work or about to be."""
+
+    command: OfferedCommand
+    queue: CommandQueue | None = None  # while there is a connection
+    taken: int = 0
+
+    @property
+    def full(self) -> bool:
+        return self.taken >= self.command.concurrency
+
+
+class Step(Enum):
+    """How far a start has come."""
+
+    ANNOUNCED = auto()
+    CONFIRMED = auto()
+    ACKNOWLEDGED = auto()
+
+
+@dataclass(slots=True, eq=False)
+class Start:
+    """An attempt that is about to begin."""
+
+    offer: Offer
+    attempt: Attempt
+    order: Order
+    queue: CommandQueue
+    tag: int
+    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    step: Step = Step.ANNOUNCED
+    answer_by: float = field(default_factory=lambda: time.monotonic() + ANSWER_SECONDS)
+
+
+class Starts:
+    """Those that are about to begin on one connection; used by one thread, to which `tell` brings the news."""
+
+    def __init__(self, tell: Tell, begin: Callable[[Start], None], worker: str) -> None:
+        self._tell = tell
+        self._begin = begin
+        self._worker = worker
+        self._publisher: Publisher | None = None
+        self._reply_to = ""
+        self._starts: dict[Key, Start] = {}
+
+    def attach(self, publisher: Publisher, reply_to: str) -> None:
+        """Go by this connection from now on."""
+        self._publisher, self._reply_to = publisher, reply_to
+
+    def detach(self) -> None:
+        """Forget those that have not begun: their messages come again, or their heartbeat ends."""
+        self._publisher = None
+        for start in self._starts.values():
+            start.offer.taken -= start.step is Step.ACKNOWLEDGED
+        self._starts.clear()
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._starts
+
+    def announce(self, start: Start) -> None:
+        """Say that an attempt is about to begin."""
+        if self._publisher is None:
+            return
+        self._starts[start.attempt.key] = start
+        message = command_message(
+            ScheduleResult.kind, ScheduleResult.__name__,
+            start.attempt.running(self._worker, start.started_at, heartbeat=HEARTBEAT), key=str(uuid4()),
+            reply_to=self._reply_to, correlation_id=about(start.attempt),
+        )
+        try:
+            self._publisher.send([message], lambda receipts: self._tell(self._confirmed, start, receipts[0]))
+        except Unavailable:
+            self._put_off(start)
+
+    def _confirmed(self, start: Start, receipt: Receipt) -> None:
+        if self._starts.get(start.attempt.key) is not start or start.step is not Step.ANNOUNCED:
+            return
+        if receipt is Receipt.CONFIRMED:
+            start.step = Step.CONFIRMED
+        else:
+            self._put_off(start)
+
+    def _put_off(self, start: Start) -> None:
+        """Nobody takes our word now: let the message come again, a little later."""
+        self._starts.pop(start.attempt.key, None)
+        timer = threading.Timer(_AGAIN_SECONDS, start.queue.give_back, (start.tag,))
+        timer.daemon = True
+        timer.start()
+
+    def answered(self, key: Key, status: str) -> None:
+        """Heed what the sidecar says of an attempt: is it this worker's to begin?"""
+        start = self._starts[key]
+        if status == "recorded":
+            self._take(start)
+        elif start.step is not Step.ACKNOWLEDGED:
+            del self._starts[key]
+            log.info("not begun: the run is another's, or has ended", event_id=key[0], attempt=key[1])
+            start.queue.acknowledge(start.tag)
+
+    def turn(self) -> None:
+        """Begin what the sidecar has said nothing of for too long: the broker has its `running` at least."""
+        now = time.monotonic()
+        for start in list(self._starts.values()):
+            if start.step is Step.CONFIRMED and start.answer_by < now:
+                log.warning("no answer to `running`: beginning without it", event_id=start.attempt.event_id,
+                            do="check that `scheduler consumer` runs")
+                self._take(start)
+
+    def _take(self, start: Start) -> None:
+        if start.step is Step.ACKNOWLEDGED:
+            return
+        start.step = Step.ACKNOWLEDGED
+        start.offer.taken += 1
+        if start.offer.full:
+            start.queue.pause()  # before the acknowledgement, which asks for the next one
+        start.queue.acknowledge(start.tag, lambda: self._tell(self._acknowledged, start))
+
+    def _acknowledged(self, start: Start) -> None:
+        if self._starts.pop(start.attempt.key, None) is start:
+            self._begin(start)
+
+    def give_back(self) -> None:
+        """Let others have what has not begun here; what is acknowledged goes on."""
+        for key, start in list(self._starts.items()):
+            if start.step is not Step.ACKNOWLEDGED:
+                del self._starts[key]
+                start.queue.give_back(start.tag)
+
+
+def about(attempt: Attempt) -> str:
+    """Return the correlation_id of what is said of an attempt."""
+    return f"{attempt.event_id} {attempt.number}"
+
+
+def read_about(text: str | None) -> Key:
+    """Return the attempt that an answer is about; raise ValueError where it is none of ours."""
+    event_id, number = (text or "").split(" ")
+    return event_id, int(number)

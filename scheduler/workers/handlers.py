@@ -1,0 +1,130 @@
+"""The `@on_due` handlers of Python modules, for a process of ours: what a host's own Runner does, ready-made."""
+
+import inspect
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from pydantic import BaseModel
+
+from scheduler.client.handlers import Handler, Handlers
+from scheduler.client.handlers import handlers as common
+from scheduler.client.runner import Runner
+from scheduler.domain.errors import Misconfigured
+from scheduler.ops.health import HealthPart
+from scheduler.rabbit.address import user
+from scheduler.rabbit.link import Link
+from scheduler.runtime import Stop
+from scheduler.settings import Settings
+from scheduler.workers.worker import Worker
+
+_LOOK_SECONDS = 0.5
+
+
+def load(modules: Sequence[str]) -> Handlers:
+    """Import the modules, once and for all, and return the handlers that they register."""
+    if os.getcwd() not in sys.path:  # noqa: PTH109 - as the import system writes it
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as above: a host's modules lie where it is started
+    served = Handlers()
+    for name in modules:
+        module = _imported(name)
+        own = [each for each in vars(module).values() if isinstance(each, Handlers)]
+        for each in (common, *own):
+            _take_over(each, served, name)
+    if not list(served):
+        raise Misconfigured(f"--handlers {', '.join(modules)}: registers no handler; decorate one with @on_due(…)")
+    return served
+
+
+def _imported(name: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise Misconfigured(f"--handlers {name}: there is no such module in {os.getcwd()} "  # noqa: PTH109 - as above
+                                "or among the packages that are installed") from None
+        raise Misconfigured(f"--handlers {name}: {error}") from error
+    except Exception as error:
+        raise Misconfigured(f"--handlers {name}: {type(error).__name__} while it was imported: {error}") from error
+
+
+def _take_over(handlers: Handlers, served: Handlers, module: str) -> None:
+    for job_type, handler in handlers:
+        try:
+            served.add(job_type, handler)
+        except ValueError as error:
+            raise Misconfigured(f"--handlers {module}: {error}") from None
+
+
+def described(handlers: Handlers) -> Iterator[str]:
+    """Yield, line by line, what is served: each job type with its function, its payload and its docstring."""
+    for job_type, handler in handlers:
+        function = handler.handle
+        name = getattr(function, "__qualname__", type(function).__name__)
+        yield f"{job_type}  {getattr(function, '__module__', '?')}.{name}"
+        yield f"    payload: {_payload(handler)}"
+        yield from (f"    {line}".rstrip() for line in (inspect.getdoc(function) or "").splitlines())
+
+
+def _payload(handler: Handler) -> str:
+    kind: Any = handler.model.model_fields["payload"].annotation
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        fields = ", ".join(
+            f"{name}: {_kind(each.annotation)}{'' if each.is_required() else ' = …'}"
+            for name, each in kind.model_fields.items()
+        )
+        return f"{kind.__name__}({fields})"
+    return _kind(kind)
+
+
+def _kind(kind: Any) -> str:
+    return kind.__name__ if isinstance(kind, type) and not hasattr(kind, "__args__") else str(kind)
+
+
+class HandlersWork:
+    """Serves them in worker threads; the Runner has connections of its own and keeps them."""
+
+    def __init__(
+        self, settings: Settings, stop: Stop, health: HealthPart, worker: Worker, *, served: Handlers, queue: str
+    ) -> None:
+        self._stop = stop
+        self._health = health
+        self._grace = settings.stop_grace
+        worker.offer(*(f"handler.{job_type}" for job_type, _ in served))
+        queue_type = "classic" if settings.queue_type == "default" else settings.queue_type
+        self._runner = Runner(
+            ",".join(settings.amqp_urls), handlers=served, queue_name=queue, queue_type=queue_type,
+            grace=self._grace, name=worker.name,
+            user_id=user(settings.amqp_urls[0]) if settings.tenant_by == "user_id" else None,
+        )
+        self._thread = threading.Thread(target=self._runner.run, name="handlers", daemon=True)
+        stop.wait_for(self._thread.is_alive)
+        self._thread.start()
+
+    def run(self, link: Link) -> None:
+        """Keep an eye on it until the connection is lost or the process shall stop."""
+        while not self._stop.wait(_LOOK_SECONDS):
+            link.check_open()
+            self._health.turn()
+            if self._runner.ready.is_set():
+                self._health.found("rabbitmq")
+            else:
+                self._health.missing("rabbitmq", "the handlers are not connected yet")
+
+    def finish(self) -> None:
+        """Take no more events, and give handlers at work their time."""
+        self._runner.stop()
+        self._thread.join(self._grace + _LOOK_SECONDS)
+
+
+def serving(served: Handlers, queue: str) -> Callable[[Settings, Stop, HealthPart, Worker], HandlersWork]:
+    """Return how to make the work of a process that serves these handlers from a queue."""
+
+    def make(settings: Settings, stop: Stop, health: HealthPart, worker: Worker) -> HandlersWork:
+        return HandlersWork(settings, stop, health, worker, served=served, queue=queue)
+
+    return make

@@ -1,0 +1,95 @@
+"""`scheduler worker --handlers`: a host's handlers as a ready process."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from support import DEADLINE, Process, until, utc
+
+MODULE = '''
+from pydantic import BaseModel
+from scheduler.client import GiveUp, Snooze, on_due
+
+class Invoice(BaseModel):
+    number: int
+
+@on_due("invoice", Invoice)
+def invoice(due):
+    """Remind of an invoice."""
+    return {"reminded": due.payload.number}
+
+@on_due("snoozing")
+def snoozing(due):
+    if due.run.attempt == 1:
+        raise Snooze(0)
+    return "now"
+'''
+OTHER = """
+from scheduler.client import GiveUp, on_due
+
+@on_due("hopeless")
+def hopeless(due):
+    raise GiveUp("no such customer")
+
+@on_due("failing")
+def failing(due):
+    raise RuntimeError("the printer is on fire")
+"""
+
+
+@pytest.fixture
+def modules(tmp_path):
+    (tmp_path / "shop_reminders.py").write_text(MODULE)
+    (tmp_path / "shop_others.py").write_text(OTHER)
+    return os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+
+
+def listed(modules, *arguments):
+    return subprocess.run([sys.executable, "-m", "scheduler", "worker", *arguments], env=modules, text=True,
+                          capture_output=True, timeout=DEADLINE, check=False)
+
+
+def test_what_would_be_served_is_listed(modules):
+    done = listed(modules, "--handlers", "shop_reminders", "--handlers", "shop_others", "--list")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-5:-2] == [
+        "invoice  shop_reminders.invoice", "    payload: Invoice(number: int)", "    Remind of an invoice.",
+    ]
+    assert "hopeless  shop_others.hopeless\n" in done.stdout
+
+
+@pytest.mark.parametrize(("arguments", "says"), [
+    (["--handlers", "shop_nowhere"], "no such module"),
+    (["--list"], "go with --handlers"),
+    (["--queue", "other"], "go with --handlers"),
+])
+def test_what_cannot_be_served_is_told(modules, arguments, says):
+    done = listed(modules, *arguments)
+    assert done.returncode == 78
+    assert says in done.stderr
+
+
+def test_handlers_are_served_and_what_became_of_them_is_reported(sidecar, host, modules):
+    sidecar.up()
+    worker = Process("worker", modules | sidecar.env, "--handlers", "shop_reminders", "--handlers", "shop_others")
+    sidecar.processes.append(worker)
+    worker.ready()
+    policy = {"run": {"max_attempts": 2, "delay": 0}, "run_at": utc().isoformat()}
+    jobs = {job_type: host.request(job_type=job_type, payload={"number": 7}, **policy)
+            for job_type in ("invoice", "snoozing", "hopeless", "failing")}
+
+    def ended():
+        rows = sidecar.sql("SELECT job_type, status::text, attempt, error, output, worker FROM run_history")
+        return {row["job_type"]: row for row in rows} if len(rows) == len(jobs) else None
+
+    runs = until(ended, "every run ended")
+    assert (runs["invoice"]["status"], runs["invoice"]["output"]) == ("succeeded", {"reminded": 7})
+    assert (runs["snoozing"]["status"], runs["snoozing"]["attempt"]) == ("succeeded", 2)
+    assert (runs["hopeless"]["status"], runs["hopeless"]["attempt"]) == ("dead", 1)
+    assert runs["hopeless"]["error"] == "no such customer"
+    assert (runs["failing"]["status"], runs["failing"]["attempt"]) == ("dead", 2)
+    assert "RuntimeError: the printer is on fire" in runs["failing"]["error"]
+    row = until(lambda: sidecar.sql("SELECT * FROM workers"), "the worker's row")[0]
+    assert row["offers"] == ["handler.failing", "handler.hopeless", "handler.invoice", "handler.snoozing"]
+    assert runs["invoice"]["worker"] == f"{row['host']}:{row['pid']}"

@@ -1,0 +1,126 @@
+"""Pages of jobs, runs and the audit: each thing once, by index, whatever is filtered, wherever the page begins."""
+
+import itertools
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from support import connected
+
+from scheduler.domain.caller import Caller, Via
+from scheduler.postgres.audit import AuditFilter, Entry, list_audit, write
+from scheduler.postgres.connection import connect
+from scheduler.postgres.jobs import lists
+from scheduler.postgres.jobs.lists import JobFilter, list_jobs, page_of_job_ids
+from scheduler.postgres.runs import lists as run_lists
+from scheduler.postgres.runs.lists import RunFilter, list_runs
+
+COUNT = 3000
+FILL = """
+INSERT INTO jobs (id, job_type, name, tenant, status, next_run_at, starts_at, created_at, priority)
+SELECT gen_random_uuid(), 'type.' || n %% 50, CASE WHEN n %% 7 = 0 THEN 'Job ' || n END,
+       CASE WHEN n %% 20 = 0 THEN 'acme' ELSE 'default' END,
+       (ARRAY['pending', 'paused', 'done', 'cancelled'])[1 + n %% 4]::job_status, '2099-01-01', '2099-01-01',
+       now() - n / 10 * interval '1 second', (ARRAY['high', 'normal', 'low', NULL])[1 + n %% 4]::priority
+FROM generate_series(1, %s) AS n
+"""
+FILTERS = [
+    JobFilter(), JobFilter(status="done"), JobFilter(tenant="acme"), JobFilter(job_type="type.7"),
+    JobFilter(q="type.4"), JobFilter(q="Job 7"), JobFilter(priority="normal"), JobFilter(job_type="none"),
+    JobFilter(status="done", job_type="type.7"), JobFilter(tenant="acme", status="paused"),
+]
+
+
+@pytest.fixture
+def connection(database_url):
+    with connected(database_url) as own, own.cursor() as cursor:
+        cursor.execute(FILL, (COUNT,))
+        cursor.execute("ANALYZE jobs")
+    made = connect(database_url, "test", default_transaction_read_only="on")
+    made.autocommit = True
+    yield made
+    made.close()
+
+
+def matching(connection, wanted):
+    conditions = ["job_type IS NOT NULL"]
+    if wanted.q is not None:
+        conditions.append(f"(job_type LIKE '{wanted.q}%' OR name LIKE '{wanted.q}%')")
+    given = {name: getattr(wanted, name) for name in ("status", "tenant", "job_type")}
+    conditions += [f"{name} = '{value}'" for name, value in given.items() if value is not None]
+    if wanted.priority is not None:
+        conditions.append(f"coalesce(priority, 'normal') = '{wanted.priority}'")
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT id FROM jobs WHERE {' AND '.join(conditions)} ORDER BY created_at DESC, id DESC")
+        return [job for job, in cursor]
+
+
+def test_every_job_is_on_one_page_in_order(connection):
+    for wanted in FILTERS:
+        expected = matching(connection, wanted)
+        seen, after = [], None
+        while page := list_jobs(connection, wanted, 200, after):
+            seen += [row.job.id for row in page]
+            after = page[-1].position
+        assert seen == expected
+        seen, after = [], None
+        while page := page_of_job_ids(connection, wanted, 500, after):
+            seen += [each.id for each in page]
+            after = (page[-1].at, page[-1].id)
+        assert seen == expected
+
+
+def test_no_page_reads_the_whole_table(connection):
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT created_at, id FROM jobs ORDER BY created_at, id OFFSET 100 LIMIT 1")
+        [last] = cursor.fetchall()
+        cursor.execute("SET enable_seqscan = off")  # the table is small; what matters is that there is another way
+        for wanted, after in itertools.product(FILTERS, (None, last)):
+            before, before_id = after or (None, None)
+            values = wanted.values() | {"limit": 50, "before": before, "before_id": before_id}
+            cursor.execute(f"EXPLAIN {lists._PAGE_IDS}", values)
+            plan = "\n".join(line for line, in cursor)
+            assert "Seq Scan on jobs" not in plan, plan
+
+
+def test_runs_are_paged_and_read_by_index(database_url):
+    with connected(database_url) as own, own.cursor() as cursor:
+        cursor.execute("""
+            INSERT INTO run_history
+                (event_id, status, attempt, job_id, job_type, due_at, origin, finished_at, policy, event)
+            SELECT gen_random_uuid(), 'succeeded', 1, gen_random_uuid(), 'a', now() - n / 5 * interval '1 minute',
+                   'schedule', now() - n / 5 * interval '1 minute' + interval '1 second', '{}', '{}'
+            FROM generate_series(1, 1500) AS n""")
+        cursor.execute("ANALYZE run_history")
+    connection = connect(database_url, "test")
+    connection.autocommit = True
+    try:
+        seen, after = [], None
+        while page := list_runs(connection, RunFilter(), 90, after):
+            seen += [(run.occurrence.due_at, run.event_id) for run in page]
+            after = seen[-1]
+        assert len(seen) == len(set(seen)) == 1500
+        assert seen == sorted(seen, reverse=True)
+        with connection.cursor() as cursor:
+            cursor.execute("SET enable_seqscan = off")
+            cursor.execute(f"EXPLAIN {run_lists._PAGE_IDS}", {
+                "status": None, "job_id": None, "job_type": None, "tenant": None, "since": None, "until": None,
+                "before": None, "before_id": None, "limit": 50,
+            })
+            assert "Seq Scan on run_history" not in "\n".join(line for line, in cursor)
+    finally:
+        connection.close()
+
+
+def test_the_audit_is_merged_from_its_own_entries_and_from_jobs_made_over_amqp(connection, database_url):
+    with connected(database_url) as own, own.cursor() as cursor:
+        write(cursor, [Entry(Caller("ann", Via.API), "pause", "job", str(n), "acme") for n in range(40)])
+    seen, after = [], None
+    while page := list_audit(connection, AuditFilter(), 333, after):
+        seen += page
+        after = (page[-1].at, page[-1].place)
+    assert len({each.place for each in seen}) == len(seen) == COUNT + 40
+    assert [each.at for each in seen] == sorted((each.at for each in seen), reverse=True)
+    by_ann = list_audit(connection, AuditFilter(who="ann"), 100)
+    assert {each.thing for each in by_ann} == {str(n) for n in range(40)}
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    assert list_audit(connection, AuditFilter(since=soon), 10) == []

@@ -1,0 +1,70 @@
+"""Whose a run is: a worker that is at work on it in vain is told so."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from scheduler.domain.messages import ResultStatus, RunPolicy
+from scheduler.domain.runs.result import Result
+from scheduler.domain.runs.run import Occurrence, Origin, cancelled, delivered, overdue, reported
+
+EVENT = "0b2c4c1e-7a51-5b0a-8d3e-6b0f8c6d2a10"
+T = datetime(2026, 12, 1, 8, tzinfo=UTC)
+
+
+def begun(work="command.report", **policy):
+    occurrence = Occurrence("j", "t", T, Origin.SCHEDULE, RunPolicy(**policy), "{}", work=work)
+    return delivered(None, EVENT, occurrence, T)
+
+
+def running(worker, attempt=1):
+    return Result(EVENT, attempt, ResultStatus.RUNNING, heartbeat=25.0, worker=worker)
+
+
+def said(run, result, seconds):
+    return reported(run, result, T + timedelta(seconds=seconds))
+
+
+def test_a_command_that_another_worker_has_begun_is_not_a_second_ones():
+    run, status = said(begun(), running("a"), 1)
+    assert status == "recorded"
+    same, status = said(run, running("b"), 2)
+    assert (same, status) == (run, "superseded")
+    again, status = said(run, running("a"), 5)
+    assert (again.worker, status) == ("a", "recorded")
+    assert again.alive_until == T + timedelta(seconds=30)
+
+
+def test_a_command_whose_worker_fell_silent_may_be_anothers():
+    run, _ = said(begun(), running("a"), 1)
+    taken, status = said(run, running("b"), 27)  # nobody has looked at it since its heartbeat ended
+    assert (taken.worker, status) == ("b", "recorded")
+
+
+@pytest.mark.parametrize("work", [None, "webhook"])
+def test_an_event_that_a_host_or_a_webhook_gets_again_may_mean_that_the_first_is_dead(work):
+    run, _ = said(begun(work), running("a"), 1)
+    taken, status = said(run, running("b"), 2)
+    assert (taken.worker, status) == ("b", "recorded")
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_who_was_given_up_over_a_deadline_learns_so(attempts):
+    run, _ = said(begun(max_attempts=attempts), running("a"), 1)
+    lost = overdue(run, T + timedelta(seconds=27))
+    same, status = said(lost, running("a"), 28)
+    assert (same, status) == (lost, "superseded")
+
+
+def test_cancelling_does_not_interrupt_what_is_at_work():
+    run, _ = said(begun(), running("a"), 1)
+    _, status = said(cancelled(run, T), running("a"), 5)
+    assert status == "unchanged"
+
+
+def test_a_sign_of_life_that_its_own_end_overtook_changes_nothing():
+    run, _ = said(begun(), running("a"), 1)
+    failed, _ = said(run, replace(running("a"), status=ResultStatus.FAILED, heartbeat=None), 2)
+    _, status = said(failed, running("a"), 3)
+    assert status == "unchanged"
