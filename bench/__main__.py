@@ -5,6 +5,7 @@ import sys
 
 from bench import (
     api,
+    commands,
     console,
     delayed,
     emit,
@@ -29,6 +30,7 @@ PARTS = {
     "migrations": migrations.run,
     "priorities": priorities.run,
     "delayed": delayed.run,
+    "commands": commands.run,
     **runs.PARTS,
     "api": api.run,
     "console": console.run,

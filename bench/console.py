@@ -2,7 +2,6 @@
 
 import gzip
 import http.client
-import json
 import re
 import socket
 import statistics
@@ -46,9 +45,9 @@ class Browser:
         self._connection.close()
 
 
-def fill(bed: Bed) -> tuple[str, str]:
+def fill(bed: Bed, jobs_count: int = JOBS, runs_count: int = RUNS) -> tuple[str, str]:
     """Load the jobs and the runs; return one job with runs, and one of them."""
-    bed.fill(JOBS, "now() + interval '1 hour' + n * interval '1 second'", every="interval '1 day'",
+    bed.fill(jobs_count, "now() + interval '1 hour' + n * interval '1 second'", every="interval '1 day'",
              job_type="'bench.job.' || n % 200", name="'Job number ' || n", run="'{}'::json",
              created_at="now() - n * interval '1 second'", tenant="'tenant-' || n % 50")
     jobs = [row[0] for row in bed.sql("SELECT id FROM jobs LIMIT 1000")]
@@ -58,8 +57,8 @@ def fill(bed: Bed) -> tuple[str, str]:
         first = datetime.now(UTC).date() - timedelta(days=day)
         bed.sql(f"CREATE TABLE run_history_{first:%Y%m%d} PARTITION OF run_history "
                 f"FOR VALUES FROM ('{first} 00:00+00') TO ('{first + timedelta(days=1)} 00:00+00')")
-    step = f"n * interval '{HISTORY_DAYS * 86400 / RUNS} seconds'"
-    runs.fill(bed, RUNS, "run_history", job_id="(SELECT id FROM chosen WHERE place = n % 1000)",
+    step = f"n * interval '{HISTORY_DAYS * 86400 / runs_count} seconds'"
+    runs.fill(bed, runs_count, "run_history", job_id="(SELECT id FROM chosen WHERE place = n % 1000)",
               due_at=f"now() - {step}", finished_at=f"now() - {step}", started_at=f"now() - {step}",
               job_type="'bench.job.' || n % 200", tenant="'tenant-' || n % 50",
               status="(CASE WHEN n % 50 = 0 THEN 'dead' ELSE 'succeeded' END)::run_status")
@@ -116,9 +115,10 @@ def run(stack: Stack) -> list[report.Row]:
 def measure(bed: Bed, job: str, event: str) -> list[report.Row]:
     """Measure on a database that is loaded."""
     token = issue(KEY, role="admin", sub="bench", tenant=None, lasts=timedelta(hours=1))
-    with bed.process("scheduler", "api", API_PORT="0", SCHEDULER_JWT_KEY=KEY, SCHEDULER_API_RATE="10000",
-                     wait=False) as api:
-        port = _port(api)
+    port = _free_port()
+    # A line of its log for each request would fill the pipe, which nobody reads.
+    with bed.process("scheduler", "api", API_PORT=str(port), SCHEDULER_JWT_KEY=KEY, LOG_LEVEL="warning", wait=False):
+        _await(port)
         with closing(Browser(port, token)) as browser:
             paths = ["/", "/jobs", "/jobs?status=pending&sort=next", "/jobs?q=bench.job.17", "/runs",
                      "/runs?status=dead", f"/jobs/{job}", f"/runs/{event}", "/jobs/new", f"/jobs/{job}/edit",
@@ -143,9 +143,22 @@ def measure(bed: Bed, job: str, event: str) -> list[report.Row]:
     return rows
 
 
-def _port(api: object) -> int:
-    """Wait until the API serves, and return where; its metrics port comes on the way."""
-    for line in api.popen.stderr:  # type: ignore[attr-defined]
-        if "api_port" in line:
-            return int(json.loads(line)["api_port"])
-    raise RuntimeError("the API did not start")
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _await(port: int) -> None:
+    """Wait until the API answers."""
+    limit = time.monotonic() + 60
+    while True:
+        try:
+            with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
+                connection.request("GET", "/health")
+                if connection.getresponse().status == 200:
+                    return
+        except OSError:
+            if time.monotonic() > limit:
+                raise
+            time.sleep(0.05)

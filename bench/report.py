@@ -24,6 +24,7 @@ PARTS = (
     "migrations",
     "api",
     "webhooks",
+    "commands",
     "console",
     "delayed",
 )

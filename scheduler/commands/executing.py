@@ -98,6 +98,8 @@ def _execute_retries(
     ids = {incoming.about for incoming in batch}
     opened = runs.lock(cursor, ids)
     finished = runs.lock_finished(cursor, ids - opened.keys())
+    if missing := ids - opened.keys() - finished.keys():
+        opened |= runs.lock(cursor, missing)  # the same retry through another consumer may have moved one
     known = opened | finished
     attendant.runs_locked(known)
     after = dict(known)

@@ -48,6 +48,7 @@ class Batch(Generic[Thing, Emission]):
         self._emitted_at = claim.claimed_at
         self.empty = not claim.things
         self.full = claim.full
+        self.urgent = claim.urgent
         self.newest = claim.newest
         self.refused = False
 

@@ -54,6 +54,8 @@ class Emitter:
         batch.publish(self._publisher)
         self.settle()
         self._in_flight = batch
+        if batch.urgent:
+            self.settle()  # what is urgent is not kept waiting behind the claim of what is not
         return batch
 
     def settle(self) -> None:

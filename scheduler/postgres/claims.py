@@ -27,6 +27,7 @@ class Claim(Generic[Thing]):
     seconds_to_next: float | None
     newest: tuple[datetime | None, ...] = ()  # when the last of each class fell due
     full: bool = False  # there may be more
+    urgent: bool = False  # a few of the best class are among many others
 
 
 def risen(bounds: Sequence[datetime], newest: Sequence[datetime | None]) -> tuple[datetime, ...]:

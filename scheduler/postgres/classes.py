@@ -68,4 +68,4 @@ class ClassedClaim(Generic[Thing]):
             highs >= shares.high or better >= shares.better
             or total - better >= min(shares.low, shares.all - better)
         )
-        return Claim(things, claimed_at, seconds_to_next, newest, full)
+        return Claim(things, claimed_at, seconds_to_next, newest, full, 0 < highs < shares.high)

@@ -41,8 +41,8 @@ def take_pulse(connection: Connection, *, with_failures: bool) -> Pulse:
         cursor.execute(_PULSE, values)
         [row] = cursor.fetchall()
         found = dict(zip([column.name for column in cursor.description or ()], row, strict=True))
-    due, oldest = found["due"], max(0.0, found["oldest_age"] or 0.0)
-    backlog = Backlog(due, oldest, found["pending"], found["runs_open"], found["runs_overdue"], found["runs_dead"])
+    measured = {name: found[name] for name in Backlog._fields}
+    backlog = Backlog(**measured | {"oldest_age": max(0.0, found["oldest_age"] or 0.0)})
     return Pulse(found["at"], backlog, found["replicas"], found["workers"], found["upcoming"], found["failing"])
 
 

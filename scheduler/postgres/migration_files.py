@@ -100,6 +100,6 @@ def files(where: Path | None = None) -> list[Migration]:
         if name is None:
             raise Misconfigured(f"{path.name} is not a migration's name, like 0002_add_column.sql")
         found.append(Migration(int(name[1]), path.name, path.read_text(encoding="utf-8")))
-    if len({each.version for each in found}) != len(found):
-        raise Misconfigured("migrations must be numbered 0001, 0002, …, and no number is there twice")
+    if [each.version for each in found] != list(range(1, len(found) + 1)):
+        raise Misconfigured("migrations must be numbered 0001, 0002, … without gaps or doubles")
     return found

@@ -2,7 +2,7 @@
 
 pika makes Python values of a header table and writes them in kinds of its own choice, and some it cannot read at
 all. A message that only passes through us must come out as it came in, so what is not to be changed is never
-decoded (docs/decisions/0011-delayed-messages.md).
+decoded (docs/decisions/0012-delayed-messages.md).
 """
 
 import struct

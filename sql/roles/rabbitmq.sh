@@ -27,9 +27,9 @@ user scheduler_sidecar "$SIDECAR_PASSWORD" \
 
 # A worker declares the topology too, takes work, and publishes results; it cannot read commands or forge events.
 [ -z "${WORKER_PASSWORD:-}" ] || user scheduler_worker "$WORKER_PASSWORD" \
-    '^(schedule\.(commands|events|dead|work|delay|delayed)|scheduler_(inbox|results|dead|webhooks|delay|command_.*)|mainapp_due)$' \
+    '^(schedule\.(commands|events|dead|work|delay|delayed)|scheduler_(inbox|results|dead|webhooks|delay|command_.*|answers_.*)|mainapp_due)$' \
     '^(schedule\.(commands|delayed)|scheduler_(inbox|results|dead|webhooks|delay|command_.*)|mainapp_due)$' \
-    '^(schedule\.(commands|events|dead|work|delay)|scheduler_(webhooks|command_.*))$' "$@"
+    '^(schedule\.(commands|events|dead|work|delay)|scheduler_(webhooks|command_.*|answers_.*))$' "$@"
 
 # The API looks into the dead letters, and sends them again to where they came from; it needs nothing else of the broker.
 [ -z "${API_PASSWORD:-}" ] || user scheduler_api "$API_PASSWORD" \

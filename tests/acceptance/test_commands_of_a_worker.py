@@ -129,7 +129,7 @@ def test_at_its_concurrency_no_more_is_taken_and_the_newest_output_is_shown(flee
     queue = until(lambda: (found := host.channel.queue_declare("scheduler_command_job", passive=True)
                            ).method.message_count == 3 and found, "three in the queue")
     assert queue.method.consumer_count == 0
-    assert worker.metric("scheduler_commands_running") == 2
+    until(lambda: worker.metric("scheduler_commands_running") == 2, "both counted")
     until(lambda: [run for each in jobs for run in fleet.runs(each)
                    if (run["output"] or {}).get("stdout") == "working\n" and run["status"] == "running"],
           "the output of one at work")
@@ -161,13 +161,18 @@ def test_a_stop_gives_commands_their_time_and_then_puts_them_off_for_another(fle
 def test_a_second_signal_ends_worker_and_command_at_once(fleet, host):
     fleet.up()
     worker = fleet.offer(fleet.python(
-        "import os, time; open('began', 'w').write(f'{os.getpid()}\\n')\nwhile True: time.sleep(1)"
+        "import os, time; open('began', 'w').write(f'{os.getpid()}\\n')\nwhile True: time.sleep(1)",
+        more="concurrency = 2",
     )).ready()
     job(host)
     [pid] = fleet.trace("began")
+
+    def takers():
+        return host.channel.queue_declare("scheduler_command_job", passive=True).method.consumer_count
+
+    until(lambda: takers() == 1, "it would take one more")
     worker.popen.send_signal(signal.SIGTERM)
-    until(lambda: host.channel.queue_declare("scheduler_command_job", passive=True).method.consumer_count == 0,
-          "the first signal heeded")
+    until(lambda: takers() == 0, "the first signal heeded")
     assert worker.stop() == 128 + signal.SIGTERM
     fleet.processes.remove(worker)
     until(lambda: not Path(f"/proc/{pid}").exists(), "the command gone")

@@ -117,7 +117,7 @@ def test_the_readmes_first_request_in_python(sidecar, started):
 
 
 def test_the_readmes_life_of_a_run_in_ten_lines(sidecar, started):
-    code = snippet("python", sidecar.up(), 1)
+    code = snippet("python", sidecar.up(), 2)
     assert len(code.splitlines()) == 10
     started(sys.executable, "-u", "-c", code)
     [row] = until(lambda: sidecar.sql("SELECT * FROM run_history"), "the run's end")

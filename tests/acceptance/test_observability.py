@@ -58,11 +58,14 @@ def scene():
 
 
 @pytest.fixture(scope="module")
-def watched(scene):
-    """One consumer and one producer, scraped; whatever a test stops it starts again."""
+def watched(scene, tmp_path_factory):
+    """A consumer, a producer and a worker, scraped; whatever a test stops it starts again."""
     sidecar = scene.sidecar()
+    offered = tmp_path_factory.mktemp("commands") / "commands.toml"
+    offered.write_text('[tidy]\nrun = ["/bin/true"]\n')
     for role, port in zip(("consumer", "producer", "worker"), free_ports(3), strict=True):
-        sidecar.start(role, METRICS_PORT=str(port), SCHEDULER_WEBHOOK_ALLOW="127.0.0.1").ready()
+        sidecar.start(role, METRICS_PORT=str(port), SCHEDULER_WEBHOOK_ALLOW="127.0.0.1",
+                      SCHEDULER_COMMANDS_FILE=str(offered)).ready()
     prometheus = scene.prometheus(sidecar)
     prometheus.wait("count(up == 1) >= 4")
     yield sidecar, prometheus
@@ -76,6 +79,13 @@ def put_to_work(host):
     for number in range(200):
         host.request(run_at=soon, payload={"number": number})
     host.request(every=1, run_at=soon)
+    for priority in ("high", "low"):
+        host.request(every=1, run_at=soon, priority=priority)
+    host.request(every=1, run_at=soon, target={"command": {"name": "tidy"}})
+    host.channel.queue_declare("after_a_while", durable=True)
+    host.channel.queue_bind("after_a_while", "schedule.delayed", "later")
+    for delay in range(0, 20_000, 500):
+        host.publish("later", {}, exchange="schedule.delay", headers={"x-delay": delay})
     host.request(every=1, run_at=iso(utc(seconds=-10)))
     host.publish("cancel", {"id": host.request(run_at=iso(utc(hours=1)))})
     host.publish("request", {"id": str(uuid4()), "rule": "a mistake"})
@@ -134,7 +144,10 @@ def test_every_query_of_every_panel_is_answered(watched):
                 del unanswered[name]
         return not unanswered
 
-    until(all_answered, f"an answer to each of {unanswered}")
+    try:
+        until(all_answered, "an answer to each query")
+    except AssertionError as error:
+        raise AssertionError(f"no answer to {unanswered}") from error
 
 
 def test_every_recorded_series_is_answered(watched):
@@ -214,7 +227,7 @@ def test_a_stopped_rabbitmq_shows(scene, watched):
 
 def test_a_killed_producer_shows(watched):
     sidecar, prometheus = watched
-    consumer, producer = running(sidecar)
+    consumer, producer, _ = running(sidecar)
     silent(prometheus, "SchedulerNoProducer")
     producer.kill()
     try:

@@ -56,7 +56,7 @@ def least(stack, empty_database, vhost):
             server.evaluate(f'rabbit_auth_backend_internal:delete_user(<<"{user}">>, <<"test">>)')
 
 
-def test_the_runtime_role_and_the_sidecars_user_are_enough_and_no_more(least):
+def test_the_runtime_role_and_the_sidecars_user_are_enough_and_no_more(least, tmp_path):
     database_url, amqp_url = least
     runtime = as_user(database_url, "scheduler_runtime", RUNTIME)
     migrated = Process("migrate", {"DATABASE_URL": as_user(database_url, "scheduler_owner", OWNER)})
@@ -73,7 +73,13 @@ def test_the_runtime_role_and_the_sidecars_user_are_enough_and_no_more(least):
         assert host.due()[0]["job_type"] == "a"
         assert b"scheduled" in host.get(replies)[2]
         until(lambda: sidecar.processes[0].metric("scheduler_commands_rejected_total") == 1, "the poison rejected")
-        worker = sidecar.start("worker", AMQP_URL=as_user(amqp_url, "scheduler_worker", WORKER)).ready()
+        offered = tmp_path / "commands.toml"
+        offered.write_text("[tidy]\nrun = ['/bin/echo', 'tidied']\n")
+        worker = sidecar.start("worker", AMQP_URL=as_user(amqp_url, "scheduler_worker", WORKER),
+                               SCHEDULER_COMMANDS_FILE=str(offered)).ready()
+        command = {"command": {"name": "tidy"}}
+        host.publish("request", body | {"id": "7d9f0000-0000-4000-8000-000000000003", "target": command})
+        until(lambda: sidecar.sql("SELECT 1 FROM run_history WHERE status = 'succeeded'"), "the command's end")
         target = {"webhook": {"url": "http://127.0.0.1:1/"}}
         host.publish("request", body | {"id": "7d9f0000-0000-4000-8000-000000000002", "target": target})
         until(lambda: worker.metric("scheduler_webhook_requests_total") == 1, "the webhook refused")

@@ -11,7 +11,7 @@ from scheduler.domain.errors import Unavailable
 from scheduler.maintenance import Maintenance
 from scheduler.ops import metrics
 from scheduler.ops.health import Health
-from scheduler.postgres.maintenance import PENDING_COUNTED, MaintenanceSession, Replica
+from scheduler.postgres.maintenance import PENDING_COUNTED, Backlog, MaintenanceSession, Replica
 from scheduler.resources import query
 from scheduler.roles import ROLES
 from scheduler.runtime import Stop
@@ -50,7 +50,7 @@ def replica(role="producer"):
 
 
 def test_the_backlog_is_what_is_due_and_not_out(session, sql):
-    assert session.measure() == (0, 0.0, 0, 0, 0, 0, 0)
+    assert session.measure() == Backlog(0, 0.0, 0)
     jobs(sql, 3, due="-1 hour")
     jobs(sql, 2, due="1 hour")
     jobs(sql, 4, status="paused", due="-9 hours")

@@ -18,6 +18,7 @@ from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.classes import FROM_THE_BOTTOM
 from scheduler.postgres.connection import connect
 from scheduler.postgres.runs import due as runs_due
+from scheduler.postgres.runs import store
 from scheduler.rabbit.publisher import Receipt
 
 SOON = timedelta(0)
@@ -93,6 +94,27 @@ def test_a_run_that_is_opened_and_ends_again_while_it_is_looked_for(database_url
     with connected(database_url) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT status FROM run_history")
         assert cursor.fetchall() == [("succeeded",)]
+
+
+def test_the_same_retry_through_two_consumers_at_once(database_url, session, consumer, monkeypatch):
+    source, (emission,), at = due_jobs(consumer, session, 1)
+    source.record(session, [emission], at)
+    settle(source, session, [emission], at)
+    given_up = {"event_id": emission.event_id, "attempt": 1, "status": "failed", "retry": False}
+    execute_results(consumer, [parse_result("result", json.dumps(given_up).encode())], SOON)
+    finish(session)
+    retry = parse_command("retry", json.dumps({"event_id": emission.event_id}).encode(), max_payload_bytes=1000)
+    look, other = store.lock_finished, connect(database_url, "other")
+
+    def looked(cursor, ids):
+        monkeypatch.setattr(store, "lock_finished", look)
+        assert [each.status for each in execute(other, [retry], SOON)] == ["scheduled"]
+        return look(cursor, ids)
+
+    monkeypatch.setattr(store, "lock_finished", looked)
+    assert [each.status for each in execute(consumer, [retry], SOON)] == ["unchanged"]
+    other.close()
+    assert statuses(database_url) == {emission.event_id: ["waiting", 1, 0]}
 
 
 def finish(session):

@@ -99,7 +99,8 @@ def may(who: Identity, need: Need) -> bool:
 def navigation(who: Identity) -> list[tuple[str, str, str]]:
     """Return the pages that this one may see."""
     pages = [("overview", "/", "Overview", Need.READ), ("jobs", "/jobs", "Jobs", Need.READ),
-             ("runs", "/runs", "Runs", Need.READ), ("dead", "/dead", "Dead letters", Need.DEAD_LETTERS),
+             ("runs", "/runs", "Runs", Need.READ), ("delayed", "/delayed", "Delayed", Need.READ_ALL),
+             ("dead", "/dead", "Dead letters", Need.DEAD_LETTERS),
              ("processes", "/processes", "Processes", Need.READ_ALL), ("audit", "/audit", "Audit", Need.AUDIT)]
     return [(key, href, words) for key, href, words, need in pages if may(who, need)]
 

@@ -1,5 +1,6 @@
 """One job: what it is, how it fared, when it runs, and what can be done with it."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -11,7 +12,7 @@ from scheduler.api.console import strips, words
 from scheduler.api.console.pages.audit import entries
 from scheduler.api.console.session import Flash
 from scheduler.api.console.site import ConsoleRoute, Form, Site, The, Visitor, back, may, to
-from scheduler.api.console.year import WEEKS_BACK, year
+from scheduler.api.console.year import WEEKS_BACK, Year, year
 from scheduler.api.identity import Identity, Need
 from scheduler.domain.jobs.job import JobStatus
 from scheduler.domain.recurrence import Schedule, compile_schedule
@@ -20,10 +21,12 @@ from scheduler.postgres.console import outcomes_of_job
 from scheduler.postgres.jobs.lists import JobRow
 from scheduler.postgres.runs.lists import RunFilter
 from scheduler.views.jobs import JobView, job_view
+from scheduler.views.occurrences import occurrences
 from scheduler.views.runs import RunView
 
 router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
 _RUNS_LISTED = 15
+_AHEAD = 10
 _CHANGES_LISTED = 20
 _DONE = {"pause": "Paused", "resume": "Resumed", "trigger": "One extra run is on its way", "cancel": "Cancelled"}
 _UNDO = {"pause": "resume", "resume": "pause"}
@@ -36,15 +39,18 @@ _STANDING = {
 @router.get("/jobs/{job_id}")
 async def job_page(request: Request, the: The, who: Visitor, job_id: UUID) -> Response:
     """Show one job."""
-    reads = the.services.reads
-    row = await reads.job_row(who, job_id)
+    row = await the.services.reads.job_row(who, job_id)
     job = job_view(row)
-    runs = await reads.runs(who, RunFilter(job_id=str(job_id)), strips.BARS)
+    runs, audit, calendar = await asyncio.gather(
+        the.services.reads.runs(who, RunFilter(job_id=str(job_id)), strips.BARS), _audit(the, who, job_id),
+        _year(the, row, job),
+    )
+    now = datetime.now(UTC)
+    ahead = occurrences(row, now, count=_AHEAD, start=None, end=None) if job.status == "pending" else []
     context = {
         "who": who, "page": "jobs", "job": job, "show_job": False, "runs": runs.items[:_RUNS_LISTED],
-        "more_runs": len(runs.items) > _RUNS_LISTED, "audit": await _audit(the, who, job_id),
-        "occurrences": (await reads.occurrences(who, job_id, count=10)).items if job.status == "pending" else [],
-        **_words(job), **_pictures(job, list(runs.items)), **await _year(the, row, job),
+        "more_runs": len(runs.items) > _RUNS_LISTED, "audit": audit, "occurrences": ahead, "year": calendar,
+        **_words(job), **_pictures(job, list(runs.items)),
     }
     return the.page(request, "job.html", context)
 
@@ -83,11 +89,11 @@ def _pictures(job: JobView, runs: list[RunView]) -> dict[str, Any]:
     return {"bars": strips.strip(known, job.timezone), "late_bars": late, "latest": latest}
 
 
-async def _year(the: Site, row: JobRow, job: JobView) -> dict[str, Any]:
+async def _year(the: Site, row: JobRow, job: JobView) -> Year:
     now = datetime.now(UTC)
     since = now - timedelta(weeks=WEEKS_BACK + 1)
     past = await the.services.database.read(lambda at: outcomes_of_job(at, str(job.id), job.timezone, since))
-    return {"year": year(past, _coming(row), job.timezone, now)}
+    return year(past, _coming(row), job.timezone, now)
 
 
 def _coming(row: JobRow) -> Schedule | None:
