@@ -13,11 +13,11 @@ from support import DEADLINE, connected
 
 from scheduler.domain.messages import RunPolicy
 from scheduler.domain.runs.run import Attempt, AttemptOutcome, Occurrence, Origin, Run, RunStatus
-from scheduler.postgres.runs.columns import KEPT
+from scheduler.postgres.runs.columns import KEPT, STORED
 from scheduler.postgres.runs.lists import RunFilter as Filter
 from scheduler.postgres.runs.lists import list_runs as list_with
 from scheduler.postgres.runs.reads import export_runs, find_run
-from scheduler.postgres.runs.store import save
+from scheduler.postgres.runs.store import INSERT, records
 from scheduler.resources import query
 
 DUE = datetime(2026, 12, 1, 8, tzinfo=UTC)
@@ -42,7 +42,8 @@ def keep(database_url):
     """Keep runs, in the history those that have ended."""
     def kept(*runs):
         with connected(database_url) as connection, connection.cursor() as cursor:
-            save(cursor, {}, {}, {run.event_id: run for run in runs})
+            # As rows, not by `save`, which takes none for new that the history has.
+            cursor.execute(INSERT, {"runs": records(runs, STORED)})
             cursor.execute(ARCHIVE, {"ids": "{" + ",".join(run.event_id for run in runs if not run.open) + "}"})
         return runs
 
