@@ -16,17 +16,19 @@ from scheduler.postgres.runs.lists import RunFilter, list_runs
 
 COUNT = 3000
 FILL = """
-INSERT INTO jobs (id, job_type, name, tenant, status, next_run_at, starts_at, created_at, priority)
+INSERT INTO jobs (id, job_type, name, tenant, status, next_run_at, starts_at, created_at, priority, cron)
 SELECT gen_random_uuid(), 'type.' || n %% 50, CASE WHEN n %% 7 = 0 THEN 'Job ' || n END,
        CASE WHEN n %% 20 = 0 THEN 'acme' ELSE 'default' END,
        (ARRAY['pending', 'paused', 'done', 'cancelled'])[1 + n %% 4]::job_status, '2099-01-01', '2099-01-01',
-       now() - n / 10 * interval '1 second', (ARRAY['high', 'normal', 'low', NULL])[1 + n %% 4]::priority
+       now() - n / 10 * interval '1 second', (ARRAY['high', 'normal', 'low', NULL])[1 + n %% 4]::priority,
+       CASE WHEN n %% 3 = 0 THEN '0 9 * * *' END
 FROM generate_series(1, %s) AS n
 """
 FILTERS = [
     JobFilter(), JobFilter(status="done"), JobFilter(tenant="acme"), JobFilter(job_type="type.7"),
     JobFilter(q="type.4"), JobFilter(q="Job 7"), JobFilter(priority="normal"), JobFilter(job_type="none"),
     JobFilter(status="done", job_type="type.7"), JobFilter(tenant="acme", status="paused"),
+    JobFilter(status="pending"), JobFilter(tenant="acme", status="pending"),
 ]
 
 
@@ -80,6 +82,41 @@ def test_no_page_reads_the_whole_table(connection):
             cursor.execute(f"EXPLAIN {lists._PAGE_IDS}", values)
             plan = "\n".join(line for line, in cursor)
             assert "Seq Scan on jobs" not in plan, plan
+            assert "Seq Scan on recurring_jobs" not in plan, plan
+
+
+def test_an_emission_of_a_job_that_recurs_writes_into_the_claims_indexes_alone(connection):
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT indexrelname FROM pg_stat_user_indexes WHERE relname = 'jobs'")
+        indexes = {name for name, in cursor}
+        cursor.execute("""
+            SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid
+            WHERE indrelid = 'jobs'::regclass AND pg_get_expr(indpred, indrelid) LIKE '%rrule IS NULL%'""")
+        lists = {name for name, in cursor}
+    assert lists == {"jobs_listed", "jobs_listed_of_tenant"}
+    assert indexes - lists == {"jobs_pkey", "jobs_due", "jobs_due_by_class", "jobs_finished", "jobs_named",
+                                "jobs_refused"}
+
+
+def test_a_job_that_recurs_is_listed_whatever_becomes_of_it(database_url, connection):
+    wanted = JobFilter(job_type="changing")
+
+    def listed(status):
+        return [row.job.id for row in list_jobs(connection, JobFilter(job_type="changing", status=status), 10)]
+
+    with connected(database_url) as own, own.cursor() as cursor:
+        cursor.execute("INSERT INTO jobs (id, job_type, next_run_at) "
+                       "VALUES (gen_random_uuid(), 'changing', '2099-01-01') RETURNING id")
+        [(job,)] = cursor.fetchall()
+        for change in ("cron = '0 9 * * *'", "cron = NULL", "every = '1 hour'", "every = NULL, rrule = 'x'"):
+            cursor.execute(f"UPDATE jobs SET {change} WHERE id = %s", (job,))
+            assert listed("pending") == [row.job.id for row in list_jobs(connection, wanted, 10)] == [job]
+        for status in ("paused", "pending", "done", "pending", "cancelled"):
+            cursor.execute("UPDATE jobs SET status = %s WHERE id = %s", (status, job))
+            assert listed(status) == [row.job.id for row in list_jobs(connection, wanted, 10)] == [job]
+        cursor.execute("DELETE FROM jobs WHERE id = %s", (job,))
+        cursor.execute("SELECT count(*) FROM recurring_jobs WHERE id = %s", (job,))
+        assert cursor.fetchall() == [(0,)]
 
 
 def test_runs_are_paged_and_read_by_index(database_url):

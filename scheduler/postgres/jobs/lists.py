@@ -14,8 +14,9 @@ from scheduler.resources import query
 
 _PARTS = {"selected": SELECTED, "beside": query("jobs/beside")}
 WANTED = query("jobs/wanted")
-_PAGE = query("jobs/page", wanted=WANTED, **_PARTS)
-_PAGE_IDS = query("jobs/page_ids", wanted=WANTED)
+_NEWEST = query("jobs/newest", wanted=WANTED)
+_PAGE = query("jobs/page", newest=_NEWEST, **_PARTS)
+_PAGE_IDS = query("jobs/page_ids", newest=_NEWEST)
 _FIND = query("jobs/find", **_PARTS)
 _PAGE_NEXT = query("jobs/page_next", wanted=WANTED, **_PARTS)
 _COUNT = query("jobs/count", wanted=WANTED)

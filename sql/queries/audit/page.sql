@@ -1,5 +1,5 @@
--- One page of the audit, newest first. Jobs that were made over AMQP tell of it themselves: each status has its stretch
--- of the index, as in a page of jobs, and all are merged. `place` tells entries of one moment apart.
+-- One page of the audit, newest first. Jobs that were made over AMQP tell of it themselves. `place` tells entries of
+-- one moment apart.
 SELECT place, at, who, via, action, kind, thing, tenant, address, before, after
 FROM (
     (SELECT '1' || lpad(id::text, 19, '0') AS place, at, who, via, action, kind, thing, tenant, address, before, after
@@ -19,15 +19,7 @@ FROM (
      LIMIT %(limit)s)
     UNION ALL
     (SELECT '0' || id::text, created_at, created_by, 'amqp', 'request', 'job', id::text, tenant, NULL, NULL, NULL
-     FROM (
-         (SELECT * FROM jobs WHERE status = 'pending' AND {made} ORDER BY created_at DESC, id DESC LIMIT %(limit)s)
-         UNION ALL
-         (SELECT * FROM jobs WHERE status = 'paused' AND {made} ORDER BY created_at DESC, id DESC LIMIT %(limit)s)
-         UNION ALL
-         (SELECT * FROM jobs WHERE status = 'done' AND {made} ORDER BY created_at DESC, id DESC LIMIT %(limit)s)
-         UNION ALL
-         (SELECT * FROM jobs WHERE status = 'cancelled' AND {made} ORDER BY created_at DESC, id DESC LIMIT %(limit)s)
-     ) AS jobs)
+     FROM ({newest}) AS jobs)
 ) AS entries
 ORDER BY at DESC, place DESC
 LIMIT %(limit)s
