@@ -1,6 +1,7 @@
 """Publishes batches with pipelined confirms, and says of each message what became of it."""
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
@@ -30,15 +31,18 @@ Key = str | tuple[str, bytes, bytes] | None
 
 
 class Confirms:
-    """Messages on their way; each gets its receipt when the broker answers."""
+    """Messages on their way, with delivery tags in a row; each gets its receipt when the broker answers."""
 
     def __init__(self, messages: Sequence[Publishable], then: Then | None = None) -> None:
         self._then = then
         self._messages = messages
         self._open = len(messages)
         self._receipts = [Receipt.UNKNOWN] * len(messages)
+        self._answered = 0  # all before this index have their receipt
+        self._scattered = False  # some behind it have theirs too
         self._returned: set[Key] = set()
         self._done = threading.Event()
+        self.first_tag = 0
         self.lost = "RabbitMQ did not confirm every message in time"
         if not messages:
             self._done.set()
@@ -53,13 +57,39 @@ class Confirms:
         """Whether every receipt has come, or none will come any more."""
         return self._done.is_set()
 
+    @property
+    def last_tag(self) -> int:
+        """The delivery tag of its last message."""
+        return self.first_tag + len(self._messages) - 1
+
+    def _settle_up_to(self, tag: int, receipt: Receipt) -> None:
+        """Give all up to this tag the receipt, but for those that have one."""
+        start, end = self._answered, min(tag - self.first_tag + 1, len(self._messages))
+        if self._scattered or self._returned:
+            for index in range(start, end):
+                self._settle(index, receipt)
+        elif end > start:  # nearly always
+            self._receipts[start:end] = [receipt] * (end - start)
+            self._open -= end - start
+        self._answered = max(start, end)
+        self._end_if_answered()
+
+    def _settle_one(self, tag: int, receipt: Receipt) -> None:
+        index = tag - self.first_tag
+        self._settle(index, receipt)
+        if index == self._answered:
+            self._answered += 1
+        else:
+            self._scattered = True
+        self._end_if_answered()
+
     def _settle(self, index: int, receipt: Receipt) -> None:
+        if self._receipts[index] is not Receipt.UNKNOWN:
+            return
         if receipt is Receipt.CONFIRMED and self._returned and self._is_returned(self._messages[index]):
             receipt = Receipt.RETURNED
         self._receipts[index] = receipt
         self._open -= 1
-        if self._open == 0:
-            self._end()
 
     def _return(self, method: spec.Basic.Return, message_id: str | None, body: bytes) -> None:
         """Note a return; it comes before the confirm of the same message, which may be of another batch."""
@@ -75,6 +105,10 @@ class Confirms:
     def _lose(self, why: str) -> None:
         if not self.done:
             self.lost = why
+            self._end()
+
+    def _end_if_answered(self) -> None:
+        if self._open == 0 and not self.done:
             self._end()
 
     def _end(self) -> None:
@@ -97,8 +131,7 @@ class Publisher:
         self._channel = self._link.channel(essential=self._essential)
         self._frame_max = self._channel.connection.params.frame_max or 131072
         self._tag = 0
-        self._unconfirmed: dict[int, tuple[Confirms, int]] = {}
-        self._lowest = 1
+        self._unconfirmed: deque[Confirms] = deque()  # in the order of their tags
         self._link.call(
             lambda future: (
                 self._channel.add_on_close_callback(self._on_channel_close),
@@ -155,9 +188,9 @@ class Publisher:
         if not self._channel.is_open:
             batch._lose(self._link.closed or "the channel is closed")  # noqa: SLF001 - one module
             return
-        for index in range(len(encoded)):
-            self._tag += 1
-            self._unconfirmed[self._tag] = (batch, index)
+        batch.first_tag = self._tag + 1
+        self._tag += len(encoded)
+        self._unconfirmed.append(batch)
         chunk: list[bytes] = []
         size = 0
         for each in encoded:
@@ -172,13 +205,19 @@ class Publisher:
     def _on_confirm(self, frame: pika.frame.Method) -> None:
         method = frame.method
         receipt = Receipt.CONFIRMED if isinstance(method, spec.Basic.Ack) else Receipt.REFUSED
-        tag = method.delivery_tag
-        for each in range(self._lowest, tag + 1) if method.multiple else (tag,):
-            found = self._unconfirmed.pop(each, None)
-            if found is not None:
-                found[0]._settle(found[1], receipt)  # noqa: SLF001 - one module
-        if method.multiple or tag == self._lowest:
-            self._lowest = tag + 1
+        tag, waiting = method.delivery_tag, self._unconfirmed
+        if not method.multiple:
+            for batch in waiting:
+                if batch.first_tag <= tag <= batch.last_tag:
+                    batch._settle_one(tag, receipt)  # noqa: SLF001 - one module
+                    break
+        else:
+            for batch in waiting:
+                if batch.first_tag > tag:
+                    break
+                batch._settle_up_to(tag, receipt)  # noqa: SLF001 - one module
+        while waiting and waiting[0].done:
+            waiting.popleft()
 
     def _on_return(
         self, _: pika.channel.Channel, method: spec.Basic.Return, properties: pika.BasicProperties, body: bytes
