@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha1
+from json.encoder import encode_basestring_ascii as _quoted  # what json.dumps makes of a text, and quicker
 from uuid import UUID
 
 from scheduler.domain.jobs.definition import Definition
@@ -16,6 +17,7 @@ from scheduler.domain.times import rfc3339
 
 _EVENT_NAMESPACE = UUID("6f1f4a0e-3c55-5f0b-9d0a-4f0f4c1b7a52")
 _EVENT_DIGEST = sha1(_EVENT_NAMESPACE.bytes, usedforsecurity=False)
+_VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}  # the upper bits are RFC 9562's
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class Emission:
 
     job: Job
     due_at: datetime | None
+    due_text: str  # due_at as it is written into the event; empty where there is none
     event_id: str | None
     folded: int
     next_run_at: datetime | None
@@ -50,17 +53,23 @@ class Emission:
 
 
 def event_id(job_id: str, due_at: datetime) -> str:
-    """Return the one id of an occurrence, however often it is emitted: a UUID of version 5.
+    """Return the one id of an occurrence, however often it is emitted: a UUID of version 5."""
+    return _identity(job_id, rfc3339(due_at))
 
-    The same as `uuid5(_EVENT_NAMESPACE, name)`, without the objects in between: it is made for every event.
-    """
+
+def _identity(job_id: str, due_text: str) -> str:
+    """Return the same as `uuid5(_EVENT_NAMESPACE, name)`, without the objects in between: every event has one."""
     digest = _EVENT_DIGEST.copy()
-    digest.update(f"{job_id}/{rfc3339(due_at)}".encode())
-    raw = bytearray(digest.digest()[:16])
-    raw[6] = raw[6] & 0x0F | 0x50
-    raw[8] = raw[8] & 0x3F | 0x80
-    text = raw.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    digest.update(f"{job_id}/{due_text}".encode())
+    text = digest.hexdigest()
+    return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{_VARIANTS[text[16]]}{text[17:20]}-{text[20:32]}"
+
+
+def _emission(
+    job: Job, due_at: datetime, folded: int, next_run_at: datetime | None, missed: Missed | None = None
+) -> Emission:
+    text = rfc3339(due_at)
+    return Emission(job, due_at, text, _identity(job.id, text), folded, next_run_at, missed)
 
 
 def decide(job: Job, now: datetime) -> Emission:
@@ -70,18 +79,20 @@ def decide(job: Job, now: datetime) -> Emission:
     if job.held_by is None or definition.run is None:
         return _decide(job, definition, now)
     if definition.run.overlap is Overlap.WAIT:
-        return Emission(job, None, None, 0, job.next_run_at, held=True)
+        return Emission(job, None, "", None, 0, job.next_run_at, held=True)
     return _skipped(_decide(job, definition, now))
 
 
 def _decide(job: Job, definition: Definition, now: datetime) -> Emission:
     if job.trigger_at is not None and job.triggers:
         due_at = min(job.triggers[0], job.trigger_at)
-        return Emission(job, due_at, event_id(job.id, due_at), 0, job.next_run_at, triggered=True)
+        emission = _emission(job, due_at, 0, job.next_run_at)
+        emission.triggered = True
+        return emission
     due, spec = job.next_run_at, definition.spec
     assert due is not None  # noqa: S101 - it was claimed because it is due
     if spec.one_shot and definition.max_lateness is None:
-        return Emission(job, due, event_id(job.id, due), 0, None)
+        return _emission(job, due, 0, None)
     planned = plan(
         compile_schedule(spec), due, now, definition.on_missed, definition.max_lateness,
         one_shot=spec.one_shot, missed_before=job.missed_before,
@@ -89,8 +100,9 @@ def _decide(job: Job, definition: Definition, now: datetime) -> Emission:
     missed = None
     if planned.passed_count:
         missed = Missed(planned.passed, planned.passed_count, planned.reason or "latest")
-    identity = None if planned.emit is None else event_id(job.id, planned.emit)
-    return Emission(job, planned.emit, identity, planned.folded, planned.next_run_at, missed)
+    if planned.emit is None:
+        return Emission(job, None, "", None, planned.folded, planned.next_run_at, missed)
+    return _emission(job, planned.emit, planned.folded, planned.next_run_at, missed)
 
 
 def _skipped(emission: Emission) -> Emission:
@@ -99,7 +111,7 @@ def _skipped(emission: Emission) -> Emission:
         return emission
     before = emission.missed or Missed((), 0, "overlap")
     missed = Missed((*before.times, emission.due_at)[-HUNDRED:], before.count + 1, "overlap")
-    return replace(emission, due_at=None, event_id=None, folded=0, missed=missed)
+    return replace(emission, due_at=None, due_text="", event_id=None, folded=0, missed=missed)
 
 
 def occurrence(emission: Emission) -> Occurrence:
@@ -147,7 +159,6 @@ def due_body(emission: Emission, emitted_at: str) -> bytes:
 def _event(emission: Emission, emitted: str = "") -> str:
     """Write what every emission of an occurrence says; the payload goes in as the very text that the host sent."""
     job, definition = emission.job, emission.job.definition
-    assert emission.due_at is not None  # noqa: S101 - the caller asked whether there is one
     assert definition is not None  # noqa: S101 - only a defined job emits
     following = "null"
     if emission.next_run_at is not None:
@@ -157,8 +168,8 @@ def _event(emission: Emission, emitted: str = "") -> str:
     if definition.target is not None:
         beside = f'{beside},"target":{definition.target}'
     return (
-        f'"event_id":"{emission.event_id}","job_id":"{job.id}","job_type":{json.dumps(definition.job_type)},'
-        f'"payload":{definition.payload},"due_at":"{rfc3339(emission.due_at)}",'
+        f'"event_id":"{emission.event_id}","job_id":"{job.id}","job_type":{_quoted(definition.job_type)},'
+        f'"payload":{definition.payload},"due_at":"{emission.due_text}",'
         f'{emitted}"occurrence":{job.occurrence + 1},"missed":{emission.folded},"next_run_at":{following}{beside}'
     )
 
