@@ -54,8 +54,8 @@ class ClassedClaim(Generic[Thing]):
         """Lock what is due, the better classes first; where there is nothing, nothing stays open."""
         shares = Shares.of(limit)
         rows = session.claim(self.kind, self.statement, *since, *shares)
-        *_, claimed_at, seconds_to_next, highs, normals = rows[0]
-        things = [self.read(row) for row in rows if row[0] is not None]
+        *_, claimed_at, seconds_to_next, highs, normals = rows.pop()
+        things = [self.read(row) for row in rows]
         if not things:
             session.release()
             return Claim([], claimed_at, seconds_to_next, (None,) * CLASSES)

@@ -28,7 +28,15 @@ _JOB_TYPE, _RUN, _NEXT_RUN_AT = (COLUMNS.index(name) for name in ("job_type", "r
 FRESH = ("id", "requested_at", "next_run_at", "tenant", *_ASKED, *_SPEC)
 AS_JSON = frozenset({"payload", "run", "target"})
 # Read as text: the payload is handed back byte for byte, not as what Python makes of it.
-SELECTED = ", ".join(f"{name}::text AS {name}" if name in AS_JSON else name for name in COLUMNS)
+_TEXTS = {name: f"{name}::text AS {name}" for name in AS_JSON}
+SELECTED = ", ".join(_TEXTS.get(name, name) for name in COLUMNS)
+# The same of a job that is due, but for what its emission does not depend on: each value takes a while to fetch.
+# When it was asked for matters only if it was paused.
+_OF_DUE = _TEXTS | {name: f"NULL AS {name}" for name in ("name", "triggered_at", "cancelled_at")} | {
+    "status": "'pending' AS status",
+    "requested_at": "CASE WHEN paused_at IS NOT NULL THEN requested_at END AS requested_at",
+}
+SELECTED_OF_DUE = ", ".join(_OF_DUE.get(name, name) for name in COLUMNS)
 
 _state, _asked, _spec = attrgetter(*_STATE), attrgetter(*_ASKED), attrgetter(*_SPEC)
 _fresh = attrgetter(*FRESH[:4])

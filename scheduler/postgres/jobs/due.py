@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from scheduler.postgres.claims import ClaimSession, array
 from scheduler.postgres.classes import ClassedClaim
-from scheduler.postgres.jobs.columns import SELECTED, read
+from scheduler.postgres.jobs.columns import SELECTED_OF_DUE, read
 from scheduler.resources import query
 
 KIND = "jobs"
 CLAIM = ClassedClaim(
-    KIND, query("claims/claim", selected=SELECTED, table="jobs", claimable="status = 'pending'"), read
+    KIND, query("claims/claim", selected=SELECTED_OF_DUE, table="jobs", claimable="status = 'pending'"), read
 )
 claim = CLAIM.claim
 

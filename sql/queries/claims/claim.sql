@@ -3,8 +3,8 @@
 -- so that each class with something due gets at least a tenth. `now()`, not `clock_timestamp()`: only a stable bound can
 -- use the index. The bounds $1, $2 and $3 keep the scans off entries already dealt with, which stay in the index while
 -- another client's old snapshot still sees them. Class and time are compared and ordered as one, which only the index by
--- both can do: by time alone the scan for one class would walk over all that is due of the others. There is always a
--- row: an empty one when nothing is due.
+-- both can do: by time alone the scan for one class would walk over all that is due of the others. The last row is
+-- empty but for what is known of the claim as a whole: in each row it would cost as much as the rest of it.
 WITH high AS (
     SELECT {selected}
     FROM {table}
@@ -36,7 +36,11 @@ WITH high AS (
     UNION ALL
     SELECT * FROM low
 )
-SELECT due.*,
+SELECT due.*, NULL::timestamptz AS claimed_at, NULL::float8 AS seconds_to_next, NULL::bigint AS highs,
+       NULL::bigint AS normals
+FROM due
+UNION ALL
+SELECT nothing.*,
        now() AS claimed_at,
        extract(epoch FROM least(
            (SELECT wake_at FROM {table}
@@ -58,4 +62,4 @@ SELECT due.*,
        (SELECT count(*) FROM high) AS highs,
        (SELECT count(*) FROM normal) AS normals
 FROM (VALUES (1)) AS always
-LEFT JOIN due ON true
+LEFT JOIN (SELECT {selected} FROM {table} WHERE false) AS nothing ON true
