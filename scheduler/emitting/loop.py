@@ -28,7 +28,7 @@ class Emitter:
         self._wakeup = wakeup
         self._publisher = publisher
         self._batch_size = batch_size
-        self._in_flight: Batch[Any, Any] | None = None
+        self._in_flight: list[Batch[Any, Any]] = []
         self._refused = False
 
     def run_once(self) -> None:
@@ -52,20 +52,24 @@ class Emitter:
         del self._free[0]
         watch.claimed(batch)
         batch.publish(self._publisher)
-        self.settle()
-        self._in_flight = batch
-        if batch.urgent:
-            self.settle()  # what is urgent is not kept waiting behind the claim of what is not
+        before = list(self._in_flight)
+        self._in_flight.append(batch)
+        # What is urgent is kept waiting neither behind the settlement of what is not, nor behind the next claim.
+        for each in (batch, *before) if batch.urgent else before:
+            self._settle(each)
         return batch
 
     def settle(self) -> None:
         """Settle what is on its way, if anything is."""
-        batch, self._in_flight = self._in_flight, None
-        if batch is not None:
-            due_again = batch.settle()
-            self._free.append(batch.session)
-            self._refused = self._refused or batch.refused
-            self._watches[batch.source.kind].settled(batch, due_again)
+        for batch in list(self._in_flight):
+            self._settle(batch)
+
+    def _settle(self, batch: Batch[Any, Any]) -> None:
+        self._in_flight.remove(batch)
+        due_again = batch.settle()
+        self._free.append(batch.session)
+        self._refused = self._refused or batch.refused
+        self._watches[batch.source.kind].settled(batch, due_again)
 
     def _listen(self, seconds: float) -> None:
         """Hear what consumers say, for so long; who never listens is hung up on by the database in the end."""
