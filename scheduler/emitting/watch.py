@@ -78,6 +78,8 @@ class Watch:
         if due_again is not None:
             self.watermark.lower(due_again)
             self._due_again.append(0.0 if due_again == LONG_AGO else batch.steady(due_again))
+            # The latest may have been settled before this one, and then knows nothing of it.
+            self.next_look = min(self.next_look, self._due_again[-1])
         if batch is self._latest:
             self._plan(batch)
 

@@ -1,5 +1,6 @@
 """Jobs that come back: what a producer settles itself is due again on time, whatever its poll interval."""
 
+import time
 from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime, timedelta
 from itertools import count
@@ -10,7 +11,7 @@ from support import DEADLINE, iso, until, utc
 from scheduler.emitting.batch import Batch
 from scheduler.emitting.jobs import DueJobs
 from scheduler.emitting.watch import LowWatermark, Watch
-from scheduler.postgres.claims import LONG_AGO, ClaimSession
+from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.publisher import Publisher
 
@@ -88,6 +89,19 @@ def test_a_job_settled_while_another_batch_is_on_its_way_is_not_left_below_the_w
     [row] = sidecar.sql("SELECT wake_at FROM jobs WHERE job_type = 'one'")
     assert returns == row["wake_at"]
     assert max(watermark.bounds()) <= returns
+
+
+def test_what_is_settled_after_a_later_batch_is_looked_at_again_in_time():
+    """What is urgent is settled first, and the batch before it may be due again sooner than the next look."""
+    watch, now = Watch(DueJobs(), poll=60.0), utc()
+    first, urgent = (
+        Batch(watch.source, None, Claim([], now, None, (None, None, None)), time.monotonic()) for _ in range(2)
+    )
+    watch.claimed(first)
+    watch.claimed(urgent)
+    watch.settled(urgent, None)
+    watch.settled(first, now + timedelta(seconds=1))
+    assert watch.next_look == first.steady(now + timedelta(seconds=1))
 
 
 def test_looks_from_the_bottom_become_rarer_where_they_are_slow(monkeypatch):
