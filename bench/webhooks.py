@@ -79,7 +79,7 @@ def event(url):
         "target": {"webhook": {"url": url, "timeout": 60}},
         "run": {"attempt": 1, "attempts_left": 2, "max_attempts": 3, "timeout": 300, "max_delay": 3600,
                 "deadline": (now + timedelta(hours=1)).isoformat()},
-    }).encode()
+    }, separators=(",", ":")).encode()
 
 
 def fill(bed, url, count):

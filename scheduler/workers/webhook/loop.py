@@ -59,7 +59,7 @@ class CallLoop:
         self._turns: Turns[_Held] = Turns(total, settings.webhook_host_concurrency, room)
         self._held: dict[tuple[str, int], _Held] = {}
         self._bytes = 0
-        self._came: deque[tuple[WorkQueue | None, Delivery]] = deque()
+        self._came: deque[tuple[WorkQueue, Delivery]] = deque()
         self._woken = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
@@ -115,7 +115,7 @@ class CallLoop:
 
     # What the broker hands over.
 
-    def take(self, queue: WorkQueue | None, delivery: Delivery) -> None:
+    def take(self, queue: WorkQueue, delivery: Delivery) -> None:
         """Take a delivery over from the I/O thread."""
         self._came.append((queue, delivery))
         if not self._woken:
@@ -136,22 +136,24 @@ class CallLoop:
         while self._came:
             self._read(*self._came.popleft())
 
-    def _read(self, queue: WorkQueue | None, delivery: Delivery) -> None:
+    def _read(self, queue: WorkQueue, delivery: Delivery) -> None:
         try:
             attempt = read_attempt(delivery)
         except Rejected as error:
             _unreadable.warning(problem=str(error)[:500], do="look who else publishes to schedule.work")
-            if queue is not None:
-                queue.ack([delivery.tag])
+            queue.ack([delivery.tag])
             return
         known = self._held.get(attempt.key)
         if known is not None:
-            known.queue, known.tag = queue, delivery.tag  # it comes again while we are at it
+            if known.queue is queue:
+                queue.ack([delivery.tag])  # it was sent twice; the first is acknowledged when its call has ended
+            else:
+                known.queue, known.tag = queue, delivery.tag  # it comes by another connection while we are at it
             return
         if self._telling.repeated(attempt, queue, delivery.tag):
             return
         try:
-            webhook = read_target(attempt.texts["target"].partition(":")[2])
+            webhook = read_target(attempt.target_text)
         except Unsendable as error:
             failed = Outcome.failed(str(error), retry=False)
             self._telling.report(attempt, failed, "invalid", queue=queue, tag=delivery.tag)

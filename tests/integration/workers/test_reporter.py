@@ -23,12 +23,13 @@ def test_results_are_confirmed_before_their_deliveries_are_acknowledged(link, ho
         host.publish("webhook", {"number": number}, exchange="schedule.work")
     reporter, came, told = Reporter(), [], []
     reporter.attach(link)
-    queue = WorkQueue(link, "scheduler_webhooks", 10, came.append, quick=True)
+    queue = WorkQueue(link, "scheduler_webhooks", 10, lambda *each: came.append(each), quick=True)
 
     def work():
         # In any order: the newest first.
         while came:
-            delivery = came.pop()
+            by, delivery = came.pop()
+            assert by is queue, "the first come before there is a queue to acknowledge them with"
             told.append(delivery.body)
             reporter.report([Report(delivery.body, lambda tag=delivery.tag: queue.ack([tag]))])
         return len(told) == 50 and reporter.idle
