@@ -9,7 +9,7 @@ import pika
 from pika import spec
 
 from scheduler.rabbit.link import Link
-from scheduler.rabbit.reading import Delivery
+from scheduler.rabbit.reading import Delivery, headers_alone
 
 _ACK = struct.Struct(">BHIIQBB")
 _ACK_SIZE = 13  # of the method in it
@@ -39,7 +39,7 @@ class WorkQueue:
         def consuming(frame: pika.frame.Method) -> None:
             self._tag = frame.method.consumer_tag
             if self._quick:
-                self._link.read_deliveries(self._channel, self._tag, self._handler)
+                self._link.read_deliveries(self._channel, self._tag, self._handler, headers_alone)
             if not future.done():
                 future.set_result(None)
 

@@ -193,7 +193,7 @@ class Commands:
     def _begin(self, start: Start) -> None:
         attempt, offer = start.attempt, start.offer
         metrics.commands_taken.labels(offer.command.name).inc()
-        self._worker.begin(attempt, offer.command.name)
+        self._worker.begin(attempt, offer.command.name, datetime.now(UTC))
         command = self._supervisors.start(start.order, partial(self._tell, self._ended, attempt.key))
         report_at = time.monotonic() + REPORT_SECONDS
         self._at_work[attempt.key] = AtWork(offer, attempt, start.started_at, command, report_at)

@@ -95,4 +95,4 @@ def _decoded(body: bytes, content_type: str | None) -> str:
 
 def printable(text: str) -> str:
     """Return text that can be stored and shown whatever an endpoint sent."""
-    return _UNPRINTABLE.sub("\ufffd", text)
+    return text if text.isprintable() else _UNPRINTABLE.sub("\ufffd", text)

@@ -16,7 +16,7 @@ from scheduler.ops.logs import get_logger
 from scheduler.settings import Settings
 from scheduler.workers.outcome import Outcome
 from scheduler.workers.webhook.answer import MOST_BODY, Answer, judge, printable
-from scheduler.workers.webhook.exchange import Exchanges, Heard, NotHttp, beginning
+from scheduler.workers.webhook.exchange import Exchanges, Heard, NotHttp, beginning, possible
 from scheduler.workers.webhook.guard import Dialled, Guard, current
 from scheduler.workers.webhook.request import Request
 
@@ -28,7 +28,7 @@ _OUR_OWN = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDR
 _AGAIN_SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Called:
     """How a call went: the outcome of its attempt, and the class under which it is counted."""
 
@@ -58,7 +58,7 @@ class Caller:
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, trust_env=False,
             read_bufsize=MOST_BODY,
         )
-        self._exchanges = Exchanges(connector)
+        self._exchanges = Exchanges(connector) if possible() and not self._proxy else None
 
     async def close(self) -> None:
         if self._session is not None:
@@ -81,16 +81,15 @@ class Caller:
         return Called(outcome, f"{answer.status // 100}xx", answered=True)
 
     async def _exchange(self, request: Request) -> Answer:
-        assert self._exchanges is not None  # noqa: S101 - it was opened
         began = time.monotonic()
-        if self._proxy:
-            heard = await self._by_proxy(request)
+        if self._exchanges is None:
+            heard = await self._by_session(request)
         else:
             heard = await self._exchanges.make(request, MOST_BODY)
         return Answer(heard.status, heard.reason, _joined(heard.headers), heard.body, time.monotonic() - began)
 
-    async def _by_proxy(self, request: Request) -> Heard:
-        """Make the call by aiohttp's session, which knows how to ask a proxy."""
+    async def _by_session(self, request: Request) -> Heard:
+        """Make the call in aiohttp's own way, which knows how to ask a proxy too."""
         assert self._session is not None  # noqa: S101 - it was opened
         async with self._session.request(
             request.method, URL(request.url, encoded=True), headers=request.headers, data=request.body,

@@ -6,7 +6,11 @@ aiohttp's here too. What aiohttp does not promise of them is used in this module
 """
 
 import asyncio
+import contextlib
+import importlib
+import inspect
 from dataclasses import dataclass
+from typing import Any
 
 import aiohttp
 from aiohttp.http import HttpProcessingError
@@ -16,6 +20,7 @@ from yarl import URL
 from scheduler.workers.webhook.request import Request
 
 READ_BYTES = 16 * 1024  # that aiohttp buffers of a body before it stops reading
+_PARAMETERS: dict[str, Any] = {"read_until_eof": True, "auto_decompress": False, "read_bufsize": READ_BYTES}
 _IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 _MOST_PLACES = 10_000
 _NO_LIMITS = aiohttp.ClientTimeout()  # the whole exchange has its own
@@ -49,6 +54,17 @@ class _Place:
     host: str  # the header
 
 
+def possible() -> bool:
+    """Tell whether this aiohttp has what is used of it here; one that has not is used by its session."""
+    with contextlib.suppress(ImportError, AttributeError, ValueError):
+        protocol = importlib.import_module("aiohttp.client_proto").ResponseHandler
+        asked = list(inspect.signature(aiohttp.TCPConnector.connect).parameters)
+        given = inspect.signature(protocol.set_response_params).parameters.keys()
+        known = asked == ["self", "req", "traces", "timeout"] and given >= _PARAMETERS.keys()
+        return known and hasattr(protocol, "read")
+    return False
+
+
 class Exchanges:
     """Sends requests and reads answers. For one event loop."""
 
@@ -65,15 +81,29 @@ class Exchanges:
         path = request.url.index("/", len("https://"))
         place = self._place(request.url[:path])
         data = _written(request, place.host, request.url[path:])
-        async with asyncio.timeout(request.timeout):
-            if request.method in _IDEMPOTENT:
-                try:
-                    return await self._once(place, data, most)
-                except aiohttp.ClientConnectorError:
-                    raise
-                except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
-                    pass
-            return await self._once(place, data, most)
+        # As asyncio.timeout, which makes more of it.
+        task = asyncio.current_task(self._loop)
+        assert task is not None  # noqa: S101 - a coroutine of the loop's own
+        over: list[bool] = []
+        handle = self._loop.call_later(request.timeout, _expire, task, over)
+        try:
+            return await self._made(request.method, place, data, most)
+        except asyncio.CancelledError:
+            if over and not task.uncancel():
+                raise TimeoutError from None
+            raise
+        finally:
+            handle.cancel()
+
+    async def _made(self, method: str, place: _Place, data: bytes, most: int) -> Heard:
+        if method in _IDEMPOTENT:
+            try:
+                return await self._once(place, data, most)
+            except aiohttp.ClientConnectorError:
+                raise
+            except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+                pass
+        return await self._once(place, data, most)
 
     def _place(self, origin: str) -> _Place:
         found = self._places.get(origin)
@@ -92,7 +122,7 @@ class Exchanges:
             transport = None if protocol is None else protocol.transport
             if protocol is None or transport is None or transport.is_closing():
                 raise aiohttp.ServerDisconnectedError
-            protocol.set_response_params(read_until_eof=True, auto_decompress=False, read_bufsize=READ_BYTES)
+            protocol.set_response_params(**_PARAMETERS)
             transport.write(data)
             status = 0
             while status < _FINAL and status != _SWITCHING:
@@ -106,6 +136,11 @@ class Exchanges:
             raise NotHttp(error.message) from None
         finally:
             connection.close()  # nothing where it was released
+
+
+def _expire(task: "asyncio.Task[None]", over: list[bool]) -> None:
+    over.append(True)
+    task.cancel()
 
 
 async def beginning(content: aiohttp.StreamReader, most: int) -> tuple[bytes, bool]:

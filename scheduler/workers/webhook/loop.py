@@ -45,6 +45,7 @@ class _Held:
     queue: WorkQueue | None
     tag: int
     ticket: int = 0
+    task: "asyncio.Task[None] | None" = None  # its call; a loop itself does not keep its tasks
 
 
 class CallLoop:
@@ -53,7 +54,8 @@ class CallLoop:
     def __init__(self, settings: Settings, worker: Worker, reporter: Reporter) -> None:
         total = settings.worker_concurrency
         room = max(20, total // 2)
-        self.most_held = min(total + room, 65_535)
+        # Besides those at work and those that wait, as many whose results the broker has not confirmed yet.
+        self.most_held = min(total + room + total, 65_535)
         self._secrets = Secrets(settings.webhook_secrets_file)
         self._caller = Caller(settings)
         self._turns: Turns[_Held] = Turns(total, settings.webhook_host_concurrency, room)
@@ -61,7 +63,6 @@ class CallLoop:
         self._bytes = 0
         self._came: deque[tuple[WorkQueue, Delivery]] = deque()
         self._woken = False
-        self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._telling = Telling(self._loop, worker, reporter)
         self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
@@ -99,8 +100,9 @@ class CallLoop:
             self._telling.look()
             self._show()
             await asyncio.sleep(TICK_SECONDS)
-        for task in self._tasks:
-            task.cancel()
+        for held in self._held.values():
+            if held.task is not None:
+                held.task.cancel()
         await self._caller.close()
 
     def _show(self) -> None:
@@ -175,9 +177,7 @@ class CallLoop:
 
     def _begin(self, ticket: int, held: _Held) -> None:
         held.ticket = ticket
-        task = self._loop.create_task(self._call(held))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        held.task = self._loop.create_task(self._call(held))
 
     async def _call(self, held: _Held) -> None:
         attempt, webhook = held.attempt, held.webhook
