@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]  # undocumented, stable
 from typing import Any, NoReturn
 
@@ -115,31 +115,50 @@ def _members(text: str, exact: str) -> tuple[dict[str, Any], str | None]:
     return members, source
 
 
-def parse_members(body: bytes) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the members of an object of our own, and the very text of each with its name; or raise Rejected."""
-    members: dict[str, Any] = {}
-    texts: dict[str, str] = {}
+def parse_apart(body: bytes, name: str) -> tuple[dict[str, Any], str, bytes]:
+    """Return the members of an object of our own, the text of one of them, and the object without that one.
+
+    What stays is the very text that it was; where there is no such member its text is empty. Raise Rejected where
+    it is no JSON.
+    """
     try:
         text = body.decode()
-        at = _skip(text, 0)
-        more = text[at : at + 1] == "{"
-        at = _skip(text, at + 1)
-        while more:
-            name, start = _name(text, at)
-            members[name], end = _scan_ours(text, start)
-            texts[name] = text[at:end]
-            following = _NEXT(text, end)
-            if following is None:
-                raise JSONDecodeError("expected ',' or '}'", text, end)
-            more, at = following[1] == ",", following.end()
+        return _apart_at_once(text, name) or _apart(text, name)
     except (_Unacceptable, ValueError, StopIteration, RecursionError) as error:
         raise _rejected(f"is not JSON: {type(error).__name__}") from None
-    return members, texts
 
 
-def without_member(texts: Mapping[str, str], name: str) -> bytes:
-    """Return the object that `parse_members` read without one member; all else stays the very text that it was."""
-    return f"{{{','.join([text for each, text in texts.items() if each != name])}}}".encode()
+def _apart_at_once(text: str, name: str) -> tuple[dict[str, Any], str, bytes] | None:
+    """Read an object in which that name stands once and after another, as in what we write; None for any other."""
+    mark = f',"{name}":'
+    if text.count(mark) != 1 or text[:1] != "{":
+        return None
+    members, end = _scan_ours(text, 0)
+    at = text.index(mark)
+    value, stop = _scan_ours(text, at + len(mark))
+    if end != len(text) or members.get(name) != value:
+        return None  # it is another's, within
+    return members, text[at + len(mark) : stop], (text[:at] + text[stop:]).encode()
+
+
+def _apart(text: str, name: str) -> tuple[dict[str, Any], str, bytes]:
+    members: dict[str, Any] = {}
+    texts: dict[str, str] = {}
+    found = ""
+    at = _skip(text, 0)
+    more = text[at : at + 1] == "{"
+    at = _skip(text, at + 1)
+    while more:
+        key, start = _name(text, at)
+        members[key], end = _scan_ours(text, start)
+        texts[key] = text[at:end]
+        found = text[start:end] if key == name else found
+        following = _NEXT(text, end)
+        if following is None:
+            raise JSONDecodeError("expected ',' or '}'", text, end)
+        more, at = following[1] == ",", following.end()
+    texts.pop(name, None)
+    return members, found, f"{{{','.join(texts.values())}}}".encode()
 
 
 def _name(text: str, at: int) -> tuple[str, int]:

@@ -163,8 +163,14 @@ def decoded(raw: bytes) -> pika.BasicProperties:
 
 
 _NOTHING = pika.BasicProperties()
+_HAS_HEADERS = spec.BasicProperties.FLAG_HEADERS >> 8  # in the first byte
 
 
 def undecoded(raw: bytes) -> pika.BasicProperties:
     """Return nothing but what the queue itself has written: for those who read the bytes."""
     return decoded(raw) if b"x-delivery-count" in raw else _NOTHING
+
+
+def headers_alone(raw: bytes) -> pika.BasicProperties:
+    """Return the properties of a message with headers, and of any other nothing: for those who look at no more."""
+    return decoded(raw) if raw[0] & _HAS_HEADERS else _NOTHING

@@ -1,26 +1,36 @@
 """A queue of work: handed over as it comes, acknowledged in any order, each when its result is confirmed."""
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 
 import pika
 from pika import spec
-from pika.frame import Method
 
 from scheduler.rabbit.link import Link
-from scheduler.rabbit.reading import Delivery, Handler
+from scheduler.rabbit.reading import Delivery, headers_alone
+
+_ACK = struct.Struct(">BHIIQBB")
+_ACK_SIZE = 13  # of the method in it
 
 
 class WorkQueue:
     """Consumes one queue, with at most `prefetch` deliveries not yet acknowledged."""
 
-    def __init__(self, link: Link, queue: str, prefetch: int, handler: Handler, *, quick: bool = False) -> None:
-        """Have `handler` called on the I/O thread for each delivery; one queue of a link can be the quick one."""
+    def __init__(
+        self, link: Link, queue: str, prefetch: int, handler: Callable[["WorkQueue", Delivery], None], *,
+        quick: bool = False,
+    ) -> None:
+        """Have `handler` called on the I/O thread with each delivery and this queue, which whoever made it may not
+        have yet when the first one comes; one queue of a link can be the quick one."""
         self._link = link
         self._queue = queue
-        self._handler = handler
+        self._handler = partial(handler, self)
         self._quick = quick
         self._tag = ""
+        self._all_up_to = 0  # deliveries that are acknowledged, this one and all before it
+        self._beyond: set[int] = set()  # and those after it
         self._channel = link.channel()
         self._channel.add_on_cancel_callback(lambda _: self._cancelled())
         link.call(lambda future: self._consume(prefetch, future))
@@ -29,7 +39,7 @@ class WorkQueue:
         def consuming(frame: pika.frame.Method) -> None:
             self._tag = frame.method.consumer_tag
             if self._quick:
-                self._link.read_deliveries(self._channel, self._tag, self._handler)
+                self._link.read_deliveries(self._channel, self._tag, self._handler, headers_alone)
             if not future.done():
                 future.set_result(None)
 
@@ -55,10 +65,22 @@ class WorkQueue:
 
     def ack_here(self, tags: Sequence[int]) -> None:
         """Do so at once; only on the I/O thread."""
-        if self._channel.is_open:
-            number = self._channel.channel_number
-            frames = [Method(number, spec.Basic.Ack(delivery_tag=tag)).marshal() for tag in tags]
-            self._link.write([b"".join(frames)])
+        if not self._channel.is_open:
+            return
+        number, together, single = self._channel.channel_number, 0, []
+        self._beyond.update(tags)
+        while self._all_up_to + 1 in self._beyond:
+            self._all_up_to += 1
+            self._beyond.discard(self._all_up_to)
+        for tag in tags:
+            if tag > self._all_up_to:
+                single.append(_ack(number, tag, multiple=False))
+            else:
+                together = max(together, tag)
+        # One word for all in front of the first that is still at work: each is an entry of the queue's log.
+        if together:
+            single.append(_ack(number, together, multiple=True))
+        self._link.write([b"".join(single)])
 
     def stop(self) -> None:
         """Take no more; what was handed over can still be acknowledged."""
@@ -76,3 +98,7 @@ class WorkQueue:
                 stopped()
 
         self._link.call(act, timeout=1.0)
+
+
+def _ack(channel: int, tag: int, *, multiple: bool) -> bytes:
+    return _ACK.pack(spec.FRAME_METHOD, channel, _ACK_SIZE, spec.Basic.Ack.INDEX, tag, multiple, spec.FRAME_END)

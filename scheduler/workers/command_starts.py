@@ -76,11 +76,12 @@ class Starts:
         self._worker = worker
         self._publisher: Publisher | None = None
         self._reply_to = ""
+        self._user_id: str | None = None
         self._starts: dict[Key, Start] = {}
 
-    def attach(self, publisher: Publisher, reply_to: str) -> None:
-        """Go by this connection from now on."""
-        self._publisher, self._reply_to = publisher, reply_to
+    def attach(self, publisher: Publisher, reply_to: str, user_id: str | None) -> None:
+        """Go by this connection from now on, with the `user_id` that the broker checks, if that is asked for."""
+        self._publisher, self._reply_to, self._user_id = publisher, reply_to, user_id
 
     def detach(self) -> None:
         """Forget those that have not begun: their messages come again, or their heartbeat ends."""
@@ -100,7 +101,7 @@ class Starts:
         message = command_message(
             ScheduleResult.kind, ScheduleResult.__name__,
             start.attempt.running(self._worker, start.started_at, heartbeat=HEARTBEAT), key=str(uuid4()),
-            reply_to=self._reply_to, correlation_id=about(start.attempt),
+            reply_to=self._reply_to, correlation_id=about(start.attempt), user_id=self._user_id,
         )
         try:
             self._publisher.send([message], lambda receipts: self._tell(self._confirmed, start, receipts[0]))

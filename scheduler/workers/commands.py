@@ -98,7 +98,8 @@ class Commands:
             for name, offer in self._offers.items()
         }
         self._reporter.attach(link, reply_to)
-        self._tell(self._attach, publisher, reply_to, queues)
+        user_id = link.user if self._settings.tenant_by == "user_id" else None
+        self._tell(self._attach, queues, publisher, reply_to, user_id)
         try:
             while not self._over.wait(_TURN_SECONDS):
                 link.check_open()
@@ -132,9 +133,11 @@ class Commands:
                 self._reporter.turn()
         self._over.set()
 
-    def _attach(self, publisher: Publisher, reply_to: str, queues: dict[str, CommandQueue]) -> None:
+    def _attach(
+        self, queues: dict[str, CommandQueue], publisher: Publisher, reply_to: str, user_id: str | None
+    ) -> None:
         self._connected = True
-        self._starts.attach(publisher, reply_to)
+        self._starts.attach(publisher, reply_to, user_id)
         for name, offer in self._offers.items():
             offer.queue = queues[name]
             self._go_on(offer)
@@ -190,7 +193,7 @@ class Commands:
     def _begin(self, start: Start) -> None:
         attempt, offer = start.attempt, start.offer
         metrics.commands_taken.labels(offer.command.name).inc()
-        self._worker.begin(attempt, offer.command.name)
+        self._worker.begin(attempt, offer.command.name, datetime.now(UTC))
         command = self._supervisors.start(start.order, partial(self._tell, self._ended, attempt.key))
         report_at = time.monotonic() + REPORT_SECONDS
         self._at_work[attempt.key] = AtWork(offer, attempt, start.started_at, command, report_at)

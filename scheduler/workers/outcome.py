@@ -8,7 +8,7 @@ from scheduler.domain.messages.runs import WEEK
 from scheduler.domain.runs.result import ERROR_CHARACTERS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """How an attempt ended, or that it is put off."""
 

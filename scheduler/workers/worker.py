@@ -38,10 +38,10 @@ class Worker:
         with self._lock:
             self._offers = list(dict.fromkeys((*self._offers, *names)))
 
-    def begin(self, attempt: Attempt, what: str) -> None:
+    def begin(self, attempt: Attempt, what: str, since: datetime) -> None:
         """Note that an attempt is at work; `what` is a webhook's host or a command's name."""
         with self._lock:
-            self._busy[attempt.key] = what, datetime.now(UTC)
+            self._busy[attempt.key] = what, since
 
     def end(self, attempt: Attempt, outcome: Outcome | None) -> None:
         """Note how it ended, also of one that was put off before it began; None of one that is another's now."""

@@ -4,6 +4,8 @@ import json
 import signal
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
+from uuid import uuid4
 
 import pytest
 from support import Host, Sidecar, until, utc
@@ -103,6 +105,17 @@ def test_a_command_gets_the_event_and_its_output_is_kept(fleet, host):
     shown = worker.http("/metrics")[1]
     assert 'scheduler_commands_ended_total{command="show",outcome="succeeded"} 1.0' in shown
     assert 'scheduler_commands_ended_total{command="abort",outcome="failed"} 2.0' in shown
+
+
+def test_where_the_broker_says_whose_it_is_a_worker_says_who_it_is_from_the_first_word(fleet, host):
+    fleet.up(SCHEDULER_TENANT_BY="user_id")
+    worker = fleet.offer(fleet.python("print('done')"), SCHEDULER_TENANT_BY="user_id").ready()
+    asked = str(uuid4())
+    host.publish("request", {"id": asked, "job_type": "x", "run_at": utc().isoformat(),
+                             "target": {"command": {"name": "job"}}}, user_id=urlsplit(fleet.amqp_url).username)
+    assert fleet.run(asked, "succeeded")["output"]["stdout"] == "done\n"
+    assert host.drain("scheduler_dead") == []
+    assert not [line for line in worker.lines if line["level"] == "warning"]
 
 
 def test_a_job_for_a_command_that_nobody_offers_stays_due(fleet, host):

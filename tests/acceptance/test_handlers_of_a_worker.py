@@ -93,3 +93,17 @@ def test_handlers_are_served_and_what_became_of_them_is_reported(sidecar, host, 
     row = until(lambda: sidecar.sql("SELECT * FROM workers"), "the worker's row")[0]
     assert row["offers"] == ["handler.failing", "handler.hopeless", "handler.invoice", "handler.snoozing"]
     assert runs["invoice"]["worker"] == f"{row['host']}:{row['pid']}"
+
+
+def test_with_a_queue_of_its_own_a_worker_serves_that_one_alone(sidecar, host, modules):
+    sidecar.up()
+    host.channel.queue_declare("slow_work", durable=True)
+    host.channel.queue_bind("slow_work", "schedule.events", "due.slow")
+    worker = Process("worker", modules | sidecar.env, "--handlers", "shop_reminders", "--queue", "slow_work")
+    sidecar.processes.append(worker)
+    worker.ready()
+    asked = {"job_type": "invoice", "payload": {"number": 7}, "run": {}, "run_at": utc().isoformat()}
+    others, its_own = host.request(**asked), host.request(**asked, route="slow")
+    [row] = until(lambda: sidecar.sql("SELECT job_id, status::text, output FROM run_history"), "its run ended")
+    assert (str(row["job_id"]), row["status"], row["output"]) == (its_own, "succeeded", {"reminded": 7})
+    assert [event["job_id"] for event in host.due()] == [others]

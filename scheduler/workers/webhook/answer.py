@@ -15,27 +15,28 @@ _GONE, _TOO_MANY, _UNAVAILABLE = 410, 429, 503
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 # Python knows many more, some of them slow: an endpoint does not choose among those.
 _CHARSET = re.compile(
-    r"utf-?8|utf-16(?:le|be)?|(?:us-)?ascii|iso-8859-[0-9]{1,2}|latin-?1|(?:windows-|cp)125[0-9]", re.IGNORECASE
+    r";\s*charset\s*=\s*\"?(utf-?8|utf-16(?:le|be)?|(?:us-)?ascii|iso-8859-[0-9]{1,2}|latin-?1|(?:windows-|cp)125[0-9])"
+    r"\"?\s*(?:;|$)", re.IGNORECASE,
 )
 _MOST_DIGITS = 9
 
 
 @dataclass(slots=True)
 class Answer:
-    """What came back, cut to what is kept."""
+    """What came back, cut to what is kept; the headers' names in lower case."""
 
     status: int
     reason: str
     headers: Mapping[str, str]
     body: bytes
-    charset: str | None
     seconds: float
 
     def output(self) -> dict[str, Any]:
         """Return what the result keeps of it."""
         return {
             "status_code": self.status, "headers": _kept(self.headers),
-            "body": printable(_decoded(self.body, self.charset)), "duration_ms": round(self.seconds * 1000, 3),
+            "body": printable(_decoded(self.body, self.headers.get("content-type"))),
+            "duration_ms": round(self.seconds * 1000, 3),
         }
 
 
@@ -84,14 +85,14 @@ def _kept(headers: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _decoded(body: bytes, charset: str | None) -> str:
-    name = charset if charset and _CHARSET.fullmatch(charset) else "utf-8"
+def _decoded(body: bytes, content_type: str | None) -> str:
+    found = _CHARSET.search(content_type) if content_type else None
     try:
-        return body.decode(name, "replace")
+        return body.decode(found[1] if found else "utf-8", "replace")
     except LookupError:
         return body.decode("utf-8", "replace")
 
 
 def printable(text: str) -> str:
     """Return text that can be stored and shown whatever an endpoint sent."""
-    return _UNPRINTABLE.sub("\ufffd", text)
+    return text if text.isprintable() else _UNPRINTABLE.sub("\ufffd", text)

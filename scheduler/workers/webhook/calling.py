@@ -4,10 +4,10 @@ import asyncio
 import errno
 import ssl
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
 
 import aiohttp
 from yarl import URL
@@ -16,6 +16,7 @@ from scheduler.ops.logs import get_logger
 from scheduler.settings import Settings
 from scheduler.workers.outcome import Outcome
 from scheduler.workers.webhook.answer import MOST_BODY, Answer, judge, printable
+from scheduler.workers.webhook.exchange import Exchanges, Heard, NotHttp, beginning, possible
 from scheduler.workers.webhook.guard import Dialled, Guard, current
 from scheduler.workers.webhook.request import Request
 
@@ -27,7 +28,7 @@ _OUR_OWN = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDR
 _AGAIN_SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Called:
     """How a call went: the outcome of its attempt, and the class under which it is counted."""
 
@@ -43,6 +44,7 @@ class Caller:
         self._guard = Guard(settings)
         self._proxy = settings.webhook_proxy
         self._session: aiohttp.ClientSession | None = None
+        self._exchanges: Exchanges | None = None
         self._resolving = ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="resolve")
 
     def open(self) -> None:
@@ -56,6 +58,7 @@ class Caller:
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, trust_env=False,
             read_bufsize=MOST_BODY,
         )
+        self._exchanges = Exchanges(connector) if possible() and not self._proxy else None
 
     async def close(self) -> None:
         if self._session is not None:
@@ -78,39 +81,33 @@ class Caller:
         return Called(outcome, f"{answer.status // 100}xx", answered=True)
 
     async def _exchange(self, request: Request) -> Answer:
-        assert self._session is not None  # noqa: S101 - it was opened
         began = time.monotonic()
+        if self._exchanges is None:
+            heard = await self._by_session(request)
+        else:
+            heard = await self._exchanges.make(request, MOST_BODY)
+        return Answer(heard.status, heard.reason, _joined(heard.headers), heard.body, time.monotonic() - began)
+
+    async def _by_session(self, request: Request) -> Heard:
+        """Make the call in aiohttp's own way, which knows how to ask a proxy too."""
+        assert self._session is not None  # noqa: S101 - it was opened
         async with self._session.request(
             request.method, URL(request.url, encoded=True), headers=request.headers, data=request.body,
-            allow_redirects=False, proxy=self._proxy, timeout=_within(request.timeout),
+            allow_redirects=False, proxy=self._proxy, timeout=aiohttp.ClientTimeout(total=request.timeout),
         ) as response:
-            body = await _beginning(response)
-            headers: dict[str, str] = {}
-            for name, value in response.headers.items():
-                key = name.lower()
-                headers[key] = f"{headers[key]}, {value}" if key in headers else value
-            return Answer(response.status, response.reason or "", headers, body, response.charset,
-                          time.monotonic() - began)
+            body, whole = await beginning(response.content, MOST_BODY)
+            if not whole:
+                response.close()
+            return Heard(response.status, response.reason or "", response.headers, body)
 
 
-@lru_cache(maxsize=256)
-def _within(seconds: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=seconds)
-
-
-async def _beginning(response: aiohttp.ClientResponse) -> bytes:
-    """Read what is kept of a body; of one that is longer the rest is not read, and its connection closed."""
-    parts: list[bytes] = []
-    room = MOST_BODY
-    while room > 0:
-        part = await response.content.read(room)
-        if not part:
-            return b"".join(parts)
-        parts.append(part)
-        room -= len(part)
-    if not response.content.at_eof():
-        response.close()
-    return b"".join(parts)
+def _joined(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers by name in lower case, what came more than once with commas between."""
+    found: dict[str, str] = {}
+    for name, value in headers.items():
+        key = name.lower()
+        found[key] = f"{found[key]}, {value}" if key in found else value
+    return found
 
 
 def _failed(error: str, kind: str, *, retry: bool = True) -> Called:
@@ -139,7 +136,7 @@ def _judged(error: Exception, dialled: Dialled, endpoint: str) -> Called:
             return _failed(f"{endpoint}: cannot connect: {_strerror(cause)}", "connection")
         case aiohttp.ServerDisconnectedError() | ConnectionError() | aiohttp.ClientOSError():
             return _failed(f"{endpoint} closed the connection before its answer was whole", "connection")
-        case aiohttp.ClientResponseError() | aiohttp.ClientPayloadError():
+        case NotHttp() | aiohttp.ClientResponseError() | aiohttp.ClientPayloadError():
             return _failed(f"{endpoint} sent what is not HTTP: {_plainly(error)}", "connection")
         case _:
             return _failed(f"{endpoint}: {type(error).__name__}", "connection")

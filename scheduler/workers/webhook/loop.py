@@ -45,6 +45,7 @@ class _Held:
     queue: WorkQueue | None
     tag: int
     ticket: int = 0
+    task: "asyncio.Task[None] | None" = None  # its call; a loop itself does not keep its tasks
 
 
 class CallLoop:
@@ -53,15 +54,15 @@ class CallLoop:
     def __init__(self, settings: Settings, worker: Worker, reporter: Reporter) -> None:
         total = settings.worker_concurrency
         room = max(20, total // 2)
-        self.most_held = min(total + room, 65_535)
+        # Besides those at work and those that wait, as many whose results the broker has not confirmed yet.
+        self.most_held = min(total + room + total, 65_535)
         self._secrets = Secrets(settings.webhook_secrets_file)
         self._caller = Caller(settings)
         self._turns: Turns[_Held] = Turns(total, settings.webhook_host_concurrency, room)
         self._held: dict[tuple[str, int], _Held] = {}
         self._bytes = 0
-        self._came: deque[tuple[WorkQueue | None, Delivery]] = deque()
+        self._came: deque[tuple[WorkQueue, Delivery]] = deque()
         self._woken = False
-        self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._telling = Telling(self._loop, worker, reporter)
         self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
@@ -99,8 +100,9 @@ class CallLoop:
             self._telling.look()
             self._show()
             await asyncio.sleep(TICK_SECONDS)
-        for task in self._tasks:
-            task.cancel()
+        for held in self._held.values():
+            if held.task is not None:
+                held.task.cancel()
         await self._caller.close()
 
     def _show(self) -> None:
@@ -115,7 +117,7 @@ class CallLoop:
 
     # What the broker hands over.
 
-    def take(self, queue: WorkQueue | None, delivery: Delivery) -> None:
+    def take(self, queue: WorkQueue, delivery: Delivery) -> None:
         """Take a delivery over from the I/O thread."""
         self._came.append((queue, delivery))
         if not self._woken:
@@ -136,22 +138,24 @@ class CallLoop:
         while self._came:
             self._read(*self._came.popleft())
 
-    def _read(self, queue: WorkQueue | None, delivery: Delivery) -> None:
+    def _read(self, queue: WorkQueue, delivery: Delivery) -> None:
         try:
             attempt = read_attempt(delivery)
         except Rejected as error:
             _unreadable.warning(problem=str(error)[:500], do="look who else publishes to schedule.work")
-            if queue is not None:
-                queue.ack([delivery.tag])
+            queue.ack([delivery.tag])
             return
         known = self._held.get(attempt.key)
         if known is not None:
-            known.queue, known.tag = queue, delivery.tag  # it comes again while we are at it
+            if known.queue is queue:
+                queue.ack([delivery.tag])  # it was sent twice; the first is acknowledged when its call has ended
+            else:
+                known.queue, known.tag = queue, delivery.tag  # it comes by another connection while we are at it
             return
         if self._telling.repeated(attempt, queue, delivery.tag):
             return
         try:
-            webhook = read_target(attempt.texts["target"].partition(":")[2])
+            webhook = read_target(attempt.target_text)
         except Unsendable as error:
             failed = Outcome.failed(str(error), retry=False)
             self._telling.report(attempt, failed, "invalid", queue=queue, tag=delivery.tag)
@@ -173,9 +177,7 @@ class CallLoop:
 
     def _begin(self, ticket: int, held: _Held) -> None:
         held.ticket = ticket
-        task = self._loop.create_task(self._call(held))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        held.task = self._loop.create_task(self._call(held))
 
     async def _call(self, held: _Held) -> None:
         attempt, webhook = held.attempt, held.webhook

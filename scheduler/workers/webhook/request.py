@@ -8,7 +8,6 @@ from pydantic import ValidationError
 
 from scheduler import __version__
 from scheduler.domain.messages import WebhookTarget
-from scheduler.domain.strict_json import without_member
 from scheduler.domain.targets.headers import sendable
 from scheduler.domain.targets.placeholders import UnknownPlaceholder, fill, fill_all, fill_secrets
 from scheduler.domain.targets.urls import endpoint, filled_url, host_name
@@ -94,7 +93,7 @@ def build(attempt: Attempt, webhook: Webhook, secrets: Secrets, now: int) -> Req
 
 def _body(attempt: Attempt, target: WebhookTarget) -> bytes:
     if "body" not in target.model_fields_set:
-        return without_member(attempt.texts, "target")
+        return attempt.rest
     if isinstance(target.body, str):
         return fill(target.body, attempt.event).encode("utf-8", "replace")
     filled = fill_all(target.body, attempt.event)

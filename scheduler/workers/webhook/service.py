@@ -38,10 +38,8 @@ class Webhooks:
         """Serve one connection to the broker until it is lost or the process shall stop."""
         self._loop.start()
         self._reporter.attach(link)
-        queue: WorkQueue | None = None
         try:
-            queue = WorkQueue(link, WEBHOOKS_QUEUE, self._prefetch, lambda each: self._loop.take(queue, each),
-                              quick=True)
+            queue = WorkQueue(link, WEBHOOKS_QUEUE, self._prefetch, self._loop.take, quick=True)
             while not self._stop:
                 link.check_open()
                 self._look(link)

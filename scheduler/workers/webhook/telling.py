@@ -3,6 +3,7 @@
 import asyncio
 import time
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from scheduler.domain.messages import ResultStatus
@@ -22,6 +23,7 @@ _failures = ThrottledWarning(log, "webhook failed")
 RUNNING_AFTER = 1.0  # seconds: a call that takes longer is told to be running
 SHORT_START = 5.0  # seconds: with less than that to begin it is told sooner
 FLUSH_SECONDS = 0.005
+_of_class = lru_cache(metrics.webhook_requests.labels)
 FEW = 10  # calls in flight: with so few nobody waits for others' results
 
 
@@ -38,7 +40,7 @@ class Telling:
 
     def begun(self, attempt: Attempt, endpoint: str, started_at: datetime) -> None:
         """A call has begun; should it take long, that is told."""
-        self._worker.begin(attempt, endpoint)
+        self._worker.begin(attempt, endpoint, started_at)
         self._unsaid[attempt] = time.monotonic(), started_at
         # A timer for each call is dear: only one that has little time to begin has its own.
         if attempt.start_timeout < SHORT_START:
@@ -59,11 +61,14 @@ class Telling:
 
     def ended(self, attempt: Attempt, called: Called, endpoint: str, seconds: float) -> None:
         """Show an operator how a call went: never a query, a header or a body."""
+        succeeded = called.outcome.status is ResultStatus.SUCCEEDED
+        if succeeded and not log.shows_debug:
+            return
         fields: dict[str, Any] = {
             "event_id": attempt.event_id, "attempt": attempt.number, "endpoint": endpoint, "class": called.kind,
             "ms": round(seconds * 1000, 1),
         }
-        if called.outcome.status is ResultStatus.SUCCEEDED:
+        if succeeded:
             log.debug("webhook called", **fields)
         else:
             _failures.warning(problem=called.outcome.error, **fields)
@@ -74,7 +79,7 @@ class Telling:
     ) -> None:
         """Report how an attempt ended or that it is put off; then its delivery is acknowledged."""
         self._unsaid.pop(attempt, None)
-        metrics.webhook_requests.labels(kind).inc()
+        _of_class(kind).inc()
         self._worker.end(attempt, outcome)
         body = self._unconfirmed[attempt.key] = attempt.says(outcome, self._worker.name, started_at)
         self._send(Report(body, lambda: self._confirmed(attempt.key), queue, tag))

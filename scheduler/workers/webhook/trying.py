@@ -9,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from scheduler.domain.messages import ResultStatus
-from scheduler.domain.strict_json import parse_members
+from scheduler.domain.strict_json import parse_apart
 from scheduler.domain.times import rfc3339
 from scheduler.settings import Settings
 from scheduler.workers.attempt import DEFAULT_MAX_DELAY, DEFAULT_TIMEOUT, Attempt
@@ -32,7 +32,7 @@ def example(target: dict[str, Any]) -> Attempt:
     body = json.dumps(event | {"target": target}, separators=(",", ":")).encode()
     return Attempt(
         str(event["event_id"]), 1, str(event["job_id"]), "webhook.test", event, body, target, DEFAULT_TIMEOUT,
-        DEFAULT_MAX_DELAY, DEFAULT_TIMEOUT, parse_members(body)[1],
+        DEFAULT_MAX_DELAY, DEFAULT_TIMEOUT, *parse_apart(body, "target")[1:],
     )
 
 

@@ -19,6 +19,7 @@ WAIT_SECONDS = 1.0  # a turn that is further away is put off
 CROWDED_WAIT_SECONDS = 0.25  # the same where few places are left
 _CROWDED = 0.75
 FIRST_GUESS_SECONDS = 0.1  # of a call to an endpoint that nothing is known of
+CAREFUL_GUESS_SECONDS = 0.5  # the same for what is put off: should it hang, all of that comes again
 LEAST_SECONDS = 1.0
 MOST_SECONDS = 900.0
 REMEMBERED = 10_000  # endpoints
@@ -75,16 +76,16 @@ class Turns(Generic[Call]):
         crowded = self.in_flight + self.waiting >= self._crowded
         return ahead > (CROWDED_WAIT_SECONDS if crowded else WAIT_SECONDS)
 
-    def _pace(self, endpoint: Endpoint[Call]) -> float:
+    def _pace(self, endpoint: Endpoint[Call], guess: float = FIRST_GUESS_SECONDS) -> float:
         """Return the seconds from one turn of an endpoint to the next, by its calls so far and those in flight."""
         oldest = next(iter(endpoint.begun.values()), None)
         age = 0.0 if oldest is None else self._clock() - oldest
-        mean = FIRST_GUESS_SECONDS if endpoint.mean is None else endpoint.mean
+        mean = guess if endpoint.mean is None else endpoint.mean
         return max(mean, age) / endpoint.limit
 
     def _put_off(self, endpoint: Endpoint[Call]) -> float:
         now = self._clock()
-        booked = max(endpoint.booked_until, now + LEAST_SECONDS) + self._pace(endpoint)
+        booked = max(endpoint.booked_until, now + LEAST_SECONDS) + self._pace(endpoint, CAREFUL_GUESS_SECONDS)
         endpoint.booked_until = min(booked, now + MOST_SECONDS)
         # All that come beyond the last turn that is worked out would come back in the same moment.
         return (endpoint.booked_until - now) * random.uniform(0.9, 1.0)  # noqa: S311 - jitter, not a secret

@@ -1,6 +1,7 @@
 """A result stays with its worker until the broker has it."""
 
 import json
+import random
 import threading
 
 import pytest
@@ -23,12 +24,13 @@ def test_results_are_confirmed_before_their_deliveries_are_acknowledged(link, ho
         host.publish("webhook", {"number": number}, exchange="schedule.work")
     reporter, came, told = Reporter(), [], []
     reporter.attach(link)
-    queue = WorkQueue(link, "scheduler_webhooks", 10, came.append, quick=True)
+    queue = WorkQueue(link, "scheduler_webhooks", 10, lambda *each: came.append(each), quick=True)
 
     def work():
         # In any order: the newest first.
         while came:
-            delivery = came.pop()
+            by, delivery = came.pop()
+            assert by is queue, "the first come before there is a queue to acknowledge them with"
             told.append(delivery.body)
             reporter.report([Report(delivery.body, lambda tag=delivery.tag: queue.ack([tag]))])
         return len(told) == 50 and reporter.idle
@@ -68,3 +70,23 @@ def test_what_was_reported_without_a_connection_goes_out_with_the_next(link, amq
     finally:
         second.close()
     assert host.drain("scheduler_results") == [b'"before"', b'"between"']
+
+
+def test_in_any_order_those_are_acknowledged_that_shall_be_and_no_other(link, host):
+    for number in range(100):
+        host.publish("webhook", {"number": number}, exchange="schedule.work")
+    came = []
+    queue = WorkQueue(link, "scheduler_webhooks", 200, lambda _, each: came.append(each), quick=True)
+    until(lambda: len(came) == 100, "all 100")
+    kept = {json.loads(each.body)["number"]: each.tag for each in came}[42]
+    tags = [each.tag for each in came if each.tag != kept]
+    random.Random(7).shuffle(tags)
+    while tags:
+        # Now one, now several; those before the one that is kept are soon acknowledged together.
+        batch, tags = tags[: 1 + len(tags) % 7], tags[1 + len(tags) % 7 :]
+        queue.ack(batch)
+    queue.stop()
+    assert link.closed is None
+    link.close()
+    assert json.loads(host.get("scheduler_webhooks")[2]) == {"number": 42}
+    assert host.drain("scheduler_webhooks") == []

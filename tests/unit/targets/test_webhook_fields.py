@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.domain.errors import Rejected
 from scheduler.domain.parsing import parse_command
-from scheduler.domain.strict_json import parse_members, without_member
+from scheduler.domain.strict_json import parse_apart
 from scheduler.domain.targets.placeholders import UnknownPlaceholder
 from scheduler.domain.targets.urls import check_url, endpoint, filled_url
 
@@ -75,6 +75,51 @@ def test_a_url_may_be_written_in_many_ways(url):
     parsed(url=url)
 
 
+@pytest.mark.parametrize("webhook", [
+    {"url": "https://example.org/".ljust(2000, "x")}, {"timeout": 1}, {"timeout": 900}, {"timeout": 1.5},
+    *({"method": each} for each in ("GET", "POST", "PUT", "PATCH", "DELETE")),
+    {"headers": {"X-Host": "a", "Authorization": "{{secret.a}}"}}, {"query": {"a b": "{{payload.c}}"}},
+    {"body": None},
+])
+def test_up_to_the_limit_all_is_taken(webhook):
+    [(name, value)] = webhook.items()
+    assert getattr(parsed(**webhook).command.target.webhook, name) == value
+
+
+def test_the_rest_has_defaults_and_only_the_url_is_required():
+    found = parsed().command.target.webhook
+    assert (found.method, found.headers, found.query, found.timeout, found.secret) == ("POST", {}, {}, 30, None)
+    with pytest.raises(Rejected, match=r"target\.webhook\.url"):
+        target_of({"webhook": {}})
+
+
+def target_of(target):
+    body = {"id": "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11", "job_type": "x", "run_at": "2026-12-01T09:00:00Z",
+            "target": target}
+    return parse_command("request", json.dumps(body).encode(), max_payload_bytes=10_000).command.target
+
+
+@pytest.mark.parametrize(("command", "field"), [
+    ({}, "name"), ({"name": ""}, "name"), ({"name": "x" * 101}, "name"), ({"name": "a.b"}, "name"),
+    ({"name": "a/b"}, "name"), ({"name": "a\n"}, "name"), ({"name": "ü"}, "name"), ({"name": 1}, "name"),
+    ({"name": "a", "arguments": "b"}, "arguments"), ({"name": "a", "arguments": [1]}, "arguments"),
+    ({"name": "a", "arguments": ["{{secret.b}}"]}, "arguments"),
+    ({"name": "a", "arguments": ["{{b}}"]}, "arguments"),
+    ({"name": "a", "run": ["/bin/sh"]}, "run"), ({"name": "a", "environment": {}}, "environment"),
+])
+def test_what_cannot_be_a_command_is_rejected_by_field(command, field):
+    with pytest.raises(Rejected) as caught:
+        target_of({"command": command})
+    assert [each.field for each in caught.value.problems] == [f"target.command.{field}"]
+
+
+def test_a_command_is_a_name_and_arguments():
+    arguments = ["--day", "{{due_at}}", "{{payload.a.b}}", ""]
+    found = target_of({"command": {"name": "aA9_-" * 20, "arguments": arguments}}).command
+    assert (len(found.name), found.arguments) == (100, tuple(arguments))
+    assert target_of({"command": {"name": "a"}}).command.arguments == ()
+
+
 def test_exactly_one_target():
     for target in ({}, {"webhook": {"url": "http://a/"}, "command": {"name": "b"}}):
         body = {"id": "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11", "job_type": "x", "run_at": "2026-12-01T09:00:00Z",
@@ -120,24 +165,35 @@ def test_calls_to_one_machine_and_port_are_to_one_endpoint(url, found):
     assert endpoint(url) == found
 
 
-@pytest.mark.parametrize(("text", "without"), [
-    ('{"a":1.50,"target":{"b":"}"},"c":"\u00e9"}', '{"a":1.50,"c":"\u00e9"}'),
-    ('{"target":{}, "a" : {"target":  {}}}', '{"a" : {"target":  {}}}'),
-    ('{"a":1,"target":{}}', '{"a":1}'),
-    ('{"target":{}}', "{}"),
-    (' { "a" : [1, {"b":2}] , "target":{} } ', '{"a" : [1, {"b":2}]}'),
-    ('{"a":12345678901234567890.123}', '{"a":12345678901234567890.123}'),
+@pytest.mark.parametrize(("text", "target", "without"), [
+    ('{"a":1.50,"target":{"b":"}"},"c":"\u00e9"}', '{"b":"}"}', '{"a":1.50,"c":"\u00e9"}'),
+    ('{"target":{}, "a" : {"target":  {}}}', "{}", '{"a" : {"target":  {}}}'),
+    ('{"a":1,"target":{}}', "{}", '{"a":1}'),
+    ('{"a":1,"target":{"b":[1.50, 2]},"c":{}}', '{"b":[1.50, 2]}', '{"a":1,"c":{}}'),
+    ('{"target":{}}', "{}", "{}"),
+    (' { "a" : [1, {"b":2}] , "target":{} } ', "{}", '{"a" : [1, {"b":2}]}'),
+    ('{"a":12345678901234567890.123}', "", '{"a":12345678901234567890.123}'),
+    # The same name within: in a payload, in a text, in the target itself; once, and the outer one spelt otherwise.
+    ('{"payload":{"x":1,"target":{}},"target":{"b":1}}', '{"b":1}', '{"payload":{"x":1,"target":{}}}'),
+    ('{"a":"\\",\\"target\\":","target":{"b":1}}', '{"b":1}', '{"a":"\\",\\"target\\":"}'),
+    ('{"a":1,"target":{"c":1,"target":{"c":1}},"d":2}', '{"c":1,"target":{"c":1}}', '{"a":1,"d":2}'),
+    ('{"p":{"x":1,"target":{"c":1}},"target" : {"c":2}}', '{"c":2}', '{"p":{"x":1,"target":{"c":1}}}'),
+    ('{"p":{"x":1,"target":{"c":1}}}', "", '{"p":{"x":1,"target":{"c":1}}}'),
 ])
-def test_an_event_is_sent_as_the_very_text_it_was_but_for_its_target(text, without):
-    assert without_member(parse_members(text.encode())[1], "target").decode() == without
+def test_an_event_is_sent_as_the_very_text_it_was_but_for_its_target(text, target, without):
+    members, found, rest = parse_apart(text.encode(), "target")
+    assert (members, found, rest.decode()) == (json.loads(text), target, without)
 
 
-@pytest.mark.parametrize("text", [b"{", b'{"a"}', b'{"a":}', b'{"a":1', b'{"a":1,}', b'{"a":[1}', b'{"\xff":2}'])
+@pytest.mark.parametrize("text", [
+    b"{", b'{"a"}', b'{"a":}', b'{"a":1', b'{"a":1,}', b'{"a":[1}', b'{"\xff":2}',
+    b'{"a":1,"target":{}', b'{"a":1,"target":}', b'{"a":1,"target":{"b":1}',
+])
 def test_an_event_that_is_no_json_is_refused(text):
     with pytest.raises(Rejected, match="JSON"):
-        parse_members(text)
+        parse_apart(text, "target")
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"7"])
 def test_what_is_no_object_has_no_members(text):
-    assert parse_members(text) == ({}, {})
+    assert parse_apart(text, "target") == ({}, "", b"{}")

@@ -1,6 +1,7 @@
 """A worker reads what a producer writes, and its results are such as the sidecar takes, whatever is in them."""
 
 import json
+from datetime import UTC, datetime
 
 import pika
 import pytest
@@ -65,7 +66,7 @@ def test_a_worker_says_what_it_does_and_how_much_it_has_done():
     worker = Worker(Settings())
     attempt = read_attempt(delivered())
     worker.offer("webhooks", "webhooks")
-    worker.begin(attempt, "example.org")
+    worker.begin(attempt, "example.org", datetime.now(UTC))
     said = worker.says()
     assert (said.offers, said.in_flight, said.busy[0].what) == (("webhooks",), 1, "example.org")
     worker.end(attempt, Outcome.succeeded())

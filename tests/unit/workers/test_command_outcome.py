@@ -17,7 +17,7 @@ OFFERED = OfferedCommand("show", ("/bin/echo", "--"), arguments=True, environmen
 
 def attempt(arguments=(), name="show"):
     target = {"command": {"name": name, "arguments": list(arguments)}}
-    return Attempt("e", 2, "j", "t", EVENT, b"{}", target, 60.0, 3600.0, 3600.0, {})
+    return Attempt("e", 2, "j", "t", EVENT, b"{}", target, 60.0, 3600.0, 3600.0, "", b"")
 
 
 def test_an_order_is_the_files_command_with_the_jobs_arguments_after_it():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.workers.webhook.turns import MOST_SECONDS, WAIT_SECONDS, Turns
+from scheduler.workers.webhook.turns import CAREFUL_GUESS_SECONDS, MOST_SECONDS, WAIT_SECONDS, Turns
 
 
 class Clock:
@@ -69,7 +69,8 @@ def test_a_dead_endpoint_holds_few_places_and_its_calls_come_back_at_its_pace(cl
         assert turns.in_flight + turns.waiting < 300
     assert len(put_off) >= 700
     assert min(put_off) >= 0.9 * WAIT_SECONDS
-    assert put_off[-1] > put_off[0]
+    # Nothing is known of it yet: one that hangs is not to be asked for all of them again within seconds.
+    assert put_off[-1] > 0.9 * len(put_off) * CAREFUL_GUESS_SECONDS / 20
 
 
 def test_what_waited_too_long_is_put_off(clock):

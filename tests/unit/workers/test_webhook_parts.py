@@ -75,7 +75,7 @@ def test_no_file_and_no_such_file():
 
 def answered(status, body=b"", **headers):
     found = {name.replace("_", "-"): value for name, value in headers.items()}
-    return judge(Answer(status, "Why", found, body, None, 0.25), "a.org:443", 3600, NOW)
+    return judge(Answer(status, "Why", found, body, 0.25), "a.org:443", 3600, NOW)
 
 
 @pytest.mark.parametrize(("status", "outcome", "retry"), [
@@ -106,13 +106,20 @@ def test_retry_after(text, seconds):
 def test_whatever_a_body_holds_its_output_fits(byte):
     body = (byte * MOST_BODY)[:MOST_BODY]
     headers = {f"h{n}": byte.decode("latin-1") * 60 for n in range(200)}
-    output = judge(Answer(500, "x", headers, body, "utf-8", 1.0), "a", 1, NOW).output
+    output = judge(Answer(500, "x", headers, body, 1.0), "a", 1, NOW).output
     assert len(_json(output)) < OUTPUT_BYTES
 
 
-@pytest.mark.parametrize("charset", ["utf-8", "latin-1", "utf-16", "punycode", "idna", "rot13", "nothing", ""])
-def test_an_endpoint_does_not_choose_what_decodes_it(charset):
-    assert Answer(200, "", {}, "\u00e9".encode(), charset, 0).output()["body"]
+@pytest.mark.parametrize(("content_type", "text"), [
+    (None, "\u00e9"), ("", "\u00e9"), ("text/plain", "\u00e9"), ("text/plain; charset=utf-8", "\u00e9"),
+    ('text/html;Charset = "ISO-8859-1" ; x=y', "\u00c3\u00a9"), ("a/b; charset=latin1", "\u00c3\u00a9"),
+    ("a/b; charset=utf-16le", "\ua9c3"), ("a/b; charset=punycode", "\u00e9"), ("a/b; charset=idna", "\u00e9"),
+    ("a/b; charset=rot13", "\u00e9"), ("a/b; charset=nothing", "\u00e9"), ("a/b; charset=", "\u00e9"),
+    ("a/b; charset=iso-8859-99", "\u00e9"), ("a/b; charset=utf-8-but-not", "\u00e9"),
+])
+def test_an_endpoint_says_its_charset_but_does_not_choose_what_decodes_it(content_type, text):
+    headers = {} if content_type is None else {"content-type": content_type}
+    assert Answer(200, "", headers, "\u00e9".encode(), 0).output()["body"] == text
 
 
 @pytest.mark.parametrize("text", ["socks5://u:hunter2@x:1", "http://", "hunter2", "http://a:hunter2@c/path"])
