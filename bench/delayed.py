@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import statistics
 import subprocess
 import sys
 import time
@@ -133,6 +134,15 @@ def lag(bed: Bed, replicas: list[Running], rate: int, seconds: int) -> float:
     return quantile({bound: after[bound] - before.get(bound, 0) for bound in after}, 0.99)
 
 
+def lags(stack: Stack, rounds: int, waiting: int) -> list[float]:
+    """Measure the lag so many times while many others wait, on servers that have nothing else to do, as `lag` does."""
+    with Bed(stack) as bed, contextlib.ExitStack() as running:
+        bind(bed)
+        fill(bed, waiting, "now() + interval '1 day' + n * interval '1 millisecond'")
+        replicas = [running.enter_context(bed.process("scheduler", "producer")) for _ in range(2)]
+        return [lag(bed, replicas, 100, 15) for _ in range(rounds)]
+
+
 def _histogram(processes: list[Running]) -> dict[float, int]:
     total: dict[float, int] = {}
     for process in processes:
@@ -144,6 +154,7 @@ def _histogram(processes: list[Running]) -> dict[float, int]:
 
 def run(stack: Stack, rounds: int = 3, count: int = 30_000, waiting: int = 1_000_000) -> list[report.Row]:
     """Measure delayed messages beside the commands and events that they must not fall behind."""
+    late = lags(stack, rounds, waiting)
     with Bed(stack) as bed:
         bind(bed)
         found = report.interleaved(rounds, {
@@ -158,11 +169,6 @@ def run(stack: Stack, rounds: int = 3, count: int = 30_000, waiting: int = 1_000
             for client, measure, many in (("pika", by_pika, count), ("frames", by_frames, 2 * count))
             for where, exchange in (("straight to the exit", "schedule.delayed"), ("through the entry", "schedule.delay"))
         })
-        bed.sql("TRUNCATE delayed_messages")
-        fill(bed, waiting, "now() + interval '1 day' + n * interval '1 millisecond'")
-        with contextlib.ExitStack() as running:
-            replicas = [running.enter_context(bed.process("scheduler", "producer")) for _ in range(2)]
-            late = [lag(bed, replicas, 100, 15)]
     rate = report.medians(found)
     requests = rate["requests stored"]
     rows = [
@@ -174,7 +180,7 @@ def run(stack: Stack, rounds: int = 3, count: int = 30_000, waiting: int = 1_000
         *(report.at_least(f"undelayed messages through the entry, {how}", rate[f"through the entry, {client}"],
                           rate[f"straight to the exit, {client}"], "straight to the exit", 0.95)
           for client, how in (("pika", "by pika, pipelined"), ("frames", "by frames encoded beforehand"))),
-        report.limit(f"lag of delayed messages at 100/s, {waiting:,} waiting, p99", late[0], 15, "ms"),
+        report.limit(f"lag of delayed messages at 100/s, {waiting:,} waiting, p99", statistics.median(late), 15, "ms"),
     ]
     report.write("delayed", rows, found | {"lag ms": late})
     return rows
