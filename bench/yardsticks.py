@@ -49,12 +49,13 @@ def plain_loop(count: int) -> float:
 
 def pipelined_publisher(count: int, batch: int = 500) -> float:
     """Publish with pika's own pipelined confirms, a batch at a time; no database."""
+    exchange, key = os.environ.get("EXCHANGE", "schedule.events"), os.environ.get("ROUTING_KEY", "due")
     state = {"sent": 0, "confirmed": 0, "started": 0.0, "ended": 0.0}
     holder: dict[str, pika.channel.Channel] = {}
 
     def send() -> None:
         for _ in range(min(batch, count - int(state["sent"]))):
-            holder["channel"].basic_publish("schedule.events", "due", BODY, _properties(), mandatory=True)
+            holder["channel"].basic_publish(exchange, key, BODY, _properties(), mandatory=True)
             state["sent"] += 1
 
     def confirmed(frame: pika.frame.Method) -> None:

@@ -29,8 +29,14 @@ _DELAY = DELAY.encode()
 _REMOVED = _NAMES - {_DELAY}
 _COUNT = b"x-delivery-count"  # the queue's own mark on what it delivers again
 _UUID = re.compile(rb"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_COMMON = 512  # bytes; longer properties are not likely to come again
+_COMMON = 512  # bytes; what is longer is not likely to come again
+_OWN = 1 << 10 | 1 << 7  # of the flags: a correlation_id or a message_id, which each message has for itself
 _SOON = timedelta(seconds=LOOK_SECONDS + 0.1)
+
+
+class _Headers(NamedTuple):
+    delay: Delay
+    written: bytes  # the table as it comes out
 
 
 class _Read(NamedTuple):
@@ -46,7 +52,8 @@ def read_delayed(delivery: Delivery, *, exchange: str, frame_max: int) -> Arrive
     raw = delivery.raw
     try:
         again = delivery.redelivered
-        read = _common(raw) if len(raw) <= _COMMON and not again else _read(raw, redelivered=again)
+        alike = len(raw) <= _COMMON and not again and not int.from_bytes(raw[:2], "big") & _OWN
+        read = _common(raw) if alike else _read(raw, redelivered=again)
     except Rejected as error:
         return error.kept()
     except content.Unreadable as error:
@@ -63,28 +70,37 @@ def read_delayed(delivery: Delivery, *, exchange: str, frame_max: int) -> Arrive
 
 
 def _read(raw: bytes, *, redelivered: bool = False) -> _Read:
-    found = content.locate(raw)
-    headers: dict[str, HeaderValue] = {}
+    start, end, named = content.locate(raw)
+    message_id = named.decode().lower() if named is not None and _UUID.fullmatch(named) else None
+    if not start:
+        return _Read(Delay(), message_id, raw)
+    table = raw[start:end]
+    if redelivered or len(table) > _COMMON:
+        headers = _read_headers(table, redelivered=redelivered)
+    else:
+        headers = _common_headers(table)
+    return _Read(headers.delay, message_id, b"".join((raw[:start], headers.written, raw[end:])))
+
+
+def _read_headers(table: bytes, *, redelivered: bool = False) -> _Headers:
+    found: dict[str, HeaderValue] = {}
     pieces = []
-    for entry in found.entries(raw):
+    for entry in content.headers(table):
         name = entry.name
         if name == _DELAY:
-            said = content.value(raw, entry)
-            headers.setdefault(DELAY, said)
+            said = content.value(table, entry)
+            found.setdefault(DELAY, said)
             opposite = _negated(said)
             if opposite is not None:
                 pieces.append(content.header(name, content.number(opposite)))
                 continue
         elif name in _REMOVED:
-            headers.setdefault(name.decode(), content.value(raw, entry))
+            found.setdefault(name.decode(), content.value(table, entry))
             continue
         elif redelivered and name == _COUNT:
             continue
-        pieces.append(raw[entry.start : entry.end])
-    delay = read_delay(headers)
-    named = found.message_id
-    message_id = named.decode().lower() if named is not None and _UUID.fullmatch(named) else None
-    return _Read(delay, message_id, found.spliced(raw, pieces) if found.start else raw)
+        pieces.append(table[entry.start : entry.end])
+    return _Headers(read_delay(found), content.table(pieces))
 
 
 def _negated(said: HeaderValue) -> int | None:
@@ -95,18 +111,31 @@ def _negated(said: HeaderValue) -> int | None:
     return opposite if opposite is None or opposite >= -(2**63) else None
 
 
-# Many a publisher sends the same with each message.
+# Many a publisher sends the same properties with each message, or at least the same headers.
 _common = lru_cache(maxsize=1024)(_read)
+_common_headers = lru_cache(maxsize=1024)(_read_headers)
 
 
 def execute_delayed(connection: Connection, batch: Sequence[Arrived], _: timedelta) -> list[Verdict]:
-    """Store the messages in one transaction and return what became of each, in order."""
-    return attempted(connection, batch, _execute)
+    """Store the messages in one transaction and return what became of each, in order.
+
+    Almost every UUID is new, and the unique index says so for nothing. Only where it says otherwise they are
+    looked up, and stored once more.
+    """
+    looked_up = False
+
+    def execute(cursor: Cursor, messages: Sequence[Arrived]) -> list[Verdict]:
+        nonlocal looked_up
+        taken = _taken(cursor, messages) if looked_up else {}
+        looked_up = True
+        return _execute(cursor, messages, taken)
+
+    return attempted(connection, batch, execute)
 
 
-def _execute(cursor: Cursor, batch: Sequence[Arrived]) -> list[Verdict]:
+def _execute(cursor: Cursor, batch: Sequence[Arrived], taken: dict[str, bool]) -> list[Verdict]:
     now = database_time(cursor)
-    taken = _taken(cursor, batch)
+    dues: dict[int, datetime] = {}  # those with the same headers have the very same delay
     verdicts: list[Verdict] = []
     added: list[tuple[Arrived, datetime]] = []
     for message in batch:
@@ -114,18 +143,20 @@ def _execute(cursor: Cursor, batch: Sequence[Arrived]) -> list[Verdict]:
         if named is not None and named in taken:
             verdicts.append(Arrival.CANCELLED if taken[named] else Arrival.DUPLICATE)
             continue
-        try:
-            due = due_at(message.delay, now)
-        except Rejected as error:
-            verdicts.append(error.kept())
-            continue
+        due = dues.get(id(message.delay))
+        if due is None:
+            try:
+                due = dues[id(message.delay)] = due_at(message.delay, now)
+            except Rejected as error:
+                verdicts.append(error.kept())
+                continue
         if named is not None:
             taken[named] = False
         added.append((message, due))
         verdicts.append(Arrival.WAITING)
     if added:
         store.add(cursor, added)
-        soonest = min(due for _, due in added)
+        soonest = min(dues.values())
         if soonest <= now + _SOON:
             wake_producers(cursor, store.KIND, soonest)
     return verdicts

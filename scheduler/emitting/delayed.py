@@ -38,7 +38,7 @@ class DelayedEmission:
     """A message, and whether it is given up."""
 
     message: Waiting
-    given_up: bool
+    given_up: bool = False
     homeless: bool = False  # its exit is none of ours: to publish there could end the channel, for all
 
 
@@ -66,6 +66,8 @@ class DueDelayed:
 
     def decide(self, message: Waiting, now: datetime) -> DelayedEmission:
         """Say whether it is tried, or given up."""
+        if message.unroutable_at is None and message.exchange in self._exits:
+            return DelayedEmission(message)
         homeless = message.exchange is not None and message.exchange not in self._exits
         return DelayedEmission(message, message.given_up(now), homeless)
 
@@ -112,7 +114,8 @@ class DueDelayed:
 
     def report(self, results: Sequence[Result[DelayedEmission]], times: Times) -> None:
         """Count what came out and what was given up, and warn of what was not taken."""
-        out, refused = 0, 0
+        late: list[float] = []
+        refused = 0
         for emission, receipts, refusal in results:
             if refusal is not None or (emission.homeless and not emission.given_up):
                 refused += 1
@@ -122,9 +125,9 @@ class DueDelayed:
                               attempts=emission.message.retries, problem=emission.message.problem,
                               do="see the message in scheduler_dead, and bind a queue to its exchange")
             elif receipts:
-                out += 1
-                metrics.delayed_lag.observe((times.confirmed_at - emission.message.due_at).total_seconds())
-        metrics.delayed_out.inc(out)
+                late.append((times.confirmed_at - emission.message.due_at).total_seconds())
+        metrics.delayed_out.inc(len(late))
+        metrics.delayed_lag.observe_all(late)
         if refused:
             _refused.warning(count=refused, do="`scheduler delayed list` says why; see that a queue is bound to "
                                                "the exchange that they come out of; they are tried for an hour")

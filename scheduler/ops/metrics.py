@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
 from scheduler import __version__
+from scheduler.ops.histogram import BatchHistogram
 
 # When each series began is of no use to us, and would double the number of series.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -118,7 +119,7 @@ delayed_dropped = Counter(
     "scheduler_delayed_dropped_total", "Delayed messages not stored: cancelled, or there already.", ["reason"]
 )
 delayed_dead = Counter("scheduler_delayed_dead_total", "Delayed messages given up after an hour without a queue.")
-delayed_lag = Histogram(
+delayed_lag = BatchHistogram(
     "scheduler_delayed_lag_seconds", "From a delayed message's time to its confirm by the broker.",
     buckets=LAG_BUCKETS,
 )

@@ -9,12 +9,13 @@ import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from scheduler.domain.delayed.delay import HeaderValue, Other, Timestamp
 
 _FLAGS = struct.Struct(">H")
 _LENGTH = struct.Struct(">I")
+LENGTH_SIZE = _LENGTH.size
 _FRACTION = struct.Struct(">Bi")
 # In the order of their flags, from the highest: how long each is, where that is fixed.
 _PROPERTIES: tuple[tuple[str, int], ...] = tuple((name, 1 << (15 - at)) for at, name in enumerate((
@@ -22,7 +23,7 @@ _PROPERTIES: tuple[tuple[str, int], ...] = tuple((name, 1 << (15 - at)) for at, 
     "expiration", "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id",
 )))
 _FLAG = dict(_PROPERTIES)
-_FIXED = {"delivery_mode": 1, "priority": 1, "timestamp": 8}
+FIXED = {"delivery_mode": 1, "priority": 1, "timestamp": 8}
 _MORE_FLAGS = 1
 # As RabbitMQ has them (its errata to AMQP 0-9-1): `s` is a number, and both `l` and `L` are signed.
 _NUMBERS = {ord(kind): struct.Struct(f">{code}") for kind, code in (
@@ -103,18 +104,13 @@ class Content:
 class Located(NamedTuple):
     """Where the header table lies, its length included, and the message_id; the rest need not be taken apart."""
 
-    start: int
+    start: int  # 0 where there is none
     end: int
     message_id: bytes | None
 
-    def entries(self, raw: bytes) -> list[Entry]:
-        """Return the headers, where they lie in the whole."""
-        return list(_entries(raw, self.start + _LENGTH.size, self.end)) if self.start else []
 
-    def spliced(self, raw: bytes, pieces: Sequence[bytes]) -> bytes:
-        """Return the bytes with these pieces in the place of the headers."""
-        size = sum(map(len, pieces))
-        return b"".join((raw[: self.start], _LENGTH.pack(size), *pieces, raw[self.end :]))
+def _unreadable(error: Exception) -> Unreadable:
+    return Unreadable(f"{type(error).__name__}: {error}")
 
 
 def locate(raw: bytes) -> Located:
@@ -122,30 +118,50 @@ def locate(raw: bytes) -> Located:
     try:
         return _locate(raw)
     except (IndexError, struct.error) as error:
-        raise Unreadable(f"{type(error).__name__}: {error}") from None
+        raise _unreadable(error) from None
 
 
 def _locate(raw: bytes) -> Located:
+    """Step over each property that its flag says is there; written out, for every delayed message comes by."""
     flags = raw[0] << 8 | raw[1]
-    start = end = 0
-    message_id = None
-    at = _FLAGS.size
-    for name, flag in _PROPERTIES:
-        if not flags & flag:
-            continue
-        if name in _FIXED:
-            at += _FIXED[name]
-        elif name == "headers":
-            start = at
-            at = end = at + _LENGTH.size + _LENGTH.unpack_from(raw, at)[0]
-        else:
-            begin = at + 1
-            at = begin + raw[at]
-            if name == "message_id":
-                message_id = raw[begin:at]
+    at, start, end, message_id = _FLAGS.size, 0, 0, None
+    if flags & 0x8000:  # content_type
+        at += 1 + raw[at]
+    if flags & 0x4000:  # content_encoding
+        at += 1 + raw[at]
+    if flags & 0x2000:  # headers
+        start = at
+        at = end = at + _LENGTH.size + _LENGTH.unpack_from(raw, at)[0]
+    at += (flags >> 12 & 1) + (flags >> 11 & 1)  # delivery_mode, priority
+    if flags & 0x0700:
+        for flag in (0x0400, 0x0200, 0x0100):  # correlation_id, reply_to, expiration
+            if flags & flag:
+                at += 1 + raw[at]
+    if flags & 0x0080:
+        begin = at + 1
+        at = begin + raw[at]
+        message_id = raw[begin:at]
+    at += flags >> 3 & 8  # timestamp
+    if flags & 0x003C:
+        for flag in (0x0020, 0x0010, 0x0008, 0x0004):  # type, user_id, app_id, cluster_id
+            if flags & flag:
+                at += 1 + raw[at]
     if flags & _MORE_FLAGS or at != len(raw):
         raise Unreadable("their lengths do not add up")
     return Located(start, end, message_id)
+
+
+def headers(table: bytes) -> list[Entry]:
+    """Return the headers of a table whose length stands before it, where they lie in it."""
+    try:
+        return list(_entries(table, _LENGTH.size, len(table)))
+    except (IndexError, struct.error) as error:
+        raise _unreadable(error) from None
+
+
+def table(pieces: Sequence[bytes]) -> bytes:
+    """Write headers as a table, its length before it."""
+    return b"".join((_LENGTH.pack(sum(map(len, pieces))), *pieces))
 
 
 def read(raw: bytes) -> Content:
@@ -153,7 +169,7 @@ def read(raw: bytes) -> Content:
     try:
         return _read(raw)
     except (IndexError, struct.error) as error:
-        raise Unreadable(f"{type(error).__name__}: {error}") from None
+        raise _unreadable(error) from None
 
 
 def _read(raw: bytes) -> Content:
@@ -172,7 +188,7 @@ def _read(raw: bytes) -> Content:
             table = raw[at + _LENGTH.size : end]
             entries = list(_entries(table, 0, len(table)))
         else:
-            end = at + (_FIXED.get(name) or 1 + raw[at])
+            end = at + (FIXED.get(name) or 1 + raw[at])
         parts[name] = raw[at:end]
         at = end
     if at != len(raw):
@@ -239,32 +255,3 @@ def text(content: str | bytes) -> bytes:
     """Write a text."""
     encoded = content if isinstance(content, bytes) else content.encode()
     return b"S" + _LENGTH.pack(len(encoded)) + encoded
-
-
-def shown(raw: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return properties and headers for people to look at, as JSON knows values."""
-    content = read(raw)
-    properties: dict[str, Any] = {}
-    for name, part in content.parts.items():
-        if name in _FIXED:
-            properties[name] = int.from_bytes(part, "big")
-        elif name != "headers":
-            properties[name] = part[1:].decode("utf-8", "backslashreplace")
-    return properties, dict(_shown(content.table))
-
-
-def _shown(table: bytes) -> Iterator[tuple[str, Any]]:
-    for entry in _entries(table, 0, len(table)):
-        match value(table, entry):
-            case Timestamp(seconds):
-                said: Any = {"timestamp": seconds}
-            case Decimal() as found:
-                said = str(found)
-            case Other(kind):
-                length = entry.end - entry.value - _LENGTH.size
-                said = {"kind": {"F": "table", "A": "array", "x": "bytes"}.get(kind, kind), "bytes": length}
-            case float() as found:
-                said = found if abs(found) < float("inf") else str(found)
-            case found:
-                said = found
-        yield entry.name.decode("utf-8", "backslashreplace"), said

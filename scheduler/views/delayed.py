@@ -1,7 +1,10 @@
 """A delayed message as people see it."""
 
+import math
+from decimal import Decimal
 from typing import Any, Literal
 
+from scheduler.domain.delayed.delay import HeaderValue, Other, Timestamp
 from scheduler.postgres.delayed.reads import Listed, Shown
 from scheduler.rabbit import content
 from scheduler.views.base import View, instant
@@ -40,7 +43,7 @@ def whole_delayed_view(found: Shown) -> WholeDelayedView:
     """Return one with its properties, its headers and the beginning of its body, as JSON or text if it is that."""
     encoding, body = body_view(found.body)
     try:
-        properties, headers = content.shown(found.properties)
+        properties, headers = shown(found.properties)
     except content.Unreadable:  # written by hand
         properties, headers = {}, {}
     return WholeDelayedView.model_construct(
@@ -54,3 +57,33 @@ def _fields(row: Listed) -> dict[str, Any]:
         "routing_key": row.routing_key.decode("utf-8", "backslashreplace"), "due_at": instant(row.due_at),
         "stored_at": instant(row.stored_at), "size": row.size, "retries": row.retries, "last_problem": row.problem,
     }
+
+
+def shown(raw: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return properties and headers as JSON knows values."""
+    found = content.read(raw)
+    properties: dict[str, Any] = {}
+    for name, part in found.parts.items():
+        if name in content.FIXED:
+            properties[name] = int.from_bytes(part, "big")
+        elif name != "headers":
+            properties[name] = part[1:].decode("utf-8", "backslashreplace")
+    headers = {
+        entry.name.decode("utf-8", "backslashreplace"): _said(content.value(found.table, entry), entry)
+        for entry in found.entries
+    }
+    return properties, headers
+
+
+def _said(value: HeaderValue, entry: content.Entry) -> Any:
+    match value:
+        case Timestamp(seconds):
+            return {"timestamp": seconds}
+        case Decimal():
+            return str(value)
+        case Other(kind):
+            length = entry.end - entry.value - content.LENGTH_SIZE
+            return {"kind": {"F": "table", "A": "array", "x": "bytes"}.get(kind, kind), "bytes": length}
+        case float() if not math.isfinite(value):
+            return str(value)
+    return value

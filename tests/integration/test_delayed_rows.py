@@ -161,3 +161,21 @@ def test_two_consumers_that_store_the_same_uuid_keep_one(database_url, rows):
         thread.join()
     assert found == [Arrival.WAITING, Arrival.DUPLICATE]
     assert {bytes(row["body"]) for row in rows()} == {b"first", b"a"}
+
+
+def test_ids_that_are_known_already_are_found_in_the_middle_of_a_batch(database_url, rows):
+    """They are looked up only once the unique index has refused one; the others are stored all the same."""
+    waits, cancelled, over, fresh = (str(uuid4()) for _ in range(4))
+    add(database_url, message(b"waits", waits, milliseconds=60_000))
+    for each in (cancelled, over):
+        cancel(database_url, each)
+    with connected(database_url) as connection, connection.cursor() as cursor:
+        cursor.execute("UPDATE delayed_messages SET due_at = now() WHERE message_id = %s", (over,))
+    found = add(
+        database_url, message(b"1"), message(b"2", fresh), message(b"3", cancelled), message(b"4", waits),
+        message(b"5", fresh), message(b"6", over), message(b"7"),
+    )
+    kept, dropped = Arrival.WAITING, Arrival.DUPLICATE
+    assert found == [kept, kept, Arrival.CANCELLED, dropped, dropped, kept, kept]
+    stored = [bytes(row["body"]) for row in rows() if row["exchange"] is not None]
+    assert stored == [b"waits", b"1", b"2", b"6", b"7"]

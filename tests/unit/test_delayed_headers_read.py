@@ -17,6 +17,7 @@ from scheduler.domain.errors import Rejected
 from scheduler.rabbit import content
 from scheduler.rabbit.passing import dead_letter, passed_on
 from scheduler.rabbit.reading import Delivery
+from scheduler.views.delayed import shown
 
 NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
 CENTURY_MS = MOST // timedelta(milliseconds=1)
@@ -146,7 +147,7 @@ def test_bytes_of_any_kind_are_read_or_rejected(raw):
     assert isinstance(arrived(raw, redelivered=True), Arrived | Rejected)
     try:
         assert content.read(raw).written() == raw
-        content.shown(raw)
+        shown(raw)
     except content.Unreadable:
         pass
 
@@ -210,7 +211,7 @@ def test_a_dead_letter_neither_expires_nor_is_refused():
     dead = dead_letter("k", raw, b"", {"x-rejected-reason": "why", "x-attempts": 3})
     found = content.read(dead.properties)
     assert set(found.parts) == {"headers", "delivery_mode"}
-    assert content.shown(dead.properties)[1] == {
+    assert shown(dead.properties)[1] == {
         "x-rejected-reason": "why", "x-attempts": 3, "x-original-expiration": "5", "x-original-user-id": "u",
     }
     assert dead_letter("k", b"\xff", b"", {}) is None

@@ -15,8 +15,11 @@ from scheduler.resources import query
 MOST_BYTES = 16 * 1024 * 1024
 CLASSES = 1  # their priority is for those who receive them
 COLUMNS = names(Waiting)
+# Most are looked at when they are due: a second timestamp would only be written and read for nothing.
+_RETURNED = {"wake_at": "nullif(sized.wake_at, sized.due_at)"}
 CLAIM = query(
-    "delayed/claim", selected=", ".join(COLUMNS), returned=", ".join(f"sized.{name}" for name in COLUMNS),
+    "delayed/claim", selected=", ".join(COLUMNS),
+    returned=", ".join(_RETURNED.get(name, f"sized.{name}") for name in COLUMNS),
     most_bytes=str(MOST_BYTES),
 )
 
@@ -51,12 +54,14 @@ def claim(session: ClaimSession, limit: int, since: Sequence[datetime] = (LONG_A
 
 
 def _read(row: Sequence[Any]) -> Waiting:
-    found = Waiting(*row[: len(COLUMNS)])
-    if found.exchange is not None:  # psycopg2's views are of single characters
-        found.routing_key, found.properties, found.body = (
-            bytes(found.routing_key), bytes(found.properties), bytes(found.body)
-        )
-    return found
+    number, exchange, routing_key, properties, body, due_at, wake_at, retries, unroutable_at, problem, *_ = row
+    if exchange is None:
+        routing_key = properties = body = b""
+    # psycopg2's views are of single characters.
+    return Waiting(
+        number, exchange, bytes(routing_key), bytes(properties), bytes(body), due_at, wake_at or due_at, retries,
+        unroutable_at, problem,
+    )
 
 
 def settle(session: ClaimSession, settlement: Settlement) -> None:

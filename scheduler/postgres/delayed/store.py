@@ -8,6 +8,7 @@ import io
 import struct
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import NamedTuple
 
 import psycopg2.extensions
@@ -52,24 +53,32 @@ def forget_cancels(cursor: Cursor, ids: Iterable[str]) -> None:
 
 
 def add(cursor: Cursor, messages: Sequence[tuple[Arrived, datetime]]) -> None:
-    """Add messages in this order, each with when it comes out."""
+    """Add messages in this order, each with when it comes out; raise Contended where a UUID is there already."""
     pieces = [_BEGIN]
     for message, due_at in messages:
-        _write(pieces, message, due_at)
+        named, properties, body = message.message_id, message.properties, message.body
+        pieces += (
+            _NO_ID if named is None else _ID + bytes.fromhex(named.replace("-", "")),
+            _way(message.exchange, message.routing_key), _SIZE.pack(len(properties)), properties,
+            _SIZE.pack(len(body)), body, _instants(due_at),
+        )
     pieces.append(_END)
     try:
         cursor.copy_expert(_COPY, io.BytesIO(b"".join(pieces)), size=1 << 20)
     except errors.UniqueViolation as error:
-        raise Contended("Postgres: another process stored or cancelled one of these messages meanwhile") from error
+        raise Contended("Postgres: one of these messages is stored or cancelled already") from error
 
 
-def _write(pieces: list[bytes], message: Arrived, due_at: datetime) -> None:
-    named = message.message_id
-    pieces += (_NO_ID,) if named is None else (_ID, bytes.fromhex(named.replace("-", "")))
-    for value in (message.exchange.encode(), message.routing_key, message.properties, message.body):
-        pieces += (_SIZE.pack(len(value)), value)
-    instant = _INSTANT.pack(_INSTANT_SIZE, (due_at - _EPOCH) // _MICROSECOND)
-    pieces += (instant, instant)
+# Many go the same way, or come out at the same moment.
+@lru_cache(maxsize=1024)
+def _way(exchange: str, routing_key: bytes) -> bytes:
+    name = exchange.encode()
+    return b"".join((_SIZE.pack(len(name)), name, _SIZE.pack(len(routing_key)), routing_key))
+
+
+@lru_cache(maxsize=1024)
+def _instants(due_at: datetime) -> bytes:
+    return 2 * _INSTANT.pack(_INSTANT_SIZE, (due_at - _EPOCH) // _MICROSECOND)
 
 
 def cancel(cursor: Cursor, ids: Iterable[str], held: Iterable[str]) -> set[str]:

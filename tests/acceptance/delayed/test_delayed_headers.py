@@ -25,9 +25,10 @@ def rejected(shop, body):
 @pytest.mark.parametrize(("written", "milliseconds"), [
     (value("b", "b", 100), 100), (value("B", "B", 200), 200), (value("s", "h", 300), 300),
     (value("u", "H", 40_000), 40_000), (value("I", "i", HOUR), HOUR), (value("i", "I", 2**32 - 1), 2**32 - 1),
-    (value("l", "q", 2**32), 2**32), (value("f", "f", 1000.75), 1000), (value("d", "d", HOUR + 0.99), HOUR),
+    (value("l", "q", 2**32), 2**32), (value("L", "q", 77), 77),
+    (value("f", "f", 1000.75), 1000), (value("d", "d", HOUR + 0.99), HOUR),
     (b"D" + struct.pack(">Bi", 2, 123_456), 1234), (text(b"2500"), 2500), (text(b"+7"), 7),
-], ids=["b", "B", "s", "u", "I", "i", "l", "f", "d", "D", "text", "signed-text"])
+], ids=["b", "B", "s", "u", "I", "i", "l", "L", "f", "d", "D", "text", "signed-text"])
 def test_every_kind_of_number_delays_and_comes_out_negated_in_64_bits(shop, sidecar, written, milliseconds):
     queue = shop.queue()
     with frozen(sidecar.processes[1]):
