@@ -1,10 +1,12 @@
 """What every long-running process does around its work: start, connect, reconnect, stop."""
 
 import gc
+import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,7 +28,17 @@ from scheduler.settings import Settings
 log = get_logger(__name__)
 
 
-def start(role: Role, settings: Settings, stop: Stop) -> tuple[list[HealthPart], Maintenance]:
+@dataclass(frozen=True, slots=True)
+class AskedAt:
+    """Where a process that is one of several tells its metrics, and the port where all of them are asked."""
+
+    listening: socket.socket
+    port: int
+
+
+def start(
+    role: Role, settings: Settings, stop: Stop, asked_at: AskedAt | None = None
+) -> tuple[list[HealthPart], Maintenance]:
     """Check pika, take over the signals, serve metrics and health, and start the maintenance beside the work."""
     pika_internals.check()
     stop.listen()
@@ -43,7 +55,11 @@ def start(role: Role, settings: Settings, stop: Stop) -> tuple[list[HealthPart],
     needs += ["postgres"] if role.database and not role.idle_without_database else []
     parts = [health.part(*needs) for _ in works]
     maintenance_part = health.part("postgres", loops=False) if role.idle_without_database else None
-    port = http.serve(health, settings.metrics_host, settings.metrics_port)
+    if asked_at is None:
+        port = http.serve(health, settings.metrics_host, settings.metrics_port)
+    else:
+        http.serve_on(asked_at.listening, health.checks)
+        port = asked_at.port
     log.info("started", role=role.name, metrics_host=settings.metrics_host, metrics_port=port)
     return parts, Maintenance(role, settings, stop, maintenance_part, port).start()
 

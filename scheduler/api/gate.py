@@ -3,7 +3,10 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import cache
 from typing import Any
+
+from prometheus_client import Counter, Histogram
 
 from scheduler.api.problems import TooLarge, TooSlow, problem
 from scheduler.ops import metrics, traces
@@ -29,6 +32,12 @@ _HEADERS = (
     (b"cache-control", b"no-store"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+
+
+@cache
+def _measures(route: str, status: int) -> tuple[Counter, Histogram]:
+    """Return where requests are counted and timed: looking that up took longer than to count."""
+    return metrics.api_requests.labels(route, str(status)), metrics.api_seconds.labels(route)
 
 
 class Gate:
@@ -70,6 +79,9 @@ class Passage:
     @property
     def route(self) -> str:
         """The route's own path, never what the client wrote in its place."""
+        known: str | None = self._scope.get("route_path")
+        if known is not None:
+            return known
         route = self._scope.get("route")
         return getattr(route, "path_format", None) or getattr(route, "path", None) or "none"
 
@@ -81,7 +93,8 @@ class Passage:
         if declared.isdigit() and int(declared) > MOST_BODY_BYTES:
             raise TooLarge(_TOO_LARGE)
         try:
-            message = await asyncio.wait_for(self._receive(), max(0.0, self._until - time.monotonic()))
+            async with asyncio.timeout(max(0.0, self._until - time.monotonic())):
+                message = await self._receive()
         except TimeoutError:
             raise TooSlow(f"The body did not come within {BODY_SECONDS:.0f} seconds.") from None
         self._received += len(message.get("body", b""))
@@ -102,13 +115,15 @@ class Passage:
         """Count the request, and write a line about it."""
         took = time.perf_counter() - self._began
         status = self.status or 499  # the client went away
-        metrics.api_requests.labels(self.route, str(status)).inc()
-        metrics.api_seconds.labels(self.route).observe(took)
+        route = self.route
+        count, seconds = _measures(route, status)
+        count.inc()
+        seconds.observe(took)
         if traces.sink is not None:
             self._trace(status, took)
         client = self._scope.get("client")
         who = self._scope.get("state", {}).get("sub")
-        log.info("request", method=self._scope["method"][:20], route=self.route, status=status,
+        log.info("request", method=self._scope["method"][:20], route=route, status=status,
                  milliseconds=round(took * 1000, 1), sub=who, client=client[0] if client else None)
 
     def _trace(self, status: int, took: float) -> None:
