@@ -1,12 +1,10 @@
 """What every long-running process does around its work: start, connect, reconnect, stop."""
 
 import gc
-import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,7 +13,7 @@ from scheduler.domain.recurrence import tzdata_version
 from scheduler.maintenance import Maintenance
 from scheduler.ops import health as http
 from scheduler.ops import metrics
-from scheduler.ops.health import Health, HealthPart
+from scheduler.ops.health import AskedAt, Health, HealthPart
 from scheduler.ops.logs import get_logger
 from scheduler.ops.reaching import reach
 from scheduler.rabbit import pika_internals, topology
@@ -26,14 +24,6 @@ from scheduler.runtime import Stop, backoff
 from scheduler.settings import Settings
 
 log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class AskedAt:
-    """Where a process that is one of several tells its metrics, and the port where all of them are asked."""
-
-    listening: socket.socket
-    port: int
 
 
 def start(

@@ -3,10 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from functools import cache
 from typing import Any
-
-from prometheus_client import Counter, Histogram
 
 from scheduler.api.problems import TooLarge, TooSlow, problem
 from scheduler.ops import metrics, traces
@@ -32,12 +29,6 @@ _HEADERS = (
     (b"cache-control", b"no-store"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-
-
-@cache
-def _measures(route: str, status: int) -> tuple[Counter, Histogram]:
-    """Return where requests are counted and timed: looking that up took longer than to count."""
-    return metrics.api_requests.labels(route, str(status)), metrics.api_seconds.labels(route)
 
 
 class Gate:
@@ -116,7 +107,7 @@ class Passage:
         took = time.perf_counter() - self._began
         status = self.status or 499  # the client went away
         route = self.route
-        count, seconds = _measures(route, status)
+        count, seconds = metrics.of_route(route, status)
         count.inc()
         seconds.observe(took)
         if traces.sink is not None:

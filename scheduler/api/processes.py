@@ -26,7 +26,6 @@ from scheduler.api.server import ApiServer, listen
 from scheduler.domain.errors import Misconfigured
 from scheduler.ops import health, merging
 from scheduler.ops.logs import get_logger
-from scheduler.process import AskedAt
 from scheduler.runtime import Stop, backoff
 from scheduler.settings import Settings
 
@@ -217,6 +216,6 @@ def server(inherited: Inherited) -> Callable[[Settings, Stop, health.HealthPart]
     return make
 
 
-def asked_at(inherited: Inherited) -> AskedAt:
+def asked_at(inherited: Inherited) -> health.AskedAt:
     """Return where such a process tells its metrics."""
-    return AskedAt(socket.socket(fileno=inherited.metrics), inherited.metrics_port)
+    return health.AskedAt(socket.socket(fileno=inherited.metrics), inherited.metrics_port)

@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -18,6 +19,14 @@ from scheduler.ops.logs import without_secrets
 STUCK_AFTER = 60.0
 Verdict = tuple[bool, dict[str, object]]
 Check = Callable[[], Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAt:
+    """Where a process that is one of several tells its metrics, and the port where all of them are asked."""
+
+    listening: socket.socket
+    port: int
 
 
 class HealthPart:

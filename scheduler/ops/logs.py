@@ -69,8 +69,8 @@ def set_up(level: str, style: str, process: str) -> None:
     threading.excepthook = lambda args: _uncaught(args.exc_type, args.exc_value, args.exc_traceback)
     logging.captureWarnings(True)
     # Our lines tell neither thread nor place in the source: the documented way to not have them gathered for each.
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = logging.logAsyncioTasks = False
-    logging._srcfile = None  # type: ignore[attr-defined]  # noqa: SLF001 - as the logging cookbook has it
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # noqa: SLF001 - as the logging cookbook has it
     # pika logs each attempt and each lost connection as errors; we say the same, once, in our own words.
     logging.getLogger("pika").setLevel(logging.CRITICAL)
 
