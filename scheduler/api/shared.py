@@ -11,7 +11,7 @@ Found = TypeVar("Found")
 
 LEAST_SECONDS = 1.0  # that an answer is good for
 MOST_SECONDS = 10.0
-SHARE = 0.05  # of the time, at most, is spent on looking again: what takes long is not looked at each second
+SHARE = 0.02  # of the time, at most, is spent on looking again: what takes long is not looked at each second
 _MOST_KEPT = 1000
 
 
