@@ -31,7 +31,9 @@ from scheduler.settings import Settings
 
 log = get_logger(__name__)
 
+EX_UNAVAILABLE = 69
 EX_CONFIG = 78
+_WELL_SECONDS = 60.0  # who has lived so long was well: its end is not one of a row
 _ANSWER_SECONDS = 3.0  # that a process has to tell its metrics or its health
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -79,20 +81,29 @@ class Place:
         """Have a process here until the stop, or until one says that it is misconfigured; return its exit code."""
         delays = backoff()
         while True:
-            with self._lock:
-                if stop:
-                    return 0
-                self._number += 1
-                self._process = _start(inherited)
-            code = self._process.wait()
-            if stop:
-                return code
-            if code == EX_CONFIG:
+            began = time.monotonic()
+            code = self._one(stop, inherited)
+            if stop or code == EX_CONFIG:
                 stop.set()
                 return code
-            log.warning("a process of the API has ended: starting another", pid=self._process.pid, code=code,
+            log.warning("a process of the API has ended: starting another", code=code,
                         do="look for what it logged last; -9 may mean that there was no memory left")
+            if time.monotonic() - began > _WELL_SECONDS:
+                delays = backoff()
             stop.wait(next(delays))
+
+    def _one(self, stop: Stop, inherited: Inherited) -> int:
+        """Have one process here until it ends, and return its exit code."""
+        with self._lock:
+            if stop:
+                return 0
+            self._number += 1
+            try:
+                self._process = _start(inherited)
+            except OSError as error:  # no memory, or too many processes: that may pass
+                log.warning("a process of the API cannot be started", problem=str(error), do="check the limits")
+                return EX_UNAVAILABLE
+        return self._process.wait()
 
     def end(self) -> None:
         """Ask the process to stop."""
