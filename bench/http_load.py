@@ -11,6 +11,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+import uvloop
+
 
 class Client:
     """One connection that is kept alive."""
@@ -91,7 +93,8 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=16)
     args = parser.parse_args()
     paths = Path(args.paths).read_text(encoding="utf-8").split()
-    print(json.dumps(asyncio.run({"paced": paced, "flat_out": flat_out}[args.kind](args, paths))))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # whose time is not the server's either
+        print(json.dumps(runner.run({"paced": paced, "flat_out": flat_out}[args.kind](args, paths))))
 
 
 if __name__ == "__main__":

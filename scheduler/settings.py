@@ -133,6 +133,7 @@ class Settings:
     api_host: str = _setting("API_HOST", "127.0.0.1", str)
     api_port: int = _setting("API_PORT", 8080, _number(0, 65535))
     api_rate: int = _setting("SCHEDULER_API_RATE", 50, _number(1, 1_000_000))
+    api_processes: int = _setting("SCHEDULER_API_PROCESSES", 1, _number(1, 64))
     api_connections: int = _setting("SCHEDULER_API_CONNECTIONS", 8, _number(1, 200))
     jwt_key: str | None = _setting("SCHEDULER_JWT_KEY", None, str, secret=True)
     jwks_file: str | None = _setting("SCHEDULER_JWKS_FILE", None, str)

@@ -1,12 +1,16 @@
 """The application: routes, what becomes of errors, and the gate around it."""
 
+from collections.abc import Iterator
+
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from scheduler import __version__
 from scheduler.api import console, documents
+from scheduler.api.dispatch import Dispatch
 from scheduler.api.gate import App, Gate
 from scheduler.api.problems import ApiError, Away, Unprocessable, problem
 from scheduler.api.requests import SECURED
@@ -16,6 +20,7 @@ from scheduler.domain.errors import Problem, Rejected, Unavailable
 from scheduler.domain.parsing import detail_words
 
 PREFIX = "/api/v1"
+_UNDER_PREFIX = (jobs, runs, preview, overview, dead, delayed)
 
 
 def build(services: Services | None = None) -> FastAPI:
@@ -27,7 +32,7 @@ def build(services: Services | None = None) -> FastAPI:
     )
     app.state.services = services
     api = APIRouter(prefix=PREFIX, dependencies=SECURED)
-    for module in (jobs, runs, preview, overview, dead, delayed):
+    for module in _UNDER_PREFIX:
         api.include_router(module.router)
     app.include_router(api)
     app.include_router(health.router)
@@ -41,9 +46,17 @@ def build(services: Services | None = None) -> FastAPI:
     return app
 
 
-def application(services: Services) -> App:
-    """Return what a server serves."""
-    return Gate(build(services))
+def application(app: FastAPI) -> App:
+    """Return what a server serves: the gate, and behind it the shortest way to the application's own routes."""
+    return Gate(Dispatch(app, _routes()))
+
+
+def _routes() -> Iterator[tuple[str, APIRoute]]:
+    """Yield the routes of the API with their whole paths."""
+    for prefix, module in (*((PREFIX, each) for each in _UNDER_PREFIX), ("", health)):
+        for route in module.router.routes:
+            if isinstance(route, APIRoute):
+                yield prefix + route.path_format, route
 
 
 async def _api_error(_: Request, error: Exception) -> Response:

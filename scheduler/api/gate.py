@@ -70,6 +70,9 @@ class Passage:
     @property
     def route(self) -> str:
         """The route's own path, never what the client wrote in its place."""
+        known: str | None = self._scope.get("route_path")
+        if known is not None:
+            return known
         route = self._scope.get("route")
         return getattr(route, "path_format", None) or getattr(route, "path", None) or "none"
 
@@ -81,7 +84,8 @@ class Passage:
         if declared.isdigit() and int(declared) > MOST_BODY_BYTES:
             raise TooLarge(_TOO_LARGE)
         try:
-            message = await asyncio.wait_for(self._receive(), max(0.0, self._until - time.monotonic()))
+            async with asyncio.timeout(max(0.0, self._until - time.monotonic())):
+                message = await self._receive()
         except TimeoutError:
             raise TooSlow(f"The body did not come within {BODY_SECONDS:.0f} seconds.") from None
         self._received += len(message.get("body", b""))
@@ -102,13 +106,15 @@ class Passage:
         """Count the request, and write a line about it."""
         took = time.perf_counter() - self._began
         status = self.status or 499  # the client went away
-        metrics.api_requests.labels(self.route, str(status)).inc()
-        metrics.api_seconds.labels(self.route).observe(took)
+        route = self.route
+        count, seconds = metrics.of_route(route, status)
+        count.inc()
+        seconds.observe(took)
         if traces.sink is not None:
             self._trace(status, took)
         client = self._scope.get("client")
         who = self._scope.get("state", {}).get("sub")
-        log.info("request", method=self._scope["method"][:20], route=self.route, status=status,
+        log.info("request", method=self._scope["method"][:20], route=route, status=status,
                  milliseconds=round(took * 1000, 1), sub=who, client=client[0] if client else None)
 
     def _trace(self, status: int, took: float) -> None:

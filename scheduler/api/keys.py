@@ -45,6 +45,9 @@ class Keys(Protocol):
     def find(self, kid: str | None, algorithm: str) -> Sequence[Key]:
         """Return the keys that may have signed such a token; raise Unavailable where none can be had."""
 
+    def version(self) -> float | None:
+        """Return what is the same for as long as the keys are; None where they have to be looked at again."""
+
 
 class OneKey:
     """A secret or a public key from the settings."""
@@ -55,6 +58,10 @@ class OneKey:
     def find(self, _: str | None, algorithm: str) -> Sequence[Key]:
         """Return the key, whatever the token calls it."""
         return (self._key,) if algorithm in self._key.algorithms else ()
+
+    def version(self) -> float:
+        """It never changes."""
+        return 0.0
 
 
 class KeySet:
@@ -80,6 +87,10 @@ class KeySet:
         if not self._keys:
             raise Unavailable(f"the key set cannot be read: {self._problem}")
         return found
+
+    def version(self) -> float | None:
+        """Return when the set was read, None once it is old."""
+        return self._read_at if self._clock() - self._read_at <= FRESH_SECONDS else None
 
     def _matching(self, kid: str | None, algorithm: str) -> Sequence[Key]:
         return [key for key in self._keys if algorithm in key.algorithms and (kid is None or key.kid == kid)]

@@ -1,20 +1,23 @@
-"""Connections that have no patience with clients who send a byte a second, and a bound to how many may try."""
+"""Connections that have no patience with clients who send a byte a second, and bounds to what one may send."""
 
 import asyncio
 from collections import OrderedDict
 from typing import Any, ClassVar
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_SECONDS = 10.0  # for the head of a request, from its first byte or from the connection on
 MOST_WAITING = 5_000  # connections whose request is not there yet; beyond, the one that waits for longest goes
+MOST_HEAD_BYTES = 65_536
+MOST_BYTES = 16_000_000  # of one request, with all that frames its body: a body is bounded by the gate
 
 
-class ImpatientProtocol(H11Protocol):
-    """uvicorn's own, which waits for ever for a head; a body's time is the gate's business."""
+class ImpatientProtocol(HttpToolsProtocol):
+    """uvicorn's own, which waits for ever for a head of any length; a body's time is the gate's business."""
 
     _waiting: ClassVar[OrderedDict["ImpatientProtocol", None]] = OrderedDict()
     _deadline: asyncio.TimerHandle | None = None
+    _received = 0  # bytes since the last request was there
 
     def connection_made(self, transport: Any) -> None:
         """Give the client some time for its first request."""
@@ -23,11 +26,23 @@ class ImpatientProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand on what came; the first part of a further request starts its time."""
-        if self._deadline is None and (self.cycle is None or self.cycle.response_complete):
+        before = self.cycle
+        if self._deadline is None and (before is None or before.response_complete):
             self._await_head()
+        self._received += len(data)
         super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self.cycle is not before:
+            self._received = 0
             self._head_is_there()
+        elif self.transport.is_closing():
+            return
+        elif before is not None and not before.response_complete:
+            if self._received > MOST_BYTES:
+                self._hang_up()
+        elif before is not None and before.more_body:
+            self.transport.close()  # the rest of a request that was answered without it, and it may have no end
+        elif self._received > MOST_HEAD_BYTES:
+            self.send_400_response("The head of the request is too long.")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""

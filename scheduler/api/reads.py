@@ -1,7 +1,6 @@
 """What can be looked at: each method takes who asks, and answers no more than that one may see."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from scheduler.api import cursors
 from scheduler.api.database import Database
 from scheduler.api.identity import Identity, Need, check, visible_tenant
 from scheduler.api.problems import Away, NotFound
+from scheduler.api.shared import Shared
 from scheduler.domain.strict_json import parse_object
 from scheduler.ops.logs import without_secrets
 from scheduler.postgres.audit import AuditFilter, list_audit
@@ -40,8 +40,6 @@ from scheduler.views.runs import RunView, WholeRunView, run_view, whole_run_view
 Row = TypeVar("Row")
 Shown = TypeVar("Shown")
 USUAL_LIMIT, MOST_LISTED = 50, 200
-_STATS_SECONDS = 1.0
-_MOST_KEPT = 1000
 
 
 class Reads:
@@ -50,7 +48,7 @@ class Reads:
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._amqp_urls = settings.amqp_urls
-        self._stats: dict[str | None, tuple[float, StatsView]] = {}
+        self._stats: Shared[str | None, StatsView] = Shared()
 
     async def jobs(
         self, who: Identity, wanted: JobFilter, limit: int = USUAL_LIMIT, after: str | None = None
@@ -117,13 +115,10 @@ class Reads:
     async def stats(self, who: Identity) -> StatsView:
         """Return the whole at a glance; many who look at once share one look."""
         check(who, Need.READ)
-        known = self._stats.get(who.tenant)
-        if known is None or time.monotonic() > known[0]:
-            found = stats_view(await self._database.search(lambda at: stats(at, who.tenant)))
-            if len(self._stats) >= _MOST_KEPT:
-                self._stats.clear()
-            known = self._stats[who.tenant] = (time.monotonic() + _STATS_SECONDS, found)
-        return known[1]
+        return await self._stats.get(who.tenant, lambda: self._look(who.tenant))
+
+    async def _look(self, tenant: str | None) -> StatsView:
+        return stats_view(await self._database.search(lambda at: stats(at, tenant)))
 
     async def replicas(self, who: Identity) -> Page[ReplicaView]:
         """Return the processes and the workers that were heard of lately."""

@@ -25,7 +25,7 @@ async def services(request: Request) -> Services:
 
 async def identified(request: Request) -> Identity:
     """Return whose token the request carries, and count it; raise Unauthorized or TooMany."""
-    found = await services(request)
+    found: Services = request.app.state.services
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         raise Unauthorized("Send a token: Authorization: Bearer …", error="")

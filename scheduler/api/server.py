@@ -7,10 +7,11 @@ import resource
 import socket
 
 import uvicorn
+import uvloop
 
-from scheduler.api.app import build
+from scheduler.api.app import application, build
 from scheduler.api.console.site import Site
-from scheduler.api.gate import Gate
+from scheduler.api.limits import Buckets
 from scheduler.api.patience import ImpatientProtocol
 from scheduler.api.services import services
 from scheduler.domain.errors import Misconfigured
@@ -30,12 +31,16 @@ _KEEP_ALIVE_SECONDS = 15
 class ApiServer:
     """Serves HTTP on a thread with an event loop of its own."""
 
-    def __init__(self, settings: Settings, stop: Stop, health: HealthPart) -> None:
+    def __init__(
+        self, settings: Settings, stop: Stop, health: HealthPart, listening: socket.socket | None = None,
+        buckets: Buckets | None = None,
+    ) -> None:
+        """Take the socket, and the buckets of tokens, that it has in common with other processes if it has."""
         self._settings = settings
         self._stop = stop
         self._health = health
-        self._services = services(settings, health)
-        self._socket = _listen(settings.api_host, settings.api_port)
+        self._services = services(settings, health, buckets)
+        self._socket = listening or listen(settings.api_host, settings.api_port)
 
     def run(self) -> None:
         """Serve until the stop."""
@@ -44,13 +49,14 @@ class ApiServer:
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
         app = build(self._services)
         config = uvicorn.Config(
-            Gate(app), log_config=None, access_log=False, server_header=False, lifespan="off",
+            application(app), log_config=None, access_log=False, server_header=False, lifespan="off",
             proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=_GRACE_SECONDS,
             backlog=_BACKLOG, ws="none", http=ImpatientProtocol,
         )
         log.info("serving", api_host=self._settings.api_host, api_port=self._socket.getsockname()[1])
         try:
-            asyncio.run(self._serve(uvicorn.Server(config), app.state.console))
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._serve(uvicorn.Server(config), app.state.console))
         finally:
             self._services.database.close()
 
@@ -83,7 +89,8 @@ class ApiServer:
             await asyncio.sleep(_TURN_SECONDS)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that takes connections; raise Misconfigured where that cannot be."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:

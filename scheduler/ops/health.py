@@ -4,7 +4,8 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -16,7 +17,16 @@ from scheduler.ops import metrics
 from scheduler.ops.logs import without_secrets
 
 STUCK_AFTER = 60.0
-Check = Callable[[], tuple[bool, dict[str, object]]]
+Verdict = tuple[bool, dict[str, object]]
+Check = Callable[[], Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAt:
+    """Where a process that is one of several tells its metrics, and the port where all of them are asked."""
+
+    listening: socket.socket
+    port: int
 
 
 class HealthPart:
@@ -72,13 +82,18 @@ class Health:
         self.parts.append(part)
         return part
 
-    def live(self) -> tuple[bool, dict[str, object]]:
+    @property
+    def checks(self) -> dict[str, Check]:
+        """What is asked of it, by path."""
+        return {"/livez": self.live, "/readyz": self.ready}
+
+    def live(self) -> Verdict:
         """Tell whether every loop still turns; what they depend on does not matter here."""
         age = max((self.clock() - part.turned for part in self.parts if part.loops), default=0.0)
         alive = age < STUCK_AFTER
         return alive, {"live": alive, "loop_turned_seconds_ago": round(age, 3)}
 
-    def ready(self) -> tuple[bool, dict[str, object]]:
+    def ready(self) -> Verdict:
         """Tell whether the process can work, and what is missing since when if it cannot."""
         missing: dict[str, dict[str, str]] = {}
         with self.lock:
@@ -90,7 +105,30 @@ class Health:
 
 def serve(health: Health, host: str, port: int) -> int:
     """Serve metrics and health in a thread of their own; return the port."""
-    checks: dict[str, Check] = {"/livez": health.live, "/readyz": health.ready}
+    listening = listen(host, port)
+    serve_on(listening, health.checks)
+    return int(listening.getsockname()[1])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that takes connections for metrics and health."""
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(5)
+    except OSError as error:
+        listening.close()
+        raise Misconfigured(
+            f"METRICS_HOST {host}, METRICS_PORT {port}: cannot listen there: {error.strerror or error}"
+        ) from None
+    return listening
+
+
+def serve_on(
+    listening: socket.socket, checks: Mapping[str, Check], tell: Callable[[], bytes] = generate_latest
+) -> None:
+    """Answer there, in a thread of its own, with what `tell` returns as metrics and with the checks."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = 10  # a client that says nothing does not keep its thread
@@ -98,7 +136,7 @@ def serve(health: Health, host: str, port: int) -> int:
         def do_GET(self) -> None:
             path = self.path.split("?")[0]
             if path == "/metrics":
-                self._answer(200, generate_latest(), CONTENT_TYPE_LATEST)
+                self._answer(200, tell(), CONTENT_TYPE_LATEST)
             elif path in checks:
                 fine, answer = checks[path]()
                 self._answer(200 if fine else 503, json.dumps(answer).encode() + b"\n", "application/json")
@@ -119,17 +157,12 @@ def serve(health: Health, host: str, port: int) -> int:
             """Scrapes are not news."""
 
     class Server(ThreadingHTTPServer):
-        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         daemon_threads = True
 
         def handle_error(self, *_: object) -> None:
             """A scraper that hangs up is not news either."""
 
-    try:
-        server = Server((host, port), Handler)
-    except OSError as error:
-        raise Misconfigured(
-            f"METRICS_HOST {host}, METRICS_PORT {port}: cannot listen there: {error.strerror or error}"
-        ) from None
+    server = Server(listening.getsockname()[:2], Handler, bind_and_activate=False)
+    server.socket.close()
+    server.socket = listening
     threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
-    return int(server.server_address[1])

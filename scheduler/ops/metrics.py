@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Iterable
+from functools import cache
 
 from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
@@ -126,6 +127,12 @@ delayed_lag = BatchHistogram(
 build_info = Gauge(
     "scheduler_build_info", "Always 1; the labels say what runs.", ["version", "python", "tzdata"]
 )
+
+
+@cache
+def of_route(route: str, status: int) -> tuple[Counter, Histogram]:
+    """Return where the requests of a route that ended so are counted and timed: to look that up takes a while."""
+    return api_requests.labels(route, str(status)), api_seconds.labels(route)
 
 
 def declare_commands(names: Iterable[str]) -> None:

@@ -64,11 +64,14 @@ class AuditRow:
 
 def write(cursor: Cursor, entries: Sequence[Entry]) -> None:
     """Add entries, in the transaction of what they tell of."""
-    lines = "".join(copy_line((
+    rows = [(
         each.caller.who, each.caller.via, each.action, each.kind, each.thing, each.tenant, each.caller.address,
         each.before, each.after,
-    )) for each in entries)
-    cursor.copy_expert(query("audit/copy"), io.StringIO(lines), size=1 << 20)
+    ) for each in entries]
+    if len(rows) == 1:
+        cursor.execute(query("audit/insert"), rows[0])
+    else:
+        cursor.copy_expert(query("audit/copy"), io.StringIO("".join(map(copy_line, rows))), size=1 << 20)
 
 
 def write_alone(connection: Connection, entries: Sequence[Entry]) -> None:

@@ -117,6 +117,14 @@ def test_only_what_finished_long_ago_is_pruned(session, sql):
     assert sql("SELECT count(*) FROM jobs") == [(5,)]
 
 
+def test_the_audit_is_pruned_by_the_same_age(session, sql):
+    sql("INSERT INTO audit (at, who, via, action, kind, thing, tenant) "
+        "SELECT now() - age * interval '1 day', 'ann', 'api', 'pause', 'job', age::text, 'acme' "
+        "FROM unnest(ARRAY[29, 31, 32, 33]) AS age")
+    assert [session.prune_audit(30, 2), session.prune_audit(30, 2), session.prune_audit(30, 2)] == [2, 1, 0]
+    assert sql("SELECT thing FROM audit") == [("29",)]
+
+
 def test_pruning_waits_for_nobody(session, sql, database_url):
     jobs(sql, 2, status="done", finished="-31 days")
     with connected(database_url) as other, other.cursor() as cursor:

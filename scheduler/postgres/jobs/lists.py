@@ -20,6 +20,7 @@ _PAGE_IDS = query("jobs/page_ids", newest=_NEWEST)
 _FIND = query("jobs/find", **_PARTS)
 _PAGE_NEXT = query("jobs/page_next", wanted=WANTED, **_PARTS)
 _COUNT = query("jobs/count", wanted=WANTED)
+_LAST_RUN_STATUSES = query("jobs/last_run_statuses")
 _SPECIAL = re.compile(r"([\\%_])")
 _UUID = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
 
@@ -35,7 +36,7 @@ class Beside:
     last_due_at: datetime | None
     last_emitted_at: datetime | None
     last_problem: str | None
-    last_run_status: str | None
+    last_run_status: str | None = None  # of a tracked one
 
 
 @dataclass(slots=True)
@@ -76,7 +77,7 @@ def list_jobs(
     values = wanted.values() | {"limit": limit, "before": before, "before_id": before_id}
     with translated(), connection.cursor() as cursor:
         cursor.execute(_PAGE, values)
-        return [_row(row) for row in cursor]
+        return _rows(cursor)
 
 
 def page_of_job_ids(
@@ -94,7 +95,7 @@ def list_next_jobs(connection: Connection, wanted: JobFilter, limit: int) -> lis
     """Return the pending jobs that are due next, overdue ones first."""
     with translated(), connection.cursor() as cursor:
         cursor.execute(_PAGE_NEXT, wanted.values() | {"limit": limit, "before": None, "before_id": None})
-        return [_row(row) for row in cursor]
+        return _rows(cursor)
 
 
 def count_jobs(connection: Connection, wanted: JobFilter, most: int) -> int:
@@ -114,8 +115,20 @@ def find_job(connection: Connection, job_id: str) -> JobRow | None:
 def find_with(cursor: Cursor, job_id: str) -> JobRow | None:
     """Return one job, in a transaction that is open."""
     cursor.execute(_FIND, {"id": job_id})
-    row = cursor.fetchone()
-    return None if row is None else _row(row)
+    found = _rows(cursor)
+    return found[0] if found else None
+
+
+def _rows(cursor: Cursor) -> list[JobRow]:
+    """Return what was asked for, with the last run's status of those that are tracked."""
+    found = [_row(row) for row in cursor]
+    tracked = {row.job.id: row.beside for row in found if row.job.definition and row.job.definition.run}
+    if tracked:
+        last_due_ats = [beside.last_due_at for beside in tracked.values()]
+        cursor.execute(_LAST_RUN_STATUSES, {"ids": list(tracked), "last_due_ats": last_due_ats})
+        for job_id, status in cursor:
+            tracked[job_id].last_run_status = status
+    return found
 
 
 def _row(row: tuple[Any, ...]) -> JobRow:

@@ -20,6 +20,8 @@ _MAKER = ("created_by", "created_via")
 _LOCK = query("jobs/lock", selected=SELECTED)
 _COPY = query("jobs/copy", fresh=", ".join(FRESH))
 _COPY_BY = query("jobs/copy", fresh=", ".join((*FRESH, *_MAKER)))
+_INSERT_ONE = query("jobs/insert_one", fresh=", ".join((*FRESH, *_MAKER)),
+                    values=", ".join("%s" for _ in (*FRESH, *_MAKER)))
 _INSERT = query("jobs/insert", columns=", ".join((*COLUMNS, *_MAKER)))
 _UPDATE = query("jobs/update", columns=_NAMES, saved=", ".join(f"saved.{name}" for name in COLUMNS))
 
@@ -50,7 +52,9 @@ def save(
     if updated:
         cursor.execute(_UPDATE, {"jobs": _records(updated, ("updated_by",), callers)})
     try:
-        if fresh:
+        if len(fresh) == 1 and callers:
+            cursor.execute(_INSERT_ONE, fresh[0])
+        elif fresh:
             _copy(cursor, _COPY_BY if callers else _COPY, fresh)
         if others:
             cursor.execute(_INSERT, {"jobs": _records(others, _MAKER, callers)})

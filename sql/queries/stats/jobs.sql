@@ -1,23 +1,22 @@
--- Count jobs by status: each up to a bound, by its stretch of the index. Beyond the bound what ANALYZE has found is enough,
--- where all tenants are asked about.
+-- Count jobs by status. Of all tenants' what ANALYZE has found is enough where it is well beyond the bound: then nothing
+-- is counted. Else each is counted up to the bound, by its stretch of the index.
+WITH known AS (
+    SELECT value AS status, (reltuples * frequency)::bigint AS estimate
+    FROM pg_class, pg_stats, unnest(most_common_vals::text::text[], most_common_freqs) AS common (value, frequency)
+    WHERE pg_class.oid = 'jobs'::regclass AND tablename = 'jobs' AND attname = 'status'
+      AND schemaname = relnamespace::regnamespace::text AND %(tenant)s IS NULL
+)
 SELECT status,
-       CASE WHEN counted < %(most)s THEN counted ELSE greatest(counted, coalesce((
-           SELECT (reltuples * frequency)::bigint
-           FROM pg_class, pg_stats,
-                unnest(most_common_vals::text::text[], most_common_freqs) AS known (value, frequency)
-           WHERE pg_class.oid = 'jobs'::regclass AND tablename = 'jobs' AND attname = 'status'
-             AND schemaname = relnamespace::regnamespace::text AND value = status AND %(tenant)s IS NULL
-       ), 0)) END AS counted
-FROM (
-    SELECT 'pending' AS status, (
-        SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'pending' AND {theirs} LIMIT %(most)s) AS few) AS counted
-    UNION ALL
-    SELECT 'paused', (
-        SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'paused' AND {theirs} LIMIT %(most)s) AS few)
-    UNION ALL
-    SELECT 'done', (
-        SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'done' AND {theirs} LIMIT %(most)s) AS few)
-    UNION ALL
-    SELECT 'cancelled', (
-        SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'cancelled' AND {theirs} LIMIT %(most)s) AS few)
-) AS each
+       CASE WHEN estimate > 1.2 * %(most)s THEN estimate ELSE (
+           CASE status
+           WHEN 'pending' THEN (
+               SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'pending' AND {theirs} LIMIT %(most)s) AS few)
+           WHEN 'paused' THEN (
+               SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'paused' AND {theirs} LIMIT %(most)s) AS few)
+           WHEN 'done' THEN (
+               SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'done' AND {theirs} LIMIT %(most)s) AS few)
+           ELSE (
+               SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'cancelled' AND {theirs} LIMIT %(most)s) AS few)
+           END) END AS counted
+FROM unnest(ARRAY['pending', 'paused', 'done', 'cancelled']) AS status
+LEFT JOIN known USING (status)

@@ -1,7 +1,10 @@
 """Bulk actions by filter, retries and results, statistics and occurrences."""
 
+import socket
+from urllib.parse import urlsplit
+
 import pytest
-from support import iso, until, utc
+from support import DEADLINE, connected, iso, until, utc
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -40,6 +43,33 @@ def test_more_than_a_batch_is_worked_through(api, shared):
     assert [tuple(each.values()) for each in found] == [("pending", 1), ("paused", 1203)]
     [told] = shared.sql("SELECT count(*) FROM audit WHERE tenant = %s AND action = 'pause'", tenant)
     assert told["count"] == 1203
+
+
+def test_a_client_that_hangs_up_stops_it_between_two_batches(api, shared):
+    tenant = api.job(job_type="x")["tenant"]
+    shared.sql("INSERT INTO jobs (id, job_type, tenant, next_run_at, starts_at, created_at) "
+               "SELECT gen_random_uuid(), 'bulk', %s, '2099-01-01', '2099-01-01', now() - n * interval '1 second' "
+               "FROM generate_series(1, 1500) AS n", tenant)
+
+    def paused():
+        return shared.sql("SELECT count(*) FROM jobs WHERE tenant = %s AND status = 'paused'", tenant)[0]["count"]
+
+    parts = urlsplit(api.url)
+    with connected(shared.database_url) as other, other.cursor() as cursor:
+        other.autocommit = False
+        cursor.execute("SELECT FROM jobs WHERE id = (SELECT id FROM jobs WHERE tenant = %s AND job_type = 'bulk' "
+                       "ORDER BY created_at DESC OFFSET 700 LIMIT 1) FOR UPDATE", (tenant,))  # of the second batch
+        with socket.create_connection((parts.hostname, parts.port), timeout=DEADLINE) as client:
+            client.sendall(f"POST /api/v1/jobs/pause?job_type=bulk HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n"
+                           f"Authorization: Bearer {api.token}\r\n\r\n".encode())
+            until(lambda: paused() == 500, "the first batch")
+            ours = "datname = current_database() AND wait_event_type = 'Lock'"
+            until(lambda: shared.sql(f"SELECT pid FROM pg_stat_activity WHERE {ours}"), "the second waits")
+        other.rollback()
+    process = next(each for each in shared.processes if each.role == "api")
+    until(lambda: any(line.get("route") == "/api/v1/jobs/pause" and line["sub"] == f"operator of {tenant}"
+                      for line in process.lines), "the request has ended")
+    assert paused() == 1000
 
 
 def test_a_run_is_reported_given_up_and_retried(api, served):

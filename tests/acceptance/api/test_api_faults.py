@@ -1,6 +1,7 @@
 """The API in bad company: clients that never finish, bodies without an end, a database that goes, two writers."""
 
-import os
+import itertools
+import resource
 import selectors
 import socket
 import threading
@@ -12,7 +13,7 @@ import pytest
 from api_support import Api, api_port, start_api
 from support import DEADLINE, connected, until
 
-SLOW_CLIENTS = int(os.environ.get("SCHEDULER_TEST_SLOW_CLIENTS", "2000"))
+SLOW_CLIENTS = 10_000
 
 
 class SlowClients:
@@ -67,14 +68,28 @@ class SlowClients:
         self.open.close()
 
 
+@pytest.fixture
+def many_files():
+    """Let this process have as many files open as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < SLOW_CLIENTS + 500:
+        pytest.skip(f"this machine allows a process {hard:,} open files, and not one more")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, SLOW_CLIENTS + 500), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("many_files")
 def test_clients_that_send_a_byte_a_second_are_hung_up_on_and_hold_up_nobody(shared, served):
     port = api_port(next(each for each in shared.processes if each.role == "api"))
     slow = SlowClients(port, SLOW_CLIENTS, b"GET /api/v1/jobs HTTP/1.1\r\nHost: a\r\nX-Slow: " + b"a" * 10_000)
+
+    def all_are_gone():
+        assert served.get("/jobs", limit=1).status == 200
+        return slow.closed == SLOW_CLIENTS
+
     try:
-        while slow.closed < slow.count:
-            assert served.get("/jobs", limit=1).status == 200
-            until(lambda: True, "a breath")
-        assert slow.closed == SLOW_CLIENTS
+        until(all_are_gone, "every one of them is hung up on", within=4 * DEADLINE)
     finally:
         slow.stop()
     assert served.get("/health").status == 200
@@ -83,8 +98,8 @@ def test_clients_that_send_a_byte_a_second_are_hung_up_on_and_hold_up_nobody(sha
 def raw(port: int, head: bytes, parts) -> bytes:
     """Send a request by hand until the server answers or hangs up; return what it said."""
     with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE) as client:
-        client.sendall(head)
         try:
+            client.sendall(head)
             for part in parts:
                 client.sendall(part)
         except OSError:
@@ -119,9 +134,30 @@ def test_a_body_without_an_end_is_not_waited_for(shared, served, framing, parts,
     assert b"Traceback" not in said
 
 
+@pytest.mark.usefixtures("served")
+def test_a_body_that_goes_on_after_the_answer_ends_the_connection(shared):
+    """Without Connection: close; what has no token is answered before its body's end, if it has one."""
+    port = api_port(next(each for each in shared.processes if each.role == "api"))
+    head = b"POST /api/v1/jobs HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    said = raw(port, head, endless())  # returns when the server has hung up
+    assert not said or said.startswith(b"HTTP/1.1 401"), said[:200]
+
+
+@pytest.mark.parametrize("part", [b"X-More: " + b"a" * 1000 + b"\r\n", b"1;" + b"a" * 1000 + b"\r\nx\r\n"])
+def test_what_frames_a_body_has_an_end_too(shared, served, part):
+    """Trailers and chunk extensions are no part of a body, which is bounded by itself."""
+    port = api_port(next(each for each in shared.processes if each.role == "api"))
+    head = (f"POST /api/v1/jobs HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {served.token}\r\n".encode()
+            + b"Transfer-Encoding: chunked\r\n\r\n" + (b"0\r\n" if part.startswith(b"X") else b""))
+    said = raw(port, head, itertools.repeat(part))
+    assert not said or said[9:10] == b"4", said[:200]
+    assert served.get("/health").status == 200
+
+
 @pytest.mark.parametrize("line", [
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET\r\n\r\n", b"GET /nowhere HTTP/9.9\r\n\r\n",
-    b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\n\r\n",
+    b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\n\r\n", b"GET /" + b"a" * 1_000_000,
+    b"GET / HTTP/1.1\r\n" + b"X-More: a\r\n" * 100_000,
     b"GET /%00%ff%fe/../..//etc/passwd HTTP/1.1\r\nHost: a\r\n\r\n",
     b"POST /api/v1/jobs HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
     b"POST /api/v1/jobs HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -176,6 +212,26 @@ def test_a_lock_that_another_holds_ends_in_a_503_and_holds_up_nobody_else(sideca
                 assert {each.result().status for each in waiting} == {503}
     finally:
         connection.close()
+
+
+def test_slow_searches_end_in_503_and_hold_up_nobody_else(sidecar):
+    api = start_api(sidecar, SCHEDULER_API_CONNECTIONS="2")
+    job = api.job()
+    connection, pool = connected(sidecar.database_url), ThreadPoolExecutor(4)
+    with connection as connection, connection.cursor() as cursor, pool:
+        connection.autocommit = False
+        cursor.execute("LOCK TABLE run_history")  # whoever looks through the runs waits for this
+        waiting = [pool.submit(api.get, "/runs") for _ in range(4)]
+        ours = ("SELECT pid FROM pg_stat_activity "
+                "WHERE application_name = 'scheduler api searches' AND wait_event_type = 'Lock'")
+        until(lambda: len(sidecar.sql(ours)) == 2, "all who look through lists wait")
+        assert api.get(f"/jobs/{job['id']}").status == 200
+        assert api.post(f"/jobs/{job['id']}/pause").status == 200
+        answers = [each.result() for each in waiting]
+        assert {each.status for each in answers} == {503}
+        assert all(int(each.headers["Retry-After"]) >= 1 for each in answers)
+        connection.rollback()
+    assert api.get("/runs").status == 200
 
 
 def test_of_two_writers_who_saw_the_same_job_one_wins(api: Api):

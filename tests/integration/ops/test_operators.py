@@ -1,9 +1,12 @@
 """`scheduler job`, `run`, `dead` and `token` on real servers: tables, JSON, exit codes, and a question first."""
 
+import contextlib
 import json
 import os
+import pty
 import subprocess
 import sys
+import termios
 from uuid import uuid4
 
 import jwt
@@ -69,6 +72,35 @@ def test_jobs_are_listed_and_paused_resumed_triggered_and_cancelled(scheduler, j
     entries = told(database_url)
     assert {each[3] for each in entries} == {Via.CLI.value}
     assert [each[0] for each in entries if each[2] == jobs[0]] == ["pause", "resume", "trigger", "cancel"]
+
+
+def on_a_terminal(database_url, *arguments, answer=""):
+    """Run a command on a terminal of 80 columns, with an answer typed; return its exit code and what it showed."""
+    ours, its = pty.openpty()
+    termios.tcsetwinsize(its, (24, 80))
+    env = {name: value for name, value in CLEAN.items() if name not in ("COLUMNS", "LINES")}
+    process = subprocess.Popen([sys.executable, "-m", "scheduler", *arguments], stdin=its, stdout=its, stderr=its,
+                               env=env | {"DATABASE_URL": database_url})
+    os.close(its)
+    os.write(ours, answer.encode())
+    shown = b""
+    with os.fdopen(ours, "rb", buffering=0) as terminal, contextlib.suppress(OSError):  # its end, on Linux
+        while more := terminal.read(4096):
+            shown += more
+    return process.wait(DEADLINE), shown.decode()
+
+
+@pytest.mark.usefixtures("jobs")
+def test_on_a_terminal_tables_fit_and_what_cannot_be_undone_asks_and_shows_how_far_it_is(database_url):
+    code, shown = on_a_terminal(database_url, "job", "list")
+    lines = shown.splitlines()
+    assert (code, len(lines)) == (0, 5)
+    assert max(map(len, lines)) <= 80
+    code, shown = on_a_terminal(database_url, "job", "cancel", "--tenant", "acme", answer="n\n")
+    assert (code, "Go on? [y/N]" in shown, told(database_url)) == (1, True, [])
+    code, shown = on_a_terminal(database_url, "job", "cancel", "--tenant", "acme", answer="y\n")
+    assert (code, "4 so far" in shown, "4 matched" in shown) == (0, True, True)
+    assert [each[0] for each in told(database_url)] == ["cancel"] * 4
 
 
 def test_what_is_wrong_is_told_by_the_exit_code(scheduler, jobs):

@@ -1,11 +1,9 @@
 """Spans reach an OTLP collector, in the request's own trace; without the address nothing is imported."""
 
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from uuid import uuid4
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from otlp_support import Collector
 from support import iso, until, utc
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -14,29 +12,8 @@ TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 @pytest.fixture
 def collector():
     """An OTLP endpoint: its URL and the spans that came, by service."""
-    spans = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            request = ExportTraceServiceRequest.FromString(self.rfile.read(int(self.headers["Content-Length"])))
-            for resource in request.resource_spans:
-                names = {each.key: each.value.string_value for each in resource.resource.attributes}
-                for scope in resource.scope_spans:
-                    spans.extend((names["service.name"], span) for span in scope.spans)
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_):
-            """Quiet."""
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", spans
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with Collector() as made:
+        yield made.url, made.by_service
 
 
 def attributes(span):

@@ -88,6 +88,7 @@ HOSTILE = {
     "no exp": jwt.encode(claims(exp=None), SECRET, "HS256"),
     "exp is a text": jwt.encode(claims(exp="soon"), SECRET, "HS256"),
     "exp is infinite": forged({"alg": "HS256"}, b'{"sub":"ann","exp":1e999}'),
+    "exp is infinite, and signed": jwt.encode(claims(exp=float("inf")), SECRET, "HS256"),
     "no sub": jwt.encode(claims(sub=None), SECRET, "HS256"),
     "empty sub": jwt.encode(claims(sub=""), SECRET, "HS256"),
     "long sub": jwt.encode(claims(sub="x" * 201), SECRET, "HS256"),
@@ -185,6 +186,68 @@ def test_keys_are_rotated_through_the_set():
     published.entries = [as_jwk(EC, "new")]
     published.now += keys.SOONEST_SECONDS
     assert found.identify(new).sub == "ann"
+    with pytest.raises(Unauthorized):
+        found.identify(old)
+
+
+class Counting(keys.OneKey):
+    """A key, and how often a token was verified by it."""
+
+    asked = 0
+
+    def find(self, kid, algorithm):
+        self.asked += 1
+        return super().find(kid, algorithm)
+
+
+def test_a_token_that_was_found_good_is_verified_once_until_it_expires():
+    now = time.time()
+    key = Counting(keys.one_key(SECRET))
+    clock = [now]
+    found = tokens.Tokens(key, clock=lambda: clock[0])
+    token = jwt.encode(claims(exp=int(now) + 600, tenant="acme"), SECRET, "HS256")
+    first = found.identify(token, "192.0.2.7")
+    again = found.identify(token, "192.0.2.8")
+    assert (again.sub, again.role, again.tenant, again.token, key.asked) == (
+        first.sub, first.role, first.tenant, first.token, 1)
+    assert (first.address, again.address) == ("192.0.2.7", "192.0.2.8")
+    clock[0] = int(now) + 600 + tokens.LEEWAY_SECONDS  # as if it had expired: it is judged anew
+    found.identify(token)
+    assert key.asked == 2
+    clock[0] = now - 3600  # a clock that was put back makes it look as if it were not good yet
+    found.identify(token)
+    assert key.asked == 3
+
+
+def test_a_bad_token_is_never_known():
+    key = Counting(keys.one_key(SECRET))
+    found = tokens.Tokens(key)
+    for token in (jwt.encode(claims(tenant=7), SECRET, "HS256"), jwt.encode(claims(sub=""), SECRET, "HS256"),
+                  jwt.encode(claims(), "another " + SECRET, "HS256"), jwt.encode(claims(exp=1), SECRET, "HS256")):
+        for _ in range(2):
+            with pytest.raises(Unauthorized):
+                found.identify(token)
+            assert found.known(token) is None
+    assert key.asked == 8
+
+
+def test_no_number_of_tokens_fills_the_memory(monkeypatch):
+    monkeypatch.setattr(tokens, "_MOST_KNOWN", 3)
+    found = verifier()
+    made = [jwt.encode(claims(sub=f"ann {n}"), SECRET, "HS256") for n in range(5)]
+    assert [found.identify(each).sub for each in made] == [f"ann {n}" for n in range(5)]
+    assert [found.known(each) is not None for each in made] == [False, False, True, True, True]
+
+
+def test_a_known_token_does_not_outlive_its_key():
+    published = Published(as_jwk(RSA, "old"))
+    found = published.verifier()
+    old = jwt.encode(claims(), RSA, "RS256", {"kid": "old"})
+    assert [found.identify(old).sub for _ in range(3)] == ["ann"] * 3
+    assert found.known(old)
+    published.entries = [as_jwk(EC, "new")]
+    published.now += keys.FRESH_SECONDS + 1
+    assert found.known(old) is None
     with pytest.raises(Unauthorized):
         found.identify(old)
 

@@ -1,0 +1,59 @@
+"""What the API tells of itself: metrics by route, a line for each request, spans; and its security headers."""
+
+from uuid import uuid4
+
+from api_support import start_api
+from otlp_support import Collector
+from support import until
+
+TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+def metrics(process):
+    return dict(line.rsplit(" ", 1) for line in process.http("/metrics")[1].splitlines() if line[0] != "#")
+
+
+def test_requests_are_counted_timed_and_logged_by_route(sidecar):
+    api = start_api(sidecar)
+    [process] = sidecar.processes
+    job = api.job()["id"]
+    for path in (f"/jobs/{job}", f"/jobs/{uuid4()}", "/jobs/x", "/nowhere/../../etc", "/jobs?colour=red"):
+        api.get(path)
+    api.as_("nonsense").get("/jobs")
+    found = metrics(process)
+    counted = {name.partition("{")[2]: float(value) for name, value in found.items()
+               if name.startswith("scheduler_api_requests_total")}
+    assert counted == {
+        'route="/api/v1/jobs",status="201"}': 1, 'route="/api/v1/jobs/{id}",status="200"}': 1,
+        'route="/api/v1/jobs/{id}",status="404"}': 1, 'route="/api/v1/jobs/{id}",status="422"}': 1,
+        'route="none",status="404"}': 1, 'route="/api/v1/jobs",status="422"}': 1,
+        'route="/api/v1/jobs",status="403"}': 1,
+    }
+    assert float(found['scheduler_api_seconds_count{route="/api/v1/jobs/{id}"}']) == 3
+    until(lambda: sum(each["event"] == "request" for each in process.lines) == 7, "a line for each")
+    lines = [each for each in process.lines if each["event"] == "request"]
+    shown = next(each for each in lines if each["route"] == "/api/v1/jobs/{id}" and each["status"] == 200)
+    assert (shown["method"], shown["sub"], shown["client"]) == ("GET", "admin of all", "127.0.0.1")
+    assert api.token not in "".join(process.raw)
+
+
+def test_answers_carry_security_headers(served):
+    for answer in (served.get("/jobs"), served.get("/jobs/x"), served.get("/health"), served.get("/nowhere")):
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["X-Frame-Options"] == "DENY"
+        assert answer.headers["Cache-Control"] == "no-store"
+        assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
+        assert answer.headers["Server"] is None
+
+
+def test_a_request_is_a_span_of_its_callers_trace_and_hands_it_on(sidecar):
+    with Collector() as collector:
+        api = start_api(sidecar, OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, OTEL_BSP_SCHEDULE_DELAY="100")
+        trace = f"00-{TRACE}-{PARENT}-01"
+        made = {"job_type": "test", "run_at": "2099-01-01T00:00:00Z"}
+        job = api.ask("POST", "/jobs", made, headers={"traceparent": trace}).json["id"]
+        name = "POST /api/v1/jobs"
+        span = until(lambda: next((each for each in collector.spans if each.name == name), None), "its span")
+        assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, PARENT)
+        assert sidecar.job(job)["traceparent"].split("-")[1] == TRACE
+        sidecar.close()

@@ -1,0 +1,52 @@
+"""The whole at a glance: exact up to a bound, and beyond it what ANALYZE has found, without counting."""
+
+import pytest
+from support import connected
+
+from scheduler.postgres import stats
+from scheduler.postgres.connection import connect
+
+FILL = """
+INSERT INTO jobs (id, job_type, tenant, status, next_run_at, starts_at)
+SELECT gen_random_uuid(), 'test', %s, %s, '2099-01-01', '2099-01-01' FROM generate_series(1, %s)
+"""
+
+
+@pytest.fixture
+def filled(database_url):
+    """3,000 pending, 1,000 done and 40 paused jobs of one tenant, 7 pending of another."""
+    with connected(database_url) as own, own.cursor() as cursor:
+        for tenant, status, count in (("default", "pending", 3000), ("default", "done", 1000),
+                                      ("default", "paused", 40), ("acme", "pending", 7)):
+            cursor.execute(FILL, (tenant, status, count))
+        cursor.execute("ANALYZE jobs")
+        made = connect(database_url, "test", default_transaction_read_only="on")
+        made.autocommit = True
+        yield made, cursor
+        made.close()
+
+
+def test_below_the_bound_it_is_what_is_there_now(filled):
+    connection, cursor = filled
+    cursor.execute("DELETE FROM jobs WHERE status = 'done'")  # and ANALYZE has not heard of it
+    found = stats.stats(connection, None).jobs
+    assert found == {"pending": 3007, "paused": 40, "done": 0, "cancelled": 0}
+    assert stats.stats(connection, "acme").jobs == {"pending": 7, "paused": 0, "done": 0, "cancelled": 0}
+
+
+def test_well_beyond_it_what_analyze_has_found(filled, monkeypatch):
+    connection, cursor = filled
+    monkeypatch.setattr(stats, "COUNTED", 1000)
+    found = stats.stats(connection, None).jobs
+    assert found["pending"] == pytest.approx(3007, rel=0.02)
+    assert (found["paused"], found["done"], found["cancelled"]) == (40, 1000, 0)
+    cursor.execute("DELETE FROM jobs WHERE status = 'pending'")
+    assert stats.stats(connection, None).jobs["pending"] > 2900  # not counted, until ANALYZE has looked again
+    cursor.execute("ANALYZE jobs")
+    assert stats.stats(connection, None).jobs["pending"] == 0
+
+
+def test_a_tenants_jobs_are_counted_up_to_the_bound(filled, monkeypatch):
+    connection, _ = filled
+    monkeypatch.setattr(stats, "COUNTED", 1000)
+    assert stats.stats(connection, "default").jobs == {"pending": 1000, "paused": 40, "done": 1000, "cancelled": 0}

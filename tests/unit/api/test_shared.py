@@ -1,0 +1,74 @@
+"""Many who ask at once share one look, and what takes long is not looked at each second."""
+
+import asyncio
+
+import pytest
+
+from scheduler.api.shared import LEAST_SECONDS, MOST_SECONDS, SHARE, Shared
+
+
+class Looks:
+    """A slow look that counts, and a clock that only it moves."""
+
+    def __init__(self):
+        self.now, self.made, self.takes = 100.0, 0, 0.0
+        self.go = asyncio.Event()
+        self.go.set()
+        self.fails = False
+
+    async def look(self):
+        self.made += 1
+        number = self.made
+        await self.go.wait()
+        self.now += self.takes
+        if self.fails:
+            raise ConnectionError(number)
+        return number
+
+
+def test_those_who_ask_while_one_looks_wait_for_that_one():
+    async def main():
+        looks = Looks()
+        shared = Shared(lambda: looks.now)
+        looks.go.clear()
+        asking = [asyncio.create_task(shared.get("acme", looks.look)) for _ in range(20)]
+        another = asyncio.create_task(shared.get("globex", looks.look))
+        await asyncio.sleep(0)
+        asking[0].cancel()  # who goes away leaves the look to the others
+        looks.go.set()
+        assert await asyncio.gather(*asking[1:]) == [1] * 19
+        assert await another == 2
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("takes", "kept"), [
+    (0.0, LEAST_SECONDS), (LEAST_SECONDS, LEAST_SECONDS / SHARE), (1000.0, MOST_SECONDS),
+])
+def test_an_answer_is_good_for_a_while(takes, kept):
+    kept = min(kept, MOST_SECONDS)
+
+    async def main():
+        looks = Looks()
+        looks.takes = takes
+        shared = Shared(lambda: looks.now)
+        assert await shared.get(None, looks.look) == 1
+        looks.now += kept * 0.9
+        assert await shared.get(None, looks.look) == 1
+        looks.now += kept * 0.2
+        assert await shared.get(None, looks.look) == 2
+
+    asyncio.run(main())
+
+
+def test_a_failure_is_told_to_all_who_wait_and_kept_for_nobody():
+    async def main():
+        looks = Looks()
+        shared = Shared(lambda: looks.now)
+        looks.fails = True
+        told = await asyncio.gather(*(shared.get(None, looks.look) for _ in range(3)), return_exceptions=True)
+        assert [str(each) for each in told] == ["1"] * 3
+        looks.fails = False
+        assert await shared.get(None, looks.look) == 2
+
+    asyncio.run(main())
