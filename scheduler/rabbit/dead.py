@@ -115,6 +115,11 @@ class DeadLetters:
         found = sorted(self._all(), key=lambda letter: letter.place)
         return [each for each in found if each.place > after][:limit]
 
+    def count(self) -> int:
+        """Return how many lie there."""
+        with self._queue() as channel:
+            return _counted(channel)
+
     def find(self, letter_id: str) -> DeadLetter | None:
         """Return one, None if it is not among the oldest ten thousand."""
         return next((each for each in self._all() if each.id == letter_id), None)
@@ -225,24 +230,35 @@ def _found(channel: BlockingChannel, letter_id: str) -> DeadLetter | None:
 
 def _taken(channel: BlockingChannel) -> list[DeadLetter]:
     """Take what lies there, as much as one look may; the channel's owner gives it back."""
+    waiting = min(_counted(channel), MOST_LOOKED_AT)
+    found: list[DeadLetter] = []
+    if waiting:
+        channel.basic_qos(prefetch_count=MOST_LOOKED_AT)
+        silent = 0
+        for method, properties, body in channel.consume(DEAD_QUEUE, inactivity_timeout=_SILENCE_SECONDS):
+            if method is not None:
+                found.append(_letter(method, properties, body))
+            silent = silent + 1 if method is None else 0
+            if len(found) >= waiting or silent > _MOST_SILENCES:
+                break
+        channel.cancel()
+    # The count may be a moment old: what it does not know of is asked for until the queue says there is no more.
+    while len(found) < MOST_LOOKED_AT:
+        method, properties, body = channel.basic_get(DEAD_QUEUE)
+        if method is None:
+            break
+        found.append(_letter(method, properties, body))
+    return found
+
+
+def _counted(channel: BlockingChannel) -> int:
+    """Return how many lie there, or lay there a moment ago."""
     try:
-        waiting = channel.queue_declare(DEAD_QUEUE, passive=True).method.message_count
+        return int(channel.queue_declare(DEAD_QUEUE, passive=True).method.message_count)
     except ChannelClosedByBroker as error:
         if error.reply_code == _NOT_FOUND:
             raise BrokerUnavailable("RabbitMQ: no scheduler_dead yet; start a consumer or a producer") from None
         raise
-    found: list[DeadLetter] = []
-    silent = 0
-    channel.basic_qos(prefetch_count=MOST_LOOKED_AT)
-    # The count may be a moment old: what it does not know of is asked for by the silence after it.
-    for method, properties, body in channel.consume(DEAD_QUEUE, inactivity_timeout=_SILENCE_SECONDS):
-        if method is not None:
-            found.append(_letter(method, properties, body))
-        silent = silent + 1 if method is None else 0
-        if len(found) >= MOST_LOOKED_AT or (silent and len(found) >= waiting) or silent > _MOST_SILENCES:
-            break
-    channel.cancel()
-    return found
 
 
 def _letter(method: Any, properties: pika.BasicProperties, body: bytes) -> DeadLetter:
