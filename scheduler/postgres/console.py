@@ -87,8 +87,8 @@ def watched_runs(
             run = read(row)
             if run.occurrence is not None:
                 found[row[-2]].setdefault(run.event_id, run)
-    of_job, newest = _by_job(found["of job"].values()), list(found["new"].values())
-    return WatchedRuns(found["whole"], found["row"], of_job, newest)
+    of_job = _by_job(found["of job"].values())
+    return WatchedRuns(found["whole"], found["row"], of_job, list(found["new"].values()))
 
 
 def _by_job(runs: Iterable[Run]) -> dict[str, list[Run]]:

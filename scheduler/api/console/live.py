@@ -43,6 +43,7 @@ class Broadcaster:
         self.history = History()
         self.moment = Moment(0)
         self.listeners = 0
+        self.looks = 0  # begun so far; the moment that a look leads to has its number
         self.watching = Watching()
         self._changed = asyncio.Event()
         self._wanted = asyncio.Event()
@@ -64,12 +65,13 @@ class Broadcaster:
     async def look(self, *, whole: bool = True) -> None:
         """Look once and tell what was seen; that the database is away is told too."""
         async with self._looking:
+            self.looks += 1
             due = whole and self._clock() >= self._sample_due
             try:
                 seen = await self._take(self.watching.wants(pulse=whole, failures=due))
             except Exception as error:  # noqa: BLE001 - whatever it was, pages go on showing what is known
                 log.debug("console has no pulse", problem=str(error))
-                self._tell(replace(self.moment, number=self.moment.number + 1, sampled=None, problem=str(error)))
+                self._tell(replace(self.moment, number=self.looks, sampled=None, problem=str(error)))
                 return
             self._tell(self._moment(seen, due=due))
 
@@ -83,8 +85,9 @@ class Broadcaster:
         if pulse is not None:
             self._pulse_at = self._clock()
         failing = before.failing if pulse is None or pulse.failing is None else tuple(pulse.failing)
-        return Moment(before.number + 1, pulse or before.pulse, failing, taken, seen.runs or before.runs,
-                      seen.jobs or before.jobs)
+        runs = before.runs if seen.runs is None else replace(seen.runs, look=self.looks)
+        jobs = before.jobs if seen.jobs is None else replace(seen.jobs, look=self.looks)
+        return Moment(self.looks, pulse or before.pulse, failing, taken, runs, jobs)
 
     async def fresh(self) -> Moment:
         """Return what is known, after a look where that is not of the last moments."""

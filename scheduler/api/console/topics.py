@@ -29,6 +29,7 @@ class Reader:
     the: Site
     who: Identity
     csrf: str
+    after: int  # the last look that had begun when the page was opened: what it brought may be older than the page
 
     def draw(self, name: str, context: Mapping[str, Any]) -> str:
         """Return a part of a page."""
@@ -107,9 +108,10 @@ class RunTopic:
     def message(self, moment: Moment, reader: Reader) -> Message:
         """Return the run where it has changed."""
         run = moment.runs.whole.get(self.event_id)
-        if run is None or moment.pulse is None or not reader.sees(run.tenant):
+        if run is None or moment.pulse is None or moment.runs.look <= reader.after or not reader.sees(run.tenant):
             return {}
-        self.job = moment.jobs.views.get(str(run.job_id), self.job)
+        if moment.jobs.look > reader.after:
+            self.job = moment.jobs.views.get(str(run.job_id), self.job)
         context = run_context(run, self.job, moment.pulse.at)
         return _changed(self._sent, {"run": reader.draw("run", context)})
 
@@ -130,7 +132,8 @@ class JobTopic:
     def message(self, moment: Moment, reader: Reader) -> Message:
         """Return the parts of the page that have changed."""
         row, runs = moment.jobs.rows.get(self.job_id), moment.runs.of_job.get(self.job_id)
-        if row is None or runs is None or moment.pulse is None or not reader.sees(row.job.tenant):
+        looked = min(moment.jobs.look, moment.runs.look) > reader.after
+        if row is None or runs is None or moment.pulse is None or not looked or not reader.sees(row.job.tenant):
             return {}
         known = (moment.jobs.views[self.job_id], list(runs))
         if known == self._known:
@@ -158,6 +161,8 @@ class JobsTopic:
 
     def message(self, moment: Moment, reader: Reader) -> Message:
         """Return the rows that have changed, and the number of new jobs."""
+        if moment.jobs.look <= reader.after:
+            return {}
         rows = {}
         for key in self.shown & moment.jobs.views.keys():
             job = moment.jobs.views[key]
@@ -189,6 +194,8 @@ class RunsTopic:
 
     def message(self, moment: Moment, reader: Reader) -> Message:
         """Return the rows that have changed, and the number of new runs."""
+        if moment.runs.look <= reader.after:
+            return {}
         rows = {}
         for key in self.shown & moment.runs.rows.keys():
             run = moment.runs.rows[key]

@@ -26,6 +26,7 @@ class Runs:
     rows: Mapping[str, RunView] = field(default_factory=dict)
     of_job: Mapping[str, Sequence[RunView]] = field(default_factory=dict)
     newest: Sequence[RunView] = ()
+    look: int = 0  # the number of the look that brought them
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Jobs:
     rows: Mapping[str, JobRow] = field(default_factory=dict)
     views: Mapping[str, JobView] = field(default_factory=dict)
     newest: Sequence[JobView] = ()
+    look: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,11 @@
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from scheduler.api.console.live import Moment
 from scheduler.api.console.news import job_matches, new_jobs, new_runs, run_matches
+from scheduler.api.console.topics import JobsTopic, Reader
+from scheduler.api.console.watching import Jobs
+from scheduler.api.identity import Identity, Role
 from scheduler.domain.messages import Priority
 from scheduler.postgres.jobs.lists import JobFilter
 from scheduler.postgres.runs.lists import RunFilter
@@ -65,3 +69,12 @@ def test_a_run_matches_as_the_database_would_say():
     for wanted in (RunFilter(until=one.due_at), RunFilter(since=one.due_at + timedelta(seconds=1)),
                    RunFilter(status="waiting"), RunFilter(job_id=str(identity(2)))):
         assert not run_matches(wanted, one), wanted
+
+
+def test_what_was_seen_before_a_page_was_opened_is_not_told_to_it():
+    topic = JobsTopic(JobFilter(), frozenset(), None, newest=True)
+    reader = Reader(None, Identity("me", Role.VIEWER, None), "", after=3)
+    assert topic.message(Moment(4, jobs=Jobs(newest=[job(1)], look=3)), reader) == {}
+    assert topic.message(Moment(5, jobs=Jobs(newest=[job(1)], look=4)), reader) == {"rows": {}, "news": "1 new"}
+    other = Reader(None, Identity("me", Role.VIEWER, "acme"), "", after=3)
+    assert topic.message(Moment(5, jobs=Jobs(newest=[job(1)], look=4)), other) == {"rows": {}, "news": ""}

@@ -83,7 +83,7 @@ def _last(kind: str, given: Mapping[str, str]) -> Place | None:
 
 async def _messages(the: Site, who: Identity, topic: Topic, token: str) -> AsyncIterator[str]:
     """Yield a message for every moment, as long as the token is good."""
-    reader, judged_at = Reader(the, who, session.form_token(token)), time.monotonic()
+    reader, judged_at = Reader(the, who, session.form_token(token), the.broadcaster.looks), time.monotonic()
     yield "retry: 2000\n\n"
     with the.broadcaster.watching.of(topic.watches):
         async for moment in the.broadcaster.moments():

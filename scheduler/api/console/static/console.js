@@ -137,7 +137,10 @@
   });
   const slots = (part) => all(`[data-held="${part.id}"]`);
   const hovered = (part) => (slots(part).length ? part.closest('.panel') : part).matches(':hover');
-  const busy = (part) => hovered(part) && (part.matches('tr') || part.querySelector('table, form, details'))
+  // A row that an action has just drawn is newer than what was seen before it.
+  const acted = new Map();
+  document.addEventListener('htmx:afterSettle', ({ target }) => acted.set(target.id, Date.now()));
+  const busy = (part) => Date.now() - (acted.get(part.id) || 0) < 3000 || hovered(part) && (part.matches('tr') || part.querySelector('table, form, details'))
     || (part.contains(document.activeElement) && document.activeElement !== document.body);
   const fill = (part, markup) => {
     const open = all('details', part).map((each) => each.open);
@@ -173,8 +176,12 @@
   // A table that is not replaced, for the pointer is in its panel, says how many rows wait; a click brings them.
   const tell = (part, next) => slots(part).forEach((slot) => {
     const rows = next ? all('tr[id]', parsed(next.markup)).filter((row) => !document.getElementById(row.id)).length : 0;
-    slot.innerHTML = rows ? `<button type="button" class="small">${rows} new</button>` : '';
-    if (rows) slot.firstElementChild.addEventListener('click', () => { waiting.delete(part.id); put(part, next); tell(part); });
+    if (!rows) { slot.textContent = ''; return; }
+    const bring = slot.firstElementChild || slot.appendChild(document.createElement('button'));
+    bring.type = 'button';
+    bring.className = 'small';
+    if (bring.textContent !== `${rows} new`) bring.textContent = `${rows} new`;
+    bring.onclick = () => { waiting.delete(part.id); put(part, next); tell(part); };
   });
   const settle = () => waiting.forEach((next, id) => {
     const part = document.getElementById(id);
