@@ -105,6 +105,7 @@ class DeadLetters:
         self._urls = urls
         self._lock = threading.Lock()
         self._channel: BlockingChannel | None = None
+        self._was_empty = False  # at the last look over this channel
         # No header lets a publisher borrow our rights elsewhere.
         self._exits = {COMMANDS_EXCHANGE, DELAY_EXCHANGE, DELAYED_EXCHANGE}
         for name, _ in delay_exchanges:
@@ -157,11 +158,19 @@ class DeadLetters:
     def _all(self) -> list[DeadLetter]:
         """Look at everything; a connection that broke since the last look is worth another try."""
         try:
-            with self._queue() as channel:
-                return _taken(channel)
+            return self._looked()
         except BrokerUnavailable:
-            with self._queue() as channel:
-                return _taken(channel)
+            return self._looked()
+
+    def _looked(self) -> list[DeadLetter]:
+        with self._queue() as channel:
+            # What a look gives back is counted a moment later. Where the last one gave back nothing the count is
+            # true, and the queue need not be asked: a quorum queue writes each question to its disk.
+            if self._was_empty and not _counted(channel):
+                return []
+            found = _taken(channel)
+            self._was_empty = not found
+            return found
 
     def _send(self, connection: pika.BlockingConnection, letter: DeadLetter) -> None:
         exchange = letter.exchange
@@ -210,6 +219,7 @@ class DeadLetters:
                 channel = None
         if channel is None or not channel.is_open:
             self.close()
+            self._was_empty = False
             self._channel = self._open().channel()
         assert self._channel is not None  # noqa: S101 - it was opened
         return self._channel
@@ -242,8 +252,8 @@ def _taken(channel: BlockingChannel) -> list[DeadLetter]:
             if len(found) >= waiting or silent > _MOST_SILENCES:
                 break
         channel.cancel()
-    # The count may be a moment old: what it does not know of is asked for until the queue says there is no more.
-    while len(found) < MOST_LOOKED_AT:
+    # The count may be a moment old, from before the last look gave all back: then the queue is asked itself.
+    while not waiting and len(found) < MOST_LOOKED_AT:
         method, properties, body = channel.basic_get(DEAD_QUEUE)
         if method is None:
             break
