@@ -13,7 +13,7 @@ from scheduler.postgres.console import Pulse
 
 log = get_logger(__name__)
 
-TICK_SECONDS = 1.0
+TICK_SECONDS = 1.1  # so that all looks together are less than two statements a second
 _FRESH_SECONDS = 3.0
 _SHARE = 20  # a twentieth of the time at most goes into looking
 _SILENCE_SECONDS = 15.0  # a line in between keeps proxies from closing a connection that has nothing to say
