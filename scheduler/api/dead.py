@@ -36,6 +36,10 @@ class Dead:
         following = cursors.write_texts("dead", *found[limit - 1].place) if len(found) > limit else None
         return Page([dead_view(each) for each in found[:limit]], following)
 
+    async def count(self) -> int:
+        """Return how many lie there; for pages that show it to those only who may see them."""
+        return await self._do(self._letters.count)
+
     async def get(self, who: Identity, letter_id: UUID) -> DeadView:
         """Return one of them."""
         check(who, Need.DEAD_LETTERS)

@@ -13,6 +13,7 @@ from scheduler.api.database import Database
 from scheduler.api.identity import Identity, Need, check, visible_tenant
 from scheduler.api.problems import Away, NotFound
 from scheduler.api.shared import Shared
+from scheduler.domain.runs.run import Run
 from scheduler.domain.strict_json import parse_object
 from scheduler.ops.logs import without_secrets
 from scheduler.postgres.audit import AuditFilter, list_audit
@@ -105,12 +106,16 @@ class Reads:
                      lambda run: cursors.write("runs", run.occurrence.due_at, run.event_id))  # type: ignore[union-attr]
 
     async def run(self, who: Identity, event_id: UUID) -> WholeRunView:
-        """Return one run with its attempts; raise NotFound, also for another tenant's."""
+        """Return one run with its attempts."""
+        return whole_run_view(await self.run_row(who, event_id))
+
+    async def run_row(self, who: Identity, event_id: UUID) -> Run:
+        """Return one run with all that is stored of it; raise NotFound, also for another tenant's."""
         check(who, Need.READ)
         run = await self._database.read(lambda at: find_run(at, str(event_id)))
         if run is None or run.occurrence is None or who.tenant not in (None, run.occurrence.tenant):
             raise NotFound(f"No run has the event_id {event_id}.")
-        return whole_run_view(run)
+        return run
 
     async def stats(self, who: Identity) -> StatsView:
         """Return the whole at a glance; many who look at once share one look."""

@@ -8,7 +8,7 @@ from typing import Any
 from scheduler.domain.runs.run import Run
 from scheduler.postgres.connection import Connection, translated
 from scheduler.postgres.maintenance import BACKLOG_COUNTED, PENDING_COUNTED, Backlog
-from scheduler.postgres.runs.columns import SELECTED, SELECTED_OF_HISTORY, read
+from scheduler.postgres.runs.columns import BRIEF, SELECTED, SELECTED_OF_HISTORY, read
 from scheduler.resources import query
 
 _MOST_NEXT = 200  # due next, before those of other tenants are left out
@@ -16,7 +16,11 @@ _MOST_WORKERS = 200
 _MOST_FAILED = 5_000
 _MOST_OUTCOMES = 20_000
 _PULSE = query("console/pulse", measure=query("maintenance/measure"))
-_WATCHED = query("console/watched_runs", selected=SELECTED, selected_of_history=SELECTED_OF_HISTORY)
+MOST_OF_JOB = 50
+MOST_NEW = 50
+_WATCHED_RUNS = query(
+    "console/watched_runs", selected=SELECTED, selected_of_history=SELECTED_OF_HISTORY, brief=BRIEF
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +63,37 @@ def outcomes_of_job(
     return days
 
 
-def watched_runs(connection: Connection, event_ids: Iterable[str]) -> list[Run]:
-    """Return the runs that somebody looks at, all in one statement; an open one goes before a finished one."""
+@dataclass(frozen=True, slots=True)
+class WatchedRuns:
+    """The runs that live pages show; all but `whole` without event, output and attempts."""
+
+    whole: dict[str, Run]
+    rows: dict[str, Run]
+    of_job: dict[str, list[Run]]
+    newest: list[Run]
+
+
+def watched_runs(
+    connection: Connection, *, whole: Iterable[str] = (), rows: Iterable[str] = (), jobs: Iterable[str] = (),
+    newest: bool = False,
+) -> WatchedRuns:
+    """Return the runs of these events and the newest of these jobs and of all, in one statement."""
+    values = {"whole": list(whole), "rows": list(rows), "jobs": list(jobs), "most_of_job": MOST_OF_JOB,
+              "newest": MOST_NEW if newest else 0}
+    found: dict[str, dict[str, Run]] = {"whole": {}, "row": {}, "of job": {}, "new": {}}
     with translated(), connection.cursor() as cursor:
-        cursor.execute(_WATCHED, {"event_ids": list(event_ids)})
-        return [read(row) for row in cursor]
+        cursor.execute(_WATCHED_RUNS, values)
+        for row in cursor:
+            run = read(row)
+            if run.occurrence is not None:
+                found[row[-2]].setdefault(run.event_id, run)
+    of_job = _by_job(found["of job"].values())
+    return WatchedRuns(found["whole"], found["row"], of_job, list(found["new"].values()))
+
+
+def _by_job(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """Return each job's newest runs, those due last first."""
+    jobs: dict[str, list[Run]] = {}
+    for run in sorted(runs, key=lambda run: (run.occurrence.due_at, run.event_id), reverse=True):  # type: ignore[union-attr]
+        jobs.setdefault(run.occurrence.job_id, []).append(run)  # type: ignore[union-attr]
+    return {job_id: found[:MOST_OF_JOB] for job_id, found in jobs.items()}

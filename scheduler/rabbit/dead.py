@@ -105,6 +105,7 @@ class DeadLetters:
         self._urls = urls
         self._lock = threading.Lock()
         self._channel: BlockingChannel | None = None
+        self._was_empty = False  # at the last look over this channel
         # No header lets a publisher borrow our rights elsewhere.
         self._exits = {COMMANDS_EXCHANGE, DELAY_EXCHANGE, DELAYED_EXCHANGE}
         for name, _ in delay_exchanges:
@@ -114,6 +115,11 @@ class DeadLetters:
         """Return what lies there, oldest first; raise BrokerUnavailable where the broker cannot be reached."""
         found = sorted(self._all(), key=lambda letter: letter.place)
         return [each for each in found if each.place > after][:limit]
+
+    def count(self) -> int:
+        """Return how many lie there."""
+        with self._queue() as channel:
+            return _counted(channel)
 
     def find(self, letter_id: str) -> DeadLetter | None:
         """Return one, None if it is not among the oldest ten thousand."""
@@ -152,11 +158,19 @@ class DeadLetters:
     def _all(self) -> list[DeadLetter]:
         """Look at everything; a connection that broke since the last look is worth another try."""
         try:
-            with self._queue() as channel:
-                return _taken(channel)
+            return self._looked()
         except BrokerUnavailable:
-            with self._queue() as channel:
-                return _taken(channel)
+            return self._looked()
+
+    def _looked(self) -> list[DeadLetter]:
+        with self._queue() as channel:
+            # What a look gives back is counted a moment later. Where the last one gave back nothing the count is
+            # true, and the queue need not be asked: a quorum queue writes each question to its disk.
+            if self._was_empty and not _counted(channel):
+                return []
+            found = _taken(channel)
+            self._was_empty = not found
+            return found
 
     def _send(self, connection: pika.BlockingConnection, letter: DeadLetter) -> None:
         exchange = letter.exchange
@@ -205,6 +219,7 @@ class DeadLetters:
                 channel = None
         if channel is None or not channel.is_open:
             self.close()
+            self._was_empty = False
             self._channel = self._open().channel()
         assert self._channel is not None  # noqa: S101 - it was opened
         return self._channel
@@ -225,24 +240,35 @@ def _found(channel: BlockingChannel, letter_id: str) -> DeadLetter | None:
 
 def _taken(channel: BlockingChannel) -> list[DeadLetter]:
     """Take what lies there, as much as one look may; the channel's owner gives it back."""
+    waiting = min(_counted(channel), MOST_LOOKED_AT)
+    found: list[DeadLetter] = []
+    if waiting:
+        channel.basic_qos(prefetch_count=MOST_LOOKED_AT)
+        silent = 0
+        for method, properties, body in channel.consume(DEAD_QUEUE, inactivity_timeout=_SILENCE_SECONDS):
+            if method is not None:
+                found.append(_letter(method, properties, body))
+            silent = silent + 1 if method is None else 0
+            if len(found) >= waiting or silent > _MOST_SILENCES:
+                break
+        channel.cancel()
+    # The count may be a moment old, from before the last look gave all back: then the queue is asked itself.
+    while not waiting and len(found) < MOST_LOOKED_AT:
+        method, properties, body = channel.basic_get(DEAD_QUEUE)
+        if method is None:
+            break
+        found.append(_letter(method, properties, body))
+    return found
+
+
+def _counted(channel: BlockingChannel) -> int:
+    """Return how many lie there, or lay there a moment ago."""
     try:
-        waiting = channel.queue_declare(DEAD_QUEUE, passive=True).method.message_count
+        return int(channel.queue_declare(DEAD_QUEUE, passive=True).method.message_count)
     except ChannelClosedByBroker as error:
         if error.reply_code == _NOT_FOUND:
             raise BrokerUnavailable("RabbitMQ: no scheduler_dead yet; start a consumer or a producer") from None
         raise
-    found: list[DeadLetter] = []
-    silent = 0
-    channel.basic_qos(prefetch_count=MOST_LOOKED_AT)
-    # The count may be a moment old: what it does not know of is asked for by the silence after it.
-    for method, properties, body in channel.consume(DEAD_QUEUE, inactivity_timeout=_SILENCE_SECONDS):
-        if method is not None:
-            found.append(_letter(method, properties, body))
-        silent = silent + 1 if method is None else 0
-        if len(found) >= MOST_LOOKED_AT or (silent and len(found) >= waiting) or silent > _MOST_SILENCES:
-            break
-    channel.cancel()
-    return found
 
 
 def _letter(method: Any, properties: pika.BasicProperties, body: bytes) -> DeadLetter:

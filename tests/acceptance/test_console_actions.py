@@ -178,14 +178,26 @@ def test_an_edit_keeps_what_it_does_not_show_and_notices_another_ones(world, vis
     visit.bear("412")
 
 
+def test_an_edit_runs_nothing_again_that_has_run(world, visit):
+    job = world.job(job_type="edited.often", name="Old name", every="PT3H", run_at=iso(utc(hours=-1)), run={})
+    world.event(job)
+    before = world.sidecar.job(job)["next_run_at"]
+    page = visit.go(f"/jobs/{job}/edit")
+    page.get_by_label("Name", exact=True).fill("New name")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("status")).to_contain_text("Saved")
+    stored = world.sidecar.job(job)
+    assert (stored["name"], stored["next_run_at"]) == ("New name", before)
+    assert before > utc()
+
+
 def test_a_failing_job_is_found_its_reason_seen_and_it_is_tried_again(world, visit):
     """The way of someone woken at night: from the overview to a run that succeeds."""
     job, event = world.dead_run(name="CRM sync", job_type="sync.night", error="502 from crm.example.org")
     page = visit.go("/")
     expect(page.locator("#part-failing").get_by_role("link", name="sync.night")).to_be_visible()
     expect(page.locator("#part-tiles a[href='/runs?status=dead'] .value")).to_have_text(re.compile("[1-9]"))
-    page.locator("#part-failing").get_by_role("link", name="sync.night").click()
-    page.locator("#runs-table tbody tr").first.get_by_role("link").nth(1).click()
+    page.locator("#part-failing").get_by_role("link", name="502 from crm.example.org").click()
     expect(page.get_by_text("502 from crm.example.org").first).to_be_visible()
     expect(page.get_by_text("Given up after 1 attempt")).to_be_visible()
     page.get_by_role("button", name="Try again").click()
@@ -227,8 +239,9 @@ def test_a_new_user_finds_a_failing_job_sees_why_mends_its_target_and_runs_it_ag
     world.job(job_type="crm.sync", name="Sync with the CRM", every="P1D", run_at=iso(utc()),
               run={"max_attempts": 1}, target={"webhook": {"url": f"{endpoint}/broken"}})
     page = visit.go("/")
-    page.locator("#part-failing").get_by_role("link", name="crm.sync").click()
-    page.locator("#runs-table tbody td:nth-child(2) a").first.click()
+    page.locator("#part-failing").get_by_role("link", name="crm.sync", exact=True).click()
+    expect(page.get_by_role("heading", name="Sync with the CRM")).to_be_visible()
+    page.get_by_role("link", name="see what happened").click()
     expect(page.get_by_text("Answered 500", exact=True)).to_be_visible()
     expect(page.get_by_text("no table called customers")).to_be_visible()
     page.get_by_role("link", name="Edit the job").click()
@@ -236,12 +249,29 @@ def test_a_new_user_finds_a_failing_job_sees_why_mends_its_target_and_runs_it_ag
     page.get_by_role("button", name="Save").click()
     page.get_by_role("status").get_by_role("button", name="Run now").click()
     expect(page.get_by_role("status")).to_contain_text("One extra run is on its way")
-    ended = "SELECT 1 FROM run_history WHERE job_type = 'crm.sync' AND status = 'succeeded'"
-    until(lambda: world.sidecar.sql(ended), "it succeeds")
-    page = visit.go("/runs?job_type=crm.sync&status=succeeded")
-    page.locator("#runs-table tbody td:nth-child(2) a").first.click()
+    succeeded = page.locator("#part-job-runs tbody tr", has_text="succeeded")  # by itself: the page is live
+    succeeded.get_by_role("link").first.click()
     expect(page.get_by_text("Answered 200", exact=True)).to_be_visible()
     expect(page.get_by_text("welcome")).to_be_visible()
+
+
+def test_a_dead_run_of_a_job_that_was_mended_offers_to_run_the_job_as_it_is_now(world, visit, endpoint):
+    job = world.job(job_type="crm.again", every="P1D", run_at=iso(utc()), run={"max_attempts": 1},
+                    target={"webhook": {"url": f"{endpoint}/broken"}})
+    dead = "SELECT event_id FROM run_history WHERE job_id = %s AND status = 'dead'"
+    until(lambda: world.sidecar.sql(dead, job), "its run is given up")
+    event_id = world.sidecar.sql(dead, job)[0]["event_id"]
+    page = visit.go(f"/runs/{event_id}")
+    expect(page.get_by_text("If the job itself is wrong, edit it")).to_be_visible()
+    page.get_by_role("link", name="Edit the job").click()
+    page.get_by_label("URL").fill(f"{endpoint}/mended")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("status")).to_contain_text("Saved")
+    page = visit.go(f"/runs/{event_id}")
+    expect(page.get_by_text("The job was changed since")).to_be_visible()
+    page.get_by_role("button", name="Run the job now").click()
+    expect(page).to_have_url(f"{world.url}/jobs/{job}")
+    expect(page.locator("#part-job-strip .k-succeeded")).to_have_count(1)
 
 
 def test_a_target_is_tried_once_before_anyone_relies_on_it(visit, endpoint):
@@ -291,6 +321,16 @@ def test_actions_over_all_that_match_say_how_many_first(world, visit):
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("status")).to_contain_text("3 jobs resumed")
     assert {status(world, job) for job in jobs} == {"pending"}
+    page.get_by_role("link", name="Pause …").click()
+    page.get_by_role("button", name="Pause 3 jobs").click()
+    page.get_by_role("link", name="Resume …").click()
+    page.get_by_role("button", name="Resume 3 jobs").click()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("status")).to_contain_text("3 jobs paused")
+    assert {status(world, job) for job in jobs} == {"paused"}
+    page.get_by_role("link", name="Resume …").click()
+    page.get_by_role("button", name="Resume 3 jobs").click()
+    expect(page.get_by_role("status")).to_contain_text("3 jobs resumed")
     page.get_by_role("link", name="Resume …").click()
     expect(page.get_by_text("Nothing to resume")).to_be_visible()
     page.get_by_role("link", name="No", exact=True).click()
@@ -319,7 +359,9 @@ def test_dead_letters_are_replayed_and_dropped(world, visit):
         lambda: world.host.channel.queue_declare("scheduler_dead", passive=True).method.message_count >= 2,
         "letters",
     )
-    page = visit.go("/dead")
+    page = visit.go("/")
+    expect(page.locator("#part-tiles a[href='/dead'] .value")).to_have_text(re.compile("[1-9]"))
+    page.locator("#part-tiles a[href='/dead']").click()
     letter = page.locator("tr", has_text="nonsense")
     letter.get_by_text("Drop …").click()
     letter.get_by_role("button", name="Drop this letter").click()
@@ -359,6 +401,18 @@ def test_the_jobs_due_next_come_first_where_that_is_asked_for(world, visit):
     assert ids == [f"job-{soon}", f"job-{another}", f"job-{late}"]
 
 
+def test_a_time_is_told_in_full_on_focus_too(world, visit):
+    job = world.job(job_type="told.in.full", run_at="2030-01-02T03:04:05Z", timezone="Europe/Berlin")
+    page = visit.go("/jobs?job_type=told.in.full")
+    page.locator(f"#job-{job} time").first.focus()
+    tip = page.locator("#tip")
+    expect(tip).to_contain_text("Wed 2 Jan 2030 04:04:05 CET")
+    expect(tip).to_contain_text("2030-01-02 03:04:05.000 UTC")
+    expect(tip).to_contain_text("your time")
+    page.get_by_label("Type", exact=True).focus()
+    expect(tip).to_be_hidden()
+
+
 def test_the_theme_is_chosen_and_kept(visit):
     page = visit.go("/jobs")
     ground = "getComputedStyle(document.body).backgroundColor"
@@ -381,6 +435,7 @@ def test_what_a_role_may_not_do_is_not_offered_and_refused_if_tried(world, brows
             assert page.get_by_text(name, exact=True).count() == 0, name
         assert page.get_by_role("link", name="Audit").count() == 0
         assert page.get_by_role("link", name="Dead letters").count() == 0
+        assert visit.go("/").locator("a[href='/dead']").count() == 0
         page = visit.go("/jobs")
         assert page.get_by_role("button", name="Pause").count() == 0
         assert page.get_by_role("link", name="New job").count() == 0

@@ -3,11 +3,11 @@
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
-from scheduler.api.console.pages import audit, dead, delayed, edit, entry, job, jobs, overview, runs
+from scheduler.api.console.pages import audit, dead, delayed, edit, entry, job, jobs, live, overview, runs
 from scheduler.api.console.site import Site
 from scheduler.api.services import Services
 
-_PAGES = (entry, overview, jobs, edit, job, runs, dead, delayed, audit)
+_PAGES = (entry, overview, live, jobs, edit, job, runs, dead, delayed, audit)
 
 
 def error_page(request: Request, status: int, detail: str) -> Response | None:

@@ -11,6 +11,7 @@ from scheduler.postgres.runs.lists import RunFilter, count_finished
 
 MOST_COUNTED = 100_000
 VERBS = {"pause": ("pending",), "resume": ("paused",), "cancel": ("pending", "paused")}
+OPPOSITE = {"pause": "resume", "resume": "pause"}
 _PAST = {"pause": "paused", "resume": "resumed", "cancel": "cancelled"}
 
 

@@ -17,6 +17,7 @@ KEPT = 360  # an hour
 ON_TIME_SECONDS = 0.5
 OBJECTIVE = 0.99
 OVERDUE_SECONDS = 10.0
+_FEW_MINUTES, _ALMOST_AN_HOUR = 100.0, 3540.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +97,10 @@ class History:
         """Say how far back the samples go: the last hour, or since this process started."""
         if len(self.samples) < 2:  # noqa: PLR2004 - nothing to look back on
             return "just now"
-        length = self.samples[-1].at - self.samples[0].at
-        return "last hour" if length > timedelta(minutes=59) else f"last {span(round(length.total_seconds()))}"
+        seconds = (self.samples[-1].at - self.samples[0].at).total_seconds()
+        if seconds > _ALMOST_AN_HOUR:
+            return "last hour"
+        return f"last {span(round(seconds, -1) if seconds < _FEW_MINUTES else round(seconds / 60) * 60)}"
 
     def points(self) -> list[list[float | None]]:
         """Return the samples by column, as the charts take them."""

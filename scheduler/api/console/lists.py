@@ -1,9 +1,13 @@
 """Filters of a list: from the address to the service and back into links, and in words."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from urllib.parse import urlencode
+from uuid import UUID
 
 from scheduler.api.console.words import listed
+from scheduler.domain.times import parse_instant
+from scheduler.postgres.runs.lists import RunFilter
 
 JOB_FILTERS = ("q", "status", "job_type", "tenant", "priority")
 RUN_FILTERS = ("status", "job_type", "tenant", "since", "until", "job_id")
@@ -42,3 +46,31 @@ def in_words(found: Mapping[str, str], *, of: str = "") -> str:
     said += [f"due from {found['since']}"] if "since" in found else []
     said += [f"due before {found['until']}"] if "until" in found else []
     return f"{of} {listed(said)}".strip()
+
+
+def live_address(topic: str, found: Mapping[str, str], *, newest: bool) -> str:
+    """Return where a list's stream is; the page adds which rows it shows."""
+    return address("/live", {"topic": topic, "newest": "1" if newest else None}, found)
+
+
+def wanted_runs(found: dict[str, str]) -> tuple[RunFilter, dict[str, str]]:
+    """Return the filter for the service, and what could not be read of it, by field."""
+    problems: dict[str, str] = {}
+    times: dict[str, datetime] = {}
+    for name in ("since", "until"):
+        if name in found:
+            try:
+                text = found[name]
+                times[name] = parse_instant(text if text.endswith("Z") or "+" in text else f"{text}Z")
+            except ValueError as error:
+                problems[name] = str(error)
+    job_id = found.get("job_id")
+    if job_id is not None:
+        try:
+            job_id = str(UUID(job_id))
+        except ValueError:
+            problems["job_id"] = "is not the id of a job"
+            job_id = None
+    wanted = RunFilter(status=found.get("status"), job_type=found.get("job_type"), tenant=found.get("tenant"),
+                       job_id=job_id, since=times.get("since"), until=times.get("until"))
+    return wanted, problems

@@ -1,25 +1,24 @@
-"""One broadcaster for all browsers: a look a second while anybody watches, one in ten while nobody does."""
+"""One broadcaster for all browsers: it looks while anybody watches, and once in ten seconds while nobody does."""
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from scheduler.api.console.history import SAMPLE_SECONDS, History, Sample, sample
+from scheduler.api.console.watching import Jobs, Runs, Seen, Wants, Watching
 from scheduler.ops.logs import get_logger
 from scheduler.postgres.console import Pulse
 
 log = get_logger(__name__)
 
-TICK_SECONDS = 1.0
+TICK_SECONDS = 1.1  # so that all looks together are less than two statements a second
+_FRESH_SECONDS = 3.0
 _SHARE = 20  # a twentieth of the time at most goes into looking
 _SILENCE_SECONDS = 15.0  # a line in between keeps proxies from closing a connection that has nothing to say
 
-Runs: TypeAlias = Mapping[str, Any]  # by event_id
-Take: TypeAlias = Callable[[bool, Collection[str]], Awaitable[tuple[Pulse, Runs]]]
+Take: TypeAlias = Callable[[Wants], Awaitable[Seen]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,8 @@ class Moment:
     pulse: Pulse | None = None
     failing: tuple[dict[str, Any], ...] = ()
     sampled: Sample | None = None
-    runs: Runs = field(default_factory=dict)
+    runs: Runs = field(default_factory=Runs)
+    jobs: Jobs = field(default_factory=Jobs)
     problem: str | None = None
 
 
@@ -43,42 +43,55 @@ class Broadcaster:
         self.history = History()
         self.moment = Moment(0)
         self.listeners = 0
-        self._watched: Counter[str] = Counter()
+        self.looks = 0  # begun so far; the moment that a look leads to has its number
+        self.watching = Watching()
         self._changed = asyncio.Event()
         self._wanted = asyncio.Event()
         self._looking = asyncio.Lock()
-        self._looked_at = self._sample_due = 0.0
+        self._pulse_at = self._sample_due = 0.0
         self._stopped = False
 
     async def run(self) -> None:
-        """Look again and again until stopped."""
+        """Look again and again until stopped; at the runs that somebody watches twice as often as at all else."""
+        whole = True
         while not self._stopped:
             began = self._clock()
-            await self.look()
+            if whole or self.watching.wants(pulse=False, failures=False).runs:
+                await self.look(whole=whole)
             took = self._clock() - began
+            whole = not (whole and self.listeners)
             await self._pause(max(TICK_SECONDS if self.listeners else SAMPLE_SECONDS, _SHARE * took))
 
-    async def look(self) -> None:
-        """Take one pulse and tell it; that the database is away is told too."""
+    async def look(self, *, whole: bool = True) -> None:
+        """Look once and tell what was seen; that the database is away is told too."""
         async with self._looking:
-            due = self._clock() >= self._sample_due
+            self.looks += 1
+            due = whole and self._clock() >= self._sample_due
             try:
-                pulse, runs = await self._take(due, tuple(self._watched))
+                seen = await self._take(self.watching.wants(pulse=whole, failures=due))
             except Exception as error:  # noqa: BLE001 - whatever it was, pages go on showing what is known
                 log.debug("console has no pulse", problem=str(error))
-                self._tell(replace(self.moment, number=self.moment.number + 1, sampled=None, problem=str(error)))
+                self._tell(replace(self.moment, number=self.looks, sampled=None, problem=str(error)))
                 return
-            taken = sample(pulse) if due else None
-            if taken is not None:
-                self._sample_due = self._clock() + SAMPLE_SECONDS
-                self.history.add(taken)
-            failing = self.moment.failing if pulse.failing is None else tuple(pulse.failing)
-            self._looked_at = self._clock()
-            self._tell(Moment(self.moment.number + 1, pulse, failing, taken, runs))
+            self._tell(self._moment(seen, due=due))
+
+    def _moment(self, seen: Seen, *, due: bool) -> Moment:
+        """Return what is known after a look: what it did not look for stays as it was."""
+        before, pulse = self.moment, seen.pulse
+        taken = sample(pulse) if due and pulse is not None else None
+        if taken is not None:
+            self._sample_due = self._clock() + SAMPLE_SECONDS
+            self.history.add(taken)
+        if pulse is not None:
+            self._pulse_at = self._clock()
+        failing = before.failing if pulse is None or pulse.failing is None else tuple(pulse.failing)
+        runs = before.runs if seen.runs is None else replace(seen.runs, look=self.looks)
+        jobs = before.jobs if seen.jobs is None else replace(seen.jobs, look=self.looks)
+        return Moment(self.looks, pulse or before.pulse, failing, taken, runs, jobs)
 
     async def fresh(self) -> Moment:
         """Return what is known, after a look where that is not of the last moments."""
-        if self.moment.pulse is None or self._clock() - self._looked_at > 2 * TICK_SECONDS:
+        if self.moment.pulse is None or self._clock() - self._pulse_at > _FRESH_SECONDS:
             await self.look()
         return self.moment
 
@@ -100,20 +113,6 @@ class Broadcaster:
                     yield None
         finally:
             self.listeners -= 1
-
-    @contextmanager
-    def watching(self, event_id: str | None) -> Any:
-        """Have a run looked at with every pulse, for as long as somebody sees it."""
-        if event_id is None:
-            yield
-            return
-        self._watched[event_id] += 1
-        try:
-            yield
-        finally:
-            self._watched[event_id] -= 1
-            if not self._watched[event_id]:
-                del self._watched[event_id]
 
     def stop(self) -> None:
         """End every stream and the looking."""

@@ -11,7 +11,7 @@ from scheduler.ops.recent import percentile
 from scheduler.postgres.console import Pulse
 from scheduler.postgres.maintenance import BACKLOG_COUNTED
 
-_SHOWN = 10
+_SHOWN = 5
 _BUSY_SHOWN = 3
 _ROLES = ("consumer", "producer", "worker", "api")
 

@@ -5,11 +5,12 @@ from typing import Any
 
 from scheduler.api.console.strips import timeline
 from scheduler.api.console.words import relative, span
+from scheduler.views.jobs import JobView
 from scheduler.views.runs import WholeRunView
 
 
-def run_context(run: WholeRunView, now: datetime) -> dict[str, Any]:
-    """Return what the page of a run shows of it."""
+def run_context(run: WholeRunView, job: JobView | None, now: datetime) -> dict[str, Any]:
+    """Return what the page of a run shows of it, and of its job where that is still there."""
     known = run.model_dump()
     ends = [
         run.due_at,
@@ -17,8 +18,10 @@ def run_context(run: WholeRunView, now: datetime) -> dict[str, Any]:
         *([run.finished_at] if run.finished_at else []),
     ]
     last = max(ends) if run.finished_at else now
-    return {"run": run, "pieces": timeline(known, now), "story": story(run, now),
-            "span_words": f"{span(max(0.0, (last - min(ends)) / timedelta(seconds=1)))} in all"}
+    lasted = (last - min(ends)) / timedelta(seconds=1)
+    changed = job is not None and run.finished_at is not None and job.updated_at > run.finished_at
+    return {"run": run, "job": job, "changed_since": changed, "story": story(run, now),
+            "pieces": timeline(known, now), "span_words": f"{span(max(0.0, lasted))} in all"}
 
 
 def story(run: WholeRunView, now: datetime) -> str:

@@ -1,6 +1,7 @@
 """What every page of the console needs: services, templates, who looks, and how errors are shown."""
 
-from collections.abc import Callable, Collection, Coroutine, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -11,15 +12,13 @@ from fastapi.routing import APIRoute
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from scheduler.api.console import session
-from scheduler.api.console.live import Broadcaster, Runs
+from scheduler.api.console.live import Broadcaster
 from scheduler.api.console.templating import environment
+from scheduler.api.console.watching import Seen, Wants, look
 from scheduler.api.identity import Identity, Need, Role, check
 from scheduler.api.problems import TITLES, ApiError, Away, Forbidden, Unauthorized, Unprocessable
 from scheduler.api.services import Services
 from scheduler.domain.errors import Problem, Rejected, Unavailable
-from scheduler.postgres.connection import Connection
-from scheduler.postgres.console import Pulse, take_pulse, watched_runs
-from scheduler.views.runs import whole_run_view
 
 POLICY = ("default-src 'self'; img-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
           "frame-ancestors 'none'")
@@ -36,19 +35,34 @@ class Site:
         self.templates = environment()
         self.broadcaster = Broadcaster(self._take)
         self.links = session.Links()
+        self.dead_letters: int | None = None  # how many there are, None where that is not known
+        self._counting: asyncio.Task[None] | None = None
+        self._drawn: tuple[int, dict[Hashable, dict[str, str]]] = (0, {})
 
-    async def _take(self, with_failures: bool, watched: Collection[str]) -> tuple[Pulse, Runs]:
-        def work(connection: Connection) -> tuple[Pulse, Runs]:
-            pulse = take_pulse(connection, with_failures=with_failures)
-            runs = watched_runs(connection, watched) if watched else []
-            return pulse, {run.event_id: whole_run_view(run) for run in runs if run.occurrence is not None}
+    async def _take(self, wants: Wants) -> Seen:
+        if wants.failures and (self._counting is None or self._counting.done()):
+            # Beside the look: a broker that is away must not keep the database's news from anybody.
+            self._counting = asyncio.create_task(self._count_letters())
+        return await self.services.database.read(lambda connection: look(connection, wants))
 
-        return await self.services.database.read(work)
+    async def _count_letters(self) -> None:
+        try:
+            self.dead_letters = await self.services.dead.count()
+        except ApiError:
+            self.dead_letters = None
+
+    def drawn_once(self, number: int, key: Hashable, draw: Callable[[], dict[str, str]]) -> dict[str, str]:
+        """Return parts that many pages show alike, drawn by the first that asks at a moment."""
+        if self._drawn[0] != number:
+            self._drawn = (number, {})
+        drawn = self._drawn[1]
+        if key not in drawn:
+            drawn[key] = draw()
+        return drawn[key]
 
     def fragment(self, name: str, context: Mapping[str, Any]) -> str:
         """Return a part of a page."""
-        text = "{% import 'macros.html' as m with context %}{% include part %}"
-        return self.templates.from_string(text).render(
+        return self.templates.get_template("fragment.html").render(
             {"part": f"parts/{name}.html", "now": datetime.now(UTC)} | dict(context)
         )
 
@@ -94,6 +108,11 @@ def may(who: Identity, need: Need) -> bool:
     except Forbidden:
         return False
     return True
+
+
+def letters_for(the: Site, who: Identity) -> int | None:
+    """Return how many dead letters there are, None where that is not known or not for this one to see."""
+    return the.dead_letters if may(who, Need.DEAD_LETTERS) else None
 
 
 def navigation(who: Identity) -> list[tuple[str, str, str]]:

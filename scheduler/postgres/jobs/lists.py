@@ -1,6 +1,7 @@
 """Jobs for people: one by its id, and pages of them, newest first."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -143,3 +144,14 @@ def _ids(beginning: str) -> tuple[str | None, str | None]:
         return None, None
     rest = _UUID[len(text) :]
     return text + rest.replace("x", "0"), text + rest.replace("x", "f")
+
+
+_WATCHED = query("console/watched_jobs", newest=_PAGE_IDS, **_PARTS)
+
+
+def watched_jobs(connection: Connection, job_ids: Iterable[str], newest: int) -> list[JobRow]:
+    """Return these jobs and so many of the newest of all, in no order, in one statement."""
+    values = JobFilter().values() | {"before": None, "before_id": None, "ids": list(job_ids), "limit": newest}
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(_WATCHED, values)
+        return [_row(row) for row in cursor]

@@ -60,6 +60,10 @@ SELECTED = selected()
 _ABSENT = {"early": "'[]' AS early", "noted_at": "NULL::timestamptz AS noted_at"}
 SELECTED_OF_HISTORY = ", ".join(_ABSENT.get(name) or selected([name]) for name in COLUMNS)
 
+# For lists: without what may be large and only a run's own page shows.
+_UNREAD = _ABSENT | {"event": "'' AS event", "output": "NULL::text AS output", "attempts": "'[]' AS attempts"}
+BRIEF = ", ".join(_UNREAD.get(name) or selected([name]) for name in COLUMNS)
+
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 _state, _about = attrgetter(*_STATE), attrgetter(*_ABOUT)
 _STATUSES = {each.value: each for each in RunStatus}

@@ -15,13 +15,16 @@ SELECT measured.*, now() AS at,
               ORDER BY wake_at LIMIT %(most_next)s) AS each) AS upcoming,
        CASE WHEN %(with_failures)s THEN
            (SELECT coalesce(json_agg(each), '[]')
-            FROM (SELECT tenant, job_type, sum(dead)::int AS dead, sum(waiting)::int AS waiting
-                  FROM ((SELECT tenant, job_type, 1 AS dead, 0 AS waiting
+            FROM (SELECT tenant, job_type, sum(dead)::int AS dead, sum(waiting)::int AS waiting,
+                         count(DISTINCT job_id)::int AS jobs, (array_agg(job_id ORDER BY at DESC))[1] AS job_id,
+                         (array_agg(event_id ORDER BY at DESC))[1] AS event_id,
+                         (array_agg(left(error, 200) ORDER BY at DESC))[1] AS error
+                  FROM ((SELECT tenant, job_type, job_id, event_id, error, finished_at AS at, 1 AS dead, 0 AS waiting
                          FROM run_history
                          WHERE status = 'dead' AND finished_at > now() - interval '1 day'
                          ORDER BY finished_at DESC LIMIT %(most_failed)s)
                         UNION ALL
-                        (SELECT tenant, job_type, 0, 1
+                        (SELECT tenant, job_type, job_id, event_id, error, emitted_at, 0, 1
                          FROM runs
                          WHERE status = 'waiting' AND wake_at > '-infinity' LIMIT %(most_failed)s)) AS failed
                   GROUP BY tenant, job_type

@@ -1,8 +1,43 @@
--- Show the runs that somebody looks at: of each the open one, or else the one that finished last.
-SELECT DISTINCT ON (event_id) *
+-- Show the runs that live pages show, all in one statement: those that somebody looks at, whole; and without what only a
+-- run's own page shows the rows of open lists, the newest of each job that somebody looks at, and the newest and the
+-- newest dead of all, for what is new in those lists. An open run goes before a finished one with the same event.
+SELECT *
 FROM (
-    (SELECT {selected}, 0 AS rank FROM runs WHERE event_id = ANY(%(event_ids)s::uuid[]) AND due_at IS NOT NULL)
+    (SELECT {selected}, 'whole' AS kind, 0 AS rank
+     FROM runs
+     WHERE event_id = ANY(%(whole)s::uuid[]) AND due_at IS NOT NULL)
     UNION ALL
-    (SELECT {selected_of_history}, 1 FROM run_history WHERE event_id = ANY(%(event_ids)s::uuid[]))
+    (SELECT {selected_of_history}, 'whole', 1
+     FROM run_history
+     WHERE event_id = ANY(%(whole)s::uuid[]))
+    UNION ALL
+    (SELECT {brief}, 'row', 0
+     FROM runs
+     WHERE event_id = ANY(%(rows)s::uuid[]) AND due_at IS NOT NULL)
+    UNION ALL
+    (SELECT {brief}, 'row', 1
+     FROM run_history
+     WHERE event_id = ANY(%(rows)s::uuid[]))
+    UNION ALL
+    (SELECT {brief}, 'of job', 0
+     FROM unnest(%(jobs)s::uuid[]) AS watched (job)
+     CROSS JOIN LATERAL (SELECT * FROM runs
+                         WHERE job_id = watched.job AND due_at IS NOT NULL
+                         ORDER BY due_at DESC LIMIT %(most_of_job)s) AS newest)
+    UNION ALL
+    (SELECT {brief}, 'of job', 1
+     FROM unnest(%(jobs)s::uuid[]) AS watched (job)
+     CROSS JOIN LATERAL (SELECT * FROM run_history
+                         WHERE job_id = watched.job
+                         ORDER BY due_at DESC LIMIT %(most_of_job)s) AS newest)
+    UNION ALL
+    (SELECT {brief}, 'new', 0
+     FROM (SELECT * FROM runs WHERE due_at IS NOT NULL ORDER BY due_at DESC LIMIT %(newest)s) AS newest)
+    UNION ALL
+    (SELECT {brief}, 'new', 1
+     FROM (SELECT * FROM run_history ORDER BY due_at DESC, event_id DESC LIMIT %(newest)s) AS newest)
+    UNION ALL
+    (SELECT {brief}, 'new', 1
+     FROM (SELECT * FROM run_history WHERE status = 'dead' ORDER BY finished_at DESC LIMIT %(newest)s) AS newest)
 ) AS found
-ORDER BY event_id, rank, finished_at DESC NULLS LAST
+ORDER BY rank, finished_at DESC NULLS LAST

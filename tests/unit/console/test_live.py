@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from scheduler.api.console.history import KEPT, History, sample, verdict
 from scheduler.api.console.live import Broadcaster
 from scheduler.api.console.overview import overview, processes, roles
+from scheduler.api.console.watching import Seen, Watching
 from scheduler.ops.metrics import LAG_BUCKETS
 from scheduler.postgres.console import Pulse
 from scheduler.postgres.maintenance import Backlog
@@ -80,9 +81,9 @@ def test_the_verdict_is_the_answer_before_the_data():
 
 def test_a_tenant_sees_its_own_rows_only():
     async def look():
-        async def take(_, __):
+        async def take(_):
             rows = [{"tenant": name, "retries": 0} for name in ("acme", "globex")]
-            return pulse(upcoming=rows, failing=rows), {}
+            return Seen(pulse(upcoming=rows, failing=rows))
 
         caster = Broadcaster(take)
         return await caster.fresh(), caster.history
@@ -116,8 +117,8 @@ def test_roles_and_workers_are_told_apart_by_their_heartbeats():
 
 
 async def _moment(found):
-    async def take(_, __):
-        return found, {}
+    async def take(_):
+        return Seen(found)
 
     return await Broadcaster(take).fresh()
 
@@ -126,10 +127,10 @@ def test_fifty_browsers_cost_one_look_and_all_hear_of_it():
     async def listen():
         looks = 0
 
-        async def take(_, __):
+        async def take(_):
             nonlocal looks
             looks += 1
-            return pulse(), {}
+            return Seen(pulse())
 
         caster = Broadcaster(take)
 
@@ -161,11 +162,11 @@ def test_a_database_that_is_away_is_told_and_what_was_known_stays():
     async def look():
         answers = iter([pulse(), OSError("gone")])
 
-        async def take(_, __):
+        async def take(_):
             found = next(answers)
             if isinstance(found, Exception):
                 raise found
-            return found, {}
+            return Seen(found)
 
         caster = Broadcaster(take)
         await caster.look()
@@ -180,8 +181,8 @@ def test_a_database_that_is_away_is_told_and_what_was_known_stays():
 
 def test_a_stop_ends_every_stream():
     async def listen():
-        async def take(_, __):
-            return pulse(), {}
+        async def take(_):
+            return Seen(pulse())
 
         caster = Broadcaster(take)
         running = asyncio.create_task(caster.run())
@@ -196,3 +197,44 @@ async def _until_stopped(caster):
     async for moment in caster.moments():
         yield moment
         caster.stop()
+
+
+def test_pages_watch_together_and_a_look_brings_what_any_of_them_wants():
+    watching = Watching()
+    assert not watching.wants(pulse=True, failures=False).runs
+    with watching.of([("run", "a"), ("newest", "jobs")]), watching.of([("run", "a"), ("job row", "b")]):
+        with watching.of([("job", "c")]):
+            assert watching.wants(pulse=True, failures=False).watched["job"] == {"c"}
+        wants = watching.wants(pulse=True, failures=False)
+        assert wants.watched == {"run": {"a"}, "newest": {"jobs"}, "job row": {"b"}}
+        assert (wants.runs, wants.jobs) == (True, True)
+        assert not watching.wants(pulse=False, failures=False).jobs  # jobs are looked at with every pulse only
+    assert watching.wants(pulse=True, failures=False).watched == {}
+
+
+def test_only_watched_runs_are_looked_at_in_between():
+    async def listen():
+        asked = []
+
+        async def take(wants):
+            asked.append((wants.pulse, wants.runs))
+            if len(asked) == 3:
+                caster.stop()
+            return Seen(pulse() if wants.pulse else None)
+
+        caster = Broadcaster(take)
+        with caster.watching.of([("run", "a")]):
+            stream = asyncio.create_task(_drain(caster))
+            await asyncio.sleep(0)
+            await asyncio.wait_for(caster.run(), 30)
+            await stream
+        return asked, caster.moment
+
+    asked, moment = asyncio.run(listen())
+    assert asked == [(True, True), (False, True), (True, True)]
+    assert moment.pulse is not None
+
+
+async def _drain(caster):
+    async for _ in caster.moments():
+        pass

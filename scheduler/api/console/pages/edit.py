@@ -27,6 +27,7 @@ from scheduler.views.jobs import job_etag, job_view
 
 router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
 _SHOWN = 10
+_SCHEDULE = ("run_at", "rrule", "cron", "every", "timezone", "after", "count")
 _COMMAND = "command."  # how a worker says that it offers one
 _CHANGED = (
     "Somebody changed this job meanwhile. What you wrote is still here: compare, and save again to replace it."
@@ -168,6 +169,8 @@ async def edit(request: Request, the: The, who: Visitor, form: Form, job_id: UUI
     """Put the form in a job's place, unless somebody else changed it meanwhile."""
     row = await the.services.reads.job_row(who, job_id)
     read = read_form(form, stored(row))
+    if form.get("starts") == values_of(stored(row)).get("starts"):
+        await _go_on(the, who, read, row)
     try:
         problems = await _save(the, who, read, job_id, form.get("etag", ""))
     except Changed:
@@ -177,6 +180,31 @@ async def edit(request: Request, the: The, who: Visitor, form: Form, job_id: UUI
     if isinstance(problems, str):
         return to(f"/jobs/{job_id}", Flash("Saved", then=f"/jobs/{job_id}/trigger", label="Run now"))
     return await _form_page(request, the, who, form, problems, job=row, etag=form.get("etag", ""), status=422)
+
+
+async def _go_on(the: Site, who: Identity, read: Read, row: JobRow) -> None:
+    """Have a schedule that has begun go on with its next occurrence: an edit makes up for nothing that has passed.
+
+    The next occurrence keeps the rhythm as the first did, except where the rule counts from the first.
+    """
+    fields, now, asked = read.fields, datetime.now(UTC), row.job.definition
+    begun = asked is not None and asked.spec.starts_at is not None and asked.spec.starts_at <= now
+    rule = str(fields.get("rrule") or "").upper()
+    recurs = rule or fields.get("cron") or fields.get("every")
+    if read.problems or not begun or not recurs or any(word in rule for word in ("COUNT", "DATE", "DTSTART")):
+        return
+    ahead = await _preview_of(the, who, fields | {"count": 1, "after": rfc3339(now)})
+    if ahead and not ahead[0].note:
+        fields["run_at"] = ahead[0].utc
+
+
+async def _preview_of(the: Site, who: Identity, fields: Mapping[str, Any]) -> list[Any]:
+    """Return the occurrences of a schedule, none where something is wrong with it."""
+    schedule = {name: fields[name] for name in _SCHEDULE if name in fields}
+    try:
+        return list((await the.services.reads.preview(who, json.dumps(schedule).encode())).items)
+    except (Rejected, Unprocessable):
+        return []
 
 
 async def _save(the: Site, who: Identity, read: Read, job_id: UUID | None, etag: str) -> str | dict[str, str]:

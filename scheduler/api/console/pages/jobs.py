@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from scheduler.api.console import bulk
-from scheduler.api.console.lists import JOB_FILTERS, address, filters, in_words
+from scheduler.api.console.lists import JOB_FILTERS, address, filters, in_words, live_address
 from scheduler.api.console.session import Flash
 from scheduler.api.console.site import ConsoleRoute, Form, Site, The, Visitor, may, to
 from scheduler.api.identity import Identity, Need, check, visible_tenant
@@ -38,7 +38,9 @@ async def jobs_page(request: Request, the: The, who: Visitor) -> Response:
         "who": who, "page": "jobs", "jobs": page.items, "filters": dict.fromkeys(JOB_FILTERS) | found,
         "filtered": bool(found), "said": in_words(found), "here": here, "sort": sort, "ask": ask,
         "next": address("/jobs", found, {"after": page.next}) if page.next else None,
-        "first": here if given.get("after") else None, "example_id": str(uuid4()),
+        "first": here if given.get("after") else None,
+        "live": live_address("jobs", found, newest=not given.get("after") and not sort), "last": page.next or "",
+        "example_id": str(uuid4()),
         "example_at": rfc3339(datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)),
     }
     return the.page(request, "jobs.html", context)
@@ -64,19 +66,25 @@ async def bulk_jobs(the: The, who: Visitor, form: Form) -> Response:
     if action not in bulk.VERBS or not found:
         raise Unprocessable([Problem("action", "needs a filter, and is pause, resume or cancel")])
     wanted = JobFilter(**found)
-    undone = bool(await bulk.count_matching(the.services, who, bulk.narrowed("resume", wanted)))
+    opposite = bulk.OPPOSITE.get(action)
+    # What stood so before must stay so: an undo is offered only where it undoes this and nothing else.
+    mixed = opposite is None or await bulk.count_matching(the.services, who, bulk.narrowed(opposite, wanted))
     number = 0
     for each in bulk.narrowed(action, wanted):
         number += await the.services.actions.all_jobs(who, action, each)
     rest = {name: value for name, value in found.items() if name != "status"}
-    # What was paused before must stay so: an undo is offered only where it undoes this and nothing else.
-    undo = address("/jobs/undo", rest) if action == "pause" and number and not undone and rest else None
+    undo = address("/jobs/undo", rest, {"do": opposite}) if number and not mixed and rest else None
     return to(address("/jobs", rest), Flash(bulk.done_words(action, number), then=undo))
 
 
 @router.post("/jobs/undo")
-async def undo_pause(request: Request, the: The, who: Visitor, form: Form) -> Response:  # noqa: ARG001 - checked
-    """Resume all that a pause has paused."""
-    found = filters(dict(request.query_params), JOB_FILTERS, "jobs")
-    number = await the.services.actions.all_jobs(who, "resume", JobFilter(**found | {"status": "paused"}))
-    return to(address("/jobs", found), Flash(bulk.done_words("resume", number)))
+async def undo(request: Request, the: The, who: Visitor, form: Form) -> Response:  # noqa: ARG001 - checked
+    """Resume all that a pause has paused, or pause all that were resumed."""
+    given = dict(request.query_params)
+    found, action = filters(given, JOB_FILTERS, "jobs"), given.get("do", "")
+    if action not in bulk.OPPOSITE or not found:
+        raise Unprocessable([Problem("do", "needs a filter, and is pause or resume")])
+    number = 0
+    for each in bulk.narrowed(action, JobFilter(**found)):
+        number += await the.services.actions.all_jobs(who, action, each)
+    return to(address("/jobs", found), Flash(bulk.done_words(action, number)))

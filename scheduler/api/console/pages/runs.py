@@ -1,48 +1,28 @@
 """The list of runs, and one run."""
 
+import json
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from scheduler.api.console import bulk
-from scheduler.api.console.lists import RUN_FILTERS, address, filters, in_words
+from scheduler.api.console.lists import RUN_FILTERS, address, filters, in_words, live_address, wanted_runs
 from scheduler.api.console.run_story import run_context
 from scheduler.api.console.session import Flash
-from scheduler.api.console.site import ConsoleRoute, Form, The, Visitor, may, to
+from scheduler.api.console.site import ConsoleRoute, Form, Site, The, Visitor, may, to
 from scheduler.api.console.words import count
-from scheduler.api.identity import Need
-from scheduler.api.problems import Unprocessable
+from scheduler.api.identity import Identity, Need
+from scheduler.api.problems import NotFound, Unprocessable
 from scheduler.domain.errors import Problem
-from scheduler.domain.times import parse_instant
-from scheduler.postgres.runs.lists import RunFilter
+from scheduler.domain.runs.run import Run
+from scheduler.views.jobs import JobView
+from scheduler.views.runs import RunView, whole_run_view
 
 router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
 _RETRIED = ("dead", "cancelled")
-
-
-def wanted(found: dict[str, str]) -> tuple[RunFilter, dict[str, str]]:
-    """Return the filter for the service, and what could not be read of it, by field."""
-    problems: dict[str, str] = {}
-    times: dict[str, datetime] = {}
-    for name in ("since", "until"):
-        if name in found:
-            try:
-                text = found[name]
-                times[name] = parse_instant(text if text.endswith("Z") or "+" in text else f"{text}Z")
-            except ValueError as error:
-                problems[name] = str(error)
-    job_id = found.get("job_id")
-    if job_id is not None:
-        try:
-            job_id = str(UUID(job_id))
-        except ValueError:
-            problems["job_id"] = "is not the id of a job"
-            job_id = None
-    wanted = RunFilter(status=found.get("status"), job_type=found.get("job_type"), tenant=found.get("tenant"),
-                       job_id=job_id, since=times.get("since"), until=times.get("until"))
-    return wanted, problems
 
 
 @router.get("/runs")
@@ -50,7 +30,7 @@ async def runs_page(request: Request, the: The, who: Visitor) -> Response:
     """List runs."""
     given = dict(request.query_params)
     found = filters(given, RUN_FILTERS, "runs")
-    asked, problems = wanted(found)
+    asked, problems = wanted_runs(found)
     ask = None
     if given.get("ask") == "retry" and found.get("status") in _RETRIED and may(who, Need.WRITE):
         ask = await bulk.ask_runs(the.services, who, asked, found)
@@ -68,6 +48,8 @@ async def runs_page(request: Request, the: The, who: Visitor) -> Response:
         "show_job": True,
         "next": address("/runs", found, {"after": page.next}) if page.next else None,
         "first": address("/runs", found) if given.get("after") else None,
+        "live": live_address("runs", found, newest=not given.get("after")),
+        "last": page.next or "",
     }
     return the.page(request, "runs.html", context)
 
@@ -76,7 +58,7 @@ async def runs_page(request: Request, the: The, who: Visitor) -> Response:
 async def retry_all(the: The, who: Visitor, form: Form) -> Response:
     """Give all runs that match another chance."""
     found = filters(form, RUN_FILTERS, "runs")
-    asked, problems = wanted(found)
+    asked, problems = wanted_runs(found)
     if problems or found.get("status") not in _RETRIED:
         raise Unprocessable([Problem("status", "must be dead or cancelled: only such runs can be tried again")])
     number = await the.services.actions.all_runs(who, asked)
@@ -86,10 +68,27 @@ async def retry_all(the: The, who: Visitor, form: Form) -> Response:
 @router.get("/runs/{event_id}")
 async def run_page(request: Request, the: The, who: Visitor, event_id: UUID) -> Response:
     """Show one run with its attempts; while it is open the page is live."""
-    run = await the.services.reads.run(who, event_id)
-    live = f"run:{event_id}" if run.status in ("delivered", "running", "waiting", "dead") else None
-    context = run_context(run, datetime.now(UTC)) | {"who": who, "page": "runs", "live": live}
-    return the.page(request, "run.html", context)
+    row = await the.services.reads.run_row(who, event_id)
+    run = whole_run_view(row)
+    live = f"/live?topic=run:{event_id}" if run.status in ("delivered", "running", "waiting", "dead") else None
+    context = run_context(run, await job_of(the, who, run), datetime.now(UTC))
+    return the.page(request, "run.html", context | {
+        "who": who, "page": "runs", "live": live, "payload": _payload(row),
+    })
+
+
+async def job_of(the: Site, who: Identity, run: RunView) -> JobView | None:
+    """Return the job that a run is of, None where it was pruned."""
+    try:
+        return await the.services.reads.job(who, run.job_id)
+    except NotFound:
+        return None
+
+
+def _payload(run: Run) -> Any:
+    """Return what the run's event carries, None where nothing is kept of it."""
+    event = json.loads(run.occurrence.event) if run.occurrence and run.occurrence.event else None
+    return event.get("payload") if isinstance(event, dict) else None
 
 
 @router.post("/runs/{event_id}/retry")

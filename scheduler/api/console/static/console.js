@@ -36,7 +36,7 @@
   const toSeconds = new Intl.DateTimeFormat('en-GB', { ...shown, second: '2-digit' });
   const yours = (text) => {
     const moment = new Date(text);
-    return (moment.getSeconds() ? toSeconds : toMinutes).format(moment).replace(/,/g, '');
+    return (moment.getSeconds() || moment.getMilliseconds() ? toSeconds : toMinutes).format(moment).replace(/,/g, '');
   };
   const tick = () => all('time[data-rel]').forEach((each) => {
     const text = relative(Date.parse(each.dateTime));
@@ -44,12 +44,30 @@
   });
   const dress = (within = document) => {
     all('time[data-rel]', within).forEach((each) => {
-      if (!each.dataset.mine) { each.dataset.mine = '1'; each.title += ` · ${yours(each.dateTime)} your time`; }
+      if (each.dataset.mine) return;
+      each.dataset.mine = '1';
+      each.title += ` · ${yours(each.dateTime)} your time`;
+      if (!each.closest('a, summary, button')) each.tabIndex = 0;
     });
     all('[data-your]', within).forEach((each) => { each.textContent = ` · ${yours(each.dataset.your)} your time`; });
     all('[data-your-cell]', within).forEach((each) => { each.textContent = yours(each.dataset.yourCell); each.hidden = false; });
     all('[data-your-head]', within).forEach((each) => { each.hidden = false; });
   };
+  // The exact time on focus too, for which browsers show no title; and so by a touch.
+  const tip = document.createElement('div');
+  tip.id = 'tip';
+  tip.hidden = true;
+  document.body.append(tip);
+  document.addEventListener('focusin', ({ target }) => {
+    const time = target.matches('time[data-rel]') ? target : target.querySelector(':scope > time[data-rel]');
+    tip.hidden = !time;
+    if (!time) return;
+    tip.textContent = time.title;
+    const place = time.getBoundingClientRect();
+    tip.style.left = `${Math.max(8, Math.min(place.left, window.innerWidth - tip.offsetWidth - 8))}px`;
+    tip.style.top = `${place.bottom + 6}px`;
+  });
+  ['focusout', 'scroll'].forEach((kind) => document.addEventListener(kind, () => { tip.hidden = true; }, true));
   setInterval(tick, 1000);
   dress();
   document.addEventListener('htmx:afterSwap', (event) => dress(event.target));
@@ -108,18 +126,23 @@
     if (event.key === 'Escape') all('details.menu[open]').forEach((menu) => { menu.open = false; });
   });
 
-  // Live parts: replaced in place, but never under the pointer or around the focus.
-  const topic = document.body.dataset.live;
-  if (!topic || !window.EventSource) return;
-  const waiting = new Map();
+  // Live parts and rows: replaced in place, but never under the pointer or around the focus.
+  const address = document.body.dataset.live;
+  if (!address || !window.EventSource) return;
+  const waiting = new Map(); // by the id of what is replaced: its markup, and whether that is the element itself
   let source = null;
   let state = 'connecting';
   const show = () => all('[data-live-state]').forEach((each) => {
     each.innerHTML = `<span aria-hidden="true">${state === 'live' ? '●' : '○'}</span> ${state}`;
   });
-  const busy = (part) => part.matches(':hover') && part.querySelector('table, form, details')
+  const slots = (part) => all(`[data-held="${part.id}"]`);
+  const hovered = (part) => (slots(part).length ? part.closest('.panel') : part).matches(':hover');
+  // A row that an action has just drawn is newer than what was seen before it.
+  const acted = new Map();
+  document.addEventListener('htmx:afterSettle', ({ target }) => acted.set(target.id, Date.now()));
+  const busy = (part) => Date.now() - (acted.get(part.id) || 0) < 3000 || hovered(part) && (part.matches('tr') || part.querySelector('table, form, details'))
     || (part.contains(document.activeElement) && document.activeElement !== document.body);
-  const put = (part, markup) => {
+  const fill = (part, markup) => {
     const open = all('details', part).map((each) => each.open);
     const scrolled = all('pre', part).map((each) => [each.scrollTop, each.scrollTop + each.clientHeight >= each.scrollHeight - 4]);
     part.innerHTML = markup;
@@ -127,31 +150,75 @@
     all('pre', part).forEach((each, index) => {
       if (scrolled[index]) each.scrollTop = scrolled[index][1] ? each.scrollHeight : scrolled[index][0];
     });
-    dress(part);
-    if (window.htmx) window.htmx.process(part);
-    tick();
+    return part;
   };
-  const settle = () => waiting.forEach((markup, name) => {
-    const part = document.getElementById(`part-${name}`);
-    if (!part) waiting.delete(name);
-    else if (!busy(part)) { waiting.delete(name); put(part, markup); }
+  const parsed = (markup) => {
+    const template = document.createElement('template');
+    template.innerHTML = markup;
+    return template.content;
+  };
+  const change = (part, markup) => {
+    const made = parsed(markup).firstElementChild;
+    part.replaceWith(made);
+    return made;
+  };
+  // What is under the pointer stays there, though something above it may have grown.
+  const put = (part, { markup, itself }) => {
+    const held = all('tr:hover, a:hover, button:hover').pop();
+    const before = held ? held.getBoundingClientRect().top : 0;
+    const made = itself ? change(part, markup) : fill(part, markup);
+    dress(made);
+    if (window.htmx) window.htmx.process(made);
+    tick();
+    const moved = held && held.isConnected ? held.getBoundingClientRect().top - before : 0;
+    if (moved) window.scrollBy(0, moved);
+  };
+  // A table that is not replaced, for the pointer is in its panel, says how many rows wait; a click brings them.
+  const tell = (part, next) => slots(part).forEach((slot) => {
+    const rows = next ? all('tr[id]', parsed(next.markup)).filter((row) => !document.getElementById(row.id)).length : 0;
+    if (!rows) { slot.textContent = ''; return; }
+    const bring = slot.firstElementChild || slot.appendChild(document.createElement('button'));
+    bring.type = 'button';
+    bring.className = 'small';
+    if (bring.textContent !== `${rows} new`) bring.textContent = `${rows} new`;
+    bring.onclick = () => { waiting.delete(part.id); put(part, next); tell(part); };
+  });
+  const settle = () => waiting.forEach((next, id) => {
+    const part = document.getElementById(id);
+    if (!part) waiting.delete(id);
+    else if (busy(part)) tell(part, next);
+    else { waiting.delete(id); put(part, next); tell(part); }
   });
   document.addEventListener('pointermove', () => { if (waiting.size) settle(); });
   document.addEventListener('focusout', () => setTimeout(settle));
+  const news = document.getElementById('news');
+  const count = (text) => { if (news) { news.hidden = !text; if (news.textContent !== text) news.textContent = text; } };
+  const list = () => document.getElementById('list');
+  const stream = () => {
+    if (!list()) return address;
+    const rows = all('tr[id]', list()).map((row) => row.id.replace(/^(job|run)-/, ''));
+    return `${address}&last=${encodeURIComponent(list().dataset.last)}&rows=${rows.join(',')}`;
+  };
   const open = () => {
     if (source) return;
-    source = new EventSource(`/live?topic=${encodeURIComponent(topic)}`);
+    source = new EventSource(stream());
     source.onmessage = (event) => {
       const message = JSON.parse(event.data);
       state = 'live';
-      Object.entries(message.parts).forEach(([name, markup]) => waiting.set(name, markup));
+      Object.entries(message.parts || {}).forEach(([name, markup]) => waiting.set(`part-${name}`, { markup, itself: false }));
+      Object.entries(message.rows || {}).forEach(([id, markup]) => waiting.set(id, { markup, itself: true }));
       settle();
       show();
+      if (message.news !== undefined) count(message.news);
       if (message.sample) document.dispatchEvent(new CustomEvent('sample', { detail: message }));
     };
     source.onerror = () => { state = 'connecting again'; show(); };
   };
   const close = () => { if (source) { source.close(); source = null; state = 'paused'; show(); } };
+  // Rows that were brought are watched too.
+  document.addEventListener('htmx:afterSettle', (event) => {
+    if (event.target.id === 'list') { count(''); dress(); close(); open(); }
+  });
   // A tab that nobody sees holds no connection: browsers allow six to one server.
   document.addEventListener('visibilitychange', () => (document.hidden ? close() : open()));
   window.addEventListener('pagehide', close);
