@@ -28,11 +28,12 @@ def out(process: Running) -> dict[str, float]:
 def high_lag(stack: Stack, low: int) -> float:
     """Return the p99, in milliseconds, of `high` jobs at a steady rate beside so many `low` ones that are due."""
     with Bed(stack) as bed:
-        bed.fill(RATE * SECONDS, f"now() + interval '12 seconds' + n * interval '{1 / RATE} seconds'", priority="'high'")
+        if low:
+            bed.fill(low, "now() + interval '14 seconds'", priority="'low'")
+        # Some seconds later, when the low ones are on their way; whatever a bulk load leaves to be written is written then.
+        bed.fill(RATE * SECONDS, f"now() + interval '18 seconds' + n * interval '{1 / RATE} seconds'", priority="'high'")
         bed.analyze()
         with bed.process("scheduler", "producer") as running:
-            if low:
-                bed.fill(low, "now() + interval '4 seconds'", priority="'low'")
             while by_class(running, "high")[float("inf")] < RATE * SECONDS:
                 time.sleep(0.5)
             left = bed.sql("SELECT count(*) FROM jobs WHERE status = 'pending'")[0][0]

@@ -11,6 +11,8 @@ CLASSES = 3  # high, normal, low
 FROM_THE_BOTTOM = (LONG_AGO,) * CLASSES
 # What is not urgent goes out by small batches: what is urgent and falls due meanwhile waits for one at most.
 LOW_AT_ONCE = 60
+# Beside a few that are urgent there are fewer still of the others, so that the broker has soon confirmed them all.
+NORMAL_BESIDE, LOW_BESIDE = 60, 10
 
 
 class Waking(Protocol):
@@ -31,6 +33,8 @@ class Shares(NamedTuple):
     better: int  # high and normal together
     low: int
     all: int
+    normal_beside: int = NORMAL_BESIDE
+    low_beside: int = LOW_BESIDE
 
     @classmethod
     def of(cls, limit: int) -> "Shares":
@@ -38,6 +42,20 @@ class Shares(NamedTuple):
         room = -(-limit // 9)
         better = max(limit, room + 1)
         return cls(better - room, better, max(room, min(LOW_AT_ONCE, limit)), better + room)
+
+    def urgent(self, highs: int) -> bool:
+        """Whether a few of the best class are to be out before all else."""
+        return 0 < highs < self.high
+
+    def normals(self, highs: int) -> int:
+        """Return how many of the second class there may be, as claims/claim.sql reckons it."""
+        rest = self.better - highs
+        return min(rest, max(self.normal_beside, highs // 8 + 1)) if self.urgent(highs) else rest
+
+    def lows(self, highs: int, normals: int) -> int:
+        """Return how many of the last class there may be, as claims/claim.sql reckons it."""
+        some = max(self.low_beside, (highs + normals) // 9 + 1) if self.urgent(highs) else self.low
+        return min(some, self.all - highs - normals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +83,6 @@ class ClassedClaim(Generic[Thing]):
             for begin, end in ((0, highs), (highs, better), (better, total))
         )
         full = (
-            highs >= shares.high or better >= shares.better
-            or total - better >= min(shares.low, shares.all - better)
+            highs >= shares.high or normals >= shares.normals(highs) or total - better >= shares.lows(highs, normals)
         )
-        return Claim(things, claimed_at, seconds_to_next, newest, full, 0 < highs < shares.high)
+        return Claim(things, claimed_at, seconds_to_next, newest, full, shares.urgent(highs))

@@ -45,6 +45,8 @@ _KINDS = (
           "changes table {table}{size}, which is read or rewritten under a lock", _WRITE_SECONDS_A_ROW),
     _kind(r"alter\s+table\s+(?:only\s+)?(?P<table>\w+)",
           "changes table {table}{size}: a brief lock, no rewriting"),
+    _kind(r"insert\s+into\s+(?P<name>\w+)\b.*\bfrom\s+(?P<table>\w+)", "fills {name} from {table}{size}",
+          _WRITE_SECONDS_A_ROW),
     _kind(r"(?:update|insert\s+into|delete\s+from)\s+(?P<table>\w+)", "writes rows of {table}{size}",
           _WRITE_SECONDS_A_ROW),
     _kind(r"create\s+(?:or\s+replace\s+)?(?P<what>\w+)\s+(?:if\s+not\s+exists\s+)?(?P<name>\w+)",

@@ -1,5 +1,6 @@
 """The claim: oldest first, never early, skipping what others hold, by the index whatever the statistics say."""
 
+from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from support import connected
 
 from scheduler.postgres.claims import LONG_AGO, PLANNER, ClaimSession
-from scheduler.postgres.classes import FROM_THE_BOTTOM, Shares
+from scheduler.postgres.classes import FROM_THE_BOTTOM, LOW_BESIDE, NORMAL_BESIDE, Shares
 from scheduler.postgres.jobs.due import CLAIM, Failed, Passed, Settlement, claim, settle
 from scheduler.resources import query
 
@@ -125,8 +126,8 @@ def plan(url, *, statistics):
             cursor.execute("SELECT set_config(%s, %s, false)", (setting, value))
         cursor.execute(query("claims/prepare", kind="jobs", claim=CLAIM.statement))
         values = (*FROM_THE_BOTTOM, *Shares.of(100))
-        cursor.execute("EXPLAIN (FORMAT JSON, ANALYZE, BUFFERS) EXECUTE claim_jobs "
-                       "(%s, %s, %s, %s, %s, %s, %s)", values)
+        cursor.execute(f"EXPLAIN (FORMAT JSON, ANALYZE, BUFFERS) EXECUTE claim_jobs "
+                       f"({', '.join(['%s'] * len(values))})", values)
         return cursor.fetchone()[0]
 
 
@@ -165,8 +166,20 @@ def test_each_class_has_a_tenth_of_a_batch_for_certain(limit):
     shares = Shares.of(limit)
     assert shares.better >= limit
     assert shares.high >= 1
-    for room in (shares.better - shares.high, min(shares.low, shares.all - shares.better)):
-        assert 10 * room >= shares.all
+    for highs in range(shares.high + 1):
+        normals = shares.normals(highs)
+        lows = shares.lows(highs, normals)
+        for room in (normals, lows):
+            assert 10 * room >= highs + normals + lows, (highs, normals, lows)
+
+
+def test_beside_a_few_of_the_best_class_there_are_few_of_the_others(database_url, sessions):
+    for priority, count in (("high", 3), ("normal", 400), ("low", 400)):
+        fill(database_url, count, "now() - n * interval '1 second'", priority=priority)
+    found = claim(sessions[0], 500)
+    kinds = Counter(job.definition.priority for job in found.things)
+    assert kinds == {"high": 3, "normal": NORMAL_BESIDE, "low": LOW_BESIDE}
+    assert (found.full, found.urgent) == (True, True)
 
 
 @given(counts=st.tuples(*[st.integers(0, 40)] * 3), limit=st.integers(1, 30), seed=st.integers(0, 10**6))
