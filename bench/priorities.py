@@ -30,7 +30,7 @@ def high_lag(stack: Stack, low: int) -> float:
     with Bed(stack) as bed:
         if low:
             bed.fill(low, "now() + interval '14 seconds'", priority="'low'")
-        # Some seconds later, when the low ones are on their way; whatever a bulk load leaves to be written is written then.
+        # Some seconds later, when the low ones are on their way and what the load left to the disk is there.
         bed.fill(RATE * SECONDS, f"now() + interval '18 seconds' + n * interval '{1 / RATE} seconds'", priority="'high'")
         bed.analyze()
         with bed.process("scheduler", "producer") as running:
@@ -54,7 +54,7 @@ def low_share(stack: Stack, count: int = 40_000) -> float:
             return sent["low"] / (sent["low"] + sent["high"])
 
 
-def run(stack: Stack, rounds: int = 3) -> list[report.Row]:
+def run(stack: Stack, rounds: int = 5) -> list[report.Row]:
     """Measure both."""
     alone, beside = [], []
     for _ in range(rounds):

@@ -63,6 +63,7 @@ class Bed:
         """Let the table settle: what a bulk load leaves to be written is not what is measured."""
         self.sql("VACUUM ANALYZE jobs")
         self.sql("CHECKPOINT")
+        os.sync()  # a confirm waits for the disk, and with it for all that others have left to it
 
     def depth(self, queue: str) -> int:
         connection = pika.BlockingConnection(pika.URLParameters(self.amqp_url))

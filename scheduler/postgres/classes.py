@@ -82,7 +82,6 @@ class ClassedClaim(Generic[Thing]):
             things[end - 1].wake_at if end > begin else None
             for begin, end in ((0, highs), (highs, better), (better, total))
         )
-        full = (
-            highs >= shares.high or normals >= shares.normals(highs) or total - better >= shares.lows(highs, normals)
-        )
+        normals_left, lows_left = normals >= shares.normals(highs), total - better >= shares.lows(highs, normals)
+        full = highs >= shares.high or normals_left or lows_left
         return Claim(things, claimed_at, seconds_to_next, newest, full, shares.urgent(highs))

@@ -23,7 +23,7 @@ CONSTRAINT = re.compile(
 
 
 def problems(migration, unknown=frozenset()):
-    """Say what in a migration would break the previous release, which has `unknown` tables, or make others wait."""
+    """Say what would break the previous release, to which some tables are unknown, or make others wait."""
     new = unknown | set(NEW_TABLE.findall(migration.sql))
     for statement in migration.statements():
         if BREAKS.search(statement):
