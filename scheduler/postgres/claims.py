@@ -1,6 +1,6 @@
 """Due rows of any kind, claimed for as long as their transaction is open, and settled in it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, TextIO, TypeVar
@@ -43,6 +43,8 @@ class ClaimSession:
         # Transactions are begun and ended by hand, on the round trips of their first and last statements.
         self._connection.autocommit = True
         self._prepared: set[str] = set()
+        # Where the claimed rows lie, by their ids: locked, they cannot move, and need not be looked up again.
+        self.places: dict[str, str] = {}
 
     def claim(self, kind: str, statement: str, *values: datetime | int) -> list[tuple[Any, ...]]:
         """Run a kind's claim with its values, $1 first, in a transaction that stays open."""
@@ -83,6 +85,11 @@ class ClaimSession:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def place_array(places: Mapping[str, str], ids: Iterable[str]) -> str:
+    """Write where these rows lie as one literal."""
+    return '{"' + '","'.join([places[each] for each in ids]) + '"}'
 
 
 def array(values: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
 
 CLASSES = 3  # high, normal, low
+_PLACE = -5  # before what claims/claim.sql says of the claim as a whole
 FROM_THE_BOTTOM = (LONG_AGO,) * CLASSES
 # What is not urgent goes out by small batches: what is urgent and falls due meanwhile waits for one at most.
 LOW_AT_ONCE = 60
@@ -65,6 +66,7 @@ class ClassedClaim(Generic[Thing]):
     kind: str
     statement: str
     read: Callable[..., Thing]
+    placed: bool = False  # whether the last of what is selected says where a row lies
 
     def claim(
         self, session: ClaimSession, limit: int, since: Sequence[datetime] = FROM_THE_BOTTOM
@@ -74,6 +76,8 @@ class ClassedClaim(Generic[Thing]):
         rows = session.claim(self.kind, self.statement, *since, *shares)
         *_, claimed_at, seconds_to_next, highs, normals = rows.pop()
         things = [self.read(row) for row in rows]
+        if self.placed:
+            session.places = {row[0]: row[_PLACE] for row in rows}
         if not things:
             session.release()
             return Claim([], claimed_at, seconds_to_next, (None,) * CLASSES)

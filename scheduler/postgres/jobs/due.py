@@ -1,18 +1,19 @@
 """Jobs that are due: claimed, and settled by what became of their events."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from scheduler.postgres.claims import ClaimSession, array
+from scheduler.postgres.claims import ClaimSession, array, place_array
 from scheduler.postgres.classes import ClassedClaim
 from scheduler.postgres.jobs.columns import SELECTED_OF_DUE, read
 from scheduler.resources import query
 
 KIND = "jobs"
 CLAIM = ClassedClaim(
-    KIND, query("claims/claim", selected=SELECTED_OF_DUE, table="jobs", claimable="status = 'pending'"), read
+    KIND, query("claims/claim", selected=f"{SELECTED_OF_DUE}, ctid::text AS place", table="jobs",
+                claimable="status = 'pending'"), read, placed=True,
 )
 claim = CLAIM.claim
 
@@ -53,16 +54,16 @@ class Settlement:
 
 def settle(session: ClaimSession, settlement: Settlement) -> None:
     """Write down what became of the claimed jobs and let go of them."""
-    session.settle(list(_statements(settlement)))
+    session.settle(list(_statements(settlement, session.places)))
 
 
-def _statements(found: Settlement) -> Iterator[tuple[str, dict[str, Any]]]:
+def _statements(found: Settlement, places: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
     times = {"emitted_at": found.emitted_at, "confirmed_at": found.confirmed_at}
     if found.done:
-        yield query("jobs/settle_done"), times | {"ids": array(found.done)}
+        yield query("jobs/settle_done"), times | {"places": place_array(places, found.done)}
     if found.moved:
         ids, texts = zip(*found.moved, strict=True)
-        yield query("jobs/settle_next"), times | {"ids": array(ids), "following": array(texts)}
+        yield query("jobs/settle_next"), times | {"places": place_array(places, ids), "following": array(texts)}
     if found.passed:
         ids, following, emitted, folded_into = zip(*found.passed, strict=True)
         yield query("jobs/settle_other"), times | {
