@@ -17,7 +17,7 @@ from scheduler.domain.names import DUE_QUEUE
 from scheduler.domain.recurrence import tzdata_version
 from scheduler.operators import arguments
 from scheduler.ops import logs, reaching, traces
-from scheduler.roles import ROLES, Role
+from scheduler.roles import ROLES, Role, how_to_install
 from scheduler.runtime import Stop, backoff
 from scheduler.settings import Settings
 
@@ -267,7 +267,11 @@ def _operate(args: argparse.Namespace) -> int:
 
 
 def _webhook_test(args: argparse.Namespace) -> int:
-    from scheduler.workers.webhook import trying  # noqa: PLC0415 - only this command needs it
+    try:
+        from scheduler.workers.webhook import trying  # noqa: PLC0415 - only this command needs it, and an extra
+    except ModuleNotFoundError as error:
+        missing = f"scheduler webhook test needs {error.name}, which is not installed: {how_to_install('worker')}"
+        raise Misconfigured(missing) from None
 
     return 0 if trying.run(settings.load(os.environ), args.url, args.secret, print) else 1
 

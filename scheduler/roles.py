@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from scheduler import __version__
 from scheduler.domain.errors import Misconfigured
 
 
@@ -37,12 +38,17 @@ class Role:
             if self.extra is None or str(error.name).startswith("scheduler"):
                 raise
             raise Misconfigured(f"scheduler {self.name} needs {error.name}, which is not installed: "
-                                f"pip install 'scheduler[{self.extra}]'") from None
+                                f"{how_to_install(self.extra)}") from None
         return [work for each in found for work in (each.each(settings) if hasattr(each, "each") else (each,))]
 
     def shared(self, settings: Any) -> tuple[Any, ...]:
         """Make what its works have in common, if they have anything."""
         return () if self.common is None else (_found(self.common)(settings),)
+
+
+def how_to_install(extra: str) -> str:
+    """Say how to get an extra; not by the name alone, under which the public index has another's package."""
+    return f"pip install 'scheduler-{__version__}-py3-none-any.whl[{extra}]', the wheel that `make build` makes"
 
 
 def _found(path: str | Callable[..., Any]) -> Any:
@@ -58,10 +64,10 @@ ROLES = {role.name: role for role in (
          in_dev=1, switch_seconds=0.002, idle_without_database=True),
     Role("producer", "Postgres → AMQP: due rows become events.", ("scheduler.producer:Producer",),
          in_dev=2, switch_seconds=0.0005),
-    Role("worker", "AMQP → the work itself: calls webhooks, and reports what became of each.",
+    Role("worker", "AMQP → the work itself: calls webhooks, runs commands and handlers, reports what became of each.",
          ("scheduler.workers.presence:Presence", "scheduler.workers.webhook.service:Webhooks",
           "scheduler.workers.commands:Commands"),
-         in_dev=1, switch_seconds=0.002, database=False, common="scheduler.workers.worker:Worker"),
+         in_dev=1, switch_seconds=0.002, database=False, common="scheduler.workers.worker:Worker", extra="worker"),
     Role("api", "The REST API and the web console.", ("scheduler.api.server:ApiServer",),
          in_dev=1, switch_seconds=0.001, idle_without_database=True, broker=False, extra="api"),
 )}

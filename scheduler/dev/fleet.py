@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from scheduler.dev.screen import Screen
 from scheduler.dev.servers import Stack
 from scheduler.domain.errors import Unavailable
-from scheduler.roles import ROLES
+from scheduler.roles import ROLES, how_to_install
 
 _START_SECONDS = 180
 _NEEDS = {"api": "fastapi", "worker": "aiohttp"}  # what a plain installation may lack
@@ -25,7 +25,7 @@ def roles(screen: Screen) -> list[str]:
     for role in ROLES.values():
         library = _NEEDS.get(role.name)
         if library is not None and importlib.util.find_spec(library) is None:
-            screen.say(f"Without {library} there is no {role.name}: pip install 'scheduler[{role.name}]'")
+            screen.say(f"Without {library} there is no {role.name}: {how_to_install(role.name)}")
             continue
         found += [role.name] * role.in_dev
     return found

@@ -4,6 +4,7 @@ from argparse import Namespace
 
 from scheduler.domain.errors import Misconfigured
 from scheduler.operators.common import caller
+from scheduler.roles import how_to_install
 from scheduler.settings import Settings
 
 _LONGEST_SUB = 200
@@ -14,7 +15,7 @@ def make(settings: Settings, args: Namespace) -> str | None:
     try:
         from scheduler.api.tokens import issue  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
-        missing = f"tokens need {error.name}, which is not installed: pip install 'scheduler[api]'"
+        missing = f"tokens need {error.name}, which is not installed: {how_to_install('api')}"
         raise Misconfigured(missing) from None
     if settings.jwt_key is None:
         raise Misconfigured("set SCHEDULER_JWT_KEY (or SCHEDULER_JWT_KEY_FILE) to the API's secret")

@@ -61,7 +61,7 @@ def set_up(role: str, environment: Mapping[str, str]) -> None:
         return
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
         log.warning("no traces: OTEL_EXPORTER_OTLP_ENDPOINT is set but the extra is not installed",
-                    do="pip install 'scheduler[otel]', or unset it")
+                    do="install the wheel with its extra otel, or unset it")
         return
     from scheduler.ops.spans import Spans  # noqa: PLC0415 - imported only where it is wanted
 

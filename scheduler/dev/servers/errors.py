@@ -32,7 +32,7 @@ def _advice(missing: tuple[str, ...]) -> str:
         f"  Debian, Ubuntu  sudo apt-get update && sudo apt-get install -y {_names(debian, missing)}",
         f"  Fedora          sudo dnf install -y {_names(fedora, missing)}",
         f"  macOS           brew install {_names(brew, missing)}",
-        "  Docker          pip install 'scheduler[containers]', start the engine, run this again; or:",
+        "  Docker          install the wheel with its extra containers, start the engine, run this again; or:",
         *(f"                  {docker[name]}" for name in missing),
     ]
     return "\n".join(lines)

@@ -1,6 +1,7 @@
 -- Lock what is due of each class, oldest first, over which other replicas skip, and say how many seconds are left until
 -- the next one that is not due yet. High goes before normal before low; $4 and $6 keep room for those that come after,
--- so that each class with something due gets at least a tenth, $8 and $9 are how many go out beside a few of high. `now()`, not `clock_timestamp()`: only a stable bound can
+-- so that each class with something due gets at least a tenth, $8 and $9 are how many go out beside a few of high.
+-- `now()`, not `clock_timestamp()`: only a stable bound can
 -- use the index. The bounds $1, $2 and $3 keep the scans off entries already dealt with, which stay in the index while
 -- another client's old snapshot still sees them. Class and time are compared and ordered as one, which only the index by
 -- both can do: by time alone the scan for one class would walk over all that is due of the others. The last row is

@@ -24,7 +24,7 @@ def test_an_address_without_the_extra_is_a_warning(monkeypatch, caplog):
     monkeypatch.setattr(traces, "find_spec", lambda _: None)
     traces.set_up("consumer", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector"})
     assert traces.sink is None
-    assert "scheduler[otel]" in caplog.records[0].fields["do"]
+    assert "extra otel" in caplog.records[0].fields["do"]
 
 
 @pytest.mark.parametrize(("text", "found"), [
