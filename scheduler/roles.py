@@ -64,7 +64,7 @@ ROLES = {role.name: role for role in (
          in_dev=1, switch_seconds=0.002, idle_without_database=True),
     Role("producer", "Postgres → AMQP: due rows become events.", ("scheduler.producer:Producer",),
          in_dev=2, switch_seconds=0.0005),
-    Role("worker", "AMQP → the work itself: calls webhooks, runs commands and handlers, reports what became of each.",
+    Role("worker", "AMQP → the work itself: calls webhooks, runs commands and handlers, reports results.",
          ("scheduler.workers.presence:Presence", "scheduler.workers.webhook.service:Webhooks",
           "scheduler.workers.commands:Commands"),
          in_dev=1, switch_seconds=0.002, database=False, common="scheduler.workers.worker:Worker", extra="worker"),
