@@ -7,7 +7,6 @@ The sidecar (`scheduler consumer` and `scheduler producer`) must be running; wor
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -84,8 +83,8 @@ def main() -> None:
         channel.confirm_delivery()
         queue = channel.queue_declare("", exclusive=True).method.queue
         channel.queue_bind(queue, "schedule.events", "finished")
-        for job in JOBS:
-            send(channel, "request", job)
+        report, *others = JOBS
+        send(channel, "request", report)
         send(channel, "trigger", {"id": REPORT})  # as if it were three in the morning
 
         while not (folder / "report.began").exists():
@@ -95,7 +94,10 @@ def main() -> None:
         for each in fleet[1:]:
             stack.callback(each.wait)
             stack.callback(each.terminate)
-        fleet[0].send_signal(signal.SIGTERM)
+        fleet[0].terminate()
+        fleet[0].wait()
+        for job in others:
+            send(channel, "request", job)
 
         names = {job["id"]: job["name"] for job in JOBS}
         open_jobs = set(names)
