@@ -89,4 +89,4 @@ def _follow(process: subprocess.Popen[str], told: "SimpleQueue[dict[str, int]]",
             told.put(ports)
         if entry["level"] in ("warning", "error"):
             details = entry.get("problem") or entry.get("problems") or ""
-            screen.complain(f"{entry['process']}: {entry['event']} {details}".rstrip())
+            screen.warning(line, f"{entry['process']}: {entry['event']} {details}".rstrip())

@@ -29,10 +29,11 @@ class Sample:
     first_after: float | None = None  # seconds to the first event; None when none is expected meanwhile
     every: float | None = None
     cancelled: bool = False
+    ends: str | None = None  # what becomes of its runs, where a worker does its work
     id: str = field(default_factory=lambda: str(uuid4()))
 
     def expected(self, seconds: float) -> int:
-        """Return how many events must have come after so many seconds, with one to spare for its way."""
+        """Return how many events or ends of runs must have come after so many seconds, with one to spare."""
         if self.first_after is None or seconds < self.first_after + 1:
             return 0
         return 1 if self.every is None else 1 + int((seconds - self.first_after - 1) / self.every)
@@ -54,13 +55,14 @@ def _work(now: datetime, endpoint: str) -> list[Sample]:
     return [
         Sample("sample.webhook", {"name": "A webhook that is busy at first", "run_at": soon, "every": "PT15S",
                                   "target": hook("/flaky"), "run": tries},
-               "every 15 seconds a webhook, which answers well at the third try"),
+               "every 15 seconds a webhook, which answers well at the third try", first_after=8, ends="succeeded"),
         Sample("sample.crm-sync", {"name": "CRM sync (broken)", "run_at": soon, "every": "PT45S",
                                    "target": hook("/broken"), "run": tries | {"max_attempts": 2}},
-               "every 45 seconds a webhook that never answers well: see its dead runs in the console"),
+               "every 45 seconds a webhook that never answers well: see its dead runs in the console",
+               first_after=6, ends="dead"),
         Sample("sample.report", {"name": "Nightly report", "run_at": soon, "every": "PT20S",
                                  "run": {"timeout": 60}, "target": {"command": {"name": COMMAND}}},
-               "every 20 seconds a command that writes as it goes"),
+               "every 20 seconds a command that writes as it goes", first_after=14, ends="succeeded"),
     ]
 
 
@@ -89,7 +91,10 @@ class Visitor:
         self._channel = self._connection.channel()
         self._replies: dict[str, dict[str, Any]] = {}
         self._channel.basic_consume(_REPLY, self._on_reply, auto_ack=True)
+        self._finished = self._channel.queue_declare("", exclusive=True).method.queue
+        self._channel.queue_bind(self._finished, "schedule.events", "finished")
         self.seen: dict[str, list[float]] = defaultdict(list)
+        self.ended: dict[str, list[str]] = defaultdict(list)
         self.job_types: dict[str, str] = {}
 
     def ask(self, sample: Sample) -> dict[str, Any]:
@@ -112,6 +117,19 @@ class Visitor:
                 self.job_types[event["job_id"]] = event["job_type"]
                 self._channel.basic_ack(method.delivery_tag)
                 yield event, late
+        except AMQPError as error:
+            raise Unavailable(f"RabbitMQ: {error!r}") from error
+
+    def ends(self) -> Iterator[dict[str, Any]]:
+        """Yield the ScheduleFinished events that have come."""
+        try:
+            while True:
+                method, _, body = self._channel.basic_get(self._finished, auto_ack=True)
+                if method is None:
+                    return
+                event = json.loads(body)
+                self.ended[event["job_id"]].append(event["status"])
+                yield event
         except AMQPError as error:
             raise Unavailable(f"RabbitMQ: {error!r}") from error
 

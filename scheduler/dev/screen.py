@@ -18,6 +18,7 @@ class Screen:
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._coloured = out.isatty()
+        self.meant: set[str] = set()  # a warning that names one of these is part of the show
 
     def say(self, text: str) -> None:
         """Tell what is being done now."""
@@ -26,6 +27,13 @@ class Screen:
     def complain(self, text: str) -> None:
         """Tell what went wrong."""
         self._line(self._styled(f"! {text}", "red"))
+
+    def warning(self, line: str, text: str) -> None:
+        """Show a warning of a process, which was meant to come or not."""
+        if any(each in line for each in self.meant):
+            self.say(f"{text} (a sample is meant to fail)")
+        else:
+            self.complain(text)
 
     def banner(
         self, amqp_url: str, database_url: str, console: str | None, processes: Sequence[tuple[str, int]]
@@ -57,6 +65,14 @@ class Screen:
             f"  {emitted}  {self._styled('due', 'green')}  {plain(event['job_type']):<22} "
             f"#{event['occurrence']:<4} {self._styled(late, style)}  {payload[:120]}"
         )
+
+    def finished(self, event: dict[str, Any]) -> None:
+        """Show what became of the work of a job."""
+        at = datetime.fromisoformat(event["finished_at"]).strftime("%H:%M:%S.%f")[:-3]
+        status, tries = event["status"], event["attempts"]
+        what = self._styled(f"{status:<9}", "green" if status == "succeeded" else "yellow")
+        self._line(f"  {at}  run  {plain(event['job_type']):<22} {what} at attempt {tries}"
+                   + (f": {plain(event['error'])[:90]}" if event["error"] else ""))
 
     def summary(self, title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Show a table."""

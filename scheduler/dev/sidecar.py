@@ -65,6 +65,7 @@ def run(seconds: float | None) -> int:
                 ):
                     _banner(screen, stack.amqp_url, url, list(zip(wanted, ports, strict=True)), environment)
                     asked = samples(datetime.now(UTC), endpoint if "worker" in wanted else None)
+                    screen.meant |= {endpoint.removeprefix("http://"), *(each.id for each in asked)}
                     return _watch(screen, host, asked, seconds, signals)
     except _Stopped:
         screen.say("Stopped; nothing is left behind")
@@ -129,6 +130,8 @@ def _watch(
 def _show_events(screen: Screen, host: Visitor) -> None:
     for event, late in host.events(0.1):
         screen.due(event, late)
+    for event in host.ends():
+        screen.finished(event)
 
 
 def _next_run(sample: Sample, answer: dict[str, str]) -> str:
@@ -145,17 +148,25 @@ def _conclude(screen: Screen, host: Visitor, asked: list[Sample], elapsed: float
         fine = _fine(host, sample, elapsed)
         late = host.seen.pop(sample.id, [])
         verdict = "as expected" if fine else "NOT as expected"
-        rows.append([sample.name, sample.text, str(len(late)), _worst(late), verdict])
+        came = _runs(host.ended.get(sample.id, [])) if sample.ends else str(len(late))
+        rows.append([sample.name, sample.text, came, _worst(late), verdict])
         missing += [] if fine else [sample.name]
     for job, late in host.seen.items():
         rows.append([host.job_types[job], "your own", str(len(late)), _worst(late), ""])
-    screen.summary(f"After {elapsed:.0f} seconds", ["job", "schedule", "events", "latest by", ""], rows)
+    screen.summary(f"After {elapsed:.0f} seconds", ["job", "schedule", "events or runs", "latest by", ""], rows)
     return 1 if missing else 0
 
 
 def _fine(host: Visitor, sample: Sample, elapsed: float) -> bool:
+    if sample.ends is not None:
+        ends = host.ended.get(sample.id, [])
+        return len(ends) >= min(1, sample.expected(elapsed)) and set(ends) <= {sample.ends}
     came = len(host.seen.get(sample.id, ()))
     return came == 0 if sample.cancelled else came >= sample.expected(elapsed)
+
+
+def _runs(ends: list[str]) -> str:
+    return ", ".join(f"{ends.count(each)} {each}" for each in dict.fromkeys(ends)) or "-"
 
 
 def _worst(late: list[float]) -> str:

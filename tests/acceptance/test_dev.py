@@ -24,12 +24,16 @@ def refused(port):
 
 def test_shows_the_sample_reminders_and_ends_by_itself_with_a_summary():
     done = subprocess.run(
-        [*COMMAND, "6"], capture_output=True, text=True, timeout=5 * DEADLINE, check=False, env=CLEAN
+        [*COMMAND, "10"], capture_output=True, text=True, timeout=5 * DEADLINE, check=False, env=CLEAN
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"due  sample\.once +#1 +\d+\.\d ms late", done.stdout)
     assert re.search(r"weekdays at 09:00 in New York; the next is \w+day .* 09:00 E[SD]T", done.stdout)
-    assert done.stdout.count("as expected") == 7
+    assert done.stdout.count("  as expected") == 7
+    assert re.search(r"run  sample\.webhook +succeeded at attempt 3\n", done.stdout)
+    assert re.search(r"run  sample\.crm-sync +dead +at attempt 2: .* 5\d\d ", done.stdout)
+    # What is meant to fail alarms nobody.
+    assert not re.search(r"^! .*(webhook failed|run given up)", done.stdout, re.MULTILINE)
     assert re.search(r"Console +http://127\.0\.0\.1:\d+/login/[\w-]+", done.stdout)
     assert "\x1b" not in done.stdout  # plain when piped
     assert all(refused(port) for port in ports(done.stdout))
