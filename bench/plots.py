@@ -16,8 +16,8 @@ def throughput(rate: dict[str, float]) -> None:
     names = ["1 replica", "2 replicas", "3 replicas", "4 replicas"]
     bars = axes.bar(names, [rate[name] for name in names], color="#2a6f97", width=0.6)
     axes.bar_label(bars, fmt="{:,.0f}", padding=2, fontsize=8)
-    axes.axhline(rate["bare publisher"], color="#c1121f", linestyle="--", linewidth=1)
-    axes.text(3.45, rate["bare publisher"], " bare pika publisher,\n no database", color="#c1121f", fontsize=8,
+    axes.axhline(rate["pika publisher"], color="#c1121f", linestyle="--", linewidth=1)
+    axes.text(3.45, rate["pika publisher"], " pika publisher,\n no database", color="#c1121f", fontsize=8,
               va="center")
     axes.axhline(rate["plain loop"], color="#6c757d", linestyle=":", linewidth=1)
     axes.text(3.45, rate["plain loop"], " plain loop", color="#6c757d", fontsize=8, va="center")

@@ -16,6 +16,7 @@ PARTS = (
     "emit",
     "burst",
     "lag",
+    "priorities",
     "ingest",
     "recurrence",
     "scale",
