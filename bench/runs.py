@@ -19,7 +19,7 @@ from scheduler.dev.servers import Stack
 from scheduler.domain.runs.run import delivered
 from scheduler.emitting.jobs import DueJobs
 from scheduler.emitting.source import Times
-from scheduler.postgres.claims import ClaimSession, risen
+from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.classes import FROM_THE_BOTTOM
 from scheduler.postgres.runs import due as runs_due
 from scheduler.rabbit.frames import AmqpMessage, DueMessage
@@ -193,7 +193,7 @@ def runs_cost(bed: Bed, batches: int) -> float:
         changed = [delivered(each, each.event_id, each.occurrence, found.claimed_at) for each in found.things]
         runs_due.settle(session, runs_due.Settlement(changed=changed))
         taken.append((time.perf_counter() - started) / len(changed) * 1e6)
-        bound = risen(bound, found.newest)
+        bound = found.resume_from
     session.close()
     return statistics.median(taken)
 

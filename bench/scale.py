@@ -8,7 +8,7 @@ import psycopg2
 from bench import report
 from bench.servers import Bed
 from scheduler.dev.servers import Stack
-from scheduler.postgres.claims import ClaimSession, risen
+from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.classes import FROM_THE_BOTTOM
 from scheduler.postgres.jobs.due import Settlement, claim, settle
 
@@ -24,7 +24,7 @@ def cycle_cost(bed: Bed, batches: int, *, floor: bool = True) -> float:
         found = claim(session, BATCH, bound)
         settle(session, Settlement(found.claimed_at, found.claimed_at, done=[job.id for job in found.things]))
         taken.append((time.perf_counter() - started) / len(found.things) * 1e6)
-        bound = risen(bound, found.newest) if floor else FROM_THE_BOTTOM
+        bound = found.resume_from if floor else FROM_THE_BOTTOM
     session.close()
     return statistics.median(taken)
 
@@ -62,7 +62,7 @@ def pinned(stack: Stack, churn: int, *, held: bool) -> float:
         for _ in range(churn // BATCH):
             found = claim(session, BATCH, bound)
             settle(session, Settlement(found.claimed_at, found.claimed_at, done=[job.id for job in found.things]))
-            bound = risen(bound, found.newest)
+            bound = found.resume_from
         # As in the producer: a look from the bottom at every poll interval, the rest from the floor.
         taken = []
         for turn in range(40):
@@ -70,7 +70,7 @@ def pinned(stack: Stack, churn: int, *, held: bool) -> float:
             found = claim(session, BATCH, FROM_THE_BOTTOM if turn % 10 == 0 else bound)
             settle(session, Settlement(found.claimed_at, found.claimed_at, done=[job.id for job in found.things]))
             taken.append((time.perf_counter() - started) / len(found.things) * 1e6)
-            bound = risen(bound, found.newest)
+            bound = found.resume_from
         session.close()
         other.close()
         return statistics.mean(taken)

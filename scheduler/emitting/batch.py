@@ -49,7 +49,7 @@ class Batch(Generic[Thing, Emission]):
         self.empty = not claim.things
         self.full = claim.full
         self.urgent = claim.urgent
-        self.newest = claim.newest
+        self.resume_from = claim.resume_from
         self.refused = False
 
     @classmethod

@@ -2,19 +2,19 @@
 
 import math
 import time
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from scheduler.emitting.batch import Batch
 from scheduler.emitting.source import Source
-from scheduler.postgres.claims import LONG_AGO, risen
+from scheduler.postgres.claims import LONG_AGO
 
 # Who woke for something and found it taken lets the other go first next time, and does not slow it down.
 YIELD_SECONDS = 0.0015
-# A look from the bottom takes at most a twentieth of the time, but what a replica that died has let go of must
-# be found well before 30 seconds are over, of which the database itself may take 15.
-LOOK_SHARE = 20.0
+# What is urgent waits for a look from the bottom, which walks over all that is due of the other classes: it takes
+# a small part of the time. But what a replica that died has let go of must be found well before 30 seconds are
+# over, of which the database itself may take 15.
+LOOK_SHARE = 300.0
 MOST_LOOK_SECONDS = 8.0
 
 
@@ -41,12 +41,12 @@ class LowWatermark:
             self._bounds = self._bottom
         return self._bounds
 
-    def rise(self, newest: Sequence[datetime | None], claim_seconds: float) -> None:
-        """A claim has taken all up to `newest` of each class."""
+    def rise(self, to: tuple[datetime, ...], claim_seconds: float) -> None:
+        """A claim has taken all up to this moment of each class."""
         if self._bounds == self._bottom:
             pause = min(LOOK_SHARE * claim_seconds, MOST_LOOK_SECONDS)
             self._next_look = time.monotonic() + max(self._every, pause)
-        self._bounds = risen(self._bounds, newest)
+        self._bounds = to
 
 
 class Watch:
@@ -66,7 +66,7 @@ class Watch:
 
     def claimed(self, batch: Batch[Any, Any]) -> None:
         """Note what was claimed: after a full batch there may be more, after another its settlement tells."""
-        self.watermark.rise(batch.newest, batch.claim_seconds)
+        self.watermark.rise(batch.resume_from, batch.claim_seconds)
         self._latest = batch
         self.next_look = 0.0 if batch.full else math.inf
 

@@ -25,14 +25,9 @@ class Claim(Generic[Thing]):
     things: list[Thing]
     claimed_at: datetime
     seconds_to_next: float | None
-    newest: tuple[datetime | None, ...] = ()  # when the last of each class fell due
+    resume_from: tuple[datetime, ...] = ()  # where the next claim may begin, for each class
     full: bool = False  # there may be more
     urgent: bool = False  # a few of the best class are among many others
-
-
-def risen(bounds: Sequence[datetime], newest: Sequence[datetime | None]) -> tuple[datetime, ...]:
-    """Return from where on to claim next of each class, after all up to `newest` was taken."""
-    return tuple(new or old for new, old in zip(newest, bounds, strict=True))
 
 
 class ClaimSession:

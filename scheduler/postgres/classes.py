@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
 
 CLASSES = 3  # high, normal, low
-_PLACE = -5  # before what claims/claim.sql says of the claim as a whole
+_PLACE = -6  # before what claims/claim.sql says of the claim as a whole
 FROM_THE_BOTTOM = (LONG_AGO,) * CLASSES
 # What is not urgent goes out by small batches: what is urgent and falls due meanwhile waits for one at most.
 LOW_AT_ONCE = 60
@@ -33,7 +33,7 @@ class Shares(NamedTuple):
     high: int
     better: int  # high and normal together
     low: int
-    all: int
+    low_alone: int  # where nothing else is due
     normal_beside: int = NORMAL_BESIDE
     low_beside: int = LOW_BESIDE
 
@@ -42,7 +42,7 @@ class Shares(NamedTuple):
         """Share a batch: `limit` for the better classes, and beside it a ninth of that for the last."""
         room = -(-limit // 9)
         better = max(limit, room + 1)
-        return cls(better - room, better, max(room, min(LOW_AT_ONCE, limit)), better + room)
+        return cls(better - room, better, room, max(room, min(LOW_AT_ONCE, limit)))
 
     def urgent(self, highs: int) -> bool:
         """Whether a few of the best class are to be out before all else."""
@@ -51,12 +51,16 @@ class Shares(NamedTuple):
     def normals(self, highs: int) -> int:
         """Return how many of the second class there may be, as claims/claim.sql reckons it."""
         rest = self.better - highs
-        return min(rest, max(self.normal_beside, highs // 8 + 1)) if self.urgent(highs) else rest
+        return min(rest, self._beside(highs)) if self.urgent(highs) else rest
 
-    def lows(self, highs: int, normals: int) -> int:
+    def lows(self, highs: int, *, normal_waits: bool) -> int:
         """Return how many of the last class there may be, as claims/claim.sql reckons it."""
-        some = max(self.low_beside, (highs + normals) // 9 + 1) if self.urgent(highs) else self.low
-        return min(some, self.all - highs - normals)
+        if self.urgent(highs):
+            return min(self.low, max(self.low_beside, (highs + self._beside(highs)) // 9 + 1))
+        return self.low if highs or normal_waits else self.low_alone
+
+    def _beside(self, highs: int) -> int:
+        return max(self.normal_beside, highs // 8 + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +78,18 @@ class ClassedClaim(Generic[Thing]):
         """Lock what is due, the better classes first; where there is nothing, nothing stays open."""
         shares = Shares.of(limit)
         rows = session.claim(self.kind, self.statement, *since, *shares)
-        *_, claimed_at, seconds_to_next, highs, normals = rows.pop()
+        *_, claimed_at, seconds_to_next, highs, lows, normal_waits = rows.pop()
         things = [self.read(row) for row in rows]
         if self.placed:
             session.places = {row[0]: row[_PLACE] for row in rows}
         if not things:
             session.release()
-            return Claim([], claimed_at, seconds_to_next, (None,) * CLASSES)
-        better, total = highs + normals, len(things)
-        newest = tuple(
-            things[end - 1].wake_at if end > begin else None
-            for begin, end in ((0, highs), (highs, better), (better, total))
+        normals = len(things) - highs - lows
+        left = (highs >= shares.high, normals >= shares.normals(highs),
+                lows >= shares.lows(highs, normal_waits=normal_waits))
+        ends = (highs, highs + normals, len(things))
+        # Where nothing is left of a class, the next scan for it begins with what falls due from now on.
+        resume_from = tuple(
+            things[end - 1].wake_at if more else claimed_at for end, more in zip(ends, left, strict=True)
         )
-        normals_left, lows_left = normals >= shares.normals(highs), total - better >= shares.lows(highs, normals)
-        full = highs >= shares.high or normals_left or lows_left
-        return Claim(things, claimed_at, seconds_to_next, newest, full, shares.urgent(highs))
+        return Claim(things, claimed_at, seconds_to_next, resume_from, any(left), shares.urgent(highs))

@@ -141,10 +141,11 @@ def test_the_claim_walks_its_index_and_sorts_nothing(database_url, statistics):
     assert not [node["Node Type"] for node in nodes if node["Node Type"] in ("Seq Scan", "Sort")
                 or "Bitmap" in node["Node Type"]]
     scans = [node for node in nodes if "Index Name" in node]
-    assert {node["Index Name"] for node in scans} == {"jobs_due_by_class"}
-    # One for what is due and one for what comes next, for each class; neither walks over what is another's.
-    assert len(scans) == 6
-    assert sum(node["Actual Rows"] for node in scans) <= Shares.of(100).all + 3
+    assert {node["Index Name"] for node in scans} == {"jobs_due"}
+    # What is due of each class, whether something of normal is, and what comes next: never more than asked for.
+    assert len(scans) == 5
+    shares = Shares.of(100)
+    assert sum(node["Actual Rows"] for node in scans) <= shares.better + shares.low + 2
     assert not any(node.get("Rows Removed by Filter") for node in scans)
 
 
@@ -152,7 +153,26 @@ def test_statistics_that_know_of_one_class_only_lead_the_claim_to_no_other_index
     """A session plans once, and what it plans by may be long gone."""
     fill(database_url, 5_000, "now() + n * interval '1 second'", priority="high")
     nodes = list(walk(plan(database_url, statistics=True)[0]["Plan"]))
-    assert {node["Index Name"] for node in nodes if "Index Name" in node} == {"jobs_due_by_class"}
+    assert {node["Index Name"] for node in nodes if "Index Name" in node} == {"jobs_due"}
+
+
+def test_what_is_due_of_another_class_is_walked_over_once(database_url, sessions):
+    """The next claim begins after it, where its own class had nothing."""
+    fill(database_url, 200, "now() - n * interval '1 second'", priority="low")
+    first = claim(sessions[0], 18)
+    settle(sessions[0], Settlement(first.claimed_at, first.claimed_at, [job.id for job in first.things]))
+    high, normal, low = first.resume_from
+    assert (high, normal) == (first.claimed_at, first.claimed_at)
+    assert low == first.things[-1].wake_at < first.claimed_at
+    second = claim(sessions[0], 18, first.resume_from)
+    assert [job.wake_at for job in second.things] == sorted(job.wake_at for job in second.things)
+    assert second.things[0].wake_at > low
+    # What comes late below that is found by a look from the bottom, or where a wake-up tells of it.
+    fill(database_url, 1, "now() - interval '1 hour'", priority="high")
+    sessions[0].release()
+    assert claim(sessions[0], 18, second.resume_from).things[0].definition.priority == "low"
+    sessions[0].release()
+    assert claim(sessions[0], 18).things[0].definition.priority == "high"
 
 
 def walk(node):
@@ -167,10 +187,11 @@ def test_each_class_has_a_tenth_of_a_batch_for_certain(limit):
     assert shares.better >= limit
     assert shares.high >= 1
     for highs in range(shares.high + 1):
-        normals = shares.normals(highs)
-        lows = shares.lows(highs, normals)
+        normals, lows = shares.normals(highs), shares.lows(highs, normal_waits=True)
         for room in (normals, lows):
             assert 10 * room >= highs + normals + lows, (highs, normals, lows)
+        lows = shares.lows(highs, normal_waits=False)
+        assert 10 * lows >= highs + lows, (highs, lows)
 
 
 def test_beside_a_few_of_the_best_class_there_are_few_of_the_others(database_url, sessions):

@@ -94,7 +94,7 @@ def test_an_emission_of_a_job_that_recurs_writes_into_the_claims_indexes_alone(c
             WHERE indrelid = 'jobs'::regclass AND pg_get_expr(indpred, indrelid) LIKE '%rrule IS NULL%'""")
         lists = {name for name, in cursor}
     assert lists == {"jobs_listed", "jobs_listed_of_tenant"}
-    assert indexes - lists == {"jobs_pkey", "jobs_due", "jobs_due_by_class", "jobs_finished", "jobs_named",
+    assert indexes - lists == {"jobs_pkey", "jobs_due", "jobs_finished", "jobs_named",
                                 "jobs_refused"}
 
 

@@ -90,7 +90,7 @@ def test_the_claim_walks_its_index_and_sorts_nothing(database_url, statistics):
         opened.execute(f"EXPLAIN (FORMAT JSON, ANALYZE, BUFFERS) EXECUTE claim_runs "
                        f"({', '.join(['%s'] * len(values))})", values)
         found = json.dumps(opened.fetchone()[0])
-    assert '"Index Name": "runs_due_by_class"' in found
+    assert '"Index Name": "runs_due"' in found
     for forbidden in ("Seq Scan", "Bitmap", '"Sort"'):
         assert forbidden not in found
 

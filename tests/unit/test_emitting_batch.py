@@ -64,7 +64,7 @@ class Publisher:
 
 def settled(jobs, *receipts):
     session = Session()
-    claim = Claim(jobs, NOW + timedelta(seconds=1), None, (None, NOW, None))
+    claim = Claim(jobs, NOW + timedelta(seconds=1), None, (NOW,) * 3)
     batch = Batch(DueJobs(), session, claim, module.time.monotonic())
     batch.publish(Publisher(*receipts))
     return session, batch.settle()

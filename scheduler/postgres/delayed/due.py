@@ -48,7 +48,7 @@ def claim(session: ClaimSession, limit: int, since: Sequence[datetime] = (LONG_A
     messages = [_read(row) for row in rows if row[0] is not None]
     if not messages:
         session.release()
-        return Claim([], claimed_at, seconds_to_next, (None,) * CLASSES)
+        return Claim([], claimed_at, seconds_to_next, tuple(since))
     full = locked >= limit or locked > len(messages)
     return Claim(messages, claimed_at, seconds_to_next, (messages[-1].wake_at,), full)
 
