@@ -101,6 +101,7 @@ def certificates(tmp_path_factory):
 @pytest.fixture
 def worker(amqp_url, certificates):
     process = Process("worker", {"AMQP_URL": amqp_url, "SCHEDULER_WEBHOOK_ALLOW": "127.0.0.0/8",
+                                 "SCHEDULER_WEBHOOK_HOST_CONCURRENCY": "100",  # none has to wait for its turn
                                  "SSL_CERT_FILE": str(certificates[0]), "LOG_LEVEL": "debug"}).ready()
     yield process
     assert process.stop() == 0

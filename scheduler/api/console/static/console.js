@@ -137,10 +137,7 @@
   });
   const slots = (part) => all(`[data-held="${part.id}"]`);
   const hovered = (part) => (slots(part).length ? part.closest('.panel') : part).matches(':hover');
-  // A row that an action has just drawn is newer than what was seen before it.
-  const acted = new Map();
-  document.addEventListener('htmx:afterSettle', ({ target }) => acted.set(target.id, Date.now()));
-  const busy = (part) => Date.now() - (acted.get(part.id) || 0) < 3000 || hovered(part) && (part.matches('tr') || part.querySelector('table, form, details'))
+  const busy = (part) => (hovered(part) && (part.matches('tr') || part.querySelector('table, form, details')))
     || (part.contains(document.activeElement) && document.activeElement !== document.body);
   const fill = (part, markup) => {
     const open = all('details', part).map((each) => each.open);
@@ -215,9 +212,14 @@
     source.onerror = () => { state = 'connecting again'; show(); };
   };
   const close = () => { if (source) { source.close(); source = null; state = 'paused'; show(); } };
-  // Rows that were brought are watched too.
-  document.addEventListener('htmx:afterSettle', (event) => {
-    if (event.target.id === 'list') { count(''); dress(); close(); open(); }
+  // Rows that were brought are watched too. A row that an action has drawn is newer than what is on its way: a new
+  // stream tells only what was looked at since.
+  document.addEventListener('htmx:afterSettle', ({ target }) => {
+    if (target.id === 'list') { count(''); dress(); } else if (target.matches('tr[id]')) waiting.delete(target.id); else return;
+    if (!source) return;
+    source.close();
+    source = null;
+    open();
   });
   // A tab that nobody sees holds no connection: browsers allow six to one server.
   document.addEventListener('visibilitychange', () => (document.hidden ? close() : open()));
