@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any
 
 from scheduler.api.problems import TooLarge, TooSlow, problem
@@ -17,6 +18,9 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 MOST_BODY_BYTES = 1_000_000
+# Of a body that is too large so much is read and thrown away before the answer: whoever is hung up on while it sends may
+# never see what it was told.
+MOST_DISCARDED_BYTES = 15_000_000
 BODY_SECONDS = 20.0  # for a whole body, however small its parts
 _OUR_FAULT = 500
 _TOO_LARGE = f"A body may have at most {MOST_BODY_BYTES:,} bytes."
@@ -80,19 +84,33 @@ class Passage:
         """Hand on a part of the body; raise TooLarge or TooSlow where it has no end."""
         if self._whole:
             return await self._receive()
-        declared = dict(self._scope["headers"]).get(b"content-length", b"")
-        if declared.isdigit() and int(declared) > MOST_BODY_BYTES:
+        headers = dict(self._scope["headers"])
+        declared = headers.get(b"content-length", b"")
+        length = int(declared) if declared.isdigit() else 0
+        # One that asks before it sends is told at once.
+        if length > MOST_DISCARDED_BYTES or (length > MOST_BODY_BYTES and b"expect" in headers):
             raise TooLarge(_TOO_LARGE)
+        message = await self._part()
+        if max(length, self._received) > MOST_BODY_BYTES:
+            await self._discard()
+            raise TooLarge(_TOO_LARGE)
+        return message
+
+    async def _part(self) -> Message:
         try:
             async with asyncio.timeout(max(0.0, self._until - time.monotonic())):
                 message = await self._receive()
         except TimeoutError:
             raise TooSlow(f"The body did not come within {BODY_SECONDS:.0f} seconds.") from None
         self._received += len(message.get("body", b""))
-        if self._received > MOST_BODY_BYTES:
-            raise TooLarge(_TOO_LARGE)
         self._whole = not message.get("more_body", False)
         return message
+
+    async def _discard(self) -> None:
+        """Let the client send the rest, if it has an end."""
+        with suppress(TooSlow):
+            while not self._whole and self._received <= MOST_DISCARDED_BYTES:
+                await self._part()
 
     async def send(self, message: Message) -> None:
         """Hand on a part of the response, with our headers."""

@@ -134,6 +134,14 @@ def test_a_body_without_an_end_is_not_waited_for(shared, served, framing, parts,
     assert b"Traceback" not in said
 
 
+@pytest.mark.parametrize("bytes_", [1_000_001, 2_000_000, 14_000_000])
+def test_a_client_that_sends_all_of_too_large_a_body_before_it_listens_hears_why(served, bytes_):
+    """Were it hung up on while it sends, the broken connection would be all that it sees."""
+    for _ in range(3):
+        answer = served.ask("POST", "/jobs", b"x" * bytes_)
+        assert (answer.status, answer.json["status"]) == (413, 413)
+
+
 @pytest.mark.usefixtures("served")
 def test_a_body_that_goes_on_after_the_answer_ends_the_connection(shared):
     """Without Connection: close; what has no token is answered before its body's end, if it has one."""
