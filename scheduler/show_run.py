@@ -32,6 +32,7 @@ def as_json(run: Run, *, alone: bool = False) -> dict[str, Any]:
         "event_id": run.event_id,
         "job_id": about and about.job_id,
         "job_type": about and about.job_type,
+        "tenant": about and about.tenant,
         "due_at": about and rfc3339(about.due_at),
         "origin": about and about.origin.value,
         "status": run.status.value,

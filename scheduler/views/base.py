@@ -39,9 +39,4 @@ def seconds(span: timedelta | None) -> float | int | None:
     return int(found) if found.is_integer() else found
 
 
-def milliseconds(start: datetime | None, end: datetime | None) -> int | None:
-    """Return how long it took, never less than nothing: the two may be by different clocks."""
-    return None if start is None or end is None else max(0, round((end - start).total_seconds() * 1000))
-
-
 Json = Any

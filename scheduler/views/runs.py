@@ -1,12 +1,13 @@
 """A run as people see it."""
 
 import json
+from datetime import timedelta
 from typing import Any, Literal, get_args
 from uuid import UUID
 
 from scheduler.domain.messages import Instant
 from scheduler.domain.runs.run import Attempt, Run, RunStatus
-from scheduler.views.base import View, milliseconds
+from scheduler.views.base import View
 
 RunState = Literal["delivered", "running", "waiting", "emitted", "succeeded", "dead", "cancelled"]
 RUN_STATES: tuple[RunState, ...] = get_args(RunState)
@@ -80,9 +81,13 @@ def _fields(run: Run) -> dict[str, Any]:
         "tenant": about.tenant, "due_at": about.due_at, "origin": about.origin.value, "status": run.status.value,
         "attempt": run.attempt, "max_attempts": about.policy.max_attempts if tracked else None,
         "deadline": run.deadline, "retry_at": run.retry_at, "started_at": run.started_at,
-        "finished_at": run.finished_at, "duration_ms": milliseconds(run.started_at, run.finished_at),
+        "finished_at": run.finished_at, "duration_ms": _milliseconds(run.duration),
         "worker": run.worker, "error": run.error, "output": _output(run.output), "progress": run.progress,
     }
+
+
+def _milliseconds(span: timedelta | None) -> int | None:
+    return None if span is None else round(span / timedelta(milliseconds=1))
 
 
 def _output(text: str | None) -> Any:
