@@ -20,6 +20,7 @@ _RUN_STATUSES = tuple(each.value for each in RunStatus if each is not RunStatus.
 _ROLES = ("viewer", "operator", "admin")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _YES = "do not ask"
+_ONE = "print one JSON object"
 
 Add = Callable[[str, str], argparse.ArgumentParser]
 
@@ -71,7 +72,7 @@ def _job(add_verb: Add) -> None:
         added.add_argument("id", type=UUID, nargs=None if verb == "trigger" else "?", metavar="ID")
         if verb != "trigger":
             _job_filters(added)
-        added.add_argument("--json", action="store_true", help="print one JSON object")
+        added.add_argument("--json", action="store_true", help=_ONE)
         if verb == "cancel":
             added.add_argument("--yes", action="store_true", help=_YES)
 
@@ -82,11 +83,12 @@ def _run(add_verb: Add) -> None:
     _listing(listed)
     show = add_verb("show", "Where one run stands and why, what comes next, and how its attempts went.")
     _event(show)
-    show.add_argument("--json", action="store_true", help="print one JSON object")
+    show.add_argument("--json", action="store_true", help=_ONE)
     retry = add_verb("retry", "Give a run that was given up or cancelled a fresh set of attempts, at once; "
                               "one by its event, or all that match the filters.")
     _event(retry, nargs="?")
     _run_filters(retry)
+    retry.add_argument("--json", action="store_true", help=_ONE)
     export = add_verb("export", "Finished runs as JSON lines, oldest first.")
     text = "finished then or later; RFC 3339"
     export.add_argument("--since", type=_instant, metavar="T", required=True, help=text)
@@ -97,12 +99,12 @@ def _dead(add_verb: Add) -> None:
     listed = add_verb("list", "What lies in scheduler_dead, oldest first.")
     _listing(listed)
     show = add_verb("show", "One dead letter with all that is known of it.")
-    show.add_argument("--json", action="store_true", help="print one JSON object")
     replay = add_verb("replay", "Send it again to where it came from, and remove it once that is confirmed; "
                                 "of a run that was given up: retry it.")
     drop = add_verb("drop", "Remove it for good; asks first.")
     drop.add_argument("--yes", action="store_true", help=_YES)
     for each in (show, replay, drop):
+        each.add_argument("--json", action="store_true", help=_ONE)
         each.add_argument("id", type=UUID, metavar="ID", help="as `dead list` has it")
 
 
@@ -112,10 +114,10 @@ def _delayed(add_verb: Add) -> None:
     listed.add_argument("--since", type=_instant, metavar="T", help="due then or later; RFC 3339")
     _listing(listed)
     show = add_verb("show", "One message that waits, with its properties, headers and body.")
-    show.add_argument("--json", action="store_true", help="print one JSON object")
     cancel = add_verb("cancel", "Take a message back before it comes out; asks first.")
     cancel.add_argument("--yes", action="store_true", help=_YES)
     for each in (show, cancel):
+        each.add_argument("--json", action="store_true", help=_ONE)
         text = "its message_id where that is a UUID, otherwise the number that the list shows"
         each.add_argument("id", type=_delayed_id, metavar="ID", help=text)
     moved = add_verb("migrate", "Pairs of entry and exit for the plugin's exchanges, from a broker's definitions.")

@@ -70,7 +70,8 @@ def replay(settings: Settings, args: Namespace) -> str | None:
         if letter is None:
             return _missing(args)
         _note(connection, "replay", letter)
-    print("its run is tried again" if letter.run_given_up else f"sent to {letter.exchange} again")
+    words = "its run is tried again" if letter.run_given_up else f"sent to {letter.exchange} again"
+    print(dead_view(letter).model_dump_json() if args.json else words)
     return None
 
 
@@ -83,7 +84,7 @@ def drop(settings: Settings, args: Namespace) -> str | None:
         if letter is None:
             return _missing(args)
         _note(connection, "drop", letter)
-    print("dropped")
+    print(dead_view(letter).model_dump_json() if args.json else "dropped")
     return None
 
 

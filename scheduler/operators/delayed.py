@@ -54,11 +54,14 @@ def cancel(settings: Settings, args: Namespace) -> str | None:
     """Take one back; with a UUID it stays away for an hour, as by the command `cancel`."""
     if problem := agreed(f"To take back {args.id}", yes=args.yes):
         return problem
-    with connected(settings, "delayed cancel") as connection, transaction(connection) as cursor:
-        if not cancel_delayed(cursor, args.id):
-            return _missing(args)
-        write(cursor, [Entry(caller(), "cancel", "delayed", str(args.id), "*")])
-    print("cancelled: it does not come out")
+    with connected(settings, "delayed cancel") as connection:
+        found = find_delayed(connection, args.id)
+        connection.rollback()
+        with transaction(connection) as cursor:
+            if found is None or not cancel_delayed(cursor, args.id):
+                return _missing(args)
+            write(cursor, [Entry(caller(), "cancel", "delayed", str(args.id), "*")])
+    print(whole_delayed_view(found).model_dump_json() if args.json else "cancelled: it does not come out")
     return None
 
 

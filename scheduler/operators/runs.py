@@ -44,7 +44,8 @@ def retry(settings: Settings, args: Namespace) -> str | None:
     with connected(settings, "run retry") as connection:
         if args.event_id is None:
             matched = work_through(connection, bulk.retry_step(wanted, caller(), soon(settings)))
-            print(f"{matched:,} matched: those that were dead or cancelled get new attempts")
+            words = f"{matched:,} matched: those that were dead or cancelled get new attempts"
+            print(json.dumps({"matched": matched}) if args.json else words)
             return None
         incoming = Incoming(ScheduleRetry(event_id=args.event_id), str(args.event_id), caller=caller())
         try:
@@ -53,7 +54,9 @@ def retry(settings: Settings, args: Namespace) -> str | None:
             return f"no run has the event_id {args.event_id}"
         except Rejected as rejected:
             return "; ".join(f"{each.field} {each.problem}" for each in rejected.problems)
-    if verdict.status == "scheduled":
+    if args.json:
+        print(json.dumps(as_json(run, alone=True)))
+    elif verdict.status == "scheduled":
         print(f"scheduled: attempt {run.attempt + 1} goes out at once")
     else:
         print(f"{verdict.status}: it is {run.status}; only what is dead or cancelled gets new attempts")

@@ -50,7 +50,7 @@ def test_list_show_and_cancel(shop, sidecar, run):
     assert "/wA=" in run("show", second["id"])
     assert "say --yes" in run("cancel", named, code=1)
     assert "cancelled" in run("cancel", named, "--yes")
-    assert "cancelled" in run("cancel", second["id"], "--yes")
+    assert json.loads(run("cancel", second["id"], "--yes", "--json"))["id"] == str(second["id"])
     assert "waits; it may be out already" in run("cancel", named, "--yes", code=1)
     assert "waits; it may be out already" in run("show", second["id"], code=1)
     assert waiting(sidecar) == []

@@ -132,12 +132,16 @@ def test_dead_letters_are_listed_shown_replayed_and_dropped(scheduler, host, dat
     assert job in shown
     assert "schedule.commands" in shown
     assert scheduler("dead", "replay", found[0]["id"]).stdout == "sent to schedule.commands again\n"
+    host.publish("pause", {"id": job, "n": 3}, "schedule.dead", headers=headers)
+    third = until(lambda: next((each for each in json.loads(scheduler("dead", "list", "--json").stdout)
+                                if each["body"]["n"] == 3), None), "the third lies there")
+    assert json.loads(scheduler("dead", "replay", third["id"], "--json").stdout) == third
     assert json.loads(host.get("scheduler_inbox")[2]) == found[0]["body"]
     asks = scheduler("dead", "drop", found[1]["id"])
     assert (asks.returncode, "--yes" in asks.stderr) == (1, True)
-    assert scheduler("dead", "drop", found[1]["id"], "--yes").stdout == "dropped\n"
+    assert json.loads(scheduler("dead", "drop", found[1]["id"], "--yes", "--json").stdout) == found[1]
     assert scheduler("dead", "show", found[1]["id"]).returncode == 1
-    assert [each[:2] for each in told(database_url)] == [("replay", "dead"), ("drop", "dead")]
+    assert [each[:2] for each in told(database_url)] == [("replay", "dead"), ("replay", "dead"), ("drop", "dead")]
 
 
 def test_a_token_is_printed_where_the_key_is_a_secret(scheduler, tmp_path):

@@ -149,6 +149,11 @@ def test_a_retry_gives_a_dead_run_new_attempts_once(database_url, keep):
     done = scheduler(database_url, "retry", dead.event_id)
     assert done.returncode == 0
     assert done.stdout.startswith("unchanged: it is waiting;")
+    [other] = keep(made())
+    shown = json.loads(scheduler(database_url, "retry", other.event_id, "--json").stdout)
+    assert (shown["event_id"], shown["status"], shown["tenant"]) == (other.event_id, "waiting", "default")
+    done = scheduler(database_url, "retry", "--status", "dead", "--json")
+    assert json.loads(done.stdout) == {"matched": 0}
 
 
 @pytest.mark.parametrize(("arguments", "code", "message"), [
