@@ -18,8 +18,8 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 MOST_BODY_BYTES = 1_000_000
-# Of a body that is too large so much is read and thrown away before the answer: whoever is hung up on while it sends may
-# never see what it was told.
+# Of a body that is too large so much is read and thrown away before the answer: whoever is hung up on while it
+# sends may never see what it was told.
 MOST_DISCARDED_BYTES = 15_000_000
 BODY_SECONDS = 20.0  # for a whole body, however small its parts
 _OUR_FAULT = 500

@@ -23,6 +23,7 @@ _INCOMING: dict[str, type[ContractMessage]] = {**COMMAND_MODELS, **RESULT_MODELS
 _ANSWERS = ["ScheduleAccepted", "ScheduleRecorded", "ScheduleRejected"]
 _DEAD_LETTER = "DeadLetter"
 _UNHANDLED = "UnhandledDue"
+_DELAYED = "DelayedMessage"
 
 
 def document() -> dict[str, Any]:
@@ -64,11 +65,13 @@ def _channels() -> dict[str, Any]:
     }
     found["dead"] = _by_key(
         names.DEAD_EXCHANGE, "{command}", [_DEAD_LETTER],
-        "Commands that can never succeed, each under its own routing key, with the reasons in its headers.",
+        "Commands that can never succeed, each under its own routing key, the events of runs that were given up "
+        "under due, and delayed messages that came to nothing, with the reasons in the headers.",
     ) | {"parameters": {"command": {
-        "description": "The command's routing key; one of these, or whatever it came with.",
-        "examples": list(COMMAND_MODELS),
+        "description": "The routing key that it had; one of these, or whatever it came with.",
+        "examples": [*_INCOMING, "due"],
     }}}
+    found |= _by_route() | _delays()
     found["reply"] = {
         "address": None,
         "description": "The queue that a command's `reply_to` names, through the default exchange, with the "
@@ -92,6 +95,50 @@ def _channels() -> dict[str, Any]:
         f"For people; bound to {names.DEAD_EXCHANGE} by #.",
     )
     return found | _host_queues()
+
+
+def _by_route() -> dict[str, Any]:
+    """Where a ScheduleDue goes instead of `due`: by its job's route, or to the workers by its target."""
+    due = ["ScheduleDue"]
+    route = {"route": {"description": "The request's `route`: words with dots between them."}}
+    name = {"name": {"description": "The command's name."}}
+    work = topology.work_arguments("quorum")
+    command, queue = f"{names.COMMAND_KEY_PREFIX}{{name}}", f"{names.COMMAND_QUEUE_PREFIX}{{name}}"
+    return {
+        "event.due.route": _by_key(
+            names.EVENTS_EXCHANGE, "due.{route}", due, "An occurrence of a job with a route is due."
+        ) | {"parameters": route},
+        "work.webhook": _by_key(names.WORK_EXCHANGE, names.WEBHOOK_KEY, due, "A webhook is to be called."),
+        "work.command": _by_key(
+            names.WORK_EXCHANGE, command, due, "A command is to be run.") | {"parameters": name},
+        names.WEBHOOKS_QUEUE: _queue(
+            names.WEBHOOKS_QUEUE, due, work,
+            f"The workers'; bound to {names.WORK_EXCHANGE} by {names.WEBHOOK_KEY}.",
+        ),
+        f"{names.COMMAND_QUEUE_PREFIX}name": _queue(
+            queue, due, work,
+            f"Of the workers that offer the command; bound to {names.WORK_EXCHANGE} by {command}.",
+        ) | {"parameters": name},
+    }
+
+
+def _delays() -> dict[str, Any]:
+    """The way of delayed messages."""
+    key = {"parameters": {"routing_key": {"description": "Any: it comes out under the same."}}}
+    entry = _by_key(
+        names.DELAY_EXCHANGE, "{routing_key}", [_DELAYED],
+        f"What has a delay header is kept until then; all else goes straight on to {names.DELAYED_EXCHANGE}.",
+    )
+    entry["bindings"]["amqp"]["exchange"]["type"] = "headers"
+    return {
+        "delay": entry | key,
+        "delayed": _by_key(
+            names.DELAYED_EXCHANGE, "{routing_key}", [_DELAYED], "What was delayed comes out.") | key,
+        names.DELAY_QUEUE: _queue(
+            names.DELAY_QUEUE, [_DELAYED], topology.inbox_arguments("quorum"),
+            f"The sidecar's; bound to {names.DELAY_EXCHANGE} by any of the delay headers.",
+        ),
+    }
 
 
 def _host_queues() -> dict[str, Any]:
@@ -164,8 +211,18 @@ def _operations() -> dict[str, Any]:
             "messages": [{"$ref": f"#/channels/event.{key}/messages/{model.__name__}"}],
             "bindings": {"amqp": {"deliveryMode": 2, "mandatory": key == "due", "bindingVersion": "0.3.0"}},
         }
+    for name in ("event.due.route", "work.webhook", "work.command"):
+        found[name.removeprefix("event.")] = {
+            "action": "send", "channel": {"$ref": f"#/channels/{name}"},
+            "summary": _by_route()[name]["description"],
+            "bindings": {"amqp": {"deliveryMode": 2, "mandatory": True, "bindingVersion": "0.3.0"}},
+        }
     found["dead"] = {"action": "send", "channel": {"$ref": "#/channels/dead"},
                      "summary": "Set aside a command that can never succeed, body and properties untouched."}
+    found["delay"] = {"action": "receive", "channel": {"$ref": "#/channels/delay"},
+                      "summary": "Keep a message until its time has come."}
+    found["delayed"] = {"action": "send", "channel": {"$ref": "#/channels/delayed"},
+                        "summary": "Send it on, as it came."}
     return found
 
 
@@ -180,6 +237,9 @@ def _messages() -> dict[str, Any]:
     )
     found[_UNHANDLED] = _message(
         _UNHANDLED, "A ScheduleDue whose handler failed.", {"$ref": "#/components/schemas/ScheduleDue"}
+    )
+    found[_DELAYED] = _message(
+        _DELAYED, "Any message of a host's own, with any properties.", {"description": "Any bytes."}
     )
     return found
 

@@ -23,6 +23,14 @@ _DEAD = {
     "x-dead-at": _TIME,
     "x-attempts": {"type": "integer", "minimum": 1},
 }
+_MILLISECONDS = {"type": ["integer", "number", "string"]}
+_DELAYED = {
+    "x-deliver-at": _TIME | {"description": "When it comes out; or an AMQP timestamp. Of several the first "
+                             "counts, in this order."},
+    "x-opt-delivery-time": _MILLISECONDS | {"description": "When it comes out, in milliseconds since 1970."},
+    "x-opt-delivery-delay": _MILLISECONDS | {"description": "As x-delay."},
+    "x-delay": _MILLISECONDS | {"description": "Milliseconds from when it is stored; negated when it comes out."},
+}
 _UNHANDLED = {
     ATTEMPT: {"type": "integer", "minimum": 1, "description": "How often it was handled in vain."},
     "x-error": _TEXT,
@@ -39,6 +47,8 @@ def headers(message: str) -> dict[str, Any]:
     match message:
         case "DeadLetter":
             return _object(_TRACE | _REJECTED | _DEAD)
+        case "DelayedMessage":
+            return _object(_DELAYED)
         case "UnhandledDue":
             return _object(_TRACE | _UNHANDLED, [ATTEMPT, "x-error"])
         case "ScheduleRequest" | "ScheduleDue":
@@ -56,13 +66,18 @@ def properties(message: str) -> dict[str, Any]:
             "reply_to": _TEXT | {"description": "Optional: where the answer goes."},
             "correlation_id": _TEXT | {"description": "Optional: handed on in answers and events."},
         })
+    if message == "DelayedMessage":
+        text = "Where it is a UUID, the message can be cancelled by it, and comes out once."
+        return _object({"message_id": _TEXT | {"description": text}})
     if message == "DeadLetter":
         return _object({"delivery_mode": {"const": 2}})
     sent = _PERSISTENT | _CORRELATION | _STAMP | {"app_id": {"const": "scheduler"}}
     if message in ("ScheduleDue", "UnhandledDue"):
         event_id = {"type": "string", "format": "uuid", "description": "The event_id: drop duplicates by it."}
         expiration = _TEXT | {"description": "Of a tracked job: its `start_timeout` in milliseconds."}
-        known = {"type": {"const": "ScheduleDue"}, "message_id": event_id, "expiration": expiration}
+        priority = {"enum": [9, 5, 1], "description": "high, normal or low; none where the request has none."}
+        known = {"type": {"const": "ScheduleDue"}, "message_id": event_id, "expiration": expiration,
+                 "priority": priority}
         return _object(sent | known, ["message_id"])
     return _object(sent | {"type": {"const": message}}, ["type"])
 

@@ -21,12 +21,12 @@ def test_every_exchange_queue_and_routing_key_is_in_it():
     bindings = [each["bindings"]["amqp"] for each in DOCUMENT["channels"].values() if "bindings" in each]
     exchanges = {each["exchange"]["name"] for each in bindings if each["is"] == "routingKey"}
     queues = {each["queue"]["name"] for each in bindings if each["is"] == "queue"}
-    assert exchanges == {names.COMMANDS_EXCHANGE, names.EVENTS_EXCHANGE, names.DEAD_EXCHANGE}
-    assert queues == {names.INBOX_QUEUE, names.RESULTS_QUEUE,
-                      names.DUE_QUEUE, names.DEAD_QUEUE, "mainapp_due_dead",
-                      "mainapp_due_retry_{milliseconds}ms"}
+    named = {value for name, value in vars(names).items() if name.endswith("_EXCHANGE")}
+    assert exchanges == named
+    named = {value for name, value in vars(names).items() if name.endswith("_QUEUE")}
+    assert queues == named | {"scheduler_command_{name}", "mainapp_due_dead", "mainapp_due_retry_{milliseconds}ms"}
     keys = {each["address"] for each in DOCUMENT["channels"].values()}
-    assert keys >= {*COMMAND_MODELS, *RESULT_MODELS, *EVENT_MODELS}
+    assert keys >= {*COMMAND_MODELS, *RESULT_MODELS, *EVENT_MODELS, "due.{route}", "webhook", "command.{name}"}
 
 
 @pytest.mark.parametrize("name", [name for name in DOCUMENT["components"]["messages"] if name[:8] == "Schedule"])

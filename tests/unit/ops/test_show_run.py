@@ -149,9 +149,9 @@ def test_a_run_is_json_as_the_contract_has_it():
     }]
     assert values == as_json(known) == {
         "event_id": EVENT, "job_id": JOB, "job_type": "invoice.reminder", "tenant": "default", "due_at": at(0),
-        "origin": "schedule", "status": "succeeded", "attempt": 1, "max_attempts": 3, "deadline": None, "retry_at": None,
-        "started_at": at(1), "finished_at": at(3.5), "duration_ms": 2500, "worker": "w1", "error": None,
-        "output": {"sent": True}, "progress": None,
+        "origin": "schedule", "status": "succeeded", "attempt": 1, "max_attempts": 3, "deadline": None,
+        "retry_at": None, "started_at": at(1), "finished_at": at(3.5), "duration_ms": 2500, "worker": "w1",
+        "error": None, "output": {"sent": True}, "progress": None,
     }
 
 
