@@ -35,23 +35,20 @@ def judge(
     verdicts: list[Verdict] = []
     for index, incoming in enumerate(batch):
         # Commands of one batch without issued_at keep their order: a microsecond each.
-        verdict = _judge(jobs.get(incoming.about), incoming, now + timedelta(microseconds=index))
-        verdicts.append(verdict)
-        if isinstance(verdict, Outcome):
+        try:
+            verdict = apply(jobs.get(incoming.about), incoming, now + timedelta(microseconds=index))
+        except Rejected as refusal:
+            verdicts.append(refusal.kept())
+        except Exception:
+            # As with parsing: what nobody thought of concerns this one command.
+            log.exception("command cannot be applied", job_id=incoming.about,
+                          do="report it, with the message in scheduler_dead")
+            problem = Problem("body", "cannot be applied: an error of the scheduler's own, see its log")
+            verdicts.append(Rejected([problem]))
+        else:
+            verdicts.append(verdict)
             jobs[incoming.about] = verdict.job
     return verdicts, jobs
-
-
-def _judge(job: Job | None, incoming: Incoming, now: datetime) -> Outcome | Rejected:
-    try:
-        return apply(job, incoming, now)
-    except Rejected as verdict:
-        return verdict.kept()
-    except Exception:
-        # As with parsing: what nobody thought of concerns this one command.
-        log.exception("command cannot be applied", job_id=incoming.about,
-                      do="report it, with the message in scheduler_dead")
-        return Rejected([Problem("body", "cannot be applied: an error of the scheduler's own, see its log")])
 
 
 def judge_retry(runs: MutableMapping[str, Run], incoming: Incoming, now: datetime) -> Retried | Rejected:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from json.encoder import encode_basestring_ascii as _quoted  # what json.dumps makes of a text, and quicker
 
 Row = Sequence[str | None]
+Column = Sequence[str | None]
 
 
 def names(kind: type, *but: str) -> tuple[str, ...]:
@@ -24,6 +25,19 @@ def copy_line(row: Row) -> str:
     if line.count("\\") == row.count(None) and line.count("\t") == len(row) - 1 and _one_line(line):
         return line + "\n"  # nearly always: nothing in it means anything to COPY
     return "\t".join([r"\N" if each is None else _escaped(each) for each in row]) + "\n"
+
+
+def copy_text(columns: Sequence[Column]) -> str:
+    """Write columns of the same length as rows in COPY's text format: quicker than row by row."""
+    shown = [[r"\N" if text is None else text for text in each] if None in each else each for each in columns]
+    lines = list(map("\t".join, zip(*shown, strict=True)))
+    text = "\n".join(lines)
+    if (
+        text.count("\\") == sum(each.count(None) for each in columns) and text.count("\n") == len(lines) - 1
+        and text.count("\t") == len(lines) * (len(columns) - 1) and "\r" not in text
+    ):
+        return text + "\n"
+    return "".join(map(copy_line, zip(*columns, strict=True)))
 
 
 def _one_line(text: str) -> bool:

@@ -16,7 +16,7 @@ from scheduler.domain.jobs.job import Job, JobStatus
 from scheduler.domain.jobs.missed import OnMissed
 from scheduler.domain.messages import Priority, RunPolicy
 from scheduler.domain.recurrence import Spec
-from scheduler.postgres.columns import copy_line
+from scheduler.postgres.columns import copy_line, copy_text
 from scheduler.postgres.connection import connect
 from scheduler.postgres.jobs.columns import COLUMNS, FRESH
 from scheduler.postgres.jobs.store import lock, save
@@ -44,6 +44,21 @@ def whole(text):
     )
 
 
+def fresh_job(text):
+    """The same as only a request leaves it."""
+    return replace(
+        whole(text), status=JobStatus.PENDING, occurrence=0, retries=0, retry_at=None, triggers=(),
+        trigger_at=None, triggered_at=None, cancelled_at=None, paused_at=None, resumed_at=None, held_by=None,
+    )
+
+
+def plain_job():
+    """A job that runs once, as most are, of which most columns are empty."""
+    spec = Spec(None, None, None, "UTC", None, T, None)
+    definition = Definition("t", "{}", OnMissed.LATEST, *[None] * 9, spec)
+    return Job(str(uuid4()), "default", JobStatus.PENDING, T, requested_at=T, definition=definition)
+
+
 def stored(url, job, *, known=None):
     connection = connect(url, "test")
     try:
@@ -64,14 +79,26 @@ def test_the_table_has_exactly_these_columns_and_its_own(database_url):
     assert len(COLUMNS) == len(set(COLUMNS))
 
 
+def test_a_column_that_is_left_out_of_a_copy_is_null(database_url):
+    with connected(database_url) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT column_name FROM information_schema.columns WHERE table_name = 'jobs' "
+                       "AND is_nullable = 'YES' AND column_default IS NOT NULL")
+        defaulted = {name for name, in cursor.fetchall()}
+    assert defaulted & set(FRESH) == {"requested_at"}  # which every fresh job has
+
+
+def test_jobs_of_different_shapes_are_stored_together(database_url):
+    jobs = {each.id: each for each in (fresh_job("a\\b"), fresh_job("plain"), plain_job(), plain_job())}
+    with connected(database_url) as connection, connection.cursor() as cursor:
+        save(cursor, {}, dict(jobs))
+        assert lock(cursor, list(jobs)) == jobs
+
+
 @pytest.mark.parametrize("text", AWKWARD)
 def test_a_job_comes_back_as_it_was_stored_by_every_way_in(database_url, text):
     job = whole(text)
     assert stored(database_url, job) == job  # named before it was asked for: INSERT
-    fresh = replace(
-        job, status=JobStatus.PENDING, occurrence=0, retries=0, retry_at=None, triggers=(), trigger_at=None,
-        triggered_at=None, cancelled_at=None, paused_at=None, resumed_at=None, held_by=None,
-    )
+    fresh = fresh_job(text)
     assert fresh.fresh
     assert stored(database_url, fresh) == fresh  # COPY
 
@@ -83,10 +110,14 @@ def test_a_change_writes_every_column(database_url):
     assert stored(database_url, job, known=Job(job.id)) == job
 
 
-@given(row=st.lists(st.none() | TEXTS | st.sampled_from(AWKWARD), min_size=3, max_size=3))
+ROWS = st.lists(st.tuples(*[st.none() | TEXTS | st.sampled_from(AWKWARD)] * 3), min_size=1, max_size=4)
+
+
+@given(rows=ROWS)
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_no_text_means_anything_to_copy(copied, row):
-    assert copied(row) == tuple(row)
+def test_no_text_means_anything_to_copy(copied, rows):
+    assert copied("".join(map(copy_line, rows))) == rows
+    assert copied(copy_text(list(zip(*rows, strict=True)))) == rows
 
 
 @pytest.fixture
@@ -94,11 +125,10 @@ def copied(database_url):
     with connected(database_url) as connection, connection.cursor() as cursor:
         cursor.execute("CREATE TEMPORARY TABLE texts (a text, b text, c text)")
 
-        def copy(row):
+        def copy(text):
             cursor.execute("TRUNCATE texts")
-            cursor.copy_expert("COPY texts FROM STDIN", io.StringIO(copy_line(row)))
+            cursor.copy_expert("COPY texts FROM STDIN", io.StringIO(text))
             cursor.execute("SELECT * FROM texts")
-            [found] = cursor.fetchall()
-            return found
+            return cursor.fetchall()
 
         yield copy

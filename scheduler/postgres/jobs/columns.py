@@ -7,7 +7,7 @@ the database's own: when a row was made and finished, when it wakes, and what be
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any
 
 from scheduler.domain.jobs.definition import Definition
@@ -15,7 +15,7 @@ from scheduler.domain.jobs.job import Job, JobStatus
 from scheduler.domain.jobs.missed import OnMissed
 from scheduler.domain.messages import Priority, RunPolicy
 from scheduler.domain.recurrence import Spec, zone
-from scheduler.postgres.columns import Row, interval, names
+from scheduler.postgres.columns import Column, Row, interval, names
 
 _STATE = names(Job, "definition")
 _ASKED = names(Definition, "spec")
@@ -40,8 +40,7 @@ SELECTED_OF_DUE = ", ".join(_OF_DUE.get(name, name) for name in COLUMNS)
 
 _state, _asked, _spec = attrgetter(*_STATE), attrgetter(*_ASKED), attrgetter(*_SPEC)
 _fresh = attrgetter(*FRESH[:4])
-_spec_without_start = attrgetter(*(name for name in _SPEC if name != "starts_at"))
-_FRESH_NEXT_RUN_AT, _FRESH_STARTS_AT = FRESH.index("next_run_at"), FRESH.index("starts_at")
+_TEXT_OR_NONE = {str, type(None)}
 # Made by position, from rows whose length no type checker knows.
 _Job: Callable[..., Job] = Job
 _Definition: Callable[..., Definition] = Definition
@@ -96,20 +95,26 @@ def write(job: Job) -> Row:
     return _texts(_state(job) + _defined(job))
 
 
-def write_fresh(job: Job) -> Row:
-    """Return the values of FRESH as text."""
-    definition = job.definition
-    if definition is None or definition.spec.starts_at is not job.next_run_at:
-        return _texts(_fresh(job) + _defined(job))
-    # The first run is the start, as of most that run once: an instant takes longer to write than all the rest.
-    texts = _texts(_fresh(job) + _asked(definition) + _spec_without_start(definition.spec))
-    texts.insert(_FRESH_STARTS_AT, texts[_FRESH_NEXT_RUN_AT])
+def write_fresh(jobs: Sequence[Job]) -> dict[str, Column]:
+    """Return the columns of FRESH that any of these jobs has something in, as texts."""
+    values = dict(zip(FRESH, zip(*[_fresh(job) + _defined(job) for job in jobs], strict=True), strict=True))
+    texts = {name: _column(each) for name, each in values.items() if each.count(None) < len(jobs)}
+    # The first run is the start, as of most that run once, and an instant takes long to write.
+    if "starts_at" in texts and all(map(is_, values["starts_at"], values["next_run_at"])):
+        texts["starts_at"] = texts["next_run_at"]
     return texts
 
 
 def _defined(job: Job) -> tuple[Any, ...]:
     definition = job.definition
     return _UNDEFINED if definition is None else _asked(definition) + _spec(definition.spec)
+
+
+def _column(values: tuple[Any, ...]) -> Column:
+    kinds = set(map(type, values))
+    if len(kinds) > 1 or str in kinds:
+        return values if kinds <= _TEXT_OR_NONE else _texts(values)
+    return list(map(_WRITERS[kinds.pop()], values))
 
 
 def _texts(values: tuple[Any, ...]) -> list[str | None]:

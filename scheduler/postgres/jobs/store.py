@@ -2,6 +2,8 @@
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from operator import attrgetter
 from types import MappingProxyType
 
 import psycopg2.extensions
@@ -9,19 +11,16 @@ from psycopg2 import errors
 
 from scheduler.domain.caller import Caller, Via
 from scheduler.domain.jobs.job import Job
-from scheduler.postgres.columns import Row, copy_line, json_record
+from scheduler.postgres.columns import copy_text, json_record
 from scheduler.postgres.connection import Connection, Contended, roll_back, translated
-from scheduler.postgres.jobs.columns import AS_JSON, COLUMNS, FRESH, SELECTED, read, write, write_fresh
+from scheduler.postgres.jobs.columns import AS_JSON, COLUMNS, SELECTED, read, write, write_fresh
 from scheduler.resources import query
 
 Cursor = psycopg2.extensions.cursor
 _NAMES = ", ".join(COLUMNS)
 _MAKER = ("created_by", "created_via")
+_id = attrgetter("id")
 _LOCK = query("jobs/lock", selected=SELECTED)
-_COPY = query("jobs/copy", fresh=", ".join(FRESH))
-_COPY_BY = query("jobs/copy", fresh=", ".join((*FRESH, *_MAKER)))
-_INSERT_ONE = query("jobs/insert_one", fresh=", ".join((*FRESH, *_MAKER)),
-                    values=", ".join("%s" for _ in (*FRESH, *_MAKER)))
 _INSERT = query("jobs/insert", columns=", ".join((*COLUMNS, *_MAKER)))
 _UPDATE = query("jobs/update", columns=_NAMES, saved=", ".join(f"saved.{name}" for name in COLUMNS))
 
@@ -45,17 +44,14 @@ def save(
             if known is not job:
                 updated.append(job)
         elif job.fresh:
-            row = write_fresh(job)
-            fresh.append([*row, *_maker(callers.get(job_id))] if callers else row)
+            fresh.append(job)
         else:
             others.append(job)
     if updated:
         cursor.execute(_UPDATE, {"jobs": _records(updated, ("updated_by",), callers)})
     try:
-        if len(fresh) == 1 and callers:
-            cursor.execute(_INSERT_ONE, fresh[0])
-        elif fresh:
-            _copy(cursor, _COPY_BY if callers else _COPY, fresh)
+        if fresh:
+            _add(cursor, fresh, callers)
         if others:
             cursor.execute(_INSERT, {"jobs": _records(others, _MAKER, callers)})
     except errors.UniqueViolation as error:
@@ -77,9 +73,28 @@ def _maker(caller: Caller | None) -> tuple[str | None, str | None]:
     return caller.who, None if caller.via is Via.AMQP else caller.via.value
 
 
-def _copy(cursor: Cursor, statement: str, rows: list[Row]) -> None:
-    rows.sort(key=lambda row: row[0] or "")  # by id, so that two consumers never deadlock
-    cursor.copy_expert(statement, io.StringIO("".join(map(copy_line, rows))), size=1 << 20)
+def _add(cursor: Cursor, jobs: list[Job], callers: Mapping[str, Caller]) -> None:
+    jobs.sort(key=_id)  # so that two consumers never deadlock
+    columns = write_fresh(jobs)
+    if callers:
+        makers = zip(*(_maker(callers.get(job.id)) for job in jobs), strict=True)
+        columns |= dict(zip(_MAKER, makers, strict=True))
+    names = tuple(columns)
+    if len(jobs) == 1 and callers:  # a person's, who waits for it
+        cursor.execute(_insert_one(names), [value for (value,) in columns.values()])
+    else:
+        lines = io.StringIO(copy_text(tuple(columns.values())))
+        cursor.copy_expert(_copy(names), lines, size=1 << 20)
+
+
+@lru_cache(maxsize=256)  # hosts send requests of a few shapes
+def _copy(names: tuple[str, ...]) -> str:
+    return query("jobs/copy", fresh=", ".join(names))
+
+
+@lru_cache(maxsize=256)
+def _insert_one(names: tuple[str, ...]) -> str:
+    return query("jobs/insert_one", fresh=", ".join(names), values=", ".join("%s" for _ in names))
 
 
 def _records(jobs: Sequence[Job], by: tuple[str, ...], callers: Mapping[str, Caller]) -> str:
