@@ -98,9 +98,10 @@ def write(job: Job) -> Row:
 def write_fresh(jobs: Sequence[Job]) -> dict[str, Column]:
     """Return the columns of FRESH that any of these jobs has something in, as texts."""
     values = dict(zip(FRESH, zip(*[_fresh(job) + _defined(job) for job in jobs], strict=True), strict=True))
-    texts = {name: _column(each) for name, each in values.items() if each.count(None) < len(jobs)}
     # The first run is the start, as of most that run once, and an instant takes long to write.
-    if "starts_at" in texts and all(map(is_, values["starts_at"], values["next_run_at"])):
+    start = values.pop("starts_at") if all(map(is_, values["starts_at"], values["next_run_at"])) else None
+    texts = {name: _column(each) for name, each in values.items() if each.count(None) < len(jobs)}
+    if start is not None and "next_run_at" in texts:
         texts["starts_at"] = texts["next_run_at"]
     return texts
 
