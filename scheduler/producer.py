@@ -72,10 +72,10 @@ class Producer:
             ]
             wakeup = stack.enter_context(closing(Wakeup(url, "producer wakeup")))
             self._health.found("postgres")
-            emitter = Emitter(
+            emitter = stack.enter_context(closing(Emitter(
                 sources(self._settings, link), sessions, wakeup, publisher, batch_size=self._settings.batch_size,
                 poll=self._poll,
-            )
+            )))
             with self._stop.wakes(wakeup.write_end):
                 self._loop(link, emitter)
 

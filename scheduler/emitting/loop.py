@@ -1,7 +1,9 @@
-"""The one loop for whatever falls due: while one batch waits for its confirms the next is on its way."""
+"""The one loop for whatever falls due: one batch is settled, one waits for its confirms, and one is claimed."""
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
 from typing import Any
 
 from scheduler.emitting.batch import Batch
@@ -11,13 +13,17 @@ from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.wakeup import Wakeup
 from scheduler.rabbit.publisher import Publisher
 
-SESSIONS = 2
+SESSIONS = 3
 # Wake-ups closer together than this become one.
 REST_SECONDS = 0.003
 
 
 class Emitter:
-    """Serves its sources in turn; at most one batch is on its way while the next is claimed and published."""
+    """Serves its sources in turn.
+
+    Under load one batch is being settled, by a thread of its own, and one is on its way while the next is claimed
+    and published: Postgres works on both ends at once, and neither waits for the broker.
+    """
 
     def __init__(
         self, sources: Sequence[Source[Any, Any]], sessions: Sequence[ClaimSession], wakeup: Wakeup,
@@ -29,6 +35,8 @@ class Emitter:
         self._publisher = publisher
         self._batch_size = batch_size
         self._in_flight: list[Batch[Any, Any]] = []
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="settling")
+        self._settling: tuple[Batch[Any, Any], Future[datetime | None]] | None = None
         self._refused = False
 
     def run_once(self) -> None:
@@ -47,7 +55,7 @@ class Emitter:
         self._listen(max(wake_at, started + REST_SECONDS if emitted else 0.0) - time.monotonic())
 
     def _emit(self, watch: Watch) -> Batch[Any, Any]:
-        """Claim and publish, and only then settle the batch before."""
+        """Claim and publish, and only then settle the batch before: beside the next claim, where there is one."""
         batch = Batch.claimed(watch.source, self._free[0], self._batch_size, watch.watermark.bounds())
         del self._free[0]
         watch.claimed(batch)
@@ -56,17 +64,38 @@ class Emitter:
         self._in_flight.append(batch)
         # What is urgent is kept waiting neither behind the settlement of what is not, nor behind the next claim.
         for each in (batch, *before) if batch.urgent else before:
-            self._settle(each)
+            if batch.full and not batch.urgent:
+                self._settle_beside(each)
+            else:
+                self._settle(each)
         return batch
 
     def settle(self) -> None:
         """Settle what is on its way, if anything is."""
+        self._finish_settling()
         for batch in list(self._in_flight):
             self._settle(batch)
 
+    def close(self) -> None:
+        """Let go of the thread."""
+        self._beside.shutdown(wait=False)
+
     def _settle(self, batch: Batch[Any, Any]) -> None:
         self._in_flight.remove(batch)
-        due_again = batch.settle()
+        self._settled(batch, batch.settle())
+
+    def _settle_beside(self, batch: Batch[Any, Any]) -> None:
+        self._finish_settling()
+        self._in_flight.remove(batch)
+        self._settling = batch, self._beside.submit(batch.settle)
+
+    def _finish_settling(self) -> None:
+        """Wait for the batch that is being settled beside all else, if one is."""
+        if self._settling is not None:
+            (batch, settled), self._settling = self._settling, None
+            self._settled(batch, settled.result())
+
+    def _settled(self, batch: Batch[Any, Any], due_again: datetime | None) -> None:
         self._free.append(batch.session)
         self._refused = self._refused or batch.refused
         self._watches[batch.source.kind].settled(batch, due_again)

@@ -52,8 +52,9 @@ FROM low
 UNION ALL
 SELECT nothing.*,
        now(),
-       extract(epoch FROM (SELECT wake_at FROM {table} WHERE {claimable} AND wake_at > now() ORDER BY wake_at LIMIT 1)
-                          - clock_timestamp())::float8,
+       extract(epoch FROM (SELECT wake_at FROM {table}
+                           WHERE {claimable} AND wake_at > now() AND wake_at < 'infinity'
+                           ORDER BY wake_at LIMIT 1) - clock_timestamp())::float8,
        highs,
        (SELECT count(*) FROM low),
        normal_waits
