@@ -113,9 +113,11 @@ def test_statistics_have_the_contracts_shape(api, served):
     due = api.job(run_at=iso(utc()))
     until(lambda: api.get("/stats").json["lag_ms"]["p99"] is not None, "its lag")
     assert api.get(f"/jobs/{due['id']}").json["last_due_at"] is not None
-    replicas = served.get("/replicas").json
-    assert {"api", "producer"} <= {each["role"] for each in replicas["items"]}
-    assert {each["status"] for each in replicas["items"]} == {"alive"}
+
+    def roles():
+        return {each["role"]: each["status"] for each in served.get("/replicas").json["items"]}
+
+    until(lambda: roles() == {"api": "alive", "producer": "alive"}, "a heartbeat of both")
 
 
 def test_occurrences_are_shown_in_local_time_with_what_the_clocks_did(api):
