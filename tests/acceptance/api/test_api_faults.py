@@ -201,7 +201,8 @@ def test_a_database_that_goes_is_a_503_and_comes_back_by_itself(sidecar):
     until(lambda: api.post(f"/jobs/{job['id']}/pause").status == 200, "and can be written to")
     # Sessions that were ended while nobody looked are noticed before they are used.
     with connected(other) as connection, connection.cursor() as cursor:
-        cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        gone = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = %s"
+        cursor.execute(gone, (name,))  # and wait for their end
     sidecar.processes[0].ready()
     assert api.get(f"/jobs/{job['id']}").status == 200
 
