@@ -115,7 +115,8 @@ def test_where_the_broker_says_whose_it_is_a_worker_says_who_it_is_from_the_firs
                              "target": {"command": {"name": "job"}}}, user_id=urlsplit(fleet.amqp_url).username)
     assert fleet.run(asked, "succeeded")["output"]["stdout"] == "done\n"
     assert host.drain("scheduler_dead") == []
-    assert not [line for line in worker.lines if line["level"] == "warning"]
+    warnings = [line["event"] for line in worker.lines if line["level"] == "warning"]
+    assert set(warnings) <= {"no answer to `running`: beginning without it"}  # of a sidecar that is slow
 
 
 def test_a_job_for_a_command_that_nobody_offers_stays_due(fleet, host):
