@@ -10,10 +10,15 @@ _SHORTEST, _LONGEST = min(POLICY["backoff"]), max(POLICY["backoff"])
 
 def ended(books: RunBooks, sql: Sql) -> bool:
     """Tell whether every run that a worker has seen has ended, and the host heard of it, a late success included."""
-    return not sql(_OPEN)[0][0] and not unheard(books) and not taken_back(books)
+    return not sql(_OPEN)[0][0] and not unheard(books) and not taken_back(books) and not _coming(books, sql)
 
 
 _OPEN = "SELECT count(*) FROM runs WHERE status <> 'expected'"
+
+
+def _coming(books: RunBooks, sql: Sql) -> set[str]:
+    """Return the events whose end was told, and is still on its way: also of those that no worker has seen."""
+    return {event_id for event_id, in sql("SELECT event_id::text FROM run_history")} - set(books.finished)
 
 
 def unheard(books: RunBooks) -> set[str]:

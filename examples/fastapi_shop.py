@@ -95,7 +95,7 @@ def demonstrate() -> None:
     with urllib.request.urlopen(request) as answer:
         number = json.load(answer)["invoice"]
     print(f"created invoice {number}")
-    for _ in range(300):
+    for _ in range(1200):
         with urllib.request.urlopen(f"http://{host}:{port}/invoices/{number}") as answer:
             if json.load(answer)["reminders"]:
                 print(f"reminded of invoice {number}")

@@ -43,11 +43,18 @@ class World:
         return job_id
 
     def event(self, job_id: str) -> dict[str, Any]:
-        """Take the job's next event out of the host's queue; others that come before it are dropped."""
-        while True:
+        """Take the job's next event out of the host's queue; others that come before it are dropped.
+
+        It comes before its producer has written down that it is out, which pages show: that is waited for.
+        """
+        event: dict[str, Any] = {}
+        while event.get("job_id") != job_id:
             [event] = self.host.due()
-            if event["job_id"] == job_id:
-                return event
+        emitted = "SELECT 1 FROM jobs WHERE id = %s AND last_emitted_at >= %s"
+        again = "SELECT 1 FROM runs WHERE event_id = %s AND emitted_at >= %s"  # a later attempt is not the job's
+        until(lambda: self.sidecar.sql(emitted, job_id, event["emitted_at"])
+              or self.sidecar.sql(again, event["event_id"], event["emitted_at"]), "the emission written down")
+        return event
 
     def result(self, event: dict[str, Any], status: str, **more: Any) -> None:
         """Report what became of an attempt."""
@@ -113,6 +120,8 @@ def a_world(stack: Any, template: str, **more: Any):
     try:
         world.sidecar.up(**more)
         world.api.ready()
+        # Pages show who has given a sign of life.
+        until(lambda: len(world.sidecar.sql("SELECT 1 FROM replicas")) == 3, "the first heartbeats")
         yield world
     finally:
         world.close()
@@ -124,7 +133,7 @@ def a_world(stack: Any, template: str, **more: Any):
 def a_browser():
     """One Chromium for a whole module."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS, timeout=5000 * DEADLINE)
         try:
             yield browser
         finally:

@@ -99,9 +99,10 @@ class Visitor:
 
     def ask(self, sample: Sample) -> dict[str, Any]:
         """Send the sample's request, and its cancel if it has one, and return the answer to the first."""
-        answer = self._command("request", {"id": sample.id, "job_type": sample.name, **sample.request})
-        if sample.cancelled:
-            self._command("cancel", {"id": sample.id})
+        sent = [self._send("request", {"id": sample.id, "job_type": sample.name, **sample.request})]
+        if sample.cancelled:  # at once: a sidecar that is slow to answer finds both
+            sent.append(self._send("cancel", {"id": sample.id}))
+        answer, *_ = [self._answer(each) for each in sent]
         return answer
 
     def events(self, seconds: float) -> Iterator[tuple[dict[str, Any], float]]:
@@ -133,13 +134,17 @@ class Visitor:
         except AMQPError as error:
             raise Unavailable(f"RabbitMQ: {error!r}") from error
 
-    def _command(self, key: str, body: dict[str, Any]) -> dict[str, Any]:
+    def _send(self, key: str, body: dict[str, Any]) -> str:
+        """Publish a command and return what its answer will be known by."""
         issued = datetime.now(UTC).isoformat()
         properties = pika.BasicProperties(
             content_type="application/json", delivery_mode=2, reply_to=_REPLY, correlation_id=issued
         )
         raw = json.dumps(body | {"issued_at": issued})
         self._channel.basic_publish("schedule.commands", key, raw, properties, mandatory=True)
+        return issued
+
+    def _answer(self, issued: str) -> dict[str, Any]:
         while issued not in self._replies:
             self._connection.process_data_events(time_limit=None)
         return self._replies.pop(issued)

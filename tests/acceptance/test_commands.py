@@ -178,7 +178,12 @@ def test_both_consumers_share_the_work(host, sidecar):
     sidecar.up(consumers=2, producers=0)
     jobs = [host.request(run_at="2099-01-01T00:00:00Z") for _ in range(400)]
     until(lambda: sidecar.sql("SELECT count(*) AS n FROM jobs")[0]["n"] == len(jobs), "every command stored")
-    assert sum(process.metric("jobs_queued_total") for process in sidecar.processes) == len(jobs)
+
+    def counted():
+        return sum(process.metric("jobs_queued_total") for process in sidecar.processes)
+
+    until(lambda: counted() >= len(jobs), "each counted, which it is a moment after it is stored")
+    assert counted() == len(jobs)
 
 
 @pytest.mark.parametrize("role", ["consumer", "producer"])

@@ -115,7 +115,8 @@ def test_where_the_broker_says_whose_it_is_a_worker_says_who_it_is_from_the_firs
                              "target": {"command": {"name": "job"}}}, user_id=urlsplit(fleet.amqp_url).username)
     assert fleet.run(asked, "succeeded")["output"]["stdout"] == "done\n"
     assert host.drain("scheduler_dead") == []
-    assert not [line for line in worker.lines if line["level"] == "warning"]
+    warnings = [line["event"] for line in worker.lines if line["level"] == "warning"]
+    assert set(warnings) <= {"no answer to `running`: beginning without it"}  # of a sidecar that is slow
 
 
 def test_a_job_for_a_command_that_nobody_offers_stays_due(fleet, host):
@@ -139,9 +140,12 @@ def test_at_its_concurrency_no_more_is_taken_and_the_newest_output_is_shown(flee
     worker = fleet.offer(fleet.python(WAITS, more="concurrency = 2")).ready()
     jobs = [job(host) for _ in range(5)]
     fleet.trace("began", 2)
-    queue = until(lambda: (found := host.channel.queue_declare("scheduler_command_job", passive=True)
-                           ).method.message_count == 3 and found, "three in the queue")
-    assert queue.method.consumer_count == 0
+
+    def left():
+        found = host.channel.queue_declare("scheduler_command_job", passive=True).method
+        return found.message_count, found.consumer_count
+
+    until(lambda: left() == (3, 0), "three in the queue, and nobody who takes them")
     until(lambda: worker.metric("scheduler_commands_running") == 2, "both counted")
     until(lambda: [run for each in jobs for run in fleet.runs(each)
                    if (run["output"] or {}).get("stdout") == "working\n" and run["status"] == "running"],
@@ -159,8 +163,9 @@ def test_a_stop_gives_commands_their_time_and_then_puts_them_off_for_another(fle
     moved = job(host, run={"max_attempts": 1})
     fleet.trace("began")
     assert first.stop() == 0
-    run = fleet.run(moved, "waiting", "delivered", "running")
-    assert [each["outcome"] for each in run["attempts"]] == ["snoozed"]
+    # Its last word is with the broker by then, and soon told to the database.
+    told = until(lambda: fleet.runs(moved)[0]["attempts"], "what became of the first attempt")
+    assert [each["outcome"] for each in told] == ["snoozed"]
     second = fleet.offer(text, SCHEDULER_STOP_GRACE="3600").ready()
     assert fleet.trace("began", 2) == ["1", "2"]
     second.popen.send_signal(signal.SIGTERM)
@@ -194,13 +199,15 @@ def test_a_second_signal_ends_worker_and_command_at_once(fleet, host):
 
 def test_what_takes_too_long_is_timed_out_and_ended(fleet, host):
     fleet.up()
-    fleet.offer(fleet.python(
-        "import os, time; open('began', 'w').write(f'{os.getpid()}\\n')\nprint('so far', flush=True)\n"
-        "while True: time.sleep(1)"
-    )).ready()
-    long = job(host, run={"timeout": 2, "max_attempts": 1})
+    # A shell and not Python, which needs seconds to start on a busy machine: it is to be ended at work.
+    where = json.dumps(str(fleet.folder))
+    script = json.dumps("echo $$ > began; echo so far; exec sleep 999")
+    fleet.offer(f'[job]\nrun = ["/bin/sh", "-c", {script}]\ndirectory = {where}\n').ready()
+    long = job(host, run={"timeout": 3, "max_attempts": 1})
     [pid] = fleet.trace("began")
-    assert [each["outcome"] for each in fleet.run(long, "dead")["attempts"]] == ["timed_out"]
+    [ended] = fleet.run(long, "dead")["attempts"]
+    # The sidecar's own word, unless its producer is later than the worker, which gives it a second.
+    assert ended["outcome"] == "timed_out" or "took longer than its 3 s" in ended["error"]
     until(lambda: not Path(f"/proc/{pid}").exists(), "the command gone")
 
 

@@ -10,7 +10,9 @@ import sys
 from support import DEADLINE, until
 
 COMMAND = [sys.executable, "-m", "scheduler", "dev", "--for"]
-CLEAN = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "AMQP_URL")} | {"LOG_LEVEL": "ERROR"}
+CLEAN = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "AMQP_URL")} | {
+    "LOG_LEVEL": "ERROR", "API_PORT": "0",  # the usual one may be taken by others in the moment after it was free
+}
 
 
 def ports(text):

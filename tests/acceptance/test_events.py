@@ -44,7 +44,7 @@ def test_ten_requests_yield_ten_events_never_early_with_everything_the_contract_
         assert properties.content_type == "application/json"
         assert properties.correlation_id == f"ç\u00a0\t\n-{event['payload']['number']}"
         assert properties.headers["traceparent"].startswith("00-0af7")
-        assert abs(properties.timestamp - run_at.timestamp()) < 60
+        assert properties.timestamp == int(at(event["emitted_at"]).timestamp())
     assert seen == wanted
     until(lambda: sidecar.sql("SELECT count(*) AS n FROM jobs WHERE status = 'done'")[0]["n"] == 10, "all done")
 
@@ -168,8 +168,11 @@ def test_two_producers_do_no_work_twice(host, sidecar):
     events = host.due(300)
     assert {event["job_id"] for event in events} == jobs
     assert host.drain("mainapp_due") == []
-    total = sum(p.metric("jobs_due_total") for p in sidecar.processes if p.role == "producer")
-    assert total == 300
+    def counted():
+        return sum(p.metric("jobs_due_total") for p in sidecar.processes if p.role == "producer")
+
+    until(lambda: counted() >= 300, "each counted, which it is once it is settled")
+    assert counted() == 300
 
 
 def test_an_event_that_no_queue_takes_stays_due_and_is_delivered_when_one_does(host, sidecar):
@@ -179,7 +182,7 @@ def test_an_event_that_no_queue_takes_stays_due_and_is_delivered_when_one_does(h
     sidecar.stored(stuck)
     until(lambda: sidecar.job(stuck)["retries"] >= 2, "two tries")
     assert sidecar.job(stuck)["status"] == "pending"
-    assert producer.metric("scheduler_publish_failures_total") >= 2
+    until(lambda: producer.metric("scheduler_publish_failures_total") >= 2, "both counted")
     host.channel.queue_bind("mainapp_due", "schedule.events", "due")
     assert host.due(1)[0]["job_id"] == stuck
     assert sidecar.stored(stuck, "done")["retries"] == 0

@@ -7,7 +7,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
-from support import DEADLINE, Host, Process, Sidecar, connected, iso, until, utc
+from support import DEADLINE, Host, Process, Sidecar, connected, iso, patiently, until, utc
 
 from chaos.account import Result
 from chaos.breaking_postgres import OURS
@@ -138,10 +138,10 @@ def test_a_migration_that_is_stopped_while_it_waits_does_not_claim_success(behin
 def test_a_statement_that_is_never_answered_is_given_up(behind, monkeypatch):
     """Through a proxy that still acknowledges every packet neither keepalives nor the server's timeouts help."""
     sidecar, database, _ = behind
-    monkeypatch.setattr(client_timeout, "LIMIT_SECONDS", 1.0)
     with closing(connect(sidecar.database_url, "test")) as connection:
         connection.cursor().execute("SELECT 1")
         database.freeze()
+        monkeypatch.setattr(client_timeout, "LIMIT_SECONDS", 1.0)  # not before: a busy database answers, but late
         answered = threading.Timer(DEADLINE, database.thaw)  # by then at the latest, if it is not given up
         answered.start()
         with pytest.raises(Unavailable), closing_errors():
@@ -197,8 +197,8 @@ def test_a_consumer_without_its_database_gives_commands_back(behind, host, sidec
 def test_an_alarm_of_the_broker_delays_rejections_and_returns_nothing(breakable):
     """Commands that need an answer wait, unacknowledged; given back they would use up their delivery limit."""
     database_url, amqp_url = breakable.create_database(), breakable.create_vhost()
-    migrate(database_url)
-    topology.declare(amqp_url, queue_type="quorum", due_queue_type="default")
+    patiently(lambda: migrate(database_url))
+    patiently(lambda: topology.declare(amqp_url, queue_type="quorum", due_queue_type="default"))
     sidecar = Sidecar(database_url, amqp_url)
     host = Host(amqp_url)
     try:

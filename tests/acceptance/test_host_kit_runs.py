@@ -19,10 +19,16 @@ def up(sidecar):
 
 
 @pytest.fixture
-def handlers(amqp_url, up):  # noqa: ARG001 - there must be a sidecar
+def heartbeat():
+    """Within how many seconds a runner promises its next sign of life: none is lost on a busy machine."""
+    return DEADLINE
+
+
+@pytest.fixture
+def handlers(amqp_url, up, heartbeat):  # noqa: ARG001 - there must be a sidecar
     """Handlers that a runner in a thread serves; each test registers its own before it asks for anything."""
     made = Handlers()
-    runner = Runner(amqp_url, handlers=made, workers=2, name="w1", heartbeat=6)
+    runner = Runner(amqp_url, handlers=made, workers=2, name="w1", heartbeat=heartbeat)
     thread = threading.Thread(target=runner.run)
     thread.start()
     assert runner.ready.wait(DEADLINE)
@@ -120,6 +126,7 @@ def test_a_job_type_that_nobody_handles_is_tried_again_by_the_sidecar(host, hand
     assert unused(host)
 
 
+@pytest.mark.parametrize("heartbeat", [6])
 def test_a_handler_that_takes_its_time_gives_signs_of_life(up, handlers, ask, finished):
     finish = threading.Event()
     seen = queue.SimpleQueue()

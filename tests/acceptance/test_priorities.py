@@ -76,7 +76,7 @@ def test_a_route_is_part_of_the_routing_key_and_one_that_nobody_binds_delays_no_
     nobody = host.request(job_type="export", run_at=iso(utc()), route="exports.slow")
     other = host.request(job_type="other", run_at=iso(utc()))
     assert host.due()[0]["job_id"] == other
-    job = until(lambda: (row := up.job(nobody))["last_problem"] and row, "the refusal noted")
+    job = until(lambda: (row := up.stored(nobody))["last_problem"] and row, "the refusal noted")
     assert job["last_problem"] == (
         "returned: no queue is bound to schedule.events for the routing key due.exports.slow"
     )

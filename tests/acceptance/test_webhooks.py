@@ -85,7 +85,8 @@ def test_a_webhook_is_called_signed_retried_and_its_end_is_told(worked, host, se
     assert first.headers["webhook-id"] == second.headers["webhook-id"] == event["event_id"]
     assert "webhook-signature" not in first.headers
 
-    attempts = worked.sql("SELECT attempts FROM run_history WHERE event_id = %s", event["event_id"])[0]["attempts"]
+    kept = "SELECT attempts FROM run_history WHERE event_id = %s"  # a moment after its end was told
+    attempts = until(lambda: worked.sql(kept, event["event_id"]), "the run in the history")[0]["attempts"]
     assert [each["outcome"] for each in attempts] == ["failed", "failed", "succeeded"]
     assert "answered 500" in attempts[0]["error"]
     said = "".join(worked.worker.raw)

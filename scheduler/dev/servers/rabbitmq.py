@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -22,7 +22,7 @@ _HEADER = b"AMQP\x00\x00\x09\x01"
 _METHOD_FRAME = b"\x01"
 _MANY_CORES = 8
 _LOOPBACK_ONLY = "-kernel inet_dist_use_interface {127,0,0,1}"
-_NOT_CONNECTED = "failed to connect"
+_NOT_CONNECTED = ("failed to connect", "unable to perform an operation on node")  # of erl_call, and of rabbitmqctl
 
 
 class RabbitServer:
@@ -129,8 +129,8 @@ class RabbitServer:
 
     def ctl(self, *arguments: str, deadline: float = SERVER_DEADLINE) -> str:
         """Run `rabbitmqctl` on this node and return what it prints; each call takes most of a second."""
-        program = self.directory / "sbin" / "rabbitmqctl"
-        return self._run([str(program), "--quiet", *arguments], "", deadline)
+        command = [str(self.directory / "sbin" / "rabbitmqctl"), "--quiet", *arguments]
+        return self._insist(lambda: command, "", time.monotonic() + deadline)
 
     def evaluate(self, expression: str, deadline: float = SERVER_DEADLINE) -> str:
         """Evaluate Erlang inside the node and return the value's text, within milliseconds."""
@@ -138,22 +138,25 @@ class RabbitServer:
         # for each call (0.7 s), and with the management plugin a node took 1 s longer to start, 5 s to stop.
         if self._binaries.erl_call is None:
             return self.ctl("eval", f"{expression}.", deadline=deadline).strip()
-        answer = self._call(f"{expression}.\n", time.monotonic() + deadline).strip()
+        answer = self._insist(self._erl_call, f"{expression}.\n", time.monotonic() + deadline).strip()
         if not answer.startswith("{ok,"):
             raise ServerFailed(f"`{expression}` failed: {answer}")
         return answer.removeprefix("{ok,").removesuffix("}").strip()
 
-    def _call(self, text: str, limit: float) -> str:
+    def _erl_call(self) -> list[str]:
+        # By default every erl_call is `c17`, and its -r chooses alike within a second: the node turns a caller
+        # away while it knows another of that name, which a busy node does for a while after that one has left.
+        name = f"call{secrets.token_hex(6)}"
+        return [str(self._binaries.erl_call), "-h", name, "-sname", self.nodename, "-e"]
+
+    def _insist(self, command: Callable[[], list[str]], text: str, limit: float) -> str:
         while True:
-            # By default every erl_call is `c17`, and its -r chooses alike within a second: the node turns a caller
-            # away while it knows another of that name, which a busy node does for a while after that one has left.
-            name = f"call{secrets.token_hex(6)}"
-            command = [str(self._binaries.erl_call), "-h", name, "-sname", self.nodename, "-e"]
             try:
-                return self._run(command, text, limit - time.monotonic())
+                return self._run(command(), text, limit - time.monotonic())
             except ServerFailed as error:
-                # Nothing was evaluated, so it may be tried again, whatever it is.
-                if _NOT_CONNECTED not in str(error) or not self.running or time.monotonic() > limit:
+                # Nothing was done, so it may be tried again, whatever it is.
+                reached = not any(words in str(error) for words in _NOT_CONNECTED)
+                if reached or not self.running or time.monotonic() > limit:
                     raise
             time.sleep(0.1)
 

@@ -201,7 +201,8 @@ def test_a_database_that_goes_is_a_503_and_comes_back_by_itself(sidecar):
     until(lambda: api.post(f"/jobs/{job['id']}/pause").status == 200, "and can be written to")
     # Sessions that were ended while nobody looked are noticed before they are used.
     with connected(other) as connection, connection.cursor() as cursor:
-        cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        gone = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = %s"
+        cursor.execute(gone, (name,))  # and wait for their end
     sidecar.processes[0].ready()
     assert api.get(f"/jobs/{job['id']}").status == 200
 
@@ -226,13 +227,17 @@ def test_slow_searches_end_in_503_and_hold_up_nobody_else(sidecar):
     api = start_api(sidecar, SCHEDULER_API_CONNECTIONS="2")
     job = api.job()
     connection, pool = connected(sidecar.database_url), ThreadPoolExecutor(4)
-    with connection as connection, connection.cursor() as cursor, pool:
+    beside = connected(sidecar.database_url)
+    with (
+        connection as connection, connection.cursor() as cursor, pool,
+        beside as beside, beside.cursor() as watching,
+    ):
         connection.autocommit = False
         cursor.execute("LOCK TABLE run_history")  # whoever looks through the runs waits for this
         waiting = [pool.submit(api.get, "/runs") for _ in range(4)]
         ours = ("SELECT pid FROM pg_stat_activity "
                 "WHERE application_name = 'scheduler api searches' AND wait_event_type = 'Lock'")
-        until(lambda: len(sidecar.sql(ours)) == 2, "all who look through lists wait")
+        until(lambda: watching.execute(ours) or len(watching.fetchall()) == 2, "all who look through lists wait")
         assert api.get(f"/jobs/{job['id']}").status == 200
         assert api.post(f"/jobs/{job['id']}/pause").status == 200
         answers = [each.result() for each in waiting]

@@ -20,10 +20,13 @@ def test_requests_are_counted_timed_and_logged_by_route(sidecar):
     for path in (f"/jobs/{job}", f"/jobs/{uuid4()}", "/jobs/x", "/nowhere/../../etc", "/jobs?colour=red"):
         api.get(path)
     api.as_("nonsense").get("/jobs")
+    def counts():
+        return {name.partition("{")[2]: float(value) for name, value in metrics(process).items()
+                if name.startswith("scheduler_api_requests_total")}
+
+    until(lambda: sum(counts().values()) >= 7, "each counted, which it is once it is answered")
     found = metrics(process)
-    counted = {name.partition("{")[2]: float(value) for name, value in found.items()
-               if name.startswith("scheduler_api_requests_total")}
-    assert counted == {
+    assert counts() == {
         'route="/api/v1/jobs",status="201"}': 1, 'route="/api/v1/jobs/{id}",status="200"}': 1,
         'route="/api/v1/jobs/{id}",status="404"}': 1, 'route="/api/v1/jobs/{id}",status="422"}': 1,
         'route="none",status="404"}': 1, 'route="/api/v1/jobs",status="422"}': 1,

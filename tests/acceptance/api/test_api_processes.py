@@ -21,8 +21,9 @@ def children(process: Process) -> list[psutil.Process]:
     return psutil.Process(process.popen.pid).children()
 
 
-def requests_counted(process: Process) -> float:
-    return process.metric("scheduler_api_requests_total")
+def counted(process: Process, requests: int) -> None:
+    """Wait until so many requests are counted, which each is once it is answered."""
+    until(lambda: process.metric("scheduler_api_requests_total") == requests, f"{requests} requests counted")
 
 
 def refused(url: str) -> bool:
@@ -40,22 +41,21 @@ def test_all_serve_and_are_told_of_as_one(sidecar, many):
     assert len(pids) == 3
     for _ in range(60):
         many.job()
-    assert requests_counted(process) == 60
-    assert process.metric("jobs_queued_total") == 60
+    counted(process, 60)
+    until(lambda: process.metric("jobs_queued_total") == 60, "60 jobs counted")
     until(lambda: len(many.get("/replicas").json["items"]) == 3, "all three have a heartbeat")
     shown = {each["pid"]: each for each in many.get("/replicas").json["items"]}
     assert set(shown) == pids
     assert {each["metrics_port"] for each in shown.values()} == {process.port}
     assert process.http("/livez")[0] == 200
-    by_all = [each for each in process.lines if each["event"] == "request"]
-    assert len(by_all) >= 60
+    until(lambda: sum(each["event"] == "request" for each in process.lines) >= 60, "a line for each")
 
 
 def test_one_that_dies_is_replaced_and_what_it_counted_stays(sidecar, many):
     [process] = sidecar.processes
     for _ in range(30):
         many.get("/jobs")
-    assert requests_counted(process) == 30
+    counted(process, 30)
     before = {each.pid for each in children(process)}
     os.kill(min(before), signal.SIGKILL)
     until(lambda: len({each.pid for each in children(process)} - before) == 1, "another takes its place")
@@ -63,7 +63,7 @@ def test_one_that_dies_is_replaced_and_what_it_counted_stays(sidecar, many):
     assert process.logged("a process of the API has ended: starting another")["code"] == -signal.SIGKILL
     for _ in range(30):
         assert many.get("/jobs").status == 200
-    assert requests_counted(process) == 60
+    counted(process, 60)
     assert before - {min(before)} < {each.pid for each in children(process)}
 
 

@@ -134,10 +134,11 @@ def test_seven_delays_survive_a_restart_of_the_broker(breakable, after_they_are_
     shop = Shop(sidecar.amqp_url)
     queue = shop.queue()
     scale = 50 if after_they_are_due else 500
-    for each in delays:
-        shop.send(queue, b"%d" % each, x_delay=each * scale + 1500)
-    shop.connection.close()
-    stored(sidecar, len(delays))
+    with frozen(sidecar.processes[1]):  # however long it takes, none is out before all are stored
+        for each in delays:
+            shop.send(queue, b"%d" % each, x_delay=each * scale + 1500)
+        shop.connection.close()
+        stored(sidecar, len(delays))
     stack.rabbitmq.stop("fast")
     if after_they_are_due:
         until(lambda: all(row["due_at"] < utc() for row in waiting(sidecar)), "all due")

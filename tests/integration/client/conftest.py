@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 from node_support import PARSER, package_soon
 from pika.exceptions import ChannelClosedByBroker
-from support import Host
+from support import Host, patiently
 
 from scheduler.dev.servers import Stack
 from scheduler.rabbit import topology
@@ -24,7 +24,7 @@ def one_vhost(stack: Stack) -> Iterator[str]:
 @pytest.fixture
 def amqp_url(one_vhost: str) -> str:
     """One virtual host for each file of tests, its queues empty before each test."""
-    topology.declare(one_vhost, queue_type="quorum", due_queue_type="default")
+    patiently(lambda: topology.declare(one_vhost, queue_type="quorum", due_queue_type="default"))
     for queue in QUEUES:
         host = Host(one_vhost)
         with suppress(ChannelClosedByBroker):  # the runner's own queue may not be there yet

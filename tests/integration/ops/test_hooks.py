@@ -29,6 +29,7 @@ def test_a_flood_of_bad_commands_is_a_few_lines(sidecar, host):
         host.publish("request", b"{")
     consumer = sidecar.up(producers=0).processes[0]  # now that all are there: a slow host would make a long storm
     until(lambda: consumer.metric("scheduler_commands_rejected_total") == 300, "all rejected")
+    consumer.logged("command rejected")
     lines = [line for line in consumer.lines if line["event"] == "command rejected"]
     assert 1 <= len(lines) <= 3
     assert lines[0]["do"]

@@ -160,7 +160,7 @@ def test_no_more_are_in_flight_than_the_settings_say(start, host):
                 host.publish("webhook", event(each.url("/")), exchange="schedule.work")
         until(lambda: worker.metric("scheduler_webhooks_waiting") == 5, "five that wait")
         until(lambda: len(a.received) + len(b.received) == 3, "three that were sent")
-        assert worker.metric("scheduler_webhooks_in_flight") == 3
+        until(lambda: worker.metric("scheduler_webhooks_in_flight") == 3, "three in flight")
         done.set()
         assert {each["status"] for each in results(host, 8).values()} == {"succeeded"}
 

@@ -102,8 +102,9 @@ def test_an_endpoint_that_hangs_is_in_nobodys_way(start, server, host):
         # Two are at it; all others come back later, and none of them counts as an attempt.
         assert {each["status"] for each in put_off} == {"snoozed"}
         assert min(each["retry_in"] for each in put_off) >= 0.9
+        until(lambda: len(dead.calls("/hangs")) >= 2, "both calls")
+        until(lambda: 'class="put_off"} 98.0' in worker.http("/metrics")[1], "the others counted")
         assert len(dead.calls("/hangs")) == 2
-        assert 'class="put_off"} 98.0' in worker.http("/metrics")[1]
 
 
 def test_what_is_no_event_is_dropped_and_holds_up_nobody(start, server, host):

@@ -100,7 +100,7 @@ def test_a_process_ends_at_once_with_the_operators_exit_code_and_no_traceback(ro
         f"sys.exit(main([{role!r}]))",
     ]
     ended = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, timeout=300, check=False
     )
     assert ended.returncode == 78, ended.stderr
     assert ended.stderr.startswith(f"scheduler: pika {pika.__version__} ")
