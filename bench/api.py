@@ -19,6 +19,7 @@ from bench import report
 from bench.servers import ROOT, Bed, Running, finished_in
 from scheduler.api import cursors
 from scheduler.api.tokens import issue
+from scheduler.consumer import BATCH
 from scheduler.dev.servers import Stack
 from scheduler.dev.servers.ports import free_ports
 
@@ -87,9 +88,10 @@ def result(process: subprocess.Popen) -> dict:
 
 
 def million(bed: Bed) -> None:
-    """Fill with jobs of four statuses, a hundred types and ten tenants, made one a second."""
+    """Fill with jobs of four statuses, a hundred types, one that five have, and two tenants, made one a second."""
     bed.fill(JOBS, "now() + interval '10 years'", created_at="now() - n * interval '1 second'",
-             job_type="'type.' || n % 100", tenant="CASE WHEN n % 10 = 0 THEN 'acme' ELSE 'default' END",
+             job_type=f"CASE WHEN n % {JOBS // 5} = 7 THEN 'rare.type' ELSE 'type.' || n % 100 END",
+             tenant="CASE WHEN n % 10 = 0 THEN 'acme' ELSE 'default' END",
              status="(ARRAY['pending','pending','pending','paused','done','cancelled'])[1 + n % 6]::job_status")
     bed.analyze()
 
@@ -106,6 +108,18 @@ def get(bed: Bed, url: str) -> float:
 def page(url: str, query: str) -> float:
     """Return the median milliseconds of one page."""
     return statistics.median(result(load("paced", url, [f"/api/v1/jobs?limit=50&{query}"], rate=25, seconds=1))["ms"])
+
+
+def seldom(bed: Bed, url: str) -> dict[str, tuple[float, float]]:
+    """Return how long the first and the last page take of what few jobs have, or none."""
+    [(at, job)] = bed.sql("SELECT created_at, id FROM jobs ORDER BY created_at, id OFFSET 60 LIMIT 1")
+    last = cursors.write("jobs", at, str(job))
+    found = {}
+    for query in ("job_type=rare.type", "job_type=rare.type&status=paused", "job_type=type.6&status=paused", "job_type=none",
+                  "tenant=none", "priority=high", "priority=low&status=done", "q=rare", "q=none", "q=01234567"):
+        found[query] = (page(url, query), page(url, f"{query}&after={last}"))
+        print(f"    {query:<35} first {found[query][0]:.2f} ms, last {found[query][1]:.2f} ms")
+    return found
 
 
 def pages(bed: Bed, url: str) -> dict[str, tuple[float, float]]:
@@ -135,7 +149,9 @@ def emitting(bed: Bed, url: str, rounds: int, count: int = 30_000) -> dict[str, 
     def drained() -> float:
         """Have so many jobs fall due at once before one producer."""
         bed.sql("DELETE FROM jobs WHERE job_type = 'bench.due'")
-        bed.fill(count, "now() + interval '1 hour'", job_type="'bench.due'")
+        # As consumers store them, a batch at a moment.
+        bed.fill(count, "now() + interval '1 hour'", job_type="'bench.due'",
+                 created_at=f"now() - n / {BATCH} * interval '10 milliseconds'")
         bed.analyze()
         with bed.process("scheduler", "producer"):
             # As in bench/emit.py: an UPDATE, so that the rows are as far from fresh there as here.
@@ -162,23 +178,26 @@ def emitting(bed: Bed, url: str, rounds: int, count: int = 30_000) -> dict[str, 
 
 
 def run(stack: Stack, rounds: int = 3) -> list[report.Row]:
-    """Measure all four."""
+    """Measure all of it."""
     with Bed(stack) as bed:
         million(bed)
         with serving(bed) as url:
             p99 = get(bed, url)
             listed = pages(bed, url)
+            rare = seldom(bed, url)
         posted = post(bed, rounds)
         with serving(bed) as url:
             emitted = emitting(bed, url, rounds)
     rate, out = report.medians(posted), report.medians(emitted)
     worst = max(listed, key=lambda name: listed[name][1] / listed[name][0])
     first, last = listed[worst]
+    slowest = max(rare, key=lambda name: max(rare[name]))
     rows = [
         report.limit(f"GET a job of {JOBS:,}, p99 at 200 requests/s", p99, 15, "ms"),
         report.at_most(f"the last page of {JOBS:,} jobs ({worst})", last, first, "the first", 1.5, " ms"),
+        report.limit(f"what few or none of {JOBS:,} jobs have ({slowest})", max(rare[slowest]), 20, "ms"),
         report.at_least("POST a job", rate["POST /jobs"], rate["bare FastAPI route"], "a bare FastAPI route", 0.5),
         report.at_least("one-shot events beside 100 requests/s", out["beside 100 requests/s"], out["alone"], "alone", 0.85),
     ]
-    report.write("api", rows, {"pages ms": listed, "post": posted, "emit": emitted})
+    report.write("api", rows, {"pages ms": listed, "seldom ms": rare, "post": posted, "emit": emitted})
     return rows

@@ -1,84 +1,116 @@
-"""Requests over HTTP/1.1 with as little of our own as can be: `python -m bench.http_load URL-FILE …`.
+"""Requests over HTTP/1.1 with as little of our own as can be: `python -m bench.http_load KIND URL PATHS-FILE …`.
 
-It runs as a process of its own, so that what it costs is not the server's time. Prints one JSON object.
+It runs as a process of its own, so that what it costs is not the server's time; but it shares the machine's cores with
+what is measured, so that it is one thread on plain sockets with requests that are encoded before. Prints one JSON object.
 """
 
 import argparse
-import asyncio
 import json
+import select
+import socket
 import time
+from collections import deque
 from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-import uvloop
+_END = b"\r\n\r\n"
+_LENGTH = b"\r\ncontent-length:"
 
 
 class Client:
-    """One connection that is kept alive."""
+    """One connection that is kept alive, with one request under way at most."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str) -> None:
         parts = urlsplit(url)
-        self._host, self._port = parts.hostname, parts.port
-        self._head = f"Host: {parts.netloc}\r\nAuthorization: Bearer {token}\r\n"
+        self._socket = socket.create_connection((parts.hostname, parts.port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._came = b""
+        self.due = 0.0
 
-    async def open(self) -> "Client":
-        self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
-        return self
+    def fileno(self) -> int:
+        return self._socket.fileno()
 
-    async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-        length = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if body else ""
-        self._writer.write(f"{method} {path} HTTP/1.1\r\n{self._head}{length}\r\n".encode() + body)
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        size = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
-        return int(head[9:12]), await self._reader.readexactly(size)
+    def ask(self, request: bytes, due: float) -> None:
+        """Send a request that should go out at `due`."""
+        self.due = due
+        self._socket.sendall(request)
+
+    def hear(self) -> int | None:
+        """Take what has come; return the status once the answer is whole."""
+        part = self._socket.recv(1 << 18)
+        if not part:
+            raise ConnectionError("The server hung up.")
+        self._came += part
+        head, end, rest = self._came.partition(_END)
+        if not end or len(rest) < int(head.lower().partition(_LENGTH)[2].partition(b"\r\n")[0]):
+            return None
+        self._came = b""
+        return int(head[9:12])
 
 
-def body() -> bytes:
-    return json.dumps({"id": str(uuid4()), "job_type": "bench.job", "payload": {"note": "x" * 150},
-                       "run_at": "2099-01-01T00:00:00Z"}).encode()
+def encoded(args: argparse.Namespace, method: str, path: str, body: bytes = b"") -> bytes:
+    """Return a request as it goes over the wire."""
+    length = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if body else ""
+    return (f"{method} {path} HTTP/1.1\r\nHost: {urlsplit(args.url).netloc}\r\n"
+            f"Authorization: Bearer {args.token}\r\n{length}\r\n").encode() + body
 
 
-async def paced(args: argparse.Namespace, paths: list[str]) -> dict[str, object]:
+def paced(args: argparse.Namespace, paths: list[str]) -> dict[str, object]:
     """Ask so many times a second, whether the answers come in time or not."""
-    clients: asyncio.Queue[Client] = asyncio.Queue()
-    for _ in range(args.connections):
-        clients.put_nowait(await Client(args.url, args.token).open())
+    idle = deque(Client(args.url) for _ in range(args.connections))  # in turns, or the server lets go of the last ones
+    requests = [encoded(args, "GET", path) for path in paths]
+    number, count = 0, int(args.rate * args.seconds)
+    late: deque[float] = deque()  # when each should have gone out that waits for a connection
+    busy: list[Client] = []
     taken: list[float] = []
     failures = 0
-
-    async def one(path: str, due: float) -> None:
-        nonlocal failures
-        client = await clients.get()
-        status, _ = await client.ask("GET", path)
-        taken.append((time.perf_counter() - due) * 1000)
-        failures += status != 200
-        clients.put_nowait(client)
-
-    began, tasks = time.perf_counter(), []
-    for number in range(int(args.rate * args.seconds)):
-        due = began + number / args.rate
-        await asyncio.sleep(max(0.0, due - time.perf_counter()))
-        tasks.append(asyncio.create_task(one(paths[number % len(paths)], due)))
-    await asyncio.gather(*tasks)
+    began = time.perf_counter()
+    while len(taken) < count:
+        now = time.perf_counter()
+        while number + len(late) < count and (due := began + (number + len(late)) / args.rate) <= now:
+            late.append(due)
+        while late and idle:
+            client = idle.popleft()
+            client.ask(requests[number % len(requests)], late.popleft())
+            busy.append(client)
+            number += 1
+        coming = number + len(late)
+        left = max(0.0, began + coming / args.rate - time.perf_counter()) if coming < count else None
+        for client in select.select(busy, (), (), left)[0]:
+            status = client.hear()
+            if status is not None:
+                taken.append((time.perf_counter() - client.due) * 1000)
+                failures += status != 200
+                busy.remove(client)
+                idle.append(client)
     return {"ms": sorted(taken), "failures": failures}
 
 
-async def flat_out(args: argparse.Namespace, paths: list[str]) -> dict[str, object]:
-    """Post as fast as the answers come, on so many connections."""
-    until = time.perf_counter() + args.seconds
-    done = failures = 0
+def new_job(args: argparse.Namespace, path: str) -> bytes:
+    """Return a request for a job with an id of its own."""
+    job = {"id": str(uuid4()), "job_type": "bench.job", "payload": {"note": "x" * 150}, "run_at": "2099-01-01T00:00:00Z"}
+    return encoded(args, "POST", path, json.dumps(job).encode())
 
-    async def one() -> None:
-        nonlocal done, failures
-        client = await Client(args.url, args.token).open()
-        while time.perf_counter() < until:
-            status, _ = await client.ask("POST", paths[0], body())
+
+def flat_out(args: argparse.Namespace, paths: list[str]) -> dict[str, object]:
+    """Post as fast as the answers come, on so many connections."""
+    began = time.perf_counter()
+    busy = [Client(args.url) for _ in range(args.connections)]
+    done = failures = 0
+    for client in busy:
+        client.ask(new_job(args, paths[0]), began)
+    while busy:
+        for client in select.select(busy, (), ())[0]:
+            status = client.hear()
+            if status is None:
+                continue
             failures += status != 201
             done += 1
-
-    began = time.perf_counter()
-    await asyncio.gather(*(one() for _ in range(args.connections)))
+            if time.perf_counter() < began + args.seconds:
+                client.ask(new_job(args, paths[0]), began)
+            else:
+                busy.remove(client)
     return {"rate": done / (time.perf_counter() - began), "failures": failures}
 
 
@@ -93,8 +125,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=16)
     args = parser.parse_args()
     paths = Path(args.paths).read_text(encoding="utf-8").split()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # whose time is not the server's either
-        print(json.dumps(runner.run({"paced": paced, "flat_out": flat_out}[args.kind](args, paths))))
+    print(json.dumps({"paced": paced, "flat_out": flat_out}[args.kind](args, paths)))
 
 
 if __name__ == "__main__":

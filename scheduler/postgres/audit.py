@@ -15,7 +15,7 @@ from scheduler.postgres.connection import Connection, transaction, translated
 from scheduler.resources import query
 
 Cursor = psycopg2.extensions.cursor
-_PAGE = query("audit/page", newest=query("jobs/newest", wanted=query("audit/made")))
+_PAGE = query("audit/page", newest=query("jobs/newest", wanted=query("audit/made"), by=""))
 
 
 @dataclass(slots=True)

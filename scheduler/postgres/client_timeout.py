@@ -9,6 +9,7 @@ import os
 import socket
 import threading
 import time
+from collections import OrderedDict
 from typing import Any
 
 import psycopg2
@@ -25,6 +26,13 @@ class Session(psycopg2.extensions.connection):
     """A connection that is hung up on when an answer takes too long; a patient one waits for ever."""
 
     patient = False
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        # For prepared.py: the names of plans by a statement's text, how many there were, what was asked lately.
+        self.plans: OrderedDict[str, str] = OrderedDict()
+        self.planned = 0
+        self.seen: OrderedDict[str, None] = OrderedDict()
 
     def commit(self) -> None:
         _expect(self)

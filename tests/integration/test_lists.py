@@ -1,6 +1,7 @@
 """Pages of jobs, runs and the audit: each thing once, by index, whatever is filtered, wherever the page begins."""
 
 import itertools
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,10 +10,10 @@ from support import connected
 from scheduler.domain.caller import Caller, Via
 from scheduler.postgres.audit import AuditFilter, Entry, list_audit, write
 from scheduler.postgres.connection import connect
-from scheduler.postgres.jobs import lists
-from scheduler.postgres.jobs.lists import JobFilter, list_jobs, page_of_job_ids
+from scheduler.postgres.jobs.lists import JobFilter, count_jobs, list_jobs, list_next_jobs, page_of_job_ids
 from scheduler.postgres.runs import lists as run_lists
 from scheduler.postgres.runs.lists import RunFilter, list_runs
+from scheduler.resources import query
 
 COUNT = 3000
 FILL = """
@@ -28,7 +29,9 @@ FILTERS = [
     JobFilter(), JobFilter(status="done"), JobFilter(tenant="acme"), JobFilter(job_type="type.7"),
     JobFilter(q="type.4"), JobFilter(q="Job 7"), JobFilter(priority="normal"), JobFilter(job_type="none"),
     JobFilter(status="done", job_type="type.7"), JobFilter(tenant="acme", status="paused"),
-    JobFilter(status="pending"), JobFilter(tenant="acme", status="pending"),
+    JobFilter(status="pending"), JobFilter(tenant="acme", status="pending"), JobFilter(priority="high"),
+    JobFilter(priority="low", status="pending"), JobFilter(q="type.4", status="pending"), JobFilter(q="type"),
+    JobFilter(q="none"), JobFilter(q="Job 7", tenant="acme"), JobFilter(q="type.1", priority="high"),
 ]
 
 
@@ -79,10 +82,94 @@ def test_no_page_reads_the_whole_table(connection):
         for wanted, after in itertools.product(FILTERS, (None, last)):
             before, before_id = after or (None, None)
             values = wanted.values() | {"limit": 50, "before": before, "before_id": before_id}
-            cursor.execute(f"EXPLAIN {lists._PAGE_IDS}", values)
+            cursor.execute("EXPLAIN " + query("jobs/page_ids", newest=wanted.newest), values)
             plan = "\n".join(line for line, in cursor)
             assert "Seq Scan on jobs" not in plan, plan
             assert "Seq Scan on recurring_jobs" not in plan, plan
+
+
+def test_jobs_are_counted_and_those_due_next_found_by_the_same_filters(connection):
+    for wanted in FILTERS:
+        expected = matching(connection, wanted)
+        assert count_jobs(connection, wanted, 5000) == len(expected)
+        assert count_jobs(connection, wanted, 7) == min(7, len(expected))
+        next_ones = [row.job.id for row in list_next_jobs(connection, wanted, 5000)]
+        if wanted.status in (None, "pending"):
+            assert sorted(next_ones) == sorted(matching(connection, replace(wanted, status="pending")))
+        else:
+            assert next_ones == []
+
+
+MANY = """
+INSERT INTO jobs (id, job_type, name, tenant, status, next_run_at, starts_at, created_at, priority, cron)
+SELECT ('aaaa' || substr(gen_random_uuid()::text, 5))::uuid, 'type.' || n %% 10, 'Job ' || n, 'default',
+       (ARRAY['pending', 'paused', 'done', 'cancelled'])[1 + n %% 4]::job_status, '2099-01-01', '2099-01-01',
+       now() - n * interval '1 second', NULL, CASE WHEN n %% 3 = 0 THEN '0 9 * * *' END
+FROM generate_series(1, %s) AS n
+"""
+# Five that differ in everything, the oldest of all, some of which recur.
+RARE = """
+INSERT INTO jobs (id, job_type, name, tenant, status, next_run_at, starts_at, created_at, priority, cron)
+SELECT ('bbbb' || substr(gen_random_uuid()::text, 5))::uuid, 'rare.type', 'Seldom ' || n, 'few',
+       CASE WHEN n = 4 THEN 'paused' ELSE 'pending' END::job_status, '2099-01-01', '2099-01-01',
+       now() - n * interval '1 year', 'high', CASE WHEN n % 2 = 0 THEN '0 9 * * *' END
+FROM generate_series(1, 5) AS n
+"""
+SELDOM = [
+    JobFilter(job_type="rare.type"), JobFilter(tenant="few"), JobFilter(priority="high"), JobFilter(q="rare"),
+    JobFilter(q="Seldom"), JobFilter(q="bbbb"), JobFilter(job_type="rare.type", status="pending"),
+    JobFilter(q="rare", status="pending"),
+]
+NEVER = [
+    JobFilter(job_type="none"), JobFilter(tenant="none"), JobFilter(priority="low"), JobFilter(q="none"),
+    JobFilter(job_type="rare.type", status="done"), JobFilter(job_type="type.1", status="done"),
+    JobFilter(priority="high", status="done"), JobFilter(tenant="few", status="done"),
+    JobFilter(q="rare", status="done"),
+]
+OFTEN = [
+    JobFilter(), JobFilter(status="pending"), JobFilter(status="done"), JobFilter(job_type="type.2"),
+    JobFilter(priority="normal"), JobFilter(q="type.2"), JobFilter(q="aaaa"), JobFilter(q="Job"),
+]
+
+
+def rows_read(connection, wanted, after):
+    """Return how many rows a page of ten touches, by what Postgres counts."""
+    before, before_id = after or (None, None)
+    values = wanted.values() | {"limit": 10, "before": before, "before_id": before_id}
+    with connection.cursor() as cursor:
+        cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + query("jobs/page_ids", newest=wanted.newest), values)
+        [([plan],)] = cursor.fetchall()
+
+    def count(node):
+        mine = (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) if "Scan" in node["Node Type"] else 0
+        return mine * node["Actual Loops"] + sum(map(count, node.get("Plans", ())))
+
+    return count(plan["Plan"])
+
+
+@pytest.mark.parametrize("statistics", [False, True])
+def test_what_is_rare_or_absent_is_found_without_walking_over_the_rest(database_url, statistics):
+    with connected(database_url) as own, own.cursor() as cursor:
+        cursor.execute(MANY, (20_000,))
+        cursor.execute(RARE)
+        if statistics:
+            cursor.execute("ANALYZE jobs")
+            cursor.execute("ANALYZE recurring_jobs")
+    connection = connect(database_url, "test", default_transaction_read_only="on")
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT created_at, id FROM jobs WHERE tenant <> 'few' ORDER BY 1 OFFSET 50 LIMIT 1")
+        [last] = cursor.fetchall()
+    for wanted, after in itertools.product(SELDOM + NEVER, (None, last)):
+        found = list_jobs(connection, wanted, 10, after)
+        assert bool(found) == (wanted in SELDOM)
+        assert rows_read(connection, wanted, after) <= 60, (wanted, after)
+    for wanted, after in itertools.product(OFTEN if statistics else (), (None, last)):
+        assert len(list_jobs(connection, wanted, 10, after)) >= 1
+        # By id or name at most as many are looked at as are few, else a page's length of each status.
+        most = 17_000 if wanted.q in ("aaaa", "Job") else 300
+        assert rows_read(connection, wanted, after) <= most, (wanted, after)
+    connection.close()
 
 
 def test_an_emission_of_a_job_that_recurs_writes_into_the_claims_indexes_alone(connection):
@@ -93,9 +180,27 @@ def test_an_emission_of_a_job_that_recurs_writes_into_the_claims_indexes_alone(c
             SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid
             WHERE indrelid = 'jobs'::regclass AND pg_get_expr(indpred, indrelid) LIKE '%rrule IS NULL%'""")
         lists = {name for name, in cursor}
-    assert lists == {"jobs_listed", "jobs_listed_of_tenant"}
-    assert indexes - lists == {"jobs_pkey", "jobs_due", "jobs_finished", "jobs_named",
-                                "jobs_refused"}
+    assert lists == {"jobs_listed", "jobs_listed_of_tenant", "jobs_listed_of_type", "jobs_listed_of_priority"}
+    assert indexes - lists == {"jobs_pkey", "jobs_due", "jobs_finished", "jobs_named", "jobs_refused"}
+
+
+def test_only_pending_jobs_that_recur_are_noted_and_by_their_type_of_now(database_url):
+    def noted():
+        cursor.execute("SELECT job_type, priority::text FROM recurring_jobs")
+        return cursor.fetchall()
+
+    with connected(database_url) as own, own.cursor() as cursor:
+        cursor.execute("INSERT INTO jobs (id, job_type, next_run_at, cron) "
+                       "VALUES (gen_random_uuid(), 'first', '2099-01-01', '0 9 * * *')")
+        assert noted() == [("first", None)]
+        for change, expected in (
+            ("job_type = 'second', priority = 'high'", [("second", "high")]), ("status = 'paused'", []),
+            ("job_type = 'third'", []), ("status = 'pending'", [("third", "high")]), ("cron = NULL", []),
+            ("every = '1 hour'", [("third", "high")]), ("next_run_at = '2099-01-02'", [("third", "high")]),
+            ("status = 'done', next_run_at = NULL", []),
+        ):
+            cursor.execute(f"UPDATE jobs SET {change}")
+            assert noted() == expected, change
 
 
 def test_a_job_that_recurs_is_listed_whatever_becomes_of_it(database_url, connection):

@@ -2,26 +2,45 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from scheduler.domain.jobs.job import Job
+from scheduler.domain.messages import DEFAULT_TENANT, Priority
 from scheduler.postgres.connection import Connection, translated
 from scheduler.postgres.jobs.columns import COLUMNS, SELECTED, read
 from scheduler.postgres.jobs.store import Cursor
 from scheduler.postgres.lists import Listed
+from scheduler.postgres.prepared import execute_again, execute_prepared
 from scheduler.resources import query
 
 _PARTS = {"selected": SELECTED, "beside": query("jobs/beside")}
-WANTED = query("jobs/wanted")
-_NEWEST = query("jobs/newest", wanted=WANTED)
-_PAGE = query("jobs/page", newest=_NEWEST, **_PARTS)
-_PAGE_IDS = query("jobs/page_ids", newest=_NEWEST)
+_WANTED = query("jobs/wanted", also=query("jobs/beginning"))
+# By the one column that is asked for and has an index of its own: the beginning of its order, and which rows; not
+# by `=`, after which the planner knows that there is nothing to order.
+_BY = {
+    "job_type": ("job_type USING ~>~, ", "job_type = ANY (ARRAY[%(asked)s])"),
+    "tenant": ("tenant DESC, ", "tenant = ANY (ARRAY[%(asked)s])"),
+    "priority": ("priority DESC, ", "priority = ANY (ARRAY[%(asked)s::priority])"),
+}
+_USUAL = {"tenant": DEFAULT_TENANT, "priority": Priority.NORMAL}  # of which there is no index
+_NEWEST = query("jobs/newest", wanted=_WANTED, by="")
+_WANTED_BY = {name: query("jobs/wanted", also=also) for name, (_, also) in _BY.items()}
+_NEWEST_BY = {name: query("jobs/newest", wanted=_WANTED_BY[name], by=by) for name, (by, _) in _BY.items()}
+_ANY = query("jobs/any", wanted=_WANTED)
+_FOUND, _FOUND_ANY = (query(
+    "jobs/found", wanted=_WANTED, newest=walked,
+    newest_of_type=query("jobs/newest", by="job_type USING ~>~, ",
+                         wanted=query("jobs/wanted", also="job_type = ANY (ARRAY[types.job_type])")),
+    types_of_jobs=query("jobs/types", table="jobs", listed=query("jobs/listed"), last="types_of_jobs"),
+    types_that_recur=query("jobs/types", table="recurring_jobs", listed="true", last="types_that_recur"),
+) for walked in (_NEWEST, _ANY))
 _FIND = query("jobs/find", **_PARTS)
-_PAGE_NEXT = query("jobs/page_next", wanted=WANTED, **_PARTS)
-_COUNT = query("jobs/count", wanted=WANTED)
 _LAST_RUN_STATUSES = query("jobs/last_run_statuses")
+# An id or a name that as many or more have is met soon enough along the newest, and so is one of so many types.
+_BOUNDS = {"few": 5_000, "most_types": 50}
+_FEW_NEXT = 1_000  # of more than these, those that are due next are met soon enough along all that are
 _SPECIAL = re.compile(r"([\\%_])")
 _UUID = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
 
@@ -67,7 +86,39 @@ class JobFilter:
         """Return the values of jobs/wanted.sql, without the place in the list."""
         lowest, highest = _ids(self.q or "")
         like = None if self.q is None else _SPECIAL.sub(r"\\\1", self.q) + "%"
-        return asdict(self) | {"q": like, "lowest": lowest, "highest": highest}
+        values = asdict(self) | {"q": like, "lowest": lowest, "highest": highest} | _BOUNDS
+        return values | ({"asked": values[self.by], self.by: None} if self.by else {})
+
+    @property
+    def by(self) -> str | None:
+        """The one column with an index of its own that is asked for; of several the planner may choose."""
+        asked = [name for name in _BY if getattr(self, name) not in (None, _USUAL.get(name))]
+        return asked[0] if len(asked) == 1 and self.q is None else None
+
+    @property
+    def newest(self) -> str:
+        """The query for the newest of them: by where an index leads to, whatever of all jobs they are."""
+        if self.by is not None:
+            return _NEWEST_BY[self.by]
+        return _NEWEST if self.q is None else _FOUND
+
+    @property
+    def next(self) -> str:
+        """The query for those of them that are due next."""
+        walked = query("jobs/next", wanted=_WANTED_BY[self.by] if self.by else _WANTED)
+        return query("jobs/next_of_few", newest=self.newest, next=walked) if self.few else walked
+
+    @property
+    def count(self) -> str:
+        """The query for how many they are."""
+        if self.q is not None:
+            return query("jobs/count", found=_FOUND_ANY)
+        return query("jobs/count", found=self.newest if self.few else _ANY)
+
+    @property
+    def few(self) -> bool:
+        """Whether they may be few among many."""
+        return (self.job_type, self.tenant, self.priority, self.q) != (None, None, None, None)
 
 
 def list_jobs(
@@ -77,7 +128,7 @@ def list_jobs(
     before, before_id = after or (None, None)
     values = wanted.values() | {"limit": limit, "before": before, "before_id": before_id}
     with translated(), connection.cursor() as cursor:
-        cursor.execute(_PAGE, values)
+        execute_again(cursor, query("jobs/page", newest=wanted.newest, **_PARTS), values)
         return _rows(cursor)
 
 
@@ -88,21 +139,26 @@ def page_of_job_ids(
     before, before_id = after or (None, None)
     values = wanted.values() | {"limit": limit, "before": before, "before_id": before_id}
     with translated(), connection.cursor() as cursor:
-        cursor.execute(_PAGE_IDS, values)
+        cursor.execute(query("jobs/page_ids", newest=wanted.newest), values)
         return [Listed(*row) for row in cursor]
 
 
 def list_next_jobs(connection: Connection, wanted: JobFilter, limit: int) -> list[JobRow]:
     """Return the pending jobs that are due next, overdue ones first."""
+    pending = replace(wanted, status="pending")
+    if wanted.status not in (None, "pending"):
+        return []
+    values = pending.values() | {"limit": _FEW_NEXT, "shown": limit, "before": None, "before_id": None}
     with translated(), connection.cursor() as cursor:
-        cursor.execute(_PAGE_NEXT, wanted.values() | {"limit": limit, "before": None, "before_id": None})
+        cursor.execute(query("jobs/page_next", next=pending.next, **_PARTS), values)
         return _rows(cursor)
 
 
 def count_jobs(connection: Connection, wanted: JobFilter, most: int) -> int:
     """Count the jobs that match, up to `most`."""
     with translated(), connection.cursor() as cursor:
-        cursor.execute(_COUNT, wanted.values() | {"most": most, "before": None, "before_id": None})
+        values = wanted.values() | {"limit": most, "before": None, "before_id": None}
+        cursor.execute(wanted.count, values)
         [(found,)] = cursor.fetchall()
         return int(found)
 
@@ -115,7 +171,7 @@ def find_job(connection: Connection, job_id: str) -> JobRow | None:
 
 def find_with(cursor: Cursor, job_id: str) -> JobRow | None:
     """Return one job, in a transaction that is open."""
-    cursor.execute(_FIND, {"id": job_id})
+    execute_prepared(cursor, _FIND, job_id)
     found = _rows(cursor)
     return found[0] if found else None
 
@@ -146,7 +202,7 @@ def _ids(beginning: str) -> tuple[str | None, str | None]:
     return text + rest.replace("x", "0"), text + rest.replace("x", "f")
 
 
-_WATCHED = query("console/watched_jobs", newest=_PAGE_IDS, **_PARTS)
+_WATCHED = query("console/watched_jobs", newest=query("jobs/page_ids", newest=_NEWEST), **_PARTS)
 
 
 def watched_jobs(connection: Connection, job_ids: Iterable[str], newest: int) -> list[JobRow]:

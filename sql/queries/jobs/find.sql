@@ -1,4 +1,4 @@
 -- One job as people see it.
 SELECT {selected}, {beside}
 FROM jobs
-WHERE id = %(id)s::uuid AND job_type IS NOT NULL
+WHERE id = $1::uuid AND job_type IS NOT NULL

@@ -1,0 +1,12 @@
+-- Those of the jobs that are asked for which are due next: all that match are looked at where these are few; only
+-- where they are many those that are due next are walked, of which a page's length has soon been met.
+WITH few AS MATERIALIZED (SELECT id FROM ({newest}) AS newest LIMIT %(limit)s),
+many AS MATERIALIZED (SELECT count(*) >= %(limit)s AS found FROM few)
+(SELECT few.id, wake_at
+ FROM few
+ CROSS JOIN LATERAL (SELECT status, wake_at FROM jobs WHERE jobs.id = few.id OFFSET 0) AS known
+ WHERE NOT (SELECT found FROM many) AND status = 'pending' AND wake_at > '-infinity'
+ ORDER BY wake_at
+ LIMIT %(shown)s)
+UNION ALL
+SELECT walked.* FROM ({next}) AS walked WHERE (SELECT found FROM many)

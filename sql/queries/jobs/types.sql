@@ -1,0 +1,7 @@
+-- The types that begin so, one after the other: from each the index leads to the next, whatever lies between.
+(SELECT job_type FROM {table} WHERE {listed} AND job_type LIKE %(q)s ORDER BY job_type USING ~<~ LIMIT 1)
+UNION ALL
+(SELECT (SELECT job_type FROM {table}
+         WHERE {listed} AND job_type LIKE %(q)s AND job_type ~>~ last.job_type
+         ORDER BY job_type USING ~<~ LIMIT 1)
+ FROM {last} AS last WHERE last.job_type IS NOT NULL)

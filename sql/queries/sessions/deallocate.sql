@@ -1,0 +1,2 @@
+-- Forget the plan of a statement.
+DEALLOCATE {name}

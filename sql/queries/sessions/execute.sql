@@ -1,0 +1,2 @@
+-- Run a statement that is planned.
+EXECUTE {name}

@@ -1,0 +1,2 @@
+-- Plan a statement once for a session.
+PREPARE {name} AS {statement}
