@@ -10,6 +10,11 @@ FILL = """
 INSERT INTO jobs (id, job_type, tenant, status, next_run_at, starts_at)
 SELECT gen_random_uuid(), 'test', %s, %s, '2099-01-01', '2099-01-01' FROM generate_series(1, %s)
 """
+RECUR = """
+INSERT INTO jobs (id, job_type, tenant, status, every, next_run_at, starts_at, last_due_at, last_confirmed_at)
+SELECT gen_random_uuid(), 'test', %s, 'pending', '1 day', '2099-01-01', '2026-01-01', now(),
+       now() + %s * interval '1 millisecond' FROM generate_series(1, %s)
+"""
 
 
 @pytest.fixture
@@ -51,3 +56,22 @@ def test_a_tenants_jobs_are_counted_up_to_the_bound(filled, monkeypatch):
     connection, _ = filled
     monkeypatch.setattr(stats, "COUNTED", 1000)
     assert stats.stats(connection, "default").jobs == {"pending": 1000, "paused": 40, "done": 1000, "cancelled": 0}
+
+
+def test_lag_is_known_where_all_jobs_recur(filled):
+    connection, cursor = filled
+    assert stats.stats(connection, None).lag_ms is None  # none of them ever went out
+    cursor.execute(RECUR, ("default", 100, 40))
+    cursor.execute(RECUR, ("acme", 300, 2))
+    found = {tenant: stats.stats(connection, tenant).lag_ms for tenant in ("default", "acme", "globex")}
+    assert found == {"default": pytest.approx((100, 100)), "acme": pytest.approx((300, 300)), "globex": None}
+    assert stats.stats(connection, None).lag_ms == pytest.approx((100, 300))
+
+
+def test_what_recurs_and_what_is_over_count_once_each(filled):
+    connection, cursor = filled
+    cursor.execute(RECUR, ("default", 100, 3))
+    cursor.execute("UPDATE jobs SET status = 'done', finished_at = now(), next_run_at = NULL "
+                   "WHERE every IS NOT NULL")
+    cursor.execute(RECUR, ("default", 500, 2))
+    assert stats.stats(connection, None).lag_ms[0] == pytest.approx(100)  # of five, of which three took 100 ms
