@@ -105,7 +105,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_handlers(worker: argparse.ArgumentParser) -> None:
-    text = "serve the @on_due handlers of a Python module, and nothing else; may be given several times"
+    text = ("serve the @on_due handlers of a Python module and the commands of SCHEDULER_COMMANDS_FILE, "
+            "no webhooks; may be given several times")
     worker.add_argument("--handlers", action="append", metavar="MODULE", help=text)
     text = f"the queue that their events come from (default: {DUE_QUEUE})"
     worker.add_argument("--queue", default=DUE_QUEUE, metavar="NAME", help=text)
@@ -183,8 +184,8 @@ def _worker(args: argparse.Namespace) -> int:
     if args.list:
         print("\n".join(handlers.described(served)))
         return 0
-    presence = args.role.works[0]
-    args.role = replace(args.role, works=(presence, handlers.serving(served, args.queue)))
+    presence, _, commands = args.role.works
+    args.role = replace(args.role, works=(presence, commands, handlers.serving(served, args.queue)))
     return _serve(args)
 
 
