@@ -131,7 +131,9 @@ def test_dead_letters_are_listed_shown_replayed_and_dropped(scheduler, host, dat
     shown = scheduler("dead", "show", found[0]["id"]).stdout
     assert job in shown
     assert "schedule.commands" in shown
-    assert scheduler("dead", "replay", found[0]["id"]).stdout == "sent to schedule.commands again\n"
+    sent = scheduler("dead", "replay", found[0]["id"]).stdout
+    assert sent.startswith("sent to schedule.commands again; it was there because of: colour: ")
+    assert "\x1b" not in sent
     host.publish("pause", {"id": job, "n": 3}, "schedule.dead", headers=headers)
     third = until(lambda: next((each for each in json.loads(scheduler("dead", "list", "--json").stdout)
                                 if each["body"]["n"] == 3), None), "the third lies there")
