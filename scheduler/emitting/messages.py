@@ -72,7 +72,7 @@ def dead_message(run: Run) -> AmqpMessage:
     }
     return dead_run(
         DEAD_EXCHANGE, due_body(run), run.event_id, headers, correlation_id=occurrence.correlation_id,
-        timestamp=int(finished_at.timestamp()),
+        timestamp=int(finished_at.timestamp()), priority=AMQP_PRIORITIES[occurrence.priority],
     )
 
 
