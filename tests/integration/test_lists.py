@@ -141,6 +141,7 @@ def test_runs_are_paged_and_read_by_index(database_url):
             cursor.execute("SET enable_seqscan = off")
             cursor.execute(f"EXPLAIN {run_lists._PAGE_IDS}", {
                 "status": None, "job_id": None, "job_type": None, "tenant": None, "since": None, "until": None,
+                "worker": None,
                 "before": None, "before_id": None, "limit": 50,
             })
             assert "Seq Scan on run_history" not in "\n".join(line for line, in cursor)
