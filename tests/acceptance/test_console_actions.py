@@ -408,6 +408,21 @@ def test_the_jobs_due_next_come_first_where_that_is_asked_for(world, visit):
     assert ids == [f"job-{soon}", f"job-{another}", f"job-{late}"]
 
 
+def test_the_jobs_due_next_go_on_on_further_pages(world, visit):
+    at = iso(utc(days=30))  # all at once
+    jobs = sorted(f"job-{world.host.request(job_type='many.next', run_at=at)}" for _ in range(101))
+    for each in jobs:
+        world.sidecar.stored(each.removeprefix("job-"))
+    page = visit.go("/jobs?job_type=many.next&sort=next")
+    rows = [row.get_attribute("id") for row in page.locator("#jobs tbody tr").all()]
+    page.get_by_role("link", name="Next page").click()
+    expect(page.get_by_role("link", name="First page")).to_be_visible()
+    expect(page).to_have_url(re.compile("sort=next"))
+    rows += [row.get_attribute("id") for row in page.locator("#jobs tbody tr").all()]
+    assert rows == jobs
+    expect(page.get_by_role("link", name="Next page")).to_have_count(0)
+
+
 def test_a_worker_shows_its_runs(world, visit):
     now = iso(utc())
     events = {}

@@ -10,7 +10,7 @@ from scheduler.domain.caller import Caller, Via
 from scheduler.postgres.audit import AuditFilter, Entry, list_audit, write
 from scheduler.postgres.connection import connect
 from scheduler.postgres.jobs import lists
-from scheduler.postgres.jobs.lists import JobFilter, list_jobs, page_of_job_ids
+from scheduler.postgres.jobs.lists import JobFilter, list_jobs, list_next_jobs, page_of_job_ids
 from scheduler.postgres.runs import lists as run_lists
 from scheduler.postgres.runs.lists import RunFilter, list_runs
 
@@ -54,6 +54,23 @@ def matching(connection, wanted):
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT id FROM jobs WHERE {' AND '.join(conditions)} ORDER BY created_at DESC, id DESC")
         return [job for job, in cursor]
+
+
+@pytest.mark.parametrize("wanted", [JobFilter(), JobFilter(tenant="acme"), JobFilter(job_type="type.8")])
+def test_every_pending_job_is_on_one_page_of_those_due_next(connection, database_url, wanted):
+    """All of them are due at one instant, but for those that the broker refused."""
+    with connected(database_url) as own, own.cursor() as cursor:
+        cursor.execute("UPDATE jobs SET retry_at = '2098-01-01' WHERE job_type LIKE 'type.2%'")
+        cursor.execute("SELECT id FROM jobs WHERE status = 'pending' ORDER BY wake_at, id")
+        pending = [job for job, in cursor]
+    match = set(matching(connection, wanted))
+    expected = [job for job in pending if job in match]
+    seen, place = [], None
+    while page := list_next_jobs(connection, wanted, 70, place):
+        seen += [row.job.id for row in page]
+        place = page[-1].job.wake_at, page[-1].job.id
+    assert seen
+    assert seen == expected
 
 
 def test_every_job_is_on_one_page_in_order(connection):

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from scheduler.domain.jobs.job import Job
 from scheduler.postgres.connection import Connection, translated
@@ -92,10 +93,14 @@ def page_of_job_ids(
         return [Listed(*row) for row in cursor]
 
 
-def list_next_jobs(connection: Connection, wanted: JobFilter, limit: int) -> list[JobRow]:
-    """Return the pending jobs that are due next, overdue ones first."""
+def list_next_jobs(
+    connection: Connection, wanted: JobFilter, limit: int, after: tuple[datetime, str] | None = None
+) -> list[JobRow]:
+    """Return at most so many of the pending jobs, those due next first, from where the last page ended."""
+    due_after, due_after_id = after or ("-infinity", str(UUID(int=0)))
+    place = {"before": None, "before_id": None, "due_after": due_after, "due_after_id": due_after_id}
     with translated(), connection.cursor() as cursor:
-        cursor.execute(_PAGE_NEXT, wanted.values() | {"limit": limit, "before": None, "before_id": None})
+        cursor.execute(_PAGE_NEXT, wanted.values() | place | {"limit": limit})
         return _rows(cursor)
 
 
