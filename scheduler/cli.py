@@ -121,6 +121,7 @@ def _add_webhook_verbs(webhook: argparse.ArgumentParser) -> None:
     test.set_defaults(command=_webhook_test)
     test.add_argument("url", metavar="URL")
     test.add_argument("--secret", metavar="NAME", help="sign it with a secret of SCHEDULER_WEBHOOK_SECRETS_FILE")
+    test.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _settings(role: str) -> Settings:
@@ -274,7 +275,7 @@ def _webhook_test(args: argparse.Namespace) -> int:
         missing = f"scheduler webhook test needs {error.name}, which is not installed: {how_to_install('worker')}"
         raise Misconfigured(missing) from None
 
-    return 0 if trying.run(settings.load(os.environ), args.url, args.secret, print) else 1
+    return 0 if trying.run(settings.load(os.environ), args.url, args.secret, print, as_json=args.json) else 1
 
 
 def _dev(args: argparse.Namespace) -> int:
