@@ -38,7 +38,7 @@ def under_results(
         except TimeoutError as error:
             result.failures.append(str(error))
         world.settle(result, within=within)
-        judge(result, host.runs, world.sql, dead_letters(world), rescue=rescue)
+        judge(result, host.runs, world.sql, dead_letters(world), rescue=rescue, policy=host.policy)
     finally:
         world.close(result)
 
@@ -82,9 +82,9 @@ def results_kill(stack: Stack, result: Result, scale: float) -> None:
     under_results(stack, result, breaking)
 
 
-@fault("results-mangled", "results lie for up to 15 s and then come shuffled, some of them twice or three times")
+@fault("results-mangled", "results lie for up to two minutes and then come shuffled, some of them twice or three times")
 def results_mangled(stack: Stack, result: Result, scale: float) -> None:
-    delay = 15 * scale
+    delay = 120 * scale
     under_results(stack, result, lambda *_: time.sleep(24 * scale), delay=delay, within=150 + 5 * delay)
 
 

@@ -1,5 +1,7 @@
 """Compares what workers did with what became of each run: none open, none lost, none early, none too many."""
 
+from typing import Any
+
 from chaos.account import Result, Sql
 from chaos.runs_load import POLICY, Made, RunBooks
 from chaos.worker import HEARTBEAT
@@ -36,18 +38,20 @@ def taken_back(books: RunBooks) -> list[str]:
 _NOTHING = [(0.0, {"status": "open"})]
 
 
-def judge(result: Result, books: RunBooks, sql: Sql, letters: set[str], *, rescue: bool) -> None:
-    """Say everything that is wrong; with `rescue`, also if a dead worker was noticed too late."""
+def judge(
+    result: Result, books: RunBooks, sql: Sql, letters: set[str], *, rescue: bool, policy: dict[str, Any] = POLICY
+) -> None:
+    """Say everything that is wrong by the runs' policy; with `rescue`, also if a dead worker was noticed too late."""
     finals = {event_id: told[-1][1]["status"] for event_id, told in books.finished.items()}
     kept = dict(sql("SELECT event_id::text, status::text FROM run_history"))
     beyond, early, wrong_end, slowest = [], [], taken_back(books), 0.0
     for event_id, attempts in books.attempts.items():
         snoozed = sum(any(said["status"] == "snoozed" for _, said in made.said) for made in attempts.values())
-        if max(attempts) > POLICY["max_attempts"] + snoozed:
+        if max(attempts) > policy["max_attempts"] + snoozed:
             beyond.append(event_id)
         for number, made in attempts.items():
             following = attempts.get(number + 1)
-            if following is not None and following.emitted_at < _possible(made):
+            if following is not None and following.emitted_at < _possible(made, policy):
                 early.append((event_id, number + 1))
             if following is not None and made.running and not made.said:
                 slowest = max(slowest, following.emitted_at - max(made.running) - HEARTBEAT - _LONGEST)
@@ -73,13 +77,13 @@ def judge(result: Result, books: RunBooks, sql: Sql, letters: set[str], *, rescu
     ) if wrong]
 
 
-def _possible(made: Made) -> float:
+def _possible(made: Made, policy: dict[str, Any]) -> float:
     """Return the first moment at which the next attempt might be made, by what was said of this one.
 
     Whatever was said came after it was sent, so nothing that is judged by this hangs on how long it took.
     """
-    known = [made.emitted_at + POLICY["start_timeout"] + _SHORTEST]
+    known = [made.emitted_at + policy["start_timeout"] + _SHORTEST]
     if made.running:
-        known.append(min(made.running) + min(HEARTBEAT, POLICY["timeout"]) + _SHORTEST)
+        known.append(min(made.running) + min(HEARTBEAT, policy["timeout"]) + _SHORTEST)
     known += [at + said.get("retry_in", _SHORTEST) for at, said in made.said]
     return min(known)

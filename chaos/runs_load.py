@@ -21,7 +21,7 @@ import pika
 from chaos.load import Asked, Event, Host
 from chaos.replicas import ROOT
 
-POLICY = {"start_timeout": 25, "timeout": 20, "max_attempts": 5, "backoff": [0.3, 0.5]}
+POLICY: dict[str, Any] = {"start_timeout": 25, "timeout": 20, "max_attempts": 5, "backoff": [0.3, 0.5]}
 FINISHED = "chaos_finished"
 MANGLED = "chaos_results"
 
@@ -102,6 +102,8 @@ class TrackedHost(Host):
         super().__init__(amqp_url, one_shots=one_shots, recurring=recurring, cancels=0, count=count)
         self.runs = RunBooks()
         self._delay = delay
+        # A result that is on its way is worth waiting for.
+        self.policy = POLICY | {name: POLICY[name] + delay for name in ("start_timeout", "timeout")}
         self.staff = Staff(amqp_url, workers, results=MANGLED if delay else "schedule.commands", hangs=hangs)
         self._read: dict[Path, int] = {}
         self._held: list[tuple[float, bytes]] = []  # a heap
@@ -122,7 +124,7 @@ class TrackedHost(Host):
         self.staff.start()
 
     def request(self, run_at: datetime, count: int = 0, **fields: object) -> Asked:
-        return super().request(run_at, count, **{"run": POLICY} | fields)
+        return super().request(run_at, count, **{"run": self.policy} | fields)
 
     def close(self) -> None:
         super().close()

@@ -105,7 +105,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_handlers(worker: argparse.ArgumentParser) -> None:
-    text = "serve the @on_due handlers of a Python module, and nothing else; may be given several times"
+    text = ("serve the @on_due handlers of a Python module and the commands of SCHEDULER_COMMANDS_FILE, "
+            "no webhooks; may be given several times")
     worker.add_argument("--handlers", action="append", metavar="MODULE", help=text)
     text = f"the queue that their events come from (default: {DUE_QUEUE})"
     worker.add_argument("--queue", default=DUE_QUEUE, metavar="NAME", help=text)
@@ -120,6 +121,7 @@ def _add_webhook_verbs(webhook: argparse.ArgumentParser) -> None:
     test.set_defaults(command=_webhook_test)
     test.add_argument("url", metavar="URL")
     test.add_argument("--secret", metavar="NAME", help="sign it with a secret of SCHEDULER_WEBHOOK_SECRETS_FILE")
+    test.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _settings(role: str) -> Settings:
@@ -183,8 +185,8 @@ def _worker(args: argparse.Namespace) -> int:
     if args.list:
         print("\n".join(handlers.described(served)))
         return 0
-    presence = args.role.works[0]
-    args.role = replace(args.role, works=(presence, handlers.serving(served, args.queue)))
+    presence, _, commands = args.role.works
+    args.role = replace(args.role, works=(presence, commands, handlers.serving(served, args.queue)))
     return _serve(args)
 
 
@@ -273,7 +275,7 @@ def _webhook_test(args: argparse.Namespace) -> int:
         missing = f"scheduler webhook test needs {error.name}, which is not installed: {how_to_install('worker')}"
         raise Misconfigured(missing) from None
 
-    return 0 if trying.run(settings.load(os.environ), args.url, args.secret, print) else 1
+    return 0 if trying.run(settings.load(os.environ), args.url, args.secret, print, as_json=args.json) else 1
 
 
 def _dev(args: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from starlette.responses import Response
 
@@ -29,9 +30,9 @@ class ApiError(Exception):
         self.errors = tuple(errors)
         self.headers = dict(headers or {})
 
-    def response(self) -> Response:
+    def response(self, beside: Mapping[str, Any] | None = None) -> Response:
         """Return what the client gets."""
-        return problem(self.status, self.detail, self.errors, self.headers)
+        return problem(self.status, self.detail, self.errors, self.headers, beside)
 
 
 class Unauthorized(ApiError):  # noqa: N818 - named by what the client hears
@@ -93,11 +94,12 @@ class Away(ApiError):  # noqa: N818 - named by what the client hears
 
 
 def problem(
-    status: int, detail: str, errors: Iterable[Problem] = (), headers: Mapping[str, str] | None = None
+    status: int, detail: str, errors: Iterable[Problem] = (), headers: Mapping[str, str] | None = None,
+    beside: Mapping[str, Any] | None = None,
 ) -> Response:
-    """Return a problem as a response."""
-    body = {"type": "about:blank", "title": TITLES.get(status, "Problem"), "status": status, "detail": detail}
+    """Return a problem as a response; `beside` are further members, as RFC 9457 allows them."""
+    said = {"type": "about:blank", "title": TITLES.get(status, "Problem"), "status": status, "detail": detail}
     found = [{"field": each.field, "problem": each.problem} for each in errors]
-    text = json.dumps(body | ({"errors": found} if found else {}), ensure_ascii=False)
+    text = json.dumps(said | dict(beside or {}) | ({"errors": found} if found else {}), ensure_ascii=False)
     # A lone surrogate, which a path or a query can bring, has no bytes.
     return Response(text.encode("utf-8", "backslashreplace"), status, dict(headers or {}), MEDIA_TYPE)

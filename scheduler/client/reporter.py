@@ -15,7 +15,7 @@ from scheduler.domain.messages import ScheduleResult
 from scheduler.domain.names import COMMANDS_EXCHANGE
 
 log = logging.getLogger(__name__)
-HEARTBEAT = 30.0
+HEARTBEAT = 25.0  # a Runner that dies or freezes is noticed within 30 s, as a worker is
 _BEATS = 3  # signs of life within the time that was promised for one
 _AGAIN_SECONDS = 1.0
 _WORKER_CHARACTERS = 200

@@ -1,6 +1,6 @@
 """The messages of a run, as AMQP has them."""
 
-from scheduler.domain.messages import Priority
+from scheduler.domain.messages import AMQP_PRIORITIES
 from scheduler.domain.names import COMMAND_KEY_PREFIX, DEAD_EXCHANGE, EVENTS_EXCHANGE, due_address
 from scheduler.domain.runs.event import due_body, finished_body
 from scheduler.domain.runs.run import Run
@@ -12,7 +12,6 @@ from scheduler.rabbit.publisher import Receipt
 _REASON_CHARACTERS = 1000
 _UNANSWERED = ("unconfirmed: the broker went away before it answered",
                "the broker went away before it answered; they are sent again, with the same event_id")
-AMQP_PRIORITIES = {None: None, Priority.HIGH: 9, Priority.NORMAL: 5, Priority.LOW: 1}
 
 
 def run_message(run: Run) -> DueMessage:
@@ -72,7 +71,7 @@ def dead_message(run: Run) -> AmqpMessage:
     }
     return dead_run(
         DEAD_EXCHANGE, due_body(run), run.event_id, headers, correlation_id=occurrence.correlation_id,
-        timestamp=int(finished_at.timestamp()),
+        timestamp=int(finished_at.timestamp()), priority=AMQP_PRIORITIES[occurrence.priority],
     )
 
 

@@ -52,6 +52,7 @@ def add(commands: Any, run: Callable[[argparse.Namespace], int]) -> None:
     token.add_argument("--for", dest="lasts", type=_span, default=timedelta(hours=8), metavar="8h",
                        help="how long it is good, such as 90s, 30m, 8h, 7d (default: 8h)")
     token.add_argument("--sub", metavar="WHO", help="whose it is, as the audit tells it (default: you)")
+    token.add_argument("--json", action="store_true", help=_ONE)
 
 
 def _job(add_verb: Add) -> None:
@@ -127,6 +128,7 @@ def _delayed(add_verb: Add) -> None:
     moved.add_argument("--vhost", metavar="NAME", help="which of the definitions' virtual hosts")
     moved.add_argument("--suffix", default="", metavar="TEXT",
                        help="added to the names, to have both side by side while the plugin still runs")
+    moved.add_argument("--json", action="store_true", help=_ONE)
 
 
 def _job_filters(parser: argparse.ArgumentParser) -> None:

@@ -71,7 +71,8 @@ def replay(settings: Settings, args: Namespace) -> str | None:
             return _missing(args)
         _note(connection, "replay", letter)
     words = "its run is tried again" if letter.run_given_up else f"sent to {letter.exchange} again"
-    print(dead_view(letter).model_dump_json() if args.json else words)
+    view = dead_view(letter)
+    print(view.model_dump_json() if args.json else f"{words}; it was there because of: {plain(view.reason)}")
     return None
 
 

@@ -72,8 +72,13 @@ def migrate(settings: Settings, args: Namespace) -> str | None:
         plan = migration.plan(text, _vhost(text, settings, args.vhost), args.suffix)
     except (OSError, UnicodeDecodeError, migration.NoDefinitions) as error:
         return f"{args.definitions}: {error}"
+    apply = args.apply and bool(plan.pairs)
+    if args.json:
+        problems = migrating.apply(settings.amqp_urls[0], plan, settings.queue_type) if apply else []
+        print(json.dumps(plan.as_json() | {"declared": apply and not problems, "undeclared": problems}))
+        return "; ".join([*plan.problems, *problems]) or None
     print("\n".join(plan.lines()) or "No exchange is of the plugin's type.")
-    if not args.apply or not plan.pairs:
+    if not apply:
         return "; ".join(plan.problems) or None
     problems = migrating.apply(settings.amqp_urls[0], plan, settings.queue_type)
     for each in problems:

@@ -1,5 +1,6 @@
 """`scheduler token`: a token for the API."""
 
+import json
 from argparse import Namespace
 
 from scheduler.domain.errors import Misconfigured
@@ -22,6 +23,9 @@ def make(settings: Settings, args: Namespace) -> str | None:
     sub = args.sub if args.sub is not None else caller().who or "cli"
     if not 0 < len(sub) <= _LONGEST_SUB or not sub.isprintable():
         return f"--sub must be 1 to {_LONGEST_SUB} characters that can be printed"
-    print(issue(settings.jwt_key, role=args.role, sub=sub, tenant=args.tenant, lasts=args.lasts,
-                issuer=settings.jwt_issuer, audience=settings.jwt_audience))
+    token = issue(settings.jwt_key, role=args.role, sub=sub, tenant=args.tenant, lasts=args.lasts,
+                  issuer=settings.jwt_issuer, audience=settings.jwt_audience)
+    told = {"token": token, "sub": sub, "role": args.role, "tenant": args.tenant or "*",
+            "expires_in": int(args.lasts.total_seconds())}
+    print(json.dumps(told) if args.json else token)
     return None

@@ -10,6 +10,7 @@ from scheduler.resources import query
 
 COUNTED = 100_000  # beyond, numbers are estimates
 _SOME = 5_000  # what an average is taken of
+_FEW = 500  # the same, where each has to be looked up or read
 _THEIRS = query("stats/theirs")
 
 
@@ -51,5 +52,5 @@ def list_processes(connection: Connection) -> tuple[list[Seen], list[SeenWorker]
 
 def _ask(connection: Connection, name: str, tenant: str | None, most: int) -> list[tuple[Any, ...]]:
     with translated(), connection.cursor() as cursor:
-        cursor.execute(query(f"stats/{name}", theirs=_THEIRS), {"tenant": tenant, "most": most})
+        cursor.execute(query(f"stats/{name}", theirs=_THEIRS), {"tenant": tenant, "most": most, "few": _FEW})
         return cursor.fetchall()

@@ -75,12 +75,13 @@ Publishable = AmqpMessage | DueMessage | RawMessage
 
 def dead_run(
     exchange: str, body: bytes, event_id: str, headers: dict[str, str | int], *, correlation_id: str | None,
-    timestamp: int,
+    timestamp: int, priority: int | None,
 ) -> AmqpMessage:
     """Return the event of a run that was given up, for people to look at: it never expires."""
     properties = pika.BasicProperties(
         content_type="application/json", delivery_mode=2, type="ScheduleDue", app_id="scheduler",
         message_id=event_id, correlation_id=correlation_id, timestamp=timestamp, headers=headers,
+        priority=priority,
     )
     return AmqpMessage(exchange, "due", body, properties)
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from scheduler.commands.judging import Verdict, judge_result, judge_retry
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.emission import Emission, occurrence
+from scheduler.domain.messages import AMQP_PRIORITIES
 from scheduler.domain.names import due_address
 from scheduler.domain.runs.event import due_body, finished_body
 from scheduler.domain.runs.result import Result
@@ -20,6 +21,7 @@ class Event:
     routing_key: str
     body: bytes
     correlation_id: str | None = None
+    priority: int | None = None  # the AMQP property
 
 
 class Runs:
@@ -97,8 +99,7 @@ class Runs:
             return []
         self._untold.discard(run.event_id)
         told = [Event("finished", finished_body(after), about.correlation_id)]
-        dead = [Event("dead", due_body(after), about.correlation_id)] if after.status is RunStatus.DEAD else []
-        return dead + told
+        return [_event("dead", after, about), *told] if after.status is RunStatus.DEAD else told
 
     def _put(self, run: Run) -> None:
         before = self._runs.get(run.event_id)
@@ -111,4 +112,8 @@ class Runs:
 
 def _due(run: Run, about: Occurrence) -> Event:
     _, routing_key = due_address(about.route, about.work)
-    return Event(routing_key, due_body(run), about.correlation_id)
+    return _event(routing_key, run, about)
+
+
+def _event(routing_key: str, run: Run, about: Occurrence) -> Event:
+    return Event(routing_key, due_body(run), about.correlation_id, AMQP_PRIORITIES[about.priority])

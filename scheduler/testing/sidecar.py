@@ -19,7 +19,7 @@ from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.emission import decide, due_body, missed_body, settle
 from scheduler.domain.jobs.job import Job, JobStatus, Outcome
 from scheduler.domain.messages import (
-    RESULT_MODELS,
+    AMQP_PRIORITIES,
     Overlap,
     ResultStatus,
     ScheduleAccepted,
@@ -29,10 +29,12 @@ from scheduler.domain.messages import (
     ScheduleMissed,
     ScheduleRecorded,
     ScheduleRejected,
+    ScheduleResult,
     ScheduleRetry,
+    ScheduleWorker,
 )
 from scheduler.domain.names import due_address
-from scheduler.domain.parsing import claimed_id, parse_command, parse_result
+from scheduler.domain.parsing import claimed_id, parse_command, parse_result, parse_worker
 from scheduler.domain.runs.run import Run
 from scheduler.domain.times import rfc3339
 from scheduler.testing.runs import Event, Runs
@@ -61,7 +63,10 @@ class Sidecar:
         raw = body if isinstance(body, bytes) else json.dumps(dict(body), default=_plain).encode()
         verdict: Verdict
         try:
-            if routing_key in RESULT_MODELS:
+            if routing_key == ScheduleWorker.kind:
+                parse_worker(raw, message_type=message_type)  # who lists workers is not part of a test
+                verdict = "recorded"
+            elif routing_key == ScheduleResult.kind:
                 verdict = self._runs.report(parse_result(routing_key, raw, message_type=message_type), self.now)
             else:
                 incoming = parse_command(
@@ -251,7 +256,8 @@ class Sidecar:
             self._events.append(self._runs.begin(emission, self.now))
         elif emission.due_at is not None:
             _, routing_key = due_address(definition.route, None)
-            self._events.append(Event(routing_key, due_body(emission, rfc3339(self.now)), correlation_id))
+            body, priority = due_body(emission, rfc3339(self.now)), AMQP_PRIORITIES[definition.priority]
+            self._events.append(Event(routing_key, body, correlation_id, priority))
         if emission.missed is not None:
             self._events.append(Event("missed", missed_body(emission), correlation_id))
         self._jobs[job.id] = settle(emission)

@@ -22,11 +22,16 @@ GRANT USAGE ON SCHEMA public TO scheduler_runtime;
 
 -- What is there already, and what later migrations will add.
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO scheduler_runtime;
--- The audit can be added to and read; old entries go by its owner's function alone.
+-- The audit can be added to and read; old entries go by its owner's function alone, which spares
+-- those of the last day and which nobody else may call.
 DO $$
 BEGIN
     IF to_regclass('public.audit') IS NOT NULL THEN
         REVOKE UPDATE, DELETE, TRUNCATE ON public.audit FROM scheduler_runtime;
+    END IF;
+    IF to_regprocedure('public.prune_audit(integer, integer)') IS NOT NULL THEN
+        GRANT EXECUTE ON FUNCTION public.prune_audit(integer, integer) TO scheduler_runtime;
+        REVOKE EXECUTE ON FUNCTION public.prune_audit(integer, integer) FROM PUBLIC;
     END IF;
 END
 $$;

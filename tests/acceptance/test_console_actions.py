@@ -408,6 +408,46 @@ def test_the_jobs_due_next_come_first_where_that_is_asked_for(world, visit):
     assert ids == [f"job-{soon}", f"job-{another}", f"job-{late}"]
 
 
+def test_the_jobs_due_next_go_on_on_further_pages(world, visit):
+    at = iso(utc(days=30))  # all at once
+    jobs = sorted(f"job-{world.host.request(job_type='many.next', run_at=at)}" for _ in range(101))
+    for each in jobs:
+        world.sidecar.stored(each.removeprefix("job-"))
+    page = visit.go("/jobs?job_type=many.next&sort=next")
+    rows = [row.get_attribute("id") for row in page.locator("#jobs tbody tr").all()]
+    page.get_by_role("link", name="Next page").click()
+    expect(page.get_by_role("link", name="First page")).to_be_visible()
+    expect(page).to_have_url(re.compile("sort=next"))
+    rows += [row.get_attribute("id") for row in page.locator("#jobs tbody tr").all()]
+    assert rows == jobs
+    expect(page.get_by_role("link", name="Next page")).to_have_count(0)
+
+
+def test_a_worker_shows_its_runs(world, visit):
+    now = iso(utc())
+    events = {}
+    for worker in ("fleet-1:77", "fleet-2:78"):
+        events[worker] = world.event(world.job(job_type="of.workers", run_at=now, run={}))
+        world.result(events[worker], "succeeded", worker=worker)
+        world.run_status(events[worker], "succeeded")
+    said = {"id": str(uuid4()), "host": "fleet-1", "pid": 77, "version": "1", "started_at": now, "offers": [],
+            "in_flight": 0, "beat": 1}
+    world.host.publish("worker", said)
+    until(lambda: world.sidecar.sql("SELECT 1 FROM workers WHERE id = %s", said["id"]), "the worker is known")
+    page = visit.go("/processes")
+    page.get_by_role("link", name="fleet-1").click()
+    expect(page.get_by_text("of the worker fleet-1:77")).to_be_visible()
+    rows = page.locator("#list tbody tr")
+    expect(rows).to_have_count(1)
+    expect(rows.first).to_have_attribute("id", f"run-{events['fleet-1:77']['event_id']}")
+    page.get_by_label("Type").fill("of.workers")  # a further filter goes with it
+    page.get_by_role("button", name="Show").click()
+    expect(page).to_have_url(re.compile("worker=fleet-1"))
+    page.goto(f"{world.url}/runs/{events['fleet-2:78']['event_id']}")
+    page.get_by_role("link", name="fleet-2:78").click()
+    expect(page.locator("#list tbody tr")).to_have_count(1)
+
+
 def test_a_time_is_told_in_full_on_focus_too(world, visit):
     job = world.job(job_type="told.in.full", run_at="2030-01-02T03:04:05Z", timezone="Europe/Berlin")
     page = visit.go("/jobs?job_type=told.in.full")

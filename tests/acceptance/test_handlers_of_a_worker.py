@@ -95,6 +95,28 @@ def test_handlers_are_served_and_what_became_of_them_is_reported(sidecar, host, 
     assert runs["invoice"]["worker"] == f"{row['host']}:{row['pid']}"
 
 
+def test_a_worker_of_handlers_offers_its_commands_too(sidecar, host, modules, tmp_path):
+    (tmp_path / "commands.toml").write_text('[greet]\nrun = ["/bin/echo", "hello"]\n')
+    sidecar.up()
+    env = modules | sidecar.env | {"SCHEDULER_COMMANDS_FILE": str(tmp_path / "commands.toml")}
+    worker = Process("worker", env, "--handlers", "shop_reminders")
+    sidecar.processes.append(worker)
+    worker.ready()
+    row = until(lambda: sidecar.sql("SELECT * FROM workers"), "the worker's row")[0]
+    assert sorted(row["offers"]) == ["command.greet", "handler.invoice", "handler.snoozing"]
+    now = {"run_at": utc().isoformat()}
+    host.request(job_type="invoice", payload={"number": 7}, run={}, **now)
+    host.request(job_type="greeting", target={"command": {"name": "greet"}}, **now)
+
+    def ended():
+        rows = sidecar.sql("SELECT job_type, output FROM run_history WHERE status = 'succeeded'")
+        return {row["job_type"]: row["output"] for row in rows} if len(rows) == 2 else None
+
+    outputs = until(ended, "both runs ended")
+    assert outputs["invoice"] == {"reminded": 7}
+    assert outputs["greeting"]["stdout"] == "hello\n"
+
+
 def test_with_a_queue_of_its_own_a_worker_serves_that_one_alone(sidecar, host, modules):
     sidecar.up()
     host.channel.queue_declare("slow_work", durable=True)

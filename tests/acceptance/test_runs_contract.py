@@ -150,7 +150,7 @@ def test_what_is_answered_to_results_and_retries(host, ask):
 @pytest.mark.usefixtures("up")
 def test_a_run_that_was_given_up_is_told_and_kept_aside(host, ask):
     finished = host.listen("schedule.events", "finished")
-    job = request(host, {"max_attempts": 1}, payload={"n": 1})
+    job = request(host, {"max_attempts": 1}, payload={"n": 1}, priority="high")
     [event] = host.due()
     times = {"started_at": "2026-12-01T08:00:00Z", "finished_at": "2026-12-01T08:00:02.5Z"}
     ask("result", **said(event, "failed", error="no", output={"x": 1}, worker="w", **times))
@@ -163,6 +163,7 @@ def test_a_run_that_was_given_up_is_told_and_kept_aside(host, ask):
     }
     method, properties, body = host.get("scheduler_dead")
     assert (method.exchange, method.routing_key, properties.expiration) == ("schedule.dead", "due", None)
+    assert properties.priority == 9
     assert json.loads(body) == event
     assert properties.headers["x-attempts"] == 1
     assert properties.headers["x-dead-reason"] == "failed at attempt 1: no"

@@ -106,8 +106,14 @@ def test_the_runtime_role_and_the_sidecars_user_are_enough_and_no_more(least, tm
 
 
 def refused(runtime: str) -> None:
-    """The runtime role changes no schema, and nothing that the audit has told."""
+    """The runtime role changes no schema, and nothing that the audit has told; nobody else may prune that."""
     with connected(runtime) as connection:
+        cursor = connection.cursor()
+        cursor.execute("SELECT prune_audit(0, 10000)")
+        assert cursor.fetchall() == [(0,)]
+        cursor.execute("SELECT grantee::regrole::text FROM pg_proc, aclexplode(proacl) "
+                       "WHERE proname = 'prune_audit'")
+        assert sorted(cursor.fetchall()) == [("scheduler_owner",), ("scheduler_runtime",)]
         for statement in ("CREATE TABLE mine (x int)", "ALTER TABLE jobs ADD COLUMN x int", "DROP TABLE jobs",
                           "TRUNCATE jobs", "CREATE SCHEMA mine", "DROP INDEX jobs_due", "TRUNCATE audit",
                           "UPDATE audit SET who = 'me'", "DELETE FROM audit"):

@@ -98,10 +98,18 @@ def test_webhook_test_says_what_came_back_and_what_a_job_would_make_of_it(secret
         assert Webhook(SECRET).verify(sent.body, sent.headers)["job_type"] == "webhook.test"
         bad = webhook_test(server.url("/bad"), secrets)
         assert (bad.returncode, "tried again" in bad.stdout) == (1, True)
+        told = json.loads(webhook_test(server.url("/fine"), secrets, "--secret", "shop", "--json").stdout)
+        assert (told["succeeded"], told["error"], told["retry"]) == (True, None, False)
+        assert (told["output"]["status_code"], told["output"]["body"]) == (200, "thank you")
+        assert Webhook(SECRET).verify(told["sent"]["body"], told["sent"]["headers"])["job_type"] == "webhook.test"
+        bad = webhook_test(server.url("/bad"), secrets, "--json")
+        assert (bad.returncode, json.loads(bad.stdout)["retry"]) == (1, True)
     refused = webhook_test(server.url("/"), {})
     assert (refused.returncode, "not public" in refused.stdout) == (1, True)
     nameless = webhook_test("https://example.org/", secrets, "--secret", "nobody")
     assert (nameless.returncode, "'nobody'" in nameless.stdout) == (1, True)
+    nameless = webhook_test("https://example.org/", secrets, "--secret", "nobody", "--json")
+    assert (nameless.returncode, json.loads(nameless.stdout)["sent"]) == (1, None)
 
 
 def test_the_readmes_webhook_is_called(sidecar, host, secrets):

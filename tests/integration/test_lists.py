@@ -59,6 +59,23 @@ def matching(connection, wanted):
         return [job for job, in cursor]
 
 
+@pytest.mark.parametrize("wanted", [JobFilter(), JobFilter(tenant="acme"), JobFilter(job_type="type.8")])
+def test_every_pending_job_is_on_one_page_of_those_due_next(connection, database_url, wanted):
+    """All of them are due at one instant, but for those that the broker refused."""
+    with connected(database_url) as own, own.cursor() as cursor:
+        cursor.execute("UPDATE jobs SET retry_at = '2098-01-01' WHERE job_type LIKE 'type.2%'")
+        cursor.execute("SELECT id FROM jobs WHERE status = 'pending' ORDER BY wake_at, id")
+        pending = [job for job, in cursor]
+    match = set(matching(connection, wanted))
+    expected = [job for job in pending if job in match]
+    seen, place = [], None
+    while page := list_next_jobs(connection, wanted, 70, place):
+        seen += [row.job.id for row in page]
+        place = page[-1].job.wake_at, page[-1].job.id
+    assert seen
+    assert seen == expected
+
+
 def test_every_job_is_on_one_page_in_order(connection):
     for wanted in FILTERS:
         expected = matching(connection, wanted)
@@ -246,6 +263,7 @@ def test_runs_are_paged_and_read_by_index(database_url):
             cursor.execute("SET enable_seqscan = off")
             cursor.execute(f"EXPLAIN {run_lists._PAGE_IDS}", {
                 "status": None, "job_id": None, "job_type": None, "tenant": None, "since": None, "until": None,
+                "worker": None,
                 "before": None, "before_id": None, "limit": 50,
             })
             assert "Seq Scan on run_history" not in "\n".join(line for line, in cursor)

@@ -125,6 +125,14 @@ def test_the_audit_is_pruned_by_the_same_age(session, sql):
     assert sql("SELECT thing FROM audit") == [("29",)]
 
 
+def test_nobody_can_have_the_audit_of_the_last_day_deleted(session, sql):
+    sql("INSERT INTO audit (at, who, via, action, kind, thing, tenant) "
+        "SELECT now() - age * interval '1 hour', 'ann', 'api', 'pause', 'job', age::text, 'acme' "
+        "FROM unnest(ARRAY[0, 23, 25]) AS age")
+    assert [session.prune_audit(0, 10), session.prune_audit(-5, 10)] == [1, 0]
+    assert sorted(sql("SELECT thing FROM audit")) == [("0",), ("23",)]
+
+
 def test_pruning_waits_for_nobody(session, sql, database_url):
     jobs(sql, 2, status="done", finished="-31 days")
     with connected(database_url) as other, other.cursor() as cursor:

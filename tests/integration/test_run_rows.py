@@ -97,7 +97,7 @@ def test_the_claim_walks_its_index_and_sorts_nothing(database_url, statistics):
 
 @pytest.mark.parametrize("wanted", [{}, {"status": "succeeded"}, {"before": True}])
 def test_a_page_of_runs_reads_no_more_of_a_long_history_than_it_shows(database_url, wanted):
-    names = ("status", "job_id", "job_type", "tenant", "since", "until", "before", "before_id")
+    names = ("status", "job_id", "job_type", "tenant", "since", "until", "worker", "before", "before_id")
     values = dict.fromkeys(names) | wanted | {"limit": 50}
     if wanted.get("before"):
         values |= {"before": datetime.now(UTC) + timedelta(hours=12), "before_id": str(uuid4())}

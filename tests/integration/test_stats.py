@@ -1,5 +1,7 @@
 """The whole at a glance: exact up to a bound, and beyond it what ANALYZE has found, without counting."""
 
+import json
+
 import pytest
 from support import connected
 
@@ -9,6 +11,17 @@ from scheduler.postgres.connection import connect
 FILL = """
 INSERT INTO jobs (id, job_type, tenant, status, next_run_at, starts_at)
 SELECT gen_random_uuid(), 'test', %s, %s, '2099-01-01', '2099-01-01' FROM generate_series(1, %s)
+"""
+RECUR = """
+INSERT INTO jobs (id, job_type, tenant, status, every, next_run_at, starts_at, last_due_at, last_confirmed_at)
+SELECT gen_random_uuid(), 'test', %s, 'pending', '1 day', '2099-01-01', '2026-01-01', now(),
+       now() + %s * interval '1 millisecond' FROM generate_series(1, %s)
+"""
+# Its own times are by the database's clock: it took a minute to hear of it.
+END = """
+INSERT INTO run_history (event_id, status, job_id, job_type, tenant, due_at, started_at, finished_at, attempts)
+VALUES (gen_random_uuid(), %(status)s, gen_random_uuid(), 'test', 'default', now() - %(age)s * interval '1 minute',
+        now() - interval '1 minute', now(), %(attempts)s)
 """
 
 
@@ -51,3 +64,46 @@ def test_a_tenants_jobs_are_counted_up_to_the_bound(filled, monkeypatch):
     connection, _ = filled
     monkeypatch.setattr(stats, "COUNTED", 1000)
     assert stats.stats(connection, "default").jobs == {"pending": 1000, "paused": 40, "done": 1000, "cancelled": 0}
+
+
+def test_lag_is_known_where_all_jobs_recur(filled):
+    connection, cursor = filled
+    assert stats.stats(connection, None).lag_ms is None  # none of them ever went out
+    cursor.execute(RECUR, ("default", 100, 40))
+    cursor.execute(RECUR, ("acme", 300, 2))
+    found = {tenant: stats.stats(connection, tenant).lag_ms for tenant in ("default", "acme", "globex")}
+    assert found == {"default": pytest.approx((100, 100)), "acme": pytest.approx((300, 300)), "globex": None}
+    assert stats.stats(connection, None).lag_ms == pytest.approx((100, 300))
+
+
+def test_what_recurs_and_what_is_over_count_once_each(filled):
+    connection, cursor = filled
+    cursor.execute(RECUR, ("default", 100, 3))
+    cursor.execute("UPDATE jobs SET status = 'done', finished_at = now(), next_run_at = NULL "
+                   "WHERE every IS NOT NULL")
+    cursor.execute(RECUR, ("default", 500, 2))
+    assert stats.stats(connection, None).lag_ms[0] == pytest.approx(100)  # of five, of which three took 100 ms
+
+
+def test_durations_are_by_the_clock_of_the_worker_and_of_the_attempt_that_ended_it(filled):
+    connection, cursor = filled
+    ended = {"started_at": "2026-11-17T09:00:00+00:00", "finished_at": "2026-11-17T09:00:02+00:00"}
+    failed = {"outcome": "failed"} | ended | {"started_at": "2026-11-17T08:00:00+00:00"}
+    attempts = json.dumps([failed, {"outcome": "succeeded"} | ended])
+    cursor.execute(END, {"status": "succeeded", "age": 2, "attempts": attempts})
+    assert stats.stats(connection, None).mean_duration_ms == pytest.approx(2000)
+    attempts = json.dumps([failed, {"outcome": "failed"} | ended])
+    cursor.execute(END, {"status": "dead", "age": 1, "attempts": attempts})
+    cursor.execute(END, {"status": "dead", "age": 1, "attempts": "[]"})  # of which nobody knows how long it took
+    assert stats.stats(connection, None).mean_duration_ms == pytest.approx(2000)
+
+
+def test_the_newest_runs_are_those_that_count(filled, monkeypatch):
+    connection, cursor = filled
+    for age, status in ((1, "succeeded"), (4, "dead"), (2, "succeeded"), (3, "dead")):
+        cursor.execute(END, {"status": status, "age": age, "attempts": "[]"})
+    found = stats.stats(connection, None)
+    assert (found.succeeded, found.ended) == (2, 4)
+    monkeypatch.setattr(stats, "_SOME", 2)
+    found = stats.stats(connection, None)
+    assert (found.succeeded, found.ended) == (2, 2)

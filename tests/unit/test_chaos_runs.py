@@ -74,3 +74,17 @@ def test_a_dead_worker_that_is_noticed_too_late():
     found.attempts[EVENT][2].emitted_at = 2.0 + HEARTBEAT + max(POLICY["backoff"]) + 31
     assert judged(found).passed
     assert any("only after 31.0 s" in each for each in judged(found, rescue=True).failures)
+
+
+def test_what_may_lie_longer_is_early_by_its_own_policy():
+    """Nobody begins it: by the usual policy it is tried again after `start_timeout`, by this one only later."""
+    found = books()
+    first = found.attempts[EVENT][1]
+    first.running, first.said, first.confirmed = [], [], set()
+    found.attempts[EVENT][2].emitted_at = first.emitted_at + POLICY["start_timeout"] + WAIT
+    kept = [(EVENT, "succeeded")]
+    for policy, early_ones in ((POLICY, 0), (POLICY | {"start_timeout": POLICY["start_timeout"] + 120}, 1)):
+        result = Result("x", "y")
+        judge(result, found, lambda statement, *_: [(0,)] if "count" in statement else kept, set(), rescue=False,
+              policy=policy)
+        assert result.early == early_ones

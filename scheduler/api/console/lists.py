@@ -10,7 +10,7 @@ from scheduler.domain.times import parse_instant
 from scheduler.postgres.runs.lists import RunFilter
 
 JOB_FILTERS = ("q", "status", "job_type", "tenant", "priority")
-RUN_FILTERS = ("status", "job_type", "tenant", "since", "until", "job_id")
+RUN_FILTERS = ("status", "job_type", "tenant", "since", "until", "job_id", "worker")
 _STATUSES = {"jobs": ("pending", "paused", "done", "cancelled"),
              "runs": ("delivered", "running", "waiting", "succeeded", "dead", "cancelled", "emitted")}
 _PRIORITIES = ("high", "normal", "low")
@@ -43,6 +43,7 @@ def in_words(found: Mapping[str, str], *, of: str = "") -> str:
     said += [f"of {found['priority']} priority"] if "priority" in found else []
     said += [f"beginning with {found['q']}"] if "q" in found else []
     said += [f"of the job {found['job_id']}"] if "job_id" in found else []
+    said += [f"of the worker {found['worker']}"] if "worker" in found else []
     said += [f"due from {found['since']}"] if "since" in found else []
     said += [f"due before {found['until']}"] if "until" in found else []
     return f"{of} {listed(said)}".strip()
@@ -72,5 +73,6 @@ def wanted_runs(found: dict[str, str]) -> tuple[RunFilter, dict[str, str]]:
             problems["job_id"] = "is not the id of a job"
             job_id = None
     wanted = RunFilter(status=found.get("status"), job_type=found.get("job_type"), tenant=found.get("tenant"),
-                       job_id=job_id, since=times.get("since"), until=times.get("until"))
+                       job_id=job_id, worker=found.get("worker"),
+                       since=times.get("since"), until=times.get("until"))
     return wanted, problems

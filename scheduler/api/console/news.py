@@ -37,7 +37,7 @@ def job_matches(wanted: JobFilter, job: JobView) -> bool:
 def run_matches(wanted: RunFilter, run: RunView) -> bool:
     """Tell what runs/wanted.sql would."""
     exact = ((wanted.status, run.status), (wanted.tenant, run.tenant), (wanted.job_type, run.job_type),
-             (wanted.job_id, str(run.job_id)))
+             (wanted.job_id, str(run.job_id)), (wanted.worker, run.worker))
     if any(asked not in (None, has) for asked, has in exact):
         return False
     return not ((wanted.since is not None and run.due_at < wanted.since)

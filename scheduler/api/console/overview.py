@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, timedelta
 from typing import Any
 
 from scheduler.api.console import words
 from scheduler.api.console.history import History, Verdict, alive, sample, verdict
+from scheduler.api.console.lists import address
 from scheduler.api.console.live import Moment
 from scheduler.ops.recent import percentile
 from scheduler.postgres.console import Pulse
@@ -13,6 +15,7 @@ from scheduler.postgres.maintenance import BACKLOG_COUNTED
 
 _SHOWN = 5
 _BUSY_SHOWN = 3
+_LONGEST_NAME = 200  # as workers call themselves in their results
 _ROLES = ("consumer", "producer", "worker", "api")
 
 
@@ -102,9 +105,17 @@ def processes(moment: Moment) -> dict[str, Any]:
         for each in pulse.replicas
     ]
     workers = [
-        dict(each) | {"alive": alive(each, pulse.at), "busy": _busy(each["busy"])} for each in pulse.workers
+        dict(each) | {"alive": alive(each, pulse.at), "busy": _busy(each["busy"]), "runs": _runs(each)}
+        for each in pulse.workers
     ]
     return {"replicas": replicas, "workers": sorted(workers, key=lambda each: not each["alive"])}
+
+
+def _runs(worker: Mapping[str, Any]) -> str:
+    """Return where its runs are listed: from the day before it started, so that no longer history is walked."""
+    started = words.instant(worker["started_at"])
+    since = None if started is None else f"{started.astimezone(UTC) - timedelta(days=1):%Y-%m-%dT%H:%M}"
+    return address("/runs", {"worker": f"{worker['host']}:{worker['pid']}"[:_LONGEST_NAME], "since": since})
 
 
 def _rate(replica: Mapping[str, Any], name: str) -> float:

@@ -4,6 +4,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from scheduler.api.answers import answer, responses
+from scheduler.api.problems import Away
 from scheduler.api.requests import SECURED, Serve, Who
 from scheduler.views.health import Alive, DetailedHealth
 
@@ -19,4 +20,8 @@ async def health() -> Response:
 @router.get("/detailed", response_model=DetailedHealth, responses=responses(), dependencies=SECURED)
 async def detailed_health(serve: Serve, who: Who) -> Response:
     """Say of each server whether it answers."""
-    return answer(await serve.reads.health(who))
+    found = await serve.reads.health(who)
+    if found.status != "unavailable":
+        return answer(found)
+    beside = found.model_dump(mode="json", exclude={"status"})
+    return Away("There is no database; `servers` says what is wrong.").response(beside)

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from scheduler.domain.names import delay_entry, delay_queue
@@ -61,6 +61,11 @@ class Plan:
     def setting(self) -> str:
         """The value of SCHEDULER_DELAY_EXCHANGES."""
         return ",".join(f"{each.exit}:{each.type}" for each in self.pairs)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for machines."""
+        pairs = [asdict(pair) | {"entry": pair.entry, "queue": delay_queue(pair.exit)} for pair in self.pairs]
+        return {"pairs": pairs, "setting": self.setting, "problems": [*self.problems]}
 
     def lines(self) -> list[str]:
         """Say it all, one line each."""

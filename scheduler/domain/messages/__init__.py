@@ -11,6 +11,7 @@ from scheduler.domain.messages.base import (
     Tenant,
 )
 from scheduler.domain.messages.jobs import (
+    AMQP_PRIORITIES,
     FieldProblem,
     JobCommand,
     Priority,
@@ -40,13 +41,12 @@ from scheduler.domain.messages.targets import CommandTarget, Target, WebhookTarg
 from scheduler.domain.messages.workers import Busy, ScheduleWorker
 
 __all__ = [
-    "COMMAND_MODELS", "DEFAULT_TENANT", "EVENT_MODELS", "HUNDRED", "RESULT_MODELS", "Busy", "Command",
-    "CommandTarget", "ContractMessage", "DueRun", "FieldProblem", "Instant", "JobCommand", "JobId", "Overlap",
-    "Priority",
-    "RecordedStatus", "ResultStatus", "RunPolicy", "ScheduleAccepted", "ScheduleCancel", "ScheduleDue",
-    "ScheduleFinished", "ScheduleMissed", "SchedulePause", "ScheduleRecorded", "ScheduleRejected",
-    "ScheduleRequest", "ScheduleResult", "ScheduleResume", "ScheduleRetry", "ScheduleTrigger", "ScheduleWorker",
-    "Seconds", "Status", "Target", "Tenant", "WebhookTarget", "work_key",
+    "AMQP_PRIORITIES", "COMMAND_MODELS", "DEFAULT_TENANT", "EVENT_MODELS", "HUNDRED", "RESULT_MODELS", "Busy",
+    "Command", "CommandTarget", "ContractMessage", "DueRun", "FieldProblem", "Instant", "JobCommand", "JobId",
+    "Overlap", "Priority", "RecordedStatus", "ResultStatus", "RunPolicy", "ScheduleAccepted", "ScheduleCancel",
+    "ScheduleDue", "ScheduleFinished", "ScheduleMissed", "SchedulePause", "ScheduleRecorded",
+    "ScheduleRejected", "ScheduleRequest", "ScheduleResult", "ScheduleResume", "ScheduleRetry",
+    "ScheduleTrigger", "ScheduleWorker", "Seconds", "Status", "Target", "Tenant", "WebhookTarget", "work_key",
 ]
 
 # By routing key: what comes through scheduler_inbox, through scheduler_results, and what goes out.

@@ -19,6 +19,9 @@ class Priority(StrEnum):
     LOW = "low"
 
 
+AMQP_PRIORITIES = {None: None, Priority.HIGH: 9, Priority.NORMAL: 5, Priority.LOW: 1}  # as a property
+
+
 Route = Annotated[str, Field(strict=True, max_length=200, pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$")]
 
 

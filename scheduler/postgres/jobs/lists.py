@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from scheduler.domain.jobs.job import Job
 from scheduler.domain.messages import DEFAULT_TENANT, Priority
@@ -143,12 +144,16 @@ def page_of_job_ids(
         return [Listed(*row) for row in cursor]
 
 
-def list_next_jobs(connection: Connection, wanted: JobFilter, limit: int) -> list[JobRow]:
-    """Return the pending jobs that are due next, overdue ones first."""
+def list_next_jobs(
+    connection: Connection, wanted: JobFilter, limit: int, after: tuple[datetime, str] | None = None
+) -> list[JobRow]:
+    """Return at most so many of the pending jobs, those due next first, from where the last page ended."""
     pending = replace(wanted, status="pending")
     if wanted.status not in (None, "pending"):
         return []
-    values = pending.values() | {"limit": _FEW_NEXT, "shown": limit, "before": None, "before_id": None}
+    due_after, due_after_id = after or ("-infinity", str(UUID(int=0)))
+    values = pending.values() | {"limit": _FEW_NEXT, "shown": limit, "before": None, "before_id": None,
+                                 "due_after": due_after, "due_after_id": due_after_id}
     with translated(), connection.cursor() as cursor:
         cursor.execute(query("jobs/page_next", next=pending.next, **_PARTS), values)
         return _rows(cursor)

@@ -28,6 +28,7 @@ class RunFilter:
     tenant: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    worker: str | None = None  # of the newest attempt
 
 
 def list_runs(

@@ -36,7 +36,9 @@ def example(target: dict[str, Any]) -> Attempt:
     )
 
 
-def run(settings: Settings, url: str, secret: str | None, say: Callable[[str], None]) -> bool:
+def run(
+    settings: Settings, url: str, secret: str | None, say: Callable[[str], None], *, as_json: bool = False
+) -> bool:
     """Send one example, say what was sent and what came back, and return whether that counts as a success."""
     target = {"webhook": {"url": url} | ({} if secret is None else {"secret": secret})}
     try:
@@ -44,16 +46,23 @@ def run(settings: Settings, url: str, secret: str | None, say: Callable[[str], N
         attempt = example(target)
         request = build(attempt, webhook, Secrets(settings.webhook_secrets_file), int(time.time()))
     except Unsendable as error:
-        say(f"not sent: {error}")
+        unsent = {"succeeded": False, "sent": None, "error": str(error)}
+        say(json.dumps(unsent) if as_json else f"not sent: {error}")
         return False
-    say(f"{request.method} to {webhook.endpoint}")
-    for name in _SHOWN:
-        if name in request.headers:
-            say(f"  {name}: {request.headers[name]}")
-    say(f"  {(request.body or b'').decode()}")
+    headers = {name: request.headers[name] for name in _SHOWN if name in request.headers}
+    body = (request.body or b"").decode()
+    if not as_json:
+        shown = [f"{name}: {value}" for name, value in headers.items()]
+        say("\n  ".join((f"{request.method} to {webhook.endpoint}", *shown, body)))
     called = asyncio.run(_call(settings, request, webhook.endpoint, webhook.host))
-    _tell(called, say)
-    return called.outcome.status is ResultStatus.SUCCEEDED
+    outcome, succeeded = called.outcome, called.outcome.status is ResultStatus.SUCCEEDED
+    if as_json:
+        sent = {"method": request.method, "to": webhook.endpoint, "headers": headers, "body": body}
+        say(json.dumps({"succeeded": succeeded, "sent": sent, "output": outcome.output, "error": outcome.error,
+                        "retry": not succeeded and outcome.retry}))
+    else:
+        _tell(called, say)
+    return succeeded
 
 
 async def _call(settings: Settings, request: Request, endpoint: str, host: str) -> Called:

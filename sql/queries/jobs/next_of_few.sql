@@ -5,8 +5,9 @@ many AS MATERIALIZED (SELECT count(*) >= %(limit)s AS found FROM few)
 (SELECT few.id, wake_at
  FROM few
  CROSS JOIN LATERAL (SELECT status, wake_at FROM jobs WHERE jobs.id = few.id OFFSET 0) AS known
- WHERE NOT (SELECT found FROM many) AND status = 'pending' AND wake_at > '-infinity'
- ORDER BY wake_at
+ WHERE NOT (SELECT found FROM many) AND status = 'pending'
+   AND (wake_at, few.id) > (%(due_after)s::timestamptz, %(due_after_id)s::uuid)
+ ORDER BY wake_at, few.id
  LIMIT %(shown)s)
 UNION ALL
 SELECT walked.* FROM ({next}) AS walked WHERE (SELECT found FROM many)

@@ -1,7 +1,20 @@
--- How late the newest jobs went out that have run for the last time.
+-- How late the newest jobs went out that have run for the last time, and with them the newest of those that recur, which
+-- may never have a last time: each looked up by its id (OFFSET 0, as in jobs/newest), and no more than a bounded number.
 SELECT percentile_cont(ARRAY[0.5, 0.99]) WITHIN GROUP (ORDER BY lag)
-FROM (SELECT extract(epoch FROM last_confirmed_at - last_due_at)::float8 * 1000 AS lag
-      FROM jobs
-      WHERE finished_at IS NOT NULL AND last_confirmed_at IS NOT NULL AND {theirs}
-      ORDER BY finished_at DESC
-      LIMIT %(most)s) AS newest
+FROM (
+    (SELECT extract(epoch FROM last_confirmed_at - last_due_at)::float8 * 1000 AS lag
+     FROM jobs
+     WHERE finished_at IS NOT NULL AND last_confirmed_at IS NOT NULL AND {theirs}
+     ORDER BY finished_at DESC
+     LIMIT %(most)s)
+    UNION ALL
+    (SELECT extract(epoch FROM last_confirmed_at - last_due_at)::float8 * 1000
+     FROM (SELECT id FROM recurring_jobs
+           WHERE %(tenant)s IS NULL OR tenant = %(tenant)s
+           ORDER BY created_at DESC, id DESC
+           LIMIT %(most)s) AS made
+     CROSS JOIN LATERAL (
+         SELECT finished_at, last_due_at, last_confirmed_at FROM jobs WHERE jobs.id = made.id OFFSET 0) AS known
+     WHERE finished_at IS NULL AND last_confirmed_at IS NOT NULL
+     LIMIT %(few)s)
+) AS newest

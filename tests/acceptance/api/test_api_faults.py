@@ -194,7 +194,12 @@ def test_a_database_that_goes_is_a_503_and_comes_back_by_itself(sidecar):
             assert (answer.status, int(answer.headers["Retry-After"]) >= 1) == (503, True), answer.body
             assert urlsplit(sidecar.database_url).password.encode() not in answer.body
         assert api.get("/health").status == 200
-        assert api.get("/health/detailed").json["servers"]["postgres"]["status"] == "unavailable"
+        answer = api.get("/health/detailed")
+        assert (answer.status, int(answer.headers["Retry-After"]) >= 1) == (503, True)
+        assert answer.headers["Content-Type"] == "application/problem+json"
+        servers = answer.json["servers"]
+        assert (servers["postgres"]["status"], servers["rabbitmq"]["status"]) == ("unavailable", "ok")
+        assert servers["postgres"]["problem"]
         until(lambda: sidecar.processes[0].http("/readyz")[0] == 503, "it is not ready")
         cursor.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
     until(lambda: api.get(f"/jobs/{job['id']}").status == 200, "it is back")

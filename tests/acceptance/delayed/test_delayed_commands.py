@@ -129,6 +129,11 @@ def test_migrate_side_by_side_and_what_is_no_export(run, tmp_path):
     text = run("migrate", path, "--suffix", ".v2", code=1)
     assert "publisher publishes to shop.orders.v2.delay instead of shop.orders" in text
     assert "binding   shop.orders.v2 → exchange shop.mails.v2.delay by 'mail'" in text
+    plan, _ = json.JSONDecoder().raw_decode(run("migrate", path, "--json", code=1))
+    assert (plan["setting"], plan["declared"]) == ("shop.mails:direct,shop.orders:topic", False)
+    assert [(each["old"], each["entry"]) for each in plan["pairs"]] == [
+        ("shop.mails", "shop.mails.delay"), ("shop.orders", "shop.orders.delay")]
+    assert "shop.odd" in plan["problems"][0]
     path.write_text(json.dumps({"exchanges": []}))
     assert "No exchange is of the plugin's type" in run("migrate", path)
     two = definitions()

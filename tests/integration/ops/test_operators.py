@@ -131,7 +131,9 @@ def test_dead_letters_are_listed_shown_replayed_and_dropped(scheduler, host, dat
     shown = scheduler("dead", "show", found[0]["id"]).stdout
     assert job in shown
     assert "schedule.commands" in shown
-    assert scheduler("dead", "replay", found[0]["id"]).stdout == "sent to schedule.commands again\n"
+    sent = scheduler("dead", "replay", found[0]["id"]).stdout
+    assert sent.startswith("sent to schedule.commands again; it was there because of: colour: ")
+    assert "\x1b" not in sent
     host.publish("pause", {"id": job, "n": 3}, "schedule.dead", headers=headers)
     third = until(lambda: next((each for each in json.loads(scheduler("dead", "list", "--json").stdout)
                                 if each["body"]["n"] == 3), None), "the third lies there")
@@ -150,6 +152,10 @@ def test_a_token_is_printed_where_the_key_is_a_secret(scheduler, tmp_path):
     claims = jwt.decode(made.stdout.strip(), SECRET, ["HS256"], audience="scheduler")
     assert (claims["role"], claims["tenant"], claims["sub"]) == ("operator", "acme", "ann")
     assert claims["exp"] - claims["iat"] == 7200
+    made = scheduler("token", "--role", "viewer", "--sub", "ann", "--json", SCHEDULER_JWT_KEY=SECRET)
+    told = json.loads(made.stdout)
+    assert jwt.decode(told.pop("token"), SECRET, ["HS256"])["role"] == "viewer"
+    assert told == {"sub": "ann", "role": "viewer", "tenant": "*", "expires_in": 8 * 3600}
     (tmp_path / "key").write_text(SECRET + "\n")
     assert scheduler("token", "--role", "viewer", SCHEDULER_JWT_KEY_FILE=str(tmp_path / "key")).returncode == 0
     assert scheduler("token", "--role", "viewer").returncode == 78

@@ -96,6 +96,8 @@ HOSTILE = {
     "role is a list": jwt.encode(claims(role=["admin"]), SECRET, "HS256"),
     "tenant is a list": jwt.encode(claims(tenant=["*"]), SECRET, "HS256"),
     "tenant is a wildcard of sorts": jwt.encode(claims(tenant="a*"), SECRET, "HS256"),
+    # Not as if it were absent: a provider that knows of no tenant would hand out a token for all.
+    "tenant is null": jwt.encode(claims() | {"tenant": None}, SECRET, "HS256"),
     "tenant is empty": jwt.encode(claims(tenant=""), SECRET, "HS256"),
     "tampered": jwt.encode(claims(), SECRET, "HS256")[:-6] + "AAAAAA",
     "payload exchanged": ".".join([

@@ -1,14 +1,16 @@
 """What a Runner says of an attempt is always something that the sidecar takes."""
 
+import inspect
 import json
 from uuid import uuid4
 
 import pytest
 from pydantic import BaseModel
 
-from scheduler.client import GiveUp, Snooze
+from scheduler.client import GiveUp, Runner, Snooze
 from scheduler.client.results import Attempt, tracked
 from scheduler.domain.parsing import parse_result
+from scheduler.settings import load
 
 EVENT = uuid4()
 ATTEMPT = Attempt(EVENT, 2, "w")
@@ -70,3 +72,9 @@ def test_what_is_not_an_event_of_a_tracked_job_is_not_reported(body):
     assert tracked(body) is None
     assert tracked(json.dumps({"event_id": str(EVENT), "run": None}).encode()) is None
     assert tracked(json.dumps({"event_id": str(EVENT), "run": {"attempt": 2}}).encode(), "w") == ATTEMPT
+
+
+def test_a_runner_that_dies_is_noticed_within_30_seconds():
+    """After the time that it promised a sign of life for, and the longest that a producer sleeps."""
+    heartbeat = inspect.signature(Runner).parameters["heartbeat"].default
+    assert json.loads(ATTEMPT.running(heartbeat))["heartbeat"] + load({}).poll_interval_ms / 1000 < 30

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from scheduler.client import CommandRejected, Due, Handlers, job_id
 from scheduler.client.handlers import Due as DueModel
-from scheduler.domain.messages import ScheduleDue
+from scheduler.domain.messages import ScheduleDue, ScheduleRejected
 from scheduler.testing import InProcessClient, Sidecar
 
 START = datetime(2026, 3, 27, 12, tzinfo=UTC)
@@ -129,3 +129,23 @@ def test_a_large_payload_is_rejected_as_the_sidecars_setting_says():
     answer = small.publish("request", json.dumps({"id": str(uuid4()), "job_type": "a", "payload": {"x": "y" * 30},
                                                   "every": 60}).encode())
     assert [each.field for each in answer.errors] == ["payload"]
+
+
+def test_the_priority_is_the_property_that_a_host_would_get(sidecar):
+    for priority, run in (("high", None), ("low", {"max_attempts": 1}), (None, None)):
+        fields = {name: value for name, value in (("priority", priority), ("run", run)) if value is not None}
+        sidecar.request(id=uuid4(), job_type=str(priority), run_at=sidecar.now, **fields)
+    events = sidecar.take("due")
+    found = {json.loads(each.body)["job_type"]: each.priority for each in events}
+    assert found == {"high": 9, "low": 1, "None": None}
+    [tracked] = [json.loads(each.body) for each in events if each.priority == 1]
+    sidecar.result(tracked["event_id"], 1, "failed")
+    assert [each.priority for each in sidecar.take("dead")] == [1]
+
+
+def test_a_worker_that_says_it_lives_is_heard(sidecar):
+    said = {"id": str(uuid4()), "host": "a", "pid": 1, "version": "1", "started_at": START.isoformat(),
+            "offers": ["webhooks"], "in_flight": 0, "beat": 1}
+    answer = sidecar.publish("worker", said)
+    assert (str(answer.event_id), answer.status) == (said["id"], "recorded")
+    assert isinstance(sidecar.publish("worker", said | {"colour": "red"}), ScheduleRejected)

@@ -29,7 +29,8 @@ def job(number, **fields):
 
 
 def run(number, **fields):
-    usual = {"status": "succeeded", "tenant": "default", "job_type": "mail", "job_id": identity(1)}
+    usual = {"status": "succeeded", "tenant": "default", "job_type": "mail", "job_id": identity(1),
+             "worker": "a:1"}
     return RunView.model_construct(
         event_id=identity(number), due_at=NOW + timedelta(seconds=number), **usual | fields)
 
@@ -64,10 +65,11 @@ def test_a_job_matches_as_the_database_would_say():
 def test_a_run_matches_as_the_database_would_say():
     one = run(10, tenant="acme", status="dead")
     for wanted in (RunFilter(), RunFilter(since=one.due_at), RunFilter(until=one.due_at + timedelta(seconds=1)),
-                   RunFilter(job_id=str(identity(1)), tenant="acme", status="dead", job_type="mail")):
+                   RunFilter(job_id=str(identity(1)), tenant="acme", status="dead", job_type="mail"),
+                   RunFilter(worker="a:1")):
         assert run_matches(wanted, one), wanted
     for wanted in (RunFilter(until=one.due_at), RunFilter(since=one.due_at + timedelta(seconds=1)),
-                   RunFilter(status="waiting"), RunFilter(job_id=str(identity(2)))):
+                   RunFilter(status="waiting"), RunFilter(job_id=str(identity(2))), RunFilter(worker="a:2")):
         assert not run_matches(wanted, one), wanted
 
 

@@ -7,6 +7,7 @@ from uuid import uuid4
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from scheduler.api import cursors
 from scheduler.api.console import bulk
 from scheduler.api.console.lists import JOB_FILTERS, address, filters, in_words, live_address
 from scheduler.api.console.session import Flash
@@ -37,9 +38,10 @@ async def jobs_page(request: Request, the: The, who: Visitor) -> Response:
     context: dict[str, Any] = {
         "who": who, "page": "jobs", "jobs": page.items, "filters": dict.fromkeys(JOB_FILTERS) | found,
         "filtered": bool(found), "said": in_words(found), "here": here, "sort": sort, "ask": ask,
-        "next": address("/jobs", found, {"after": page.next}) if page.next else None,
+        "next": address("/jobs", found, {"sort": sort, "after": page.next}) if page.next else None,
         "first": here if given.get("after") else None,
-        "live": live_address("jobs", found, newest=not given.get("after") and not sort), "last": page.next or "",
+        "live": live_address("jobs", found, newest=not given.get("after") and not sort),
+        "last": "" if sort else page.next or "",
         "example_id": str(uuid4()),
         "example_at": rfc3339(datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)),
     }
@@ -55,8 +57,11 @@ async def _page(the: Site, who: Identity, found: dict[str, str], sort: str, afte
     if not any_:
         return Page([])
     wanted = JobFilter(**{name: value for name, value in found.items() if name != "tenant"}, tenant=tenant)
-    rows = await the.services.database.search(lambda at: list_next_jobs(at, wanted, _NEXT_LISTED))
-    return Page([job_view(row) for row in rows])
+    place = cursors.read("next", after)
+    rows = await the.services.database.search(lambda at: list_next_jobs(at, wanted, _NEXT_LISTED + 1, place))
+    last = rows[_NEXT_LISTED - 1].job if len(rows) > _NEXT_LISTED else None
+    following = cursors.write("next", last.wake_at, last.id) if last is not None and last.wake_at else None
+    return Page([job_view(row) for row in rows[:_NEXT_LISTED]], following)
 
 
 @router.post("/jobs/bulk")
