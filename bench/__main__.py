@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from typing import Any
 
 from bench import (
     api,
@@ -52,24 +53,27 @@ def main() -> int:
     """Run the parts and return 1 if a goal was not met."""
     parser = argparse.ArgumentParser(prog="make bench")
     parser.add_argument("parts", nargs="*", choices=[*PARTS, "recurrence", []], help="all of them by default")
-    wanted = parser.parse_args().parts or [*PARTS, "recurrence"]
+    parser.add_argument("--rows", type=int, nargs="+", default=scale.SIZES, help="the sizes of `scale`")
+    asked = parser.parse_args()
+    wanted = asked.parts or [*PARTS, "recurrence"]
+    options = {"scale": {"sizes": asked.rows}}
     rows: list[report.Row] = []
     if "recurrence" in wanted:
         rows += _recurrence()
     if set(wanted) & set(PARTS):
         with start_stack(say=print, purpose="bench") as stack:
-            rows += _on(stack, [part for part in PARTS if part in wanted])
+            rows += _on(stack, [part for part in PARTS if part in wanted], options)
     report.publish()
     print("\n# All\n")
     print(report.table(rows))
     return 0 if all(row.met for row in rows) else 1
 
 
-def _on(stack: Stack, parts: list[str]) -> list[report.Row]:
+def _on(stack: Stack, parts: list[str], options: dict[str, dict[str, Any]]) -> list[report.Row]:
     rows: list[report.Row] = []
     for part in parts:
         print(f"\n== {part}", flush=True)
-        rows += PARTS[part](stack)
+        rows += PARTS[part](stack, **options.get(part, {}))
     return rows
 
 

@@ -1,6 +1,9 @@
-"""The two pictures that belong in the README."""
+"""The pictures of docs/ that show what was measured."""
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 
@@ -45,4 +48,36 @@ def lag(samples: dict[str, list[float]]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
     figure.savefig(DOCS / "lag.png")
+    plt.close(figure)
+
+
+def scale(parts: Sequence[dict[str, Any]]) -> None:
+    """Draw what each thing costs at each size, as a multiple of what it costs at the smallest."""
+    kinds = list(dict.fromkeys(kind for part in parts for kind in part))
+    figure, grid = plt.subplots(2, 2, figsize=(11, 7.6), dpi=110, squeeze=False)
+    for axes, kind in zip(grid.flat, kinds, strict=False):
+        names = list(dict.fromkeys(what for part in parts for what in part.get(kind, {})))
+        sizes: set[int] = set()
+        for name, colour in zip(names, plt.cm.tab10.colors, strict=False):
+            grown: dict[int, float] = {}
+            for part in parts:
+                costs = {int(size): cost for size, cost in part.get(kind, {}).get(name, {}).items()}
+                grown = {size: cost / costs[min(costs)] for size, cost in costs.items()} | grown
+            sizes |= grown.keys()
+            axes.plot(*zip(*sorted(grown.items()), strict=True), marker="o", markersize=3, label=name, color=colour,
+                      linewidth=1.2)
+        logarithm = {size: math.log(size) / math.log(min(sizes)) for size in sorted(sizes)}
+        axes.plot(*zip(*logarithm.items(), strict=True), color="black", linestyle="--", linewidth=1, label="the logarithm")
+        axes.set_xscale("log")
+        axes.set_title(kind, fontsize=10)
+        axes.set_ylim(0, max(2.0, min(axes.get_ylim()[1], 5.0)))
+        axes.grid(alpha=0.3, linewidth=0.4)
+        axes.legend(fontsize=6.5, frameon=False, loc="upper left", ncols=2)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in grid[:, 0]:
+        axes.set_ylabel("cost ÷ cost at the smallest")
+    for axes in grid[-1]:
+        axes.set_xlabel("rows")
+    figure.tight_layout()
+    figure.savefig(DOCS / "scale.png")
     plt.close(figure)

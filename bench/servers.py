@@ -6,7 +6,8 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -142,3 +143,30 @@ def finished_in(bed: Bed, condition: str, started: float, limit: float = 300.0) 
     finally:
         connection.close()
     raise TimeoutError(condition)
+
+
+def insert(bed: Bed, table: str, columns: Mapping[str, str], count: int) -> None:
+    """Add so many rows by two sessions at once; each value is an SQL expression of the row number n."""
+    rows = f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join(columns.values())} FROM "
+    half = count // 2
+    with ThreadPoolExecutor(2) as sessions:
+        list(sessions.map(lambda part: bed.sql(f"{rows} generate_series({part[0]}, {part[1]}) AS n"),
+                          [(1, half), (half + 1, count)]))
+
+
+@contextmanager
+def without_indexes(bed: Bed, table: str) -> Iterator[None]:
+    """Take the table's indexes away and make the very same again after it was loaded: that is quicker."""
+    of_table = "FROM pg_index LEFT JOIN pg_constraint ON conindid = indexrelid WHERE indrelid = %s::regclass AND conname IS"
+    keys = bed.sql(f"SELECT conname, pg_get_constraintdef(pg_constraint.oid) {of_table} NOT NULL", (table,))
+    others = bed.sql(f"SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) {of_table} NULL", (table,))
+    for name, _ in keys:
+        bed.sql(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
+    for name, _ in others:
+        bed.sql(f"DROP INDEX {name}")
+    yield
+    for name, definition in keys:
+        bed.sql(f"SET maintenance_work_mem = '512MB'; ALTER TABLE {table} ADD CONSTRAINT {name} {definition}")
+    with ThreadPoolExecutor(2) as sessions:
+        list(sessions.map(lambda each: bed.sql(f"SET maintenance_work_mem = '512MB'; {each[1].replace(' ON ONLY ', ' ON ')}"),
+                          others))
