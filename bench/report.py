@@ -16,6 +16,7 @@ README = DOCS.parent / "README.md"
 PARTS = (
     "emit",
     "burst",
+    "costs",
     "lag",
     "priorities",
     "ingest",
@@ -31,6 +32,7 @@ PARTS = (
     "commands",
     "console",
     "delayed",
+    "day",
 )
 _ON_THE_PAGE_ALONE = ("recurrence", "migrations", "sizes", "sizes-beyond")  # so many
 _FIGURES, _END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
@@ -60,6 +62,11 @@ def at_most(what: str, ours: float, yardstick: float, name: str, goal: float, un
 
 def limit(what: str, ours: float, most: float, unit: str, beside: str = "") -> Row:
     return Row(what, f"{ours:,.4g} {unit}", beside, None, f"≤ {most:,g} {unit}", ours <= most)
+
+
+def beside(what: str, ours: float, yardstick: float, name: str, unit: str = "/s") -> Row:
+    """Return a figure that has no goal."""
+    return Row(what, f"{ours:,.0f}{unit}", f"{name}: {yardstick:,.0f}{unit}", ours / yardstick, "", None)
 
 
 def span(seconds: float) -> str:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,16 +26,19 @@ PAYLOAD = {"invoice": 42, "customer": "c-1029", "note": "x" * 150}
 class Bed:
     """A database and a virtual host of their own."""
 
-    def __init__(self, stack: Stack, due_queue_type: str = "quorum") -> None:
+    def __init__(self, stack: Stack, due_queue_type: str = "quorum", amqp_url: str | None = None) -> None:
+        """Have them made, or use the broker that is given."""
         self._stack = stack
+        self._given = amqp_url is not None
         self.database_url = stack.create_database()
-        self.amqp_url = stack.create_vhost()
+        self.amqp_url = amqp_url or stack.create_vhost()
         migrate(self.database_url)
         topology.declare(self.amqp_url, queue_type="quorum", due_queue_type=due_queue_type)
 
     def close(self) -> None:
         self._stack.drop_database(self.database_url)
-        self._stack.delete_vhost(self.amqp_url)
+        if not self._given:
+            self._stack.delete_vhost(self.amqp_url)
 
     def __enter__(self) -> "Bed":
         return self
@@ -112,6 +115,8 @@ class Running:
             try:
                 urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz").close()
             except OSError:
+                if self.popen.poll() is not None:
+                    raise RuntimeError(f"{self.popen.args} ended with {self.popen.returncode}") from None
                 time.sleep(0.02)
             else:
                 return
@@ -127,6 +132,13 @@ class Running:
         except subprocess.TimeoutExpired:
             self.popen.kill()
             self.popen.communicate()
+
+
+Look = Callable[[list[Running]], None]
+
+
+def look_away(_: list[Running]) -> None:
+    """Nobody wants to know more than the rate."""
 
 
 def finished_in(bed: Bed, condition: str, started: float, limit: float = 300.0) -> float:
