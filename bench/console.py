@@ -8,15 +8,13 @@ import socket
 import statistics
 import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime, timedelta
 
 import pika
 
 from bench import report, runs
-from bench.servers import Bed
+from bench.servers import Bed, insert, without_indexes
 from scheduler.api.console.session import COOKIE
 from scheduler.api.tokens import issue
 from scheduler.dev.servers import Stack
@@ -61,10 +59,7 @@ def fill(bed: Bed, jobs_count: int = JOBS, runs_count: int = RUNS) -> tuple[str,
                  job_type="'bench.job.' || n % 200", name="'Job number ' || n", run="'{}'::json",
                  created_at="now() - n * interval '1 second'", tenant="'tenant-' || n % 50")
     jobs = [str(row[0]) for row in bed.sql("SELECT id FROM jobs LIMIT %s", (RUNNING,))]
-    for day in range(1, HISTORY_DAYS + 2):  # as they were made day by day
-        first = datetime.now(UTC).date() - timedelta(days=day)
-        bed.sql(f"CREATE TABLE run_history_{first:%Y%m%d} PARTITION OF run_history "
-                f"FOR VALUES FROM ('{first} 00:00+00') TO ('{first + timedelta(days=1)} 00:00+00')")
+    make_days(bed)
     with without_indexes(bed, "run_history"):
         fill_runs(bed, jobs, runs_count)
     bed.sql("VACUUM ANALYZE jobs")
@@ -72,6 +67,14 @@ def fill(bed: Bed, jobs_count: int = JOBS, runs_count: int = RUNS) -> tuple[str,
     bed.sql("CHECKPOINT")
     dead = "SELECT event_id FROM run_history WHERE job_id = %s AND status = 'dead' LIMIT 1"
     return jobs[7], str(bed.sql(dead, (jobs[7],))[0][0])
+
+
+def make_days(bed: Bed) -> None:
+    """Make the partitions of the days that lie behind, as they were made day by day."""
+    for day in range(1, HISTORY_DAYS + 2):
+        first = datetime.now(UTC).date() - timedelta(days=day)
+        bed.sql(f"CREATE TABLE run_history_{first:%Y%m%d} PARTITION OF run_history "
+                f"FOR VALUES FROM ('{first} 00:00+00') TO ('{first + timedelta(days=1)} 00:00+00')")
 
 
 def fill_runs(bed: Bed, jobs: list[str], count: int) -> None:
@@ -84,25 +87,7 @@ def fill_runs(bed: Bed, jobs: list[str], count: int) -> None:
         "tenant": "'tenant-' || n % 50",
         "status": "(CASE WHEN n % 47 = 0 THEN 'dead' ELSE 'succeeded' END)::run_status",
     }
-    insert = f"INSERT INTO run_history ({', '.join(columns)}) SELECT {', '.join(columns.values())} FROM "
-    half = count // 2
-    with ThreadPoolExecutor(2) as sessions:
-        list(sessions.map(lambda part: bed.sql(f"{insert} generate_series({part[0]}, {part[1]}) AS n"),
-                          [(1, half), (half + 1, count)]))
-
-
-@contextmanager
-def without_indexes(bed: Bed, table: str) -> Iterator[None]:
-    """Take the table's indexes away and make the very same again after it was loaded: that is quicker."""
-    found = bed.sql(
-        "SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index "
-        "WHERE indrelid = %s::regclass AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)", (table,))
-    for name, _ in found:
-        bed.sql(f"DROP INDEX {name}")
-    yield
-    with ThreadPoolExecutor(2) as sessions:
-        list(sessions.map(lambda each: bed.sql(f"SET maintenance_work_mem = '512MB'; {each[1].replace(' ON ONLY ', ' ON ')}"),
-                          found))
+    insert(bed, "run_history", columns, count)
 
 
 def leave_letters(bed: Bed) -> None:

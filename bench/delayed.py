@@ -14,7 +14,7 @@ import pika
 
 from bench import emit, ingest, report
 from bench.lag import quantile
-from bench.servers import ROOT, Bed, Running, finished_in
+from bench.servers import ROOT, Bed, Running, finished_in, insert
 from bench.yardsticks import BODY
 from scheduler.dev.servers import Stack
 from scheduler.rabbit import content
@@ -72,13 +72,20 @@ def stored(bed: Bed, count: int, *, named: bool) -> float:
         return count / finished_in(bed, f"EXISTS (SELECT 1 FROM delayed_messages WHERE id = {last})", started)
 
 
-def fill(bed: Bed, count: int, when: str) -> None:
-    """Add messages as a consumer leaves them; `when` is an SQL expression of the row number n."""
+def row(when: str) -> dict[str, str]:
+    """Return a message as a consumer leaves it, each value an SQL expression of the row number n."""
     raw = b"".join(PROPERTIES.encode())
     written = content.read(raw).written(replace={b"x-delay": content.number(-DAY_MS)})
-    bed.sql("INSERT INTO delayed_messages (exchange, routing_key, properties, body, due_at, wake_at) "
-            f"SELECT 'schedule.delayed', %s, %s, %s, {when}, {when} FROM generate_series(1, {count}) AS n",
-            (KEY.encode(), written, BODY))
+    return {
+        "exchange": "'schedule.delayed'", "due_at": when, "wake_at": when,
+        **{name: f"decode('{value.hex()}', 'hex')"
+           for name, value in (("routing_key", KEY.encode()), ("properties", written), ("body", BODY))},
+    }
+
+
+def fill(bed: Bed, count: int, when: str) -> None:
+    """Add messages; `when` is an SQL expression of the row number n."""
+    insert(bed, "delayed_messages", row(when), count)
     bed.sql("VACUUM ANALYZE delayed_messages")
     bed.sql("CHECKPOINT")
 

@@ -10,7 +10,7 @@ import time
 import psutil
 
 from bench import plots, report
-from bench.servers import ROOT, Bed, Running, finished_in
+from bench.servers import ROOT, Bed, Look, Running, finished_in, look_away
 from scheduler.dev.servers import Stack
 
 RULES = ("FREQ=MINUTELY", "FREQ=HOURLY;INTERVAL=2", "FREQ=DAILY", "FREQ=WEEKLY;BYDAY=MO,WE,FR",
@@ -43,12 +43,15 @@ def recurring(bed: Bed, count: int) -> None:
     bed.analyze()
 
 
-def drain(bed: Bed, count: int, replicas: int, **env: str) -> float:
-    """Let what is in the table fall due at once before so many replicas, and return events/s."""
-    return timed_drain(bed, count, replicas, **env)[0]
+def drain(bed: Bed, count: int, replicas: int, look: Look = look_away, **env: str) -> float:
+    """Let what is in the table fall due at once before so many replicas, and return events/s.
+
+    `look` is called with the replicas when it falls due, and again when it is out.
+    """
+    return timed_drain(bed, count, replicas, look, **env)[0]
 
 
-def timed_drain(bed: Bed, count: int, replicas: int, **env: str) -> tuple[float, float]:
+def timed_drain(bed: Bed, count: int, replicas: int, look: Look = look_away, **env: str) -> tuple[float, float]:
     """Do the same, and return also the microseconds of processor time that the replicas took for an event."""
     with contextlib.ExitStack() as stack:
         running = [stack.enter_context(bed.process("scheduler", "producer", **env)) for _ in range(replicas)]
@@ -57,9 +60,11 @@ def timed_drain(bed: Bed, count: int, replicas: int, **env: str) -> tuple[float,
         bed.sql("VACUUM jobs")
         bed.sql("SELECT pg_sleep_until(min(next_run_at)) FROM jobs")
         started, before = time.monotonic(), _processor_seconds(running)
+        look(running)
         condition = "NOT EXISTS (SELECT 1 FROM jobs WHERE status = 'pending' AND wake_at <= now())"
         rate = count / finished_in(bed, condition, started)
         spent = (_processor_seconds(running) - before) / count * 1e6
+        look(running)
     bed.purge("mainapp_due")
     return rate, spent
 

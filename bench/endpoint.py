@@ -1,4 +1,4 @@
-"""An endpoint for measurements: answers at once, counts, says when what came, or never answers. Own process."""
+"""An endpoint for measurements: answers at once, counts, says when what came, fails, or never answers. Own process."""
 
 import asyncio
 import json
@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import ClassVar
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+FAILURE = b"HTTP/1.1 500 Oh no\r\nContent-Length: 2\r\n\r\nno"
 
 
 class Server(asyncio.Protocol):
@@ -46,7 +47,9 @@ class Server(asyncio.Protocol):
         if path == b"/timed":
             due_at = json.loads(body)["due_at"]
             Server.late.append((now - datetime.fromisoformat(due_at).timestamp()) * 1000)
-        if path != b"/hang":
+        if path == b"/broken" or (path == b"/flaky" and json.loads(body)["run"]["attempt"] == 1):
+            self.transport.write(FAILURE)
+        elif path != b"/hang":
             self.transport.write(ANSWER)
 
 

@@ -1,5 +1,6 @@
 """Commands to committed rows: how many a second, how soon a lone one, how much memory."""
 
+import contextlib
 import json
 import os
 import statistics
@@ -13,7 +14,7 @@ import psutil
 import psycopg2
 
 from bench import report
-from bench.servers import PAYLOAD, ROOT, Bed, finished_in
+from bench.servers import PAYLOAD, ROOT, Bed, Look, finished_in, look_away
 from scheduler.dev.servers import Stack
 
 RUN_AT = "2099-01-01T00:00:00Z"
@@ -51,22 +52,20 @@ def yardstick(bed: Bed, name: str, count: int) -> float:
     return count / float(done.stdout)
 
 
-def ours(bed: Bed, count: int, consumers: int) -> float:
-    """Start the consumers on a full queue; the clock runs from the first row to the last."""
+def ours(bed: Bed, count: int, consumers: int, look: Look = look_away) -> float:
+    """Start the consumers on a full queue; the clock runs from the first row to the last, and so does `look`."""
     bed.sql("TRUNCATE jobs")
     last = fill_inbox(bed, count)
-    running = [bed.process("scheduler", "consumer", wait=False) for _ in range(consumers)]
-    for each in running:
-        each.__enter__()
-    try:
+    with contextlib.ExitStack() as stack:
+        running = [stack.enter_context(bed.process("scheduler", "consumer", wait=False)) for _ in range(consumers)]
         finished_in(bed, "EXISTS (SELECT 1 FROM jobs)", time.monotonic())
         started = time.monotonic()
+        look(running)
         # Counting rows again and again would cost a good part of a core: first wait for the queue's last one.
         finished_in(bed, f"EXISTS (SELECT 1 FROM jobs WHERE id = '{last}')", started)
-        return count / finished_in(bed, f"(SELECT count(*) FROM jobs) >= {count}", started)
-    finally:
-        for each in running:
-            each.__exit__(None, None, None)
+        rate = count / finished_in(bed, f"(SELECT count(*) FROM jobs) >= {count}", started)
+        look(running)
+        return rate
 
 
 def lone_message(bed: Bed, times: int = 100) -> list[float]:

@@ -1,6 +1,9 @@
-"""The two pictures that belong in the README."""
+"""The pictures of docs/ that show what was measured."""
 
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 
@@ -45,4 +48,69 @@ def lag(samples: dict[str, list[float]]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
     figure.savefig(DOCS / "lag.png")
+    plt.close(figure)
+
+
+def scale(parts: Sequence[dict[str, Any]]) -> None:
+    """Draw what each thing costs at each size, as a multiple of what it costs at the smallest."""
+    kinds = list(dict.fromkeys(kind for part in parts for kind in part))
+    figure, grid = plt.subplots(2, 2, figsize=(14, 8), dpi=100)
+    for axes, kind in zip(grid.flat, kinds, strict=False):
+        names = list(dict.fromkeys(what for part in parts for what in part.get(kind, {})))
+        sizes: set[int] = set()
+        for name, colour in zip(names, plt.cm.tab20.colors, strict=False):
+            grown: dict[int, float] = {}
+            for part in parts:
+                costs = {int(size): cost for size, cost in part.get(kind, {}).get(name, {}).items()}
+                grown = {size: cost / costs[min(costs)] for size, cost in costs.items()} | grown
+            sizes |= grown.keys()
+            axes.plot(*zip(*sorted(grown.items()), strict=True), marker="o", markersize=3, label=name, color=colour,
+                      linewidth=1.2)
+        logarithm = {size: math.log(size) / math.log(min(sizes)) for size in sorted(sizes)}
+        axes.plot(*zip(*logarithm.items(), strict=True), color="black", linestyle="--", linewidth=1, label="the logarithm")
+        axes.set_xscale("log")
+        axes.set_title(kind, fontsize=10)
+        axes.set_yscale("log", base=2)
+        axes.set_ylim(min(0.5, axes.get_ylim()[0]), max(4.0, axes.get_ylim()[1]))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.grid(alpha=0.3, linewidth=0.4)
+        axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in grid[:, 0]:
+        axes.set_ylabel("cost ÷ cost at the smallest")
+    for axes in grid[-1]:
+        axes.set_xlabel("rows")
+    figure.tight_layout()
+    figure.savefig(DOCS / "scale.png")
+    plt.close(figure)
+
+
+def day(kinds: dict[str, Any], seen: Sequence[dict[str, float]], interval: float, clock: Callable[[float], float]) -> None:
+    """Draw how late each kind was and what waited, by the clock of the shop."""
+    figure, (late, waiting) = plt.subplots(2, 1, figsize=(11, 7), dpi=110, sharex=True)
+    for (kind, colour) in zip(("reminder", "delayed", "monitor", "digest", "report"), plt.cm.tab10.colors, strict=False):
+        found = kinds.get(kind, {}).get("by interval", {})
+        at = [clock((int(number) + 0.5) * interval) for number in found]
+        style = {"linestyle": "none", "marker": "."} if kind in ("digest", "report") else {"linewidth": 1}
+        late.plot(at, [each["p99"] for each in found.values()], color=colour, label=f"{kind}, p99", markersize=5, **style)
+        late.plot(at, [each["p50"] for each in found.values()], color=colour, label=f"{kind}, p50", alpha=0.45, markersize=3,
+                  **style)
+    late.set_yscale("log")
+    late.set_ylabel("ms from due to the host")
+    late.legend(fontsize=7, frameon=False, ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.16))
+    times = [clock(each["at"]) for each in seen]
+    for name, label in (("due", "due and not out"), ("open runs", "open runs"), ("mainapp_due", "in the host's queue"),
+                        ("scheduler_inbox", "commands waiting"), ("scheduler_webhooks", "webhooks waiting")):
+        waiting.plot(times, [each[name] for each in seen], label=label, linewidth=1)
+    waiting.set_yscale("symlog", linthresh=10)
+    waiting.set_ylim(bottom=0)
+    waiting.set_ylabel("waiting")
+    waiting.set_xlabel("the shop's clock; an hour is six minutes of ours")
+    waiting.xaxis.set_major_formatter(lambda hours, _: f"{int(hours):02}:{round(hours % 1 * 60) % 60:02}")
+    waiting.legend(fontsize=7, frameon=False, ncols=5, loc="upper right")
+    for axes in (late, waiting):
+        axes.grid(alpha=0.3, linewidth=0.4)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(DOCS / "day.png")
     plt.close(figure)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 DOCS = Path(__file__).parent.parent / "docs"
@@ -15,11 +16,14 @@ README = DOCS.parent / "README.md"
 PARTS = (
     "emit",
     "burst",
+    "costs",
     "lag",
     "priorities",
     "ingest",
     "recurrence",
     "scale",
+    "sizes",
+    "sizes-beyond",
     "runs",
     "runs-claims",
     "migrations",
@@ -28,7 +32,9 @@ PARTS = (
     "commands",
     "console",
     "delayed",
+    "day",
 )
+_ON_THE_PAGE_ALONE = ("recurrence", "migrations", "sizes", "sizes-beyond")  # so many
 _FIGURES, _END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
 
 
@@ -56,6 +62,11 @@ def at_most(what: str, ours: float, yardstick: float, name: str, goal: float, un
 
 def limit(what: str, ours: float, most: float, unit: str, beside: str = "") -> Row:
     return Row(what, f"{ours:,.4g} {unit}", beside, None, f"≤ {most:,g} {unit}", ours <= most)
+
+
+def beside(what: str, ours: float, yardstick: float, name: str, unit: str = "/s") -> Row:
+    """Return a figure that has no goal."""
+    return Row(what, f"{ours:,.0f}{unit}", f"{name}: {yardstick:,.0f}{unit}", ours / yardstick, "", None)
 
 
 def span(seconds: float) -> str:
@@ -100,7 +111,7 @@ def publish() -> None:
     everything: list[Row] = []
     for part in parts:
         rows = [Row(**row) for row in part["rows"]]
-        everything += rows if part["part"] not in ("recurrence", "migrations") else []  # so many: on the page alone
+        everything += rows if part["part"] not in _ON_THE_PAGE_ALONE else []
         lines += [f"## {part['part']}", "", part["when"], "", table(rows), ""]
     (DOCS / "benchmarks.md").write_text("\n".join(lines), encoding="utf-8")
     before, _, rest = README.read_text(encoding="utf-8").partition(_FIGURES)
@@ -124,3 +135,9 @@ def write(part: str, rows: Sequence[Row], details: object = None) -> None:
     (RESULTS / f"{part}.md").write_text(f"# {part}\n\n{stamp}\n\n{text}\n", encoding="utf-8")
     kept = {"when": stamp, "rows": [asdict(row) for row in rows], "details": details}
     (RESULTS / f"{part}.json").write_text(json.dumps(kept, indent=1, default=str) + "\n", encoding="utf-8")
+
+
+def details(part: str) -> Any:
+    """Return what the latest run of a part kept beside its rows; nothing where there was none."""
+    file = RESULTS / f"{part}.json"
+    return json.loads(file.read_text(encoding="utf-8"))["details"] if file.exists() else {}

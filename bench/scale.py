@@ -1,50 +1,24 @@
-"""Whether the cost of a claim stays flat: many pending rows, and another client's old snapshot."""
+"""What things cost as their tables grow, and a claim while another client holds an old snapshot."""
 
+import math
 import statistics
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 
 import psycopg2
 
-from bench import report
+from bench import plots, report
 from bench.servers import Bed
+from bench.sized_rows import KINDS
+from bench.sizes import Sized, unit
 from scheduler.dev.servers import Stack
 from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.classes import FROM_THE_BOTTOM
 from scheduler.postgres.jobs.due import Settlement, claim, settle
 
 BATCH = 500
-
-
-def cycle_cost(bed: Bed, batches: int, *, floor: bool = True) -> float:
-    """Return the microseconds a row of claim and settle, as the producer does it, over due rows."""
-    session = ClaimSession(bed.database_url, "bench")
-    bound, taken = FROM_THE_BOTTOM, []
-    for _ in range(batches):
-        started = time.perf_counter()
-        found = claim(session, BATCH, bound)
-        settle(session, Settlement(found.claimed_at, found.claimed_at, done=[job.id for job in found.things]))
-        taken.append((time.perf_counter() - started) / len(found.things) * 1e6)
-        bound = found.resume_from if floor else FROM_THE_BOTTOM
-    session.close()
-    return statistics.median(taken)
-
-
-def pending(stack: Stack, count: int, batches: int) -> float:
-    with Bed(stack) as bed:
-        # Indexes are quicker to build than to keep while ten million rows come in.
-        indexes = bed.sql("SELECT indexname, indexdef FROM pg_indexes "
-                          "WHERE tablename = 'jobs' AND indexname <> 'jobs_pkey'")
-        bed.sql("ALTER TABLE jobs DROP CONSTRAINT jobs_pkey")
-        for name, _ in indexes:
-            bed.sql(f"DROP INDEX {name}")
-        bed.fill(count, "now() + interval '1 day' + n * interval '1 millisecond'")
-        bed.sql("SET maintenance_work_mem = '512MB'; ALTER TABLE jobs ADD PRIMARY KEY (id)")
-        for _, definition in indexes:
-            bed.sql(f"SET maintenance_work_mem = '512MB'; {definition}")
-        bed.fill(batches * BATCH)
-        bed.analyze()
-        cycle_cost(bed, 5)
-        return cycle_cost(bed, batches - 5)
+SIZES = (100_000, 1_000_000, 10_000_000)
 
 
 def pinned(stack: Stack, churn: int, *, held: bool) -> float:
@@ -76,22 +50,76 @@ def pinned(stack: Stack, churn: int, *, held: bool) -> float:
         return statistics.mean(taken)
 
 
-def run(stack: Stack, rounds: int = 3, many: int = 10_000_000, few: int = 100_000) -> list[report.Row]:
-    """Measure a claim with many rows beside few, and with a snapshot held beside none."""
+def measured(stack: Stack, kind: type[Sized], sizes: Sequence[int], rounds: int) -> dict[str, dict[int, float]]:
+    """Return what each thing costs at each size, all sizes in turn; medians."""
+    found: dict[str, dict[int, list[float]]] = {}
+    beds: list[Sized] = []
+    try:
+        beds.extend(kind(stack, size, rounds) for size in sizes)
+        for _ in range(rounds):
+            for bed in beds:
+                for what, cost in (bed.turn() | bed.once).items():
+                    found.setdefault(what, {}).setdefault(bed.count, []).append(cost)
+    finally:
+        for bed in beds:
+            bed.close()
+    return {what: {size: statistics.median(costs) for size, costs in by_size.items()} for what, by_size in found.items()}
+
+
+def compared(kind: str, costs: dict[str, dict[int, float]]) -> list[report.Row]:
+    """Return a row for each thing: at the largest size beside the smallest, against the growth of the logarithm."""
+    rows = []
+    for what, by_size in costs.items():
+        few, many = min(by_size), max(by_size)
+        print(f"    {kind}: {what:<36}", *(f"{size:>12,}: {cost:,.4g}" for size, cost in by_size.items()), flush=True)
+        rows.append(report.at_most(f"{kind}: {what}, {many:,} rows", by_size[many], by_size[few], f"{few:,} rows",
+                                   round(math.log(many) / math.log(few), 2), unit(what)))
+    return rows
+
+
+@contextmanager
+def vacuum_by_hand(stack: Stack) -> Iterator[None]:
+    """Keep autovacuum from coming in between: vacuum is measured by itself."""
+    with closing(psycopg2.connect(stack.database_url)) as connection, connection.cursor() as cursor:
+        connection.autocommit = True
+        cursor.execute("ALTER SYSTEM SET autovacuum = off")
+        cursor.execute("SELECT pg_reload_conf()")
+        try:
+            yield
+        finally:
+            cursor.execute("ALTER SYSTEM RESET autovacuum")
+            cursor.execute("SELECT pg_reload_conf()")
+
+
+def by_size(stack: Stack, sizes: Sequence[int], rounds: int) -> list[report.Row]:
+    """Measure all kinds at all sizes, write every figure down, and return of each kind what grows most."""
+    costs: dict[str, dict[str, dict[int, float]]] = {}
+    rows: list[report.Row] = []
+    worst: list[report.Row] = []
+    with vacuum_by_hand(stack):
+        for kind in KINDS:
+            costs[kind.kind] = measured(stack, kind, sizes, rounds)
+            of_kind = compared(kind.kind, costs[kind.kind])
+            rows += of_kind
+            worst.append(max(of_kind, key=lambda row: row.ratio or 0.0))
+    report.write("sizes" if max(sizes) <= max(SIZES) else "sizes-beyond", rows, costs)
+    plots.scale([report.details(part) for part in ("sizes", "sizes-beyond")])
+    return [report.Row(f"what grows most: {row.what}", row.ours, row.yardstick, row.ratio, row.goal, row.met)
+            for row in worst]
+
+
+def run(stack: Stack, sizes: Sequence[int] = SIZES, rounds: int = 3, churn: int = 200_000) -> list[report.Row]:
+    """Measure what grows with the rows, and a claim with a snapshot held beside none."""
+    grown = by_size(stack, sizes, rounds)
     found = report.interleaved(rounds, {
-        "no snapshot held": lambda: pinned(stack, 200_000, held=False),
-        "snapshot held": lambda: pinned(stack, 200_000, held=True),
+        "no snapshot held": lambda: pinned(stack, churn, held=False),
+        "snapshot held": lambda: pinned(stack, churn, held=True),
     })
-    # Ten million rows take minutes to load: once, with the small table before and after it.
-    before = pending(stack, few, 60)
-    large = pending(stack, many, 60)
-    after = pending(stack, few, 60)
     cost = report.medians(found)
     rows = [
-        report.at_most(f"claim + settle a row, {many:,} pending", large, (before + after) / 2, f"{few:,} pending",
-                       1.3, " µs"),
-        report.at_most("claim + settle a row, another's transaction held open over 200,000 churned rows",
+        *grown,
+        report.at_most(f"claim + settle a row, another's transaction held open over {churn:,} churned rows",
                        cost["snapshot held"], cost["no snapshot held"], "none held", 2, " µs"),
     ]
-    report.write("scale", rows, found | {"few": [before, after], "many": large})
+    report.write("scale", rows, found)
     return rows

@@ -6,7 +6,8 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,16 +26,19 @@ PAYLOAD = {"invoice": 42, "customer": "c-1029", "note": "x" * 150}
 class Bed:
     """A database and a virtual host of their own."""
 
-    def __init__(self, stack: Stack, due_queue_type: str = "quorum") -> None:
+    def __init__(self, stack: Stack, due_queue_type: str = "quorum", amqp_url: str | None = None) -> None:
+        """Have them made, or use the broker that is given."""
         self._stack = stack
+        self._given = amqp_url is not None
         self.database_url = stack.create_database()
-        self.amqp_url = stack.create_vhost()
+        self.amqp_url = amqp_url or stack.create_vhost()
         migrate(self.database_url)
         topology.declare(self.amqp_url, queue_type="quorum", due_queue_type=due_queue_type)
 
     def close(self) -> None:
         self._stack.drop_database(self.database_url)
-        self._stack.delete_vhost(self.amqp_url)
+        if not self._given:
+            self._stack.delete_vhost(self.amqp_url)
 
     def __enter__(self) -> "Bed":
         return self
@@ -111,6 +115,8 @@ class Running:
             try:
                 urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz").close()
             except OSError:
+                if self.popen.poll() is not None:
+                    raise RuntimeError(f"{self.popen.args} ended with {self.popen.returncode}") from None
                 time.sleep(0.02)
             else:
                 return
@@ -128,6 +134,13 @@ class Running:
             self.popen.communicate()
 
 
+Look = Callable[[list[Running]], None]
+
+
+def look_away(_: list[Running]) -> None:
+    """Nobody wants to know more than the rate."""
+
+
 def finished_in(bed: Bed, condition: str, started: float, limit: float = 300.0) -> float:
     """Return the seconds from `started` until the SQL condition holds."""
     connection = psycopg2.connect(bed.database_url)
@@ -142,3 +155,30 @@ def finished_in(bed: Bed, condition: str, started: float, limit: float = 300.0) 
     finally:
         connection.close()
     raise TimeoutError(condition)
+
+
+def insert(bed: Bed, table: str, columns: Mapping[str, str], count: int) -> None:
+    """Add so many rows by two sessions at once; each value is an SQL expression of the row number n."""
+    rows = f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join(columns.values())} FROM "
+    half = count // 2
+    with ThreadPoolExecutor(2) as sessions:
+        list(sessions.map(lambda part: bed.sql(f"{rows} generate_series({part[0]}, {part[1]}) AS n"),
+                          [(1, half), (half + 1, count)]))
+
+
+@contextmanager
+def without_indexes(bed: Bed, table: str) -> Iterator[None]:
+    """Take the table's indexes away and make the very same again after it was loaded: that is quicker."""
+    of_table = "FROM pg_index LEFT JOIN pg_constraint ON conindid = indexrelid WHERE indrelid = %s::regclass AND conname IS"
+    keys = bed.sql(f"SELECT conname, pg_get_constraintdef(pg_constraint.oid) {of_table} NOT NULL", (table,))
+    others = bed.sql(f"SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) {of_table} NULL", (table,))
+    for name, _ in keys:
+        bed.sql(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
+    for name, _ in others:
+        bed.sql(f"DROP INDEX {name}")
+    yield
+    for name, definition in keys:
+        bed.sql(f"SET maintenance_work_mem = '512MB'; ALTER TABLE {table} ADD CONSTRAINT {name} {definition}")
+    with ThreadPoolExecutor(2) as sessions:
+        list(sessions.map(lambda each: bed.sql(f"SET maintenance_work_mem = '512MB'; {each[1].replace(' ON ONLY ', ' ON ')}"),
+                          others))

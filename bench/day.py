@@ -1,0 +1,177 @@
+"""A day in the life of a shop, at ten times its speed: lag and backlog while all that it does goes on at once.
+
+Ten times means that an hour of the shop lasts six minutes: what it does at full hours comes every six, what it puts off for
+a quarter of an hour comes after ninety seconds, and it makes ten times the traffic. Half an hour of ours is its morning,
+from ten to seven to ten to twelve. See bench/day_shop.py for what it does.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
+
+import pika
+import psycopg2
+
+from bench import api, console, delayed, plots, report, webhooks
+from bench.day_shop import HOUR, INTERVAL, OPENS, RECURRING
+from bench.servers import ROOT, Bed
+from scheduler.dev.servers import Stack
+
+LEAD_SECONDS = 15.0  # from the start of the hosts to the shop's opening: 25,600 jobs are stored meanwhile
+ASKED_A_SECOND = 5  # of the API, beside three browsers that have the console open
+QUEUES = ("scheduler_inbox", "mainapp_due", "scheduler_webhooks", "scheduler_results")
+# What is due and not out, jobs and delayed messages; and the runs that are open.
+BACKLOG = ("SELECT (SELECT count(*) FROM jobs WHERE status = 'pending' AND wake_at <= now()) + "
+           "(SELECT count(*) FROM delayed_messages WHERE wake_at <= now()), (SELECT count(*) FROM runs)")
+
+
+class Watch:
+    """Looks every second at what waits."""
+
+    def __init__(self, bed: Bed, start: float) -> None:
+        self.seen: list[dict[str, float]] = []
+        self._bed, self._start = bed, start
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+
+    def _look(self) -> None:
+        broker = pika.BlockingConnection(pika.URLParameters(self._bed.amqp_url))
+        with closing(psycopg2.connect(self._bed.database_url)) as database, closing(broker), database.cursor() as cursor:
+            database.autocommit = True
+            channel = broker.channel()
+            while not self._stop.wait(1.0 - time.time() % 1.0):
+                cursor.execute(BACKLOG)
+                [(due, opened)] = cursor.fetchall()
+                waiting = {queue: channel.queue_declare(queue, passive=True).method.message_count for queue in QUEUES}
+                self.seen.append({"at": time.time() - self._start, "due": due, "open runs": opened, **waiting})
+
+    def stop(self) -> list[dict[str, float]]:
+        self._stop.set()
+        self._thread.join()
+        return self.seen
+
+
+@contextmanager
+def process(bed: Bed, *arguments: object) -> Iterator[subprocess.Popen]:
+    """Run a host of the shop."""
+    running = subprocess.Popen([sys.executable, "-m", "bench.day_shop", *map(str, arguments)], cwd=ROOT, text=True,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"AMQP_URL": bed.amqp_url})
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.communicate()
+
+
+@contextmanager
+def sidecar(bed: Bed) -> Iterator[str]:
+    """Run a consumer, two producers, a worker and the API; yield its URL."""
+    with ExitStack() as running:
+        started = [running.enter_context(bed.process("scheduler", role)) for role in ("consumer", "producer", "producer")]
+        started.append(running.enter_context(webhooks.worker(bed, SCHEDULER_WEBHOOK_HOST_CONCURRENCY="100")))
+        for each in started:  # what they log would fill a pipe that nobody reads
+            threading.Thread(target=api.swallow, args=(each.popen.stderr.fileno(),), daemon=True).start()
+        yield running.enter_context(api.serving(bed))
+
+
+@contextmanager
+def people(bed: Bed, url: str, seconds: float) -> Iterator[subprocess.Popen]:
+    """Have the console open in three browsers, and the API asked as long as the shop is open."""
+    port, token = int(url.rpartition(":")[2]), api.token()
+    job = bed.sql("SELECT id FROM jobs LIMIT 1")[0][0]
+    asked = api.load("paced", url, ["/api/v1/jobs?limit=20", "/api/v1/stats", f"/api/v1/jobs/{job}", "/api/v1/runs?limit=20"],
+                     rate=ASKED_A_SECOND, seconds=seconds)
+    with ExitStack() as opened:
+        with closing(console.Browser(port, token)) as browser:
+            for page in ("/", "/jobs", "/runs"):
+                opened.enter_context(closing(console.watch(port, token, console.stream(browser, page))))
+        try:
+            yield asked
+        finally:
+            if asked.poll() is None:
+                asked.kill()
+                asked.wait()
+
+
+def lived(stack: Stack, minutes: float, pending: int) -> dict[str, Any]:
+    """Let the shop live for so long and return all that was seen."""
+    with Bed(stack, "default") as bed, webhooks.endpoint() as endpoint, ExitStack() as running:
+        delayed.bind(bed)
+        bed.fill(pending, "now() + interval '1 day' + n * interval '1 millisecond'", created_at="now() - n * interval '1 second'")
+        bed.analyze()
+        url = running.enter_context(sidecar(bed))
+        start = time.time() + LEAD_SECONDS
+        end = start + minutes * 60
+        host = running.enter_context(process(bed, "host", start, end))
+        assert host.stdout
+        assert host.stdout.readline() == "ready\n"
+        shop = running.enter_context(process(bed, "shop", start, end, endpoint.url("")))
+        asked = running.enter_context(people(bed, url, end - time.time()))
+        watch = Watch(bed, start)
+        try:
+            shopped = json.loads(shop.communicate()[0])
+            settle(bed, end)
+        finally:
+            seen = watch.stop()
+        came = json.loads(host.communicate("\n")[0])
+        ended = dict(bed.sql("SELECT status::text, count(*) FROM run_history GROUP BY 1"))
+        return {"asked": shopped, "came": came, "seen": seen, "runs": ended, "webhook ms": sorted(endpoint.stats()["late"]),
+                "api ms": api.result(asked)["ms"], "minutes": minutes}
+
+
+def settle(bed: Bed, end: float) -> None:
+    """Wait until nothing that fell due before the end is on its way any more."""
+    time.sleep(max(0.0, end - time.time()))
+    deadline = time.monotonic() + 180
+    while bed.sql(BACKLOG)[0] != (0, 0) or any(map(bed.depth, QUEUES)):
+        if time.monotonic() > deadline:
+            raise TimeoutError(str(bed.sql(BACKLOG)))
+        time.sleep(0.5)
+
+
+def lost(found: dict[str, Any]) -> tuple[int, int]:
+    """Return how many did not become what they should have become, and of how many."""
+    asked, runs = found["asked"], found["runs"]
+    came = {kind: each["count"] for kind, each in found["came"]["kinds"].items()}
+    wanted = {kind: (asked[kind], came.get(kind, 0)) for kind in ("reminder", "delayed", *RECURRING)} | {
+        "webhooks that succeed": (asked["webhook"] + asked["flaky"], runs.get("succeeded", 0)),
+        "webhooks given up": (asked["broken"], runs.get("dead", 0)),
+        "cancelled": (0, came.get("cancelled", 0)),
+    }
+    for kind, (should, did) in wanted.items():
+        print(f"    {kind:<24} {should:>9,} wanted, {did:>9,} came", flush=True)
+    return sum(abs(should - did) for should, did in wanted.values()), sum(should for should, _ in wanted.values())
+
+
+def run(stack: Stack, minutes: float = 30, pending: int = 1_000_000) -> list[report.Row]:
+    """Live through it, and say how late what was."""
+    found = lived(stack, minutes, pending)
+    late = {kind: each["all"] for kind, each in found["came"]["kinds"].items()}
+    missing, of_all = lost(found)
+    most = max(found["seen"], key=lambda each: each["due"])
+    spoken = f"{minutes:g} minutes at ten times speed"
+    rows = [
+        report.limit(f"a shop's day, {spoken}: what did not become what it should", missing, 0, "", f"of {of_all:,}"),
+        report.limit("a shop's day: reminders, due to received, p50", late["reminder"]["p50"], 10, "ms"),
+        report.limit("a shop's day: reminders, due to received, p99", late["reminder"]["p99"], 100, "ms"),
+        report.limit("a shop's day: delayed messages, due to received, p99", late["delayed"]["p99"], 100, "ms"),
+        report.limit("a shop's day: webhooks, due to called the first time, p99", _share(found["webhook ms"], 0.99), 250, "ms"),
+        report.limit("a shop's day: the last of what is due at a full hour", late.get("report", late["digest"])["most"] / 1000, 10, "s",
+                     f"largest backlog {most['due']:,.0f}"),
+        report.limit("a shop's day: the API meanwhile, p99", _share(found["api ms"], 0.99), 100, "ms",
+                     f"p50 {_share(found['api ms'], 0.5):.1f} ms"),
+    ]
+    report.write("day", rows, found | {name: _share(found[name], 0.99) for name in ("webhook ms", "api ms")})
+    plots.day(found["came"]["kinds"], found["seen"], INTERVAL, lambda second: OPENS + second / HOUR)
+    return rows
+
+
+def _share(ordered: list[float], share: float) -> float:
+    return ordered[int(len(ordered) * share)]
