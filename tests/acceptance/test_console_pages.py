@@ -61,5 +61,5 @@ def test_every_page_is_whole_in_both_themes_and_on_a_phone(world, browser, paths
 def test_pages_can_be_read_without_scripts(world, browser, paths):
     with a_visit(browser, world, world.token(), java_script_enabled=False) as visit:
         for name, path in paths.items():
-            # Asked again where a busy machine's processes are late to say that they live, or its database to answer.
+            # Asked again where processes are late to say that they live, or the database to answer.
             until(lambda path=path, name=name: re.search(SHOWN[name], visit.go(path).content()), name)

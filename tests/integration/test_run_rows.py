@@ -114,6 +114,23 @@ def test_a_page_of_runs_reads_no_more_of_a_long_history_than_it_shows(database_u
     assert sum(node["Actual Rows"] + node.get("Rows Removed by Filter", 0) for node in parts) <= 50 + len(parts)
 
 
+@pytest.mark.parametrize("wanted", [{}, {"status": "delivered"}, {"before": True}])
+def test_a_page_of_runs_reads_no_more_of_those_open_than_it_shows(database_url, wanted):
+    names = ("status", "job_id", "job_type", "tenant", "since", "until", "worker", "before", "before_id")
+    values = dict.fromkeys(names) | wanted | {"limit": 50}
+    if wanted.get("before"):
+        values |= {"before": datetime.now(UTC) + timedelta(hours=12), "before_id": str(uuid4())}
+    with connected(database_url) as connection, connection.cursor() as opened:
+        opened.execute("INSERT INTO runs (event_id, status, due_at) SELECT gen_random_uuid(), 'delivered', "
+                       "now() + n * interval '20 s' FROM generate_series(1, 6000) n")
+        opened.execute("ANALYZE runs")
+        opened.execute(f"EXPLAIN (FORMAT JSON, ANALYZE) {PAGE}", values)
+        [plan] = opened.fetchone()[0]
+    [scan] = [node for node in nodes(plan["Plan"]) if node.get("Relation Name") == "runs"]
+    assert scan["Index Name"] == "runs_newest"
+    assert scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0) <= 51
+
+
 def nodes(plan):
     yield plan
     for each in plan.get("Plans", ()):
