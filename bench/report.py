@@ -4,6 +4,7 @@ import json
 import platform
 import statistics
 import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -131,10 +132,17 @@ def write(part: str, rows: Sequence[Row], details: object = None) -> None:
     print(f"\n## {part}\n\n{text}\n", flush=True)
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=DOCS.parent, check=False, text=True,
                             capture_output=True).stdout.strip()
-    stamp = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, commit {commit}, Python {platform.python_version()}"
+    stamp = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, commit {commit}, Python {platform.python_version()}{_medium()}"
     (RESULTS / f"{part}.md").write_text(f"# {part}\n\n{stamp}\n\n{text}\n", encoding="utf-8")
     kept = {"when": stamp, "rows": [asdict(row) for row in rows], "details": details}
     (RESULTS / f"{part}.json").write_text(json.dumps(kept, indent=1, default=str) + "\n", encoding="utf-8")
+
+
+def _medium() -> str:
+    """Say where the servers of a run kept their data, if that is not a disk: it changes what waits for one."""
+    found = subprocess.run(["stat", "--file-system", "--format=%T", tempfile.gettempdir()], check=False, text=True,
+                           capture_output=True).stdout.strip()
+    return ", the servers' data on a RAM disk" if found == "tmpfs" else ""
 
 
 def details(part: str) -> Any:
