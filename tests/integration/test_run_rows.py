@@ -1,6 +1,7 @@
 """Runs as rows: what the domain has, the tables hold; claims walk their index; old history goes by the day."""
 
 import json
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
@@ -11,12 +12,12 @@ from support import connected
 from scheduler.domain.messages import Priority, ResultStatus, RunPolicy
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import Attempt, AttemptOutcome, Occurrence, Origin, Run, RunStatus
-from scheduler.postgres.claims import PLANNER
+from scheduler.postgres.claims import PLANNER, ClaimSession
 from scheduler.postgres.classes import FROM_THE_BOTTOM, Shares
 from scheduler.postgres.connection import connect
 from scheduler.postgres.maintenance import MaintenanceSession
 from scheduler.postgres.runs.columns import KEPT, STORED
-from scheduler.postgres.runs.due import CLAIM
+from scheduler.postgres.runs.due import CLAIM, record
 from scheduler.postgres.runs.lists import PAGE
 from scheduler.postgres.runs.store import lock, lock_finished, save
 from scheduler.resources import query
@@ -52,6 +53,37 @@ def test_the_tables_have_exactly_these_columns(database_url, table, columns):
     with connected(database_url) as connection, connection.cursor() as opened:
         opened.execute("SELECT column_name FROM information_schema.columns WHERE table_name = %s", (table,))
         assert {name for name, in opened.fetchall()} == set(columns)
+
+
+def test_a_column_that_is_left_out_of_a_copy_is_null(database_url):
+    with connected(database_url) as connection, connection.cursor() as opened:
+        opened.execute("SELECT column_name FROM information_schema.columns WHERE table_name = 'runs' "
+                       "AND is_nullable = 'YES' AND column_default IS NOT NULL")
+        assert opened.fetchall() == [("tenant",)]  # which every run has that is recorded
+
+
+def test_runs_of_different_shapes_are_recorded_together(database_url):
+    about = Occurrence(str(uuid4()), "t", T, Origin.SCHEDULE, RunPolicy(), "{}")
+    plain = Run(str(uuid4()), RunStatus.DELIVERED, 1, 1, T, T, occurrence=about)
+    runs = {run.event_id: run for run in (plain, whole(), whole())}
+    with closing(ClaimSession(database_url, "test")) as session:
+        session.query("BEGIN", {})
+        assert record(session, list(runs.values())) == {}
+        session.settle([])
+    with connected(database_url) as connection, connection.cursor() as opened:
+        assert lock(opened, list(runs)) == runs
+
+
+def test_runs_that_change_in_different_ways_are_saved_together(cursor):
+    first, second = whole(), whole()
+    save(cursor, {}, {}, {run.event_id: run for run in (first, second)})
+    known = lock(cursor, [first.event_id, second.event_id])
+    after = {
+        first.event_id: replace(known[first.event_id], error=None, progress=0.75),
+        second.event_id: replace(known[second.event_id], status=RunStatus.SUCCEEDED, output=None),
+    }
+    save(cursor, known, {}, after)
+    assert lock(cursor, list(known)) == after
 
 
 def test_a_run_comes_back_as_it_was_stored_and_a_change_writes_what_changes(cursor):

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from datetime import datetime
 from functools import lru_cache
-from operator import attrgetter
+from operator import attrgetter, is_
 from types import NoneType
 from typing import Any, get_args
 
 from scheduler.domain.messages import Priority, ResultStatus, RunPolicy
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import Attempt, AttemptOutcome, Occurrence, Origin, Run, RunStatus
-from scheduler.postgres.columns import Row, names
+from scheduler.postgres.columns import Column, Row, names
 from scheduler.postgres.jobs.columns import PRIORITIES, read_policy, write_policy
 
 _STATE = names(Run, "occurrence")
@@ -94,6 +94,26 @@ def write(run: Run) -> Row:
 def write_changing(run: Run) -> Row:
     """Return the values of CHANGING as text."""
     return [*_texts(_state(run)), *_texts((run.wake_at,))]
+
+
+def write_new(runs: Sequence[Run]) -> dict[str, Column]:
+    """Return the columns of STORED that any of these runs, which are known, has something in, as texts."""
+    columns = zip(*[(*_state(run), *_about(run.occurrence), run.wake_at) for run in runs], strict=True)
+    return {
+        name: _texts(each) for name, each in zip(STORED, columns, strict=True) if each.count(None) < len(runs)
+    }
+
+
+def write_changes(before: Sequence[Run], after: Sequence[Run]) -> dict[str, Column]:
+    """Return the columns of CHANGING that differ in any of these runs, as texts, with the ids first.
+
+    Of what a result changes most is left as it was, and each column takes a while to write and to read.
+    """
+    old, new = (zip(*[(*_state(run), run.wake_at) for run in runs], strict=True) for runs in (before, after))
+    return {
+        name: _texts(is_now) for name, was, is_now in zip(CHANGING, old, new, strict=True)
+        if name == "event_id" or not all(map(is_, was, is_now))
+    }
 
 
 def _texts(values: Iterable[Any]) -> Row:

@@ -4,13 +4,14 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from scheduler.domain.runs.run import Origin, Run, RunStatus
 from scheduler.postgres.claims import ClaimSession, array
 from scheduler.postgres.classes import ClassedClaim
-from scheduler.postgres.columns import copy_line
-from scheduler.postgres.runs.columns import CHANGING, KEPT, SELECTED, STORED, read, write
+from scheduler.postgres.columns import copy_line, copy_text
+from scheduler.postgres.runs.columns import CHANGING, KEPT, SELECTED, STORED, read, write_new
 from scheduler.postgres.runs.store import KIND, REPLACE, UPDATE, records
 from scheduler.resources import query
 
@@ -19,7 +20,6 @@ CLAIM = ClassedClaim(
     KIND, query("claims/claim", selected=SELECTED, table="runs", claimable="true"), read
 )
 claim = CLAIM.claim
-_COPY = query("runs/copy", columns=", ".join(STORED))
 _LOCK = query("runs/lock", selected=SELECTED)
 _INSERT_NEW = query("runs/insert_new", columns=", ".join(STORED))
 _ARCHIVE = query("runs/archive", kept=", ".join(KEPT))
@@ -65,11 +65,17 @@ def record(session: ClaimSession, runs: Sequence[Run]) -> dict[str, Run]:
     That is rare: results that came after a producer had died between sending the event and recording it.
     """
     ordered = sorted(runs, key=lambda run: run.event_id)
-    if session.copy(_COPY, io.StringIO("".join(copy_line(write(run)) for run in ordered))):
+    columns = write_new(ordered)
+    if session.copy(_copy(tuple(columns)), io.StringIO(copy_text(tuple(columns.values())))):
         return {}
     recorded = {event_id for event_id, in session.query(_INSERT_NEW, {"runs": records(ordered, STORED)})}
     others = [run.event_id for run in ordered if run.event_id not in recorded]
     return {run.event_id: run for run in map(read, session.query(_LOCK, {"ids": array(others)}))}
+
+
+@lru_cache(maxsize=256)  # the runs of jobs of a few shapes
+def _copy(names: tuple[str, ...]) -> str:
+    return query("runs/copy", columns=", ".join(names))
 
 
 class Emitted(NamedTuple):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 
 import psycopg2.extensions
 from psycopg2 import errors
@@ -20,6 +21,7 @@ from scheduler.postgres.runs.columns import (
     read,
     typed,
     write,
+    write_changes,
     write_changing,
 )
 from scheduler.resources import query
@@ -30,11 +32,16 @@ _LOCK = query("runs/lock", selected=SELECTED)
 _LOCK_OF_JOBS = query("runs/lock_of_jobs", selected=SELECTED)
 _LOCK_FINISHED = query("runs/lock_finished", selected=SELECTED_OF_HISTORY)
 INSERT = query("runs/insert", columns=", ".join(STORED))
-UPDATE, REPLACE = (
-    query("runs/update", columns=", ".join(names), saved=", ".join(f"saved.{name}" for name in names),
-          typed=typed(names))
-    for names in (CHANGING, STORED)
-)
+
+
+@lru_cache(maxsize=256)  # results, deadlines and retries change a few sets of columns
+def update(names: tuple[str, ...]) -> str:
+    """Return the statement that stores these columns."""
+    return query("runs/update", columns=", ".join(names), saved=", ".join(f"saved.{name}" for name in names),
+                 typed=typed(names))
+
+
+UPDATE, REPLACE = update(CHANGING), update(STORED)
 
 
 def lock(cursor: Cursor, ids: Iterable[str]) -> dict[str, Run]:
@@ -58,7 +65,10 @@ def save(cursor: Cursor, opened: Mapping[str, Run], finished: Mapping[str, Run],
     moved = [run for event_id, run in after.items() if event_id in finished and run is not finished[event_id]]
     added = [run for event_id, run in after.items() if event_id not in opened and event_id not in finished]
     if changed:
-        cursor.execute(UPDATE, {"runs": records(changed, CHANGING)})
+        columns = write_changes([opened[run.event_id] for run in changed], changed)
+        rows = zip(*columns.values(), strict=True)
+        saved = f"[{','.join(json_record(tuple(columns), row, AS_JSON) for row in rows)}]"
+        cursor.execute(update(tuple(columns)), {"runs": saved})
     if moved:
         cursor.execute(query("runs/unarchive"), {"ids": array(run.event_id for run in moved)})
     if added or moved:
