@@ -49,6 +49,7 @@ class DueDelayed:
     classes = due.CLASSES
     # Consumers tell of whatever falls due sooner than this.
     look_seconds: float | None = LOOK_SECONDS
+    idle_seconds = 0.0
 
     def __init__(self, user: str, frame_max: int, exits: Collection[str]) -> None:
         """Take as whom we are connected, how long a frame may be, and which exits there are."""

@@ -36,6 +36,7 @@ class DueJobs:
     kind = due.KIND
     classes = CLASSES
     look_seconds: float | None = None
+    idle_seconds = 0.0
 
     def __init__(self, *, keep_all: bool = False) -> None:
         """Leave a record in the history of every occurrence, or of tracked jobs only."""

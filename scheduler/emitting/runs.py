@@ -41,6 +41,8 @@ class DueRuns:
     kind = KIND
     classes = CLASSES
     look_seconds: float | None = None
+    # Who tracks nothing pays next to nothing for it; a first run's time limit is seen that much later at most.
+    idle_seconds = 2.0
 
     def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Run]:
         """Lock the runs that fall due."""

@@ -50,6 +50,8 @@ class Source(Protocol[Thing, Emission]):
     classes: int  # of priority, each with a lower bound of its own
     # How long before it falls due a consumer tells of a thing, if that is longer than the poll interval.
     look_seconds: float | None
+    # How long to leave it alone while there is nothing of its kind at all, if longer than the poll interval.
+    idle_seconds: float
 
     def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Thing]:
         """Lock what is due, of each class the oldest first, and nothing of it that fell due before its `since`."""

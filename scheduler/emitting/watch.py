@@ -102,7 +102,8 @@ class Watch:
             return
         if batch.next_due is not None:
             again.append(batch.next_due)
-        latest = time.monotonic() + self._poll
+        nothing = batch.empty and batch.next_due is None
+        latest = time.monotonic() + (max(self._poll, self.source.idle_seconds) if nothing else self._poll)
         late = YIELD_SECONDS if self._expected and batch.empty else 0.0
         soonest = min(again, default=latest) + late
         self._expected = soonest < latest

@@ -6,10 +6,12 @@ from datetime import datetime, timedelta
 from itertools import count
 from types import SimpleNamespace
 
+import pytest
 from support import DEADLINE, iso, until, utc
 
 from scheduler.emitting.batch import Batch
 from scheduler.emitting.jobs import DueJobs
+from scheduler.emitting.runs import DueRuns
 from scheduler.emitting.watch import LowWatermark, Watch
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
 from scheduler.rabbit.link import Link
@@ -102,6 +104,16 @@ def test_what_is_settled_after_a_later_batch_is_looked_at_again_in_time():
     watch.settled(urgent, None)
     watch.settled(first, now + timedelta(seconds=1))
     assert watch.next_look == first.steady(now + timedelta(seconds=1))
+
+
+@pytest.mark.parametrize(("seconds_to_next", "pause"), [(None, 2.0), (3600.0, 0.5)])
+def test_a_kind_of_which_there_is_nothing_is_left_alone_for_longer(monkeypatch, seconds_to_next, pause):
+    watch, now, clock = Watch(DueRuns(), poll=0.5), utc(), time.monotonic()
+    monkeypatch.setattr("scheduler.emitting.watch.time", SimpleNamespace(monotonic=lambda: clock))
+    batch = Batch(watch.source, None, Claim([], now, seconds_to_next, (now,) * 3), clock)
+    watch.claimed(batch)
+    watch.settled(batch, None)
+    assert watch.next_look == clock + pause
 
 
 def test_looks_from_the_bottom_become_rarer_where_they_are_slow(monkeypatch):
