@@ -10,7 +10,7 @@ from bench.servers import Bed, Running
 from scheduler.dev.servers import Stack
 
 LOW = 200_000
-RATE, SECONDS = 50, 8
+RATE, SECONDS = 100, 4
 
 
 def by_class(process: Running, name: str) -> dict[float, int]:
@@ -30,8 +30,8 @@ def high_lag(stack: Stack, low: int) -> float:
     with Bed(stack) as bed:
         if low:
             bed.fill(low, "now() + interval '14 seconds'", priority="'low'")
-        # Some seconds later, when the low ones are on their way and what the load left to the disk is there.
-        bed.fill(RATE * SECONDS, f"now() + interval '18 seconds' + n * interval '{1 / RATE} seconds'", priority="'high'")
+        # When the low ones are on their way, and before they are out: one replica needs some ten seconds for them.
+        bed.fill(RATE * SECONDS, f"now() + interval '15.5 seconds' + n * interval '{1 / RATE} seconds'", priority="'high'")
         bed.analyze()
         with bed.process("scheduler", "producer") as running:
             while by_class(running, "high")[float("inf")] < RATE * SECONDS:
