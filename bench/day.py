@@ -67,7 +67,7 @@ def process(bed: Bed, *arguments: object) -> Iterator[subprocess.Popen]:
         yield running
     finally:
         running.kill()
-        running.communicate()
+        running.wait()
 
 
 @contextmanager
@@ -87,7 +87,7 @@ def people(bed: Bed, url: str, seconds: float) -> Iterator[subprocess.Popen]:
     port, token = int(url.rpartition(":")[2]), api.token()
     job = bed.sql("SELECT id FROM jobs LIMIT 1")[0][0]
     asked = api.load("paced", url, ["/api/v1/jobs?limit=20", "/api/v1/stats", f"/api/v1/jobs/{job}", "/api/v1/runs?limit=20"],
-                     rate=ASKED_A_SECOND, seconds=seconds)
+                     rate=ASKED_A_SECOND, seconds=seconds, connections=4)
     with ExitStack() as opened:
         with closing(console.Browser(port, token)) as browser:
             for page in ("/", "/jobs", "/runs"):
