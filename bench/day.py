@@ -20,7 +20,7 @@ import psycopg2
 
 from bench import api, console, delayed, plots, report, webhooks
 from bench.day_shop import HOUR, INTERVAL, OPENS, RECURRING
-from bench.servers import ROOT, Bed
+from bench.servers import ROOT, Bed, Running
 from scheduler.dev.servers import Stack
 
 LEAD_SECONDS = 15.0  # from the start of the hosts to the shop's opening: 25,600 jobs are stored meanwhile
@@ -67,17 +67,31 @@ def process(bed: Bed, *arguments: object) -> Iterator[subprocess.Popen]:
         yield running
     finally:
         running.kill()
-        running.communicate()
+        running.wait()
+
+
+@contextmanager
+def role(bed: Bed, name: str, **env: str) -> Iterator[None]:
+    """Run a process of ours whose log is taken as it comes: in half an hour it would fill a pipe that nobody reads."""
+    running = Running([sys.executable, "-m", "scheduler", name], bed, env)
+    try:
+        running.ready()
+        assert running.popen.stderr
+        threading.Thread(target=api.swallow, args=(running.popen.stderr.fileno(),), daemon=True).start()
+        yield
+    finally:
+        running.popen.terminate()
+        running.popen.wait()
 
 
 @contextmanager
 def sidecar(bed: Bed) -> Iterator[str]:
     """Run a consumer, two producers, a worker and the API; yield its URL."""
     with ExitStack() as running:
-        started = [running.enter_context(bed.process("scheduler", role)) for role in ("consumer", "producer", "producer")]
-        started.append(running.enter_context(webhooks.worker(bed, SCHEDULER_WEBHOOK_HOST_CONCURRENCY="100")))
-        for each in started:  # what they log would fill a pipe that nobody reads
-            threading.Thread(target=api.swallow, args=(each.popen.stderr.fileno(),), daemon=True).start()
+        for name in ("consumer", "producer", "producer"):
+            running.enter_context(role(bed, name))
+        running.enter_context(role(bed, "worker", SCHEDULER_WEBHOOK_ALLOW="127.0.0.1",
+                                   SCHEDULER_WEBHOOK_HOST_CONCURRENCY="100"))
         yield running.enter_context(api.serving(bed))
 
 
@@ -87,7 +101,7 @@ def people(bed: Bed, url: str, seconds: float) -> Iterator[subprocess.Popen]:
     port, token = int(url.rpartition(":")[2]), api.token()
     job = bed.sql("SELECT id FROM jobs LIMIT 1")[0][0]
     asked = api.load("paced", url, ["/api/v1/jobs?limit=20", "/api/v1/stats", f"/api/v1/jobs/{job}", "/api/v1/runs?limit=20"],
-                     rate=ASKED_A_SECOND, seconds=seconds)
+                     rate=ASKED_A_SECOND, seconds=seconds, connections=4)
     with ExitStack() as opened:
         with closing(console.Browser(port, token)) as browser:
             for page in ("/", "/jobs", "/runs"):
