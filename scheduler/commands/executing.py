@@ -11,7 +11,7 @@ from scheduler.commands.results import wake_for_runs
 from scheduler.commands.transactions import attempted
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import Job, JobStatus, Outcome
-from scheduler.domain.messages import ScheduleCancel, ScheduleRetry
+from scheduler.domain.messages import Command, ScheduleCancel, ScheduleRequest, ScheduleRetry
 from scheduler.domain.runs.run import cancelled
 from scheduler.postgres import audit
 from scheduler.postgres.connection import Connection, database_time
@@ -35,8 +35,10 @@ def execute(
 def _execute(
     cursor: Cursor, batch: Sequence[Incoming], soon: timedelta, attendant: Attendant
 ) -> list[Verdict]:
-    retries = [incoming for incoming in batch if isinstance(incoming.command, ScheduleRetry)]
-    others = [each for each in batch if not isinstance(each.command, ScheduleRetry)] if retries else batch
+    retries, others = [], batch
+    if ScheduleRetry in _kinds(batch):
+        retries = [incoming for incoming in batch if isinstance(incoming.command, ScheduleRetry)]
+        others = [incoming for incoming in batch if not isinstance(incoming.command, ScheduleRetry)]
     told = _execute_jobs(cursor, others, soon, attendant) if others else []
     if retries:
         retried = iter(_execute_retries(cursor, retries, soon, attendant))
@@ -51,13 +53,31 @@ def _execute_jobs(
 ) -> list[Verdict]:
     now = database_time(cursor)
     started = time.monotonic()
-    known = lock(cursor, [incoming.about for incoming in batch])
+    kinds = _kinds(batch)
+    ids = [incoming.about for incoming in batch]
+    known = lock(cursor, ids, requested=kinds == {ScheduleRequest} and attendant is NOBODY)
     attendant.jobs_locked(known, now)
     verdicts, jobs = judge(known, batch, now)
     until = now + soon + timedelta(seconds=time.monotonic() - started)  # others may have held the rows for long
     save(cursor, known, jobs, callers(batch))
     if entries := job_entries(batch, verdicts, known):
         audit.write(cursor, entries)
+    if ScheduleCancel in kinds:
+        _cancel_beside(cursor, batch, verdicts, now)
+    soonest = _soonest(jobs.values(), until)
+    if soonest is not None:
+        wake_producers(cursor, KIND, soonest)
+    return verdicts
+
+
+def _kinds(batch: Iterable[Incoming]) -> set[type[Command]]:
+    return {type(incoming.command) for incoming in batch}
+
+
+def _cancel_beside(
+    cursor: Cursor, batch: Sequence[Incoming], verdicts: Sequence[Verdict], now: datetime
+) -> None:
+    """Cancel what else a cancel is about: a delayed message, and the open runs of its job."""
     cancels = [
         verdict for incoming, verdict in zip(batch, verdicts, strict=True)
         if isinstance(incoming.command, ScheduleCancel) and isinstance(verdict, Outcome)
@@ -67,10 +87,6 @@ def _execute_jobs(
         stopped = {verdict.job.id for verdict in cancels if verdict.job.stopped}
         if stopped:
             _cancel_runs(cursor, stopped, now)
-    soonest = _soonest(jobs.values(), until)
-    if soonest is not None:
-        wake_producers(cursor, KIND, soonest)
-    return verdicts
 
 
 def _cancel_runs(cursor: Cursor, job_ids: Iterable[str], now: datetime) -> None:

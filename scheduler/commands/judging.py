@@ -15,6 +15,8 @@ from scheduler.ops.logs import get_logger
 
 log = get_logger(__name__)
 
+_MICROSECOND = timedelta(microseconds=1)
+
 
 @dataclass(slots=True)
 class Retried:
@@ -33,10 +35,9 @@ def judge(
     """Return what became of each command about a job, in order, and the jobs as they are afterwards, by id."""
     jobs = dict(known)
     verdicts: list[Verdict] = []
-    for index, incoming in enumerate(batch):
-        # Commands of one batch without issued_at keep their order: a microsecond each.
+    for incoming in batch:
         try:
-            verdict = apply(jobs.get(incoming.about), incoming, now + timedelta(microseconds=index))
+            verdict = apply(jobs.get(incoming.about), incoming, now)
         except Rejected as refusal:
             verdicts.append(refusal.kept())
         except Exception:
@@ -48,6 +49,7 @@ def judge(
         else:
             verdicts.append(verdict)
             jobs[incoming.about] = verdict.job
+        now += _MICROSECOND  # commands of one batch without issued_at keep their order
     return verdicts, jobs
 
 

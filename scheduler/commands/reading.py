@@ -37,7 +37,8 @@ def read_command(
             incoming.tenant = tenancy.of_command(said, properties.user_id)
     except Exception as error:  # noqa: BLE001 - see there
         return _rejected(error)
-    incoming.correlation_id = _storable(properties.correlation_id)
+    if properties.correlation_id is not None:
+        incoming.correlation_id = _storable(properties.correlation_id)
     if properties.user_id:
         incoming.caller = _caller(properties.user_id)
     headers = properties.headers

@@ -1,13 +1,14 @@
 """Turns the bytes of a command into a command, or says everything that is wrong with them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, TypeVar, get_args
 from uuid import UUID
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.jobs.definition import Incoming
@@ -53,7 +54,7 @@ def parse_command(
     if isinstance(members.get("payload"), dict):
         members["payload"] = {}  # it is the host's own affair: its text is kept, and no object made of it
     try:
-        command = model.model_validate(members)
+        command = _validator(model)(members)
     except ValidationError as error:
         problems.extend(_problems(error, model))
     if problems:
@@ -74,7 +75,7 @@ def parse_result(
     if beside and (problems := _filled_in(members, beside)):
         raise Rejected(problems)
     try:
-        result: ScheduleResult = model.model_validate(members)
+        result = _validator(model)(members)
     except ValidationError as error:
         raise Rejected(_problems(error, model)) from None
     return kept(result, _id(members["event_id"]), output)
@@ -109,6 +110,15 @@ def _id(written: str) -> str:
 
 
 Model = TypeVar("Model", bound=ContractMessage)
+
+
+@lru_cache(maxsize=64)
+def _validator(model: type[Model]) -> Callable[[Any], Model]:
+    """Return a model's own validation: model_validate asks some questions first, a fifth of its time."""
+    validate: Callable[[Any], Model] = TypeAdapter(model).validator.validate_python
+    return validate
+
+
 _RESULTS = {ScheduleResult.kind: ScheduleResult}
 
 

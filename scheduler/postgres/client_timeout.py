@@ -33,6 +33,8 @@ class Session(psycopg2.extensions.connection):
         self.plans: OrderedDict[str, str] = OrderedDict()
         self.planned = 0
         self.seen: OrderedDict[str, None] = OrderedDict()
+        # For jobs/store.py: whether none of the jobs that were saved last was there before.
+        self.saves_new_jobs = False
 
     def commit(self) -> None:
         _expect(self)

@@ -2,6 +2,7 @@
 
 import io
 import json
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
@@ -89,7 +90,7 @@ def test_a_column_that_is_left_out_of_a_copy_is_null(database_url):
 
 def test_jobs_of_different_shapes_are_stored_together(database_url):
     jobs = {each.id: each for each in (fresh_job("a\\b"), fresh_job("plain"), plain_job(), plain_job())}
-    with connected(database_url) as connection, connection.cursor() as cursor:
+    with closing(connect(database_url, "test")) as connection, connection.cursor() as cursor:
         save(cursor, {}, dict(jobs))
         assert lock(cursor, list(jobs)) == jobs
 

@@ -17,7 +17,8 @@ from scheduler.commands.executing import execute
 from scheduler.domain.errors import Rejected, Unavailable
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import COMMAND_MODELS
-from scheduler.postgres.connection import connect
+from scheduler.postgres.connection import connect, transaction
+from scheduler.postgres.jobs import store
 from scheduler.postgres.jobs.store import check as check_database
 from scheduler.postgres.migrate import migrate
 from scheduler.postgres.wakeup import Wakeup
@@ -74,10 +75,38 @@ def check(url, history, seed):
             connection.close()
 
 
+@pytest.mark.parametrize("many", [1, store.MANY])  # from so many on a consumer may take them for new
 @given(history=histories())
-@settings(OPTIONS, max_examples=25, derandomize=True)
-def test_the_final_row_is_the_same_in_any_order_through_any_number_of_consumers(database_url, history):
+@settings(OPTIONS, max_examples=15, derandomize=True)
+def test_the_final_row_is_the_same_in_any_order_through_any_number_of_consumers(
+    database_url, monkeypatch, many, history
+):
+    monkeypatch.setattr(store, "MANY", many)
     check(database_url, history, seed=1)
+
+
+def requests(ids):
+    asked = {"job_type": "t", "run_at": "2999-01-01T00:00:00Z"}
+    return [incoming(job_id, "request", 1, asked) for job_id in ids]
+
+
+def test_many_requests_are_taken_for_new_where_the_last_ones_were_and_found_out_where_they_are_not(database_url):
+    first, second, third = ([uuid4() for _ in range(store.MANY)] for _ in range(3))
+    with closing(connect(database_url, "test")) as session:
+        for ids in (first, second):
+            assert {each.status for each in execute(session, requests(ids), SOON)} == {"scheduled"}
+        with transaction(session) as cursor:
+            assert store.lock(cursor, list(map(str, first)), requested=True) == {}, "it looked"
+            assert len(store.lock(cursor, list(map(str, first)), requested=True)) == len(first), "it hoped twice"
+            store.save(cursor, {}, {})
+        mixed = [*third[:-2], *first[:2]]
+        told = [each.status for each in execute(session, requests(mixed), SOON)]
+        assert told == ["scheduled"] * (len(mixed) - 2) + ["unchanged"] * 2
+        with transaction(session) as cursor:
+            assert len(store.lock(cursor, list(map(str, first)), requested=True)) == len(first), "it hopes in vain"
+    with connected(database_url) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM jobs")
+        assert cursor.fetchone() == (3 * store.MANY - 2,)
 
 
 @pytest.mark.deep

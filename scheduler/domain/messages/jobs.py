@@ -1,9 +1,9 @@
 """The messages about jobs: commands in, answers and events out."""
 
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from scheduler.domain.jobs.missed import OnMissed
 from scheduler.domain.messages.base import HUNDRED, Command, ContractMessage, Instant, JobId, Seconds, Tenant
@@ -83,7 +83,6 @@ class ScheduleRequest(JobCommand):
     priority: Priority | None = Field(
         default=None, description="Who goes first when more is due than can go out; normal where left out."
     )
-    route: Route | None = Field(default=None, description="The event's routing key becomes due.ROUTE.")
     run: RunPolicy | None = Field(
         default=None,
         description="The job is tracked: each occurrence is a run with attempts, until it is done or given up.",
@@ -91,12 +90,14 @@ class ScheduleRequest(JobCommand):
     target: Target | None = Field(
         default=None, description="A worker does the work, and the job is tracked."
     )
+    route: Route | None = Field(default=None, description="The event's routing key becomes due.ROUTE.")
 
-    @model_validator(mode="after")
-    def _one_way_to_go(self) -> Self:
-        if self.route is not None and self.target is not None:
-            raise ValueError("route: cannot stand beside target; a worker's queue is known by the target alone")
-        return self
+    @field_validator("route")  # of the few that have one: a validator of the model would be called for all
+    @classmethod
+    def _one_way_to_go(cls, route: str | None, others: ValidationInfo) -> str | None:
+        if route is not None and others.data.get("target") is not None:
+            raise ValueError("cannot stand beside target; a worker's queue is known by the target alone")
+        return route
 
 
 class ScheduleCancel(JobCommand):
