@@ -21,6 +21,7 @@ PARTS = (
     "lag",
     "priorities",
     "ingest",
+    "beside-peers",
     "recurrence",
     "scale",
     "sizes",
@@ -36,7 +37,6 @@ PARTS = (
     "day",
 )
 _ON_THE_PAGE_ALONE = ("recurrence", "migrations", "sizes", "sizes-beyond")  # so many
-_FIGURES, _END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
 
 
 @dataclass(frozen=True)
@@ -115,10 +115,15 @@ def publish() -> None:
         everything += rows if part["part"] not in _ON_THE_PAGE_ALONE else []
         lines += [f"## {part['part']}", "", part["when"], "", table(rows), ""]
     (DOCS / "benchmarks.md").write_text("\n".join(lines), encoding="utf-8")
-    before, _, rest = README.read_text(encoding="utf-8").partition(_FIGURES)
-    after = rest.partition(_END)[2]
-    text = f"{before}{_FIGURES}\n\n{table(everything)}\n\n{_END}{after}"
-    README.write_text(text, encoding="utf-8")
+    put(README, "figures", [table(everything)])
+
+
+def put(page: Path, name: str, lines: Sequence[str]) -> None:
+    """Write the lines between the marks of that name on a page."""
+    begin, end = f"<!-- {name}: written by make bench -->", f"<!-- end of {name} -->"
+    before, _, rest = page.read_text(encoding="utf-8").partition(begin)
+    text, after = "\n".join(lines), rest.partition(end)[2]
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
 def _published() -> list[str]:

@@ -12,7 +12,7 @@ EVENT, COMMAND, PUBLISHED = "an event, 1 replica", "a command stored, 1 consumer
 RATES = (1_000, 100_000, 10_000_000)  # reminders a minute
 # What one sidecar is given here, a second: well below what two cores emit, so that a rush finds room.
 SIDECAR, PRODUCER, CONSUMER = 10_000, 5_000, 10_000
-CONNECTIONS = {"producer": 4, "consumer": 6, "API": 20}
+CONNECTIONS = {"producer": 5, "consumer": 6, "API": 20}
 MOST_BUSY = 0.5  # of a core, over the minute
 
 
@@ -32,11 +32,11 @@ def publish() -> None:
     costs, sizes = report.details("costs"), report.details("sizes")
     if costs:
         found = {what: _cost(costs[f"{what}, one node"]) for what in (EVENT, COMMAND, PUBLISHED)}
-        _put("costs", _costs(found))
+        report.put(PAGE, "costs", _costs(found))
         if sizes:
-            _put("arithmetic", _arithmetic(_life(found), sizes["jobs"]))
+            report.put(PAGE, "arithmetic", _arithmetic(_life(found), sizes["jobs"]))
     if sizes:
-        _put("rows", _rows(sizes))
+        report.put(PAGE, "rows", _rows(sizes))
 
 
 def _cost(turns: list[list[float]]) -> Cost:
@@ -111,11 +111,3 @@ def _column(rate: float, life: Cost, row: float, least: float, most: float) -> l
 def _size(count: float) -> str:
     power = min(4, int(math.log(max(count, 1), 1000)))
     return f"{count / 1000**power:,.3g} {('B', 'kB', 'MB', 'GB', 'TB')[power]}"
-
-
-def _put(name: str, lines: list[str]) -> None:
-    begin, end = f"<!-- {name}: written by make bench -->", f"<!-- end of {name} -->"
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
-    _, _, after = rest.partition(end)
-    text = "\n".join(lines)
-    PAGE.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from bench import lag
+from bench import lag, report
 from bench.peers import runs
 from bench.peers.install import NotInstalledError
 from bench.peers.known import PEERS
@@ -23,6 +23,7 @@ from scheduler.dev.servers import Stack, start_stack
 
 OURS = {"ours, 1 replica": 1, "ours, 2 replicas": 2}
 NO_OP, PUBLISH, LAG = "no-op", "publish", "lag"
+GOALS = (1.3, 1.5)  # of one replica and of two, beside each peer
 
 
 @dataclass
@@ -159,7 +160,7 @@ def _settings(name: str) -> str:
 
 
 def write(found: dict[str, Found], options: argparse.Namespace, servers: str) -> None:
-    """Print the table and keep it in bench/results/."""
+    """Print the table and keep it in bench/results/; all six are put on the page in docs/, too."""
     RESULTS.mkdir(exist_ok=True)
     text = table(found)
     load = " ".join(f"{each:.1f}" for each in os.getloadavg())
@@ -168,6 +169,10 @@ def write(found: dict[str, Found], options: argparse.Namespace, servers: str) ->
              f"(the slow peers fewer), {len(found['ours, 1 replica'].rates[PUBLISH])} rounds in turn, medians (and range)")
     print(f"\n## peers\n\n{stamp}\n\n{text}\n", flush=True)
     (RESULTS / "peers.md").write_text(f"# peers\n\n{stamp}\n\n{text}\n", encoding="utf-8")
+    if found.keys() >= PEERS.keys():
+        report.put(report.DOCS / "peers.md", "peers", [stamp, "", text])
+        report.write("beside-peers", beside(found))
+        report.publish()
     keep = {
         "when": stamp,
         "peers": {
@@ -178,6 +183,16 @@ def write(found: dict[str, Found], options: argparse.Namespace, servers: str) ->
         },
     }
     (RESULTS / "peers.json").write_text(json.dumps(keep, indent=1) + "\n", encoding="utf-8")
+
+
+def beside(found: dict[str, Found]) -> list[report.Row]:
+    """Return ours beside each peer, with as many processes as that has, on the equal work."""
+    rates = {name: found[name].rate(PUBLISH) for name in PEERS}
+    return [
+        report.at_least(f"published and confirmed, {name.removeprefix('ours, ')}", found[name].rate(PUBLISH) or 0.0, rate, peer, goal)
+        for name, goal in zip(OURS, GOALS, strict=True)
+        for peer, rate in sorted(rates.items(), key=lambda each: -(each[1] or 0.0)) if rate
+    ]
 
 
 def kept() -> dict[str, Found]:

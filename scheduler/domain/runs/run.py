@@ -340,11 +340,15 @@ def retried(run: Run, issued: datetime, now: datetime) -> Run:
 
 def _with(run: Run, ended: Attempt) -> tuple[Attempt, ...]:
     """Return the attempts with this one in its place."""
+    if not run.attempts:
+        return (ended,)
     others = [each for each in run.attempts if each.attempt != ended.attempt]
     return tuple(sorted((*others, ended), key=lambda each: each.attempt))
 
 
 def _counted(run: Run) -> int:
     """Return how many attempts count, the current one included, whatever was said of it before."""
+    if run.decided_by is None:
+        return run.counted
     last = next((each.outcome for each in run.attempts if each.attempt == run.attempt), None)
-    return run.counted + (run.decided_by is not None and last is AttemptOutcome.SNOOZED)
+    return run.counted + (last is AttemptOutcome.SNOOZED)

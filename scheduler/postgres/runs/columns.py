@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from datetime import datetime
 from functools import lru_cache
+from json.encoder import encode_basestring as _quoted  # as json.dumps writes a text that it leaves as it is
 from operator import attrgetter, is_
 from types import NoneType
 from typing import Any, get_args
@@ -64,8 +65,8 @@ SELECTED_OF_HISTORY = ", ".join(_ABSENT.get(name) or selected([name]) for name i
 _UNREAD = _ABSENT | {"event": "'' AS event", "output": "NULL::text AS output", "attempts": "'[]' AS attempts"}
 BRIEF = ", ".join(_UNREAD.get(name) or selected([name]) for name in COLUMNS)
 
-_encode = json.JSONEncoder(ensure_ascii=False).encode
 _state, _about = attrgetter(*_STATE), attrgetter(*_ABOUT)
+_attempted, _reported = attrgetter(*_ATTEMPT), attrgetter(*_RESULT)
 _STATUSES = {each.value: each for each in RunStatus}
 _ORIGINS = {each.value: each for each in Origin}
 
@@ -109,11 +110,12 @@ def write_changes(before: Sequence[Run], after: Sequence[Run]) -> dict[str, Colu
 
     Of what a result changes most is left as it was, and each column takes a while to write and to read.
     """
-    old, new = (zip(*[(*_state(run), run.wake_at) for run in runs], strict=True) for runs in (before, after))
-    return {
-        name: _texts(is_now) for name, was, is_now in zip(CHANGING, old, new, strict=True)
+    old, new = (zip(*[_state(run) for run in runs], strict=True) for runs in (before, after))
+    changed = {
+        name: _texts(is_now) for name, was, is_now in zip(_STATE, old, new, strict=True)
         if name == "event_id" or not all(map(is_, was, is_now))
     }
+    return changed | {"wake_at": _texts([run.wake_at for run in after])}  # it hardly ever stays
 
 
 def _texts(values: Iterable[Any]) -> Row:
@@ -127,15 +129,16 @@ def _iso(moment: datetime) -> str:
 
 
 def _tuple(values: tuple[Attempt | Result, ...]) -> str:
-    return _encode([_plain(each) for each in values]) if values else "[]"
+    return f"[{','.join(map(_object, values))}]" if values else "[]"
 
 
-def _plain(value: Attempt | Result) -> dict[str, Any]:
-    of = _ATTEMPT if isinstance(value, Attempt) else _RESULT
-    return {
-        name: _iso(each) if isinstance(each, datetime) else each
-        for name in of if (each := getattr(value, name)) is not None and each is not False
-    }
+def _object(value: Attempt | Result) -> str:
+    """Write what is there of it as JSON: an encoder is made anew for each text, and takes longer than the text."""
+    of, values = (_ATTEMPT, _attempted(value)) if isinstance(value, Attempt) else (_RESULT, _reported(value))
+    return "{" + ",".join([
+        f'"{name}":{_JSON[type(each)](each)}'
+        for name, each in zip(of, values, strict=True) if each is not None and each is not False
+    ]) + "}"
 
 
 def _moments(values: dict[str, Any]) -> dict[str, Any]:
@@ -155,6 +158,15 @@ def _result(values: dict[str, Any]) -> Result:
     return Result(**_moments(given) | {"status": ResultStatus(values["status"])})
 
 
+_JSON: dict[type, Callable[[Any], str]] = {
+    str: _quoted,
+    int: str,
+    float: repr,
+    bool: lambda _: "true",
+    datetime: lambda moment: f'"{_iso(moment)}"',
+    AttemptOutcome: _quoted,
+    ResultStatus: _quoted,
+}
 _WRITERS: dict[type, Callable[[Any], str]] = {
     datetime: _iso,
     int: str,
