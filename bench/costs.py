@@ -57,8 +57,13 @@ class Costs:
     def _postgres_spent(self) -> float:
         """Return the seconds of the server's processes; those that have ended are in the first one's own account."""
         first = psutil.Process(self._postgres)
-        ended = first.cpu_times()
-        living = [each.cpu_times() for each in (first, *first.children())]
+        while True:
+            try:
+                living = [each.cpu_times() for each in (first, *first.children())]
+                break
+            except psutil.NoSuchProcess:
+                continue  # one ended meanwhile: now it is in the account
+        ended = living[0]
         return ended.children_user + ended.children_system + sum(each.user + each.system for each in living)
 
 

@@ -16,6 +16,7 @@ from scheduler.postgres.runs.store import (
     Cursor,
     lock,
     lock_finished,
+    lock_weighed,
     release_jobs,
     save,
     wake_producers,
@@ -43,7 +44,8 @@ def _execute(
 def _record(cursor: Cursor, batch: Sequence[Result], soon: timedelta, attendant: Attendant) -> list[Verdict]:
     now = database_time(cursor)
     ids = {result.event_id for result in batch}
-    opened = lock(cursor, ids)
+    # Nobody but a caller who waits is shown the run itself.
+    opened = lock_weighed(cursor, ids) if attendant is NOBODY else lock(cursor, ids)
     missing = ids - opened.keys()
     finished = lock_finished(cursor, missing) if missing else {}
     known = opened | finished

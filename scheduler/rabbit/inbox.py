@@ -19,6 +19,7 @@ BATCH_BYTES = 8 * 1024 * 1024
 GROWTH = 8
 SUSPECT = DELIVERY_LIMIT // 2
 
+
 class Window(Enum):
     """Whether the broker may deliver."""
 
@@ -50,7 +51,8 @@ class Inbox:
         self._link = link
         self._queue = queue_name
         self._prefetch = prefetch
-        self._waiting: queue.SimpleQueue[Delivery | str] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[list[Delivery] | str] = queue.SimpleQueue()
+        self._rest: list[Delivery] = []  # came with the last batch and had no room in it
         self._channel = link.channel()
         self._channel.add_on_cancel_callback(lambda _: self._cancelled())
         link.on_close(self._waiting.put)
@@ -64,7 +66,7 @@ class Inbox:
             self._window, self._tag = Window.OPEN, frame.method.consumer_tag
             if not self._channel.is_open:
                 return
-            self._link.read_deliveries(self._channel, self._tag, self._on_delivery, self._decode)
+            self._link.read_deliveries(self._channel, self._tag, self._on_deliveries, self._decode)
             if future is not None:
                 future.set_result(None)
 
@@ -105,36 +107,41 @@ class Inbox:
         # As read by _decoded in pika_internals.py.
         raw = properties.raw
         size = len(body) + len(raw)
-        self._on_delivery(
+        self._on_deliveries([
             Delivery(method.delivery_tag, method.routing_key, properties, body, method.redelivered, size, raw)
-        )
+        ])
 
-    def _on_delivery(self, delivery: Delivery) -> None:
+    def _on_deliveries(self, found: list[Delivery]) -> None:
         if self._bytes > 4 * MOST_BYTES:
-            self._channel.basic_nack(delivery.tag, requeue=True)
+            for each in found:
+                self._channel.basic_nack(each.tag, requeue=True)
             return
-        self._count += 1
-        self._bytes += delivery.size
-        delivery.read = self._reader(delivery)
-        self._waiting.put(delivery)
+        self._count += len(found)
+        self._bytes += _size(found)
+        read = self._reader
+        for each in found:
+            each.read = read(each)
+        self._waiting.put(found)
         if self._bytes > MOST_BYTES:
             self._reopen(max(1, self._count // 2))
 
     def take(self, limit: int, timeout: float) -> list[Delivery]:
         """Wait for a command, then return it with what else is there already; [] when none came."""
-        batch: list[Delivery] = []
+        batch, self._rest = self._rest, []
         try:
-            batch.append(self._checked(self._waiting.get(timeout=timeout)))
-            size = 0
+            batch = batch or self._checked(self._waiting.get(timeout=timeout))
+            size = _size(batch)
             while len(batch) < limit and size < BATCH_BYTES:
-                size += batch[-1].size
-                batch.append(self._checked(self._waiting.get_nowait()))
+                more = self._checked(self._waiting.get_nowait())
+                size += _size(more)
+                batch += more
         except queue.Empty:
             pass
-        return batch
+        self._rest = batch[limit:]
+        return batch[:limit]
 
     @staticmethod
-    def _checked(item: Delivery | str) -> Delivery:
+    def _checked(item: list[Delivery] | str) -> list[Delivery]:
         if isinstance(item, str):
             raise BrokerUnavailable(item)
         return item
@@ -144,7 +151,7 @@ class Inbox:
 
         Those refused go where the queue itself sends what nobody wants.
         """
-        count, size = len(batch), sum([each.size for each in batch])
+        count, size = len(batch), _size(batch)
         last = batch[-1]
         out = {each.tag for each in refused}
         taken = next((each.tag for each in reversed(batch) if each.tag not in out), None)
@@ -178,3 +185,7 @@ class Inbox:
             self._channel.close()
 
         self._link.call(act)
+
+
+def _size(deliveries: Sequence[Delivery]) -> int:
+    return sum([each.size for each in deliveries])

@@ -70,15 +70,20 @@ class ReadingConnection(SelectConnection):  # type: ignore[misc]  # pika's types
         data = self._frame_buffer + data_in if self._frame_buffer else data_in
         at = 0
         while at < len(data):
-            # Any of them may end the consumer.
             after = NOT_OURS if self.deliveries is None else self.deliveries.read(data, at)
             if after == NOT_OURS:
+                self._hand_over()  # what came before it, which it may be about; it may also end the consumer
                 after = self._by_pika(data, at)
             if after == MORE:
                 break
             at = after
         self._frame_buffer = data[at:]
         self.bytes_received += at  # what the heartbeat goes by
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        if self.deliveries is not None:
+            self.deliveries.hand_over()
 
     def _by_pika(self, data: bytes, at: int) -> int:
         """Have pika take one frame and return where it ends, or MORE."""

@@ -46,7 +46,7 @@ class Delivery:
         return count if isinstance(count, int) else int(self.redelivered)
 
 
-Handler = Callable[[Delivery], None]
+Handler = Callable[[list[Delivery]], None]
 Decode = Callable[[bytes], pika.BasicProperties]
 
 
@@ -56,16 +56,26 @@ class Deliveries:
     def __init__(
         self, channel: int, consumer_tag: str, frame_max: int, handler: Handler, decode: Decode | None = None
     ) -> None:
-        """Hand over deliveries; `decode` makes of their properties what the handler needs, all by default."""
+        """Hand over deliveries, those that came together at once.
+
+        `decode` makes of their properties what the handler needs, all by default.
+        """
         name = consumer_tag.encode()
         self._decode = decode or decoded
         self._head = struct.pack(">BH", spec.FRAME_METHOD, channel)
         self._mark = _DELIVER + bytes((len(name),)) + name
         self._most = frame_max - _OVERHEAD
         self._handler = handler
+        self._found: list[Delivery] = []
+
+    def hand_over(self) -> None:
+        """Hand over what was read since the last time."""
+        if self._found:
+            found, self._found = self._found, []
+            self._handler(found)
 
     def read(self, data: bytes, at: int) -> int:
-        """Hand over the delivery that begins at `at` and return where it ends, or MORE, or NOT_OURS."""
+        """Read the delivery that begins at `at` and return where it ends, or MORE, or NOT_OURS."""
         method = at + _FRAME.size
         if not (data.startswith(self._head, at) and data.startswith(self._mark, method)):
             return NOT_OURS
@@ -96,7 +106,7 @@ class Deliveries:
         raw = data[header + _HEADER.size : body - 1]
         properties = self._decode(raw)
         content = data[body + _FRAME.size : end - 1]
-        self._handler(Delivery(tag, key, properties, content, bool(redelivered), end - at, raw))
+        self._found.append(Delivery(tag, key, properties, content, bool(redelivered), end - at, raw))
         return end
 
 

@@ -39,7 +39,7 @@ class WorkQueue:
         def consuming(frame: pika.frame.Method) -> None:
             self._tag = frame.method.consumer_tag
             if self._quick:
-                self._link.read_deliveries(self._channel, self._tag, self._handler, headers_alone)
+                self._link.read_deliveries(self._channel, self._tag, self._on_deliveries, headers_alone)
             if not future.done():
                 future.set_result(None)
 
@@ -52,6 +52,10 @@ class WorkQueue:
         self._handler(
             Delivery(method.delivery_tag, method.routing_key, properties, body, method.redelivered, len(body))
         )
+
+    def _on_deliveries(self, found: Sequence[Delivery]) -> None:
+        for each in found:
+            self._handler(each)
 
     def _cancelled(self) -> None:
         why = f"the queue {self._queue} was deleted; it is declared again on the next connection"

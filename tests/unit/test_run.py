@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -216,6 +216,27 @@ def test_a_success_counts_whichever_attempt_it_is_of_and_whenever_it_comes():
     assert after(cancelled(begun(), T), result("succeeded")).status is RunStatus.SUCCEEDED
     second = delivered(after(begun(delay=0), result("failed")), EVENT, occurrence(), T)
     assert after(second, result("succeeded", attempt=1)).status is RunStatus.SUCCEEDED
+
+
+def test_a_success_decides_what_it_decides_and_leaves_all_else():
+    early = result("running", attempt=9)
+    before = Run(
+        EVENT, RunStatus.RUNNING, 3, 2, T, T, T, T, T, None, "a", 0.5, "error", '"o"', True,
+        (Attempt(1, AttemptOutcome.FAILED, "a", T, T, None, None),), None, T, (early,), T, occurrence(),
+    )
+    now = T + timedelta(hours=1)
+    changed = after(before, result("succeeded", attempt=3, worker="b", output='"done"'), now=now)
+    assert {each.name for each in fields(Run) if getattr(changed, each.name) != getattr(before, each.name)} == {
+        "status", "deadline", "alive_until", "retry_at", "finished_at", "worker", "progress", "error", "output",
+        "output_cut", "attempts", "decided_by",
+    }
+    assert changed == replace(
+        before, status=RunStatus.SUCCEEDED, deadline=None, alive_until=None, retry_at=None, worker="b",
+        progress=None, finished_at=now, error=None, output='"done"', output_cut=False,
+        attempts=(*before.attempts,
+                  Attempt(3, AttemptOutcome.SUCCEEDED, "b", T, now, None, '"done"')),
+        decided_by=result("succeeded", worker="b", output='"done"').weight(),
+    )
 
 
 def test_what_an_earlier_attempt_says_too_late_changes_nothing():

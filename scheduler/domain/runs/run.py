@@ -223,12 +223,12 @@ def _succeeded(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedSt
     started = result.started_at or (run.started_at if result.attempt == run.attempt else None)
     ended = Attempt(result.attempt, AttemptOutcome.SUCCEEDED, result.worker or run.worker, started,
                     result.finished_at or now, result.error, result.output, result.output_cut)
-    return replace(
-        run, status=RunStatus.SUCCEEDED, finished_at=now, attempts=_with(run, ended),
-        attempt=run.attempt + _sent_unrecorded(run, result, now), counted=_counted(run), deadline=None,
-        alive_until=None, retry_at=None,
-        started_at=started, worker=ended.worker, progress=None, error=result.error, output=result.output,
-        output_cut=result.output_cut, decided_by=result.weight(),
+    # Field by field, in their order: most results are such, and `replace` takes twice as long.
+    return Run(
+        run.event_id, RunStatus.SUCCEEDED, run.attempt + _sent_unrecorded(run, result, now), _counted(run),
+        run.emitted_at, None, None, None, started, now, ended.worker, None, result.error, result.output,
+        result.output_cut, _with(run, ended), result.weight(), run.retried_at, run.early, run.noted_at,
+        run.occurrence,
     ), "recorded"
 
 

@@ -61,6 +61,10 @@ SELECTED = selected()
 _ABSENT = {"early": "'[]' AS early", "noted_at": "NULL::timestamptz AS noted_at"}
 SELECTED_OF_HISTORY = ", ".join(_ABSENT.get(name) or selected([name]) for name in COLUMNS)
 
+# For results: of what a run is about, no more than they are weighed by, and none of it changes.
+_UNWEIGHED = frozenset(_ABOUT) - {"job_id", "policy", "tenant", "work"}
+WEIGHED = ", ".join(f"NULL AS {name}" if name in _UNWEIGHED else selected([name]) for name in COLUMNS)
+
 # For lists: without what may be large and only a run's own page shows.
 _UNREAD = _ABSENT | {"event": "'' AS event", "output": "NULL::text AS output", "attempts": "'[]' AS attempts"}
 BRIEF = ", ".join(_UNREAD.get(name) or selected([name]) for name in COLUMNS)
@@ -79,7 +83,7 @@ def read(row: Sequence[Any]) -> Run:
     state[_EARLY] = () if state[_EARLY] == "[]" else tuple(map(_result, json.loads(state[_EARLY])))
     about = list(row[_STATE_END : _STATE_END + len(_ABOUT)])
     if about[_JOB_ID] is not None:
-        about[_ORIGIN] = _ORIGINS[about[_ORIGIN]]
+        about[_ORIGIN] = None if about[_ORIGIN] is None else _ORIGINS[about[_ORIGIN]]
         about[_POLICY] = None if about[_POLICY] is None else read_policy(about[_POLICY])
         about[_PRIORITY] = None if about[_PRIORITY] is None else PRIORITIES[about[_PRIORITY]]
         state.append(Occurrence(*about))

@@ -18,6 +18,7 @@ from scheduler.postgres.runs.columns import (
     SELECTED,
     SELECTED_OF_HISTORY,
     STORED,
+    WEIGHED,
     read,
     typed,
     write,
@@ -29,6 +30,7 @@ from scheduler.resources import query
 Cursor = psycopg2.extensions.cursor
 KIND = "runs"
 _LOCK = query("runs/lock", selected=SELECTED)
+_LOCK_WEIGHED = query("runs/lock", selected=WEIGHED)
 _LOCK_OF_JOBS = query("runs/lock_of_jobs", selected=SELECTED)
 _LOCK_FINISHED = query("runs/lock_finished", selected=SELECTED_OF_HISTORY)
 INSERT = query("runs/insert", columns=", ".join(STORED))
@@ -47,6 +49,11 @@ UPDATE, REPLACE = update(CHANGING), update(STORED)
 def lock(cursor: Cursor, ids: Iterable[str]) -> dict[str, Run]:
     """Return the open runs of these events, locked until the transaction ends."""
     return _locked(cursor, _LOCK, ids)
+
+
+def lock_weighed(cursor: Cursor, ids: Iterable[str]) -> dict[str, Run]:
+    """Return the same without what no result depends on: each value takes a while to fetch."""
+    return _locked(cursor, _LOCK_WEIGHED, ids)
 
 
 def lock_of_jobs(cursor: Cursor, job_ids: Iterable[str]) -> dict[str, Run]:

@@ -240,6 +240,16 @@ def test_properties_that_pika_cannot_read_do_not_end_the_connection_with_or_with
         frames.clear()
 
 
+def test_deliveries_that_come_together_are_handed_over_at_once_and_before_what_comes_after_them():
+    order = []
+    connection = unconnected(Deliveries(CHANNEL, CONSUMER, 4096, lambda found: order.append(len(found))))
+    connection._process_frame = lambda each: order.append(type(each))
+    one = b"".join(delivery())
+    connection._on_data_available(one * 3 + frame.Heartbeat().marshal() + one * 2 + one[:-1])
+    connection._on_data_available(one[-1:])
+    assert order == [3, frame.Heartbeat, 2, 1]
+
+
 def test_a_header_frame_without_its_end_is_still_an_error():
     header = delivery()[1]
     with pytest.raises(pika.exceptions.InvalidFrameError):

@@ -35,10 +35,12 @@ def delivery(
 class Reader:
     def __init__(self):
         self.found = []
-        self.deliveries = Deliveries(CHANNEL, CONSUMER, FRAME_MAX, self.found.append)
+        self.deliveries = Deliveries(CHANNEL, CONSUMER, FRAME_MAX, self.found.extend)
 
     def read(self, data, at=0):
-        return self.deliveries.read(data, at)
+        end = self.deliveries.read(data, at)
+        self.deliveries.hand_over()
+        return end
 
 
 @given(st.lists(
