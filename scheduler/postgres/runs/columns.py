@@ -45,10 +45,11 @@ def selected(columns: Iterable[str] = COLUMNS) -> str:
 
 def typed(columns: Iterable[str]) -> str:
     """Return the columns with their types, as Postgres must be told of what it reads from JSON."""
-    return ", ".join(f"{name} {_type(name)}" for name in columns)
+    return ", ".join(f"{name} {column_type(name)}" for name in columns)
 
 
-def _type(name: str) -> str:
+def column_type(name: str) -> str:
+    """Return the type of a column."""
     if name in AS_JSON:
         return "json"
     if name in ("event_id", "job_id"):

@@ -19,6 +19,7 @@ from scheduler.postgres.runs.columns import (
     SELECTED_OF_HISTORY,
     STORED,
     WEIGHED,
+    column_type,
     read,
     typed,
     write,
@@ -37,10 +38,10 @@ INSERT = query("runs/insert", columns=", ".join(STORED))
 
 
 @lru_cache(maxsize=256)  # results, deadlines and retries change a few sets of columns
-def update(names: tuple[str, ...]) -> str:
-    """Return the statement that stores these columns."""
-    return query("runs/update", columns=", ".join(names), saved=", ".join(f"saved.{name}" for name in names),
-                 typed=typed(names))
+def update(names: tuple[str, ...], shared: tuple[str, ...] = ()) -> str:
+    """Return the statement that stores these columns, and those that have one value in all the runs."""
+    values = [f"saved.{name}" for name in names] + [f"%({name})s::{column_type(name)}" for name in shared]
+    return query("runs/update", columns=", ".join((*names, *shared)), saved=", ".join(values), typed=typed(names))
 
 
 UPDATE, REPLACE = update(CHANGING), update(STORED)
@@ -72,10 +73,7 @@ def save(cursor: Cursor, opened: Mapping[str, Run], finished: Mapping[str, Run],
     moved = [run for event_id, run in after.items() if event_id in finished and run is not finished[event_id]]
     added = [run for event_id, run in after.items() if event_id not in opened and event_id not in finished]
     if changed:
-        columns = write_changes([opened[run.event_id] for run in changed], changed)
-        rows = zip(*columns.values(), strict=True)
-        saved = f"[{','.join(json_record(tuple(columns), row, AS_JSON) for row in rows)}]"
-        cursor.execute(update(tuple(columns)), {"runs": saved})
+        _change(cursor, [opened[run.event_id] for run in changed], changed)
     if moved:
         cursor.execute(query("runs/unarchive"), {"ids": array(run.event_id for run in moved)})
     if added or moved:
@@ -88,6 +86,19 @@ def save(cursor: Cursor, opened: Mapping[str, Run], finished: Mapping[str, Run],
         cursor.execute(query("runs/any_finished"), {"ids": array(run.event_id for run in added)})
         if cursor.fetchall() == [(True,)]:
             raise Contended("Postgres: another process finished one of these runs meanwhile")
+
+
+def _change(cursor: Cursor, before: Sequence[Run], after: Sequence[Run]) -> None:
+    """Write what differs; what became the same of all, as the time of most results of a batch, is written once."""
+    columns = write_changes(before, after)
+    shared = {
+        name: texts[0] for name, texts in columns.items()
+        if name != "event_id" and texts.count(texts[0]) == len(texts)
+    }
+    own = tuple(name for name in columns if name not in shared)
+    rows = zip(*(columns[name] for name in own), strict=True)
+    saved = f"[{','.join([json_record(own, row, AS_JSON) for row in rows])}]"
+    cursor.execute(update(own, tuple(shared)), {"runs": saved, **shared})
 
 
 def release_jobs(cursor: Cursor, job_ids: Iterable[str], event_ids: Iterable[str]) -> datetime | None:
