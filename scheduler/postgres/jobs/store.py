@@ -31,8 +31,8 @@ def lock(cursor: Cursor, ids: Sequence[str], *, requested: bool = False) -> dict
     """Return the jobs that are there, locked until the transaction ends.
 
     Of many that are all `requested` it returns none, without a look, where those before were new as well: to look
-    takes Postgres a fifth of what to store them does. If one is there after all, to save them is Contended, and the next
-    try looks. Not of a few: that costs little, and each such mistake is an error in Postgres' log.
+    takes Postgres a fifth of what to store them does. If one is there after all, to save them is Contended, and
+    the next try looks. Not of a few: that costs little, and each such mistake is an error in Postgres' log.
     """
     session: Session = cursor.connection  # type: ignore[assignment]  # the only kind that we make
     new = requested and session.saves_new_jobs and len(ids) >= MANY
