@@ -170,6 +170,7 @@ def run(stack: Stack, minutes: float = 30, pending: int = 1_000_000) -> list[rep
     late = {kind: each["all"] for kind, each in found["came"]["kinds"].items()}
     missing, of_all = lost(found)
     most = max(found["seen"], key=lambda each: each["due"])
+    last = max(late[kind]["most"] for kind in ("report", "digest"))
     spoken = f"{minutes:g} minutes at ten times speed"
     rows = [
         report.limit(f"a shop's day, {spoken}: what did not become what it should", missing, 0, "", f"of {of_all:,}"),
@@ -177,7 +178,7 @@ def run(stack: Stack, minutes: float = 30, pending: int = 1_000_000) -> list[rep
         report.limit("a shop's day: reminders, due to received, p99", late["reminder"]["p99"], 100, "ms"),
         report.limit("a shop's day: delayed messages, due to received, p99", late["delayed"]["p99"], 100, "ms"),
         report.limit("a shop's day: webhooks, due to called the first time, p99", _share(found["webhook ms"], 0.99), 250, "ms"),
-        report.limit("a shop's day: the last of what is due at a full hour", late.get("report", late["digest"])["most"] / 1000, 10, "s",
+        report.limit("a shop's day: the last of what is due at a full hour", last / 1000, 10, "s",
                      f"largest backlog {most['due']:,.0f}"),
         report.limit("a shop's day: the API meanwhile, p99", _share(found["api ms"], 0.99), 100, "ms",
                      f"p50 {_share(found['api ms'], 0.5):.1f} ms"),

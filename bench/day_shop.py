@@ -47,7 +47,7 @@ def instant(at: float) -> str:
 
 
 class Shop:
-    """Asks for what a shop asks for, from `start` to `end`, so that all of it falls due before the end."""
+    """Asks from `start` to `end` for what a shop asks for, as far as it falls due before the end."""
 
     def __init__(self, start: float, end: float, endpoint: str) -> None:
         self.start, self.end, self.endpoint = start, end, endpoint
@@ -70,9 +70,9 @@ class Shop:
             self._owed[kind] += most * busyness
             for _ in range(int(self._owed[kind])):
                 self._owed[kind] -= 1
-                left = self.end - now
-                if left > 2:
-                    yield from self._one(kind, now + 1 + min(self.dice.expovariate(1 / HOUR * 4), left - 2))
+                due = now + 1 + self.dice.expovariate(1 / HOUR * 4)
+                if due < self.end - 1:  # what falls due later is not a part of this day
+                    yield from self._one(kind, due)
 
     def _one(self, kind: str, due: float) -> Iterator[AmqpMessage]:
         if kind == "delayed":
