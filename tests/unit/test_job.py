@@ -15,6 +15,7 @@ from scheduler.domain.jobs.emission import event_id
 from scheduler.domain.jobs.job import _TRANSITIONS, Job, JobStatus, apply
 from scheduler.domain.messages import COMMAND_MODELS, JobCommand, ScheduleRequest
 from scheduler.domain.recurrence import resolve
+from scheduler.postgres.jobs.columns import FRESH
 
 ID = UUID("7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11")
 T = datetime(2026, 12, 1, 8, tzinfo=UTC)
@@ -150,6 +151,17 @@ def test_every_field_of_a_definition_is_compared_or_known_to_make_no_difference(
         if each.name not in {"spec", "correlation_id", "traceparent", "tracestate"}:
             assert content(replace(plain, **{each.name: "another"}), start_given=True) != content(
                 plain, start_given=True), each.name
+
+
+def test_a_job_that_remembers_more_than_its_request_is_not_fresh():
+    """Of one that is fresh only what a request brings is stored (`FRESH`): all else would be lost silently."""
+    job, _ = applied(command("request", 1))
+    assert job.fresh
+    # The first only a producer sets, of a job that is stored already; the second is never without `triggers`.
+    elsewhere = {"held_by", "trigger_at"}
+    for name in {each.name for each in dataclass_fields(Job)} - {*FRESH, "definition"} - elsewhere:
+        other = {"status": JobStatus.PAUSED, "occurrence": 1, "retries": 1, "triggers": (T,)}.get(name, T)
+        assert not replace(job, **{name: other}).fresh, name
 
 
 def test_every_command_has_a_transition_of_its_own():

@@ -1,10 +1,11 @@
-"""Dependencies point one way: cli → processes → commands | emitting → postgres | rabbit → domain.
+"""Dependencies point one way: cli → processes → commands | emitting → postgres | rabbit → ops → domain.
 
-Everything may use `ops`, which knows none of them. There are no exceptions.
+There are no exceptions, and no room without a line in the table.
 """
 
 import ast
 import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ PACKAGE = Path(scheduler.__file__).parent
 BELOW = {
     "domain": set(),
     "resources": set(),
+    "terminal": set(),
     "roles": {"domain"},
     "ops": {"domain"},
     "settings": {"domain"},
@@ -32,6 +34,17 @@ BELOW = {
     "workers": {"client", "domain", "ops", "rabbit", "runtime", "settings"},
     "client": {"domain", "rabbit", "resources"},
     "testing": {"client", "commands", "domain"},
+    "outbox": {"client", "ops", "postgres", "rabbit", "runtime", "settings"},
+    "top": {"domain", "ops", "postgres", "runtime", "settings", "terminal"},
+    "show_job": {"domain", "postgres", "settings", "terminal", "top"},
+    "show_run": {"domain", "postgres", "terminal"},
+    "operators": {"api", "commands", "domain", "postgres", "rabbit", "roles", "settings", "show_job", "show_run",
+                  "terminal", "views"},
+    "process": {"domain", "maintenance", "ops", "rabbit", "roles", "runtime", "settings"},
+    "dev": {"api", "client", "domain", "postgres", "rabbit", "resources", "roles", "settings", "terminal"},
+    "cli": {"api", "client", "dev", "domain", "operators", "ops", "outbox", "postgres", "preview", "process",
+            "roles", "runtime", "settings", "top", "workers"},
+    "__main__": {"cli"},
 }
 STATEMENT = re.compile(
     r"\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|COPY|CREATE|ALTER|DROP|PREPARE|EXECUTE|LISTEN|NOTIFY|BEGIN|COMMIT|"
@@ -49,6 +62,12 @@ def imports(path):
             yield from (name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def test_every_room_is_in_the_table_and_none_is_below_itself():
+    rooms = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert rooms == {*BELOW, "__init__"}
+    tuple(TopologicalSorter(BELOW).static_order())  # raises CycleError
 
 
 @pytest.mark.parametrize("room", BELOW)

@@ -20,7 +20,7 @@ class OnMissed(StrEnum):
     SKIP = "skip"
 
 
-@dataclass(slots=True)  # not frozen, for speed: see domain/job.py
+@dataclass(slots=True)  # not frozen, for speed: see definition.py
 class Plan:
     """What to emit now, what is passed over, and what comes next."""
 

@@ -1,15 +1,18 @@
 """What a host writes becomes exactly the message of the contract, or an error that names the field."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
 from pydantic import BaseModel
 
-from scheduler.client import CommandRejected, job_id
+from scheduler.client import CommandRejected, Outbox, job_id
 from scheduler.client.clock import IssuingClock
 from scheduler.client.commands import order, request
+from scheduler.client.database import tables
+from scheduler.domain.messages import COMMAND_MODELS
 
 JOB = uuid4()
 
@@ -109,3 +112,9 @@ def test_a_mistyped_argument_is_an_error_and_not_silence():
         request(JOB, "test.job", {}, {"every": 60, "rule": "FREQ=DAILY"})
     with pytest.raises(TypeError, match="run_at"):
         order("cancel", JOB, {"run_at": "2026-12-01T09:00:00Z"})
+
+
+def test_a_hosts_table_takes_every_command_that_its_outbox_can_write():
+    [listed] = re.findall(r"kind IN \(([^)]*)\)", tables())
+    assert set(re.findall(r"'(\w+)'", listed)) == set(COMMAND_MODELS)
+    assert all(hasattr(Outbox, "schedule" if kind == "request" else kind) for kind in COMMAND_MODELS)
