@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from scheduler.domain.errors import Misconfigured
+from scheduler.domain.names import COMMAND_VARIABLES
 
 QUEUE_TYPES = ("quorum", "classic", "default")
 HISTORIES = ("tracked", "all")
@@ -168,7 +169,7 @@ def load(environment: Mapping[str, str]) -> Settings:
     mistakes.extend(
         f"{name} is not a setting; known are {', '.join(sorted(n for n in known if n[:4] == 'SCHE'))}"
         for name in sorted(environment)
-        if name.startswith("SCHEDULER_") and name not in known
+        if name.startswith("SCHEDULER_") and name not in known and name not in COMMAND_VARIABLES
     )
     if mistakes:
         raise Misconfigured("; ".join(mistakes))

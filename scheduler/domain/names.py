@@ -17,6 +17,9 @@ COMMAND_QUEUE_PREFIX = "scheduler_command_"
 COMMAND_KEY_PREFIX = "command."  # of its routing key
 DELAY_QUEUE = "scheduler_delay"
 
+# What a worker tells a command in its environment, and what is no setting if the command is a program of ours.
+COMMAND_VARIABLES = ("SCHEDULER_EVENT_ID", "SCHEDULER_JOB_ID", "SCHEDULER_ATTEMPT")
+
 
 def delay_queue(exchange: str) -> str:
     """Return the queue of what waits to be stored on its way to a further exit."""

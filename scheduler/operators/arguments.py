@@ -48,7 +48,8 @@ def add(commands: Any, run: Callable[[argparse.Namespace], int]) -> None:
     token = commands.add_parser("token", help=text, description=text)
     token.set_defaults(command=run, module="scheduler.operators.tokens", verb="make")
     token.add_argument("--role", choices=_ROLES, required=True, metavar="R", help=f"one of {', '.join(_ROLES)}")
-    token.add_argument("--tenant", type=_tenant, metavar="T", help="for this tenant only (default: all)")
+    token.add_argument("--tenant", type=lambda text: None if text == "*" else _tenant(text), metavar="T",
+                       help="for this tenant only (default, or *: all)")
     token.add_argument("--for", dest="lasts", type=_span, default=timedelta(hours=8), metavar="8h",
                        help="how long it is good, such as 90s, 30m, 8h, 7d (default: 8h)")
     token.add_argument("--sub", metavar="WHO", help="whose it is, as the audit tells it (default: you)")
@@ -94,6 +95,7 @@ def _run(add_verb: Add) -> None:
     text = "finished then or later; RFC 3339"
     export.add_argument("--since", type=_instant, metavar="T", required=True, help=text)
     export.add_argument("--until", type=_instant, metavar="T", required=True, help="finished before then")
+    export.add_argument("--json", action="store_true", help="as it does anyhow")
 
 
 def _dead(add_verb: Add) -> None:

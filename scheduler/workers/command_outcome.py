@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from scheduler.domain.messages.targets import CommandTarget
+from scheduler.domain.names import COMMAND_VARIABLES
 from scheduler.domain.targets.placeholders import UnknownPlaceholder, fill
 from scheduler.workers.attempt import Attempt
 from scheduler.workers.commands_file import OfferedCommand, environment_of
@@ -38,10 +39,8 @@ def order_of(command: OfferedCommand, attempt: Attempt, own: Mapping[str, str]) 
     for number, each in enumerate(arguments, 1):
         if "\0" in each:
             raise RefusedCommand(f"argument {number} holds a NUL, which no program can be given")
-    environment = dict(environment_of(command, own)) | {
-        "SCHEDULER_EVENT_ID": attempt.event_id, "SCHEDULER_JOB_ID": attempt.job_id,
-        "SCHEDULER_ATTEMPT": str(attempt.number),
-    }
+    told = (attempt.event_id, attempt.job_id, str(attempt.number))
+    environment = dict(environment_of(command, own)) | dict(zip(COMMAND_VARIABLES, told, strict=True))
     return Order(
         (*command.run, *arguments), command.directory, environment, attempt.body, attempt.timeout, command.grace,
         command.limits, command.user,

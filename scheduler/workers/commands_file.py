@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.domain.errors import Misconfigured
+from scheduler.domain.names import COMMAND_VARIABLES
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 DEFAULT_GRACE = 10
 MOST_CONCURRENCY = 1000
 _DAY = 86_400
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_OURS = ("SCHEDULER_EVENT_ID", "SCHEDULER_JOB_ID", "SCHEDULER_ATTEMPT")
 _SIZE = re.compile(r"([0-9]{1,12}) ?(B|KiB|MiB|GiB)")
 _UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _HEADER = re.compile(r"""\s*\[\s*["']?([A-Za-z0-9_-]+)["']?\s*(?:\.\s*["']?([A-Za-z0-9_-]+)["']?\s*)?\]""")
@@ -155,7 +155,7 @@ def _environment(value: Any) -> dict[str, str]:
     for name, text in value.items():
         if not _VARIABLE.fullmatch(name):
             raise ValueError(f"has {name!r}, which is no name of a variable")
-        if name in _OURS:
+        if name in COMMAND_VARIABLES:
             raise ValueError(f"has {name}, which the worker sets")
         if not isinstance(text, str) or "\0" in text:
             raise ValueError(f"has {name}, whose value must be a text without NUL")

@@ -35,6 +35,11 @@ def test_a_mistake_names_its_variable_and_no_secret(name, value):
     assert "secret" not in str(caught.value)
 
 
+def test_what_a_worker_tells_a_command_is_no_setting_of_a_command_that_is_ours():
+    told = {"SCHEDULER_EVENT_ID": "e", "SCHEDULER_JOB_ID": "j", "SCHEDULER_ATTEMPT": "1"}
+    assert load(told) == Settings()
+
+
 def test_every_mistake_is_told_at_once():
     with pytest.raises(Misconfigured, match=r"METRICS_PORT.*SCHEDULER_PREFETCH.*SCHEDULER_X"):
         load({"METRICS_PORT": "x", "SCHEDULER_PREFETCH": "x", "SCHEDULER_X": ""})

@@ -152,15 +152,17 @@ def test_a_token_is_printed_where_the_key_is_a_secret(scheduler, tmp_path):
     claims = jwt.decode(made.stdout.strip(), SECRET, ["HS256"], audience="scheduler")
     assert (claims["role"], claims["tenant"], claims["sub"]) == ("operator", "acme", "ann")
     assert claims["exp"] - claims["iat"] == 7200
-    made = scheduler("token", "--role", "viewer", "--sub", "ann", "--json", SCHEDULER_JWT_KEY=SECRET)
-    told = json.loads(made.stdout)
-    assert jwt.decode(told.pop("token"), SECRET, ["HS256"])["role"] == "viewer"
-    assert told == {"sub": "ann", "role": "viewer", "tenant": "*", "expires_in": 8 * 3600}
+    for tenant in ((), ("--tenant", "*")):
+        made = scheduler("token", "--role", "viewer", "--sub", "ann", *tenant, "--json", SCHEDULER_JWT_KEY=SECRET)
+        told = json.loads(made.stdout)
+        claims = jwt.decode(told.pop("token"), SECRET, ["HS256"])
+        assert (claims["role"], claims.get("tenant", "*")) == ("viewer", "*")
+        assert told == {"sub": "ann", "role": "viewer", "tenant": "*", "expires_in": 8 * 3600}
     (tmp_path / "key").write_text(SECRET + "\n")
     assert scheduler("token", "--role", "viewer", SCHEDULER_JWT_KEY_FILE=str(tmp_path / "key")).returncode == 0
     assert scheduler("token", "--role", "viewer").returncode == 78
     assert scheduler("token", "--role", "root", SCHEDULER_JWT_KEY=SECRET).returncode == 2
     assert scheduler("token", "--role", "viewer", "--for", "8y", SCHEDULER_JWT_KEY=SECRET).returncode == 2
-    assert scheduler("token", "--role", "viewer", "--tenant", "*", SCHEDULER_JWT_KEY=SECRET).returncode == 2
+    assert scheduler("token", "--role", "viewer", "--tenant", "a b", SCHEDULER_JWT_KEY=SECRET).returncode == 2
     short = scheduler("token", "--role", "viewer", SCHEDULER_JWT_KEY="short-secret")
     assert (short.returncode, "short-secret" in short.stderr) == (78, False)

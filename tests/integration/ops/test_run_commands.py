@@ -120,7 +120,8 @@ def test_an_export_has_what_finished_in_the_span_more_than_fits_one_fetch(databa
     runs = keep(*(made(due=n) for n in range(250)))
     keep(made(status="waiting", retry_at=after(60), finished_at=None))
     assert list(export_runs(database_url, after(2), after(252))) == list(runs)
-    done = scheduler(database_url, "export", "--since", after(3).isoformat(), "--until", after(251).isoformat())
+    done = scheduler(
+        database_url, "export", "--since", after(3).isoformat(), "--until", after(251).isoformat(), "--json")
     assert (done.returncode, done.stderr) == (0, "")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["event_id"] for line in lines] == ids(runs[1:249])
