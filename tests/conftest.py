@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support import Host, Sidecar, patiently
+from support import Host, Sidecar, connected, patiently
 
 from scheduler.dev.servers import Stack, start_stack
 from scheduler.postgres.migrate import migrate
@@ -42,6 +42,18 @@ def empty_database(stack: Stack) -> Iterator[str]:
 @pytest.fixture
 def database_url(stack: Stack, template: str) -> Iterator[str]:
     url = stack.create_database(template=template)
+    yield url
+    stack.drop_database(url)
+
+
+@pytest.fixture
+def latin1_database(stack: Stack) -> Iterator[str]:
+    """A migrated database that cannot hold every character."""
+    url = stack.database_url.rpartition("/")[0] + "/scheduler_latin1"
+    with connected(stack.database_url) as admin, admin.cursor() as cursor:
+        admin.autocommit = True
+        cursor.execute("CREATE DATABASE scheduler_latin1 ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    migrate(url)
     yield url
     stack.drop_database(url)
 

@@ -8,7 +8,7 @@ from scheduler.commands.judging import Verdict, judge_result
 from scheduler.commands.transactions import attempted
 from scheduler.domain.messages import Overlap
 from scheduler.domain.runs.result import Heard, Result
-from scheduler.domain.runs.run import Run
+from scheduler.domain.runs.run import IDLE_SECONDS, Run
 from scheduler.postgres.connection import Connection, database_time
 from scheduler.postgres.jobs.due import KIND as JOBS
 from scheduler.postgres.runs.store import (
@@ -22,6 +22,8 @@ from scheduler.postgres.runs.store import (
     wake_producers,
 )
 from scheduler.postgres.workers import save_workers
+
+_IDLE = timedelta(seconds=IDLE_SECONDS + 0.1)  # a little more, for a sleep's jitter
 
 
 def execute_results(
@@ -53,7 +55,7 @@ def _record(cursor: Cursor, batch: Sequence[Result], soon: timedelta, attendant:
     runs = dict(known)
     verdicts: list[Verdict] = [judge_result(runs, result, now) for result in batch]
     save(cursor, opened, finished, runs)
-    wake_for_runs(cursor, known, runs, now + soon)
+    wake_for_runs(cursor, known, runs, now + max(soon, _IDLE))
     attendant.saved(cursor)
     return verdicts
 

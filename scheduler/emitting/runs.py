@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from scheduler.domain.messages import Overlap
-from scheduler.domain.runs.run import Run, RunStatus, delivered, overdue
+from scheduler.domain.runs.run import IDLE_SECONDS, Run, RunStatus, delivered, overdue
 from scheduler.emitting.messages import count_unoffered, dead_message, finished_message, run_message
 from scheduler.emitting.source import Result, Stamp, Times
 from scheduler.ops import metrics
@@ -41,8 +41,7 @@ class DueRuns:
     kind = KIND
     classes = CLASSES
     look_seconds: float | None = None
-    # Who tracks nothing pays next to nothing for it; a first run's time limit is seen that much later at most.
-    idle_seconds = 2.0
+    idle_seconds = IDLE_SECONDS
 
     def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Run]:
         """Lock the runs that fall due."""

@@ -7,11 +7,12 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
-from support import connected
+from support import DEADLINE, connected
 
+from scheduler.commands.results import execute_results
 from scheduler.domain.messages import Priority, ResultStatus, RunPolicy
 from scheduler.domain.runs.result import Result
-from scheduler.domain.runs.run import Attempt, AttemptOutcome, Occurrence, Origin, Run, RunStatus
+from scheduler.domain.runs.run import IDLE_SECONDS, Attempt, AttemptOutcome, Occurrence, Origin, Run, RunStatus
 from scheduler.postgres.claims import PLANNER, ClaimSession
 from scheduler.postgres.classes import FROM_THE_BOTTOM, Shares
 from scheduler.postgres.connection import connect
@@ -20,6 +21,7 @@ from scheduler.postgres.runs.columns import KEPT, STORED
 from scheduler.postgres.runs.due import CLAIM, record
 from scheduler.postgres.runs.lists import PAGE
 from scheduler.postgres.runs.store import lock, lock_finished, save
+from scheduler.postgres.wakeup import Wakeup
 from scheduler.resources import query
 
 T = datetime(2026, 12, 1, 8, 30, 15, 123456, tzinfo=UTC)
@@ -46,6 +48,31 @@ def cursor(database_url):
         yield opened
     connection.rollback()
     connection.close()
+
+
+def test_a_retry_is_told_of_though_producers_leave_runs_alone_while_there_are_none(database_url):
+    """With a poll interval of half a second they would have looked by themselves, had there been one."""
+    run = replace(whole(), early=(), decided_by=None)
+    with connected(database_url) as connection, closing(Wakeup(database_url, "listening")) as woken:
+        with connection.cursor() as opened:
+            save(opened, {}, {}, {run.event_id: run})
+        connection.commit()
+        failed = Result(run.event_id, run.attempt, ResultStatus.FAILED, retry_in=IDLE_SECONDS - 0.5)
+        assert execute_results(connection, [failed], timedelta(seconds=0.6)) == ["recorded"]
+        assert "runs" in woken.wait(DEADLINE)
+
+
+def test_what_the_databases_own_encoding_cannot_hold_is_one_results_fault(latin1_database):
+    """Stored once, it could not be stored again when the run goes on."""
+    with closing(connect(latin1_database, "test")) as connection:
+        runs = [replace(whole(), early=()) for _ in range(2)]
+        with connection.cursor() as opened:
+            save(opened, {}, {}, {run.event_id: run for run in runs})
+        connection.commit()
+        for run, word, stored in zip(runs, ("caf\\u00e9", "\\u20ac"), (True, False), strict=True):
+            told = Result(run.event_id, run.attempt, ResultStatus.RUNNING, output=f'"{word}"')
+            [verdict] = execute_results(connection, [told], timedelta(0))
+            assert (verdict == "recorded") is stored, verdict
 
 
 @pytest.mark.parametrize(("table", "columns"), [("runs", STORED), ("run_history", KEPT)])

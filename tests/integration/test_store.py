@@ -20,7 +20,6 @@ from scheduler.domain.messages import COMMAND_MODELS
 from scheduler.postgres.connection import connect, transaction
 from scheduler.postgres.jobs import store
 from scheduler.postgres.jobs.store import check as check_database
-from scheduler.postgres.migrate import migrate
 from scheduler.postgres.wakeup import Wakeup
 
 T = datetime(2026, 1, 1, tzinfo=UTC)
@@ -178,24 +177,16 @@ def test_producers_are_woken_for_what_is_due_soon_and_for_what_a_command_only_lo
         connection.close()
 
 
-def test_what_the_databases_own_encoding_cannot_hold_is_one_commands_fault(stack):
-    admin = connect(stack.database_url, "test")
-    admin.autocommit = True
-    url = stack.database_url.rpartition("/")[0] + "/scheduler_latin1"
-    with admin.cursor() as cursor:
-        cursor.execute("CREATE DATABASE scheduler_latin1 ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
-    admin.close()
-    migrate(url)
-    connection = connect(url, "test")
+def test_what_the_databases_own_encoding_cannot_hold_is_one_commands_fault(latin1_database):
+    connection = connect(latin1_database, "test")
     good, bad = uuid4(), uuid4()
     answers = execute(connection, [
         incoming(job_id, "request", 1, {"job_type": name, "run_at": "2027-06-01T00:00:00Z"})
         for job_id, name in ((good, "café"), (bad, "€"))
     ], SOON)
     assert [type(each) is Rejected for each in answers] == [False, True]
-    assert row(url, good)["job_type"] == "café"
+    assert row(latin1_database, good)["job_type"] == "café"
     connection.close()
-    stack.drop_database(url)
 
 
 def test_whether_anything_could_be_stored_is_found_out_without_storing(database_url, empty_database):

@@ -47,6 +47,9 @@ class AttemptOutcome(StrEnum):
 
 
 FINAL = frozenset({RunStatus.EMITTED, RunStatus.SUCCEEDED, RunStatus.DEAD, RunStatus.CANCELLED})
+# Producers leave runs alone for so long while there are none, so that who tracks nothing pays next to nothing; and
+# they are told of what falls due sooner. Only the time limit of a first run is seen that much later at most.
+IDLE_SECONDS = 2.0
 UNKNOWN_AFTER = timedelta(hours=1)  # results of an event that stays unknown for so long are dropped
 
 

@@ -30,6 +30,7 @@ from scheduler.resources import query
 
 Cursor = psycopg2.extensions.cursor
 KIND = "runs"
+_NOT_SHARED = ("uuid", "text", "json")  # the id, by which a row is found, and words
 _LOCK = query("runs/lock", selected=SELECTED)
 _LOCK_WEIGHED = query("runs/lock", selected=WEIGHED)
 _LOCK_OF_JOBS = query("runs/lock_of_jobs", selected=SELECTED)
@@ -89,11 +90,15 @@ def save(cursor: Cursor, opened: Mapping[str, Run], finished: Mapping[str, Run],
 
 
 def _change(cursor: Cursor, before: Sequence[Run], after: Sequence[Run]) -> None:
-    """Write what differs; what became the same of all, as the time of most results of a batch, is written once."""
+    """Write what differs; what became the same of all, as the time of most results of a batch, is written once.
+
+    But not a worker's words: as a part of JSON they are refused where the database's encoding cannot hold them,
+    and what is stored must be such that it can be stored again.
+    """
     columns = write_changes(before, after)
     shared = {
         name: texts[0] for name, texts in columns.items()
-        if name != "event_id" and texts.count(texts[0]) == len(texts)
+        if texts.count(texts[0]) == len(texts) and (texts[0] is None or column_type(name) not in _NOT_SHARED)
     }
     own = tuple(name for name in columns if name not in shared)
     rows = zip(*(columns[name] for name in own), strict=True)
