@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 from support import DEADLINE, connected
 
+from scheduler.commands.judging import judge_result
 from scheduler.commands.results import execute_results
 from scheduler.domain.messages import Priority, ResultStatus, RunPolicy
 from scheduler.domain.runs.result import Result
@@ -17,10 +18,10 @@ from scheduler.postgres.claims import PLANNER, ClaimSession
 from scheduler.postgres.classes import FROM_THE_BOTTOM, Shares
 from scheduler.postgres.connection import connect
 from scheduler.postgres.maintenance import MaintenanceSession
-from scheduler.postgres.runs.columns import KEPT, STORED
+from scheduler.postgres.runs.columns import KEPT, STORED, write_changing
 from scheduler.postgres.runs.due import CLAIM, record
 from scheduler.postgres.runs.lists import PAGE
-from scheduler.postgres.runs.store import lock, lock_finished, save
+from scheduler.postgres.runs.store import lock, lock_finished, lock_weighed, save
 from scheduler.postgres.wakeup import Wakeup
 from scheduler.resources import query
 
@@ -60,6 +61,44 @@ def test_a_retry_is_told_of_though_producers_leave_runs_alone_while_there_are_no
         failed = Result(run.event_id, run.attempt, ResultStatus.FAILED, retry_in=IDLE_SECONDS - 0.5)
         assert execute_results(connection, [failed], timedelta(seconds=0.6)) == ["recorded"]
         assert "runs" in woken.wait(DEADLINE)
+
+
+@pytest.mark.parametrize("status", [RunStatus.DELIVERED, RunStatus.RUNNING, RunStatus.WAITING])
+def test_what_is_not_fetched_for_a_result_makes_no_difference_to_it(cursor, status):
+    """Several results of several runs, weighed by a part of their columns and by all of them."""
+    runs = [replace(whole(), status=status, early=(), decided_by=None) for _ in ResultStatus]
+    save(cursor, {}, {}, {run.event_id: run for run in runs})
+    ids = [run.event_id for run in runs]
+    ended = [locked(cursor, ids) for locked in (lock, lock_weighed)]
+    for known in ended:
+        for run, said in zip(runs, ResultStatus, strict=True):
+            for each in (ResultStatus.RUNNING, said):
+                result = Result(run.event_id, 2, each, "why", "[1]", retry_in=3.0, worker="w", tenant="a.tenant")
+                assert judge_result(known, result, T) in ("recorded", "unchanged", "superseded")
+    by_all, by_a_part = ([write_changing(known[each]) for each in ids] for known in ended)
+    assert by_a_part == by_all
+    assert by_all != [write_changing(run) for run in runs]
+
+
+def test_results_of_many_runs_are_stored_together_as_each_alone(database_url):
+    runs = [replace(whole(), early=(), decided_by=None) for _ in range(6)]
+    said = [ResultStatus.RUNNING, ResultStatus.SUCCEEDED, ResultStatus.FAILED] * 2
+    results = [Result(run.event_id, 2, status, "why", f'"{status}"', retry_in=3600.0, worker="another")
+               for run, status in zip(runs, said, strict=True)]
+    with connected(database_url) as connection, connection.cursor() as opened:
+        save(opened, {}, {}, {run.event_id: run for run in runs})
+        connection.commit()
+        told = execute_results(connection, [*results[:3], results[0]], timedelta(0))
+        for each in (*results[3:], results[3]):
+            told += execute_results(connection, [each], timedelta(0))
+        assert told[:4] == told[4:]
+        found = lock(opened, [run.event_id for run in runs])
+        together, alone = (
+            [[getattr(found[run.event_id], name) for name in ("status", "attempt", "error", "output", "worker")]
+             for run in part] for part in (runs[:3], runs[3:])
+        )
+        assert together == alone
+        assert [each[0] for each in together] == [RunStatus.RUNNING, RunStatus.SUCCEEDED, RunStatus.WAITING]
 
 
 def test_what_the_databases_own_encoding_cannot_hold_is_one_results_fault(latin1_database):
