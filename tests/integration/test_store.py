@@ -130,8 +130,10 @@ def test_a_row_that_postgres_refuses_is_rejected_alone(database_url):
     connection.close()
 
 
-def test_many_consumers_on_the_same_jobs_at_once_lose_nothing(database_url):
+@pytest.mark.parametrize("many", [2, store.MANY])  # from so many on a consumer may take them for new
+def test_many_consumers_on_the_same_jobs_at_once_lose_nothing(database_url, monkeypatch, many):
     """Eight connections race to create and change the same twenty jobs; the newest request wins each."""
+    monkeypatch.setattr(store, "MANY", many)
     ids = [uuid4() for _ in range(20)]
     commands = [
         incoming(job_id, "request", second, {"job_type": f"v{second}", "run_at": "2027-06-01T00:00:00Z"})
