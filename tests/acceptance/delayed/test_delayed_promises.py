@@ -57,6 +57,7 @@ def test_a_dead_letter_that_is_sent_again_with_a_delay_is_delayed_again(shop, si
         headers = properties.headers
         assert headers["x-delay"] < 0
         assert headers["x-death"][0]["queue"] == queue
+        until(lambda: not waiting(sidecar), "that it is settled")  # else it is frozen with it, and lets go of it
         with frozen(sidecar.processes[1]):
             again = pika.BasicProperties(headers={**headers, "x-delay": 40 * attempt})
             shop.send(queue, body, properties=again)
