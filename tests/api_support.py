@@ -1,6 +1,7 @@
 """A person with a token, and the API as a real process."""
 
 import json
+import threading
 import time
 import urllib.error
 import urllib.parse
@@ -25,6 +26,7 @@ def token(role: str | None = "admin", tenant: str | None = None, *, key: Any = S
     made = {name: value for name, value in (made | claims).items() if value is not None}
     return jwt.encode(made, key, algorithm, headers)
 
+BUSY = 503  # the API says so of a machine that leaves it no time too, and means: ask again
 
 @dataclass
 class Answer:
@@ -47,6 +49,7 @@ class Api:
 
     url: str
     token: str | None = field(default_factory=token)
+    patient: bool = True
 
     def as_(self, role: str | None = "admin", tenant: str | None = None, **claims: Any) -> "Api":
         return Api(self.url, token(role, tenant, **claims))
@@ -60,12 +63,10 @@ class Api:
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         given = ({} if self.token is None else {"Authorization": f"Bearer {self.token}"}) | (headers or {})
         request = urllib.request.Request(url, data, given, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=DEADLINE) as found:
-                return Answer(found.status, found.headers, found.read())
-        except urllib.error.HTTPError as error:
-            with error:
-                return Answer(error.code, error.headers, error.read())
+        deadline, pause = time.monotonic() + DEADLINE, threading.Event()
+        while (found := _asked(request)).status == BUSY and self.patient and time.monotonic() < deadline:
+            pause.wait(0.1)
+        return found
 
     def get(self, path: str, **query: Any) -> Answer:
         return self.ask("GET", path, **query)
@@ -79,6 +80,15 @@ class Api:
         answer = self.post("/jobs", {name: value for name, value in made.items() if value is not None})
         assert answer.status == 201, answer.body
         return answer.json
+
+
+def _asked(request: urllib.request.Request) -> Answer:
+    try:
+        with urllib.request.urlopen(request, timeout=DEADLINE) as found:
+            return Answer(found.status, found.headers, found.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return Answer(error.code, error.headers, error.read())
 
 
 def start_api(sidecar: Sidecar, *, ready: bool = True, **env: str) -> Api:

@@ -53,7 +53,7 @@ def latin1_database(stack: Stack) -> Iterator[str]:
     with connected(stack.database_url) as admin, admin.cursor() as cursor:
         admin.autocommit = True
         cursor.execute("CREATE DATABASE scheduler_latin1 ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
-    migrate(url)
+    patiently(lambda: migrate(url))
     yield url
     stack.drop_database(url)
 

@@ -182,6 +182,11 @@ class Process:
         until(lambda: self.http("/readyz")[0] == 200, f"{self.role} ready: {self.raw[-5:]}")
         return self
 
+    @property
+    def orderly(self) -> bool:
+        """Whether it said its last word, once it has ended: one that stood still meanwhile ends without it."""
+        return bool(self.lines) and self.lines[-1].get("event") == "stopped"
+
     def logged(self, event: str, within: float = DEADLINE) -> dict[str, Any]:
         return until(
             lambda: next((line for line in self.lines if line.get("event") == event), None),

@@ -210,6 +210,7 @@ def test_an_alarm_of_the_broker_delays_rejections_and_returns_nothing(breakable)
         for _ in range(5):
             host.publish("request", b"poison")
         breakable.rabbitmq.evaluate("vm_memory_monitor:set_vm_memory_high_watermark(0.000001)")
+        until(lambda: "memory" in breakable.rabbitmq.evaluate("rabbit_alarm:get_alarms()"), "the alarm")
         consumer.popen.send_signal(signal.SIGCONT)
         until(lambda: "blocks publishers" in consumer.http("/readyz")[1], "it says that it is blocked")
         assert consumer.metric(REJECTED) == 5

@@ -229,6 +229,7 @@ def test_a_killed_producer_shows(watched):
     sidecar, prometheus = watched
     consumer, producer, _ = running(sidecar)
     silent(prometheus, "SchedulerNoProducer")
+    until(lambda: sidecar.sql("SELECT 1 FROM replicas WHERE pid = %s", producer.popen.pid), "its first heartbeat")
     producer.kill()
     try:
         # Time passes faster in a test: the last heartbeat was a minute ago.

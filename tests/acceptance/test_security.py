@@ -91,8 +91,14 @@ def test_the_runtime_role_and_the_sidecars_user_are_enough_and_no_more(least, tm
         until(lambda: worker.metric("scheduler_webhook_requests_total") == 1, "the webhook refused")
         until(lambda: sidecar.sql("SELECT 1 FROM run_history WHERE status = 'dead'"), "its result")
         api = start_api(sidecar, AMQP_URL=as_user(amqp_url, "scheduler_api", API))
-        [letter] = [each for each in api.get("/dead").json["items"] if each["routing_key"] == "request"]
-        assert api.post(f"/dead/{letter['id']}/replay").status == 200
+
+        def replayed():
+            """A broker that is silent for three seconds has shown nothing."""
+            found = api.get("/dead").json.get("items", [])
+            letter = next((each for each in found if each["routing_key"] == "request"), None)
+            return letter is not None and api.post(f"/dead/{letter['id']}/replay").status == 200
+
+        until(replayed, "the dead letter replayed")
         until(lambda: sidecar.processes[0].metric("scheduler_commands_rejected_total") == 2, "the poison rejected")
         assert api.get("/audit", kind="dead").json["items"][0]["action"] == "replay"
         # Pruning needs no more than that either.
@@ -249,8 +255,8 @@ def test_client_certificates_and_verify_full(encrypted, certificates):
             cursor.execute("SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) "
                            "WHERE application_name LIKE 'scheduler %'")
             assert cursor.fetchone()[0] is True
-        assert "true" in rabbitmq.evaluate("lists:all(fun([{ssl, S}]) -> S end, [C || C <- "
-                                           "rabbit_networking:connection_info_all([ssl])])")
+        all_tls = "lists:all(fun([{ssl, S}]) -> S end, [C || C <- rabbit_networking:connection_info_all([ssl])])"
+        until(lambda: "true" in rabbitmq.evaluate(all_tls), "none but by TLS, once the host's own is gone")
     finally:
         sidecar.close()
 

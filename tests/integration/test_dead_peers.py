@@ -38,7 +38,7 @@ def test_rows_that_were_being_sent_when_a_client_went_silent_are_let_go(stack, d
     with ExitStack() as opened:
         other = opened.enter_context(closing(ClaimSession(database_url, "other")))
         for name in SESSION.keys() & set(LIMITS):
-            monkeypatch.setitem(SESSION, name, "5s")
+            monkeypatch.setitem(SESSION, name, "10s")
         silent = opened.enter_context(closing(ClaimSession(cut_off, "cut off")))
         proxy.freeze_within_an_answer(after=1_000_000)
 

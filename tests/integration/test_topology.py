@@ -1,13 +1,13 @@
 import pika
 import pytest
-from support import amqp
+from support import amqp, patiently, until
 
 from scheduler.domain.errors import Misconfigured, Unavailable
 from scheduler.rabbit import topology
 
 
 def declare(url, queue_type="quorum", due="default"):
-    topology.declare(url, queue_type=queue_type, due_queue_type=due)
+    patiently(lambda: topology.declare(url, queue_type=queue_type, due_queue_type=due))
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_each_queue_type_works(vhost, queue_type):
 
 def test_a_broker_that_is_away_is_unavailable():
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
-        declare("amqp://u:p@127.0.0.1:1/%2F")
+        topology.declare("amqp://u:p@127.0.0.1:1/%2F", queue_type="quorum", due_queue_type="default")
 
 
 def test_pairs_of_entry_and_exit_leave_an_exit_that_is_there_as_it_is(vhost, channel):
@@ -80,7 +80,7 @@ def test_pairs_of_entry_and_exit_leave_an_exit_that_is_there_as_it_is(vhost, cha
         with pytest.raises(pika.exceptions.UnroutableError):
             channel.basic_publish(entry, "", b"", pika.BasicProperties(headers={"x-other": 1}), mandatory=True)
     for queue in ("scheduler_delay", "scheduler_delay_orders", "scheduler_delay_mails"):
-        assert channel.queue_declare(queue, passive=True).method.message_count == 4
+        until(lambda queue=queue: channel.queue_declare(queue, passive=True).method.message_count == 4, "all four")
 
 
 @pytest.mark.parametrize("kind", [{"exchange_type": "fanout"}, {"exchange_type": "topic", "internal": True}])

@@ -87,7 +87,7 @@ def test_a_signal_ends_all_of_them(sidecar, many, how):
     [process] = sidecar.processes
     started = children(process)
     assert process.stop(how) == 0
-    _, alive = psutil.wait_procs(started, timeout=0)
+    _, alive = psutil.wait_procs(started, timeout=60)
     assert not alive
     assert refused(many.url)
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import schemathesis
-from api_support import token
+from api_support import BUSY, token
 from commands import EXAMPLES
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
@@ -25,7 +25,6 @@ document.config.generation.modes = list(schemathesis.GenerationMode)
 HASTE = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture]
 
 
-BUSY = 503  # it says so of a machine that leaves it no time too, and means: ask again
 
 
 def ask(served, case):

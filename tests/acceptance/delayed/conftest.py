@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from delayed_support import Shop
-from support import Sidecar
+from support import Sidecar, until
 
 from scheduler.dev.servers import Stack
 
@@ -33,6 +33,8 @@ def sidecar(stack: Stack, template: str, vhost: str) -> Iterator[Sidecar]:
 def shop(sidecar: Sidecar) -> Iterator[Shop]:
     """A host; what a test leaves behind is stored by then, and gone."""
     made = Shop(sidecar.amqp_url)
+    inbox = {"queue": "scheduler_delay", "passive": True}
+    until(lambda: made.channel.queue_declare(**inbox).method.consumer_count, "the consumer")
     yield made
     last = made.queue()
     made.send(last, b"last", x_delay=0)

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pika
 import pytest
 from delayed_support import Shop, bodies, frozen, headers_only, keeping_raw, stored, value, waiting
-from support import until
+from support import DEADLINE, until
 
 HOUR = 3_600_000
 
@@ -112,7 +112,7 @@ def test_a_queue_deleted_before_its_time_costs_no_message_and_no_other_comes_twi
 
 def test_after_an_hour_without_a_queue_it_goes_to_schedule_dead_with_the_reason(shop, sidecar):
     key = f"nobody.{uuid4().hex}"
-    properties = pika.BasicProperties(headers={"x-delay": 1, "mine": 1}, expiration="1", correlation_id="c")
+    properties = pika.BasicProperties(headers={"x-delay": 1, "mine": 1}, expiration="60000", correlation_id="c")
     shop.send(key, b"given up", properties=properties)
     until(lambda: any(row["unroutable_at"] for row in waiting(sidecar)), "its first return")
     sidecar.sql("UPDATE delayed_messages SET unroutable_at = now() - interval '59 minutes', wake_at = now()")
@@ -128,7 +128,7 @@ def test_after_an_hour_without_a_queue_it_goes_to_schedule_dead_with_the_reason(
     assert method.routing_key == key
     headers = dead.headers
     assert "returned: no queue is bound" in headers["x-dead-reason"]
-    assert (headers["x-original-exchange"], headers["x-original-expiration"]) == ("schedule.delayed", "1")
+    assert (headers["x-original-exchange"], headers["x-original-expiration"]) == ("schedule.delayed", "60000")
     assert (headers["mine"], headers["x-delay"], headers["x-attempts"]) == (1, -1, row["retries"])
     assert headers["x-dead-at"] > headers["x-due-at"]
     assert (dead.expiration, dead.correlation_id, dead.delivery_mode) == (None, "c", 2)
@@ -273,11 +273,12 @@ def test_an_exit_by_headers(shop):
 
 def test_what_expires_before_it_is_stored_goes_to_schedule_dead(shop, sidecar):
     with frozen(sidecar.processes[0]):
-        # More than the consumer's window: those it holds unacknowledged do not expire.
+        # What the consumer holds unacknowledged expires only when the broker has hung up on it.
         for _ in range(3):
             properties = pika.BasicProperties(headers={"x-delay": HOUR}, expiration="1")
             shop.send("expires", b"expired", properties=properties)
-        dead = until(lambda: next((got for got in drained(shop) if got[2] == b"expired"), None), "the dead letter")
+        dead = until(lambda: next((got for got in drained(shop) if got[2] == b"expired"), None), "the dead letter",
+                     2 * DEADLINE)
     assert dead[1].headers["x-death"][0]["reason"] == "expired"
     assert dead[1].headers["x-delay"] == HOUR
 

@@ -123,8 +123,8 @@ def test_dead_letters_are_listed_shown_replayed_and_dropped(scheduler, host, dat
     headers = {"x-rejected-reason": "colour: \x1b[31mno", "x-rejected-at": "2026-12-01T08:00:00Z"}
     for number in (1, 2):
         host.publish("pause", {"id": job, "n": number}, "schedule.dead", headers=headers)
-    found = until(lambda: len(json.loads(scheduler("dead", "list", "--json").stdout)) == 2
-                  and json.loads(scheduler("dead", "list", "--json").stdout), "both lie there")
+    found = until(lambda: len(got := json.loads(scheduler("dead", "list", "--json").stdout or "[]")) == 2 and got,
+                  "both lie there")
     table = scheduler("dead", "list").stdout
     assert found[0]["id"] in table
     assert "\x1b" not in table

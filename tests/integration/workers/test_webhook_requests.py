@@ -172,13 +172,12 @@ def test_an_event_that_comes_often_is_called_once_and_each_is_acknowledged(start
         done.wait(DEADLINE)
         answer(200)(*call)
 
-    start(SCHEDULER_WORKER_CONCURRENCY="1")  # it is handed 21 at a time
+    worker = start(SCHEDULER_WORKER_CONCURRENCY="1")  # it is handed 21 at a time
     asked, after = event(server.on("/", act)), event(server.url("/after"))
     for each in (*[asked] * 40, after):
         host.publish("webhook", each, exchange="schedule.work")
     server.one("/")
-    until(lambda: not host.channel.queue_declare("scheduler_webhooks", passive=True).method.message_count,
-          "all copies acknowledged, for the last one came too")
+    until(lambda: worker.metric("scheduler_webhooks_waiting") == 1, "all copies read, for the last one came too")
     done.set()
     assert {each["status"] for each in results(host, 2).values()} == {"succeeded"}
     assert len(server.calls("/")) == 1
