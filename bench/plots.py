@@ -107,7 +107,7 @@ def day(kinds: dict[str, Any], seen: Sequence[dict[str, float]], interval: float
     waiting.set_ylabel("waiting")
     waiting.set_xlabel("the shop's clock; an hour is six minutes of ours")
     waiting.xaxis.set_major_formatter(lambda hours, _: f"{int(hours):02}:{round(hours % 1 * 60) % 60:02}")
-    waiting.legend(fontsize=7, frameon=False, ncols=5, loc="upper right")
+    waiting.legend(fontsize=7, frameon=False, ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.1))
     for axes in (late, waiting):
         axes.grid(alpha=0.3, linewidth=0.4)
         axes.spines[["top", "right"]].set_visible(False)
