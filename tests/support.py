@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -214,6 +214,12 @@ class Process:
 
     def kill(self) -> None:
         self.stop(signal.SIGKILL)
+
+
+def held_too_long(processes: Sequence[Process]) -> bool:
+    """Whether one stood still for so long that it gave up what it had claimed: what it had sent may come again."""
+    return any(line.get("event", "").startswith(("due rows are given up", "RabbitMQ unavailable"))
+               for process in processes for line in process.lines)
 
 
 class Sidecar:

