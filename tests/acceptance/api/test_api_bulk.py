@@ -1,9 +1,12 @@
 """Bulk actions by filter, retries and results, statistics and occurrences."""
 
+import itertools
+import select
 import socket
 from urllib.parse import urlsplit
 
 import pytest
+from api_support import BUSY
 from support import DEADLINE, connected, iso, until, utc
 
 
@@ -47,33 +50,54 @@ def test_more_than_a_batch_is_worked_through(api, shared):
 
 def test_a_client_that_hangs_up_stops_it_between_two_batches(api, shared):
     tenant = api.job(job_type="x")["tenant"]
-    shared.sql("INSERT INTO jobs (id, job_type, tenant, next_run_at, starts_at, created_at) "
-               "SELECT gen_random_uuid(), 'bulk', %s, '2099-01-01', '2099-01-01', now() - n * interval '1 second' "
-               "FROM generate_series(1, 1500) AS n", tenant)
+    process = next(each for each in shared.processes if each.role == "api")
+    tries = itertools.count(1)
 
-    def paused():
-        return shared.sql("SELECT count(*) FROM jobs WHERE tenant = %s AND status = 'paused'", tenant)[0]["count"]
+    def ended(number):
+        """Return how each request so far has ended, once this one has too."""
+        found = [line["status"] for line in list(process.lines)
+                 if line.get("route") == "/api/v1/jobs/pause" and line["sub"] == f"operator of {tenant}"]
+        return found if len(found) == number else None
 
+    def paused_when_hung_up_on():
+        """Return how many were paused; None where the wait for the lock was given up before its holder let go."""
+        number = next(tries)
+        kind = f"bulk.{number}"
+        shared.sql("INSERT INTO jobs (id, job_type, tenant, next_run_at, starts_at, created_at) "
+                   "SELECT gen_random_uuid(), %s, %s, '2099-01-01', '2099-01-01', now() - n * interval '1 second' "
+                   "FROM generate_series(1, 1500) AS n", kind, tenant)
+        hang_up_in_the_second_batch(api, shared.database_url, kind)
+        if until(lambda: ended(number), "the request has ended")[-1] == BUSY:
+            return None
+        [found] = shared.sql("SELECT count(*) FROM jobs WHERE job_type = %s AND status = 'paused'", kind)
+        return found["count"]
+
+    assert until(paused_when_hung_up_on, "a request that was not given up") == 1000
+
+
+def hang_up_in_the_second_batch(api, database_url, kind):
     parts = urlsplit(api.url)
     with (
-        connected(shared.database_url) as other, other.cursor() as cursor,
-        connected(shared.database_url) as beside, beside.cursor() as watching,
+        connected(database_url) as other, other.cursor() as cursor,
+        connected(database_url) as beside, beside.cursor() as watching,
     ):
         other.autocommit = False
-        cursor.execute("SELECT FROM jobs WHERE id = (SELECT id FROM jobs WHERE tenant = %s AND job_type = 'bulk' "
-                       "ORDER BY created_at DESC OFFSET 700 LIMIT 1) FOR UPDATE", (tenant,))  # of the second batch
+        cursor.execute("SELECT FROM jobs WHERE id = (SELECT id FROM jobs WHERE job_type = %s "
+                       "ORDER BY created_at DESC OFFSET 700 LIMIT 1) FOR UPDATE", (kind,))
         with socket.create_connection((parts.hostname, parts.port), timeout=DEADLINE) as client:
-            client.sendall(f"POST /api/v1/jobs/pause?job_type=bulk HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n"
+            client.sendall(f"POST /api/v1/jobs/pause?job_type={kind} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n"
                            f"Authorization: Bearer {api.token}\r\n\r\n".encode())
-            # For five seconds it waits, and then gives up.
             ours = ("SELECT pid FROM pg_stat_activity "
-                    "WHERE datname = current_database() AND wait_event_type = 'Lock'")
-            until(lambda: watching.execute(ours) or watching.fetchall(), "the second batch waits")
+                    "WHERE datname = current_database() AND wait_event_type = 'Lock' "
+                    "AND application_name = 'scheduler api writes'")
+
+            def waits():
+                """Whether it waits for us; also when it has given up after five seconds, and answered."""
+                watching.execute(ours)
+                return watching.fetchall() or select.select([client], [], [], 0)[0]
+
+            until(waits, "the second batch waits")
         other.rollback()
-    process = next(each for each in shared.processes if each.role == "api")
-    until(lambda: any(line.get("route") == "/api/v1/jobs/pause" and line["sub"] == f"operator of {tenant}"
-                      for line in process.lines), "the request has ended")
-    assert paused() == 1000
 
 
 def test_a_run_is_reported_given_up_and_retried(api, served):

@@ -249,12 +249,24 @@ def test_slow_searches_end_in_503_and_hold_up_nobody_else(sidecar):
     ):
         connection.autocommit = False
         cursor.execute("LOCK TABLE run_history")  # whoever looks through the runs waits for this
-        waiting = [pool.submit(hasty(api).get, "/runs") for _ in range(4)]
+        seen = threading.Event()
+
+        def search():
+            """Ask until it was seen that one waits: each gives up after five seconds."""
+            answer = hasty(api).get("/runs")
+            while not seen.wait(0.1):
+                answer = hasty(api).get("/runs")
+            return answer
+
+        waiting = [pool.submit(search) for _ in range(4)]
         ours = ("SELECT pid FROM pg_stat_activity "
                 "WHERE application_name = 'scheduler api searches' AND wait_event_type = 'Lock'")
-        until(lambda: watching.execute(ours) or len(watching.fetchall()) == 2, "all who look through lists wait")
-        assert api.get(f"/jobs/{job['id']}").status == 200
-        assert api.post(f"/jobs/{job['id']}/pause").status == 200
+        try:
+            until(lambda: watching.execute(ours) or len(watching.fetchall()) == 2, "all who search wait")
+            assert api.get(f"/jobs/{job['id']}").status == 200
+            assert api.post(f"/jobs/{job['id']}/pause").status == 200
+        finally:
+            seen.set()
         answers = [each.result() for each in waiting]
         assert {each.status for each in answers} == {503}
         assert all(int(each.headers["Retry-After"]) >= 1 for each in answers)
