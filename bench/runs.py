@@ -16,7 +16,7 @@ from bench import emit, ingest, report
 from bench.lag import receive
 from bench.servers import PAYLOAD, Bed, finished_in
 from scheduler.dev.servers import Stack
-from scheduler.domain.runs.run import delivered
+from scheduler.domain.runs.transitions import delivered
 from scheduler.emitting.jobs import DueJobs
 from scheduler.emitting.source import Times
 from scheduler.postgres.claims import ClaimSession

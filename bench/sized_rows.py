@@ -36,7 +36,7 @@ from scheduler.domain.delayed.message import Arrived
 from scheduler.domain.messages import ResultStatus
 from scheduler.domain.parsing import parse_command
 from scheduler.domain.runs.result import Result
-from scheduler.domain.runs.run import delivered
+from scheduler.domain.runs.transitions import delivered
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
 from scheduler.postgres.classes import FROM_THE_BOTTOM
 from scheduler.postgres.connection import connect, transaction

@@ -12,7 +12,7 @@ from scheduler.commands.transactions import attempted
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import Job, JobStatus, Outcome
 from scheduler.domain.messages import Command, ScheduleCancel, ScheduleRequest, ScheduleRetry
-from scheduler.domain.runs.run import cancelled
+from scheduler.domain.runs.transitions import cancelled
 from scheduler.postgres import audit
 from scheduler.postgres.connection import Connection, database_time
 from scheduler.postgres.delayed import store as delayed

@@ -10,7 +10,8 @@ from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import Job, Outcome, apply
 from scheduler.domain.messages import RecordedStatus, Status
 from scheduler.domain.runs.result import Result
-from scheduler.domain.runs.run import Run, RunStatus, reported, retried
+from scheduler.domain.runs.run import Run, RunStatus
+from scheduler.domain.runs.transitions import reported, retried
 from scheduler.ops.logs import get_logger
 
 log = get_logger(__name__)

@@ -8,7 +8,8 @@ from scheduler.domain.jobs.emission import Emission, decide, due_body, missed_bo
 from scheduler.domain.jobs.job import Job
 from scheduler.domain.messages import AMQP_PRIORITIES, Overlap, work_key
 from scheduler.domain.names import EVENTS_EXCHANGE, due_address
-from scheduler.domain.runs.run import Origin, Run, RunStatus, delivered
+from scheduler.domain.runs.run import Origin, Run, RunStatus
+from scheduler.domain.runs.transitions import delivered
 from scheduler.domain.times import parse_instant
 from scheduler.emitting.messages import count_unoffered, not_delivered, run_message, trace_headers
 from scheduler.emitting.source import Result, Stamp, Times

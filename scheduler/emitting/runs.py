@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from scheduler.domain.messages import Overlap
-from scheduler.domain.runs.run import IDLE_SECONDS, Run, RunStatus, delivered, overdue
+from scheduler.domain.runs.run import IDLE_SECONDS, Run, RunStatus
+from scheduler.domain.runs.transitions import delivered, overdue
 from scheduler.emitting.messages import count_unoffered, dead_message, finished_message, run_message
 from scheduler.emitting.source import Result, Stamp, Times
 from scheduler.ops import metrics

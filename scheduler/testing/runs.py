@@ -11,7 +11,8 @@ from scheduler.domain.messages import AMQP_PRIORITIES
 from scheduler.domain.names import due_address
 from scheduler.domain.runs.event import due_body, finished_body
 from scheduler.domain.runs.result import Result
-from scheduler.domain.runs.run import Occurrence, Run, RunStatus, cancelled, delivered, overdue
+from scheduler.domain.runs.run import Occurrence, Run, RunStatus
+from scheduler.domain.runs.transitions import cancelled, delivered, overdue
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,20 +13,8 @@ from scheduler.domain.messages import ResultStatus, RunPolicy
 from scheduler.domain.runs.backoff import backoff, chance
 from scheduler.domain.runs.event import due_body, finished_body
 from scheduler.domain.runs.result import Result
-from scheduler.domain.runs.run import (
-    FINAL,
-    Attempt,
-    AttemptOutcome,
-    Occurrence,
-    Origin,
-    Run,
-    RunStatus,
-    cancelled,
-    delivered,
-    overdue,
-    reported,
-    retried,
-)
+from scheduler.domain.runs.run import FINAL, Attempt, AttemptOutcome, Occurrence, Origin, Run, RunStatus
+from scheduler.domain.runs.transitions import cancelled, delivered, overdue, reported, retried
 
 EVENT = "0b2c4c1e-7a51-5b0a-8d3e-6b0f8c6d2a10"
 JOB = "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11"

@@ -7,7 +7,8 @@ import pytest
 
 from scheduler.domain.messages import ResultStatus, RunPolicy
 from scheduler.domain.runs.result import Result
-from scheduler.domain.runs.run import Occurrence, Origin, cancelled, delivered, overdue, reported
+from scheduler.domain.runs.run import Occurrence, Origin
+from scheduler.domain.runs.transitions import cancelled, delivered, overdue, reported
 
 EVENT = "0b2c4c1e-7a51-5b0a-8d3e-6b0f8c6d2a10"
 T = datetime(2026, 12, 1, 8, tzinfo=UTC)
