@@ -18,11 +18,8 @@ from scheduler.domain.recurrence import tzdata_version
 from scheduler.operators import arguments
 from scheduler.ops import logs, reaching, traces
 from scheduler.roles import ROLES, Role, how_to_install
-from scheduler.runtime import Stop, backoff
+from scheduler.runtime import EX_CONFIG, EX_UNAVAILABLE, Stop
 from scheduler.settings import Settings
-
-EX_UNAVAILABLE = 69
-EX_CONFIG = 78
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -131,46 +128,15 @@ def _settings(role: str) -> Settings:
 
 
 def _migrate(args: argparse.Namespace) -> int:
-    from scheduler.postgres import migrate  # noqa: PLC0415 - only this command needs it
+    from scheduler import migrating  # noqa: PLC0415 - only this command needs it
 
-    found = _settings("migrate")
+    url = _settings("migrate").database_url
     if args.status:
-        for state in migrate.status(found.database_url):
-            when = f"applied {state.applied_at:%Y-%m-%d %H:%M:%S %Z}" if state.applied_at else "pending"
-            print(f"{state.migration.name:<40} {when}")
-        return 0
-    if args.plan:
-        return _plan(found.database_url)
-    stop = Stop(late_exit_code=EX_UNAVAILABLE)
-    stop.listen()
-    for delay in backoff(most=5.0):
-        try:
-            applied = migrate.migrate(found.database_url)
-        except Unavailable as error:
-            if args.no_wait:
-                raise
-            logs.get_logger(__name__).warning("waiting for the database", problem=str(error),
-                                              do="check that Postgres runs and that DATABASE_URL is right")
-            if stop.wait(delay):
-                return EX_UNAVAILABLE
-        else:
-            names = ", ".join(each.name for each in applied)
-            print(f"applied {names}" if applied else "the database is up to date")
-            break
-    return 0
-
-
-def _plan(url: str) -> int:
-    from scheduler.postgres.migration_plan import plan  # noqa: PLC0415 - only this command needs it
-
-    steps = plan(url)
-    for step in steps:
-        how = "one by one" if step.migration.concurrently else "in one transaction"
-        print(f"{step.migration.name}, {how}: {step.migration.purpose}")
-        for effect in step.effects:
-            print(f"  {effect}")
-    if not steps:
-        print("the database is up to date")
+        migrating.show_status(url)
+    elif args.plan:
+        migrating.show_plan(url)
+    else:
+        return migrating.run(url, Stop(late_exit_code=EX_UNAVAILABLE), wait=not args.no_wait)
     return 0
 
 

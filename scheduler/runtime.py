@@ -1,4 +1,4 @@
-"""What every long-running process needs: a stop that signals set, waits that it ends, and backoff."""
+"""What every long-running process needs: a stop that signals set, waits that it ends, backoff, and exit codes."""
 
 import os
 import random
@@ -13,6 +13,8 @@ from scheduler.ops import reaching
 from scheduler.ops.logs import get_logger
 
 log = get_logger(__name__)
+EX_UNAVAILABLE = 69  # a server cannot be reached
+EX_CONFIG = 78  # a setting is wrong
 GRACE_SECONDS = 4.5  # the contract says 5
 
 

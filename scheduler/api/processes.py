@@ -26,13 +26,11 @@ from scheduler.api.server import ApiServer, listen
 from scheduler.domain.errors import Misconfigured
 from scheduler.ops import health, merging
 from scheduler.ops.logs import get_logger
-from scheduler.runtime import Stop, backoff
+from scheduler.runtime import EX_CONFIG, EX_UNAVAILABLE, Stop, backoff
 from scheduler.settings import Settings
 
 log = get_logger(__name__)
 
-EX_UNAVAILABLE = 69
-EX_CONFIG = 78
 _WELL_SECONDS = 60.0  # who has lived so long was well: its end is not one of a row
 _ANSWER_SECONDS = 3.0  # that a process has to tell its metrics or its health
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))

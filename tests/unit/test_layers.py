@@ -34,6 +34,7 @@ BELOW = {
     "workers": {"client", "domain", "ops", "rabbit", "runtime", "settings"},
     "client": {"domain", "rabbit", "resources"},
     "testing": {"client", "commands", "domain"},
+    "migrating": {"domain", "ops", "postgres", "runtime"},
     "outbox": {"client", "ops", "postgres", "rabbit", "runtime", "settings"},
     "top": {"domain", "ops", "postgres", "runtime", "settings", "terminal"},
     "show_job": {"domain", "postgres", "settings", "terminal", "top"},
@@ -42,8 +43,8 @@ BELOW = {
                   "terminal", "views"},
     "process": {"domain", "maintenance", "ops", "rabbit", "roles", "runtime", "settings"},
     "dev": {"api", "client", "domain", "postgres", "rabbit", "resources", "roles", "settings", "terminal"},
-    "cli": {"api", "client", "dev", "domain", "operators", "ops", "outbox", "postgres", "preview", "process",
-            "roles", "runtime", "settings", "top", "workers"},
+    "cli": {"api", "client", "dev", "domain", "migrating", "operators", "ops", "outbox", "postgres", "preview",
+            "process", "roles", "runtime", "settings", "top", "workers"},
     "__main__": {"cli"},
 }
 STATEMENT = re.compile(

@@ -1,0 +1,48 @@
+"""`scheduler migrate`: bring the database to the current schema, or tell what that would be."""
+
+from scheduler.domain.errors import Unavailable
+from scheduler.ops.logs import get_logger
+from scheduler.postgres.migrate import migrate, status
+from scheduler.postgres.migration_plan import plan
+from scheduler.runtime import EX_UNAVAILABLE, Stop, backoff
+
+log = get_logger(__name__)
+
+
+def run(url: str, stop: Stop, *, wait: bool) -> int:
+    """Apply what is pending, once the database can be reached, and return the exit code."""
+    stop.listen()
+    for delay in backoff(most=5.0):
+        try:
+            applied = migrate(url)
+        except Unavailable as error:
+            if not wait:
+                raise
+            log.warning("waiting for the database", problem=str(error),
+                        do="check that Postgres runs and that DATABASE_URL is right")
+            if stop.wait(delay):
+                return EX_UNAVAILABLE
+        else:
+            names = ", ".join(each.name for each in applied)
+            print(f"applied {names}" if applied else "the database is up to date")
+            break
+    return 0
+
+
+def show_status(url: str) -> None:
+    """Print what is applied and what is pending."""
+    for state in status(url):
+        when = f"applied {state.applied_at:%Y-%m-%d %H:%M:%S %Z}" if state.applied_at else "pending"
+        print(f"{state.migration.name:<40} {when}")
+
+
+def show_plan(url: str) -> None:
+    """Print what is pending, what it does to this database and how long that may take."""
+    steps = plan(url)
+    for step in steps:
+        how = "one by one" if step.migration.concurrently else "in one transaction"
+        print(f"{step.migration.name}, {how}: {step.migration.purpose}")
+        for effect in step.effects:
+            print(f"  {effect}")
+    if not steps:
+        print("the database is up to date")
