@@ -88,16 +88,17 @@ class DueJobs:
 
     def record(self, session: ClaimSession, emissions: Sequence[Emission], emitted_at: datetime) -> None:
         """Record the runs that begin: a worker may be done before the broker's confirm is here."""
-        runs = [_first_run(emission, emitted_at) for emission in emissions if emission.tracked]
-        if not runs:
+        tracked = [emission for emission in emissions if emission.tracked]
+        if not tracked:
             return
-        known = runs_due.record(session, runs)
-        expected = [run for run in runs if known.get(run.event_id, run).status is RunStatus.EXPECTED]
-        if expected:
-            runs_due.merge(session, [
-                delivered(known[run.event_id], run.event_id, run.occurrence, emitted_at)
-                for run in expected if run.occurrence is not None
-            ])
+        known = runs_due.record(session, [_first_run(emission, emitted_at) for emission in tracked])
+        merged = []
+        for emission in tracked if known else ():
+            emission.known = before = known.get(emission.event_id or "")
+            if before is not None and before.status is RunStatus.EXPECTED:
+                merged.append(delivered(before, before.event_id, occurrence(emission), emitted_at))
+        if merged:
+            runs_due.merge(session, merged)
 
     def settle(
         self, session: ClaimSession, results: Sequence[Result[Emission]], unreadable: Sequence[Job], times: Times
@@ -109,7 +110,7 @@ class DueJobs:
                 _add(settlement, emission)
             else:
                 if emission.event_id is not None and emission.tracked:
-                    settlement.unrecorded.append(emission.event_id)
+                    _unrecord(settlement, emission.event_id, emission.known)
                 # What the broker did not answer for may be there or not: it stays due and is sent again at once.
                 seconds = None if refusal is Receipt.UNKNOWN else _retry_seconds(emission.job)
                 problem, _ = not_delivered(refusal, *_place(emission))
@@ -170,6 +171,14 @@ class DueJobs:
             failed = None if receipts[0] is Receipt.CONFIRMED else receipts[0].value
             found.append(Traced(definition.traceparent, definition.tracestate, attributes, failed))
         return found
+
+
+def _unrecord(settlement: Settlement, event_id: str, known: Run | None) -> None:
+    """Leave of a run whose event did not go out just what there was before: what was heard of it was answered."""
+    if known is None:
+        settlement.unrecorded.append(event_id)
+    elif known.status is RunStatus.EXPECTED:
+        settlement.unmerged.append(known)
 
 
 def _add(settlement: Settlement, emission: Emission) -> None:

@@ -57,9 +57,9 @@ def succeed(consumer, emission):
     return execute_results(consumer, [parse_result("result", json.dumps(body).encode())], SOON)
 
 
-def settle(source, session, emissions, at):
-    confirmed = [(each, [Receipt.CONFIRMED], None) for each in emissions]
-    source.settle(session, confirmed, [], Times(at, at, at))
+def settle(source, session, emissions, at, receipt=Receipt.CONFIRMED):
+    refusal = None if receipt is Receipt.CONFIRMED else receipt
+    source.settle(session, [(each, [receipt], refusal) for each in emissions], [], Times(at, at, at))
 
 
 def statuses(database_url):
@@ -148,6 +148,32 @@ def test_a_result_between_the_producers_copy_and_its_second_try(database_url, se
         first.event_id: ["succeeded", 1, 0], second.event_id: ["succeeded", 1, 0],
         third.event_id: ["delivered", 1, 0],
     }
+
+
+@pytest.mark.parametrize("receipt", [Receipt.REFUSED, Receipt.RETURNED, Receipt.UNKNOWN])
+def test_what_was_heard_of_an_event_outlives_that_it_is_refused(database_url, session, consumer, receipt):
+    """It went out once, unconfirmed, and was reported on; the second time the broker does not take it."""
+    source, (heard, unheard), at = due_jobs(consumer, session, 2)
+    assert succeed(consumer, heard) == ["recorded"]
+    source.record(session, [heard, unheard], at)
+    settle(source, session, [heard, unheard], at, receipt)
+    assert statuses(database_url) == {heard.event_id: ["expected", 0, 1]}
+    assert succeed(consumer, heard) == ["unchanged"]
+
+
+@pytest.mark.parametrize("receipt", [Receipt.REFUSED, Receipt.UNKNOWN])
+def test_a_run_that_is_open_already_outlives_that_its_event_is_refused(database_url, session, consumer, receipt):
+    """Its job was asked for again, for the same instant."""
+    source, (emission,), at = due_jobs(consumer, session, 1)
+    source.record(session, [emission], at)
+    settle(source, session, [emission], at)
+    request = {"id": emission.job.id, "job_type": "a", "run_at": iso(emission.due_at), "run": {}}
+    execute(consumer, [parse_command("request", json.dumps(request).encode(), max_payload_bytes=1000)], SOON)
+    [again] = [source.decide(job, at) for job in source.claim(session, 100, FROM_THE_BOTTOM).things]
+    assert again.event_id == emission.event_id
+    source.record(session, [again], at)
+    settle(source, session, [again], at, receipt)
+    assert statuses(database_url) == {emission.event_id: ["delivered", 1, 0]}
 
 
 def test_a_result_that_is_being_recorded_while_the_producer_copies(database_url, session, consumer):

@@ -44,6 +44,7 @@ class Emission:
     following: str | None = None  # next_run_at as it was written into the event
     held: bool = False  # it waits for the job's open run, and emits nothing
     run: Run | None = None  # of a tracked job: the run that begins with it, once it is written
+    known: Run | None = None  # the same run as it was before, where something was known of it already
 
     @property
     def tracked(self) -> bool:

@@ -5,9 +5,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from scheduler.domain.runs.run import Run
 from scheduler.postgres.claims import ClaimSession, array, place_array
 from scheduler.postgres.classes import ClassedClaim
 from scheduler.postgres.jobs.columns import SELECTED_OF_DUE, read
+from scheduler.postgres.runs.columns import STORED
+from scheduler.postgres.runs.store import REPLACE, records
 from scheduler.resources import query
 
 KIND = "jobs"
@@ -50,6 +53,7 @@ class Settlement:
     struck: list[str] = field(default_factory=list)  # a trigger was passed over
     held: list[tuple[str, str]] = field(default_factory=list)  # waits for an open run
     unrecorded: list[str] = field(default_factory=list)  # runs whose event did not go out
+    unmerged: list[Run] = field(default_factory=list)  # the same, of which results were known before
 
 
 def settle(session: ClaimSession, settlement: Settlement) -> None:
@@ -80,6 +84,8 @@ def _statements(found: Settlement, places: Mapping[str, str]) -> Iterator[tuple[
         yield query("jobs/settle_held"), {"ids": array(ids), "event_ids": array(runs)}
     if found.unrecorded:
         yield query("runs/delete"), {"ids": array(found.unrecorded)}
+    if found.unmerged:
+        yield REPLACE, {"runs": records(found.unmerged, STORED)}
     if found.failed:
         ids, seconds, due_at, problems = zip(*found.failed, strict=True)
         yield query("jobs/settle_failed"), {
