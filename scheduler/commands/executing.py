@@ -84,17 +84,22 @@ def _cancel_beside(
     ]
     if cancels:
         _cancel_delayed(cursor, cancels)
-        stopped = {verdict.job.id for verdict in cancels if verdict.job.stopped}
-        if stopped:
-            _cancel_runs(cursor, stopped, now)
+        stopping = [verdict for verdict in cancels if verdict.stops_runs]
+        if stopping:
+            _cancel_runs(cursor, stopping, now)
 
 
-def _cancel_runs(cursor: Cursor, job_ids: Iterable[str], now: datetime) -> None:
+def _cancel_runs(cursor: Cursor, cancels: Sequence[Outcome], now: datetime) -> None:
     """Make no further attempt at the open runs of jobs that were cancelled."""
-    opened = runs.lock_of_jobs(cursor, job_ids)
+    opened = runs.lock_of_jobs(cursor, {verdict.job.id for verdict in cancels})
     after = {event_id: cancelled(run, now) for event_id, run in opened.items()}
     runs.save(cursor, opened, {}, after)
     wake_for_runs(cursor, opened, after, now)
+    ended = {run.occurrence.job_id for event_id, run in after.items()
+             if run.occurrence is not None and run is not opened[event_id]}
+    for verdict in cancels:
+        if verdict.job.id in ended:  # also where every occurrence of the job was out already
+            verdict.status = "cancelled"
 
 
 def _cancel_delayed(cursor: Cursor, cancels: Sequence[Outcome]) -> None:

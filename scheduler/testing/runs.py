@@ -72,11 +72,13 @@ class Runs:
             self._put(run)
         return verdict
 
-    def cancel(self, job_id: str, now: datetime) -> None:
-        """Make no further attempt at the open runs of a job that was cancelled."""
-        for run in list(self._runs.values()):
-            if run.occurrence is not None and run.occurrence.job_id == job_id:
-                self._put(cancelled(run, now))
+    def cancel(self, job_id: str, now: datetime) -> bool:
+        """Make no further attempt at the open runs of a job that was cancelled; return whether it had any."""
+        opened = [run for run in self._runs.values()
+                  if run.open and run.occurrence is not None and run.occurrence.job_id == job_id]
+        for run in opened:
+            self._put(cancelled(run, now))
+        return bool(opened)
 
     def waking(self) -> Iterator[tuple[datetime, Run]]:
         """Go through the runs that a producer will look at, and when."""

@@ -23,7 +23,6 @@ from scheduler.domain.messages import (
     Overlap,
     ResultStatus,
     ScheduleAccepted,
-    ScheduleCancel,
     ScheduleDue,
     ScheduleFinished,
     ScheduleMissed,
@@ -89,8 +88,8 @@ class Sidecar:
         if isinstance(incoming.command, ScheduleRetry):
             return self._runs.retry(incoming, self.now)
         [verdict], self._jobs = judge(self._jobs, [incoming], self.now)
-        if isinstance(incoming.command, ScheduleCancel) and isinstance(verdict, Outcome) and verdict.job.stopped:
-            self._runs.cancel(verdict.job.id, self.now)
+        if isinstance(verdict, Outcome) and verdict.stops_runs and self._runs.cancel(verdict.job.id, self.now):
+            verdict.status = "cancelled"
         return verdict
 
     def _command(self, kind: str, fields: Mapping[str, Any]) -> Answer:

@@ -269,8 +269,24 @@ def cancelled_runs(t: datetime, _: int) -> Steps:
     yield After(6, 3)
 
 
+def cancelled_again(t: datetime, _: int) -> Steps:
+    due, asked = t - DAY, t - timedelta(hours=1)
+    yield request("cancelled_again", 0, run_at=due, issued_at=due, run={})
+    yield After(1)
+    yield order("cancel", "cancelled_again", 0, issued_at=asked)
+    yield After(1, 1)
+    yield "retry", {"event_id": event_id(str(job_id("cancelled_again", 0)), due)}
+    yield After(2, 1)
+    yield order("cancel", "cancelled_again", 0, issued_at=asked)
+    yield order("cancel", "cancelled_again", 0, issued_at=asked - DAY)
+    yield result("cancelled_again", 0, due, 2, "running", worker="w")
+    yield order("cancel", "cancelled_again", 0)
+    yield order("cancel", "cancelled_again", 0)
+
+
 # First those whose first messages must be there before `t`.
 SCENARIOS = (
     early_results, paused_and_skipped, cancelled, replaced, paused, counted, triggered, one_shots, downtime,
     long_downtime, wall_clocks, rejected, attempts, overlapping, given_up, silent, cancelled_runs,
+    cancelled_again,
 )

@@ -95,6 +95,7 @@ class Outcome:
 
     job: Job
     status: Status
+    stops_runs: bool = False  # a cancel that is not a repetition: the job's open runs end with it
 
 
 def apply(job: Job | None, incoming: Incoming, now: datetime) -> Outcome:
@@ -139,7 +140,7 @@ def _cancel(job: Job, issued: datetime, _: datetime) -> Outcome:
     if job.requested_at is not None and issued < job.requested_at:
         return Outcome(successor, "superseded")
     stopped = successor.status is JobStatus.CANCELLED and job.status is not JobStatus.CANCELLED
-    return Outcome(successor, "cancelled" if stopped else "unchanged")
+    return Outcome(successor, "cancelled" if stopped else "unchanged", stops_runs=True)
 
 
 def _pause(job: Job, issued: datetime, _: datetime) -> Outcome:

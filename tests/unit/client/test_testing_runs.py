@@ -92,6 +92,21 @@ def test_a_dead_run_is_retried_and_a_cancelled_one_too(sidecar):
     assert sidecar.retry(event.event_id).status == "unchanged"
 
 
+def test_a_cancel_that_comes_again_leaves_a_retried_run_alone(sidecar):
+    job = uuid4()
+    sidecar.request(id=job, job_type="a", run_at=START, issued_at=START - timedelta(days=1), run={})
+    [event] = sidecar.due()
+    assert sidecar.cancel(job, issued_at=START - timedelta(hours=1)).status == "cancelled", "though all were out"
+    assert sidecar.run(event.event_id).status == "cancelled"
+    sidecar.retry(event.event_id)
+    assert sidecar.cancel(job, issued_at=START - timedelta(hours=1)).status == "unchanged"
+    assert sidecar.cancel(job, issued_at=START - timedelta(hours=2)).status == "superseded"
+    assert sidecar.run(event.event_id).status == "delivered"
+    assert sidecar.cancel(job).status == "cancelled"
+    assert sidecar.run(event.event_id).status == "cancelled"
+    assert sidecar.cancel(job).status == "unchanged"
+
+
 def test_a_result_may_come_before_the_event_and_is_forgotten_where_none_comes(sidecar):
     event_id = uuid4()
     assert sidecar.result(event_id, 1, "succeeded").status == "recorded"
