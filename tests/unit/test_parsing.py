@@ -5,6 +5,7 @@ import pytest
 
 from scheduler.domain.errors import Rejected
 from scheduler.domain.parsing import claimed_id, parse_command
+from scheduler.domain.times import rfc3339
 
 ID = str(uuid4())
 
@@ -44,6 +45,12 @@ def test_every_problem_is_found_at_once():
 ])
 def test_a_wrong_value_is_reported_by_its_field(field, value):
     assert set(problems("request", {"id": ID, "job_type": "a"} | {field: value})) == {field}
+
+
+@pytest.mark.parametrize("digits", ["1", "123", "123456", "1234567", "123456789", "1" * 30])
+def test_an_instant_may_be_finer_than_we_keep_it(digits):
+    issued_at = parse("cancel", {"id": ID, "issued_at": f"2026-12-01T08:00:00.{digits}+01:00"}).command.issued_at
+    assert rfc3339(issued_at) == f"2026-12-01T07:00:00.{digits[:6]:0<6}Z"
 
 
 @pytest.mark.parametrize("key", ["cancel", "pause", "resume", "trigger"])
