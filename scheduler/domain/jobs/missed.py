@@ -99,5 +99,8 @@ def _one_of_all(due: _Due, now: datetime, max_lateness: timedelta | None) -> Pla
 
 
 def _missed(instant: datetime, now: datetime, missed_before: datetime | None) -> bool:
-    """Say whether the newest due occurrence counts as missed rather than merely late."""
-    return now - instant > GRACE or (missed_before is not None and instant <= missed_before)
+    """Say whether the newest due occurrence counts as missed rather than merely late.
+
+    A resume that its host's clock puts ahead of now tells nothing of what falls due in between.
+    """
+    return now - instant > GRACE or (missed_before is not None and instant <= missed_before <= now)

@@ -77,6 +77,17 @@ def test_commands_change_what_comes(sidecar):
     assert sidecar.job(uuid4()) is None
 
 
+def test_a_resume_by_a_clock_that_is_ahead_skips_nothing_that_is_on_time(sidecar):
+    job, ahead = uuid4(), START + timedelta(minutes=1)
+    sidecar.request(id=job, job_type="a", every="PT10S", run_at=START + timedelta(seconds=5), on_missed="skip",
+                    issued_at=ahead)
+    sidecar.pause(job, issued_at=ahead + timedelta(seconds=1))
+    sidecar.advance(seconds=22)  # two pass
+    sidecar.resume(job, issued_at=ahead + timedelta(seconds=2))
+    sidecar.advance(seconds=60)
+    assert hours(sidecar.due()) == ["27 12:00"] * 4 + ["27 12:01"] * 2
+
+
 def test_a_bad_command_is_answered_with_the_field(sidecar):
     answer = sidecar.request(id=uuid4(), job_type="a", rule="FREQ=DAILY")
     assert [each.field for each in answer.errors] == ["rule"]
