@@ -93,4 +93,4 @@ def test_a_batch_about_the_same_job_waits_for_the_one_before(served):
         return done(tag, stop, last=7)
 
     assert served(queue, storing) == [3, 6, 7]
-    assert landed[1] == (4, [3])
+    assert dict(landed)[4] == [3]

@@ -21,6 +21,12 @@ _SILENCE_SECONDS = 15.0  # a line in between keeps proxies from closing a connec
 Take: TypeAlias = Callable[[Wants], Awaitable[Seen]]
 
 
+def rest_seconds(took: float, *, watched: bool) -> float:
+    """Return how long to rest after a look; one that was held up must not leave those who watch in the dark."""
+    rest = _SHARE * took
+    return min(max(TICK_SECONDS, rest), SAMPLE_SECONDS) if watched else max(SAMPLE_SECONDS, rest)
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
     """What the broadcaster knows; `sampled` is the sample that was taken at this look, if one was."""
@@ -60,7 +66,7 @@ class Broadcaster:
                 await self.look(whole=whole)
             took = self._clock() - began
             whole = not (whole and self.listeners)
-            await self._pause(max(TICK_SECONDS if self.listeners else SAMPLE_SECONDS, _SHARE * took))
+            await self._pause(rest_seconds(took, watched=bool(self.listeners)))
 
     async def look(self, *, whole: bool = True) -> None:
         """Look once and tell what was seen; that the database is away is told too."""

@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from scheduler.api.console.history import KEPT, History, sample, verdict
-from scheduler.api.console.live import Broadcaster
+from scheduler.api.console.history import KEPT, SAMPLE_SECONDS, History, sample, verdict
+from scheduler.api.console.live import TICK_SECONDS, Broadcaster, rest_seconds
 from scheduler.api.console.overview import overview, processes, roles
 from scheduler.api.console.watching import Seen, Watching
 from scheduler.ops.metrics import LAG_BUCKETS
@@ -156,6 +156,11 @@ def test_fifty_browsers_cost_one_look_and_all_hear_of_it():
     assert len(heard) == 50
     assert all(len(seen) == 2 for seen in heard)
     assert left == 0
+
+
+def test_a_slow_look_is_followed_by_a_longer_rest_but_never_by_a_long_silence():
+    assert [rest_seconds(took, watched=True) for took in (0.0, 0.3, 3.0)] == [TICK_SECONDS, 6.0, SAMPLE_SECONDS]
+    assert [rest_seconds(took, watched=False) for took in (0.0, 3.0)] == [SAMPLE_SECONDS, 60.0]
 
 
 def test_a_database_that_is_away_is_told_and_what_was_known_stays():
