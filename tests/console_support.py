@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from api_support import BUSY
 from node_support import package
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from support import DEADLINE, Host, Sidecar, iso, patiently, until, utc
@@ -90,12 +91,16 @@ class World:
         if form is not None:
             data = urlencode(form | {"form_token": form_token(token or "") if csrf is None else csrf}).encode()
         request = urllib.request.Request(self.url + path, data, sent)
-        try:
-            with _OPENER.open(request, timeout=DEADLINE) as answer:
-                return answer.status, answer.read().decode(), answer.headers
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode(), error.headers
+
+        def asked() -> tuple[int, str, Any] | None:
+            try:
+                with _OPENER.open(request, timeout=DEADLINE) as answer:
+                    return answer.status, answer.read().decode(), answer.headers
+            except urllib.error.HTTPError as error:
+                with error:
+                    return None if error.code == BUSY else (error.code, error.read().decode(), error.headers)
+
+        return until(asked, f"an answer to {path}")
 
     def close(self) -> None:
         self.host.close()
@@ -172,7 +177,11 @@ class Visit:
         dialog.dismiss()
 
     def go(self, path: str) -> Page:
-        self.page.goto(self.world.url + path)
+        def there() -> bool:
+            answer = self.page.goto(self.world.url + path)
+            return answer is None or answer.status != BUSY
+
+        until(there, f"an answer to {path}", within=4 * DEADLINE)
         return self.page
 
     def bear(self, status: str) -> None:

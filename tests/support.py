@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pika
@@ -21,6 +22,7 @@ import psycopg2
 import psycopg2.extras
 
 from scheduler.domain.errors import Unavailable
+from scheduler.emitting.batch import DECIDE_SECONDS
 
 DEADLINE = 60.0  # for what hangs: no test is decided by it, and one that passes does not wait for it
 
@@ -222,6 +224,11 @@ def held_too_long(processes: Sequence[Process]) -> bool:
                for process in processes for line in process.lines)
 
 
+def may_have_let_go(producer: Process) -> bool:
+    """Whether a producer may have stood still while it decided, and let go of the rest of its batch."""
+    return held_too_long([producer]) or producer.metric("scheduler_loop_seconds_sum") > DECIDE_SECONDS
+
+
 class Sidecar:
     """Consumers and producers on one database and one virtual host."""
 
@@ -277,6 +284,19 @@ class Sidecar:
                 process.kill()
                 raise
         return codes
+
+
+@contextmanager
+def unreachable(url: str) -> Iterator[None]:
+    """Meanwhile let nobody into this database; who is in it is put out."""
+    name = urlsplit(url).path.lstrip("/")
+    with connected(urlsplit(url)._replace(path="/postgres").geturl()) as connection, connection.cursor() as cursor:
+        cursor.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+        cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        try:
+            yield
+        finally:
+            cursor.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
 
 
 @contextmanager

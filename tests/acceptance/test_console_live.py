@@ -3,9 +3,10 @@
 import re
 
 import pytest
+from api_support import BUSY
 from console_support import a_browser, a_visit, a_world
 from playwright.sync_api import expect
-from support import DEADLINE, iso, utc
+from support import DEADLINE, iso, unreachable, utc
 
 expect.set_options(timeout=DEADLINE * 1000)
 
@@ -100,6 +101,22 @@ def test_a_job_page_is_live(world, visit):
     expect(page.locator("#part-job-ahead tbody tr")).to_have_count(0)
     world.host.publish("resume", {"id": job})
     expect(page.locator("#part-job-ahead tbody tr")).to_have_count(10)
+
+
+def test_a_page_that_finds_no_database_once_is_live_again(world, visit):
+    job = world.job(job_type="live.job", every="P1D", run_at=iso(utc(days=1)))
+    page = visit.go(f"/jobs/{job}")
+    with unreachable(world.sidecar.database_url), page.expect_response(
+        lambda answer: "/live" in answer.url and answer.status == BUSY
+    ):
+        # A row that an action has drawn: the page begins a new stream.
+        page.evaluate("""() => {
+            const row = document.querySelector('table').insertRow();
+            row.id = 'drawn';
+            row.dispatchEvent(new Event('htmx:afterSettle', {bubbles: true}));
+        }""")
+    world.host.publish("pause", {"id": job})
+    expect(page.locator("#part-job-head").get_by_role("button", name="Resume")).to_be_visible()
 
 
 def test_rows_wait_while_the_pointer_is_in_the_table(world, visit):

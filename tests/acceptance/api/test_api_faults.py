@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import psycopg2
 import pytest
 from api_support import Api, api_port, start_api
-from support import DEADLINE, connected, until
+from support import DEADLINE, connected, unreachable, until
 
 SLOW_CLIENTS = 10_000
 
@@ -187,11 +187,7 @@ def hasty(api: Api) -> Api:
 def test_a_database_that_goes_is_a_503_and_comes_back_by_itself(sidecar):
     api = start_api(sidecar)
     job = api.job()
-    name = urlsplit(sidecar.database_url).path.lstrip("/")
-    other = urlsplit(sidecar.database_url)._replace(path="/postgres").geturl()
-    with connected(other) as connection, connection.cursor() as cursor:
-        cursor.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
-        cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+    with unreachable(sidecar.database_url):
         for method, path, body in (
             ("GET", f"/jobs/{job['id']}", None), ("GET", "/jobs", None), ("GET", "/stats", None),
             ("POST", f"/jobs/{job['id']}/pause", None), ("POST", "/jobs", {"job_type": "a", "every": 60}),
@@ -211,13 +207,12 @@ def test_a_database_that_goes_is_a_503_and_comes_back_by_itself(sidecar):
         assert servers["postgres"]["status"] == "unavailable"
         assert servers["postgres"]["problem"]
         until(lambda: sidecar.processes[0].http("/readyz")[0] == 503, "it is not ready")
-        cursor.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
     until(lambda: api.get(f"/jobs/{job['id']}").status == 200, "it is back")
     until(lambda: api.post(f"/jobs/{job['id']}/pause").status == 200, "and can be written to")
     # Sessions that were ended while nobody looked are noticed before they are used.
-    with connected(other) as connection, connection.cursor() as cursor:
-        gone = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = %s"
-        cursor.execute(gone, (name,))  # and wait for their end
+    with connected(sidecar.database_url) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity "  # and wait for their end
+                       "WHERE datname = current_database() AND pid <> pg_backend_pid()")
     sidecar.processes[0].ready()
     assert api.get(f"/jobs/{job['id']}").status == 200
 

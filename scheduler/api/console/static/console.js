@@ -209,7 +209,14 @@
       if (message.news !== undefined) count(message.news);
       if (message.sample) document.dispatchEvent(new CustomEvent('sample', { detail: message }));
     };
-    source.onerror = () => { state = 'connecting again'; show(); };
+    source.onerror = ({ target }) => {
+      state = 'connecting again';
+      show();
+      // After an answer that is no stream, such as "no database", a browser does not ask again by itself.
+      if (target !== source || target.readyState !== EventSource.CLOSED) return;
+      source = null;
+      setTimeout(() => { if (!document.hidden) open(); }, 5000);
+    };
   };
   const close = () => { if (source) { source.close(); source = null; state = 'paused'; show(); } };
   // Rows that were brought are watched too. A row that an action has drawn is newer than what is on its way: a new
