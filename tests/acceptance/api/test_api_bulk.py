@@ -97,6 +97,7 @@ def hang_up_in_the_second_batch(api, database_url, kind):
                 return watching.fetchall() or select.select([client], [], [], 0)[0]
 
             until(waits, "the second batch waits")
+        assert api.get("/health").status == 200  # by now it has seen that the client is gone
         other.rollback()
 
 

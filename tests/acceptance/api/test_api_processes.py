@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import psutil
 import pytest
-from api_support import Api, start_api
+from api_support import BUSY, Api, start_api
 from support import Process, until
 
 
@@ -23,7 +23,11 @@ def children(process: Process) -> list[psutil.Process]:
 
 def counted(process: Process, requests: int) -> None:
     """Wait until so many requests are counted, which each is once it is answered."""
-    until(lambda: process.metric("scheduler_api_requests_total") == requests, f"{requests} requests counted")
+    def found() -> float:
+        return sum(float(line.rsplit(" ", 1)[1]) for line in process.http("/metrics")[1].splitlines()
+                   if line.startswith("scheduler_api_requests_total{") and f'status="{BUSY}"' not in line)
+
+    until(lambda: found() == requests, f"{requests} requests counted")
 
 
 def refused(url: str) -> bool:
