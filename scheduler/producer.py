@@ -22,9 +22,10 @@ from scheduler.settings import Settings
 log = get_logger(__name__)
 
 
-def sources(settings: Settings, link: Link) -> tuple[DueJobs, DueRuns, DueDelayed]:
+def sources(settings: Settings, link: Link, *, after_outage: bool) -> tuple[DueJobs, DueRuns, DueDelayed]:
     """Return whatever falls due: a new kind of thing adds its source here."""
-    return DueJobs(keep_all=settings.history == "all"), DueRuns(), _delayed(settings, link)
+    jobs = DueJobs(keep_all=settings.history == "all")
+    return jobs, DueRuns(after_outage=after_outage), _delayed(settings, link)
 
 
 def _delayed(settings: Settings, link: Link) -> DueDelayed:
@@ -41,6 +42,7 @@ class Producer:
         self._health = health
         # However long it may sleep, what a replica that died has let go of must be found in time.
         self._poll = min(settings.poll_interval_ms / 1000, MOST_LOOK_SECONDS)
+        self._after_outage = False  # of the database
 
     def run(self, link: Link) -> None:
         """Serve one connection to the broker until it is lost or the process shall stop."""
@@ -58,6 +60,7 @@ class Producer:
             except (Unavailable, Unstorable) as error:
                 if link.closed is not None:
                     raise
+                self._after_outage = True
                 self._health.missing("postgres", str(error))
                 log.warning("due rows are given up and claimed again", problem=str(error),
                             do="check that Postgres runs and that `scheduler migrate` was run")
@@ -72,9 +75,10 @@ class Producer:
             ]
             wakeup = stack.enter_context(closing(Wakeup(url, "producer wakeup")))
             self._health.found("postgres")
+            after_outage, self._after_outage = self._after_outage, False
             emitter = stack.enter_context(closing(Emitter(
-                sources(self._settings, link), sessions, wakeup, publisher, batch_size=self._settings.batch_size,
-                poll=self._poll,
+                sources(self._settings, link, after_outage=after_outage), sessions, wakeup, publisher,
+                batch_size=self._settings.batch_size, poll=self._poll,
             )))
             with self._stop.wakes(wakeup.write_end):
                 self._loop(link, emitter)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from scheduler.domain.messages import Overlap
 from scheduler.domain.runs.run import IDLE_SECONDS, Run, RunStatus
@@ -24,6 +24,8 @@ from scheduler.rabbit.publisher import Receipt
 log = get_logger(__name__)
 
 NAMED = 10  # ids in one warning at most
+# While the database was away no sign of life could be written down: those that wait at the broker come first.
+SPARED = timedelta(seconds=10)
 _refused = ThrottledWarning(log, "messages of runs not delivered")
 _dead = ThrottledWarning(log, "run given up")
 
@@ -44,9 +46,17 @@ class DueRuns:
     look_seconds: float | None = None
     idle_seconds = IDLE_SECONDS
 
+    def __init__(self, *, after_outage: bool = False) -> None:
+        """Begin, maybe after an outage of the database: then nobody is taken for lost in the first moments."""
+        self._after_outage = after_outage
+        self._spared_until: datetime | None = None
+
     def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Run]:
         """Lock the runs that fall due."""
-        return due.claim(session, limit, since)
+        claimed = due.claim(session, limit, since)
+        if self._after_outage and self._spared_until is None:
+            self._spared_until = claimed.claimed_at + SPARED
+        return claimed
 
     def name(self, run: Run) -> str:
         """Return the run's event_id."""
@@ -56,7 +66,13 @@ class DueRuns:
         """Say what becomes of a run now that its time has come."""
         if run.status is RunStatus.WAITING and run.occurrence is not None:
             return RunEmission(run, delivered(run, run.event_id, run.occurrence, now))
-        return RunEmission(run, overdue(run, now))
+        return RunEmission(run, run if self._spared(run, now) else overdue(run, now))
+
+    def _spared(self, run: Run, now: datetime) -> bool:
+        """Whether it is too soon after an outage to take its worker for lost; its time limit holds even so."""
+        if self._spared_until is None or now >= self._spared_until or run.status is not RunStatus.RUNNING:
+            return False
+        return run.deadline is None or now < run.deadline
 
     def messages(self, emission: RunEmission, stamp: Stamp) -> Sequence[Publishable]:  # noqa: ARG002 - the run has it
         """Return the event of the next attempt, or what is told of the end."""
@@ -85,7 +101,7 @@ class DueRuns:
                     settlement.postponed.append(run.event_id)
                 continue
             _add(settlement, emission)
-            if run.open and run.wake_at is not None:
+            if run.open and run.wake_at is not None and run is not emission.before:
                 again.append(run.wake_at)
         due.settle(session, settlement)
         soonest = min(again, default=None)
@@ -125,6 +141,8 @@ def _add(settlement: Settlement, emission: RunEmission) -> None:
     run, occurrence = emission.after, emission.after.occurrence
     if run is not emission.before:
         settlement.changed.append(run)
+    elif run.status is RunStatus.RUNNING:
+        settlement.postponed.append(run.event_id)
     if run.status is RunStatus.EXPECTED:
         settlement.forgotten.append(run.event_id)
     elif not run.open:

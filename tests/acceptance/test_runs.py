@@ -1,10 +1,11 @@
 """What became of a reminder: attempts, time-outs, dead letters, replay and history, with real processes."""
 
 import json
+import signal
 from uuid import uuid4
 
 import pytest
-from support import iso, until, utc
+from support import iso, unreachable, until, utc
 
 TRACKED = {"delay": 0, "max_attempts": 3}
 
@@ -80,6 +81,22 @@ def test_a_worker_that_falls_silent_is_noticed_and_another_finishes(up, host):
     row = finished(up, first)
     ended = [(each["outcome"], each["worker"]) for each in row["attempts"]]
     assert ended == [("lost", "dies"), ("succeeded", "lives")]
+
+
+def test_after_an_outage_of_the_database_signs_of_life_come_before_a_verdict(up, host):
+    consumer, producer = (each.popen for each in up.processes)
+    tracked(host)
+    [event] = host.due()
+    report(host, event, "running", worker="w", heartbeat=3600)
+    until(lambda: up.sql("SELECT 1 FROM runs WHERE status = 'running'"), "it is at work")
+    for each in (consumer, producer):
+        each.send_signal(signal.SIGSTOP)
+    up.sql("UPDATE runs SET alive_until = now() - interval '1 hour', wake_at = now() - interval '1 hour'")
+    with unreachable(up.database_url):
+        pass  # whoever was in it is put out
+    producer.send_signal(signal.SIGCONT)
+    put_off = until(lambda: up.sql("SELECT status FROM runs WHERE wake_at > alive_until"), "a look at it")
+    assert put_off == [{"status": "running"}]
 
 
 def test_cancelling_a_job_cancels_its_open_runs(up, host):

@@ -12,7 +12,9 @@ from scheduler.commands import results
 from scheduler.commands.executing import execute
 from scheduler.commands.results import execute_results
 from scheduler.domain.parsing import parse_command, parse_result
+from scheduler.domain.runs.run import replace
 from scheduler.emitting.jobs import DueJobs
+from scheduler.emitting.runs import SPARED, DueRuns
 from scheduler.emitting.source import Stamp, Times
 from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.classes import FROM_THE_BOTTOM
@@ -204,3 +206,29 @@ def test_a_result_that_comes_while_the_claim_is_open_finds_the_run_when_it_is_co
     reporting.join(DEADLINE)
     assert answers == ["recorded"]
     assert statuses(database_url) == {emission.event_id: ["succeeded", 1, 0]}
+
+
+def test_right_after_an_outage_nobody_is_lost_who_could_not_be_heard(database_url, session, consumer):
+    source, (emission,), at = due_jobs(consumer, session, 1)
+    source.record(session, [emission], at)
+    settle(source, session, [emission], at)
+    running = {"event_id": emission.event_id, "attempt": 1, "status": "running", "heartbeat": 25}
+    execute_results(consumer, [parse_result("result", json.dumps(running).encode())], SOON)
+    with connected(database_url) as connection, connection.cursor() as cursor:
+        cursor.execute("UPDATE runs SET alive_until = now() - interval '1 second', "
+                       "wake_at = now() - interval '1 second'")
+        runs = DueRuns(after_outage=True)
+        claim = runs.claim(session, 10, FROM_THE_BOTTOM)
+        [decided] = [runs.decide(run, claim.claimed_at) for run in claim.things]
+        runs.settle(session, [(decided, [], None)], [], Times(at, at, at))
+        cursor.execute("SELECT status, wake_at > now() FROM runs")
+        assert cursor.fetchall() == [("running", True)]
+    run = decided.before
+    assert outcome(runs, run, claim.claimed_at + SPARED) == "lost"  # it was not heard of then either
+    assert outcome(DueRuns(), run, claim.claimed_at) == "lost"  # nothing was in its way
+    limited = replace(run, deadline=claim.claimed_at)
+    assert outcome(runs, limited, claim.claimed_at) == "timed_out"
+
+
+def outcome(source, run, now):
+    return source.decide(run, now).after.attempts[-1].outcome

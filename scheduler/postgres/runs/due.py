@@ -33,7 +33,7 @@ class Settlement:
     ended: list[str] = field(default_factory=list)  # and it was told
     forgotten: list[str] = field(default_factory=list)  # nothing was ever known of it but results
     released: list[tuple[str, str]] = field(default_factory=list)  # jobs that may wait for a run that has ended
-    postponed: list[str] = field(default_factory=list)  # the broker refused a message of theirs
+    postponed: list[str] = field(default_factory=list)  # refused by the broker, or not judged yet
 
 
 def settle(session: ClaimSession, settlement: Settlement) -> None:
