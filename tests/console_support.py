@@ -64,11 +64,10 @@ class World:
         self.host.publish("result", body)
 
     def run_status(self, event: dict[str, Any], status: str) -> None:
-        """Wait until the run stands so."""
+        """Wait until the run has ended so, and it was told."""
         until(lambda: self.sidecar.sql(
-            "SELECT 1 FROM runs WHERE event_id = %s AND status = %s UNION ALL "
-            "SELECT 1 FROM run_history WHERE event_id = %s AND status = %s",
-            event["event_id"], status, event["event_id"], status), f"run {event['event_id']} {status}")
+            "SELECT 1 FROM run_history WHERE event_id = %s AND status = %s", event["event_id"], status,
+        ), f"run {event['event_id']} {status}")
 
     def dead_run(self, error: str = "the endpoint answered 502", **fields: Any) -> tuple[str, dict[str, Any]]:
         """Make a job whose first run is given up."""

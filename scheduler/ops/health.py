@@ -95,11 +95,11 @@ class Health:
 
     def ready(self) -> Verdict:
         """Tell whether the process can work, and what is missing since when if it cannot."""
-        missing: dict[str, dict[str, str]] = {}
         with self.lock:
-            for part in self.parts:
-                for name, (why, since) in part.lacks.items():
-                    missing.setdefault(name, {"problem": why, "since": rfc3339(since)})
+            lacks = [(since, name, why) for part in self.parts for name, (why, since) in part.lacks.items()]
+        missing: dict[str, dict[str, str]] = {}
+        for since, name, why in sorted(lacks):  # of several parts the first that noticed
+            missing.setdefault(name, {"problem": why, "since": rfc3339(since)})
         return not missing, {"ready": not missing, "missing": missing}
 
 

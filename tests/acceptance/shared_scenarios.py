@@ -76,7 +76,7 @@ def downtime(t: datetime, _: int) -> Steps:
 
 
 def long_downtime(t: datetime, _: int) -> Steps:
-    past = t - timedelta(hours=6, seconds=40)
+    past = t - timedelta(hours=6, seconds=70)
     yield request("long_downtime", 0, run_at=past, every="PT2M", on_missed="all")
     yield request("long_downtime", 1, run_at=past, every="PT2M", on_missed="latest")
 

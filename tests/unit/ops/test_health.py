@@ -94,6 +94,15 @@ def test_ready_says_what_is_missing_and_since_when():
     assert answer["missing"]["postgres"]["since"] == first["missing"]["postgres"]["since"]
 
 
+def test_of_several_parts_the_first_that_noticed_says_since_when():
+    health = Health()
+    first, second = health.part(), health.part()
+    second.missing("postgres", "gone")
+    _, before = health.ready()
+    first.missing("postgres", "gone too")
+    assert health.ready()[1] == before
+
+
 def test_a_loss_is_counted_once_and_never_before_there_was_something_to_lose():
     counter = metrics.dependency_losses.labels("postgres")
     health = Health()
