@@ -12,7 +12,8 @@ from scheduler.api.identity import Identity, Need, check
 from scheduler.api.problems import Away, Conflict, NotFound
 from scheduler.domain.errors import Unavailable
 from scheduler.ops.logs import without_secrets
-from scheduler.rabbit.dead import DeadLetter, DeadLetters, NotReplayable
+from scheduler.rabbit.dead import DeadLetters, NotReplayable
+from scheduler.rabbit.dead_letter import DeadLetter
 from scheduler.settings import Settings
 from scheduler.views.base import Page
 from scheduler.views.dead import DeadView, dead_view

@@ -14,7 +14,8 @@ from scheduler.domain.messages import ScheduleRetry
 from scheduler.operators.common import agreed, caller, connected, soon, table
 from scheduler.postgres.audit import Entry, write_alone
 from scheduler.postgres.connection import Connection
-from scheduler.rabbit.dead import DeadLetter, DeadLetters, NotReplayable
+from scheduler.rabbit.dead import DeadLetters, NotReplayable
+from scheduler.rabbit.dead_letter import DeadLetter
 from scheduler.settings import Settings
 from scheduler.terminal import plain
 from scheduler.views.dead import dead_view

@@ -16,6 +16,7 @@ from scheduler.domain.delayed.delay import HeaderValue, Other, Timestamp
 _FLAGS = struct.Struct(">H")
 _LENGTH = struct.Struct(">I")
 LENGTH_SIZE = _LENGTH.size
+MOST_SHORT = 255  # bytes of a short text
 _FRACTION = struct.Struct(">Bi")
 # In the order of their flags, from the highest: how long each is, where that is fixed.
 _PROPERTIES: tuple[tuple[str, int], ...] = tuple((name, 1 << (15 - at)) for at, name in enumerate((
@@ -159,6 +160,14 @@ def headers(table: bytes) -> list[Entry]:
         raise _unreadable(error) from None
 
 
+def elements(array: bytes) -> list[Entry]:
+    """Return the values of an array whose length stands before it, where they lie in it; they have no names."""
+    try:
+        return list(_elements(array, _LENGTH.size))
+    except (IndexError, struct.error) as error:
+        raise _unreadable(error) from None
+
+
 def table(pieces: Sequence[bytes]) -> bytes:
     """Write headers as a table, its length before it."""
     return b"".join((_LENGTH.pack(sum(map(len, pieces))), *pieces))
@@ -205,6 +214,16 @@ def _entries(table: bytes, at: int, size: int) -> Iterator[Entry]:
         if after > size:
             raise Unreadable("a header goes beyond their end")
         yield Entry(table[name:end], at, value, after, kind)
+        at = after
+
+
+def _elements(array: bytes, at: int) -> Iterator[Entry]:
+    while at < len(array):
+        kind, value = array[at], at + 1
+        after = _end(array, kind, value)
+        if after > len(array):
+            raise Unreadable("a value goes beyond the end of its array")
+        yield Entry(b"", at, value, after, kind)
         at = after
 
 
@@ -255,3 +274,9 @@ def text(content: str | bytes) -> bytes:
     """Write a text."""
     encoded = content if isinstance(content, bytes) else content.encode()
     return b"S" + _LENGTH.pack(len(encoded)) + encoded
+
+
+def short(content: str) -> bytes:
+    """Write a property that is a short text."""
+    encoded = content.encode()
+    return bytes((len(encoded),)) + encoded

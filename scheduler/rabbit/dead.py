@@ -4,98 +4,31 @@ A queue can be looked into only by taking all messages and giving them back, whi
 is done goes over one channel, so that what one look has given back is there again for the next.
 """
 
-import hashlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, ChannelClosedByBroker, NackError, UnroutableError
 
 from scheduler.domain.errors import SchedulerError
-from scheduler.domain.messages import COMMAND_MODELS, RESULT_MODELS
 from scheduler.domain.names import COMMANDS_EXCHANGE, DEAD_QUEUE, DELAY_EXCHANGE, DELAYED_EXCHANGE
 from scheduler.rabbit.address import parameters, place
+from scheduler.rabbit.dead_letter import DeadLetter, read
 from scheduler.rabbit.link import BrokerUnavailable, reason
+from scheduler.rabbit.pika_internals import RawProperties, blocking
+from scheduler.rabbit.reading import as_bytes
 
 MOST_LOOKED_AT = 10_000  # in one go
 _SILENCE_SECONDS = 0.1
 _MOST_SILENCES = 30  # somebody else may have some of them in hand
 _NOT_FOUND = 404
-_OUR_HEADERS = (
-    "x-rejected-reason", "x-rejected-at", "x-dead-reason", "x-dead-at", "x-attempts", "x-due-at",
-    "x-original-exchange", "x-original-expiration", "x-original-user-id", "x-death", "x-delivery-count",
-    "x-first-death-exchange", "x-first-death-queue", "x-first-death-reason",
-    "x-last-death-exchange", "x-last-death-queue", "x-last-death-reason",
-)
-_KEPT = ("content_type", "content_encoding", "priority", "correlation_id", "reply_to", "message_id", "timestamp",
-         "type", "app_id", "cluster_id")
 
 
 class NotReplayable(SchedulerError):  # noqa: N818 - a verdict, not an accident
     """It cannot be sent again: nobody knows where it came from, or nobody takes it there."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A message that lies there."""
-
-    id: str  # the same for as long as it lies there
-    routing_key: str
-    body: bytes
-    headers: Mapping[str, Any]
-    properties: Mapping[str, Any]
-    tag: int
-
-    @property
-    def reason(self) -> str:
-        """Why it is there."""
-        for name in ("x-rejected-reason", "x-dead-reason"):
-            if isinstance(self.headers.get(name), str):
-                return str(self.headers[name])
-        death = self._death
-        return f"{death.get('reason')} in {death.get('queue')}" if death else "not known: it says nothing of it"
-
-    @property
-    def at(self) -> str | None:
-        """When it came, as far as it says."""
-        for name in ("x-rejected-at", "x-dead-at"):
-            if isinstance(self.headers.get(name), str):
-                return str(self.headers[name])
-        time = self._death.get("time")
-        return None if time is None else f"{time:%Y-%m-%dT%H:%M:%SZ}"
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """Where it stands in the list."""
-        return self.at or "", self.id
-
-    @property
-    def run_given_up(self) -> bool:
-        """Whether it is the event of a run: to replay that is to retry the run."""
-        said = "x-dead-reason" in self.headers and "x-original-exchange" not in self.headers
-        return said and self.routing_key == "due"
-
-    @property
-    def exchange(self) -> str | None:
-        """Where it came from."""
-        said = self.headers.get("x-original-exchange")
-        if isinstance(said, str):
-            return said
-        dead = self._death.get("exchange")
-        if isinstance(dead, str) and dead:
-            return dead
-        known = self.routing_key in COMMAND_MODELS or self.routing_key in RESULT_MODELS
-        return COMMANDS_EXCHANGE if known and "x-rejected-reason" in self.headers else None
-
-    @property
-    def _death(self) -> Mapping[str, Any]:
-        found = self.headers.get("x-death")
-        return found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
 
 
 class DeadLetters:
@@ -176,15 +109,11 @@ class DeadLetters:
         exchange = letter.exchange
         if exchange not in self._exits:
             raise NotReplayable(f"it came from {exchange or 'nobody knows where'}, which is no exchange of ours")
-        headers = {name: value for name, value in letter.headers.items() if name not in _OUR_HEADERS}
-        properties = pika.BasicProperties(
-            delivery_mode=2, headers=headers or None, expiration=letter.headers.get("x-original-expiration"),
-            **{name: letter.properties.get(name) for name in _KEPT},
-        )
+        properties = RawProperties(letter.before())
         channel = connection.channel()
         channel.confirm_delivery()
         try:
-            channel.basic_publish(exchange, letter.routing_key, letter.body, properties, mandatory=True)
+            channel.basic_publish(exchange, letter.key, letter.body, properties, mandatory=True)
         except UnroutableError:
             raise NotReplayable(f"no queue takes it from {exchange} under {letter.routing_key!r}") from None
         except NackError:
@@ -228,7 +157,7 @@ class DeadLetters:
         problems = []
         for url in self._urls:
             try:
-                return pika.BlockingConnection(parameters(url, "dead letters"))
+                return blocking(parameters(url, "dead letters"))
             except (AMQPError, OSError) as error:
                 problems.append(f"RabbitMQ at {place(url)}: {reason(error)}")
         raise BrokerUnavailable("; ".join(problems))
@@ -272,9 +201,4 @@ def _counted(channel: BlockingChannel) -> int:
 
 
 def _letter(method: Any, properties: pika.BasicProperties, body: bytes) -> DeadLetter:
-    # What the queue writes on it with each look is no part of what it is.
-    headers = {name: value for name, value in (properties.headers or {}).items() if name != "x-delivery-count"}
-    known = {name: getattr(properties, name) for name in _KEPT if getattr(properties, name) is not None}
-    lasting = sorted((name, repr(value)) for name, value in headers.items())
-    digest = hashlib.sha256(repr((method.routing_key, sorted(known.items()), lasting)).encode() + body).digest()
-    return DeadLetter(str(UUID(bytes=digest[:16])), method.routing_key, body, headers, known, method.delivery_tag)
+    return read(as_bytes(method.routing_key), properties.raw, body, method.delivery_tag)  # as blocking() has them

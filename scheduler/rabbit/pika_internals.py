@@ -41,8 +41,9 @@ CANCELLED, RECEIVE = "_cancelled", "_MAX_RECV_BYTES"
 # Its encoding of frames, not private and not promised either; frames.py, publisher.py and reading.py use it too.
 ENCODING = (
     (pika_frame, "decode_frame"), (pika_frame, "Header"), (pika_frame, "Method"), (pika_data, "encode_table"),
-    (pika.BasicProperties, "decode"),
+    (pika.BasicProperties, "decode"), (pika.BasicProperties, "encode"),
 )
+IMPLEMENTATION = "_impl_class"  # what a BlockingConnection is told to be made of
 
 
 class ReadingConnection(SelectConnection):  # type: ignore[misc]  # pika's types are not all known
@@ -102,6 +103,23 @@ class ReadingConnection(SelectConnection):  # type: ignore[misc]  # pika's types
         return end, _decoded(data[:end])
 
 
+class RawProperties(pika.BasicProperties):  # type: ignore[misc]  # pika's types are not all known
+    """Properties that are written as these bytes."""
+
+    def __init__(self, raw: bytes) -> None:
+        super().__init__()
+        self.raw = raw
+
+    def encode(self) -> list[bytes]:
+        """Return them: pika calls this."""
+        return [self.raw]
+
+
+def blocking(parameters: pika.ConnectionParameters) -> pika.BlockingConnection:
+    """Open a connection that reads whatever comes: all properties have their bytes as `raw`."""
+    return pika.BlockingConnection(parameters, **{IMPLEMENTATION: ReadingConnection})
+
+
 def forget_cancelled(channel: Channel, consumer_tag: str) -> None:
     """Have pika deliver what is still on its way to a consumer that is being cancelled."""
     channel._cancelled.discard(consumer_tag)  # noqa: SLF001 - else pika gives it back to the queue
@@ -143,6 +161,8 @@ def _missing() -> Iterator[str]:
     transport = getattr(module, "_AsyncTransportBase", None)
     if not isinstance(getattr(transport, RECEIVE, None), int):
         yield f"the transport's {RECEIVE} is missing"
+    if IMPLEMENTATION not in inspect.signature(pika.BlockingConnection).parameters:
+        yield f"BlockingConnection takes no {IMPLEMENTATION}"
     for home, name in ENCODING:
         if not hasattr(home, name):
             yield f"{home.__name__}.{name} is missing"

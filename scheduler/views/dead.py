@@ -7,8 +7,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
 
+from scheduler.domain.delayed.delay import Timestamp
 from scheduler.domain.times import rfc3339
-from scheduler.rabbit.dead import DeadLetter
+from scheduler.rabbit.dead_letter import DeadLetter
 from scheduler.views.base import View
 
 _LONGEST_BODY = 64 * 1024
@@ -67,6 +68,8 @@ def _plain(value: Any, depth: int = 0) -> Any:
         return "…"
     if isinstance(value, Mapping):
         return {_plain(str(name)): _plain(each, depth + 1) for name, each in value.items()}
+    if isinstance(value, Timestamp):
+        return {"timestamp": value.seconds}
     if isinstance(value, list | tuple):
         return [_plain(each, depth + 1) for each in value]
     if isinstance(value, datetime):

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from scheduler.domain.delayed.delay import HeaderValue, Other, Timestamp
 from scheduler.postgres.delayed.reads import Listed, Shown
-from scheduler.rabbit import content
+from scheduler.rabbit import content, header_values
 from scheduler.views.base import View, instant
 from scheduler.views.dead import body_view
 
@@ -54,7 +54,7 @@ def whole_delayed_view(found: Shown) -> WholeDelayedView:
 def _fields(row: Listed) -> dict[str, Any]:
     return {
         "id": row.id, "message_id": row.message_id, "exchange": row.exchange,
-        "routing_key": row.routing_key.decode("utf-8", "backslashreplace"), "due_at": instant(row.due_at),
+        "routing_key": header_values.as_text(row.routing_key), "due_at": instant(row.due_at),
         "stored_at": instant(row.stored_at), "size": row.size, "retries": row.retries, "last_problem": row.problem,
     }
 
@@ -62,17 +62,11 @@ def _fields(row: Listed) -> dict[str, Any]:
 def shown(raw: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return properties and headers as JSON knows values."""
     found = content.read(raw)
-    properties: dict[str, Any] = {}
-    for name, part in found.parts.items():
-        if name in content.FIXED:
-            properties[name] = int.from_bytes(part, "big")
-        elif name != "headers":
-            properties[name] = part[1:].decode("utf-8", "backslashreplace")
     headers = {
-        entry.name.decode("utf-8", "backslashreplace"): _said(content.value(found.table, entry), entry)
+        header_values.as_text(entry.name): _said(content.value(found.table, entry), entry)
         for entry in found.entries
     }
-    return properties, headers
+    return header_values.properties(found), headers
 
 
 def _said(value: HeaderValue, entry: content.Entry) -> Any:

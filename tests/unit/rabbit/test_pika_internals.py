@@ -24,7 +24,7 @@ from scheduler.rabbit.reading import Deliveries, UnreadableProperties
 
 PACKAGE = Path(scheduler.__file__).parent
 HOME = PACKAGE / "rabbit" / "pika_internals.py"
-KNOWN = {"_cancelled", "_MAX_RECV_BYTES", "_AsyncTransportBase"} | {
+KNOWN = {"_cancelled", "_impl_class", "_MAX_RECV_BYTES", "_AsyncTransportBase"} | {
     name for name in (*pika_internals.METHODS, *pika_internals.ATTRIBUTES) if name.startswith("_")
 }
 CHANNEL, CONSUMER = 3, "ctag3.abc"
@@ -60,6 +60,7 @@ def test_a_missing_name_is_named_with_the_version_and_what_to_install(monkeypatc
     (Connection, "_output_marshaled_frames", lambda *_: None, "does not write to _transport"),
     (Connection, "_trim_frame_buffer", lambda self, _: setattr(self, "_frame_buffer", b""), "do not follow"),
     (Channel, "__init__", lambda *_: None, "Channel._cancelled is no set"),
+    (pika.BlockingConnection, "__init__", lambda _: None, "BlockingConnection takes no _impl_class"),
     (frame.Header, "marshal", lambda _: b"?", "does not read by"),
     (pika.adapters.select_connection.SelectConnection, "__init__", lambda _: None, "TypeError"),
 ])

@@ -1,0 +1,63 @@
+"""What properties and headers say, all of them and however deep: for people, and for what the broker writes."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from scheduler.domain.delayed.delay import Other, Timestamp
+from scheduler.rabbit import content
+from scheduler.rabbit.content import Content, Entry
+
+_DEEPEST = 20
+_TABLE, _ARRAY = b"FA"
+
+
+def properties(found: Content) -> dict[str, str | int]:
+    """Return all properties but the headers; what is no UTF-8 is written with backslashes."""
+    return {
+        name: int.from_bytes(part, "big") if name in content.FIXED else as_text(part[1:])
+        for name, part in found.parts.items() if name != "headers"
+    }
+
+
+def headers(found: Content) -> dict[str, Any]:
+    """Return the headers; a Timestamp is one that no datetime can be, and what is too deep is an ellipsis."""
+    return _table(found.table, found.entries, 0)
+
+
+def as_text(name: bytes) -> str:
+    """Return a name as people can read it."""
+    return name.decode("utf-8", "backslashreplace")
+
+
+def _table(table: bytes, entries: Sequence[Entry], depth: int) -> dict[str, Any]:
+    return {as_text(entry.name): _value(table, entry, depth) for entry in entries}
+
+
+def _value(table: bytes, entry: Entry, depth: int) -> Any:
+    match said := content.value(table, entry):
+        case Timestamp(seconds):
+            return _instant(seconds) or said
+        case Other():
+            return _nested(entry.kind, table[entry.value : entry.end], depth + 1)
+    return said
+
+
+def _nested(kind: int, written: bytes, depth: int) -> Any:
+    """Read what has a length before it."""
+    if kind in (_TABLE, _ARRAY) and depth > _DEEPEST:
+        return "…"
+    with suppress(content.Unreadable):
+        if kind == _TABLE:
+            return _table(written, content.headers(written), depth)
+        if kind == _ARRAY:
+            return [_value(written, each, depth) for each in content.elements(written)]
+    return written[content.LENGTH_SIZE :]
+
+
+def _instant(seconds: int) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None

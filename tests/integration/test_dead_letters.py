@@ -1,0 +1,134 @@
+"""Whatever lies in scheduler_dead can be looked at, dropped, and sent again as it was."""
+
+import struct
+
+import pika
+import pytest
+from delayed_support import Raw, headers_only, keeping_raw, raw_headers, short, table, text, value
+from support import until
+
+from scheduler.rabbit.dead import DeadLetters
+from scheduler.rabbit.dead_letter import read
+from scheduler.views.dead import dead_view
+
+# A time in milliseconds: pika cannot read the year 55840, and ends the connection over it.
+MILLISECONDS = value("T", "Q", 1_700_000_000_000)
+FRACTION = value("d", "d", 1.5)
+
+
+@pytest.fixture
+def letters(amqp_url):
+    made = DeadLetters([amqp_url])
+    yield made
+    made.close()
+
+
+def lying(letters, count=1):
+    """Wait until so many lie there, and return them as people see them."""
+    return until(lambda: len(found := letters.look(100)) == count and [dead_view(each) for each in found],
+                 f"{count} dead letters")
+
+
+def expired(host, key, body, **headers):
+    """Have a delayed message expire at once, for there is no consumer: the broker moves it to schedule.dead."""
+    flags = struct.pack(">H", 1 << 13 | 1 << 12 | 1 << 8)
+    host.channel.basic_publish("schedule.delay", key, body, Raw(flags + table(**headers) + b"\x02" + short(b"1")))
+
+
+def sent_again(host, queue):
+    """Take what was sent again and return its headers, each with its kind, and the rest."""
+    with keeping_raw():
+        method, properties, body = host.get(queue)
+    headers = raw_headers(properties.raw)
+    headers.pop("x-delivery-count", None)  # the queue's own
+    return method.routing_key, headers, body
+
+
+def no_run(_):
+    raise AssertionError("it is not the event of a run")
+
+
+def test_what_pika_cannot_read_is_shown_and_sent_again_as_it_was(host, letters):
+    headers = {"x-deliver-at": MILLISECONDS, "fraction": FRACTION, "small": value("b", "b", 7)}
+    expired(host, "mail", b"odd", **headers)
+    host.publish("mail", b"plain", "schedule.dead")
+    plain, odd = sorted(lying(letters, 2), key=lambda each: each.at or "")
+    assert (plain.body, odd.body) == ("plain", "odd")
+    assert (odd.reason, odd.exchange) == ("expired in scheduler_delay", "schedule.delay")
+    assert odd.at.startswith("20")
+    assert odd.headers["x-deliver-at"] == {"timestamp": 1_700_000_000_000}
+    assert (odd.headers["fraction"], odd.headers["small"]) == (1.5, 7)
+    assert odd.headers["x-death"][0]["queue"] == "scheduler_delay"
+    assert letters.replay(odd.id, no_run)
+    assert sent_again(host, "scheduler_delay") == ("mail", headers, b"odd")
+    assert letters.drop(plain.id)
+    assert letters.look(1) == []
+
+
+def test_what_pika_cannot_read_is_dropped(host, letters):
+    host.channel.basic_publish("schedule.dead", "odd", b"", headers_only(at=MILLISECONDS))
+    [odd] = lying(letters)
+    assert letters.find(odd.id).id == odd.id
+    assert letters.drop(odd.id)
+    assert letters.look(1) == []
+
+
+def test_a_routing_key_that_is_no_text_is_shown_and_used_again(host, letters):
+    expired(host, b"\xff\xfe", b"odd", x_delay=text(b"soon"))
+    [odd] = lying(letters)
+    assert odd.routing_key == "\\xff\\xfe"
+    assert odd.model_dump_json()
+    assert letters.replay(odd.id, no_run)
+    assert sent_again(host, "scheduler_delay") == (b"\xff\xfe", {"x-delay": text(b"soon")}, b"odd")
+
+
+@pytest.mark.parametrize("deaths", [
+    [{"time": "yesterday"}], [{"time": 5}], [{"time": None}], [], ["x"], "x", [{}],
+    [{"exchange": 5, "queue": ["a"], "reason": None}],
+])
+def test_what_somebody_else_wrote_about_a_death_stops_nothing(host, letters, deaths):
+    host.publish("odd", b"", "schedule.dead", headers={"x-death": deaths})
+    [odd] = lying(letters)
+    assert (odd.at, odd.exchange) == (None, None)
+    assert odd.headers == {"x-death": deaths}
+
+
+def test_values_of_every_kind_are_shown(host, letters):
+    deep = b"V"
+    for _ in range(30):
+        deep = b"F" + struct.pack(">I", 2 + len(deep)) + short(b"a") + deep
+    host.channel.basic_publish("schedule.dead", "kinds", b"", headers_only(
+        no=b"t\x00", void=b"V", bytes=b"x\x00\x00\x00\x02\xff\x00",
+        latin=text(b"\xe9"), decimal=b"D" + struct.pack(">Bi", 2, 314), at=value("T", "Q", 0), deep=deep,
+        array=b"A\x00\x00\x00\x03t\x01V", nested=b"F" + table(at=MILLISECONDS),
+    ))
+    [letter] = lying(letters)
+    found = letter.headers
+    assert letter.model_dump_json()
+    assert found.pop("deep")["a"]["a"]
+    assert found == {
+        "no": False, "void": None, "bytes": "/wA=", "latin": "6Q==", "decimal": "3.14",
+        "at": "1970-01-01T00:00:00.000000Z", "array": [True, None],
+        "nested": {"at": {"timestamp": 1_700_000_000_000}},
+    }
+
+
+def test_properties_that_are_none_are_a_letter_without_them():
+    letter = read(b"k", b"\xff", b"body", 1)
+    assert (letter.headers, letter.properties, letter.exchange, letter.body) == ({}, {}, None, b"body")
+
+
+def test_properties_are_shown_and_sent_again_as_they_were(host, letters):
+    known = {
+        "content_type": "a/b", "content_encoding": "c", "priority": 3, "correlation_id": "d", "reply_to": "e",
+        "message_id": "f", "timestamp": 5, "type": "g", "app_id": "h", "cluster_id": "i",
+    }
+    headers = {"x-original-exchange": "schedule.delay", "x-original-expiration": "60000", "x-delay": 5}
+    host.channel.basic_publish("schedule.dead", "k", b"", pika.BasicProperties(headers=headers, **known))
+    [letter] = lying(letters)
+    assert letter.properties == known
+    assert letters.replay(letter.id, no_run)
+    _, properties, _ = host.get("scheduler_delay")
+    assert {name: getattr(properties, name) for name in known} == known
+    assert properties.headers.pop("x-delivery-count") == 0  # the queue's own
+    assert (properties.headers, properties.expiration, properties.delivery_mode) == ({"x-delay": 5}, "60000", 2)
