@@ -4,8 +4,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import pika
-
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.names import DEAD_EXCHANGE, EVENTS_EXCHANGE
 from scheduler.ops.logs import get_logger
@@ -13,15 +11,11 @@ from scheduler.rabbit.frames import AmqpMessage, Publishable, RawMessage, json_m
 from scheduler.rabbit.link import BrokerUnavailable, Link
 from scheduler.rabbit.passing import ORIGINAL_EXCHANGE, dead_letter
 from scheduler.rabbit.publisher import Confirms, Publisher, Receipt
-from scheduler.rabbit.reading import Delivery, UnreadableProperties
+from scheduler.rabbit.reading import Delivery
 
 log = get_logger(__name__)
 
 CONFIRM_TIMEOUT = 20.0
-_KEPT = (
-    "content_type", "content_encoding", "priority", "correlation_id", "reply_to", "message_id", "timestamp",
-    "type", "app_id", "cluster_id",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +49,7 @@ class Answers:
         if not answers:
             return []
         rejected = [answer for answer in answers if answer.reason is not None]
-        copies: list[AmqpMessage | RawMessage] = []
+        copies: list[RawMessage] = []
         left: list[Delivery] = []
         for answer in rejected:
             copy = _dead_letter(answer.delivery, answer.reason or "", answer.entered)
@@ -137,25 +131,10 @@ def _message(exchange: str, key: str, answer: Answer) -> AmqpMessage:
     )
 
 
-def _dead_letter(delivery: Delivery, reason: str, entered: str | None) -> AmqpMessage | RawMessage | None:
+def _dead_letter(delivery: Delivery, reason: str, entered: str | None) -> RawMessage | None:
     """Copy the message as it came, with the reasons beside it; None if its properties could not be read."""
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    headers = {"x-rejected-reason": reason[:4000], "x-rejected-at": at}
     if entered is not None:
-        headers = {"x-rejected-reason": reason[:4000], "x-rejected-at": at, ORIGINAL_EXCHANGE: entered}
-        return dead_letter(delivery.routing_key, delivery.raw, delivery.body, headers)
-    original = delivery.properties
-    if isinstance(original, UnreadableProperties):
-        return None
-    properties = pika.BasicProperties(delivery_mode=2, **{name: getattr(original, name) for name in _KEPT})
-    # The delivery count is the queue's own mark, not the host's.
-    headers = {name: value for name, value in (original.headers or {}).items() if name != "x-delivery-count"}
-    properties.headers = headers | {
-        "x-rejected-reason": reason[:4000],
-        "x-rejected-at": at,
-    }
-    # These two cannot be kept as they are: an expiring dead letter would be lost after all, and the broker
-    # refuses a user_id that is not ours.
-    for name in ("expiration", "user_id"):
-        if getattr(original, name) is not None:
-            properties.headers[f"x-original-{name.replace('_', '-')}"] = getattr(original, name)
-    return AmqpMessage(DEAD_EXCHANGE, delivery.routing_key, delivery.body, properties)
+        headers[ORIGINAL_EXCHANGE] = entered
+    return dead_letter(delivery.routing_key, delivery.raw, delivery.body, headers)

@@ -38,7 +38,7 @@ METHODS = {"_on_data_available": 1, "_read_frame": 0, "_process_frame": 1, "_out
 # Attributes of a connection, each with its type while there is no socket.
 ATTRIBUTES = {"_frame_buffer": bytes, "bytes_received": int, "_transport": type(None)}
 CANCELLED, RECEIVE = "_cancelled", "_MAX_RECV_BYTES"
-# Its encoding of frames, not private and not promised either; frames.py, publisher.py and reading.py use it too.
+# Its encoding of frames, not private and not promised either; frames.py and reading.py use it too.
 ENCODING = (
     (pika_frame, "decode_frame"), (pika_frame, "Header"), (pika_frame, "Method"), (pika_data, "encode_table"),
     (pika.BasicProperties, "decode"), (pika.BasicProperties, "encode"),

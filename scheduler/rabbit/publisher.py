@@ -7,9 +7,8 @@ from enum import StrEnum
 
 import pika
 from pika import spec
-from pika.frame import Header
 
-from scheduler.rabbit.frames import AmqpMessage, Publishable, RawMessage, encode, fits
+from scheduler.rabbit.frames import Publishable, RawMessage, encode, fits
 from scheduler.rabbit.link import Link, reason
 from scheduler.rabbit.reading import as_bytes
 
@@ -160,14 +159,9 @@ class Publisher:
         """Whether the broker has left the channel open."""
         return bool(self._channel.is_open)
 
-    def takes(self, message: AmqpMessage | RawMessage) -> bool:
-        """Whether its properties can be written at all, and in one frame as AMQP asks."""
-        if isinstance(message, RawMessage):
-            return fits(message.properties, self._frame_max)
-        try:
-            return len(Header(0, 0, message.properties).marshal()) <= self._frame_max
-        except Exception:  # noqa: BLE001 - whatever pika says of what a host once put into them
-            return False
+    def takes(self, message: RawMessage) -> bool:
+        """Whether its properties go into one frame, as AMQP asks."""
+        return fits(message.properties, self._frame_max)
 
     def send(self, messages: Sequence[Publishable], then: Then | None = None) -> Confirms:
         """Put the messages on their way, in order, and return at once.

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pika
 import pytest
+from delayed_support import Raw, keeping_raw, raw_headers, short, table, text, value
 from support import DEADLINE, iso, until, utc
 
 from scheduler.rabbit.frames import AmqpMessage, encode
@@ -72,7 +73,7 @@ def test_properties_that_cannot_be_copied_or_even_read_stop_nothing(host, sideca
     first = host.request(run_at="2099-01-01T00:00:00Z")
     # pika reads it as a whole number, for which AMQP has no room; beside the other there is none for the reason.
     publish_with(DOUBLE, amqp_url, b"not JSON")
-    host.publish("request", b"not JSON", headers={"x": "y" * 131_000})
+    host.publish("request", b"no room", headers={"x": "y" * 131_000})
     publish_with(MILLISECONDS, amqp_url, json.dumps(GOOD).encode())
     publish_with(MILLISECONDS, amqp_url, json.dumps(GOOD | {"payload": {"x": "y" * 200_000}}).encode())
     last = host.request(run_at="2099-01-01T00:00:00Z")
@@ -82,8 +83,32 @@ def test_properties_that_cannot_be_copied_or_even_read_stop_nothing(host, sideca
     assert sorted(each[0]["field"] for each in told) == ["body", "body", "headers", "headers", "headers"]
     dead = {"queue": "scheduler_dead", "passive": True}
     until(lambda: host.channel.queue_declare(**dead).method.message_count == 5, "all five in scheduler_dead")
+    with keeping_raw():
+        found = [(body, raw_headers(properties.raw)) for _, properties, body in (
+            host.get("scheduler_dead") for _ in range(5))]
+    assert [body for body, headers in found if "x-rejected-reason" not in headers] == [b"no room"]
+    assert sorted(headers.get("at", b"") for _, headers in found) == [b"", *[MILLISECONDS] * 3, DOUBLE]
     assert host.drain("scheduler_inbox") == []
     assert not [line for line in sidecar.processes[0].lines if "unavailable" in line["event"]]
+
+
+def test_a_rejected_command_keeps_each_header_in_its_kind_and_its_properties(host, sidecar):
+    sidecar.up(producers=0)
+    headers = {"fraction": value("d", "d", 1.5), "small": value("b", "b", 7), "none": b"V",
+               "text": text(b"\xff"), "table": b"F" + table(half=value("f", "f", 0.5)), "bytes": b"x\0\0\0\1\0"}
+    flags = struct.pack(">H", 1 << 15 | 1 << 13 | 1 << 11 | 1 << 8 | 1 << 7 | 1 << 6)
+    tail = b"\x03" + short(b"60000") + short(b"\xff") + struct.pack(">Q", 2**63)
+    host.channel.basic_publish("schedule.commands", "cancel", b"{}", Raw(
+        flags + short(b"a/b") + table(**headers) + tail))
+    with keeping_raw():
+        method, properties, body = host.get("scheduler_dead")
+    found = raw_headers(properties.raw)
+    assert b"id: " in found.pop("x-rejected-reason")
+    assert found.pop("x-rejected-at")
+    assert found.pop("x-original-expiration") == text(b"60000")
+    found.pop("x-delivery-count", None)
+    assert (method.routing_key, found, body) == ("cancel", headers, b"{}")
+    assert properties.raw.endswith(b"\x02\x03" + short(b"\xff") + struct.pack(">Q", 2**63))
 
 
 def test_each_kind_of_bad_input_is_dead_lettered_with_a_reason_and_stops_nothing(host, sidecar):

@@ -30,7 +30,8 @@ def test_an_alarm_that_comes_between_two_halves_of_an_answer_is_waited_for(amqp_
         monkeypatch.setattr(link, "check", alarm)
         replies = host.channel.queue_declare("", exclusive=True).method.queue
         properties = pika.BasicProperties(reply_to=replies)
-        delivery = Delivery(1, "request", properties, b"poison", redelivered=False, size=6)
+        raw = b"".join(properties.encode())
+        delivery = Delivery(1, "request", properties, b"poison", redelivered=False, size=6, raw=raw)
         assert answers.give([Answer(delivery, "ScheduleRejected", b"{}", "body: is not JSON")]) == []
     finally:
         link.close()
