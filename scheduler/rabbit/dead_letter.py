@@ -8,16 +8,24 @@ from typing import Any
 from uuid import UUID
 
 from scheduler.domain.messages import COMMAND_MODELS, RESULT_MODELS
-from scheduler.domain.names import COMMANDS_EXCHANGE
+from scheduler.domain.names import (
+    COMMANDS_EXCHANGE,
+    DELAY_EXCHANGE,
+    DELAY_QUEUE,
+    INBOX_QUEUE,
+    RESULTS_QUEUE,
+    delay_entry,
+    delay_queue,
+)
 from scheduler.rabbit import content, header_values
+from scheduler.rabbit.passing import COUNT, DEATH, ORIGINAL_EXCHANGE, SAID
 
-_COUNT = b"x-delivery-count"  # what the queue writes on it with each look is no part of what it is
-_OUR_HEADERS = frozenset((
-    b"x-rejected-reason", b"x-rejected-at", b"x-dead-reason", b"x-dead-at", b"x-attempts", b"x-due-at",
-    b"x-original-exchange", b"x-original-expiration", b"x-original-user-id", b"x-death", _COUNT,
-    b"x-first-death-exchange", b"x-first-death-queue", b"x-first-death-reason",
+_OF_A_DELAYED_ONE = frozenset((b"x-attempts", b"x-due-at"))  # beside our x-dead-reason
+_BROKERS = frozenset((
+    DEATH, COUNT, b"x-first-death-exchange", b"x-first-death-queue", b"x-first-death-reason",
     b"x-last-death-exchange", b"x-last-death-queue", b"x-last-death-reason",
 ))
+_ENTRIES = {INBOX_QUEUE: COMMANDS_EXCHANGE, RESULTS_QUEUE: COMMANDS_EXCHANGE, DELAY_QUEUE: DELAY_EXCHANGE}
 _PERSISTENT = b"\x02"
 
 
@@ -41,20 +49,17 @@ class DeadLetter:
     @property
     def reason(self) -> str:
         """Why it is there."""
-        for name in ("x-rejected-reason", "x-dead-reason"):
-            if isinstance(self.headers.get(name), str):
-                return str(self.headers[name])
-        death = self._death
-        return f"{death.get('reason')} in {death.get('queue')}" if death else "not known: it says nothing of it"
+        if death := self._death:
+            return f"{death.get('reason')} in {death.get('queue')}"
+        return self._said("x-rejected-reason", "x-dead-reason") or "not known: it says nothing of it"
 
     @property
     def at(self) -> str | None:
         """When it came, as far as it says."""
-        for name in ("x-rejected-at", "x-dead-at"):
-            if isinstance(self.headers.get(name), str):
-                return str(self.headers[name])
-        time = self._death.get("time")
-        return f"{time:%Y-%m-%dT%H:%M:%SZ}" if isinstance(time, datetime) else None
+        if death := self._death:
+            time = death.get("time")
+            return f"{time:%Y-%m-%dT%H:%M:%SZ}" if isinstance(time, datetime) else None
+        return self._said("x-rejected-at", "x-dead-at")
 
     @property
     def place(self) -> tuple[str, str]:
@@ -64,36 +69,54 @@ class DeadLetter:
     @property
     def run_given_up(self) -> bool:
         """Whether it is the event of a run: to replay that is to retry the run."""
-        said = "x-dead-reason" in self.headers and "x-original-exchange" not in self.headers
-        return said and self.routing_key == "due"
+        said = "x-dead-reason" in self.headers and ORIGINAL_EXCHANGE not in self.headers
+        return said and not self._death and self.routing_key == "due"
 
     @property
     def exchange(self) -> str | None:
         """Where it came from."""
-        said = self.headers.get("x-original-exchange")
-        if isinstance(said, str):
-            return said
-        dead = self._death.get("exchange")
-        if isinstance(dead, str) and dead:
-            return dead
+        if death := self._death:
+            return _fed_by(death.get("queue"), death.get("exchange"))
         known = self.routing_key in COMMAND_MODELS or self.routing_key in RESULT_MODELS
-        return COMMANDS_EXCHANGE if known and "x-rejected-reason" in self.headers else None
+        ours = COMMANDS_EXCHANGE if known and "x-rejected-reason" in self.headers else None
+        return self._said(ORIGINAL_EXCHANGE) or ours
 
     @property
     def _death(self) -> Mapping[str, Any]:
-        found = self.headers.get("x-death")
+        """What the broker wrote where it moved it here; where we did, there is none."""
+        found = self.headers.get(DEATH.decode())
         return found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
+
+    def _said(self, *names: str) -> str | None:
+        return next((said for name in names if isinstance(said := self.headers.get(name), str)), None)
 
     def before(self) -> bytes:
         """Return its properties without what came to them on the way here; it is persistent."""
         found = content.read(self.raw)
         for name in ("user_id", "expiration"):  # the broker would refuse the one, and the other ended it
             found.parts.pop(name, None)
-        expiration = self.headers.get("x-original-expiration")
-        if isinstance(expiration, str) and len(expiration.encode()) <= content.MOST_SHORT:
-            found.parts["expiration"] = content.short(expiration)
         found.parts["delivery_mode"] = _PERSISTENT
-        return found.written(drop=_OUR_HEADERS)
+        if self._death:
+            return found.written(drop=_BROKERS)  # all else is its publisher's own
+        expiration = self._said("x-original-expiration")
+        if expiration is not None and len(expiration.encode()) <= content.MOST_SHORT:
+            found.parts["expiration"] = content.short(expiration)
+        delayed = _OF_A_DELAYED_ONE if "x-dead-reason" in self.headers else frozenset[bytes]()
+        return found.written(drop=_BROKERS | SAID | delayed)
+
+
+def _fed_by(queue: Any, exchange: Any) -> str | None:
+    """Return the exchange from which a queue has its messages.
+
+    RabbitMQ 3.10 takes over what a publisher wrote of a death in the same queue, its exchange too: the queue alone
+    is true, and decides. What died in a queue of others never becomes a command.
+    """
+    if isinstance(queue, str):
+        if queue in _ENTRIES:
+            return _ENTRIES[queue]
+        if queue.startswith(delay_queue("")):
+            return delay_entry(queue.removeprefix(delay_queue("")))
+    return exchange if isinstance(exchange, str) and exchange not in ("", COMMANDS_EXCHANGE) else None
 
 
 def read(key: bytes, raw: bytes, body: bytes, tag: int) -> DeadLetter:
@@ -103,7 +126,7 @@ def read(key: bytes, raw: bytes, body: bytes, tag: int) -> DeadLetter:
     except content.Unreadable:
         found = content.Content({}, [], b"")
     headers = header_values.headers(found)
-    headers.pop(_COUNT.decode(), None)
+    headers.pop(COUNT.decode(), None)  # what the queue writes with each look is no part of it
     properties = header_values.properties(found)
     properties.pop("delivery_mode", None)
     return DeadLetter(_id(key, found, body), key, body, headers, properties, raw, tag)
@@ -112,5 +135,5 @@ def read(key: bytes, raw: bytes, body: bytes, tag: int) -> DeadLetter:
 def _id(key: bytes, found: content.Content, body: bytes) -> str:
     """Return the same at each look, though the queue counts them and may write the headers in another order."""
     parts = sorted((name, part) for name, part in found.parts.items() if name != "headers")
-    headers = sorted(found.table[each.start : each.end] for each in found.entries if each.name != _COUNT)
+    headers = sorted(found.table[each.start : each.end] for each in found.entries if each.name != COUNT)
     return str(UUID(bytes=hashlib.sha256(repr((key, parts, headers)).encode() + body).digest()[:16]))

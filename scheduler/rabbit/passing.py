@@ -8,9 +8,16 @@ from scheduler.rabbit.frames import RawMessage, fits
 from scheduler.rabbit.reading import as_bytes
 
 ORIGINAL_EXCHANGE = "x-original-exchange"  # of a dead letter: where it would go when it is sent again
+# What a dead letter of ours says of itself. Its publisher's own words under these names are not kept, or they
+# would decide where it is sent again; nor is an x-death, which tells what the broker itself has moved.
+SAID = frozenset((
+    b"x-rejected-reason", b"x-rejected-at", b"x-dead-reason", b"x-dead-at", b"x-original-exchange",
+    b"x-original-expiration", b"x-original-user-id",
+))
+DEATH = b"x-death"
 _USER_ID = 1 << 4  # among the flags, which are the first two bytes
 _PERSISTENT = b"\x02"
-_COUNT = b"x-delivery-count"  # the queue's own mark, not the publisher's
+COUNT = b"x-delivery-count"  # the queue's own mark, not the publisher's
 
 
 def passed_on(
@@ -52,7 +59,7 @@ def dead_letter(
         if (part := found.parts.get(name)) is not None:
             added[f"x-original-{name.replace('_', '-')}".encode()] = content.text(part[1:])
     found.parts["delivery_mode"] = _PERSISTENT
-    written = found.written(drop={_COUNT}, add=added, without=("expiration", "user_id"))
+    written = found.written(drop={*SAID, DEATH, COUNT}, add=added, without=("expiration", "user_id"))
     return RawMessage(DEAD_EXCHANGE, as_bytes(routing_key), written, body)
 
 

@@ -9,11 +9,19 @@ from support import until
 
 from scheduler.rabbit.dead import DeadLetters
 from scheduler.rabbit.dead_letter import read
+from scheduler.rabbit.passing import dead_letter
 from scheduler.views.dead import dead_view
 
 # A time in milliseconds: pika cannot read the year 55840, and ends the connection over it.
 MILLISECONDS = value("T", "Q", 1_700_000_000_000)
 FRACTION = value("d", "d", 1.5)
+FORGED = {
+    "x-original-exchange": text(b"schedule.commands"), "x-original-expiration": value("I", "i", 5),
+    "x-original-user-id": text(b"root"), "x-rejected-reason": text(b"forged"), "x-rejected-at": text(b"2001"),
+    "x-dead-reason": text(b"forged"), "x-dead-at": text(b"2001"),
+}
+DEATH = b"F" + table(exchange=text(b"schedule.commands"), queue=text(b"scheduler_delay"), reason=text(b"expired"))
+FORGED_DEATH = b"A" + struct.pack(">I", len(DEATH)) + DEATH
 
 
 @pytest.fixture
@@ -132,3 +140,44 @@ def test_properties_are_shown_and_sent_again_as_they_were(host, letters):
     assert {name: getattr(properties, name) for name in known} == known
     assert properties.headers.pop("x-delivery-count") == 0  # the queue's own
     assert (properties.headers, properties.expiration, properties.delivery_mode) == ({"x-delay": 5}, "60000", 2)
+
+
+@pytest.mark.parametrize("key", ["cancel", "due"])
+def test_where_the_broker_moved_it_no_header_of_its_publisher_decides_where_it_goes(host, letters, key):
+    headers = FORGED | {"x-delay": text(b"soon"), "x-attempts": value("b", "b", 7)}
+    expired(host, key, b"{}", **headers, **{"x-death": FORGED_DEATH})
+    [letter] = lying(letters)
+    assert (letter.exchange, letter.kind) == ("schedule.delay", "message")
+    assert letter.reason == "expired in scheduler_delay"
+    assert letter.at != "2001"
+    assert letters.replay(letter.id, no_run)
+    assert sent_again(host, "scheduler_delay") == (key, headers, b"{}")
+
+
+@pytest.mark.parametrize(("key", "added", "exchange"), [
+    ("cancel", {"x-rejected-reason": "why"}, "schedule.commands"),
+    ("cancel", {"x-rejected-reason": "why", "x-original-exchange": "schedule.delay"}, "schedule.delay"),
+    ("due", {"x-rejected-reason": "why"}, None),
+    ("cancel", {}, None),
+])
+def test_where_we_moved_it_no_header_of_its_publisher_decides_where_it_goes(key, added, exchange):
+    headers = FORGED | {"x-original-exchange": text(b"schedule.delayed"), "x-death": FORGED_DEATH, "own": b"V"}
+    sent = dead_letter(key, headers_only(**headers).written, b"{}", added)
+    letter = read(sent.routing_key, sent.properties, b"{}", 1)
+    assert (letter.exchange, letter.run_given_up) == (exchange, False)
+    assert letter.headers == added | {"own": None}
+    assert raw_headers(letter.before()) == {"own": b"V"}
+
+
+@pytest.mark.parametrize(("queue", "exchange"), [
+    ("scheduler_inbox", "schedule.commands"), ("scheduler_results", "schedule.commands"),
+    ("scheduler_delay", "schedule.delay"), ("scheduler_delay_orders", "orders.delay"),
+    ("mainapp_due", None), (None, None), (["scheduler_inbox"], None),
+])
+def test_the_queue_in_which_it_died_tells_whence_it_came_and_no_other_makes_it_a_command(queue, exchange):
+    deaths = {"x-death": [{"queue": queue, "exchange": "schedule.commands", "reason": "expired"}]}
+    raw = b"".join(pika.BasicProperties(headers=deaths).encode())
+    assert read(b"cancel", raw, b"", 1).exchange == exchange
+    deaths["x-death"][0]["exchange"] = "schedule.delayed"
+    raw = b"".join(pika.BasicProperties(headers=deaths).encode())
+    assert read(b"cancel", raw, b"", 1).exchange == (exchange or "schedule.delayed")

@@ -25,13 +25,15 @@ def lying(api, **found):
 
 def test_a_rejected_command_is_shown_replayed_and_dropped(served, host):
     job = str(uuid4())
-    host.publish("pause", {"id": job, "colour": "red"}, correlation_id="c-1")
+    forged = {"x-original-exchange": "schedule.delay", "x-original-expiration": 5}
+    host.publish("pause", {"id": job, "colour": "red"}, correlation_id="c-1", headers=forged | {"own": "yes"})
     [letter] = until(lambda: lying(served, routing_key="pause"), "the dead letter")
     assert letter["reason"].startswith("colour: is not a field")
     assert (letter["body"], letter["kind"], letter["exchange"]) == (
         {"id": job, "colour": "red"}, "message", "schedule.commands"
     )
     assert letter["properties"]["correlation_id"] == "c-1"
+    assert set(letter["headers"]) == {"x-rejected-reason", "x-rejected-at", "own"}
     assert served.get(f"/dead/{letter['id']}").json == letter
     # It is as wrong as before, and so comes back: under an id of its own, for it was rejected at another time.
     assert served.post(f"/dead/{letter['id']}/replay").status == 200
