@@ -9,10 +9,12 @@ import asyncio
 import contextlib
 import importlib
 import inspect
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
+from aiohttp.connector import Connection
 from aiohttp.http import HttpProcessingError
 from multidict import CIMultiDictProxy
 from yarl import URL
@@ -72,11 +74,12 @@ class Exchanges:
         self._connector = connector
         self._loop = asyncio.get_running_loop()
         self._places: dict[str, _Place] = {}
+        self._kept: weakref.WeakSet[asyncio.Protocol] = weakref.WeakSet()  # connections after their first answer
 
     async def make(self, request: Request, most: int) -> Heard:
         """Return the answer with the first bytes of its body; raise NotHttp, TimeoutError or what aiohttp raises.
 
-        What may be asked twice is asked again where a kept connection was just being closed, as aiohttp does.
+        What may be asked twice is asked again where a kept connection was being closed, not where a new one was.
         """
         path = request.url.index("/", len("https://"))
         place = self._place(request.url[:path])
@@ -96,14 +99,15 @@ class Exchanges:
             handle.cancel()
 
     async def _made(self, method: str, place: _Place, data: bytes, most: int) -> Heard:
-        if method in _IDEMPOTENT:
-            try:
-                return await self._once(place, data, most)
-            except aiohttp.ClientConnectorError:
-                raise
-            except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
-                pass
-        return await self._once(place, data, most)
+        connection = await self._connected(place)
+        if method in _IDEMPOTENT and connection.protocol in self._kept:
+            with contextlib.suppress(aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+                return await self._asked(connection, data, most)
+            connection = await self._connected(place)
+        return await self._asked(connection, data, most)
+
+    async def _connected(self, place: _Place) -> Connection:
+        return await self._connector.connect(place.request, [], _NO_LIMITS)
 
     def _place(self, origin: str) -> _Place:
         found = self._places.get(origin)
@@ -115,8 +119,7 @@ class Exchanges:
             found = self._places[origin] = _Place(made, url.host_port_subcomponent or "")
         return found
 
-    async def _once(self, place: _Place, data: bytes, most: int) -> Heard:
-        connection = await self._connector.connect(place.request, [], _NO_LIMITS)
+    async def _asked(self, connection: Connection, data: bytes, most: int) -> Heard:
         try:
             protocol = connection.protocol
             transport = None if protocol is None else protocol.transport
@@ -131,6 +134,7 @@ class Exchanges:
             body, whole = await beginning(content, most)
             if whole and not transport.get_write_buffer_size():
                 connection.release()
+                self._kept.add(protocol)
             return Heard(status, message.reason, message.headers, body)
         except HttpProcessingError as error:
             raise NotHttp(error.message) from None

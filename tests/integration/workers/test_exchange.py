@@ -107,6 +107,14 @@ def test_what_may_be_asked_twice_is_asked_again_where_a_kept_connection_is_hung_
         assert served == [(0, 0, "POST"), (0, 1, "POST")]
 
 
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "POST"])
+def test_an_endpoint_that_hangs_up_on_a_new_connection_is_asked_once(method):
+    with keeping([], [OK]) as (url, served):
+        [called] = call(Request(method, url, {}, None, 30))
+        assert (called.kind, called.outcome.retry) == ("connection", True)
+        assert served == [(0, 0, method)]
+
+
 def test_no_header_breaks_into_a_second_one():
     with endpoint() as server:
         server.on("/", answer(200))
