@@ -45,7 +45,10 @@ class Attempt:
         about = {"event_id": str(self.event_id), "attempt": self.attempt, "status": status.value}
         if self.worker is not None:
             about["worker"] = self.worker
-        return json.dumps(about | fields, allow_nan=False, separators=(",", ":")).encode()
+        # Not as ASCII: an escape has six bytes, and what is kept of an output is counted in bytes. Only half a
+        # surrogate pair has no other way to be written.
+        written = json.dumps(about | fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return written.encode("utf-8", "backslashreplace")
 
     def running(self, heartbeat: float) -> bytes:
         """Say that it is at work, and by when it says so again."""

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from scheduler.client import GiveUp, Runner, Snooze
 from scheduler.client.results import Attempt, tracked
+from scheduler.domain.messages import ResultStatus
 from scheduler.domain.parsing import parse_result
 from scheduler.settings import load
 
@@ -46,6 +47,12 @@ def test_what_a_handler_returns_is_told_as_json_or_by_its_repr(returned, output)
     said = ATTEMPT.succeeded(returned, started_at="2026-01-01T00:00:00Z")
     assert parse_result("result", said).status == "succeeded"
     assert json.loads(said).get("output") == output
+
+
+def test_letters_of_any_script_are_counted_as_they_are_and_not_by_their_escapes():
+    result = parse_result("result", ATTEMPT.succeeded("ж" * 12_000))
+    assert (json.loads(result.output), result.output_cut) == ("ж" * 12_000, False)
+    assert json.loads(ATTEMPT.says(ResultStatus.RUNNING, error="half a pair: \ud83d"))["error"].endswith("\ud83d")
 
 
 def test_an_output_without_end_is_cut_before_it_is_sent():
