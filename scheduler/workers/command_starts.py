@@ -93,6 +93,9 @@ class Starts:
     def __contains__(self, key: Key) -> bool:
         return key in self._starts
 
+    def __len__(self) -> int:
+        return len(self._starts)
+
     def announce(self, start: Start) -> None:
         """Say that an attempt is about to begin."""
         if self._publisher is None:

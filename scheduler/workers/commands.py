@@ -240,12 +240,12 @@ class Commands:
                             left_behind=ended.left_behind, survivors=ended.survivors, event_id=attempt.event_id)
 
     def _stopped(self) -> bool:
-        """Whether nothing is at work or to be told any more after the stop; sees to it that this comes true."""
+        """Whether nothing is to begin, at work or to be told after the stop; sees to it that this comes true."""
         if not self._stop:
             return False
         now = time.monotonic()
         if not self._stop_by:
-            self._stop_by = now + self._settings.stop_grace
+            self._stop_by, self._flush_by = now + self._settings.stop_grace, now + _FLUSH_SECONDS
             self._starts.give_back()
             for offer in self._offers.values():
                 if offer.queue is not None:
@@ -255,4 +255,5 @@ class Commands:
             if now >= self._stop_by:
                 for each in self._at_work.values():
                     each.command.end(STOPPED)
-        return not self._at_work and (self._reporter.idle or not self._connected or now >= self._flush_by)
+        settled = self._reporter.idle and not self._starts
+        return not self._at_work and (settled or not self._connected or now >= self._flush_by)
