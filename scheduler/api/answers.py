@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from scheduler.api import problems
 from scheduler.domain.messages import FieldProblem
-from scheduler.views.base import Page, View
+from scheduler.views.base import Page, View, as_json
 
 Item = TypeVar("Item")
 _WHY = {
@@ -43,7 +43,7 @@ def answer(
     view: BaseModel, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a view as JSON."""
-    return Response(view.model_dump_json(), status, dict(headers or {}), "application/json")
+    return Response(as_json(view), status, dict(headers or {}), "application/json")
 
 
 def listed(page: Page[Any]) -> Response:

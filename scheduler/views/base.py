@@ -1,11 +1,13 @@
 """What every view has in common, and pages of them."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import PydanticSerializationError, from_json
 
 from scheduler.domain.times import rfc3339
 
@@ -24,6 +26,46 @@ class Page(Generic[Item]):
 
     items: Sequence[Item]
     next: str | None = None
+
+
+class Verbatim:
+    """A stored value as its JSON text: it is nested deeper than pydantic reads or writes."""
+
+    __slots__ = ("text",)  # no dataclass: pydantic would write one as an object of its own
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def stored(text: str) -> Any:
+    """Return the value of a stored JSON text, Verbatim where it is nested too deeply."""
+    try:
+        return from_json(text)
+    except ValueError:
+        return Verbatim(text)
+
+
+def as_json(view: BaseModel) -> str:
+    """Write a view as JSON, and what is Verbatim in it as it is."""
+    try:
+        return view.model_dump_json()
+    except PydanticSerializationError:
+        members = ((name, _member(view, name)) for name in type(view).model_fields)
+        return f"{{{','.join(f'{json.dumps(name)}:{text}' for name, text in members)}}}"
+
+
+def _member(view: BaseModel, name: str) -> str:
+    value = getattr(view, name)
+    if isinstance(value, Verbatim):
+        return value.text
+    if isinstance(value, list) and all(isinstance(each, BaseModel) for each in value):
+        return list_as_json(value)
+    return view.model_dump_json(include={name}).partition(":")[2][:-1]
+
+
+def list_as_json(views: Iterable[BaseModel]) -> str:
+    """Write views as a JSON list."""
+    return f"[{','.join(map(as_json, views))}]"
 
 
 def instant(moment: datetime | None) -> str | None:

@@ -7,6 +7,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
 
+from pydantic_core import from_json
+
 from scheduler.domain.delayed.delay import Timestamp
 from scheduler.domain.times import rfc3339
 from scheduler.rabbit.dead_letter import DeadLetter
@@ -47,7 +49,8 @@ def body_view(body: bytes) -> tuple[str, Any]:
     if len(body) <= _LONGEST_BODY:
         try:
             found = json.loads(body, parse_constant=lambda _: None)
-            json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair has no bytes
+            # Half a surrogate pair has no bytes, and what is too deep for pydantic to read it could not write.
+            from_json(json.dumps(found, ensure_ascii=False).encode())
         except (ValueError, RecursionError):
             pass
         else:

@@ -4,7 +4,7 @@ import json
 from typing import Any, Literal, get_args
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import Field, SerializeAsAny
 
 from scheduler.domain.jobs.definition import Definition
 from scheduler.domain.jobs.etag import etag
@@ -12,7 +12,7 @@ from scheduler.domain.messages import DEFAULT_TENANT, Instant, Priority, RunPoli
 from scheduler.domain.recurrence import Spec, zone
 from scheduler.domain.times import rfc3339
 from scheduler.postgres.jobs.lists import JobRow
-from scheduler.views.base import View, seconds
+from scheduler.views.base import View, seconds, stored
 
 JobState = Literal["pending", "paused", "done", "cancelled"]
 JOB_STATES: tuple[JobState, ...] = get_args(JobState)
@@ -26,7 +26,7 @@ class JobView(View):
     job_type: str
     tenant: str = DEFAULT_TENANT
     status: JobState
-    payload: dict[str, Any]
+    payload: SerializeAsAny[dict[str, Any]]  # or Verbatim
     run_at: str | None = Field(description="The first run, or the rule's DTSTART: RFC 3339.")
     rrule: str | None
     cron: str | None
@@ -60,7 +60,7 @@ def job_view(row: JobRow) -> JobView:
     # Constructed, not validated: all of it comes from the database, and a list has two hundred.
     return JobView.model_construct(
         id=UUID(job.id), name=asked.name, job_type=asked.job_type, tenant=job.tenant, status=job.status.value,
-        payload=json.loads(asked.payload), run_at=_run_at(spec), rrule=spec.rrule, cron=spec.cron,
+        payload=stored(asked.payload), run_at=_run_at(spec), rrule=spec.rrule, cron=spec.cron,
         every=seconds(spec.every), timezone=spec.timezone, on_missed=asked.on_missed.value,
         max_lateness=seconds(asked.max_lateness), issued_at=job.requested_at,
         priority=asked.priority or Priority.NORMAL, route=asked.route, run=asked.run, target=_target(asked),

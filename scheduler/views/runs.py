@@ -1,13 +1,12 @@
 """A run as people see it."""
 
-import json
 from datetime import timedelta
 from typing import Any, Literal, get_args
 from uuid import UUID
 
 from scheduler.domain.messages import Instant
 from scheduler.domain.runs.run import Attempt, Run, RunStatus
-from scheduler.views.base import View
+from scheduler.views.base import View, stored
 
 RunState = Literal["delivered", "running", "waiting", "emitted", "succeeded", "dead", "cancelled"]
 RUN_STATES: tuple[RunState, ...] = get_args(RunState)
@@ -91,4 +90,4 @@ def _milliseconds(span: timedelta | None) -> int | None:
 
 
 def _output(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
+    return None if text is None else stored(text)

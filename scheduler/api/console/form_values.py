@@ -11,6 +11,7 @@ from scheduler.domain.recurrence.moment import read_duration, read_moment
 from scheduler.domain.recurrence.rule import Freq, Rule, weekday_name
 from scheduler.domain.recurrence.stamp import Fault
 from scheduler.domain.recurrence.text import Faulty, read_text
+from scheduler.views.base import Verbatim
 
 _SPACINGS = ((604_800, "week"), (86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 _UNITS = {Freq.DAILY: "day", Freq.WEEKLY: "week", Freq.MONTHLY: "month", Freq.YEARLY: "year"}
@@ -157,4 +158,4 @@ def _policy(job: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _pretty(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    return value.text if isinstance(value, Verbatim) else json.dumps(value, indent=2, ensure_ascii=False)

@@ -13,6 +13,7 @@ from scheduler import __version__
 from scheduler.api.console import assets, words
 from scheduler.api.console.rule_words import in_words
 from scheduler.domain.times import rfc3339
+from scheduler.views.base import Verbatim
 
 FOLDER = Path(__file__).resolve().parent / "templates"
 SHAPES = {
@@ -75,7 +76,8 @@ def _full(moment: str | datetime, zone_name: str | None = None) -> str:
 
 
 def _pretty(value: Any) -> str:
-    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    verbatim = isinstance(value, Verbatim)
+    text = value.text if verbatim else json.dumps(value, indent=2, ensure_ascii=False, default=str)
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "\n… cut here"
 
 

@@ -129,7 +129,8 @@ async def edit_page(request: Request, the: The, who: Visitor, job_id: UUID) -> R
 def stored(row: JobRow) -> dict[str, Any]:
     """Return a job's request as it is stored; what was not asked for is not there."""
     asked = row.job.definition
-    known = job_view(row).model_dump(mode="json", exclude_none=True)
+    view = job_view(row)
+    known = view.model_dump(mode="json", exclude_none=True, exclude={"payload"}) | {"payload": view.payload}
     if asked is not None and asked.priority is None:
         known.pop("priority", None)
     if known.get("route") is None:

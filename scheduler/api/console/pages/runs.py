@@ -1,6 +1,5 @@
 """The list of runs, and one run."""
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -18,6 +17,7 @@ from scheduler.api.identity import Identity, Need
 from scheduler.api.problems import NotFound, Unprocessable
 from scheduler.domain.errors import Problem
 from scheduler.domain.runs.run import Run
+from scheduler.views.base import stored
 from scheduler.views.jobs import JobView
 from scheduler.views.runs import RunView, whole_run_view
 
@@ -86,9 +86,9 @@ async def job_of(the: Site, who: Identity, run: RunView) -> JobView | None:
 
 
 def _payload(run: Run) -> Any:
-    """Return what the run's event carries, None where nothing is kept of it."""
-    event = json.loads(run.occurrence.event) if run.occurrence and run.occurrence.event else None
-    return event.get("payload") if isinstance(event, dict) else None
+    """Return what the run's event carries, None where nothing is kept of it; one nested too deeply is whole."""
+    event = stored(run.occurrence.event) if run.occurrence and run.occurrence.event else None
+    return event.get("payload") if isinstance(event, dict) else event
 
 
 @router.post("/runs/{event_id}/retry")
