@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 from scheduler.domain.errors import Problem, Rejected
-from scheduler.domain.recurrence import Schedule, Spec, compile_schedule, resolve, zone
+from scheduler.domain.recurrence import Schedule, Spec, compile_schedule, local_time, resolve, zone
 from scheduler.domain.recurrence.moment import read_moment
 from scheduler.domain.recurrence.notes import note
 from scheduler.domain.recurrence.resolve import dtstart_zone
@@ -171,10 +171,9 @@ def _rfc3339(instant: datetime) -> str:
 
 def _table(found: Preview, *, colour: bool) -> Iterable[str]:
     """Yield the lines of the table."""
-    local = zone(found.spec.timezone)
     rows = [(f"local time ({found.spec.timezone})", "UTC", "")]
     for instant in found.occurrences:
-        here = instant.astimezone(local)
+        here = local_time(instant, found.spec.timezone)
         rows.append((f"{here:%a} {_wall(here)} {here:%Z}", _rfc3339(instant), note(found.schedule, instant)))
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
     for number, (shown, utc, remark) in enumerate(rows):

@@ -1,11 +1,11 @@
 """When a schedule runs, as people read it: in local time, in UTC, and what the clocks did to it."""
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice, takewhile
 
 from scheduler.domain.jobs.job import JobStatus
-from scheduler.domain.recurrence import Schedule, compile_schedule, zone
+from scheduler.domain.recurrence import Schedule, compile_schedule, local_time
 from scheduler.domain.recurrence.notes import note
 from scheduler.postgres.jobs.lists import JobRow
 from scheduler.preview import preview
@@ -13,7 +13,6 @@ from scheduler.views.base import View
 
 MOST = 1000
 USUAL = 10
-_MICRO = timedelta(microseconds=1)
 
 
 class OccurrenceView(View):
@@ -35,7 +34,7 @@ def occurrences(
         if row.job.status in (JobStatus.DONE, JobStatus.CANCELLED):
             return []
         start = row.job.next_run_at if row.job.next_run_at is not None else now
-    following: Iterator[datetime] = schedule.after(start - _MICRO)
+    following: Iterator[datetime] = schedule.since(start)
     if end is not None:
         limit = end
         following = takewhile(lambda instant: instant < limit, following)
@@ -49,6 +48,6 @@ def previewed(fields: Mapping[str, object], now: datetime) -> list[OccurrenceVie
 
 
 def _view(schedule: Schedule, timezone: str, instant: datetime) -> OccurrenceView:
-    here = instant.astimezone(zone(timezone))
+    here = local_time(instant, timezone)
     utc = instant.replace(tzinfo=None).isoformat() + "Z"  # a fraction only where there is one, as `preview` does
     return OccurrenceView(local=here.isoformat(), utc=utc, note=note(schedule, instant))

@@ -48,11 +48,11 @@ def _wall(run_at: Any, timezone: str) -> str:
         return ""
     try:
         moment = read_moment(run_at.isoformat() if isinstance(run_at, datetime) else str(run_at))
-    except Fault:
+        if moment.offset is None:
+            return moment.wall.isoformat()
+        shown = moment.instant().astimezone(zone(timezone if timezone in zone_names() else "UTC"))
+    except (Fault, OverflowError):  # the zone has no such wall time
         return str(run_at)
-    if moment.offset is None:
-        return moment.wall.isoformat()
-    shown = moment.instant().astimezone(zone(timezone if timezone in zone_names() else "UTC"))
     return shown.replace(tzinfo=None).isoformat()
 
 

@@ -16,7 +16,7 @@ from scheduler.api.console.dates_in_words import (
     weekdays,
 )
 from scheduler.api.console.words import instant, listed, local, number, ordinal
-from scheduler.domain.recurrence import zone, zone_names
+from scheduler.domain.recurrence import local_time, zone_names
 from scheduler.domain.recurrence.moment import read_duration, read_moment
 from scheduler.domain.recurrence.rule import Freq, Rule
 from scheduler.domain.recurrence.schedule import to_instant
@@ -93,7 +93,7 @@ def _start(dtstart: Stamp | None, job: Mapping[str, Any], timezone: str) -> date
                 return moment.wall
             when = moment.instant() if moment else instant(given)
             if when is not None and timezone in zone_names():
-                return when.astimezone(zone(timezone)).replace(tzinfo=None)
+                return local_time(when, timezone).replace(tzinfo=None)
     return None
 
 
@@ -197,7 +197,7 @@ def _end(rule: Rule, timezone: str) -> str:
     scale = 86_400 if rule.until.form is Form.DATE else 1
     last = to_instant(rule.until.value * scale)
     if rule.until.form is Form.UTC and timezone in zone_names():
-        last = last.astimezone(zone(timezone))
+        last = local_time(last, timezone)
     return f", until {last.day} {last:%B %Y}"
 
 

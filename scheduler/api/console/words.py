@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from scheduler.domain.recurrence import zone, zone_names
+from scheduler.domain.recurrence import local_time, zone_names
 
 _MINUTE, _HOUR, _DAY, _YEAR = 60.0, 3600.0, 86_400.0, 365.25 * 86_400
 _UNITS = ((_YEAR, "year"), (_DAY, "day"), (_HOUR, "h"), (_MINUTE, "min"), (1.0, "s"))
@@ -65,7 +65,7 @@ def local(moment: str | datetime | None, zone_name: str | None = None) -> str:
     when = instant(moment)
     if when is None:
         return ""
-    here = when.astimezone(zone(zone_name) if zone_name and zone_name in zone_names() else UTC)
+    here = local_time(when, zone_name if zone_name and zone_name in zone_names() else "UTC")
     seconds = f":{here:%S}" if here.second or here.microsecond else ""
     return f"{here:%a} {here.day} {here:%b %Y %H:%M}{seconds} {here:%Z}"
 

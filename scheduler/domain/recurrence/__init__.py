@@ -6,6 +6,8 @@ Pure: no clock, no environment, and no I/O but reading zone data from the `tzdat
 from scheduler.domain.recurrence.resolve import resolve
 from scheduler.domain.recurrence.schedule import Schedule
 from scheduler.domain.recurrence.spec import Spec, compile_schedule
-from scheduler.domain.recurrence.zones import tzdata_version, zone, zone_names
+from scheduler.domain.recurrence.zones import local_time, tzdata_version, zone, zone_names
 
-__all__ = ["Schedule", "Spec", "compile_schedule", "resolve", "tzdata_version", "zone", "zone_names"]
+__all__ = [
+    "Schedule", "Spec", "compile_schedule", "local_time", "resolve", "tzdata_version", "zone", "zone_names",
+]

@@ -27,6 +27,10 @@ def to_instant(seconds: int, micro: int = 0) -> datetime:
     return _ORIGIN + timedelta(-1, seconds, micro)
 
 
+def _just_before(instant: datetime) -> datetime:
+    return instant - _MICRO if instant > _ORIGIN else _ORIGIN
+
+
 class Schedule(ABC):
     """When a job runs: strictly increasing UTC instants, none before `starts_at`."""
 
@@ -43,9 +47,11 @@ class Schedule(ABC):
 
     def first(self) -> datetime | None:
         """Return the first occurrence not before `starts_at`."""
-        if self.starts_at <= _ORIGIN:
-            return self.next_after(_ORIGIN)
-        return self.next_after(self.starts_at - _MICRO)
+        return self.next_after(_just_before(self.starts_at))
+
+    def since(self, instant: datetime) -> Iterator[datetime]:
+        """Yield the occurrences not before `instant`."""
+        return self.after(_just_before(instant))
 
     def after(self, instant: datetime) -> Iterator[datetime]:
         """Yield the occurrences strictly after `instant`."""

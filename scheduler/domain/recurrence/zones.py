@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib import resources
 from itertools import pairwise
@@ -216,6 +216,14 @@ def zone(name: str) -> ZoneInfo:
     file = resources.files(tzdata).joinpath("zoneinfo", *name.split("/"))
     with file.open("rb") as data:
         return ZoneInfo.from_file(data, key=name)
+
+
+def local_time(instant: datetime, name: str) -> datetime:
+    """Return an instant in a zone's own time; in UTC where that would lie outside the years 1 to 9999."""
+    try:
+        return instant.astimezone(zone(name))
+    except OverflowError:
+        return instant.astimezone(UTC)
 
 
 @cache

@@ -43,6 +43,11 @@ def test_a_moment_in_full_names_its_zone():
     assert words.exactly("2026-11-20T08:00:00.1234Z") == "2026-11-20 08:00:00.123 UTC"
 
 
+def test_a_moment_that_a_zone_has_no_time_for_is_told_in_utc():
+    assert words.local("9999-12-31T23:00:00Z", "Asia/Tokyo") == "Fri 31 Dec 9999 23:00 UTC"
+    assert words.local("0001-01-01T00:00:00Z", "America/New_York") == "Mon 1 Jan 1 00:00 UTC"
+
+
 @pytest.mark.parametrize(
     ("value", "said"), [(None, words.NOTHING), (1204, "1,204"), (3.25, "3.2"), (412.4, "412"), (7, "7")]
 )

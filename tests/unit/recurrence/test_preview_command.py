@@ -130,6 +130,13 @@ def table(capsys, *arguments):
     return capsys.readouterr().out.splitlines()[1:]
 
 
+def test_what_a_zone_has_no_time_for_is_told_in_utc(capsys):
+    assert table(capsys, "--run-at", "9999-12-31T23:00:00Z", "--timezone", "Asia/Tokyo") == [
+        "Fri 9999-12-31 23:00:00 UTC  9999-12-31T23:00:00Z",
+        "No further runs.",
+    ]
+
+
 def test_a_table_with_notes(capsys):
     lines = table(
         capsys, "--rrule", "FREQ=DAILY;COUNT=3", "--run-at", "2026-03-07T02:30:00", "--timezone", NEW_YORK

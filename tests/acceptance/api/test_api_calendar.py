@@ -1,0 +1,45 @@
+"""At either end of the calendar, where a zone's own time would lie outside it, moments are shown in UTC."""
+
+import urllib.request
+
+import pytest
+from support import DEADLINE
+
+from scheduler.api.console.session import COOKIE
+
+EARLIEST, LATEST = "0001-01-01T00:00:00Z", "9999-12-31T23:00:00Z"
+SCHEDULES = [
+    {"run_at": LATEST, "timezone": "Asia/Tokyo"},
+    {"run_at": EARLIEST, "timezone": "America/New_York"},
+    {"run_at": "0001-01-01T00:00:00.000001Z", "timezone": "America/New_York"},
+    {"run_at": "9999-12-31T14:30:00Z", "every": "PT1H", "timezone": "Asia/Tokyo"},
+    {"run_at": "2099-01-01T00:00:00Z", "rrule": "FREQ=DAILY;UNTIL=99991231T235959Z", "timezone": "Asia/Tokyo"},
+]
+
+
+def page(served, path):
+    """Return the status of a page of the console."""
+    request = urllib.request.Request(served.url + path, headers={"Cookie": f"{COOKIE}={served.token}"})
+    with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
+        return answer.status
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_job_at_the_end_of_the_calendar_is_shown_everywhere(served, schedule):
+    job = served.job(**schedule)
+    for path in ("/", "/jobs", f"/jobs/{job['id']}", f"/jobs/{job['id']}/edit"):
+        assert page(served, path) == 200, path
+    assert served.get(f"/jobs/{job['id']}/occurrences").status == 200
+    assert served.get(f"/jobs/{job['id']}/occurrences", **{"from": EARLIEST}).status == 200
+
+
+def test_its_occurrences_are_told_in_utc_where_its_zone_has_no_time_for_them(served):
+    last = {"local": "9999-12-31T23:00:00+00:00", "utc": LATEST, "note": ""}
+    once = {"run_at": LATEST, "timezone": "Asia/Tokyo"}
+    assert served.post("/preview", once).json["items"] == [last]
+    job = served.job(**once)
+    for asked in ({}, {"from": EARLIEST}, {"from": LATEST}):
+        assert served.get(f"/jobs/{job['id']}/occurrences", **asked).json["items"] == [last]
+    every = {"every": "PT30M", "timezone": "Asia/Tokyo", "after": "9999-12-31T14:00:00Z", "count": 2}
+    assert [each["local"] for each in served.post("/preview", every).json["items"]] == [
+        "9999-12-31T23:30:00+09:00", "9999-12-31T15:00:00+00:00"]
