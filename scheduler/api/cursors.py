@@ -10,7 +10,11 @@ from scheduler.api.problems import Unprocessable
 from scheduler.domain.errors import Problem
 
 _LONGEST = 500
-_KEY = re.compile(r"[01]?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|1[0-9]{19}", re.ASCII)
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_NUMBER = r"10[0-9]{18}"  # after a 1 a number of 19 digits, no greater than a bigint holds in any case
+_KEYS = {kind: re.compile(key, re.ASCII) for kind, key in {
+    "jobs": _UUID, "runs": _UUID, "next": _UUID, "delayed": _NUMBER, "audit": f"0{_UUID}|{_NUMBER}",
+}.items()}
 
 
 def write(kind: str, moment: datetime, key: str) -> str:
@@ -25,7 +29,7 @@ def read(kind: str, cursor: str | None) -> tuple[datetime, str] | None:
     moment, key = read_texts(kind, cursor)
     try:
         when = datetime.fromisoformat(moment)
-        if when.tzinfo is None or not _KEY.fullmatch(key):
+        if when.tzinfo is None or not _KEYS[kind].fullmatch(key):
             raise _wrong()
         return when.astimezone(UTC), key
     except (ValueError, OverflowError):

@@ -28,7 +28,6 @@ class Delayed:
         """Return a page of those that wait, those that come out next first."""
         check(who, Need.READ_ALL)
         place = cursors.read("delayed", after)
-        # A cursor's key is of digits that begin with a 1.
         begin = None if place is None else (place[0], int(place[1][1:]))
         rows = await self._database.search(lambda at: list_delayed(at, wanted, limit + 1, begin))
         last = rows[limit - 1] if len(rows) > limit else None

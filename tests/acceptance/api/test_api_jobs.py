@@ -1,9 +1,13 @@
 """Jobs through the API: made, shown, replaced, paused, resumed, triggered and cancelled, as by commands."""
 
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
 
+from scheduler.api import cursors
+
+JOB = "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11"
 RUN_AT = "2099-01-01T00:00:00.000000Z"
 
 
@@ -61,3 +65,12 @@ def test_lists_go_on_where_the_last_page_ended(api):
 def test_what_is_wrong_with_a_query_is_said_by_field(api, path, query, field):
     answer = api.get(path, **query)
     assert (answer.status, set(answer.errors)) == (422, {field})
+
+
+@pytest.mark.parametrize(("path", "kind"), [
+    ("/jobs", "jobs"), ("/runs", "runs"), ("/audit", "audit"), ("/delayed", "delayed"),
+])
+@pytest.mark.parametrize("key", ["1" + "0" * 19, "1" + "9" * 19, f"1{JOB}", JOB])
+def test_a_cursor_made_by_hand_is_a_place_or_a_422(served, path, kind, key):
+    answer = served.get(path, after=cursors.write(kind, datetime(2026, 11, 18, tzinfo=UTC), key))
+    assert answer.status in (200, 422), answer.body

@@ -22,6 +22,21 @@ def test_a_cursor_is_read_as_it_was_written():
     assert cursors.read("jobs", None) is None
 
 
+KEYS = {"jobs": [JOB], "runs": [JOB], "next": [JOB], "audit": [f"0{JOB}", f"1{7:019}"], "delayed": [f"1{7:019}"]}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_the_key_of_a_cursor_is_of_its_own_list(kind):
+    """What another list's key is made of would be no UUID or no number to the database."""
+    for key in {each for keys in KEYS.values() for each in keys} | {f"1{JOB}", "1" + "9" * 19}:
+        cursor = cursors.write(kind, NOW, key)
+        if key in KEYS[kind]:
+            assert cursors.read(kind, cursor) == (NOW, key)
+        else:
+            with pytest.raises(Unprocessable):
+                cursors.read(kind, cursor)
+
+
 @pytest.mark.parametrize("cursor", [
     "", "x", "é", "%00", "A" * 501, "=", "....", "../../etc/passwd", "' OR 1=1 --", "W10", made([]), made({}),
     made(7), made(None), made(["jobs"]), made(["jobs", NOW.isoformat()]), made(["jobs", NOW.isoformat(), JOB, 1]),
