@@ -131,7 +131,7 @@ class AboutRun(Attendant):
         if run is None or run.occurrence is None or self.tenant not in (None, run.occurrence.tenant):
             raise NotThere
         self.before = run
-        if self.incoming is not None:
+        if self.incoming is not None and "tenant" not in self.incoming.command.model_fields_set:
             self.incoming.tenant = run.occurrence.tenant
 
     def saved(self, cursor: Cursor) -> None:

@@ -117,6 +117,21 @@ def test_a_token_for_all_tenants_acts_on_whosever_job_it_is(served):
     assert everyone.job(tenant="initech")["tenant"] == "initech"
 
 
+@pytest.mark.usefixtures("acme")
+def test_a_retry_that_names_another_tenant_than_the_run_s_is_refused(served):
+    everyone = served.as_("operator")
+    job = everyone.job(tenant="globex", run_at=iso(utc()), run={"max_attempts": 1})
+    [run] = until(lambda: everyone.get(f"/jobs/{job['id']}/runs").json["items"], "its run")
+    path = f"/runs/{run['event_id']}"
+    dead = everyone.post(f"{path}/result", {"attempt": 1, "status": "failed"}).json
+    assert dead["status"] == "dead"
+    refused = everyone.post(f"{path}/retry", {"tenant": "initech"})
+    assert (refused.status, set(refused.errors)) == (422, {"event_id"})
+    assert everyone.get(path).json == dead
+    assert everyone.post(f"{path}/retry", {"tenant": "globex"}).status == 200
+    assert everyone.get(path).json["status"] != "dead"
+
+
 def test_too_many_requests_get_429(sidecar):
     api = start_api(sidecar, SCHEDULER_API_RATE="1")
     answers = [api.get("/jobs", limit=1) for _ in range(30)]
