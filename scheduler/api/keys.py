@@ -6,6 +6,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -193,8 +194,11 @@ def _entry(entry: dict[str, Any]) -> Key | None:
 
 def _fetch(url: str) -> bytes:
     request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310 - http(s) was checked
-    with urllib.request.urlopen(request, timeout=_FETCH_SECONDS) as answer:  # noqa: S310 - as above
-        text: bytes = answer.read(_LARGEST_SET + 1)
+    try:
+        with urllib.request.urlopen(request, timeout=_FETCH_SECONDS) as answer:  # noqa: S310 - as above
+            text: bytes = answer.read(_LARGEST_SET + 1)
+    except HTTPException as error:
+        raise Unavailable(f"is no answer by HTTP ({type(error).__name__})") from None
     if len(text) > _LARGEST_SET:
         raise ValueError(f"has more than {_LARGEST_SET:,} bytes")
     return text

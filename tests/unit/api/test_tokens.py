@@ -10,6 +10,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from endpoints import answer, endpoint, raw
 
 from scheduler.api import keys, tokens
 from scheduler.api.identity import Role
@@ -190,6 +191,26 @@ def test_keys_are_rotated_through_the_set():
     assert found.identify(new).sub == "ann"
     with pytest.raises(Unauthorized):
         found.identify(old)
+
+
+@pytest.mark.parametrize("bad", [
+    b"what?\r\n\r\n", b"HTTP/1.1 two hundred\r\n\r\n", b"HTTP/1.1 500 Oh\r\n\r\n", b"",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n{",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{",
+    b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 200 + b"\r\n",
+])
+def test_a_set_outlives_a_server_that_answers_badly(monkeypatch, bad):
+    monkeypatch.setattr(keys, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(keys, "SOONEST_SECONDS", 0.0)
+    with endpoint() as server:
+        url = server.on("/set", answer(200, json.dumps({"keys": [as_jwk(EC, "a")]}).encode()))
+        found = keys.keys(Settings(jwks_url=url))
+        [known] = found.find("a", "ES256")
+        server.on("/set", raw(bad))
+        assert list(found.find("a", "ES256")) == [known]
+        with pytest.raises(Unavailable):
+            keys.keys(Settings(jwks_url=url)).find("a", "ES256")
+        assert len(server.calls("/set")) > 1
 
 
 class Counting(keys.OneKey):
