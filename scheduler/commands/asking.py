@@ -12,6 +12,7 @@ from scheduler.commands.attendant import Attendant
 from scheduler.commands.auditing import run_entry
 from scheduler.commands.executing import execute
 from scheduler.commands.judging import Retried
+from scheduler.commands.reporting import count_taken
 from scheduler.commands.results import execute_results
 from scheduler.domain.caller import Caller
 from scheduler.domain.errors import Rejected, SchedulerError
@@ -161,6 +162,8 @@ def report(
     [verdict] = execute_results(connection, [result], soon, asked)
     if isinstance(verdict, Rejected):
         raise verdict
+    assert isinstance(verdict, str)  # noqa: S101 - a result has no other answer
+    count_taken([(result, verdict)])
     if verdict == "superseded":
         raise Overtaken
     if asked.run is None:

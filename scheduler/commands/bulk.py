@@ -8,6 +8,7 @@ from uuid import UUID
 from scheduler.commands.executing import execute
 from scheduler.domain.caller import Caller
 from scheduler.domain.jobs.definition import Incoming
+from scheduler.domain.jobs.job import Outcome
 from scheduler.domain.messages import (
     Command,
     ScheduleCancel,
@@ -15,6 +16,7 @@ from scheduler.domain.messages import (
     ScheduleResume,
     ScheduleRetry,
 )
+from scheduler.ops import metrics
 from scheduler.postgres.connection import Connection
 from scheduler.postgres.jobs.lists import JobFilter, page_of_job_ids
 from scheduler.postgres.lists import Listed
@@ -82,6 +84,8 @@ def _step(
     connection: Connection, progress: Progress, found: list[Listed], changing: list[Incoming], soon: timedelta
 ) -> Progress:
     if changing:
-        execute(connection, changing, soon)
+        verdicts = execute(connection, changing, soon)
+        cancelled = [each for each in verdicts if isinstance(each, Outcome) and each.status == "cancelled"]
+        metrics.jobs_cancelled.inc(len(cancelled))
     place = (found[-1].at, found[-1].id) if found else progress.place
     return Progress(progress.matched + len(found), place, done=len(found) < BATCH)

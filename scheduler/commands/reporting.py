@@ -1,7 +1,7 @@
 """What an operator hears of a batch of commands: counts, a warning of what was rejected, debug lines, spans."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from scheduler.commands.judging import Verdict
 from scheduler.domain.delayed.message import Arrival
@@ -49,15 +49,23 @@ def _reject(delivery: Delivery, verdict: Rejected) -> None:
 def count_results(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> None:
     """Count what became of results, and of the attempts that they end."""
     metrics.batch_size.observe(len(batch))
-    statuses: Counter[str] = Counter()
-    outcomes: Counter[ResultStatus] = Counter()
+    taken = []
     for delivery, verdict in zip(batch, verdicts, strict=True):
         if isinstance(verdict, Rejected):
             _reject(delivery, verdict)
         elif isinstance(verdict, str) and isinstance(delivery.read, Result):
-            statuses[verdict] += 1
-            if verdict == "recorded" and delivery.read.status is not ResultStatus.RUNNING:
-                outcomes[delivery.read.status] += 1
+            taken.append((delivery.read, verdict))
+    count_taken(taken)
+
+
+def count_taken(taken: Iterable[tuple[Result, str]]) -> None:
+    """Count what became of results that were not rejected, however they came."""
+    statuses: Counter[str] = Counter()
+    outcomes: Counter[ResultStatus] = Counter()
+    for result, status in taken:
+        statuses[status] += 1
+        if status == "recorded" and result.status is not ResultStatus.RUNNING:
+            outcomes[result.status] += 1
     for status, number in statuses.items():
         metrics.results.labels(status).inc(number)
     for outcome, number in outcomes.items():

@@ -4,7 +4,7 @@ from uuid import uuid4
 
 from api_support import BUSY, start_api
 from otlp_support import Collector
-from support import until
+from support import iso, until, utc
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -40,6 +40,34 @@ def test_requests_are_counted_timed_and_logged_by_route(sidecar):
     shown = next(each for each in lines() if each["route"] == "/api/v1/jobs/{id}" and each["status"] == 200)
     assert (shown["method"], shown["sub"], shown["client"]) == ("GET", "admin of all", "127.0.0.1")
     assert api.token not in "".join(process.raw)
+
+
+def test_jobs_cancelled_together_are_counted_as_one_by_one(sidecar):
+    api = start_api(sidecar)
+    [process] = sidecar.processes
+    jobs = [api.job(job_type="many")["id"] for _ in range(3)]
+    assert api.ask("DELETE", f"/jobs/{jobs[0]}").status == 200
+    assert process.metric("jobs_cancelled_total") == 1
+    assert api.post("/jobs/cancel", job_type="many").json == {"matched": 3}  # one of them as it was already
+    assert process.metric("jobs_cancelled_total") == 3
+    assert api.post("/jobs/pause", job_type="many").status == 200
+    assert process.metric("jobs_cancelled_total") == 3
+
+
+def test_a_result_is_counted_as_one_over_amqp_is(sidecar):
+    api = start_api(sidecar)
+    [process] = sidecar.processes
+    sidecar.start("producer").ready()
+    job = api.job(run_at=iso(utc()), run={"max_attempts": 1})["id"]
+    [run] = until(lambda: api.get(f"/jobs/{job}/runs").json["items"], "its run")
+    for status in ("running", "failed", "failed"):
+        assert api.post(f"/runs/{run['event_id']}/result", {"status": status, "attempt": 1}).status == 200
+    found = metrics(process)
+    assert {name: float(value) for name, value in found.items()
+            if name.startswith("scheduler_run_attempts_total") and float(value)} == {
+        'scheduler_run_attempts_total{outcome="failed"}': 1}
+    assert float(found['scheduler_results_total{status="recorded"}']) == 2
+    assert float(found['scheduler_results_total{status="unchanged"}']) == 1
 
 
 def test_answers_carry_security_headers(served):
