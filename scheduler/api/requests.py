@@ -60,6 +60,7 @@ def _storable(text: str) -> str:
 
 
 Text = Annotated[str, Field(max_length=200), AfterValidator(_storable)]
+RoutingKey = Annotated[str, Field(max_length=255), AfterValidator(_storable)]
 Cursor = Annotated[str, Field(max_length=500)]
 
 
@@ -119,10 +120,8 @@ class PageQuery(_Page):
     """A page of anything."""
 
 
-class OccurrencesQuery(BaseModel):
+class OccurrencesQuery(_Query):
     """Which occurrences of a job."""
-
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
     count: int = Field(default=10, ge=1, le=1000)
     start: Instant | None = Field(default=None, alias="from", description="Not before then.")

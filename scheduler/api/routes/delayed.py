@@ -7,7 +7,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from scheduler.api.answers import Listed, answer, listed, responses
-from scheduler.api.requests import PageQuery, Serve, Text, Who
+from scheduler.api.requests import PageQuery, RoutingKey, Serve, Who
 from scheduler.domain.messages.base import Instant
 from scheduler.postgres.delayed.reads import DelayedFilter
 from scheduler.views.delayed import DelayedView, WholeDelayedView
@@ -18,7 +18,7 @@ router = APIRouter(prefix="/delayed", tags=["delayed messages"])
 class DelayedQuery(PageQuery):
     """A page of delayed messages."""
 
-    routing_key: Text | None = None
+    routing_key: RoutingKey | None = None
     since: Instant | None = Field(default=None, description="Due then or later.")
 
 

@@ -5,6 +5,7 @@ from uuid import uuid4
 import pika
 import pytest
 from delayed_support import Shop, stored
+from support import until
 
 HOUR = 3_600_000
 
@@ -50,6 +51,15 @@ def test_delayed_messages_are_listed_shown_and_taken_back(served, shop, shared):
     audit = served.get("/audit", kind="delayed").json["items"]
     assert [(each["action"], each["id"]) for each in audit] == [
         ("cancel", str(rows[0]["id"])), ("cancel", named)]
+
+
+def test_a_routing_key_is_found_however_long_amqp_lets_it_be(served, shop, shared):
+    key = "k" * 255
+    shop.send(key, b"", x_delay=HOUR)
+    [found] = until(lambda: served.get("/delayed", routing_key=key).json["items"], "it to be stored")
+    assert found["routing_key"] == key
+    shared.sql("DELETE FROM delayed_messages WHERE id = %s", found["id"])
+    assert set(served.get("/delayed", routing_key=key + "k").errors) == {"routing_key"}
 
 
 def test_they_belong_to_no_tenant(served, api):

@@ -61,6 +61,7 @@ def test_lists_go_on_where_the_last_page_ended(api):
     ("/jobs", {"limit": 201}, "limit"), ("/jobs", {"limit": 0}, "limit"), ("/jobs", {"colour": "red"}, "colour"),
     ("/jobs", {"status": "sad"}, "status"), ("/jobs", {"after": "x"}, "after"), ("/jobs", {"q": "a\0b"}, "q"),
     ("/runs", {"since": "yesterday"}, "since"), ("/jobs/x", {}, "id"),
+    (f"/jobs/{JOB}/occurrences", {"start": RUN_AT}, "start"), (f"/jobs/{JOB}/occurrences", {"end": RUN_AT}, "end"),
 ])
 def test_what_is_wrong_with_a_query_is_said_by_field(api, path, query, field):
     answer = api.get(path, **query)
