@@ -15,7 +15,7 @@ from scheduler.domain.jobs.emission import event_id
 from scheduler.domain.jobs.job import _TRANSITIONS, Job, JobStatus, apply
 from scheduler.domain.messages import COMMAND_MODELS, JobCommand, ScheduleRequest
 from scheduler.domain.recurrence import resolve
-from scheduler.postgres.jobs.columns import FRESH
+from scheduler.postgres.jobs.columns import FRESH, read_policy, write_policy
 
 ID = UUID("7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11")
 T = datetime(2026, 12, 1, 8, tzinfo=UTC)
@@ -143,6 +143,14 @@ def test_every_field_that_a_request_asks_with_decides_between_two_of_the_same_mo
     one, other = (content(asked(rrule="FREQ=DAILY") if plain else asked(**{"rrule": "FREQ=DAILY"} | fields),
                           start_given=True) for plain in (True, False))
     assert one != other
+
+
+@pytest.mark.parametrize("run", [{}, {"timeout": 5}, {"backoff": [1, 2]}, {"overlap": "wait"}])
+def test_a_policy_is_the_same_once_it_is_stored(run):
+    """Or of two requests of the same moment the one that comes first would win."""
+    new = asked(run=run)
+    stored = replace(new, run=read_policy(write_policy(new.run)))
+    assert content(stored, start_given=True) == content(new, start_given=True)
 
 
 def test_every_field_of_a_definition_is_compared_or_known_to_make_no_difference():

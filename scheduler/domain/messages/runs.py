@@ -26,10 +26,11 @@ class RunPolicy(ContractMessage):
     """How long an attempt may take, how often it is tried and when."""
 
     start_timeout: _Timeout = Field(
-        default=3600, description="Seconds that an attempt may lie in a queue, until `running` is reported.",
+        default=3600.0, description="Seconds that an attempt may lie in a queue, until `running` is reported.",
     )
     timeout: _Timeout = Field(
-        default=300, description="Seconds that an attempt may take, from its first `running` to its final result.",
+        default=300.0,
+        description="Seconds that an attempt may take, from its first `running` to its final result.",
     )
     max_attempts: Annotated[int, Field(ge=1, le=MAX_ATTEMPTS, strict=True)] = 3
     backoff: Literal["exponential", "linear", "fixed"] | Annotated[
@@ -38,8 +39,8 @@ class RunPolicy(ContractMessage):
         default="exponential",
         description="Before attempt n+1: delay·2ⁿ⁻¹, delay·n, delay, or a list of seconds whose last repeats.",
     )
-    delay: _Delay = 60
-    max_delay: _Delay = 3600
+    delay: _Delay = 60.0
+    max_delay: _Delay = 3600.0
     overlap: Overlap = Field(default=Overlap.ALLOW, description="While a run of the same job is open.")
 
 
