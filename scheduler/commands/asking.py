@@ -4,8 +4,9 @@ They are applied by the same function as those that come over AMQP. What is aske
 rows are locked: that the thing is there and theirs, and still as they saw it.
 """
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from scheduler.commands.attendant import Attendant
@@ -16,7 +17,7 @@ from scheduler.commands.reporting import count_taken
 from scheduler.commands.results import execute_results
 from scheduler.domain.caller import Caller
 from scheduler.domain.errors import Rejected, SchedulerError
-from scheduler.domain.jobs.definition import Incoming, content, define
+from scheduler.domain.jobs.definition import Definition, Incoming, content, define
 from scheduler.domain.jobs.etag import etag
 from scheduler.domain.jobs.job import Job, Outcome
 from scheduler.domain.messages import ScheduleRequest
@@ -111,8 +112,21 @@ def _same(job: Job, incoming: Incoming, now: datetime) -> bool:
     """Tell whether a request asks for what the job is already."""
     assert isinstance(incoming.command, ScheduleRequest)  # noqa: S101 - nothing else makes a new job
     start_given = incoming.command.run_at is not None
-    asked = content(define(incoming, now), start_given=start_given)
-    return job.definition is not None and asked == content(job.definition, start_given=start_given)
+    asked = content(_spelt_alike(define(incoming, now)), start_given=start_given)
+    return job.definition is not None and asked == content(_spelt_alike(job.definition), start_given=start_given)
+
+
+def _spelt_alike(definition: Definition) -> Definition:
+    payload, target = _spelt(definition.payload), definition.target
+    return replace(definition, payload=payload, target=None if target is None else _spelt(target))
+
+
+def _spelt(text: str) -> str:
+    """Return a JSON text in the one spelling of all that mean the same; one that is nested too deeply as it is."""
+    try:
+        return json.dumps(json.loads(text), sort_keys=True)
+    except RecursionError:
+        return text
 
 
 @dataclass(slots=True)

@@ -31,6 +31,37 @@ def test_a_job_is_made_shown_replaced_and_cancelled(api):
     assert (new.status, new.json["status"]) == (200, "cancelled")
 
 
+def test_the_same_request_in_another_spelling_is_the_same_request(api):
+    def post(payload, body):
+        fields = f'"id": "{job_id}", "job_type": "spelt", "run_at": "{RUN_AT}"'
+        target = f'{{"webhook": {{"url": "https://example.org/", "body": {body}}}}}'
+        return api.post("/jobs", f'{{{fields}, "payload": {payload}, "target": {target}}}'.encode())
+
+    job_id = str(uuid4())
+    made = post('{"a": 1, "b": ["é", 1.5]}', '{"c": 1, "d": 2}')
+    assert made.status == 201, made.body
+    again = post('{"b":["\\u00e9",1.50],"a":1}', '{"d":2,"c":1}')
+    assert (again.status, again.json, again.headers["ETag"]) == (200, made.json, made.headers["ETag"])
+    for other in ('{"a": true, "b": ["é", 1.5]}', '{"a": 1.0, "b": ["é", 1.5]}', '{"a": 1, "b": [1.5, "é"]}'):
+        assert post(other, '{"c": 1, "d": 2}').status == 409, other
+    assert post('{"a": 1, "b": ["é", 1.5]}', '{"c": 1, "d": 3}').status == 409
+
+
+@pytest.mark.parametrize("fields", [
+    {"run": {}}, {"run": {"timeout": 5, "delay": 2.5}}, {"run": {"backoff": [1, 2]}}, {"run": {"overlap": "wait"}},
+    {"target": {"command": {"name": "report", "arguments": ["--day"]}}}, {"every": 60, "max_lateness": 5},
+    {"cron": "0 9 * * *", "timezone": "Europe/Berlin", "on_missed": "skip"},
+    {"run_at": None, "rrule": "FREQ=DAILY"}, {"priority": "high", "route": "mails.fast", "name": "A name"},
+])
+def test_the_same_request_again_changes_nothing_whatever_it_asks_for(api, fields):
+    asked = {"id": str(uuid4()), "job_type": "again", "run_at": RUN_AT} | fields
+    asked = {name: value for name, value in asked.items() if value is not None}
+    made = api.post("/jobs", asked)
+    again = api.post("/jobs", asked)
+    assert (made.status, again.status, again.json) == (201, 200, made.json), again.body
+    assert api.post("/jobs", asked | {"run": {"max_attempts": 7}}).status == 409
+
+
 def test_a_job_is_paused_resumed_and_triggered(api):
     job = api.job()
     assert api.post(f"/jobs/{job['id']}/pause").json["status"] == "paused"
