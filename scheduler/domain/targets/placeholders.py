@@ -8,6 +8,7 @@ from typing import Any
 _PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
 _OF_THE_EVENT = frozenset({"job_id", "job_type", "due_at", "event_id"})
 _KNOWN = re.compile(r"job_id|job_type|due_at|event_id|attempt|payload(?:\.[^.]+)+")
+_DEEPEST = 198  # with the two levels around it all that pydantic reads of a target again
 SECRET = "secret."  # noqa: S105 - the beginning of a placeholder's name
 
 
@@ -20,19 +21,21 @@ def placeholders(text: str) -> list[str]:
     return _PLACEHOLDER.findall(text) if "{{" in text else []
 
 
-def check(value: Any) -> None:
-    """Raise ValueError over a placeholder, in the strings of a JSON value, that no event has anything for."""
+def check(value: Any, depth: int = 0) -> None:
+    """Raise ValueError over a placeholder, in the strings of a JSON value, that no event has anything for.
+
+    And over a value that is nested too deeply to be handed on.
+    """
     if isinstance(value, str):
         for name in placeholders(value):
             if not _KNOWN.fullmatch(name):
                 raise ValueError(f"{{{{{name[:80]}}}}} is not a placeholder; there are job_id, job_type, due_at, "
                                  "event_id, attempt and payload.a.b" + _hint(name))
-    elif isinstance(value, list | tuple):
-        for each in value:
-            check(each)
-    elif isinstance(value, dict):
-        for each in value.values():
-            check(each)
+    elif isinstance(value, list | tuple | dict):
+        if depth == _DEEPEST:
+            raise ValueError(f"must not be nested deeper than {_DEEPEST} levels")
+        for each in value.values() if isinstance(value, dict) else value:
+            check(each, depth + 1)
 
 
 def _hint(name: str) -> str:

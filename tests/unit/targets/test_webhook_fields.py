@@ -1,10 +1,13 @@
 """What a webhook may be is judged when it is asked for, by field; what it stands for, when it is called."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
 from scheduler.domain.errors import Rejected
+from scheduler.domain.jobs.definition import define
+from scheduler.domain.messages import work_key
 from scheduler.domain.parsing import parse_command
 from scheduler.domain.strict_json import parse_apart
 from scheduler.domain.targets.placeholders import UnknownPlaceholder
@@ -20,6 +23,15 @@ def parsed(**webhook):
     body = {"id": "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11", "job_type": "x", "run_at": "2026-12-01T09:00:00Z",
             "target": {"webhook": {"url": "https://example.org/"} | webhook}}
     return parse_command("request", json.dumps(body).encode(), max_payload_bytes=10_000)
+
+
+def nested(depth):
+    return json.loads("[" * depth + "1" + "]" * depth)
+
+
+def test_what_is_taken_can_be_read_again_by_the_producer_who_sends_it():
+    target = define(parsed(body=nested(198)), datetime(2026, 11, 18, tzinfo=UTC)).target
+    assert work_key(target) == "webhook"
 
 
 @pytest.mark.parametrize(("webhook", "field", "words"), [
@@ -54,6 +66,9 @@ def parsed(**webhook):
     ({"body": ["{{nope}}"]}, "body", "nope"),
     ({"body": {"a": "{{payload}}"}}, "body", "payload"),
     ({"body": "{{payload..a}}"}, "body", "payload..a"),
+    ({"body": nested(200)}, "body", "198"),
+    ({"body": nested(260)}, "body", "198"),
+    ({"body": nested(900)}, "body", "198"),
     ({"query": {"a": "{{x}}"}}, "query", "{{x}}"),
     ({"secret": ""}, "secret", "1 character"),
     ({"wait": 1}, "wait", "not a field"),
