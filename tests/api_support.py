@@ -14,6 +14,8 @@ from uuid import uuid4
 import jwt
 from support import DEADLINE, Process, Sidecar
 
+from scheduler.api.console.session import COOKIE
+
 SECRET = "a secret of at least thirty-two bytes, for tests"
 ROLES = ("viewer", "operator", "admin")
 
@@ -26,7 +28,9 @@ def token(role: str | None = "admin", tenant: str | None = None, *, key: Any = S
     made = {name: value for name, value in (made | claims).items() if value is not None}
     return jwt.encode(made, key, algorithm, headers)
 
+
 BUSY = 503  # the API says so of a machine that leaves it no time too, and means: ask again
+
 
 @dataclass
 class Answer:
@@ -62,7 +66,15 @@ class Api:
         url = self.url + path + (f"?{urllib.parse.urlencode(asked)}" if asked else "")
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         given = ({} if self.token is None else {"Authorization": f"Bearer {self.token}"}) | (headers or {})
-        request = urllib.request.Request(url, data, given, method=method)
+        return self._answer(urllib.request.Request(url, data, given, method=method))
+
+    def page(self, path: str) -> str:
+        """Return a page of the console, which has to be there."""
+        found = self._answer(urllib.request.Request(self.url + path, headers={"Cookie": f"{COOKIE}={self.token}"}))
+        assert found.status == 200, (path, found.body)
+        return found.body.decode()
+
+    def _answer(self, request: urllib.request.Request) -> Answer:
         deadline, pause = time.monotonic() + DEADLINE, threading.Event()
         while (found := _asked(request)).status == BUSY and self.patient and time.monotonic() < deadline:
             pause.wait(0.1)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from api_support import Api, start_api
-from support import Sidecar, patiently
+from support import Host, Sidecar, patiently
 
 from scheduler.rabbit import topology
 
@@ -26,6 +26,16 @@ def shared(stack, template) -> Iterator[Sidecar]:
 def served(shared) -> Api:
     """The API on it."""
     return start_api(shared)
+
+
+@pytest.fixture(scope="module")
+def shared_host(shared) -> Iterator[Host]:
+    """Its host, with a consumer and a producer at work."""
+    for role in ("consumer", "producer"):
+        shared.start(role).ready()
+    made = Host(shared.amqp_url)
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -1,11 +1,6 @@
 """At either end of the calendar, where a zone's own time would lie outside it, moments are shown in UTC."""
 
-import urllib.request
-
 import pytest
-from support import DEADLINE
-
-from scheduler.api.console.session import COOKIE
 
 EARLIEST, LATEST = "0001-01-01T00:00:00Z", "9999-12-31T23:00:00Z"
 SCHEDULES = [
@@ -17,18 +12,11 @@ SCHEDULES = [
 ]
 
 
-def page(served, path):
-    """Return the status of a page of the console."""
-    request = urllib.request.Request(served.url + path, headers={"Cookie": f"{COOKIE}={served.token}"})
-    with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
-        return answer.status
-
-
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_job_at_the_end_of_the_calendar_is_shown_everywhere(served, schedule):
     job = served.job(**schedule)
     for path in ("/", "/jobs", f"/jobs/{job['id']}", f"/jobs/{job['id']}/edit"):
-        assert page(served, path) == 200, path
+        assert served.page(path)
     assert served.get(f"/jobs/{job['id']}/occurrences").status == 200
     assert served.get(f"/jobs/{job['id']}/occurrences", **{"from": EARLIEST}).status == 200
 

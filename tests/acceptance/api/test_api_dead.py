@@ -5,16 +5,12 @@ from uuid import uuid4
 
 import pytest
 from api_support import start_api
-from support import Host, iso, until, utc
+from support import iso, until, utc
 
 
 @pytest.fixture(scope="module")
-def host(shared):
-    for role in ("consumer", "producer"):
-        shared.start(role).ready()
-    made = Host(shared.amqp_url)
-    yield made
-    made.close()
+def host(shared_host):
+    return shared_host
 
 
 def lying(api, **found):

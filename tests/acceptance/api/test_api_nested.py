@@ -4,14 +4,11 @@ import json
 import os
 import subprocess
 import sys
-import urllib.request
 from uuid import uuid4
 
 import pytest
 from delayed_support import Shop
-from support import DEADLINE, Host, iso, until, utc
-
-from scheduler.api.console.session import COOKIE
+from support import DEADLINE, iso, until, utc
 
 DEPTHS = [190, 201, 260, 900]  # what pydantic reads and writes, and what only one of them or neither does
 HOUR = 3_600_000
@@ -26,25 +23,14 @@ def lists(depth):
 
 
 @pytest.fixture(scope="module")
-def host(shared):
-    for role in ("consumer", "producer"):
-        shared.start(role).ready()
-    made = Host(shared.amqp_url)
-    yield made
-    made.close()
+def host(shared_host):
+    return shared_host
 
 
 def scheduler(shared, *arguments):
     done = subprocess.run([sys.executable, "-m", "scheduler", *arguments], env=os.environ | shared.env, text=True,
                           capture_output=True, timeout=DEADLINE, check=True)
     return done.stdout
-
-
-def page(served, path):
-    """Return a page of the console."""
-    request = urllib.request.Request(served.url + path, headers={"Cookie": f"{COOKIE}={served.token}"})
-    with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
-        return answer.read().decode().replace("&#34;", '"')
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
@@ -98,7 +84,7 @@ def test_the_console_shows_the_job_its_form_and_its_run(served, host, depth):
     assert served.post(f"/runs/{event_id}/result", result).status == 200
     for path in ("/", "/jobs", "/runs", f"/jobs/{fields['id']}", f"/jobs/{fields['id']}/edit",
                  f"/runs/{event_id}"):
-        text = "".join(page(served, path).split())
+        text = "".join(served.page(path).replace("&#34;", '"').split())
         assert objects(depth) in text or path in ("/", "/jobs", "/runs"), path
     assert lists(depth) in text
 
