@@ -27,7 +27,6 @@ log = get_logger(__name__)
 _NAMES = frozenset(name.encode() for name in DELAY_HEADERS)
 _DELAY = DELAY.encode()
 _REMOVED = _NAMES - {_DELAY}
-_COUNT = b"x-delivery-count"  # the queue's own mark on what it delivers again
 _UUID = re.compile(rb"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _COMMON = 512  # bytes; what is longer is not likely to come again
 _OWN = 1 << 10 | 1 << 7  # of the flags: a correlation_id or a message_id, which each message has for itself
@@ -97,7 +96,7 @@ def _read_headers(table: bytes, *, redelivered: bool = False) -> _Headers:
         elif name in _REMOVED:
             found.setdefault(name.decode(), content.value(table, entry))
             continue
-        elif redelivered and name == _COUNT:
+        elif redelivered and name in content.COUNTS:
             continue
         pieces.append(table[entry.start : entry.end])
     return _Headers(read_delay(found), content.table(pieces))

@@ -17,6 +17,7 @@ _FLAGS = struct.Struct(">H")
 _LENGTH = struct.Struct(">I")
 LENGTH_SIZE = _LENGTH.size
 MOST_SHORT = 255  # bytes of a short text
+COUNTS = frozenset((b"x-delivery-count", b"x-acquired-count"))  # a quorum queue's own marks; from 4.3 on both
 _FRACTION = struct.Struct(">Bi")
 # In the order of their flags, from the highest: how long each is, where that is fixed.
 _PROPERTIES: tuple[tuple[str, int], ...] = tuple((name, 1 << (15 - at)) for at, name in enumerate((

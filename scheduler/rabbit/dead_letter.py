@@ -18,11 +18,11 @@ from scheduler.domain.names import (
     delay_queue,
 )
 from scheduler.rabbit import content, header_values
-from scheduler.rabbit.passing import COUNT, DEATH, ORIGINAL_EXCHANGE, SAID
+from scheduler.rabbit.passing import DEATH, ORIGINAL_EXCHANGE, SAID
 
 _OF_A_DELAYED_ONE = frozenset((b"x-attempts", b"x-due-at"))  # beside our x-dead-reason
 _BROKERS = frozenset((
-    DEATH, COUNT, b"x-first-death-exchange", b"x-first-death-queue", b"x-first-death-reason",
+    DEATH, *content.COUNTS, b"x-first-death-exchange", b"x-first-death-queue", b"x-first-death-reason",
     b"x-last-death-exchange", b"x-last-death-queue", b"x-last-death-reason",
 ))
 _ENTRIES = {INBOX_QUEUE: COMMANDS_EXCHANGE, RESULTS_QUEUE: COMMANDS_EXCHANGE, DELAY_QUEUE: DELAY_EXCHANGE}
@@ -126,7 +126,8 @@ def read(key: bytes, raw: bytes, body: bytes, tag: int) -> DeadLetter:
     except content.Unreadable:
         found = content.Content({}, [], b"")
     headers = header_values.headers(found)
-    headers.pop(COUNT.decode(), None)  # what the queue writes with each look is no part of it
+    for name in content.COUNTS:  # what the queue writes with each look is no part of it
+        headers.pop(name.decode(), None)
     properties = header_values.properties(found)
     properties.pop("delivery_mode", None)
     return DeadLetter(_id(key, found, body), key, body, headers, properties, raw, tag)
@@ -135,5 +136,6 @@ def read(key: bytes, raw: bytes, body: bytes, tag: int) -> DeadLetter:
 def _id(key: bytes, found: content.Content, body: bytes) -> str:
     """Return the same at each look, though the queue counts them and may write the headers in another order."""
     parts = sorted((name, part) for name, part in found.parts.items() if name != "headers")
-    headers = sorted(found.table[each.start : each.end] for each in found.entries if each.name != COUNT)
+    entries = [each for each in found.entries if each.name not in content.COUNTS]
+    headers = sorted(found.table[each.start : each.end] for each in entries)
     return str(UUID(bytes=hashlib.sha256(repr((key, parts, headers)).encode() + body).digest()[:16]))

@@ -32,7 +32,12 @@ def as_text(name: bytes) -> str:
 
 
 def _table(table: bytes, entries: Sequence[Entry], depth: int) -> dict[str, Any]:
-    return {as_text(entry.name): _value(table, entry, depth) for entry in entries}
+    found: dict[str, Any] = {}
+    for entry in entries:  # of two with one name the first: the one that the broker itself looks at and replaces
+        name = as_text(entry.name)
+        if name not in found:
+            found[name] = _value(table, entry, depth)
+    return found
 
 
 def _value(table: bytes, entry: Entry, depth: int) -> Any:

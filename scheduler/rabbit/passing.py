@@ -17,7 +17,6 @@ SAID = frozenset((
 DEATH = b"x-death"
 _USER_ID = 1 << 4  # among the flags, which are the first two bytes
 _PERSISTENT = b"\x02"
-COUNT = b"x-delivery-count"  # the queue's own mark, not the publisher's
 
 
 def passed_on(
@@ -59,7 +58,7 @@ def dead_letter(
         if (part := found.parts.get(name)) is not None:
             added[f"x-original-{name.replace('_', '-')}".encode()] = content.text(part[1:])
     found.parts["delivery_mode"] = _PERSISTENT
-    written = found.written(drop={*SAID, DEATH, COUNT}, add=added, without=("expiration", "user_id"))
+    written = found.written(drop={*SAID, DEATH, *content.COUNTS}, add=added, without=("expiration", "user_id"))
     return RawMessage(DEAD_EXCHANGE, as_bytes(routing_key), written, body)
 
 

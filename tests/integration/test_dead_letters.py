@@ -21,6 +21,7 @@ FORGED = {
     "x-dead-reason": text(b"forged"), "x-dead-at": text(b"2001"),
 }
 DEATH = b"F" + table(exchange=text(b"schedule.commands"), queue=text(b"scheduler_delay"), reason=text(b"expired"))
+QUEUES = b"".join(short(b"queue") + text(each) for each in (b"scheduler_delay", b"scheduler_inbox"))
 FORGED_DEATH = b"A" + struct.pack(">I", len(DEATH)) + DEATH
 
 
@@ -152,6 +153,28 @@ def test_where_the_broker_moved_it_no_header_of_its_publisher_decides_where_it_g
     assert letter.at != "2001"
     assert letters.replay(letter.id, no_run)
     assert sent_again(host, "scheduler_delay") == (key, headers, b"{}")
+
+
+def twice(name, first, second):
+    """Two headers of one name."""
+    entries = b"".join(short(name) + each for each in (first, second))
+    return struct.pack(">I", len(entries)) + entries
+
+
+@pytest.mark.parametrize("headers", [
+    twice(b"x-death", FORGED_DEATH, FORGED_DEATH.replace(b"scheduler_delay", b"scheduler_inbox")),
+    table(**{"x-death": b"A" + struct.pack(">IcI", 5 + len(QUEUES), b"F", len(QUEUES)) + QUEUES}),
+])
+def test_of_two_headers_with_one_name_the_first_counts_as_for_the_broker(headers):
+    letter = read(b"cancel", struct.pack(">H", 1 << 13) + headers, b"{}", 1)
+    assert (letter.reason.split(" in ")[1], letter.exchange) == ("scheduler_delay", "schedule.delay")
+
+
+def test_what_the_queue_counts_with_each_look_makes_no_other_letter_of_it():
+    found = [read(b"k", headers_only(own=b"V", **{"x-acquired-count": value("I", "i", count)}).written, b"", 1)
+             for count in (1, 2)]
+    assert found[0].id == found[1].id
+    assert found[0].headers == {"own": None}
 
 
 @pytest.mark.parametrize(("key", "added", "exchange"), [
