@@ -7,6 +7,7 @@ from enum import StrEnum
 from scheduler.domain.recurrence import Schedule
 
 GRACE = timedelta(seconds=5)  # a busy moment, or another replica that takes over: late, not missed
+_AT_ONCE = timedelta(seconds=1)  # who decides within this time has not been away
 MOST = 100  # how many missed runs are emitted by `all`, and named in a ScheduleMissed
 _STEPPED = 50  # up to so many are stepped through, which is cheaper than counting
 _MICRO = timedelta(microseconds=1)
@@ -101,6 +102,9 @@ def _one_of_all(due: _Due, now: datetime, max_lateness: timedelta | None) -> Pla
 def _missed(instant: datetime, now: datetime, missed_before: datetime | None) -> bool:
     """Say whether the newest due occurrence counts as missed rather than merely late.
 
-    A resume that its host's clock puts ahead of now tells nothing of what falls due in between.
+    Where its host's clock puts a resume ahead of now, what falls due in between is on time all the same.
     """
-    return now - instant > GRACE or (missed_before is not None and instant <= missed_before <= now)
+    late = now - instant
+    return late > GRACE or (
+        missed_before is not None and instant <= missed_before and (missed_before <= now or late > _AT_ONCE)
+    )

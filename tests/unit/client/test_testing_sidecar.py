@@ -88,6 +88,16 @@ def test_a_resume_by_a_clock_that_is_ahead_skips_nothing_that_is_on_time(sidecar
     assert hours(sidecar.due()) == ["27 12:00"] * 4 + ["27 12:01"] * 2
 
 
+def test_what_passed_just_before_a_resume_is_skipped_though_its_clock_is_a_little_ahead(sidecar):
+    job = uuid4()
+    sidecar.request(id=job, job_type="a", every="PT10S", run_at=START + timedelta(seconds=5), on_missed="skip")
+    sidecar.pause(job)
+    sidecar.advance(seconds=7)  # one has passed, two seconds ago
+    sidecar.resume(job, issued_at=START + timedelta(seconds=7.05))
+    sidecar.advance(seconds=10)
+    assert [each.due_at for each in sidecar.due()] == [START + timedelta(seconds=15)]
+
+
 def test_a_bad_command_is_answered_with_the_field(sidecar):
     answer = sidecar.request(id=uuid4(), job_type="a", rule="FREQ=DAILY")
     assert [each.field for each in answer.errors] == ["rule"]

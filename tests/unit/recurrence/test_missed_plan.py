@@ -18,7 +18,10 @@ def brute(occurrences, now, on_missed, max_lateness, missed_before):
     due = [instant for instant in occurrences if instant <= now]
     coming = next((instant for instant in occurrences if instant > now), None)
     newest = due[-1]
-    missed = now - newest > GRACE or (missed_before is not None and newest <= missed_before <= now)
+    missed = now - newest > GRACE or (
+        missed_before is not None and newest <= missed_before
+        and (missed_before <= now or now - newest > timedelta(seconds=1))
+    )
     too_late = [instant for instant in due if max_lateness is not None and now - instant > max_lateness]
     if on_missed is OnMissed.ALL:
         kept = [instant for instant in due[-MOST:] if instant not in too_late]
