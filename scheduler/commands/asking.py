@@ -122,9 +122,12 @@ def _spelt_alike(definition: Definition) -> Definition:
 
 
 def _spelt(text: str) -> str:
-    """Return a JSON text in the one spelling of all that mean the same; one that is nested too deeply as it is."""
+    """Return a JSON text in the one spelling of all that mean the same; one that is nested too deeply as it is.
+
+    Fractions stay as they are written: as floats, different ones could be the same.
+    """
     try:
-        return json.dumps(json.loads(text), sort_keys=True)
+        return json.dumps(json.loads(text, parse_float=lambda written: f"\0{written}"), sort_keys=True)
     except RecursionError:
         return text
 
