@@ -99,6 +99,7 @@ def _cancel_runs(cursor: Cursor, cancels: Sequence[Outcome], now: datetime) -> N
              if run.occurrence is not None and run is not opened[event_id]}
     for verdict in cancels:
         if verdict.job.id in ended:  # also where every occurrence of the job was out already
+            ended.discard(verdict.job.id)
             verdict.status = "cancelled"
 
 

@@ -208,6 +208,15 @@ def test_a_result_that_comes_while_the_claim_is_open_finds_the_run_when_it_is_co
     assert statuses(database_url) == {emission.event_id: ["succeeded", 1, 0]}
 
 
+def test_of_two_cancels_at_once_one_ends_the_runs(session, consumer):
+    source, (emission,), at = due_jobs(consumer, session, 1)
+    source.record(session, [emission], at)
+    settle(source, session, [emission], at)
+    body = json.dumps({"id": emission.job.id}).encode()
+    cancels = [parse_command("cancel", body, max_payload_bytes=1000) for _ in range(2)]
+    assert [each.status for each in execute(consumer, cancels, SOON)] == ["cancelled", "unchanged"]
+
+
 def test_right_after_an_outage_nobody_is_lost_who_could_not_be_heard(database_url, session, consumer):
     source, (emission,), at = due_jobs(consumer, session, 1)
     source.record(session, [emission], at)
