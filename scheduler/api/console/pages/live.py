@@ -39,9 +39,9 @@ _STREAM = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 async def live(request: Request, the: The, who: Visitor, topic: str = "overview") -> Response:
     """Stream what changes on a page: parts and rows of it as markup, and samples for its charts."""
     check(who, Need.READ_ALL if topic == "processes" else Need.READ)
-    found = await _topic(the, who, topic, request.query_params)
     if the.broadcaster.listeners >= _MOST_LISTENERS:
-        raise Away("Too many pages are live already; this one stays as it was loaded.")
+        raise Away("Too many pages are live already; this one stays as it was loaded for now.")
+    found = await _topic(the, who, topic, request.query_params)
     stream = _messages(the, who, found, session.token_of(request) or "")
     return StreamingResponse(stream, media_type="text/event-stream", headers=_STREAM)
 

@@ -132,6 +132,7 @@
   const waiting = new Map(); // by the id of what is replaced: its markup, and whether that is the element itself
   let source = null;
   let state = 'connecting';
+  let patience = 5000; // milliseconds
   const show = () => all('[data-live-state]').forEach((each) => {
     each.innerHTML = `<span aria-hidden="true">${state === 'live' ? '●' : '○'}</span> ${state}`;
   });
@@ -202,6 +203,7 @@
     source.onmessage = (event) => {
       const message = JSON.parse(event.data);
       state = 'live';
+      patience = 5000;
       Object.entries(message.parts || {}).forEach(([name, markup]) => waiting.set(`part-${name}`, { markup, itself: false }));
       Object.entries(message.rows || {}).forEach(([id, markup]) => waiting.set(id, { markup, itself: true }));
       settle();
@@ -215,7 +217,8 @@
       // After an answer that is no stream, such as "no database", a browser does not ask again by itself.
       if (target !== source || target.readyState !== EventSource.CLOSED) return;
       source = null;
-      setTimeout(() => { if (!document.hidden) open(); }, 5000);
+      setTimeout(() => { if (!document.hidden) open(); }, patience);
+      patience = Math.min(2 * patience, 60000);
     };
   };
   const close = () => { if (source) { source.close(); source = null; state = 'paused'; show(); } };
