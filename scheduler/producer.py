@@ -58,9 +58,9 @@ class Producer:
                 link.close()
                 raise
             except (Unavailable, Unstorable) as error:
+                self._after_outage = True
                 if link.closed is not None:
                     raise
-                self._after_outage = True
                 self._health.missing("postgres", str(error))
                 log.warning("due rows are given up and claimed again", problem=str(error),
                             do="check that Postgres runs and that `scheduler migrate` was run")

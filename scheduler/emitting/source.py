@@ -44,7 +44,7 @@ Result = tuple[Emission, Sequence[Receipt], Receipt | None]
 
 
 class Source(Protocol[Thing, Emission]):
-    """One kind of thing that falls due. It keeps nothing between two batches, of which two may be on their way."""
+    """One kind of thing that falls due. It keeps none between two batches, of which two may be on their way."""
 
     kind: str  # one word: of its claim, of its wake-ups, and in log lines
     classes: int  # of priority, each with a lower bound of its own
