@@ -19,7 +19,7 @@ from scheduler.domain.messages import (
 from scheduler.operators.common import agreed, caller, connected, soon, table, work_through
 from scheduler.postgres.jobs.lists import JobFilter, list_jobs
 from scheduler.settings import Settings
-from scheduler.views.base import as_json, instant, list_as_json
+from scheduler.views.base import as_json, in_ascii, instant, list_as_json
 from scheduler.views.jobs import JobView, job_view
 
 _KINDS: dict[str, type[JobCommand]] = {
@@ -33,7 +33,7 @@ def list(settings: Settings, args: Namespace) -> None:  # noqa: A001 - the verb'
     with connected(settings, "job list") as connection:
         jobs = [job_view(row) for row in list_jobs(connection, _wanted(args), args.limit)]
     if args.json:
-        print(list_as_json(jobs))
+        print(in_ascii(list_as_json(jobs)))
     else:
         print("\n".join(_rows(jobs)) if jobs else "No job is like that.")
 
@@ -92,7 +92,7 @@ def _one(settings: Settings, args: Namespace) -> str | None:
     except Rejected as rejected:
         return "; ".join(f"{each.field} {each.problem}" for each in rejected.problems)
     following = f", its next run is {instant(view.next_run_at)}" if view.next_run_at else ""
-    print(as_json(view) if args.json else f"{view.status}{following}")
+    print(in_ascii(as_json(view)) if args.json else f"{view.status}{following}")
     return None
 
 

@@ -1,6 +1,7 @@
 """What every view has in common, and pages of them."""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -66,6 +67,11 @@ def _member(view: BaseModel, name: str) -> str:
 def list_as_json(views: Iterable[BaseModel]) -> str:
     """Write views as a JSON list."""
     return f"[{','.join(map(as_json, views))}]"
+
+
+def in_ascii(text: str) -> str:
+    """Return a JSON text for a terminal or a pipe of any encoding."""
+    return re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def instant(moment: datetime | None) -> str | None:
