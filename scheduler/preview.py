@@ -94,11 +94,9 @@ def preview(fields: Mapping[str, object], now: datetime, usual_count: int = USUA
 
 
 def _mistyped(fields: Mapping[str, object]) -> list[Problem]:
-    problems = [
-        Problem(name, f"is not a field of a preview; the fields are {', '.join(_FIELDS)}")
-        for name in fields
-        if name not in _FIELDS
-    ]
+    unknown = [name for name in fields if name not in _FIELDS]
+    known = ", ".join(_FIELDS)
+    problems = [Problem(name[:200], f"is not a field of a preview; the fields are {known}") for name in unknown]
     texts = [name for name in _TEXTS if not isinstance(fields.get(name), str | None)]
     problems.extend(Problem(name, "must be a string") for name in texts)
     every, count = fields.get("every"), fields.get("count")

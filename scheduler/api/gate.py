@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
 from typing import Any
 
-from scheduler.api.problems import TooLarge, TooSlow, problem
+from scheduler.api.problems import TooLarge, TooSlow, Unprocessable, problem
+from scheduler.domain.errors import Problem
 from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
 
@@ -18,6 +19,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 MOST_BODY_BYTES = 1_000_000
+MOST_PARAMETERS = 200  # of a query
 # Of a body that is too large so much is read and thrown away before the answer: whoever is hung up on while it
 # sends may never see what it was told.
 MOST_DISCARDED_BYTES = 15_000_000
@@ -48,6 +50,11 @@ class Gate:
             return
         passage = Passage(scope, receive, send)
         try:
+            if scope["query_string"].count(b"&") >= MOST_PARAMETERS:
+                # Before they are taken apart, which costs more than any answer.
+                crowded = Unprocessable([Problem("query", f"may have at most {MOST_PARAMETERS} parameters")])
+                await crowded.response()(scope, receive, passage.send)
+                return
             await self._app(scope, passage.receive, passage.send)
         except Exception:
             log.exception("request failed", method=scope["method"], route=passage.route, do="report this")

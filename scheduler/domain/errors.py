@@ -17,6 +17,20 @@ class Problem:
     problem: str
 
 
+MOST_PROBLEMS = 20
+
+
+def capped(problems: Iterable[Problem], more: int | None = 0) -> tuple[Problem, ...]:
+    """Return the first problems, and one more that counts the others; `more` None: there are some."""
+    listed = tuple(problems)
+    if len(listed) > MOST_PROBLEMS and more is not None:
+        more += len(listed) - MOST_PROBLEMS
+    if more == 0:
+        return listed
+    rest = "and more" if more is None else f"and {more:,} more"
+    return (*listed[:MOST_PROBLEMS], Problem("body", rest))
+
+
 class Reason(StrEnum):
     """The few words under which rejections are counted."""
 
@@ -33,8 +47,11 @@ _SCHEDULE_FIELDS = {"rrule", "cron", "every", "run_at", "timezone"}
 class Rejected(SchedulerError):  # noqa: N818 - a verdict, not an accident
     """The command can never succeed: dead-letter it with its reasons."""
 
-    def __init__(self, problems: Iterable[Problem], reason: Reason | None = None) -> None:
-        self.problems = tuple(problems)
+    def __init__(
+        self, problems: Iterable[Problem], reason: Reason | None = None, *, more: int | None = 0
+    ) -> None:
+        """Take the problems and how many more there are; None: an unknown number."""
+        self.problems = capped(problems, more)
         about = {each.field for each in self.problems}
         self.reason = reason or (Reason.SCHEDULE if about & _SCHEDULE_FIELDS else Reason.SHAPE)
         super().__init__("; ".join(f"{p.field}: {p.problem}" for p in self.problems))

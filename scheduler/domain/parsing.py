@@ -1,16 +1,17 @@
 """Turns the bytes of a command into a command, or says everything that is wrong with them."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, TypeVar, get_args
 from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
 
-from scheduler.domain.errors import Problem, Rejected
+from scheduler.domain.errors import MOST_PROBLEMS, Problem, Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import (
     COMMAND_MODELS,
@@ -28,6 +29,10 @@ _READABLE = 4 * 1024 * 1024
 RESULT_BYTES = 16 * 1024 * 1024  # what is beyond the limit of `output` is cut, not refused
 _IDS = ("id", "event_id")
 WORKER_BYTES = 1024 * 1024
+MOST_FIELDS = 100  # of one message, on its top level: several times what any command has
+_MOST_DETAILS = 200  # of what pydantic found, one for each item of a list
+_MOST_HINTS = 3  # a search for the field that was meant costs more than all else about a rejection
+_LONGEST_HINTED = 64  # characters of a name that may be a misspelled field
 _HYPHENATED = 36  # characters: of a UUID's spellings only the usual one, in capitals or not, has so many
 
 
@@ -44,7 +49,9 @@ def parse_command(
         raise Rejected([Problem("payload", f"the message has {len(body):,} bytes; a payload may have at "
                                            f"most {max_payload_bytes:,} (SCHEDULER_MAX_PAYLOAD_BYTES)")])
     members, source = parse_object(body, exact="payload")
+    _refuse_crowd(members, model)
     problems = _filled_in(members, beside) if beside else []
+    more = 0
     for name, value in defaults.items():
         members.setdefault(name, value)
     payload = "{}" if source is None else source
@@ -56,9 +63,10 @@ def parse_command(
     try:
         command = _validator(model)(members)
     except ValidationError as error:
-        problems.extend(_problems(error, model))
+        found, more = _problems(error, model)
+        problems.extend(found)
     if problems:
-        raise Rejected(problems)
+        raise Rejected(problems, more=more)
     return Incoming(command, _id(members[model.about]), payload, tenant=command.tenant)
 
 
@@ -71,13 +79,14 @@ def parse_result(
     if len(body) > RESULT_BYTES:
         raise Rejected([Problem("body", f"has {len(body):,} bytes; a result may have at most {RESULT_BYTES:,}")])
     members, output = parse_object(body, exact="output")
+    _refuse_crowd(members, model)
     members["output"] = None  # its text is kept, and no object made of it
     if beside and (problems := _filled_in(members, beside)):
         raise Rejected(problems)
     try:
         result = _validator(model)(members)
     except ValidationError as error:
-        raise Rejected(_problems(error, model)) from None
+        raise _rejected(error, model) from None
     return kept(result, _id(members["event_id"]), output)
 
 
@@ -87,10 +96,21 @@ def parse_worker(body: bytes, *, message_type: str | None = None) -> ScheduleWor
     if len(body) > WORKER_BYTES:
         raise Rejected([Problem("body", f"has {len(body):,} bytes; a worker may say at most {WORKER_BYTES:,}")])
     members, _ = parse_object(body, exact="")
+    _refuse_crowd(members, model)
     try:
         return model.model_validate(members)
     except ValidationError as error:
-        raise Rejected(_problems(error, model)) from None
+        raise _rejected(error, model) from None
+
+
+def _refuse_crowd(members: Collection[str], model: type[ContractMessage]) -> None:
+    """Reject a message with far more fields than there are, before each of them is looked at."""
+    if len(members) <= MOST_FIELDS:
+        return
+    unknown = [name for name in members if name not in model.model_fields]
+    problems = [Problem(_printable(name), _unknown(name, model, hint=index < _MOST_HINTS))
+                for index, name in enumerate(islice(unknown, MOST_PROBLEMS))]
+    raise Rejected(problems, more=len(unknown) - len(problems))
 
 
 def _filled_in(members: dict[str, Any], beside: Mapping[str, str]) -> list[Problem]:
@@ -143,16 +163,42 @@ def claimed_id(body: bytes) -> str | None:
     return found[:200].encode("utf-8", "replace").decode() if isinstance(found, str) else None
 
 
-def _problems(error: ValidationError, model: type[ContractMessage]) -> list[Problem]:
+def _rejected(error: ValidationError, model: type[ContractMessage]) -> Rejected:
+    problems, more = _problems(error, model)
+    return Rejected(problems, more=more)
+
+
+def _problems(error: ValidationError, model: type[ContractMessage]) -> tuple[list[Problem], int]:
+    """Return the first problems in words, one for each field, and how many more there are."""
     found: dict[str, str] = {}
-    for detail in error.errors(include_url=False, include_input=False):
+    hints = _MOST_HINTS
+    details = error.errors(include_url=False, include_input=False)
+    for index, detail in enumerate(details):
+        if len(found) == MOST_PROBLEMS or index == _MOST_DETAILS:
+            return _listed(found), len(details) - index
         path, inner = _path(detail["loc"], model)
-        problem = _words(detail, path[-1] if path else "body", inner)
+        name = path[-1] if path else "body"
+        if detail["type"] == "extra_forbidden":
+            problem = _unknown(name, inner, hint=hints > 0)
+            hints -= 1
+        else:
+            problem = _words(detail, name)
         if not path and detail["type"] == "value_error":  # about several fields: it names one
             field, _, problem = problem.partition(": ")
             path = [field]
         found.setdefault(_printable(".".join(path) or "body"), problem)
+    return _listed(found), 0
+
+
+def _listed(found: Mapping[str, str]) -> list[Problem]:
     return [Problem(field, problem) for field, problem in found.items()]
+
+
+def _unknown(name: str, model: type[ContractMessage], *, hint: bool) -> str:
+    """Say that a message has no such field, and which one was probably meant."""
+    close = hint and len(name) <= _LONGEST_HINTED
+    near = get_close_matches(name, model.model_fields, n=1, cutoff=0.5) if close else []
+    return f"is not a field of {_called(model)}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
 def _path(loc: tuple[int | str, ...], model: type[ContractMessage]) -> tuple[list[str], type[ContractMessage]]:
@@ -200,15 +246,12 @@ def detail_words(detail: Any, field: str) -> str:
     """Say what pydantic found wrong with a value that came outside a body, in a path or a query."""
     if detail["type"] == "extra_forbidden":
         return "is not known here"
-    return _words(detail, field, ContractMessage)
+    return _words(detail, field)
 
 
-def _words(detail: Any, field: str, model: type[ContractMessage]) -> str:
+def _words(detail: Any, field: str) -> str:
     kind = detail["type"]
     match kind:
-        case "extra_forbidden":
-            near = get_close_matches(field, model.model_fields, n=1, cutoff=0.5)
-            return f"is not a field of {_called(model)}" + (f"; did you mean {near[0]!r}?" if near else "")
         case "value_error":
             return str(detail["ctx"]["error"])
         case "string_type" | "float_type" if field == "every":

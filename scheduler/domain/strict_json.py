@@ -3,10 +3,11 @@
 import json
 import re
 from collections.abc import Iterator
+from itertools import islice
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]  # undocumented, stable
 from typing import Any, NoReturn
 
-from scheduler.domain.errors import Problem, Reason, Rejected
+from scheduler.domain.errors import MOST_PROBLEMS, Problem, Reason, Rejected
 
 _BLANK = re.compile(r"[ \t\n\r]*").match
 # A member's name in its usual plain spelling, up to the value; any other goes the longer way.
@@ -15,6 +16,9 @@ _NEXT = re.compile(r"[ \t\n\r]*([,}])[ \t\n\r]*").match
 # A cheap hint that some string may hold NUL or half a surrogate pair; only then is each string looked at.
 _SUSPECT = re.compile(r"\\u(?:0000|[dD][89a-fA-F])").search
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]").search
+
+
+_LONGEST_PATH = 200  # characters of a field's name in a problem
 
 
 class _Unacceptable(Exception):  # noqa: N818 - never leaves this module
@@ -51,7 +55,9 @@ def parse_object(body: bytes, exact: str) -> tuple[dict[str, Any], str | None]:
         raise _rejected(f"is not UTF-8 (byte {error.start})") from None
     try:
         members, source = _plainly(text, exact) or _members(text, exact)
-        unstorable = list(_unstorable("", members)) if "\\" in text and _SUSPECT(text) else []
+        # One more than is reported: the search stops there, whatever the size of the body.
+        found = islice(_unstorable("", members), MOST_PROBLEMS + 1)
+        unstorable = list(found) if "\\" in text and _SUSPECT(text) else []
     except _Unacceptable as error:
         raise _rejected(str(error)) from None
     except JSONDecodeError as error:
@@ -63,8 +69,9 @@ def parse_object(body: bytes, exact: str) -> tuple[dict[str, Any], str | None]:
     except ValueError:
         raise _rejected("holds a number with too many digits") from None
     if unstorable:
-        raise Rejected(Problem(where, "holds \\u0000 or half a surrogate pair, which Postgres cannot store")
-                       for where in unstorable)
+        problem = "holds \\u0000 or half a surrogate pair, which Postgres cannot store"
+        listed = [Problem(where[:_LONGEST_PATH], problem) for where in unstorable[:MOST_PROBLEMS]]
+        raise Rejected(listed, more=0 if len(unstorable) == len(listed) else None)
     return members, source
 
 

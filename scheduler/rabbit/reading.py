@@ -172,15 +172,15 @@ def decoded(raw: bytes) -> pika.BasicProperties:
     return _common_properties(raw) if len(raw) <= _COMMON else _properties(raw)
 
 
-_NOTHING = pika.BasicProperties()
+NOTHING = pika.BasicProperties()
 _HAS_HEADERS = spec.BasicProperties.FLAG_HEADERS >> 8  # in the first byte
 
 
 def undecoded(raw: bytes) -> pika.BasicProperties:
     """Return nothing but what the queue itself has written: for those who read the bytes."""
-    return decoded(raw) if b"x-delivery-count" in raw else _NOTHING
+    return decoded(raw) if b"x-delivery-count" in raw else NOTHING
 
 
 def headers_alone(raw: bytes) -> pika.BasicProperties:
     """Return the properties of a message with headers, and of any other nothing: for those who look at no more."""
-    return decoded(raw) if raw[0] & _HAS_HEADERS else _NOTHING
+    return decoded(raw) if raw[0] & _HAS_HEADERS else NOTHING

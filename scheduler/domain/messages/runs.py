@@ -34,7 +34,7 @@ class RunPolicy(ContractMessage):
     )
     max_attempts: Annotated[int, Field(ge=1, le=MAX_ATTEMPTS, strict=True)] = 3
     backoff: Literal["exponential", "linear", "fixed"] | Annotated[
-        tuple[_Delay, ...], Field(min_length=1, max_length=MAX_ATTEMPTS)
+        tuple[_Delay, ...], Field(min_length=1, max_length=MAX_ATTEMPTS, fail_fast=True)
     ] = Field(
         default="exponential",
         description="Before attempt n+1: delay·2ⁿ⁻¹, delay·n, delay, or a list of seconds whose last repeats.",

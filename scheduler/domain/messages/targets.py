@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, FailFast, Field, model_validator
 
 from scheduler.domain.messages.base import ContractMessage
 from scheduler.domain.names import COMMAND_KEY_PREFIX, WEBHOOK_KEY
@@ -24,7 +24,15 @@ def _checked(*checks: Callable[[Any], None]) -> AfterValidator:
     return AfterValidator(validate)
 
 
+def _refuse_other_values(value: Any) -> Any:
+    """Stop at the first value that is no text, where pydantic would list each of them."""
+    if isinstance(value, dict) and not all(isinstance(each, str) for each in value.values()):
+        raise ValueError("must be a string")
+    return value
+
+
 _Text = Annotated[str, Field(strict=True)]
+_Texts = Annotated[dict[str, _Text], BeforeValidator(_refuse_other_values)]
 Name = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9_-]{1,100}$")]
 
 
@@ -33,10 +41,10 @@ class WebhookTarget(ContractMessage):
 
     url: Annotated[str, Field(strict=True, min_length=1, max_length=2000), _checked(check_url, check)]
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
-    headers: Annotated[dict[str, _Text], _checked(check_headers)] = Field(
+    headers: Annotated[_Texts, _checked(check_headers)] = Field(
         default_factory=dict, description="{{secret.NAME}} in a value is filled in by the worker.",
     )
-    query: Annotated[dict[str, _Text], _checked(check)] = Field(default_factory=dict)
+    query: Annotated[_Texts, _checked(check)] = Field(default_factory=dict)
     body: Annotated[Any, _checked(check)] = Field(
         default=None, description="A JSON value, or a string that is sent as it is. "
         "Left out: the ScheduleDue without its target.",
@@ -53,7 +61,7 @@ class CommandTarget(ContractMessage):
     """Run a command that some worker offers."""
 
     name: Name
-    arguments: Annotated[tuple[_Text, ...], _checked(check)] = Field(default=(), max_length=1000)
+    arguments: Annotated[tuple[_Text, ...], FailFast(), _checked(check)] = Field(default=(), max_length=1000)
 
 
 class Target(ContractMessage):

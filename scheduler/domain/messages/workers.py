@@ -3,7 +3,7 @@
 from typing import Annotated, ClassVar
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import FailFast, Field
 
 from scheduler.domain.messages.base import ContractMessage, Instant
 
@@ -34,11 +34,11 @@ class ScheduleWorker(ContractMessage):
     pid: _Count
     version: _Text
     started_at: Instant = Field(description="By the worker's clock.")
-    offers: tuple[_Text, ...] = Field(
+    offers: Annotated[tuple[_Text, ...], FailFast()] = Field(
         max_length=MOST_OFFERS, description="What it takes: `webhooks`, `command.NAME`, `handler.JOB_TYPE`.",
     )
     in_flight: _Count = Field(description="How many attempts it is busy with.")
-    busy: tuple[Busy, ...] = Field(
+    busy: Annotated[tuple[Busy, ...], FailFast()] = Field(
         default=(), max_length=MOST_BUSY, description="Those that it has been busy with for longest.",
     )
     succeeded: _Count = Field(default=0, description="Attempts since its start, by how they ended.")

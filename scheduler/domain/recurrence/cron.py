@@ -14,7 +14,7 @@ from scheduler.domain.recurrence.calendar import (
     year_kind,
 )
 from scheduler.domain.recurrence.stamp import Fault
-from scheduler.domain.recurrence.text import Faulty
+from scheduler.domain.recurrence.text import Faults, Faulty
 from scheduler.domain.recurrence.times import clock_times
 from scheduler.domain.recurrence.walls import DaysAndTimes
 
@@ -128,7 +128,7 @@ class Cron:
 def read_cron(text: str) -> Cron:
     """Return what `text` says, or raise Faulty with every fault."""
     minute, hour, monthday, month, weekday = _fields(text)
-    faults: list[str] = []
+    faults = Faults()
     minutes, hours = _MINUTE.read(minute, faults), _HOUR.read(hour, faults)
     monthdays, last_workday = _monthdays(monthday, faults)
     weekdays, ordinals = _weekdays(weekday, faults)

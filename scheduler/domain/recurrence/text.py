@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from scheduler.domain.errors import MOST_PROBLEMS
 from scheduler.domain.recurrence.rule import Rule, read_rule
 from scheduler.domain.recurrence.stamp import Fault, Form, Stamp, read_stamp
 from scheduler.domain.recurrence.zones import zone_names
@@ -24,6 +25,16 @@ class Faulty(Exception):  # noqa: N818 - always caught by resolve and turned int
         super().__init__("; ".join(faults))
 
 
+class Faults(list[str]):
+    """Faults of one text as they are found; a text with too many is not read on."""
+
+    def append(self, fault: str) -> None:
+        """Add a fault; raise Faulty if there are enough."""
+        if len(self) == MOST_PROBLEMS - 1:
+            raise Faulty((*self, "and more"))
+        super().append(fault)
+
+
 @dataclass(slots=True)  # not frozen, for speed, but never changed
 class RuleText:
     """What an `rrule` field says."""
@@ -38,7 +49,7 @@ class RuleText:
 def read_text(text: str) -> RuleText:
     """Return what `text` says, or raise Faulty with every fault."""
     _refuse_alien(text)
-    faults: list[str] = []
+    faults = Faults()
     if text.startswith("FREQ=") and "\n" not in text:
         rule = read_rule(text, faults)
         if faults:

@@ -1,6 +1,7 @@
 """Time zones from the `tzdata` package, so that all replicas agree whatever their operating systems carry."""
 
 import difflib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,8 @@ _FIRST_SHIFTS = 1800  # until then every place keeps its own sun's time; the fir
 _STRIDE = 6 * DAY  # the fastest there and back: Boa Vista in October 2000, after seven days less an hour
 NEARBY = 2 * DAY  # longer than any shift: Samoa skipped a whole day
 _NEAR_YEARS = 64  # whose segments are remembered for each zone
+_MOST_ALIKE = 60  # names with the same three letters
+_MOST_COMPARED = 4  # names compared letter by letter with one that is unknown
 _FIRST, _LAST = 3 * DAY, END_OF_TIME - 3 * DAY  # where conversions cannot leave the years 1 to 9999
 
 
@@ -44,9 +47,28 @@ def _lower_names() -> dict[str, str]:
 
 def suggest(name: str) -> str | None:
     """Return the known zone that was probably meant, if one is close."""
-    lower = _lower_names()
-    close = difflib.get_close_matches(name[:64].lower().replace(" ", "_"), lower, n=1, cutoff=0.75)
-    return lower[close[0]] if close else None
+    wanted = name[:64].lower().replace(" ", "_")
+    shared: Counter[str] = Counter()
+    parts = _names_by_part()
+    for part in _parts(wanted):
+        shared.update(parts.get(part, ()))
+    likely = [zone for zone, _ in shared.most_common(_MOST_COMPARED)]
+    close = difflib.get_close_matches(wanted, likely, n=1, cutoff=0.75)
+    return _lower_names()[close[0]] if close else None
+
+
+@cache
+def _names_by_part() -> dict[str, tuple[str, ...]]:
+    """Return the names by three letters in a row that they have; letters that many names have tell nothing."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(_lower_names()):
+        for part in _parts(name):
+            found.setdefault(part, []).append(name)
+    return {part: tuple(names) for part, names in found.items() if len(names) <= _MOST_ALIKE}
+
+
+def _parts(name: str) -> set[str]:
+    return {name[at : at + 3] for at in range(len(name) - 2)}
 
 
 # From when until when the clocks do not change, their offset, and from when on no wall time is in doubt: neither

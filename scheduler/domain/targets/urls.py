@@ -51,6 +51,9 @@ def ascii_host(parts: SplitResult) -> str:
     if ":" in host:
         return f"[{host}]"
     try:
+        # No name gets shorter when it is encoded, and to encode a long one takes milliseconds.
+        if len(host) > _MOST_NAME:
+            return ""
         name = host if host.isascii() else host.encode("idna").decode()
     except UnicodeError:
         return ""
