@@ -108,6 +108,8 @@ def _add_handlers(worker: argparse.ArgumentParser) -> None:
     text = f"the queue that their events come from (default: {DUE_QUEUE})"
     worker.add_argument("--queue", default=DUE_QUEUE, metavar="NAME", help=text)
     worker.add_argument("--list", action="store_true", help="print what the modules serve, and end")
+    text = "serve only webhooks or only commands (default: both); one kind per process keeps their secrets apart"
+    worker.add_argument("--only", choices=("webhooks", "commands"), help=text)
     worker.set_defaults(command=_worker)
 
 
@@ -144,7 +146,10 @@ def _worker(args: argparse.Namespace) -> int:
     if not args.handlers:
         if args.list or args.queue != DUE_QUEUE:
             raise Misconfigured("--list and --queue go with --handlers MODULE")
+        args.role = _only(args.role, args.only)
         return _serve(args)
+    if args.only:
+        raise Misconfigured("--only and --handlers exclude each other")
     from scheduler.workers import handlers  # noqa: PLC0415 - only this command needs it
 
     served = handlers.load(args.handlers)
@@ -154,6 +159,16 @@ def _worker(args: argparse.Namespace) -> int:
     presence, _, commands = args.role.works
     args.role = replace(args.role, works=(presence, commands, handlers.serving(served, args.queue)))
     return _serve(args)
+
+
+def _only(role: Role, kind: str | None) -> Role:
+    """Return the worker's role with one kind of work."""
+    if kind is None:
+        return role
+    if kind == "commands" and not settings.load(os.environ).commands_file:
+        raise Misconfigured("--only commands needs SCHEDULER_COMMANDS_FILE")
+    presence, webhooks, commands = role.works
+    return replace(role, works=(presence, webhooks if kind == "webhooks" else commands))
 
 
 def _api(args: argparse.Namespace) -> int:

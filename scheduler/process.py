@@ -61,7 +61,7 @@ def serve(role: Role, settings: Settings, stop: Stop, parts: Sequence[HealthPart
     def run(work: Any, part: HealthPart, name: str) -> None:
         try:
             if role.broker:
-                stay_connected(name, settings, stop, part, work.run, wait=wait)
+                stay_connected(name, settings, stop, part, work.run, wait=wait, declares=role.declares)
             else:
                 work.run()
             if hasattr(work, "finish"):
@@ -85,7 +85,8 @@ def serve(role: Role, settings: Settings, stop: Stop, parts: Sequence[HealthPart
 
 
 def stay_connected(
-    role: str, settings: Settings, stop: Stop, health: HealthPart, work: Callable[[Link], None], *, wait: bool
+    role: str, settings: Settings, stop: Stop, health: HealthPart, work: Callable[[Link], None], *, wait: bool,
+    declares: bool,
 ) -> None:
     """Keep `work` supplied with a connection to RabbitMQ, through every URL in turn, until the stop."""
     delays = backoff()
@@ -95,7 +96,7 @@ def stay_connected(
         attempt += 1
         health.turn()
         try:
-            link = reach(partial(_connect, role, url, settings))
+            link = reach(partial(_connect, role, url, settings, declares=declares))
             health.found("rabbitmq")
             log.info("connected to RabbitMQ", broker=place(url))
             delays = backoff()
@@ -114,9 +115,16 @@ def stay_connected(
             stop.wait(next(delays))
 
 
-def _connect(role: str, url: str, settings: Settings) -> Link:
-    topology.declare(
-        url, queue_type=settings.queue_type, due_queue_type=settings.due_queue_type,
-        delay_exchanges=settings.delay_exchanges,
-    )
+def _connect(role: str, url: str, settings: Settings, *, declares: bool) -> Link:
+    if declares or not topology.declared(url):
+        try:
+            topology.declare(
+                url, queue_type=settings.queue_type, due_queue_type=settings.due_queue_type,
+                delay_exchanges=settings.delay_exchanges,
+            )
+        except topology.AccessRefused:
+            if declares:
+                raise
+            raise Unavailable(f"RabbitMQ at {place(url)} has no schedule.work or scheduler_webhooks yet: "
+                              "a consumer or producer declares them") from None
     return Link(url, role)

@@ -26,6 +26,7 @@ class Role:
     idle_without_database: bool = False
     database: bool = True  # a worker has none
     broker: bool = True  # the API works without one
+    declares: bool = True  # a worker only checks the topology: its broker user may not change it
     # Module and class of what its works have in common, made once with the settings and given to each of them.
     common: str | None = None
     extra: str | None = None  # what has to be installed for it
@@ -67,7 +68,8 @@ ROLES = {role.name: role for role in (
     Role("worker", "AMQP → the work itself: calls webhooks, runs commands and handlers, reports results.",
          ("scheduler.workers.presence:Presence", "scheduler.workers.webhook.service:Webhooks",
           "scheduler.workers.commands:Commands"),
-         in_dev=1, switch_seconds=0.002, database=False, common="scheduler.workers.worker:Worker", extra="worker"),
+         in_dev=1, switch_seconds=0.002, database=False, declares=False,
+         common="scheduler.workers.worker:Worker", extra="worker"),
     Role("api", "The REST API and the web console.", ("scheduler.api.server:ApiServer",),
          in_dev=1, switch_seconds=0.001, idle_without_database=True, broker=False, extra="api"),
 )}

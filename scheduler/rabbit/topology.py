@@ -1,4 +1,4 @@
-"""The exchanges, queues and bindings of the contract, declared idempotently by every process."""
+"""The exchanges, queues and bindings of the contract, declared idempotently by consumers and producers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,6 +35,10 @@ DELIVERY_LIMIT = 20
 # A message with any of these headers, whatever its value: void stands for that.
 BY_DELAY_HEADER: dict[str, Any] = {"x-match": "any-with-x", **dict.fromkeys(DELAY_HEADERS)}
 _NOT_FOUND, _ACCESS_REFUSED, _PRECONDITION_FAILED = 404, 403, 406
+
+
+class AccessRefused(Misconfigured):
+    """The broker denies our user a permission."""
 
 
 def _type(queue_type: str) -> dict[str, Any]:
@@ -88,6 +92,29 @@ def declare(
     finally:
         if connection.is_open:
             connection.close()
+
+
+def declared(url: str) -> bool:
+    """Return whether the exchanges and the queue that a worker uses exist, without permission to declare any."""
+    try:
+        connection = pika.BlockingConnection(parameters(url, "topology"))
+    except (AMQPError, OSError) as error:
+        raise BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
+    try:
+        channel = connection.channel()
+        for exchange in (COMMANDS_EXCHANGE, WORK_EXCHANGE):
+            channel.exchange_declare(exchange, passive=True)
+        channel.queue_declare(WEBHOOKS_QUEUE, passive=True)
+    except ChannelClosedByBroker as error:
+        if error.reply_code == _NOT_FOUND:
+            return False
+        raise translated(error, place(url)) from error
+    except (AMQPError, OSError) as error:
+        raise BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
+    finally:
+        if connection.is_open:
+            connection.close()
+    return True
 
 
 def _declare(connection: pika.BlockingConnection, queue_type: str, due_queue_type: str) -> None:
@@ -162,7 +189,7 @@ def translated(error: ChannelClosedByBroker, where: str) -> Misconfigured | Unav
             "empty."
         )
     if error.reply_code == _ACCESS_REFUSED:
-        return Misconfigured(
+        return AccessRefused(
             f"RabbitMQ at {where} refuses our user: {error.reply_text}. "
             "Give it configure, write and read permission on scheduler_.*, schedule\\..* and mainapp_due."
         )

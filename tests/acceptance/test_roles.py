@@ -1,0 +1,294 @@
+"""The shipped roles: every process runs under its own, and SECURITY.md's tables are true cell by cell."""
+
+import contextlib
+import json
+import re
+import secrets
+import subprocess
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg2
+import pytest
+from api_support import start_api
+from pika.exceptions import ChannelClosedByBroker
+from support import DEADLINE, Host, Process, Sidecar, amqp, connected, iso, until, utc
+
+from scheduler.dev.servers.vhosts import name_of
+
+ROOT = Path(__file__).parents[2]
+ROLES = ROOT / "sql" / "roles"
+DATABASE_ROLES = {"owner": secrets.token_hex(12), "runtime": secrets.token_hex(12)}
+BROKER_USERS = {
+    "sidecar": "scheduler_sidecar", "worker": "scheduler_worker", "command worker": "scheduler_command_worker",
+    "API": "scheduler_api", "host": "scheduler_host", "tenant": "acme", "another tenant": "globex",
+}
+PASSWORDS = {user: secrets.token_hex(12) for user in BROKER_USERS.values()}
+
+
+def as_user(url: str, user: str, password: str | None = None) -> str:
+    place = urlsplit(url).netloc.rpartition("@")[2]
+    return urlsplit(url)._replace(netloc=f"{user}:{password or PASSWORDS[user]}@{place}").geturl()
+
+
+def script_environment(vhost: str) -> dict[str, str]:
+    return {
+        "VHOST": vhost, "SIDECAR_PASSWORD": PASSWORDS["scheduler_sidecar"],
+        "HOST_PASSWORD": PASSWORDS["scheduler_host"], "WORKER_PASSWORD": PASSWORDS["scheduler_worker"],
+        "COMMAND_WORKER_PASSWORD": PASSWORDS["scheduler_command_worker"], "API_PASSWORD": PASSWORDS["scheduler_api"],
+        "TENANTS": " ".join(f"{name}:{PASSWORDS[name]}" for name in ("acme", "globex")),
+    }
+
+
+@pytest.fixture
+def least(stack, empty_database, vhost):
+    """A database and a virtual host with the shipped roles and users, and nothing else."""
+    if stack.rabbitmq is None or stack.postgres is None:
+        pytest.skip("needs private servers")
+    with connected(empty_database) as connection:
+        cursor = connection.cursor()
+        for _ in range(2):  # running it twice is harmless
+            cursor.execute((ROLES / "roles.sql").read_text(encoding="utf-8"))
+        for role, password in DATABASE_ROLES.items():
+            cursor.execute(f"ALTER ROLE scheduler_{role} PASSWORD %s", (password,))
+    server = stack.rabbitmq
+
+    def created() -> bool:
+        done = subprocess.run(
+            ["sh", str(ROLES / "rabbitmq.sh"), str(server.directory / "sbin" / "rabbitmqctl")],
+            env=server._environment() | script_environment(name_of(vhost)),
+            cwd=server.directory, check=False, capture_output=True, text=True, timeout=10 * DEADLINE,
+        )
+        # A busy node may refuse rabbitmqctl; the script can be repeated.
+        assert done.returncode == 0 or "unable to perform an operation on node" in done.stderr, done.stderr
+        return done.returncode == 0
+
+    until(created, "the broker users", within=10 * DEADLINE)
+    yield empty_database, vhost
+    with contextlib.suppress(Exception):
+        for user in PASSWORDS:
+            server.evaluate(f'rabbit_auth_backend_internal:delete_user(<<"{user}">>, <<"test">>)')
+
+
+@pytest.fixture
+def sidecar(least):
+    """A sidecar whose database is migrated by the owner and whose processes use the runtime role."""
+    database_url, amqp_url = least
+    owner = as_user(database_url, "scheduler_owner", DATABASE_ROLES["owner"])
+    migrated = Process("migrate", {"DATABASE_URL": owner})
+    assert migrated.popen.wait(DEADLINE) == 0, migrated.raw
+    migrated.stop()
+    runtime = as_user(database_url, "scheduler_runtime", DATABASE_ROLES["runtime"])
+    with contextlib.closing(Sidecar(runtime, as_user(amqp_url, "scheduler_sidecar"))) as sidecar:
+        yield sidecar
+
+
+def request(number: int, **fields):
+    return {"id": f"7d9f0000-0000-4000-8000-{number:012}", "job_type": "a", "run_at": iso(utc()), **fields}
+
+
+def test_every_process_works_under_its_own_role(least, sidecar, tmp_path):
+    _, amqp_url = least
+    offered = tmp_path / "commands.toml"
+    offered.write_text("[tidy]\nrun = ['/bin/echo', 'tidied']\n")
+    # Workers start first: they wait for the topology, which they may not declare.
+    worker = sidecar.start("worker", "--only", "webhooks", AMQP_URL=as_user(amqp_url, "scheduler_worker"))
+    command_worker = sidecar.start("worker", "--only", "commands",
+                                   AMQP_URL=as_user(amqp_url, "scheduler_command_worker"),
+                                   SCHEDULER_COMMANDS_FILE=str(offered))
+    until(lambda: any("declares them" in str(line.get("problem")) for line in worker.lines), "the worker waits")
+    sidecar.up()
+    worker.ready()
+    command_worker.ready()
+    host = Host(as_user(amqp_url, "scheduler_host"))
+    replies = host.channel.queue_declare("", exclusive=True).method.queue
+    host.publish("request", request(1), reply_to=replies)
+    host.publish("request", b"poison")
+    assert host.due()[0]["job_type"] == "a"
+    assert b"scheduled" in host.get(replies)[2]
+    rejected = "scheduler_commands_rejected_total"
+    consumer = next(process for process in sidecar.processes if process.role == "consumer")
+    until(lambda: consumer.metric(rejected) == 1, "the poison rejected")
+    host.publish("request", request(3, target={"command": {"name": "tidy"}}))
+    until(lambda: sidecar.sql("SELECT 1 FROM run_history WHERE status = 'succeeded'"), "the command's end")
+    host.publish("request", request(2, target={"webhook": {"url": "http://127.0.0.1:1/"}}))
+    until(lambda: worker.metric("scheduler_webhook_requests_total") == 1, "the webhook refused")
+    until(lambda: sidecar.sql("SELECT 1 FROM run_history WHERE status = 'dead'"), "its result")
+    api = start_api(sidecar, AMQP_URL=as_user(amqp_url, "scheduler_api"))
+
+    def replayed():
+        """A broker that is silent for three seconds shows no dead letters."""
+        items = api.get("/dead").json.get("items", [])
+        letter = next((item for item in items if item["routing_key"] == "request"), None)
+        return letter is not None and api.post(f"/dead/{letter['id']}/replay").status == 200
+
+    until(replayed, "the dead letter replayed")
+    until(lambda: consumer.metric(rejected) == 2, "the poison rejected again")
+    assert api.get("/audit", kind="dead").json["items"][0]["action"] == "replay"
+    # Pruning needs no other right.
+    sidecar.sql("UPDATE jobs SET finished_at = now() - interval '99 days'")
+    host.close()
+    assert not [line for process in sidecar.processes for line in process.lines if line["level"] == "error"]
+
+
+def test_a_tenant_with_its_own_broker_user_gets_its_own_events(least, sidecar):
+    _, amqp_url = least
+    for role in ("consumer", "producer"):
+        sidecar.start(role, SCHEDULER_TENANT_BY="user_id").ready()
+    tenant = amqp(as_user(amqp_url, "acme"))
+    channel = tenant.channel()
+    channel.confirm_delivery()
+    channel.queue_declare("acme:due", durable=True)
+    channel.queue_bind("acme:due", "schedule.events", "due.acme.mail")
+    host = Host(as_user(amqp_url, "acme"))
+    host.publish("request", request(1, tenant="acme", route="acme.mail"), user_id="acme")
+    assert json.loads(host.get("acme:due")[2])["tenant"] == "acme"
+    host.close()
+    tenant.close()
+
+
+# --- what each role may do, cell by cell
+
+
+def bind(own: dict[str, str], exchange: str, key: str):
+    def act(channel, user):
+        queue = own.get(user)
+        if queue is None:
+            channel.queue_declare("theirs")
+            queue = "theirs"
+        channel.queue_bind(queue, exchange, key)
+    return act
+
+
+def publish(exchange: str, key: str):
+    return lambda channel, _: channel.basic_publish(exchange, key, b"{}")
+
+
+def consume(queue: str):
+    return lambda channel, _: channel.basic_get(queue)
+
+
+# The queue with which each user would listen: one that it may bind.
+OWN_QUEUES = {
+    "scheduler_sidecar": "mainapp_due", "scheduler_worker": "scheduler_command_tidy",
+    "scheduler_command_worker": "scheduler_command_tidy", "scheduler_host": "mainapp_own", "acme": "acme:own",
+    "globex": "globex:own",
+}
+BROKER_ACTIONS = {
+    "publish a `request`": publish("schedule.commands", "request"),
+    "publish a `result`": publish("schedule.commands", "result"),
+    "publish a worker's liveness": publish("schedule.commands", "worker"),
+    "publish an event": publish("schedule.events", "due"),
+    "publish work": publish("schedule.work", "webhook"),
+    "publish a dead letter": publish("schedule.dead", "due"),
+    "publish a delayed message": publish("schedule.delay", "any"),
+    "publish to any queue": publish("", "mainapp_due"),
+    "read commands: `scheduler_inbox`": consume("scheduler_inbox"),
+    "read results: `scheduler_results`": consume("scheduler_results"),
+    "read webhooks: `scheduler_webhooks`": consume("scheduler_webhooks"),
+    "read a command's work: `scheduler_command_tidy`": consume("scheduler_command_tidy"),
+    "read dead letters: `scheduler_dead`": consume("scheduler_dead"),
+    "read the host's events: `mainapp_due`": consume("mainapp_due"),
+    "read the tenant's queue: `acme:own`": consume("acme:own"),
+    "bind a queue to commands": bind(OWN_QUEUES, "schedule.commands", "#"),
+    "bind a queue to webhooks": bind(OWN_QUEUES, "schedule.work", "webhook"),
+    "bind a queue to all work": bind(OWN_QUEUES, "schedule.work", "#"),
+    "bind a queue to a command's work": bind(OWN_QUEUES, "schedule.work", "command.tidy"),
+    "bind a queue to the key `due`": bind(OWN_QUEUES, "schedule.events", "due"),
+    "bind a queue to a route of the host": bind(OWN_QUEUES, "schedule.events", "due.mail"),
+    "bind a queue to the tenant's route": bind(OWN_QUEUES, "schedule.events", "due.acme.mail"),
+    "bind a queue to all events": bind(OWN_QUEUES, "schedule.events", "#"),
+    "bind a queue to all routes": bind(OWN_QUEUES, "schedule.events", "due.#"),
+    "bind a queue to dead letters": bind(OWN_QUEUES, "schedule.dead", "#"),
+    "delete `scheduler_inbox`": lambda channel, _: channel.queue_delete("scheduler_inbox"),
+    "delete `scheduler_webhooks`": lambda channel, _: channel.queue_delete("scheduler_webhooks"),
+    "delete `mainapp_due`": lambda channel, _: channel.queue_delete("mainapp_due"),
+    "delete `schedule.events`": lambda channel, _: channel.exchange_delete("schedule.events"),
+    "purge `scheduler_results`": lambda channel, _: channel.queue_purge("scheduler_results"),
+    "declare a queue of any name": lambda channel, _: channel.queue_declare("anything"),
+}
+DATABASE_ACTIONS = {
+    "read and write jobs": "UPDATE jobs SET name = name",
+    "read the audit": "SELECT count(*) FROM audit",
+    "change audit entries": "UPDATE audit SET who = 'me'",
+    "delete audit entries": "DELETE FROM audit",
+    "prune audit entries older than a day": "SELECT prune_audit(0, 10000)",
+    "create a table": "CREATE TABLE mine (x int)",
+    "change a table": "ALTER TABLE jobs ADD COLUMN x int",
+    "drop a table": "DROP TABLE jobs",
+    "drop an index": "DROP INDEX jobs_due",
+    "truncate a table": "TRUNCATE jobs",
+    "create a schema": "CREATE SCHEMA mine",
+    "create a role": "CREATE ROLE mine",
+}
+
+
+def table(heading: str) -> dict[tuple[str, str], bool]:
+    """Return the cells of the table below a heading of SECURITY.md: (row, column) → allowed."""
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8").split(f"## {heading}\n")[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+    columns = rows[0][1:]
+    allowed = {"yes": True, "no": False}
+    return {(row[0], column): allowed[cell] for row in rows[2:] for column, cell in zip(columns, row[1:], strict=True)}
+
+
+def test_each_cell_of_the_broker_table(least):
+    _, amqp_url = least
+    cells = table("At the broker")
+    assert {row for row, _ in cells} == set(BROKER_ACTIONS)
+    assert {column for _, column in cells} == set(BROKER_USERS)
+    wrong = []
+    for row, act in BROKER_ACTIONS.items():
+        declare_all(amqp_url)  # an earlier action may have deleted or bound something
+        for column, name in BROKER_USERS.items():
+            connection = amqp(as_user(amqp_url, name))
+            channel = connection.channel()
+            channel.confirm_delivery()
+            try:
+                act(channel, name)
+                allowed = True
+            except ChannelClosedByBroker as error:
+                assert re.search("ACCESS_REFUSED|NOT_FOUND", str(error)), error
+                allowed = "NOT_FOUND" in str(error)
+            if connection.is_open:
+                connection.close()
+            if allowed != cells[row, column]:
+                wrong.append((row, column, allowed))
+            if row.startswith("delete"):
+                declare_all(amqp_url)
+    assert wrong == []
+
+
+def declare_all(amqp_url: str) -> None:
+    """Declare the topology with every user's own queue."""
+    from scheduler.rabbit import topology  # noqa: PLC0415 - the administrator declares it here, as a sidecar would
+
+    topology.declare(amqp_url, queue_type="quorum", due_queue_type="default")
+    connection = amqp(amqp_url)
+    channel = connection.channel()
+    for queue in set(OWN_QUEUES.values()) - {"mainapp_due"}:
+        channel.queue_declare(queue, durable=True)
+    connection.close()
+
+
+def test_each_cell_of_the_database_table(least, sidecar):
+    database_url, _ = least
+    cells = table("In the database")
+    assert {row for row, _ in cells} == set(DATABASE_ACTIONS)
+    for row, statement in DATABASE_ACTIONS.items():
+        for column, password in DATABASE_ROLES.items():
+            with connected(as_user(database_url, f"scheduler_{column}", password)) as connection:
+                connection.autocommit = False
+                try:
+                    connection.cursor().execute(statement)
+                    allowed = True
+                except psycopg2.errors.InsufficientPrivilege:
+                    allowed = False
+                connection.rollback()
+            assert allowed == cells[row, column], (row, column)
+
+
+def test_nobody_but_the_runtime_role_may_prune_the_audit(least, sidecar):
+    acl = "SELECT grantee::regrole::text FROM pg_proc, aclexplode(proacl) WHERE proname = 'prune_audit'"
+    grantees = sorted(row["grantee"] for row in sidecar.sql(acl.replace("text FROM", "text AS grantee FROM")))
+    assert grantees == ["scheduler_owner", "scheduler_runtime"]
