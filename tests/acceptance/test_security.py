@@ -8,16 +8,12 @@ import subprocess
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import psycopg2
 import pytest
-from api_support import start_api
-from pika.exceptions import ChannelClosedByBroker
-from support import DEADLINE, Host, Process, Sidecar, amqp, connected, iso, until, utc
+from support import DEADLINE, Host, Process, Sidecar, connected, iso, until, utc
 
 from scheduler.dev.servers import PostgresServer, RabbitServer
 from scheduler.dev.servers.binaries import find_postgres, find_rabbitmq
 from scheduler.dev.servers.ports import free_ports
-from scheduler.dev.servers.vhosts import name_of
 from scheduler.domain.errors import Misconfigured
 from scheduler.rabbit.address import parameters
 

@@ -16,7 +16,9 @@ from scheduler.workers import commands_file
 ROOT = Path(__file__).parents[3]
 COMPOSE = YAML(typ="safe").load(ROOT / "docker-compose.yml")
 SERVICES = COMPOSE["services"]
-OURS = ("migrate", "consumer", "producer", "worker", "api")
+OURS = ("migrate", "consumer", "producer", "worker", "command-worker", "api")
+# In .env for people and the host; Compose itself does not use them.
+FOR_OTHERS = {"RABBITMQ_PASSWORD", "HOST_PASSWORD"}
 VARIABLE = re.compile(r"\$\{(\w+)")
 
 
@@ -56,7 +58,7 @@ def test_one_service_builds_the_image_and_all_others_use_it():
 def test_the_schema_is_there_before_anyone_works_with_it():
     for name in ("consumer", "producer", "api"):
         assert SERVICES[name]["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
-    for name in ("consumer", "producer", "worker"):
+    for name in ("consumer", "producer", "worker", "command-worker"):
         assert SERVICES[name]["depends_on"]["rabbitmq"]["condition"] == "service_healthy"
     assert SERVICES["migrate"]["depends_on"]["postgres"]["condition"] == "service_healthy"
 
@@ -77,9 +79,12 @@ def test_our_settings_are_settings(name, tmp_path):
     load(environment)
 
 
-def test_a_worker_has_time_for_its_commands_and_no_way_to_the_database():
-    worker = SERVICES["worker"]
-    assert "DATABASE_URL" not in worker["environment"]
+def test_workers_have_no_way_to_the_database_and_their_commands_have_time():
+    for name in ("worker", "command-worker"):
+        assert "DATABASE_URL" not in SERVICES[name]["environment"]
+    worker = SERVICES["command-worker"]
+    assert not any("SECRET" in key for key in worker["environment"])
+    assert "secrets" not in worker
     grace = int(worker["environment"]["SCHEDULER_STOP_GRACE"])
     assert int(worker["stop_grace_period"].removesuffix("s")) >= grace + 10
 
@@ -87,8 +92,8 @@ def test_a_worker_has_time_for_its_commands_and_no_way_to_the_database():
 def test_the_example_of_a_commands_file_is_one():
     offered = commands_file.load(str(ROOT / "deploy" / "compose" / "commands.toml"))
     assert offered["hello"].arguments
-    there = SERVICES["worker"]["environment"]["SCHEDULER_COMMANDS_FILE"]
-    assert SERVICES["worker"]["volumes"] == [f"./deploy/compose/commands.toml:{there}:ro"]
+    there = SERVICES["command-worker"]["environment"]["SCHEDULER_COMMANDS_FILE"]
+    assert SERVICES["command-worker"]["volumes"] == [f"./deploy/compose/commands.toml:{there}:ro"]
 
 
 def test_the_console_is_where_the_example_says():
@@ -106,7 +111,8 @@ def test_passwords_and_keys_are_made_once_and_never_again(tmp_path):
     made = prepare()
     assert prepare() == made
     values = dict(line.split("=") for line in made[".env"].splitlines())
-    assert set(values) == set(re.findall(r"\$\{(\w+):\?", (ROOT / "docker-compose.yml").read_text()))
+    used = set(re.findall(r"\$\{(\w+):\?", (ROOT / "docker-compose.yml").read_text()))
+    assert set(values) == used | FOR_OTHERS
     assert all(re.fullmatch(r"[0-9a-f]{48}", value) for value in values.values())
     assert len(set(values.values())) == len(values)
     assert {f"./secrets/{name}" for name in made if name != ".env"} == {
@@ -118,11 +124,29 @@ def test_passwords_and_keys_are_made_once_and_never_again(tmp_path):
     assert "/secrets/" in (ROOT / ".gitignore").read_text().split()
 
 
+def test_passwords_that_an_upgrade_adds_are_appended(tmp_path):
+    (tmp_path / ".env").write_text("POSTGRES_PASSWORD=old\nLOG_LEVEL=debug\n")
+    subprocess.run(["sh", ROOT / "deploy" / "compose" / "prepare.sh", tmp_path], check=True, capture_output=True)
+    lines = (tmp_path / ".env").read_text().splitlines()
+    assert lines[:2] == ["POSTGRES_PASSWORD=old", "LOG_LEVEL=debug"]
+    assert any(line.startswith("WORKER_PASSWORD=") for line in lines)
+
+
+def test_every_role_has_its_own_user_and_password():
+    urls = [value for name in OURS for key, value in SERVICES[name]["environment"].items() if key.endswith("_URL")]
+    passwords = {re.search(r"\$\{(\w+):", url)[1]: re.search(r"//(\w+):", url)[1] for url in urls}
+    assert passwords == {
+        "OWNER_PASSWORD": "scheduler_owner", "RUNTIME_PASSWORD": "scheduler_runtime",
+        "SIDECAR_PASSWORD": "scheduler_sidecar", "WORKER_PASSWORD": "scheduler_worker",
+        "COMMAND_WORKER_PASSWORD": "scheduler_command_worker", "API_PASSWORD": "scheduler_api",
+    }
+
+
 def test_every_password_comes_from_the_env_file():
     text = (ROOT / "docker-compose.yml").read_text()
     example = (ROOT / ".env.example").read_text()
     named = set(re.findall(r"^#?([A-Z_]+)=", example, flags=re.MULTILINE))
-    assert set(VARIABLE.findall(text)) == named
+    assert set(VARIABLE.findall(text)) | FOR_OTHERS == named
     for line in text.splitlines():
         if "PASS" in line:
             assert ":?" in line, line

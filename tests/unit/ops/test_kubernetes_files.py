@@ -26,7 +26,6 @@ PODS = [each for each in BASE if pod(each)]
 DEPLOYMENTS = [each for each in PODS if each["kind"] == "Deployment"]
 SETTINGS = {each.metadata["name"]: each.metadata["secret"] for each in fields(Settings)}
 FURTHER_QUEUES = {
-    names.WEBHOOKS_QUEUE: f"{names.COMMAND_QUEUE_PREFIX}nightly-report",
     names.DELAY_QUEUE: names.delay_queue("orders"),
 }
 QUEUES = {value for name, value in vars(names).items() if name.endswith("_QUEUE")}
@@ -71,7 +70,8 @@ class TestPod:
     def test_runs_a_process_of_this_release(self, manifest):
         [container] = containers(manifest)
         assert container["image"] == f"scheduler:{__version__}"
-        assert container["args"] == [component(manifest)]
+        only = {"worker": ["worker", "--only", "webhooks"], "command-worker": ["worker", "--only", "commands"]}
+        assert container["args"] == only.get(component(manifest), [component(manifest)])
 
     def test_may_do_nothing_that_it_need_not(self, manifest):
         spec, [container] = pod(manifest), containers(manifest)
@@ -174,12 +174,15 @@ def test_the_paths_of_probes_and_scrapes_are_answered():
     missing.value.close()
 
 
-def test_a_worker_has_no_way_to_the_database():
-    [worker] = (each for each in DEPLOYMENTS if component(each) == "worker")
-    assert not any("DATABASE" in each["name"] for each in containers(worker)[0]["env"])
+def test_workers_have_no_way_to_the_database_and_commands_see_no_webhook_secrets():
+    for manifest in DEPLOYMENTS:
+        if component(manifest).endswith("worker"):
+            assert not any("DATABASE" in variable["name"] for variable in containers(manifest)[0]["env"])
+        if component(manifest) == "command-worker":
+            assert "webhooks" not in str(pod(manifest)["volumes"])
     [policy] = (each for each in of("NetworkPolicy", BASE) if each["metadata"]["name"] == "scheduler-postgres")
     [rule] = policy["spec"]["podSelector"]["matchExpressions"]
-    assert set(rule["values"]) == {component(each) for each in PODS} - {"worker"}
+    assert set(rule["values"]) == {component(each) for each in PODS} - {"worker", "command-worker"}
 
 
 def test_the_example_of_a_commands_file_is_one():
@@ -207,7 +210,7 @@ def test_the_second_wall_keeps_out_what_the_first_one_does():
 
 def test_what_keda_looks_at_is_there():
     scaled = {each["metadata"]["name"]: each["spec"] for each in of("ScaledObject", RENDERED["production"])}
-    assert set(scaled) == {"scheduler-consumer", "scheduler-producer", "scheduler-worker"}
+    assert set(scaled) == {f"scheduler-{name}" for name in ("consumer", "producer", "worker", "command-worker")}
     for name, spec in scaled.items():
         assert spec["scaleTargetRef"]["name"] == name
         assert 2 <= spec["minReplicaCount"] <= spec["fallback"]["replicas"] <= spec["maxReplicaCount"]
@@ -229,8 +232,9 @@ def look_at(trigger):
     assert trigger["metadata"]["protocol"] == "http"
     pattern = trigger["metadata"]["queueName"]
     if trigger["metadata"].get("useRegex") == "true":
-        [found] = (each for each in QUEUES if re.search(pattern, each))
-        assert re.search(pattern, FURTHER_QUEUES[found])
+        assert re.search(pattern, f"{names.COMMAND_QUEUE_PREFIX}nightly-report") or any(
+            re.search(pattern, queue) and re.search(pattern, FURTHER_QUEUES[queue]) for queue in QUEUES
+        )
     else:
         assert pattern in QUEUES
     [authentication] = of("TriggerAuthentication", RENDERED["production"])
@@ -241,11 +245,21 @@ def test_the_alert_rules_are_those_of_prometheus():
     assert kubernetes.RULES.read_text() == kubernetes.rules(), "make dashboards"
 
 
-def test_every_secret_that_is_referred_to_is_told_of():
+def secret_names(manifest):
+    volumes = [volume for volume in pod(manifest)["volumes"] if "configMap" not in volume]
+    return set(re.findall(r"'(?:secretName|name)': '(scheduler-[\w-]+)'", str(volumes)))
+
+
+def test_every_secret_that_is_used_is_documented_and_no_role_uses_the_broker_user_of_another():
     text = (ROOT / "docs" / "deploying.md").read_text()
-    rendered = str(RENDERED["production"])
-    for name in set(re.findall(r"'(?:secretName|name)': '(scheduler-(?:database|amqp|api|webhooks))'", rendered)):
-        assert f"create secret generic {name}" in text
+    used = {component(manifest): secret_names(manifest) for manifest in PODS}
+    for name in {"scheduler-keda", *set.union(*used.values())}:
+        assert f"create secret generic {name} " in text, name
+    assert {role: secrets - {"scheduler-database"} for role, secrets in used.items()} == {
+        "migrate": set(), "consumer": {"scheduler-amqp"}, "producer": {"scheduler-amqp"},
+        "worker": {"scheduler-amqp-worker", "scheduler-webhooks"},
+        "command-worker": {"scheduler-amqp-command-worker"}, "api": {"scheduler-amqp-api", "scheduler-api"},
+    }
     for manifest in RENDERED["production"]:
         assert manifest["kind"] != "Secret"
 
