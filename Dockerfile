@@ -5,12 +5,17 @@ FROM python:3.13.7-slim-bookworm AS build
 WORKDIR /src
 # An environment without pip in it: the final image gets what runs, not what installs.
 RUN python -m venv --without-pip /opt/scheduler
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE ./
+COPY requirements ./requirements
 COPY scheduler ./scheduler
 COPY sql ./sql
 COPY schemas ./schemas
+# Every package, also the build backend, is checked against its hash.
 RUN --mount=type=cache,target=/root/.cache/pip \
-    pip --python /opt/scheduler/bin/python install --disable-pip-version-check -c constraints.txt '.[api,otel,worker]'
+    pip install --disable-pip-version-check --require-hashes -r requirements/build.txt \
+    && pip --python /opt/scheduler/bin/python install --disable-pip-version-check --require-hashes -r requirements/run.txt \
+    && pip wheel --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && pip --python /opt/scheduler/bin/python install --disable-pip-version-check --no-deps /wheels/*.whl
 
 FROM python:3.13.7-slim-bookworm
 # `scheduler --version` says which code it is; REVISION says which commit: --build-arg REVISION=$(git rev-parse HEAD)

@@ -7,10 +7,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 ENOUGH := $(VENV)/.enough
-PIP    := $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt
+PIP    := $(BIN)/pip install -q --disable-pip-version-check
+LOCK   := uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-annotate \
+          --custom-compile-command 'make constraints'
 ARGS   ?=
 
-.PHONY: help run test test-deep lint schemas dashboards example overview screenshots chaos bench bench-against bench-peers build constraints clean
+.PHONY: help run test test-deep lint schemas dashboards example overview screenshots chaos bench bench-against bench-peers build constraints audit sbom clean
 
 help: ## a line for each target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,9 +66,20 @@ bench-peers: $(READY) ## measure other libraries beside ours; installs them into
 build: $(READY) ## the wheel and the source archive, in dist/
 	@$(BIN)/python -m build --no-isolation
 
-constraints: ## write constraints.txt anew from the newest versions that pyproject.toml allows
-	@rm -rf $(VENV) && $(PYTHON) -m venv $(VENV) && $(BIN)/pip install -q -e '.[dev]' hatchling
-	@{ head -n 1 constraints.txt; $(BIN)/pip freeze --exclude-editable; } > constraints.new && mv constraints.new constraints.txt
+constraints: $(READY) ## lock the newest versions that pyproject.toml allows, with their hashes (ARGS="--upgrade")
+	@$(PIP) uv
+	@$(BIN)/$(LOCK) $(ARGS) --all-extras pyproject.toml requirements/build.in -o constraints.txt
+	@$(BIN)/$(LOCK) -c constraints.txt --extra api --extra containers --extra otel --extra worker pyproject.toml -o requirements/run.txt
+	@$(BIN)/$(LOCK) -c constraints.txt requirements/build.in -o requirements/build.txt
+
+audit: $(READY) ## look the locked versions up in the list of known vulnerabilities (needs the internet)
+	@$(PIP) pip-audit
+	@$(BIN)/pip-audit --strict --require-hashes --disable-pip -r constraints.txt
+
+sbom: $(READY) ## write dist/sbom.cdx.json: what the image contains, as CycloneDX
+	@mkdir -p dist
+	@$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible -o dist/sbom.cdx.json requirements/run.txt
+	@echo "wrote dist/sbom.cdx.json"
 
 clean: ## remove what the targets made
 	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -74,10 +87,10 @@ clean: ## remove what the targets made
 # The environment grows in two steps, so that a newcomer's first `make run` need not wait for the test tools.
 $(READY): $(ENOUGH)
 	@echo "== installing the tools for tests and measurements into $(VENV) (once; about a minute)"
-	@$(PIP) -e '.[dev]'
+	@$(PIP) --require-hashes -r constraints.txt
 	@touch $@
 
-$(ENOUGH): pyproject.toml constraints.txt
+$(ENOUGH): pyproject.toml constraints.txt requirements/run.txt requirements/build.txt
 	@command -v $(PYTHON) >/dev/null && $(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    echo "== installing python3-venv with apt-get"; \
@@ -87,5 +100,6 @@ $(ENOUGH): pyproject.toml constraints.txt
 	  echo "Python 3.11 or newer is needed; this is $$($(PYTHON) --version). Try make PYTHON=python3.12"; exit 1; }
 	@echo "== preparing $(VENV) (once; some seconds)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP) hatchling editables -e '.[api,containers,worker]'
+	@$(PIP) --require-hashes -r requirements/run.txt -r requirements/build.txt
+	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
