@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from scheduler.domain.errors import Misconfigured
 from scheduler.domain.names import COMMAND_VARIABLES
+from scheduler.domain.times import parse_instant
 
 QUEUE_TYPES = ("quorum", "classic", "default")
 HISTORIES = ("tracked", "all")
@@ -99,6 +100,11 @@ def _proxy_url(text: str) -> str:
     return text
 
 
+def _instant(text: str) -> float:
+    """Read an RFC 3339 instant as seconds since 1970."""
+    return parse_instant(text).timestamp()
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
@@ -141,6 +147,7 @@ class Settings:
     jwks_url: str | None = _setting("SCHEDULER_JWKS_URL", None, str)
     jwt_issuer: str | None = _setting("SCHEDULER_JWT_ISSUER", None, str)
     jwt_audience: str | None = _setting("SCHEDULER_JWT_AUDIENCE", None, str)
+    jwt_not_before: float | None = _setting("SCHEDULER_JWT_NOT_BEFORE", None, _instant)
     webhook_allow: tuple[str, ...] = _setting("SCHEDULER_WEBHOOK_ALLOW", (), _words)
     webhook_secrets_file: str | None = _setting("SCHEDULER_WEBHOOK_SECRETS_FILE", None, str)
     webhook_proxy: str | None = _setting("SCHEDULER_WEBHOOK_PROXY", None, _proxy_url, secret=True)

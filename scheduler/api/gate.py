@@ -35,6 +35,8 @@ _HEADERS = (
     (b"cache-control", b"no-store"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+# A year; the names below are not ours to speak for.
+_TRANSPORT = (b"strict-transport-security", b"max-age=31536000")
 
 
 class Gate:
@@ -125,7 +127,14 @@ class Passage:
             self.status = message["status"]
             said = {name.lower() for name, _ in message["headers"]}
             message["headers"] = [*message["headers"], *(each for each in _HEADERS if each[0] not in said)]
+            if self._over_tls():
+                message["headers"].append(_TRANSPORT)
         await self._send(message)
+
+    def _over_tls(self) -> bool:
+        """Tell whether the browser came by TLS; a client that says so falsely concerns itself alone."""
+        forwarded = next((value for name, value in self._scope["headers"] if name == b"x-forwarded-proto"), b"")
+        return bool(self._scope.get("scheme") == "https" or forwarded.split(b",")[0].strip() == b"https")
 
     def end(self) -> None:
         """Count the request, and write a line about it."""

@@ -1,5 +1,6 @@
 """From a bearer's token to who it is, or to why not; and tokens for those who have the secret."""
 
+import base64
 import hashlib
 import re
 import threading
@@ -17,8 +18,10 @@ from scheduler.api.problems import Away, Unauthorized
 from scheduler.domain.errors import Misconfigured, Unavailable
 
 LEEWAY_SECONDS = 60
+LONGEST_LIFETIME = timedelta(days=400)  # there is no way to take a single token back before it expires
 LONGEST_TOKEN = 8192  # characters
 LONGEST_SUB = 200
+_PARTS = re.compile(r"([A-Za-z0-9_-]+\.[A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)")
 _TENANT = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _ROLES = {role.name.lower(): role for role in Role if role is not Role.NONE}
 ROLES = tuple(_ROLES)
@@ -43,22 +46,35 @@ class Tokens:
 
     def __init__(
         self, keys: Keys, issuer: str | None = None, audience: str | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.time, not_before: float | None = None,
     ) -> None:
+        """Take the keys, and from when on a token must have been issued."""
         self._keys = keys
         self._issuer = issuer
         self._audience = audience
         self._clock = clock
+        self._not_before = not_before
         self._known: dict[bytes, _Known] = {}
         self._lock = threading.Lock()
 
     def identify(self, token: str, address: str | None = None) -> Identity:
         """Return whose token it is; raise Unauthorized, or Away where no key can be had."""
+        token = _unpadded(token)
         return self.known(token, address) or self._judged(token, address)
+
+    def may_wait(self, token: str) -> bool:
+        """Tell whether `identify` would have to wait until keys are fetched."""
+        try:
+            if len(token) > LONGEST_TOKEN:
+                return False
+            head = jwt.get_unverified_header(_unpadded(token))
+            return self._keys.may_wait(head.get("kid"), str(head.get("alg")))
+        except Exception:  # noqa: BLE001 - `identify` says what is wrong with it
+            return False
 
     def known(self, token: str, address: str | None = None) -> Identity | None:
         """Return whose token it is if it was verified before and still holds; None: it has to be verified."""
-        found = self._known.get(_digest(token))
+        found = self._known.get(_digest(_unpadded(token)))
         if found is None or found.keys != self._keys.version() or not found.since <= self._clock() < found.until:
             return None
         return Identity(found.sub, found.role, found.tenant, found.digest, address)
@@ -67,12 +83,16 @@ class Tokens:
         if len(token) > LONGEST_TOKEN:
             raise Unauthorized(f"The token has more than {LONGEST_TOKEN:,} characters.")
         version, now = self._keys.version(), self._clock()
+        signed = _signed_part(token)
         claims = self._verified(token)
+        self._check_lifetime(claims, now)
         sub = claims["sub"]
         if not isinstance(sub, str) or not 0 < len(sub) <= LONGEST_SUB or not sub.isprintable():
             raise Unauthorized(f"The token's sub must be a text of 1 to {LONGEST_SUB} characters.")
         digest = _digest(token)
-        who = Identity(sub, _role(claims), _tenant(claims), digest.hex()[:32], address)
+        # Requests are counted by what was signed: a signature may have several spellings, this has one.
+        counted = _digest(signed).hex()[:32]
+        who = Identity(sub, _role(claims), _tenant(claims), counted, address)
         if version is not None:
             until = int(claims["exp"]) + LEEWAY_SECONDS
             known = _Known(sub, who.role, who.tenant, who.token, version, now, until)
@@ -81,6 +101,19 @@ class Tokens:
                     del self._known[next(iter(self._known))]
                 self._known[digest] = known
         return who
+
+    def _check_lifetime(self, claims: dict[str, Any], now: float) -> None:
+        """Raise Unauthorized for a token that lasts too long, or was issued before the cut-off."""
+        issued = claims.get("iat")
+        lasts = int(claims["exp"]) - min(now, now if issued is None else float(issued))
+        if lasts > LONGEST_LIFETIME.total_seconds() + LEEWAY_SECONDS:
+            raise Unauthorized(f"The token is good for more than {LONGEST_LIFETIME.days} days.")
+        if self._not_before is None:
+            return
+        if issued is None:
+            raise Unauthorized("The token has no iat, which SCHEDULER_JWT_NOT_BEFORE asks for.")
+        if float(issued) < self._not_before:
+            raise Unauthorized("The token was issued before SCHEDULER_JWT_NOT_BEFORE.")
 
     def _verified(self, token: str) -> dict[str, Any]:
         try:
@@ -109,6 +142,24 @@ class Tokens:
             leeway=LEEWAY_SECONDS, options=options,
         )
         return claims
+
+
+def _unpadded(token: str) -> str:
+    """Return a token without padding, which RFC 7515 has not but many a library adds."""
+    return token.rstrip("=")
+
+
+def _signed_part(token: str) -> str:
+    """Return what is signed of a token; raise Unauthorized where its signature has another spelling than usual."""
+    parts = _PARTS.fullmatch(token)
+    signature = "" if parts is None else parts[2]
+    try:
+        read = base64.urlsafe_b64decode(signature + "=" * (-len(signature) % 4))
+    except ValueError:
+        read = b""
+    if parts is None or not read or base64.urlsafe_b64encode(read).decode().rstrip("=") != signature:
+        raise Unauthorized("The token is not three parts in base64url.")
+    return parts[1]
 
 
 def _digest(token: str) -> bytes:

@@ -14,7 +14,7 @@ _LONGEST_SUB = 200
 def make(settings: Settings, args: Namespace) -> str | None:
     """Print a token; raise Misconfigured where the key is none to make one with."""
     try:
-        from scheduler.api.tokens import issue  # noqa: PLC0415 - an extra
+        from scheduler.api.tokens import LONGEST_LIFETIME, issue  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         missing = f"tokens need {error.name}, which is not installed: {how_to_install('api')}"
         raise Misconfigured(missing) from None
@@ -23,6 +23,8 @@ def make(settings: Settings, args: Namespace) -> str | None:
     sub = args.sub if args.sub is not None else caller().who or "cli"
     if not 0 < len(sub) <= _LONGEST_SUB or not sub.isprintable():
         return f"--sub must be 1 to {_LONGEST_SUB} characters that can be printed"
+    if args.lasts > LONGEST_LIFETIME:
+        return f"--for must be at most {LONGEST_LIFETIME.days}d: the API accepts no token that lasts longer"
     token = issue(settings.jwt_key, role=args.role, sub=sub, tenant=args.tenant, lasts=args.lasts,
                   issuer=settings.jwt_issuer, audience=settings.jwt_audience)
     told = {"token": token, "sub": sub, "role": args.role, "tenant": args.tenant or "*",

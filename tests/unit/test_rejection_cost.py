@@ -1,4 +1,4 @@
-"""A rejection costs no more than its size deserves: each input is compared with a valid command of the same size."""
+"""A rejection costs no more than its size deserves: each is compared with a valid command of the same size."""
 
 import json
 import struct

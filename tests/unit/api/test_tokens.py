@@ -1,22 +1,29 @@
 """Tokens: the key decides the algorithm, and whatever a hostile one says it gets a plain no."""
 
+import asyncio
 import base64
 import hmac
 import json
+import secrets
+import threading
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import jwt
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from endpoints import answer, endpoint, raw
+from support import DEADLINE
 
 from scheduler.api import keys, tokens
 from scheduler.api.identity import Role
 from scheduler.api.problems import Away, Unauthorized
+from scheduler.api.services import services
 from scheduler.domain.errors import Misconfigured, Unavailable
-from scheduler.settings import Settings
+from scheduler.settings import Settings, load
 
 SECRET = "a secret of at least thirty-two bytes, for tests"
 RSA = rsa.generate_private_key(65537, 2048)
@@ -269,7 +276,7 @@ def test_a_known_token_does_not_outlive_its_key():
     assert [found.identify(old).sub for _ in range(3)] == ["ann"] * 3
     assert found.known(old)
     published.entries = [as_jwk(EC, "new")]
-    published.now += keys.FRESH_SECONDS + 1
+    published.now += 2 * keys.FRESH_SECONDS + 1
     assert found.known(old) is None
     with pytest.raises(Unauthorized):
         found.identify(old)
@@ -338,3 +345,172 @@ def test_a_token_is_made_with_the_secret_and_only_with_it():
     assert (who.sub, who.role, who.tenant) == ("bob", Role.VIEWER, "acme")
     with pytest.raises(Misconfigured):
         tokens.issue(pem(EC), role="viewer", sub="bob", tenant=None, lasts=timedelta(hours=1))
+
+
+def der(private):
+    return private.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def certificate(private):
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "id.example")])
+    now = datetime.now(UTC)
+    return (x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(private.public_key())
+            .serial_number(7).not_valid_before(now).not_valid_after(now + timedelta(days=1))
+            .sign(private, hashes.SHA256()))
+
+
+SSH = RSA.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+NO_SECRETS = {
+    "PEM without its lines": "".join(pem(RSA).splitlines()[1:-1]),
+    "PEM without its lines, folded": "\n".join(pem(EC).splitlines()[1:-1]),
+    "DER in base64url": b64(der(RSA)),
+    "DER of an Ed25519 key": base64.b64encode(der(ED)).decode(),
+    "DER in hexadecimal digits": der(RSA).hex(),
+    "PKCS 1": base64.b64encode(RSA.public_key().public_bytes(Encoding.DER, PublicFormat.PKCS1)).decode(),
+    "a private key": base64.b64encode(
+        EC.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())).decode(),
+    "a certificate": base64.b64encode(certificate(EC).public_bytes(Encoding.DER)).decode(),
+    "a certificate with its lines": certificate(EC).public_bytes(Encoding.PEM).decode(),
+    "PEM in base64": base64.b64encode(pem(RSA).encode()).decode(),
+    "a JSON Web Key": json.dumps({"kty": "RSA", "n": "x" * 40, "e": "AQAB"}),
+    "a JSON Web Key Set": json.dumps({"keys": [{"kty": "RSA", "n": "x" * 40, "e": "AQAB"}]}),
+    "a JSON Web Key in base64": b64({"kty": "RSA", "n": "x" * 40, "e": "AQAB"}),
+    "an SSH key": SSH,
+    "an SSH key's bytes": SSH.split()[1],
+    "one character": "x" * 40,
+    "few characters": "abcabdabeabfabcabdabeabfacbadbaebafb",
+    "a word again and again": "changeme" * 5,
+    "digits in a row": "1234567890" * 4,
+}
+
+
+@pytest.mark.parametrize("name", NO_SECRETS)
+def test_what_others_may_know_or_guess_is_not_taken_for_a_secret(name):
+    key = NO_SECRETS[name]
+    with pytest.raises(Misconfigured) as told:
+        keys.one_key(key)
+    assert "SCHEDULER_JWT_KEY" in str(told.value)
+    assert key not in str(told.value)
+
+
+@pytest.mark.parametrize("key", [
+    SECRET, secrets.token_hex(16), secrets.token_urlsafe(32), base64.b64encode(secrets.token_bytes(48)).decode(),
+    "0123456789abcdef" * 2, "correct horse battery staple, and then some",
+])
+def test_a_usual_secret_is_taken(key):
+    assert keys.one_key(key).value == key.encode()
+
+
+def test_another_spelling_of_a_token_has_no_bucket_of_its_own():
+    found = verifier(pem(EC))
+    token = jwt.encode(claims(), EC, "ES256")
+    head, signature = token.rsplit(".", 1)
+    read = base64.urlsafe_b64decode(signature + "==")
+    r, s = int.from_bytes(read[:32], "big"), int.from_bytes(read[32:], "big")
+    order = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+    turned = f"{head}.{b64(r.to_bytes(32, 'big') + (order - s).to_bytes(32, 'big'))}"  # as good as the first
+    counted = {found.identify(each).token for each in (token, token + "=", token + "====", turned)}
+    assert len(counted) == 1
+    last = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    other = token[:-1] + last[last.index(token[-1]) + 1]  # bits that nobody reads
+    for spelling in (token + "!", token + "\n", other, f"{head}.{signature[:4]}.{signature[4:]}"):
+        with pytest.raises(Unauthorized):
+            found.identify(spelling)
+
+
+YEAR = 366 * 86_400
+
+
+@pytest.mark.parametrize(("made", "good"), [
+    ({"exp": NOW + YEAR}, True), ({"exp": NOW + YEAR, "iat": NOW}, True), ({"exp": NOW + 400 * 86_400}, True),
+    ({"exp": NOW + 402 * 86_400}, False), ({"exp": NOW + 60, "iat": NOW - 402 * 86_400}, False),
+    ({"exp": NOW + 60, "iat": NOW - YEAR}, True), ({"exp": 2**40}, False),
+])
+def test_no_token_lasts_for_ever(made, good):
+    token = jwt.encode(claims(**made), SECRET, "HS256")
+    if good:
+        assert verifier().identify(token).sub == "ann"
+        return
+    with pytest.raises(Unauthorized, match="400 days"):
+        verifier().identify(token)
+
+
+def test_all_tokens_before_an_instant_can_be_withdrawn():
+    cut = load({"SCHEDULER_JWT_NOT_BEFORE": "2026-11-18T08:00:00+01:00"}).jwt_not_before
+    found = verifier(not_before=cut, clock=lambda: cut + 60)
+    for issued, good in ((0, True), (5, True), (-1, False), (-3600, False), (None, False)):
+        iat = None if issued is None else int(cut) + issued
+        token = jwt.encode(claims(iat=iat, exp=NOW + 60), SECRET, "HS256")
+        if good:
+            assert found.identify(token).sub == "ann"
+            continue
+        with pytest.raises(Unauthorized, match="SCHEDULER_JWT_NOT_BEFORE"):
+            found.identify(token)
+    for text in ("yesterday", "2026-11-18", "2026-11-18T08:00:00"):
+        with pytest.raises(Misconfigured, match="SCHEDULER_JWT_NOT_BEFORE"):
+            load({"SCHEDULER_JWT_NOT_BEFORE": text})
+
+
+@pytest.mark.parametrize(("url", "good"), [
+    ("https://id.example/keys", True), ("http://127.0.0.1:9/keys", True), ("http://[::1]/keys", True),
+    ("http://localhost/keys", True), ("http://id.example/keys", False), ("http://10.0.0.1/keys", False),
+    ("http://localhost.example/keys", False), ("https://", False), ("http://127.0.0.1@id.example/keys", False),
+])
+def test_keys_are_fetched_where_nobody_can_change_them(url, good):
+    if good:
+        assert keys.keys(Settings(jwks_url=url))
+        return
+    with pytest.raises(Misconfigured, match="https"):
+        keys.keys(Settings(jwks_url=url))
+
+
+def test_a_redirect_leads_to_no_other_place_either():
+    with endpoint() as server:
+        url = server.on("/set", answer(302, Location="http://id.example/keys"))
+        with pytest.raises(Unavailable, match="not https"):
+            keys.keys(Settings(jwks_url=url)).find("a", "ES256")
+
+
+def test_names_of_keys_that_nobody_knows_hold_up_no_other_token():
+    release = threading.Event()
+    good = answer(200, json.dumps({"keys": [as_jwk(EC, "a")]}).encode())
+
+    def hang(connection, received):
+        release.wait(DEADLINE)
+        good(connection, received)
+
+    async def check(url):
+        served = services(Settings(jwks_url=url))
+        assert (await served.identify(jwt.encode(claims(), EC, "ES256", {"kid": "a"}))).sub == "ann"
+        server.on("/set", hang)
+        found = served.tokens._keys
+        found._tried_at -= keys.SOONEST_SECONDS
+        made = [jwt.encode(claims(), EC, "ES256", {"kid": f"unknown {n}"}) for n in range(60)]
+        unknown = [asyncio.create_task(served.identify(each)) for each in made]
+        await asyncio.sleep(0)
+        known = jwt.encode(claims(sub="bob"), EC, "ES256", {"kid": "a"})
+        async with asyncio.timeout(DEADLINE / 2):
+            assert (await served.identify(known)).sub == "bob"
+        release.set()
+        ended = await asyncio.gather(*unknown, return_exceptions=True)
+        assert {type(each) for each in ended} == {Unauthorized, Away}
+        return len(server.calls("/set"))
+
+    with endpoint() as server:
+        url = server.on("/set", good)
+        try:
+            assert asyncio.run(check(url)) == 2
+        finally:
+            release.set()
+
+
+def test_an_old_set_is_read_again_without_keeping_anyone_waiting():
+    published, later = Published(as_jwk(RSA, "a")), []
+    found = tokens.Tokens(keys.KeySet(published.read, lambda: published.now, later.append))
+    token = jwt.encode(claims(), RSA, "RS256", {"kid": "a"})
+    assert found.identify(token).sub == "ann"
+    published.now += keys.FRESH_SECONDS + 1
+    assert not found.may_wait(token)
+    assert (found.identify(token).sub, published.reads, len(later)) == ("ann", 1, 1)
+    later.pop()()
+    assert (found.identify(token).sub, published.reads, len(later)) == ("ann", 2, 0)
