@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from scheduler.commands.attendant import NOBODY, Attendant
@@ -9,6 +10,7 @@ from scheduler.commands.auditing import callers, job_entries, run_entries
 from scheduler.commands.judging import Verdict, judge, judge_retry
 from scheduler.commands.results import wake_for_runs
 from scheduler.commands.transactions import attempted
+from scheduler.domain.errors import Unavailable
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import Job, JobStatus, Outcome
 from scheduler.domain.messages import Command, ScheduleCancel, ScheduleRequest, ScheduleRetry
@@ -17,6 +19,7 @@ from scheduler.postgres import audit
 from scheduler.postgres.connection import Connection, database_time
 from scheduler.postgres.delayed import store as delayed
 from scheduler.postgres.jobs.due import KIND
+from scheduler.postgres.jobs.holds import release_expired_holds
 from scheduler.postgres.jobs.store import Cursor, lock, save
 from scheduler.postgres.runs import store as runs
 from scheduler.postgres.runs.store import wake_producers
@@ -29,17 +32,24 @@ def execute(
 
     Producers look again by themselves; they are woken only for what falls due sooner than `soon` from now.
     """
-    return attempted(connection, batch, lambda cursor, part: _execute(cursor, part, soon, attendant))
+    held: set[str] = set()
+    try:
+        return attempted(connection, batch, lambda cursor, part: _execute(cursor, part, soon, attendant, held))
+    finally:
+        if held:
+            # A release skips jobs that are locked here. If this fails, a producer checks the hold when it expires.
+            with suppress(Unavailable):
+                release_expired_holds(connection, held)
 
 
 def _execute(
-    cursor: Cursor, batch: Sequence[Incoming], soon: timedelta, attendant: Attendant
+    cursor: Cursor, batch: Sequence[Incoming], soon: timedelta, attendant: Attendant, held: set[str]
 ) -> list[Verdict]:
     retries, others = [], batch
     if ScheduleRetry in _kinds(batch):
         retries = [incoming for incoming in batch if isinstance(incoming.command, ScheduleRetry)]
         others = [incoming for incoming in batch if not isinstance(incoming.command, ScheduleRetry)]
-    told = _execute_jobs(cursor, others, soon, attendant) if others else []
+    told = _execute_jobs(cursor, others, soon, attendant, held) if others else []
     if retries:
         retried = iter(_execute_retries(cursor, retries, soon, attendant))
         rest = iter(told)
@@ -49,13 +59,14 @@ def _execute(
 
 
 def _execute_jobs(
-    cursor: Cursor, batch: Sequence[Incoming], soon: timedelta, attendant: Attendant
+    cursor: Cursor, batch: Sequence[Incoming], soon: timedelta, attendant: Attendant, held: set[str]
 ) -> list[Verdict]:
     now = database_time(cursor)
     started = time.monotonic()
     kinds = _kinds(batch)
     ids = [incoming.about for incoming in batch]
     known = lock(cursor, ids, requested=kinds == {ScheduleRequest} and attendant is NOBODY)
+    held.update(job.id for job in known.values() if job.held_by is not None)
     attendant.jobs_locked(known, now)
     verdicts, jobs = judge(known, batch, now)
     until = now + soon + timedelta(seconds=time.monotonic() - started)  # others may have held the rows for long

@@ -10,14 +10,13 @@ from scheduler.domain.messages import Overlap
 from scheduler.domain.runs.result import Heard, Result
 from scheduler.domain.runs.run import IDLE_SECONDS, Run
 from scheduler.postgres.connection import Connection, database_time
-from scheduler.postgres.jobs.due import KIND as JOBS
+from scheduler.postgres.jobs.holds import release_jobs
 from scheduler.postgres.runs.store import (
     KIND,
     Cursor,
     lock,
     lock_finished,
     lock_weighed,
-    release_jobs,
     save,
     wake_producers,
 )
@@ -61,16 +60,18 @@ def _record(cursor: Cursor, batch: Sequence[Result], soon: timedelta, attendant:
 
 
 def wake_for_runs(cursor: Cursor, before: Mapping[str, Run], after: Mapping[str, Run], until: datetime) -> None:
-    """Let jobs go on whose run has ended, and wake producers for what falls due soon."""
+    """Release jobs whose run has ended, and wake producers for what falls due soon.
+
+    The release here only saves time. Producers release the jobs of every run that has ended when they publish its
+    end, which is after this commit (postgres/runs/due.py).
+    """
     changed = [run for event_id, run in after.items() if run is not before.get(event_id)]
     ended = [
-        (run.occurrence.job_id, run.event_id) for run in changed
+        run.occurrence.job_id for run in changed
         if not run.open and run.occurrence is not None and run.occurrence.policy.overlap is Overlap.WAIT
     ]
     if ended:
-        released = release_jobs(cursor, *zip(*ended, strict=True))
-        if released is not None:
-            wake_producers(cursor, JOBS, released)
+        release_jobs(cursor, ended)
     soonest = _soonest(changed)
     if soonest is not None and soonest <= until:
         wake_producers(cursor, KIND, soonest)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from scheduler.domain.messages import Overlap
 from scheduler.domain.runs.run import IDLE_SECONDS, Run, RunStatus
 from scheduler.domain.runs.transitions import delivered, overdue
 from scheduler.emitting.messages import count_unoffered, dead_message, finished_message, run_message
@@ -96,6 +95,7 @@ class DueRuns:
         again: list[datetime] = []
         for emission, _, refusal in results:
             run = emission.after
+            _release(settlement, emission, refusal)
             if refusal is not None:
                 if refusal is not Receipt.UNKNOWN:
                     settlement.postponed.append(run.event_id)
@@ -105,9 +105,7 @@ class DueRuns:
                 again.append(run.wake_at)
         due.settle(session, settlement)
         soonest = min(again, default=None)
-        if settlement.released or (soonest is not None and soonest <= times.claimed_at):
-            return LONG_AGO
-        return soonest
+        return LONG_AGO if soonest is not None and soonest <= times.claimed_at else soonest
 
     def report(self, results: Sequence[Result[RunEmission]], times: Times) -> None:  # noqa: ARG002 - as all sources
         """Count the attempts that were given up and the runs that have ended, and warn of what was refused."""
@@ -138,7 +136,7 @@ class DueRuns:
 
 
 def _add(settlement: Settlement, emission: RunEmission) -> None:
-    run, occurrence = emission.after, emission.after.occurrence
+    run = emission.after
     if run is not emission.before:
         settlement.changed.append(run)
     elif run.status is RunStatus.RUNNING:
@@ -147,8 +145,16 @@ def _add(settlement: Settlement, emission: RunEmission) -> None:
         settlement.forgotten.append(run.event_id)
     elif not run.open:
         settlement.ended.append(run.event_id)
-        if occurrence is not None and occurrence.policy.overlap is Overlap.WAIT:
-            settlement.released.append((occurrence.job_id, run.event_id))
+
+
+def _release(settlement: Settlement, emission: RunEmission, refusal: Receipt | None) -> None:
+    """Release the job of a run that has ended, whatever policy the run began with: the job's may have changed.
+
+    A run whose end a consumer has stored has ended even if the broker refuses the message about it.
+    """
+    run = emission.after if refusal is None else emission.before
+    if run.occurrence is not None and not run.open:
+        settlement.released.append(run.occurrence.job_id)
 
 
 def _count(emission: RunEmission) -> None:

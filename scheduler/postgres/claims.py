@@ -11,6 +11,7 @@ from scheduler.postgres.connection import Connection, connect, translated
 from scheduler.resources import query
 
 Thing = TypeVar("Thing")
+Statement = tuple[str, dict[str, Any]]
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 # The claim must walk its index whatever the statistics say just after a bulk load, by one plan for all.
@@ -59,19 +60,22 @@ class ClaimSession:
     def copy(self, statement: str, lines: TextIO) -> bool:
         """Run a COPY in the claim's transaction; False, and nothing done, if one of the rows is there already."""
         with translated(), self._connection.cursor() as cursor:
-            cursor.execute(query("claims/save"))
             try:
-                cursor.copy_expert(statement, lines, size=1 << 20)
+                cursor.copy_expert(query("claims/copy", copy=statement), lines, size=1 << 20)
             except errors.UniqueViolation:
                 cursor.execute(query("claims/undo"))
                 return False
             return True
 
-    def settle(self, statements: Sequence[tuple[str, dict[str, Any]]]) -> None:
-        """Run the statements on what is claimed, each with its values, and let go of it: one round trip."""
+    def settle(self, statements: Sequence[Statement], after: Sequence[Statement] = ()) -> None:
+        """Run the statements on what is claimed, each with its values, and let go of it: one round trip.
+
+        The statements of `after` run on the same round trip, in a transaction of their own that sees the commit.
+        """
         with translated(), self._connection.cursor() as cursor:
             texts = [cursor.mogrify(text, values) for text, values in statements]
-            cursor.execute(b";".join((*texts, query("claims/commit").encode())))
+            later = [cursor.mogrify(text, values) for text, values in after]
+            cursor.execute(b";".join((*texts, query("claims/commit").encode(), *later)))
 
     def release(self) -> None:
         """Let go of what is claimed, unchanged."""

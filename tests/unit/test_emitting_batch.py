@@ -38,7 +38,7 @@ class Session:
 
     places = Places()
 
-    def settle(self, statements):
+    def settle(self, statements, after=()):  # noqa: ARG002 - as a session has it
         self.settled = {text.splitlines()[0]: values for text, values in statements}
 
     def ids(self, words):

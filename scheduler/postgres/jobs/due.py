@@ -9,6 +9,7 @@ from scheduler.domain.runs.run import Run
 from scheduler.postgres.claims import ClaimSession, array, place_array
 from scheduler.postgres.classes import ClassedClaim
 from scheduler.postgres.jobs.columns import SELECTED_OF_DUE, read
+from scheduler.postgres.jobs.holds import RELEASE_EXPIRED
 from scheduler.postgres.runs.columns import STORED
 from scheduler.postgres.runs.store import REPLACE, records
 from scheduler.resources import query
@@ -58,7 +59,11 @@ class Settlement:
 
 def settle(session: ClaimSession, settlement: Settlement) -> None:
     """Write down what became of the claimed jobs and let go of them."""
-    session.settle(list(_statements(settlement, session.places)))
+    held = array(job_id for job_id, _ in settlement.held)
+    session.settle(
+        list(_statements(settlement, session.places)),
+        after=[(RELEASE_EXPIRED, {"ids": held})] if settlement.held else [],
+    )
 
 
 def _statements(found: Settlement, places: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from scheduler.domain.runs.run import Origin, Run, RunStatus
-from scheduler.postgres.claims import ClaimSession, array
+from scheduler.postgres.claims import ClaimSession, Statement, array
 from scheduler.postgres.classes import ClassedClaim
 from scheduler.postgres.columns import copy_line, copy_text
+from scheduler.postgres.jobs.holds import RELEASE
 from scheduler.postgres.runs.columns import CHANGING, KEPT, SELECTED, STORED, read, write_new
 from scheduler.postgres.runs.store import KIND, REPLACE, UPDATE, records
 from scheduler.resources import query
@@ -32,26 +33,25 @@ class Settlement:
     changed: list[Run] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)  # and it was told
     forgotten: list[str] = field(default_factory=list)  # nothing was ever known of it but results
-    released: list[tuple[str, str]] = field(default_factory=list)  # jobs that may wait for a run that has ended
+    released: list[str] = field(default_factory=list)  # jobs whose run has ended: they may be held
     postponed: list[str] = field(default_factory=list)  # refused by the broker, or not judged yet
 
 
 def settle(session: ClaimSession, settlement: Settlement) -> None:
-    """Write down what became of the claimed runs and let go of them."""
-    statements: list[tuple[str, dict[str, Any]]] = []
+    """Write down what became of the claimed runs, let go of them, and release the jobs that waited for them."""
+    statements: list[Statement] = []
     if settlement.changed:
         statements.append((UPDATE, {"runs": records(settlement.changed, CHANGING)}))
     if settlement.ended:
         statements.append((_ARCHIVE, {"ids": array(settlement.ended)}))
     if settlement.forgotten:
         statements.append((query("runs/delete"), {"ids": array(settlement.forgotten)}))
-    if settlement.released:
-        jobs, events = zip(*settlement.released, strict=True)
-        statements.append((query("runs/release_jobs"), {"ids": array(jobs), "event_ids": array(events)}))
     if settlement.postponed:
         values = {"ids": array(settlement.postponed), "seconds": POSTPONED_SECONDS}
         statements.append((query("runs/postpone"), values))
-    session.settle(statements)
+    # After the commit: a hold that was committed before it is seen, and a later one sees that the run has ended.
+    release = [(RELEASE, {"ids": array(settlement.released)})] if settlement.released else []
+    session.settle(statements, after=release)
 
 
 def open_of_jobs(session: ClaimSession, job_ids: Iterable[str]) -> dict[str, str]:

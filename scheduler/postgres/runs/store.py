@@ -106,12 +106,6 @@ def _change(cursor: Cursor, before: Sequence[Run], after: Sequence[Run]) -> None
     cursor.execute(update(own, tuple(shared)), {"runs": saved, **shared})
 
 
-def release_jobs(cursor: Cursor, job_ids: Iterable[str], event_ids: Iterable[str]) -> datetime | None:
-    """Let jobs go on that wait for one of these runs; return when the first of them is due."""
-    cursor.execute(query("runs/release_jobs"), {"ids": array(job_ids), "event_ids": array(event_ids)})
-    return min((wake_at for wake_at, in cursor.fetchall() if wake_at is not None), default=None)
-
-
 def wake_producers(cursor: Cursor, kind: str, due_from: datetime) -> None:
     """Tell producers, when the transaction commits, that something of a kind falls due from this moment on."""
     cursor.execute(query("wakeup/notify"), {"message": f"{kind} {due_from.isoformat()}"})

@@ -1,2 +1,2 @@
--- Go back to that mark.
-ROLLBACK TO SAVEPOINT recording
+-- Undo a copy that failed.
+ROLLBACK TO SAVEPOINT recording; RELEASE SAVEPOINT recording

@@ -3,6 +3,7 @@
 UPDATE jobs
 SET retries = retries + CASE WHEN delay IS NULL THEN 0 ELSE 1 END,
     retry_at = CASE WHEN delay IS NULL THEN retry_at ELSE clock_timestamp() + make_interval(secs => delay) END,
+    held_by = NULL,
     last_problem = problem, last_problem_at = clock_timestamp(), last_problem_due_at = due_at,
     last_refusals = CASE WHEN last_problem_due_at = due_at THEN last_refusals ELSE 0 END + 1
 FROM unnest(%(ids)s::uuid[], %(delays)s::float8[], %(due_at)s::timestamptz[], %(problems)s::text[])

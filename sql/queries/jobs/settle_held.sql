@@ -1,4 +1,4 @@
--- Have jobs wait for an open run of theirs. They are let go when it ends; a look now and then makes sure of that.
+-- Hold jobs while a run of theirs is open. They are released when it ends; the retry is for processes that die before that.
 UPDATE jobs
 SET retry_at = clock_timestamp() + interval '30 seconds', held_by = event_id
 FROM unnest(%(ids)s::uuid[], %(event_ids)s::uuid[]) AS settled (job_id, event_id)

@@ -1,0 +1,24 @@
+"""Jobs that are held while a run of theirs is open (overlap: wait), and their release."""
+
+from collections.abc import Iterable
+
+from scheduler.postgres.claims import array
+from scheduler.postgres.connection import Connection, transaction
+from scheduler.postgres.jobs.store import Cursor
+from scheduler.resources import query
+
+# For jobs whose run has ended.
+RELEASE = query("jobs/release", condition="true")
+# For jobs that a transaction has left held: it runs this after its commit.
+RELEASE_EXPIRED = query("jobs/release", condition=query("jobs/hold_expired"))
+
+
+def release_jobs(cursor: Cursor, job_ids: Iterable[str]) -> None:
+    """Release those of the jobs that are held and not locked, and wake producers for them."""
+    cursor.execute(RELEASE, {"ids": array(job_ids)})
+
+
+def release_expired_holds(connection: Connection, job_ids: Iterable[str]) -> None:
+    """Release those of the jobs that need not wait any longer, in a transaction of its own."""
+    with transaction(connection) as cursor:
+        cursor.execute(RELEASE_EXPIRED, {"ids": array(job_ids)})

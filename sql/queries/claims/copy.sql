@@ -1,0 +1,2 @@
+-- Copy rows under a savepoint, on one round trip.
+SAVEPOINT recording; {copy}; RELEASE SAVEPOINT recording

@@ -1,2 +1,0 @@
--- Mark where the transaction stands.
-SAVEPOINT recording
