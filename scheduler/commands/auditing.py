@@ -20,7 +20,9 @@ from scheduler.domain.times import rfc3339
 from scheduler.postgres.audit import Entry
 
 # Who sent it is told by the entry itself, and in which trace is nobody's business later.
-_LEFT_OUT = {"spec", "payload", "correlation_id", "traceparent", "tracestate", "dtstart", "ends_at"}
+_LEFT_OUT = {
+    "spec", "payload", "correlation_id", "traceparent", "tracestate", "dtstart", "ends_at", "start_source",
+}
 _ASKED = [each.name for each in fields(Definition) if each.name not in _LEFT_OUT]
 _SPEC = [each.name for each in fields(Spec) if each.name not in _LEFT_OUT]
 

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from scheduler.domain.delayed.message import Arrival
 from scheduler.domain.errors import Problem, Rejected
+from scheduler.domain.issued import check_issued_at
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import Job, Outcome, apply
 from scheduler.domain.messages import RecordedStatus, Status
@@ -63,6 +64,10 @@ def judge_retry(runs: MutableMapping[str, Run], incoming: Incoming, now: datetim
     ):
         # The same words for one that is another tenant's: who asks learns nothing.
         return Rejected([Problem("event_id", "is not available: no tracked job has such a run, or it was pruned")])
+    try:
+        check_issued_at(incoming.command.issued_at, now)
+    except Rejected as rejected:
+        return rejected.kept()
     after = retried(run, incoming.command.issued_at or now, now)
     runs[incoming.about] = after
     return Retried(after, "unchanged" if after is run else "scheduled")

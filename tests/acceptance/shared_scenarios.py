@@ -101,6 +101,21 @@ def replaced(t: datetime, _: int) -> Steps:
     yield request("replaced", 1, run_at=t)
 
 
+def requested_again(t: datetime, _: int) -> Steps:
+    past = t - 3 * DAY - timedelta(hours=1)
+    daily = {"run_at": past, "rrule": "FREQ=DAILY", "on_missed": "all"}
+    yield request("requested_again", 0, run_at=past)
+    yield request("requested_again", 1, **daily)
+    yield request("requested_again", 2, every="P1D", run_at=past)
+    yield After(6)
+    yield request("requested_again", 0, run_at=past, payload={"n": 2}, timezone="UTC")
+    yield request("requested_again", 1, **daily, payload={"n": 2})
+    yield request("requested_again", 1, **daily | {"rrule": "FREQ=DAILY;INTERVAL=2"})
+    yield request("requested_again", 2, every=86400, run_at=past, on_missed="skip")
+    yield request("requested_again", 0, run_at=t)
+    yield order("trigger", "requested_again", 0, issued_at=t + timedelta(days=40))
+
+
 def cancelled(t: datetime, _: int) -> Steps:
     yield order("cancel", "cancelled", 0, issued_at=t - timedelta(hours=1))
     yield request("cancelled", 0, run_at=t, issued_at=t - timedelta(hours=2))
@@ -288,5 +303,5 @@ def cancelled_again(t: datetime, _: int) -> Steps:
 SCENARIOS = (
     early_results, paused_and_skipped, cancelled, replaced, paused, counted, triggered, one_shots, downtime,
     long_downtime, wall_clocks, rejected, attempts, overlapping, given_up, silent, cancelled_runs,
-    cancelled_again,
+    cancelled_again, requested_again,
 )

@@ -161,6 +161,27 @@ def test_replies_say_what_became_of_a_command(host, sidecar):
     assert (body["id"], {error["field"] for error in body["errors"]}) == (job, {"job_type"})
 
 
+def test_one_stamp_of_the_far_future_does_not_mute_a_job(host, sidecar):
+    sidecar.up(producers=0)
+    queue = host.channel.queue_declare("", exclusive=True).method.queue
+
+    def ask(key, **body):
+        host.publish(key, body, reply_to=queue, correlation_id=str(uuid4()))
+        return json.loads(host.get(queue)[2])
+
+    job = {"id": str(uuid4())}
+    request = job | {"job_type": "t", "run_at": "2099-01-01T00:00:00Z"}
+    for key, body in (("request", request), ("cancel", job), ("pause", job), ("resume", job), ("trigger", job)):
+        errors = ask(key, **body, issued_at="2090-01-01T00:00:00Z")["errors"]
+        assert [each["field"] for each in errors] == ["issued_at"]
+    assert ask("request", **request, issued_at=iso(utc(days=3)))["status"] == "scheduled"
+    assert ask("cancel", **job, issued_at=iso(utc()))["status"] == "cancelled"
+    assert ask("request", **request)["status"] == "scheduled"
+    sidecar.sql("UPDATE jobs SET requested_at = '2090-01-01', triggered_at = '2091-01-01'")  # by release 0.2
+    assert ask("trigger", **job)["status"] == "scheduled"
+    assert ask("cancel", **job, issued_at=iso(utc()))["status"] == "cancelled"
+
+
 def test_a_reply_queue_that_is_gone_harms_nobody(host, sidecar):
     sidecar.up(producers=0)
     for reply_to in ("no.such.queue", "amq.rabbitmq.reply-to.g1gCYQ.gone"):

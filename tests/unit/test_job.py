@@ -10,6 +10,7 @@ import pytest
 from commands import histories
 from hypothesis import given, settings
 
+from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming, content
 from scheduler.domain.jobs.emission import event_id
 from scheduler.domain.jobs.job import _TRANSITIONS, Job, JobStatus, apply
@@ -60,7 +61,10 @@ def test_every_permutation_with_duplicates_ends_the_same(history):
     ([("pause", 2), ("request", 1)], "paused", ["unchanged", "scheduled"]),
     ([("request", 1), ("pause", 2), ("resume", 3)], "pending", ["scheduled"] * 3),
     ([("request", 1), ("resume", 3), ("pause", 2)], "pending", ["scheduled", "unchanged", "unchanged"]),
-    ([("request", 1), ("pause", 2), ("request", 3)], "pending", ["scheduled"] * 3),
+    ([("request", 1), ("pause", 2), ("request", 3)], "paused", ["scheduled"] * 3),
+    ([("request", 3), ("pause", 2)], "paused", ["scheduled"] * 2),
+    ([("request", 1), ("pause", 2), ("cancel", 3), ("request", 4)], "pending",
+     ["scheduled", "scheduled", "cancelled", "scheduled"]),
     ([("request", 1), ("cancel", 2), ("resume", 3)], "cancelled", ["scheduled", "cancelled", "unchanged"]),
     ([("trigger", 2)], "awaiting", ["unchanged"]),
 ])
@@ -78,13 +82,37 @@ def test_without_issued_at_the_order_of_storing_counts():
     assert applied(command("request", far_ahead), command("cancel"))[1] == ["scheduled", "superseded"]
 
 
-def test_nothing_can_be_stored_after_the_end_of_time():
-    last = COMMAND_MODELS["request"](
-        id=ID, job_type="a", run_at="2027-06-01T00:00:00Z", issued_at="9999-12-31T23:59:59.999999Z"
-    )
-    for kind in ("request", "cancel", "pause", "resume", "trigger"):
-        job, _ = applied(last, command(kind))
-        assert job.requested_at == last.issued_at
+@pytest.mark.parametrize("kind", ["request", "cancel", "pause", "resume", "trigger"])
+def test_a_command_from_the_far_future_is_rejected(kind):
+    now = T - timedelta(days=32)
+    for job in (None, applied(command("request"), now=now)[0]):
+        with pytest.raises(Rejected) as rejected:
+            apply(job, Incoming(command(kind, 1), str(ID)), now)
+        assert [each.field for each in rejected.value.problems] == ["issued_at"]
+
+
+@pytest.mark.parametrize("days", [2, 30])
+def test_a_stamp_of_days_ahead_does_not_win_over_later_commands(days):
+    now = T - timedelta(days=days)
+    ahead = command("request", 0)
+    for issued in (None, now - timedelta(minutes=1)):
+        cancel = COMMAND_MODELS["cancel"](id=ID, issued_at=issued)
+        job, statuses = applied(ahead, cancel, now=now)
+        assert (job.status, statuses) == (JobStatus.CANCELLED, ["scheduled", "cancelled"])
+    assert applied(ahead, ahead, now=now)[1] == ["scheduled", "unchanged"]
+
+
+def test_stamps_of_release_0_2_keep_their_order_and_lose_to_later_commands():
+    year = datetime(2090, 1, 1, tzinfo=UTC)
+    job, _ = applied(command("request", 1))
+    for field in ("requested_at", "triggered_at"):
+        stored = replace(job, paused_at=T, **{field: year})
+        assert apply(stored, Incoming(command("cancel"), str(ID)), NOW).job.status == JobStatus.CANCELLED
+        assert apply(stored, Incoming(command("trigger"), str(ID)), NOW).status == "scheduled"
+    later = replace(job, status=JobStatus.CANCELLED, requested_at=year, cancelled_at=year + timedelta(days=1))
+    assert apply(later, Incoming(command("pause"), str(ID)), NOW).job.status == JobStatus.CANCELLED
+    earlier = replace(job, requested_at=year + timedelta(days=1), cancelled_at=year)
+    assert apply(earlier, Incoming(command("trigger"), str(ID)), NOW).job.status == JobStatus.PENDING
 
 
 def test_each_trigger_counts_once_and_an_older_one_than_the_request_does_not():
@@ -96,7 +124,8 @@ def test_each_trigger_counts_once_and_an_older_one_than_the_request_does_not():
 
 
 def test_a_trigger_from_a_host_whose_clock_is_ahead_is_due_now():
-    job, _ = applied(command("request", 1), command("trigger", 10**9))
+    ahead = int((NOW - T).total_seconds()) + 3600
+    job, _ = applied(command("request", 1), command("trigger", ahead))
     assert job.wake_at == NOW
 
 
@@ -104,11 +133,11 @@ def test_a_replacement_starts_counting_anew():
     job, _ = applied(command("request", 1))
     later = apply(
         replace(job, status=JobStatus.DONE, occurrence=7, retries=3),
-        Incoming(command("request", 2), str(ID)), NOW,
+        Incoming(command("request", 2, run_at="2027-07-01T00:00:00Z"), str(ID)), NOW,
     ).job
     assert (later.status, later.occurrence, later.retries) == (JobStatus.PENDING, 0, 0)
     assert later.next_run_at == resolve(
-        run_at="2027-06-01T00:00:00Z", rrule=None, cron=None, every=None, timezone=None, stored_at=NOW
+        run_at="2027-07-01T00:00:00Z", rrule=None, cron=None, every=None, timezone=None, stored_at=NOW
     ).starts_at
 
 

@@ -1,6 +1,6 @@
 """What a host asked for: a request's fields, its schedule resolved, beside what came with the message."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from scheduler.domain.caller import Caller
 from scheduler.domain.jobs.missed import OnMissed
 from scheduler.domain.messages import DEFAULT_TENANT, Command, Priority, RunPolicy, ScheduleRequest
-from scheduler.domain.recurrence import Spec, resolve
+from scheduler.domain.recurrence import Spec, StartSource, resolve
 
 
 # What this module makes is never changed afterwards. It is not `frozen`: to make that takes several times as long,
@@ -65,9 +65,19 @@ def define(incoming: Incoming, now: datetime) -> Definition:
     )
 
 
+def keep_start(definition: Definition, stored: Spec) -> Definition:
+    """Return the definition with the stored start if its request gave none; both schedules are the same."""
+    spec = definition.spec
+    if spec.start_source != StartSource.STORED:
+        return definition
+    return replace(definition, spec=replace(
+        spec, dtstart=stored.dtstart, starts_at=stored.starts_at, ends_at=stored.ends_at,
+    ))
+
+
 # Who sent a request and in which trace makes no difference to what it asks for, nor does when it was stored.
 _BESIDE = {"correlation_id", "traceparent", "tracestate", "spec"}
-_RECKONED = {"dtstart", "starts_at", "ends_at"}
+_RECKONED = {"dtstart", "starts_at", "ends_at", "start_source"}
 _asked = attrgetter(
     *(each.name for each in fields(Definition) if each.name not in _BESIDE),
     *(f"spec.{each.name}" for each in fields(Spec) if each.name not in _RECKONED),

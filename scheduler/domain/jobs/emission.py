@@ -89,6 +89,8 @@ def _decide(job: Job, definition: Definition, now: datetime) -> Emission:
         due_at = min(job.triggers[0], job.trigger_at)
         emission = _emission(job, due_at, 0, job.next_run_at)
         emission.triggered = True
+        if compile_schedule(definition.spec).fires_at(due_at):
+            emission.event_id = _identity(job.id, f"{emission.due_text}/trigger")  # not that of the occurrence
         return emission
     due, spec = job.next_run_at, definition.spec
     assert due is not None  # noqa: S101 - it was claimed because it is due

@@ -6,11 +6,14 @@ from the newest of each kind. So the outcome is the same however often and in wh
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
+from operator import attrgetter
 
 from scheduler.domain.errors import Problem, Rejected
-from scheduler.domain.jobs.definition import Definition, Incoming, content, define
+from scheduler.domain.issued import TRUSTED_AHEAD, check_issued_at
+from scheduler.domain.jobs.definition import Definition, Incoming, content, define, keep_start
+from scheduler.domain.jobs.missed import MOST, OnMissed
 from scheduler.domain.messages import (
     DEFAULT_TENANT,
     Command,
@@ -21,11 +24,15 @@ from scheduler.domain.messages import (
     ScheduleTrigger,
     Status,
 )
-from scheduler.domain.recurrence import Spec, compile_schedule
+from scheduler.domain.recurrence import Spec, compile_schedule, same_schedule
 
 MAX_TRIGGERS = 1000
 _AHEAD = timedelta(seconds=5)
-_END_OF_TIME = datetime.max.replace(tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+_STAMPS = ("requested_at", "cancelled_at", "paused_at", "resumed_at", "triggered_at")
+_stamps = attrgetter(*_STAMPS)  # the newest issued_at of each kind of command
 
 
 class JobStatus(StrEnum):
@@ -77,7 +84,8 @@ class Job:
     @property
     def missed_before(self) -> datetime | None:
         """Occurrences up to here passed while the job was paused."""
-        return self.resumed_at if _not_before(self.paused_at, self.requested_at) else None
+        paused = self.paused_at is not None and _not_before(self.resumed_at, self.requested_at)
+        return self.resumed_at if paused else None
 
     @property
     def wake_at(self) -> datetime | None:
@@ -106,6 +114,9 @@ def apply(job: Job | None, incoming: Incoming, now: datetime) -> Outcome:
     command = incoming.command
     if job is not None and job.tenant != incoming.tenant:
         raise Rejected([Problem("id", "is not available")])  # nor does it say whose it is
+    check_issued_at(command.issued_at, now)
+    if job is not None:
+        job = _in_bounds(job, command.issued_at, now)
     if isinstance(command, ScheduleRequest):
         definition = define(incoming, now)
         if job is None:  # most requests are such: made in one go
@@ -113,24 +124,56 @@ def apply(job: Job | None, incoming: Incoming, now: datetime) -> Outcome:
                        requested_at=command.issued_at or now, definition=definition)
             return Outcome(made, "scheduled")
         issued = command.issued_at or _stored_last(job, now)
-        return _request(job, definition, issued, start_given=command.run_at is not None)
+        return _request(job, definition, issued, now, start_given=command.run_at is not None)
     job = job or Job(incoming.about, incoming.tenant)
     return _TRANSITIONS[type(command)](job, command.issued_at or _stored_last(job, now), now)
 
 
-def _request(job: Job, definition: Definition, issued: datetime, *, start_given: bool) -> Outcome:
+def _request(job: Job, definition: Definition, issued: datetime, now: datetime, *, start_given: bool) -> Outcome:
     if not _newer_request(job, definition, issued, start_given=start_given):
         return Outcome(job, "unchanged" if issued == job.requested_at else "superseded")
-    successor = _settled(replace(
-        job, definition=definition, requested_at=issued, next_run_at=_first(definition.spec), occurrence=0,
-        retries=0, retry_at=None, held_by=None, status=JobStatus.PENDING,
-    ))
-    overtaken = successor.status is JobStatus.CANCELLED
-    return Outcome(successor, "superseded" if overtaken else "scheduled")
+    planned = _planned(replace(job, requested_at=issued, retries=0, retry_at=None, held_by=None), definition, now)
+    successor = _settled(planned)
+    if successor.next_run_at is None and not successor.triggers and not successor.stopped:
+        successor = replace(successor, status=JobStatus.DONE)  # the trigger that it waited for was dropped
+    return Outcome(successor, "superseded" if successor.stopped else "scheduled")
+
+
+def _planned(job: Job, definition: Definition, now: datetime) -> Job:
+    """Return the job with a newer definition, and its next run by that.
+
+    An unchanged schedule goes on: a new name or payload emits nothing again. A cancelled job starts anew.
+    """
+    stored = job.definition
+    if stored is None or job.status is JobStatus.CANCELLED:
+        following = _first(definition.spec)
+    elif same_schedule(stored.spec, definition.spec):
+        return replace(job, definition=keep_start(definition, stored.spec))
+    else:
+        following = _first_new(job, stored.spec, definition, now)
+    status = JobStatus.PENDING if following is not None else JobStatus.DONE
+    return replace(job, definition=definition, next_run_at=following, occurrence=0, status=status)
 
 
 def _first(spec: Spec) -> datetime | None:
     return spec.starts_at if spec.one_shot else compile_schedule(spec).first()
+
+
+def _first_new(job: Job, stored: Spec, definition: Definition, now: datetime) -> datetime | None:
+    """Return the first run of a changed schedule.
+
+    If an occurrence that would be emitted now was settled under the stored schedule, the changed one goes on after
+    it: otherwise its event_id would be emitted again.
+    """
+    first = _first(definition.spec)
+    if first is None or first > now:
+        return first
+    before, after = compile_schedule(stored), compile_schedule(definition.spec)
+    for each in reversed(after.newest_until(now, MOST if definition.on_missed is OnMissed.ALL else 1)):
+        settled = job.next_run_at is None or each < job.next_run_at
+        if settled and before.fires_at(each):
+            return after.next_after(each)
+    return first
 
 
 def _cancel(job: Job, issued: datetime, _: datetime) -> Outcome:
@@ -189,15 +232,23 @@ def _settled(job: Job) -> Job:
     status = JobStatus.PENDING
     if job.definition is None:
         status = JobStatus.AWAITING
-    elif _not_before(job.paused_at, job.requested_at) and not _newer(job.resumed_at, job.paused_at):
+    elif _paused(job):
         status = JobStatus.PAUSED
     return job if job.status is status else replace(job, status=status)
 
 
+def _paused(job: Job) -> bool:
+    """Tell whether the newest of pause, resume and cancel is a pause: a request leaves that as it is."""
+    if job.paused_at is None:
+        return False
+    return not _newer(job.resumed_at, job.paused_at) and not _not_before(job.cancelled_at, job.paused_at)
+
+
 def _switched(before: Job, after: Job, issued: datetime) -> Outcome:
-    if before.requested_at is not None and issued < before.requested_at:
-        return Outcome(after, "superseded")
-    return Outcome(after, "scheduled" if before.status is not after.status else "unchanged")
+    if before.status is not after.status:
+        return Outcome(after, "scheduled")
+    late = before.requested_at is not None and issued < before.requested_at
+    return Outcome(after, "superseded" if late else "unchanged")
 
 
 def _newer_request(job: Job, definition: Definition, issued: datetime, *, start_given: bool) -> bool:
@@ -216,11 +267,26 @@ def _stored_last(job: Job, now: datetime) -> datetime:
     That holds also for what was stamped a moment ahead of the database's clock, by a host whose clock is or in a
     transaction that began later; a stamp further ahead than that was meant.
     """
-    known = (job.requested_at, job.cancelled_at, job.paused_at, job.resumed_at, job.triggered_at)
-    latest = max((t for t in (*known, *job.triggers) if t is not None), default=None)
+    latest: datetime | None = max((t for t in (*_stamps(job), *job.triggers) if t is not None), default=None)
     if latest is None or now > latest or latest - now > _AHEAD:
         return now
-    return latest + min(timedelta(microseconds=1), _END_OF_TIME - latest)
+    return latest + _MICROSECOND
+
+
+def _in_bounds(job: Job, issued: datetime | None, now: datetime) -> Job:
+    """Move stamps that are too far ahead back to just after the others, in their order.
+
+    Otherwise one of them would win over every command until then. A repetition of its command is still recognised.
+    """
+    furthest = now + TRUSTED_AHEAD
+    known = [each for each in (*_stamps(job), *job.triggers) if each is not None]
+    if not known or max(known) <= furthest or issued in known:
+        return job
+    base = max((each for each in known if each <= furthest), default=now - TRUSTED_AHEAD)
+    ahead = sorted({each for each in known if each > furthest})
+    moved = {each: base + number * _MICROSECOND for number, each in enumerate(ahead, start=1)}
+    stamps = dict(zip(_STAMPS, (moved.get(each, each) for each in _stamps(job)), strict=True))
+    return replace(job, triggers=tuple(moved.get(each, each) for each in job.triggers), **stamps)
 
 
 def _newer(a: datetime | None, b: datetime | None) -> bool:

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 from scheduler.domain.recurrence.calendar import (
     WEEK,
@@ -122,6 +123,7 @@ class Cron:
 
     walls: DaysAndTimes
     fixed: bool
+    key: tuple[Any, ...]  # equal for expressions that mean the same
 
 
 @lru_cache(maxsize=1024)  # a few kB each
@@ -138,7 +140,8 @@ def read_cron(text: str) -> Cron:
     both = monthday.startswith("*") or weekday.startswith("*")
     days = CronDays(chosen, monthdays, last_workday, weekdays, ordinals, both)
     fixed = not (minute.startswith("*") or hour.startswith("*"))
-    return Cron(DaysAndTimes(days, clock_times(hours, minutes, (0,))), fixed)
+    key = (minutes, hours, chosen, frozenset(monthdays), last_workday, weekdays, frozenset(ordinals), both, fixed)
+    return Cron(DaysAndTimes(days, clock_times(hours, minutes, (0,))), fixed, key)
 
 
 def _fields(text: str) -> list[str]:

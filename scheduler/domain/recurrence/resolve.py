@@ -11,7 +11,14 @@ from scheduler.domain.recurrence.moment import Moment, plain_instant, read_durat
 from scheduler.domain.recurrence.never import CENTURY, NOTHING_CHOSEN, why_never, why_never_cron
 from scheduler.domain.recurrence.rule import Freq, Rule
 from scheduler.domain.recurrence.schedule import Recurring, nth_instant, to_instant, to_seconds
-from scheduler.domain.recurrence.spec import Spec, compile_schedule, local_text, rule_schedule, wall_seconds
+from scheduler.domain.recurrence.spec import (
+    Spec,
+    StartSource,
+    compile_schedule,
+    local_text,
+    rule_schedule,
+    wall_seconds,
+)
 from scheduler.domain.recurrence.stamp import Fault, Form, Stamp
 from scheduler.domain.recurrence.text import Faulty, RuleText, read_text
 from scheduler.domain.recurrence.zones import Clock, clock, suggest
@@ -67,7 +74,8 @@ def resolve(
     local = fields.local
     if fields.problems or local is None:
         raise Rejected(fields.problems)
-    spec = Spec(rrule, cron, fields.every, local.name, None, stored_at.astimezone(UTC), None)
+    source = _start_source(request, fields)
+    spec = Spec(rrule, cron, fields.every, local.name, None, stored_at.astimezone(UTC), None, source)
     field = "run_at"
     try:
         spec = _start(spec, fields, local)
@@ -75,6 +83,13 @@ def resolve(
         return _judge(spec, fields, local)
     except Fault as fault:
         raise Rejected([Problem(field, str(fault))]) from None
+
+
+def _start_source(request: _Request, fields: _Fields) -> str | None:
+    if request.rrule is None and request.cron is None and request.every is None:
+        return None
+    given = fields.moment is not None or (fields.text is not None and fields.text.dtstart is not None)
+    return (StartSource.RUN_AT if given else StartSource.STORED).value
 
 
 def _read(request: _Request) -> _Fields:

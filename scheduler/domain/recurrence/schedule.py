@@ -49,6 +49,14 @@ class Schedule(ABC):
         """Return the first occurrence not before `starts_at`."""
         return self.next_after(_just_before(self.starts_at))
 
+    def fires_at(self, instant: datetime) -> bool:
+        """Tell whether `instant` is an occurrence."""
+        return self.next_after(_just_before(instant)) == instant
+
+    def newest_until(self, until: datetime, limit: int) -> list[datetime]:
+        """Return the newest occurrences not after `until`, at most `limit`, in order."""
+        return self.newest(until, limit, _just_before(self.starts_at))
+
     def since(self, instant: datetime) -> Iterator[datetime]:
         """Yield the occurrences not before `instant`."""
         return self.after(_just_before(instant))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from functools import lru_cache
 
 from scheduler.domain.recurrence.build import rule_walls
@@ -19,6 +20,13 @@ _LAST_WALL = END_OF_TIME - 1
 _ORIGIN = datetime(1, 1, 1)  # noqa: DTZ001 - wall time
 
 
+class StartSource(StrEnum):
+    """Where the start of a recurring schedule comes from."""
+
+    RUN_AT = "run_at"  # the request gave it, as `run_at` or as a DTSTART line
+    STORED = "stored"  # the request was stored then
+
+
 @dataclass(slots=True)  # not frozen, for speed: one is made of each row that is due
 class Spec:
     """A validated schedule as it is stored: columns of the jobs table."""
@@ -30,6 +38,7 @@ class Spec:
     dtstart: datetime | None  # DTSTART's wall time, naive: it may lie in a gap, where no instant could keep it
     starts_at: datetime  # UTC: nothing fires before it
     ends_at: datetime | None  # UTC: the rule's last instant by COUNT; RDATEs are not bounded by it
+    start_source: str | None = None  # a StartSource; None for a one-shot, or if release 0.2 stored it
 
     @property
     def one_shot(self) -> bool:

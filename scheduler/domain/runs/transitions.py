@@ -6,6 +6,7 @@ whichever attempt it is of. So any order and any repetition of the same messages
 
 from datetime import datetime, timedelta
 
+from scheduler.domain.issued import TRUSTED_AHEAD
 from scheduler.domain.messages import RecordedStatus, ResultStatus
 from scheduler.domain.names import COMMAND_KEY_PREFIX
 from scheduler.domain.runs.backoff import backoff
@@ -184,7 +185,10 @@ def retried(run: Run, issued: datetime, now: datetime) -> Run:
     """Return the run with a fresh set of attempts if it was given up or cancelled; the same otherwise."""
     if run.status not in (RunStatus.DEAD, RunStatus.CANCELLED):
         return run
-    if run.retried_at is not None and issued <= run.retried_at:
+    newest = run.retried_at
+    if newest is not None and newest - now > TRUSTED_AHEAD and issued != newest:
+        newest = None
+    if newest is not None and issued <= newest:
         return run
     return replace(run, status=RunStatus.WAITING, counted=0, retry_at=now, finished_at=None, retried_at=issued,
                    decided_by=None)

@@ -32,7 +32,8 @@ _TEXTS = {name: f"{name}::text AS {name}" for name in AS_JSON}
 SELECTED = ", ".join(_TEXTS.get(name, name) for name in COLUMNS)
 # The same of a job that is due, but for what its emission does not depend on: each value takes a while to fetch.
 # When it was asked for matters only if it was paused.
-_OF_DUE = _TEXTS | {name: f"NULL AS {name}" for name in ("name", "triggered_at", "cancelled_at")} | {
+_UNUSED = ("name", "triggered_at", "cancelled_at", "start_source")
+_OF_DUE = _TEXTS | {name: f"NULL AS {name}" for name in _UNUSED} | {
     "status": "'pending' AS status",
     "requested_at": "CASE WHEN paused_at IS NOT NULL THEN requested_at END AS requested_at",
 }

@@ -72,6 +72,16 @@ def test_a_job_is_paused_resumed_and_triggered(api):
         assert api.post(f"/jobs/{uuid4()}/{verb}").status == 404
 
 
+def test_a_command_of_the_far_future_is_unprocessable(api):
+    job, stamp = api.job(), {"issued_at": "2090-01-01T00:00:00Z"}
+    asked = [("PUT", "", {"job_type": "a", "every": 60}), ("DELETE", "", {})]
+    asked += [("POST", f"/{verb}", {}) for verb in ("pause", "resume", "trigger")]
+    for method, path, body in asked:
+        answer = api.ask(method, f"/jobs/{job['id']}{path}", body | stamp)
+        assert (answer.status, set(answer.errors)) == (422, {"issued_at"}), (method, path, answer.body)
+    assert api.get(f"/jobs/{job['id']}").json == job
+
+
 def test_lists_go_on_where_the_last_page_ended(api):
     ids = [api.job(job_type=f"list.{n % 2}", name=f"Number {n}")["id"] for n in range(7)]
     seen, after = [], None

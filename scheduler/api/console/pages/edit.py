@@ -20,7 +20,7 @@ from scheduler.api.identity import Identity, Need, check
 from scheduler.api.problems import Changed, Conflict, Unprocessable
 from scheduler.domain.errors import Rejected
 from scheduler.domain.parsing import parse_command
-from scheduler.domain.recurrence import zone_names
+from scheduler.domain.recurrence import resolve, same_schedule, zone_names
 from scheduler.domain.times import rfc3339
 from scheduler.postgres.jobs.lists import JobRow
 from scheduler.views.jobs import job_etag, job_view
@@ -170,7 +170,7 @@ async def edit(request: Request, the: The, who: Visitor, form: Form, job_id: UUI
     """Put the form in a job's place, unless somebody else changed it meanwhile."""
     row = await the.services.reads.job_row(who, job_id)
     read = read_form(form, stored(row))
-    if form.get("starts") == values_of(stored(row)).get("starts"):
+    if form.get("starts") == values_of(stored(row)).get("starts") and not _same_schedule(read, row):
         await _go_on(the, who, read, row)
     try:
         problems = await _save(the, who, read, job_id, form.get("etag", ""))
@@ -181,6 +181,16 @@ async def edit(request: Request, the: The, who: Visitor, form: Form, job_id: UUI
     if isinstance(problems, str):
         return to(f"/jobs/{job_id}", Flash("Saved", then=f"/jobs/{job_id}/trigger", label="Run now"))
     return await _form_page(request, the, who, form, problems, job=row, etag=form.get("etag", ""), status=422)
+
+
+def _same_schedule(read: Read, row: JobRow) -> bool:
+    """Tell whether a form asks for the stored schedule, which then goes on by itself."""
+    fields = {name: read.fields.get(name) for name in ("run_at", "rrule", "cron", "every", "timezone")}
+    try:
+        spec = resolve(**fields, stored_at=datetime.now(UTC))
+    except Rejected:
+        return False
+    return row.job.definition is not None and same_schedule(row.job.definition.spec, spec)
 
 
 async def _go_on(the: Site, who: Identity, read: Read, row: JobRow) -> None:

@@ -1,0 +1,44 @@
+"""Equality of schedules: parsed values are compared, not their spellings."""
+
+from dataclasses import fields
+from operator import attrgetter
+
+from scheduler.domain.recurrence.cron import read_cron
+from scheduler.domain.recurrence.rule import Rule
+from scheduler.domain.recurrence.spec import Spec, StartSource
+from scheduler.domain.recurrence.text import read_text
+
+_rule_parts = attrgetter(*(each.name for each in fields(Rule)))
+
+
+def same_schedule(stored: Spec, requested: Spec) -> bool:
+    """Tell whether a request's schedule fields equal those stored.
+
+    A request without a start equals one that was stored without it. Rows of release 0.2 don't record that: they
+    equal it too. A given start is compared by its instant, and by its wall time, which differs in a gap.
+    """
+    if requested.start_source == StartSource.STORED:
+        same_start = stored.start_source != StartSource.RUN_AT
+    else:
+        same_start = (requested.starts_at, requested.dtstart) == (stored.starts_at, stored.dtstart)
+    return (
+        same_start and requested.timezone == stored.timezone and requested.every == stored.every
+        and _same_cron(stored.cron, requested.cron) and _same_rule(stored.rrule, requested.rrule)
+    )
+
+
+def _same_cron(stored: str | None, requested: str | None) -> bool:
+    if stored is None or requested is None or stored == requested:
+        return stored == requested
+    return read_cron(stored).key == read_cron(requested).key
+
+
+def _same_rule(stored: str | None, requested: str | None) -> bool:
+    """Compare all but DTSTART, which is the start."""
+    if stored is None or requested is None or stored == requested:
+        return stored == requested
+    one, other = read_text(stored), read_text(requested)
+    return (
+        _rule_parts(one.rule) == _rule_parts(other.rule)
+        and set(one.rdates) == set(other.rdates) and set(one.exdates) == set(other.exdates)
+    )
