@@ -2,12 +2,15 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from scheduler.api.console.history import SAMPLE_SECONDS, History, Sample, sample
 from scheduler.api.console.watching import Jobs, Runs, Seen, Wants, Watching
+from scheduler.api.identity import Identity
+from scheduler.api.problems import Away, TooMany
 from scheduler.ops.logs import get_logger
 from scheduler.postgres.console import Pulse
 
@@ -38,6 +41,31 @@ class Moment:
     runs: Runs = field(default_factory=Runs)
     jobs: Jobs = field(default_factory=Jobs)
     problem: str | None = None
+
+
+class Streams:
+    """Counts the live pages of each user: each holds a connection, and one user must not hold them all."""
+
+    MOST = 500
+    MOST_OF_ONE = 20
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str | None]] = Counter()
+
+    def take(self, who: Identity) -> Callable[[], None]:
+        """Count one more and return what ends it; raise TooMany or Away where it is one too many."""
+        key = (who.sub, who.tenant)
+        if self._counts[key] >= self.MOST_OF_ONE:
+            raise TooMany(f"{self.MOST_OF_ONE} of your pages are live already; this one stays as it is.", 10)
+        if self._counts.total() >= self.MOST:
+            raise Away("Too many pages are live already; this one stays as it was loaded for now.")
+        self._counts[key] += 1
+        return lambda: self._leave(key)
+
+    def _leave(self, key: tuple[str, str | None]) -> None:
+        self._counts[key] -= 1
+        if not self._counts[key]:
+            del self._counts[key]
 
 
 class Broadcaster:

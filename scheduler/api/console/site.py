@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from scheduler.api.console import session
-from scheduler.api.console.live import Broadcaster
+from scheduler.api.console.live import Broadcaster, Streams
 from scheduler.api.console.templating import environment
 from scheduler.api.console.watching import Seen, Wants, look
 from scheduler.api.identity import Identity, Need, Role, check
@@ -35,6 +35,7 @@ class Site:
         self.templates = environment()
         self.broadcaster = Broadcaster(self._take)
         self.links = session.Links()
+        self.streams = Streams()
         self.dead_letters: int | None = None  # how many there are, None where that is not known
         self._counting: asyncio.Task[None] | None = None
         self._drawn: tuple[int, dict[Hashable, dict[str, str]]] = (0, {})
@@ -85,8 +86,15 @@ class Site:
         whole = whole_rights(who) | {"who": who, "csrf": session.form_token(token)} | dict(context)
         return HTMLResponse(self.fragment(name, whole), 200, _HEADERS)
 
-    def problem(self, request: Request, status: int, detail: str) -> Response:
+    def problem(
+        self, request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None
+    ) -> Response:
         """Show what went wrong: beside what was tried where a script asked, else as a page."""
+        response = self._problem(request, status, detail)
+        response.headers.update(headers or {})
+        return response
+
+    def _problem(self, request: Request, status: int, detail: str) -> Response:
         if request.headers.get("hx-request"):
             flash = session.Flash(detail, bad=True)
             text = self.fragment("flash", {"flash": flash, "csrf": ""})
@@ -141,16 +149,21 @@ async def visitor(request: Request) -> Identity:
         raise Forbidden("The token has no role that is known here.")
     request.state.who = who
     request.state.sub = who.sub
+    site(request).services.limit.take(who)
     return who
+
+
+def form_fields(body: str, most: int) -> dict[str, str]:
+    """Return the fields of a form; raise Unprocessable where it has too many."""
+    try:
+        return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=most))
+    except ValueError:
+        raise Unprocessable([Problem("form", f"has more than {most} fields")]) from None
 
 
 async def sent_form(request: Request) -> dict[str, str]:
     """Return the fields of a form that a page of this session has made; raise Forbidden for any other."""
-    body = (await request.body()).decode("utf-8", "replace")
-    try:
-        fields = dict(parse_qsl(body, keep_blank_values=True, max_num_fields=_MOST_FIELDS))
-    except ValueError:
-        raise Unprocessable([Problem("form", f"has more than {_MOST_FIELDS} fields")]) from None
+    fields = form_fields((await request.body()).decode("utf-8", "replace"), _MOST_FIELDS)
     token = session.token_of(request) or ""
     if not token or not session.form_is_ours(request, token, fields.pop("form_token", "")):
         raise Forbidden("This form was not made by a page of this session: open the page again.")
@@ -175,7 +188,7 @@ class ConsoleRoute(APIRoute):
             except Unauthorized as error:
                 return _to_login(request, error)
             except ApiError as error:
-                return site(request).problem(request, error.status, error.detail)
+                return site(request).problem(request, error.status, error.detail, error.headers)
             except Rejected as error:
                 return site(request).problem(request, 422, Unprocessable(error.problems).detail)
             except Unavailable as error:
@@ -193,6 +206,7 @@ def _to_login(request: Request, error: Unauthorized) -> Response:
     from here, brings it along.
     """
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    here = here if session.is_local(here) else "/"
     if request.headers.get("hx-request"):
         return Response(status_code=401, headers={"HX-Redirect": "/login"})
     if request.method == "GET" and request.headers.get("sec-fetch-site") == "cross-site":
@@ -209,7 +223,7 @@ def _to_login(request: Request, error: Unauthorized) -> Response:
 
 def to(address: str, flash: session.Flash | None = None) -> Response:
     """Send to a page of ours after an action, with what it did."""
-    response = RedirectResponse(address, 303, _HEADERS)
+    response = RedirectResponse(address if session.is_local(address) else "/", 303, _HEADERS)
     if flash is not None:
         session.put_flash(response, flash)
     return response
@@ -217,7 +231,9 @@ def to(address: str, flash: session.Flash | None = None) -> Response:
 
 def back(request: Request, usual: str) -> str:
     """Return the page of ours that a form was sent from."""
-    came_from = urlsplit(request.headers.get("referer", ""))
-    if came_from.netloc != request.headers.get("host") or came_from.path.startswith("//"):
+    try:
+        came_from = urlsplit(request.headers.get("referer", ""))
+    except ValueError:
         return usual
-    return came_from.path + (f"?{came_from.query}" if came_from.query else "")
+    address = came_from.path + (f"?{came_from.query}" if came_from.query else "")
+    return address if came_from.netloc == request.headers.get("host") and session.is_local(address) else usual

@@ -1,24 +1,28 @@
 """In and out: logging in with a token or a link, logging out, and the console's own files."""
 
-from urllib.parse import parse_qsl
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from scheduler.api.console import assets, session
-from scheduler.api.console.site import ConsoleRoute, Form, The, to
-from scheduler.api.identity import Role
-from scheduler.api.problems import ApiError, Forbidden, NotFound
+from scheduler.api.console.site import ConsoleRoute, Form, Site, The, form_fields, to
+from scheduler.api.identity import Identity, Role
+from scheduler.api.problems import ApiError, Away, Forbidden, NotFound, Unauthorized
 from scheduler.api.requests import Who
 
 router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
+_MOST_FIELDS = 10
 _NO_ROLE = "The token has no role that is known here: viewer, operator or admin."
+
+
+_OTHER_SITE = "Log in on this page itself."
+_USED = "This link was used already, or is too old. Log in with a token."
 
 
 def _safe(address: str) -> str:
     """Return an address of ours, never another site's."""
-    fine = address.startswith("/") and not address.startswith(("//", "/\\")) and address.isprintable()
-    return address if fine and not address.startswith(("/login", "/logout")) else "/"
+    return address if session.is_local(address) and not address.startswith(("/login", "/logout")) else "/"
 
 
 @router.get("/static/{name}")
@@ -36,21 +40,27 @@ async def login_page(request: Request, the: The, next: str = "/") -> Response:
 @router.post("/login")
 async def login(request: Request, the: The) -> Response:
     """Take a token that is good, and keep it in the session's cookie."""
+    if not session.from_this_site(request):
+        raise Forbidden(_OTHER_SITE)
     body = (await request.body()).decode("utf-8", "replace")
-    fields = dict(parse_qsl(body, keep_blank_values=True, max_num_fields=10))
-    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise Forbidden("Log in on this page itself.")
+    fields = form_fields(body, _MOST_FIELDS)
     token, target = fields.get("token", "").strip(), _safe(fields.get("next", "/"))
     try:
-        who = await the.services.identify(token, request.client.host if request.client else None)
-        problem = _NO_ROLE if who.role is Role.NONE else None
-    except ApiError as error:
-        problem = error.detail
-    if problem is not None:
-        return the.page(request, "login.html", {"next": target, "problem": problem}, 401)
+        await _logged_in(request, the, token)
+    except (Unauthorized, Away) as error:
+        return the.page(request, "login.html", {"next": target, "problem": error.detail}, error.status)
     response = to(target)
     session.remember(response, request, token)
     return response
+
+
+async def _logged_in(request: Request, the: Site, token: str) -> Identity:
+    """Return who logs in with a token, and count it; raise Unauthorized where nobody can."""
+    who = await the.services.identify(token, request.client.host if request.client else None)
+    if who.role is Role.NONE:
+        raise Unauthorized(_NO_ROLE)
+    the.services.limit.take(who)
+    return who
 
 
 @router.post("/login/link")
@@ -61,15 +71,48 @@ async def make_link(request: Request, the: The, who: Who) -> Response:  # noqa: 
 
 
 @router.get("/login/{code}")
+async def open_link(request: Request, the: The, code: str) -> Response:
+    """Log in by a link, or ask first.
+
+    At once only for a user who opens it on this machine, as `scheduler dev` prints it, and has no other session:
+    anybody with a token could otherwise send a link that logs its reader in as somebody else.
+    """
+    token = the.links.find(code)
+    if token is None:
+        raise NotFound(_USED)
+    who = await _logged_in(request, the, token)
+    direct = session.on_this_machine(request) and session.from_this_site(request)
+    if not direct or await _is_another(request, the, who):
+        return the.page(request, "login_link.html", {"as_": who, "address": f"/login/{quote(code, safe='')}"})
+    return _use(request, the, code)
+
+
+@router.post("/login/{code}")
 async def use_link(request: Request, the: The, code: str) -> Response:
+    """Log in by a link once the reader has agreed to."""
+    if not session.from_this_site(request):
+        raise Forbidden(_OTHER_SITE)
+    return _use(request, the, code)
+
+
+def _use(request: Request, the: Site, code: str) -> Response:
     """Log in by a link; a second time it is nothing."""
     token = the.links.use(code)
     if token is None:
-        raise NotFound("This link was used already, or is too old. Log in with a token.")
-    await the.services.identify(token)
+        raise NotFound(_USED)
     response = to("/")
     session.remember(response, request, token)
     return response
+
+
+async def _is_another(request: Request, the: Site, who: Identity) -> bool:
+    """Tell whether the browser has a session of somebody else."""
+    token = session.token_of(request)
+    try:
+        there = None if token is None else await the.services.identify(token)
+    except ApiError:
+        return False
+    return there is not None and (there.sub, there.role, there.tenant) != (who.sub, who.role, who.tenant)
 
 
 @router.post("/logout")

@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
 from uuid import UUID
 
 from fastapi import APIRouter, Request
@@ -25,11 +26,10 @@ from scheduler.api.console.topics import (
     Topic,
 )
 from scheduler.api.identity import Identity, Need, check
-from scheduler.api.problems import ApiError, Away, NotFound
+from scheduler.api.problems import ApiError, NotFound
 from scheduler.postgres.jobs.lists import JobFilter
 
 router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
-_MOST_LISTENERS = 500  # each holds a connection
 _MOST_ROWS = 200
 _JUDGED_SECONDS = 30.0  # a stream ends with its token
 _STREAM = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -39,11 +39,24 @@ _STREAM = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 async def live(request: Request, the: The, who: Visitor, topic: str = "overview") -> Response:
     """Stream what changes on a page: parts and rows of it as markup, and samples for its charts."""
     check(who, Need.READ_ALL if topic == "processes" else Need.READ)
-    if the.broadcaster.listeners >= _MOST_LISTENERS:
-        raise Away("Too many pages are live already; this one stays as it was loaded for now.")
     found = await _topic(the, who, topic, request.query_params)
     stream = _messages(the, who, found, session.token_of(request) or "")
-    return StreamingResponse(stream, media_type="text/event-stream", headers=_STREAM)
+    return _Stream(stream, the.streams.take(who))
+
+
+class _Stream(StreamingResponse):
+    """A stream that says when it has ended, also if it never began."""
+
+    def __init__(self, messages: AsyncIterator[str], ended: Callable[[], None]) -> None:
+        super().__init__(messages, media_type="text/event-stream", headers=_STREAM)
+        self._ended = ended
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Send it until the client or the token is gone."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._ended()
 
 
 async def _topic(the: Site, who: Identity, name: str, given: Mapping[str, str]) -> Topic:
