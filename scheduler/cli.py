@@ -13,6 +13,7 @@ from typing import Any
 
 from scheduler import __version__, preview, settings
 from scheduler.domain.errors import Misconfigured, Unavailable
+from scheduler.domain.messages.base import DEFAULT_TENANT
 from scheduler.domain.names import DUE_QUEUE
 from scheduler.domain.recurrence import tzdata_version
 from scheduler.operators import arguments
@@ -120,6 +121,7 @@ def _add_webhook_verbs(webhook: argparse.ArgumentParser) -> None:
     test.set_defaults(command=_webhook_test)
     test.add_argument("url", metavar="URL")
     test.add_argument("--secret", metavar="NAME", help="sign it with a secret of SCHEDULER_WEBHOOK_SECRETS_FILE")
+    test.add_argument("--tenant", metavar="NAME", default=DEFAULT_TENANT, help="tenant whose secrets to use")
     test.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -256,7 +258,8 @@ def _webhook_test(args: argparse.Namespace) -> int:
         missing = f"scheduler webhook test needs {error.name}, which is not installed: {how_to_install('worker')}"
         raise Misconfigured(missing) from None
 
-    return 0 if trying.run(settings.load(os.environ), args.url, args.secret, print, as_json=args.json) else 1
+    found = settings.load(os.environ)
+    return 0 if trying.run(found, args.url, args.secret, print, tenant=args.tenant, as_json=args.json) else 1
 
 
 def _dev(args: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.messages import ResultStatus
+from scheduler.domain.messages.base import DEFAULT_TENANT
 from scheduler.domain.messages.runs import WEEK
 from scheduler.domain.strict_json import parse_apart
 from scheduler.domain.times import rfc3339
@@ -39,6 +40,7 @@ class Attempt:
     rest: bytes  # the event without it, else as it came
     traceparent: str | None = None
     tracestate: str | None = None
+    tenant: str = DEFAULT_TENANT
 
     @property
     def key(self) -> tuple[str, int]:
@@ -100,12 +102,15 @@ def read_attempt(delivery: Delivery) -> Attempt:
     job_type, target = event.get("job_type"), event.get("target")
     if not isinstance(job_type, str) or not isinstance(target, dict):
         raise Rejected([Problem("target", "is required, and job_type")])
+    tenant = event.get("tenant", DEFAULT_TENANT)
+    if not isinstance(tenant, str):
+        raise Rejected([Problem("tenant", "must be a text")])
     headers = _headers(delivery)
     return Attempt(
         _id(event, "event_id"), number, _id(event, "job_id"), job_type, event, delivery.body, target,
         _seconds(run, "timeout", DEFAULT_TIMEOUT), _seconds(run, "max_delay", DEFAULT_MAX_DELAY),
         _start_timeout(event.get("emitted_at"), run.get("deadline")), target_text, rest,
-        headers.get("traceparent"), headers.get("tracestate"),
+        headers.get("traceparent"), headers.get("tracestate"), tenant,
     )
 
 

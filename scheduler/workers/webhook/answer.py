@@ -8,6 +8,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from scheduler.workers.outcome import Outcome
+from scheduler.workers.webhook.redaction import Redaction
 
 MOST_BODY = 16 * 1024
 MOST_HEADERS = 4 * 1024
@@ -28,16 +29,34 @@ class Answer:
     status: int
     reason: str
     headers: Mapping[str, str]
-    body: bytes
+    body: bytes  # MOST_BODY bytes, and a little more if there is a redaction
     seconds: float
+    redaction: Redaction | None = None
 
     def output(self) -> dict[str, Any]:
         """Return what the result keeps of it."""
         return {
-            "status_code": self.status, "headers": _kept(self.headers),
-            "body": printable(_decoded(self.body, self.headers.get("content-type"))),
+            "status_code": self.status, "headers": self._kept_headers(), "body": printable(self._body()),
             "duration_ms": round(self.seconds * 1000, 3),
         }
+
+    def _kept_headers(self) -> dict[str, str]:
+        if self.redaction is None:
+            return _kept(self.headers)
+        hide = self.redaction.text
+        return _kept({hide(name): hide(value) for name, value in self.headers.items()})
+
+    def _body(self) -> str:
+        kind = self.headers.get("content-type")
+        kept = _decoded(self.body[:MOST_BODY], kind)
+        if self.redaction is None:
+            return kept
+        return self.redaction.cut_text(_decoded(self.body, kind), len(kept))
+
+    def phrase(self) -> str:
+        """Return the status with its reason phrase."""
+        reason = self.reason if self.redaction is None else self.redaction.text(self.reason)
+        return f"{self.status} {printable(reason)[:100]}".strip()
 
 
 def judge(answer: Answer, endpoint: str, max_delay: float, now: datetime) -> Outcome:
@@ -52,11 +71,10 @@ def judge(answer: Answer, endpoint: str, max_delay: float, now: datetime) -> Out
             error = f"{endpoint} answered {status}: redirects are not followed"
             return Outcome.failed(error, output=output)
         case status:
-            reason = f"{status} {printable(answer.reason)[:100]}".strip()
             retry_in = None
             if status in (_TOO_MANY, _UNAVAILABLE):
                 retry_in = retry_after(answer.headers.get("retry-after"), max_delay, now)
-            return Outcome.failed(f"{endpoint} answered {reason}", retry_in=retry_in, output=output)
+            return Outcome.failed(f"{endpoint} answered {answer.phrase()}", retry_in=retry_in, output=output)
 
 
 def retry_after(text: str | None, most: float, now: datetime) -> float | None:

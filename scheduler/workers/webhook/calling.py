@@ -18,6 +18,7 @@ from scheduler.workers.outcome import Outcome
 from scheduler.workers.webhook.answer import MOST_BODY, Answer, judge, printable
 from scheduler.workers.webhook.exchange import Exchanges, Heard, NotHttp, beginning, possible
 from scheduler.workers.webhook.guard import Dialled, Guard, current
+from scheduler.workers.webhook.redaction import Redaction
 from scheduler.workers.webhook.request import Request
 
 log = get_logger(__name__)
@@ -76,26 +77,29 @@ class Caller:
         except TimeoutError:
             return _failed(f"{endpoint} did not answer within {request.timeout:g} s", "timeout")
         except (aiohttp.ClientError, OSError, ValueError, AssertionError) as error:
-            return _judged(error, dialled, endpoint)
+            return _judged(error, dialled, endpoint, request.redaction)
         outcome = judge(answer, endpoint, max_delay, datetime.now(UTC))
         return Called(outcome, f"{answer.status // 100}xx", answered=True)
 
     async def _exchange(self, request: Request) -> Answer:
         began = time.monotonic()
+        # A secret that lies across the cut must be read whole to be recognised.
+        most = MOST_BODY if request.redaction is None else MOST_BODY + request.redaction.longest
         if self._exchanges is None:
-            heard = await self._by_session(request)
+            heard = await self._by_session(request, most)
         else:
-            heard = await self._exchanges.make(request, MOST_BODY)
-        return Answer(heard.status, heard.reason, _joined(heard.headers), heard.body, time.monotonic() - began)
+            heard = await self._exchanges.make(request, most)
+        return Answer(heard.status, heard.reason, _joined(heard.headers), heard.body, time.monotonic() - began,
+                      request.redaction)
 
-    async def _by_session(self, request: Request) -> Heard:
+    async def _by_session(self, request: Request, most: int) -> Heard:
         """Make the call in aiohttp's own way, which knows how to ask a proxy too."""
         assert self._session is not None  # noqa: S101 - it was opened
         async with self._session.request(
             request.method, URL(request.url, encoded=True), headers=request.headers, data=request.body,
             allow_redirects=False, proxy=self._proxy, timeout=aiohttp.ClientTimeout(total=request.timeout),
         ) as response:
-            body, whole = await beginning(response.content, MOST_BODY)
+            body, whole = await beginning(response.content, most)
             if not whole:
                 response.close()
             return Heard(response.status, response.reason or "", response.headers, body)
@@ -114,7 +118,7 @@ def _failed(error: str, kind: str, *, retry: bool = True) -> Called:
     return Called(Outcome.failed(printable(error), retry=retry), kind, answered=False)
 
 
-def _judged(error: Exception, dialled: Dialled, endpoint: str) -> Called:
+def _judged(error: Exception, dialled: Dialled, endpoint: str, redaction: Redaction | None) -> Called:
     """Say what went wrong in our own words: a library's may quote a URL with its query."""
     if dialled.refused is not None:
         return _failed(dialled.refused, "refused", retry=False)
@@ -137,7 +141,7 @@ def _judged(error: Exception, dialled: Dialled, endpoint: str) -> Called:
         case aiohttp.ServerDisconnectedError() | ConnectionError() | aiohttp.ClientOSError():
             return _failed(f"{endpoint} closed the connection before its answer was whole", "connection")
         case NotHttp() | aiohttp.ClientResponseError() | aiohttp.ClientPayloadError():
-            return _failed(f"{endpoint} sent what is not HTTP: {_plainly(error)}", "connection")
+            return _failed(f"{endpoint} sent what is not HTTP: {_plainly(error, redaction)}", "connection")
         case _:
             return _failed(f"{endpoint}: {type(error).__name__}", "connection")
 
@@ -153,6 +157,6 @@ def _tls(error: Exception) -> str:
     return str(said)[:200]
 
 
-def _plainly(error: Exception) -> str:
-    message = getattr(error, "message", "") or type(error).__name__
-    return " ".join(str(message).split())[:200]
+def _plainly(error: Exception, redaction: Redaction | None) -> str:
+    message = str(getattr(error, "message", "") or type(error).__name__)
+    return " ".join((message if redaction is None else redaction.text(message)).split())[:200]

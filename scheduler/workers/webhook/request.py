@@ -12,7 +12,8 @@ from scheduler.domain.targets.headers import sendable
 from scheduler.domain.targets.placeholders import UnknownPlaceholder, fill, fill_all, fill_secrets
 from scheduler.domain.targets.urls import endpoint, filled_url, host_name
 from scheduler.workers.attempt import Attempt
-from scheduler.workers.webhook.secrets import SecretMissing, Secrets
+from scheduler.workers.webhook.redaction import Redaction, redaction_of
+from scheduler.workers.webhook.secrets import CallSecrets, SecretMissing, Secrets
 
 USER_AGENT = f"scheduler/{__version__}"
 JSON = "application/json"
@@ -44,6 +45,7 @@ class Request:
     headers: dict[str, str]
     body: bytes | None
     timeout: float
+    redaction: Redaction | None = None  # of the secrets in it; None if it has none
 
 
 @lru_cache(maxsize=1024)
@@ -80,15 +82,17 @@ def build(attempt: Attempt, webhook: Webhook, secrets: Secrets, now: int) -> Req
         url = webhook.url or filled_url(target.url, target.query, attempt.event)
         body = None if webhook.body_kind is None else _body(attempt, target)
         headers = {"webhook-id": attempt.event_id, "webhook-timestamp": str(now), **webhook.headers}
+        usable = secrets.for_call(attempt.tenant, webhook.host if webhook.url else host_name(url))
         if target.headers:
-            headers |= _with_secrets(target, secrets)
+            headers |= _with_secrets(target, usable)
         if attempt.traceparent is not None:
             headers = _trace(attempt) | headers
         if target.secret is not None:
-            headers["webhook-signature"] = secrets.signature(target.secret, attempt.event_id, now, body or b"")
+            headers["webhook-signature"] = usable.signature(target.secret, attempt.event_id, now, body or b"")
     except (UnknownPlaceholder, SecretMissing) as error:
         raise Unsendable(str(error)) from None
-    return Request(target.method, url, headers, body, min(target.timeout, attempt.timeout))
+    redaction = redaction_of(usable.used) if usable.used else None
+    return Request(target.method, url, headers, body, min(target.timeout, attempt.timeout), redaction)
 
 
 def _body(attempt: Attempt, target: WebhookTarget) -> bytes:
@@ -100,8 +104,8 @@ def _body(attempt: Attempt, target: WebhookTarget) -> bytes:
     return json.dumps(filled, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def _with_secrets(target: WebhookTarget, secrets: Secrets) -> dict[str, str]:
-    found = {name: fill_secrets(value, secrets.text) for name, value in target.headers.items() if "{{" in value}
+def _with_secrets(target: WebhookTarget, secrets: CallSecrets) -> dict[str, str]:
+    found = {name: fill_secrets(value, secrets.header) for name, value in target.headers.items() if "{{" in value}
     for name, value in found.items():
         if not sendable(value):
             raise SecretMissing(f"the secret for the header {name} has line breaks or control characters")

@@ -1,62 +1,50 @@
-"""The secrets that jobs name: from the operator's file, read again when it changes, and never shown."""
+"""The secrets that jobs name: read from the operator's file again when it changes, and never shown."""
 
 import base64
-import binascii
 import hashlib
 import hmac
-import re
 import threading
 import time
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from scheduler.domain.errors import Misconfigured
 from scheduler.ops.logs import get_logger
+from scheduler.workers.webhook.secrets_file import HEADER, SETTING, SIGN, Secret, read_secrets, signing_key
 
 log = get_logger(__name__)
 
-_SETTING = "SCHEDULER_WEBHOOK_SECRETS_FILE"
-_PREFIX = "whsec_"
 _LOOK_SECONDS = 2.0
-_LINE = re.compile(r" \(at (line \d+, column \d+|end of document)\)$")
 
 
 class SecretMissing(Exception):  # noqa: N818 - a verdict about the job, not an accident
-    """A job names a secret that this worker cannot use; the text says which and why, and shows nothing of it."""
+    """A job names a secret that it cannot use; the text is the same whether the secret exists or not."""
 
 
 class Secrets:
-    """Secrets by name, the newest value first. Any thread may ask."""
+    """Secrets by name, the newest value first. Safe for use from any thread."""
 
     def __init__(self, path: str | None) -> None:
-        """Read the file; raise Misconfigured where that cannot be done."""
+        """Read the file. Raises Misconfigured if it cannot be read."""
         self._path = None if path is None else Path(path)
         self._lock = threading.Lock()
         self._stamp = self._stamped()
-        self._values = self._read()
+        self._secrets = self._read()
         self._looked = time.monotonic()
 
-    def text(self, name: str) -> str:
-        """Return what a header gets: the first value."""
-        return self._found(name)[0]
+    def for_call(self, tenant: str, host: str) -> "CallSecrets":
+        """Return what a job of this tenant may use in a call to this host."""
+        return CallSecrets(self, tenant, host)
 
-    def signature(self, name: str, message_id: str, timestamp: int, body: bytes) -> str:
-        """Sign by Standard Webhooks, once with each value that the secret has."""
-        signed = f"{message_id}.{timestamp}.".encode() + body
-        return " ".join(
-            "v1," + base64.b64encode(hmac.digest(_key(name, value), signed, hashlib.sha256)).decode()
-            for value in self._found(name)
-        )
-
-    def _found(self, name: str) -> Sequence[str]:
+    def get(self, name: str, use: str, tenant: str, host: str) -> Secret:
+        """Return a secret. Raises SecretMissing if it does not exist or is not for this use, tenant or host."""
         if time.monotonic() - self._looked > _LOOK_SECONDS:
             self._look_again()
-        found = self._values.get(name)
-        if found is None:
-            where = f"{_SETTING} is not set" if self._path is None else f"it is not in this worker's {_SETTING}"
+        secret = self._secrets.get(name)
+        if secret is None or not secret.allows(use, tenant, host):
+            where = f"{SETTING} is not set" if self._path is None else f"it is not in this worker's {SETTING}"
             raise SecretMissing(f"the secret {name[:100]!r} is not there: {where}")
-        return found
+        return secret
 
     def _look_again(self) -> None:
         with self._lock:
@@ -66,11 +54,11 @@ class Secrets:
                 return
             self._stamp = stamp
             try:
-                self._values = self._read()
-                log.info("secrets read again", names=len(self._values))
+                self._secrets = self._read()
+                log.info("secrets read again", names=len(self._secrets))
             except Misconfigured as error:
                 log.warning("secrets cannot be read: those known before stay in use", problem=str(error),
-                            do=f"correct the file that {_SETTING} names")
+                            do=f"correct the file that {SETTING} names")
 
     def _stamped(self) -> tuple[int, int, int] | None:
         try:
@@ -81,44 +69,32 @@ class Secrets:
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino
 
-    def _read(self) -> Mapping[str, Sequence[str]]:
-        if self._path is None:
-            return {}
-        try:
-            entries = tomllib.loads(self._path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise Misconfigured(f"{_SETTING}: {self._path} cannot be read: {type(error).__name__}") from None
-        except tomllib.TOMLDecodeError as error:
-            # Its own words may quote a part of a secret; where it is does not.
-            where = _LINE.search(str(error))
-            raise Misconfigured(f"{_SETTING}: {self._path} is not TOML"
-                                f"{f' ({where[1]})' if where else ''}") from None
-        found: dict[str, Sequence[str]] = {}
-        for name, entry in entries.items():
-            values = [entry] if isinstance(entry, str) else entry
-            if not isinstance(values, list) or not values or not all(isinstance(v, str) and v for v in values):
-                raise Misconfigured(f"{_SETTING}: {name} must be a text, or a list of texts, the newest first")
-            for value in values:
-                if value.startswith(_PREFIX):
-                    _usable(name, value)
-            found[name] = tuple(values)
-        return found
+    def _read(self) -> Mapping[str, Secret]:
+        return {} if self._path is None else read_secrets(self._path)
 
 
-def _usable(name: str, value: str) -> None:
-    try:
-        _key(name, value)
-    except SecretMissing as error:
-        raise Misconfigured(f"{_SETTING}: {error}") from None
+class CallSecrets:
+    """The secrets as one call may use them; remembers the values that it used."""
 
+    def __init__(self, secrets: Secrets, tenant: str, host: str) -> None:
+        self._secrets = secrets
+        self._tenant = tenant
+        self._host = host
+        self.used: tuple[str, ...] = ()
 
-def _key(name: str, value: str) -> bytes:
-    if not value.startswith(_PREFIX):
-        raise SecretMissing(f"the secret {name[:100]!r} cannot sign: it does not begin with {_PREFIX}")
-    try:
-        key = base64.b64decode(value.removeprefix(_PREFIX), validate=True)
-    except (binascii.Error, ValueError):
-        key = b""
-    if not key:
-        raise SecretMissing(f"the secret {name[:100]!r} cannot sign: after {_PREFIX} must come base64")
-    return key
+    def header(self, name: str) -> str:
+        """Return the text for a header: the newest value."""
+        return self._values(name, HEADER)[0]
+
+    def signature(self, name: str, message_id: str, timestamp: int, body: bytes) -> str:
+        """Sign by Standard Webhooks, once with each value of the secret."""
+        signed = f"{message_id}.{timestamp}.".encode() + body
+        keys = (signing_key(value) for value in self._values(name, SIGN))
+        return " ".join(
+            "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode() for key in keys if key
+        )
+
+    def _values(self, name: str, use: str) -> tuple[str, ...]:
+        values = self._secrets.get(name, use, self._tenant, self._host).values
+        self.used += values
+        return values

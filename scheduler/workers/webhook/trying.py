@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from scheduler.domain.messages import ResultStatus
+from scheduler.domain.messages.base import DEFAULT_TENANT
 from scheduler.domain.strict_json import parse_apart
 from scheduler.domain.times import rfc3339
 from scheduler.settings import Settings
@@ -20,8 +21,8 @@ from scheduler.workers.webhook.secrets import Secrets
 _SHOWN = ("webhook-id", "webhook-timestamp", "webhook-signature", "Content-Type", "User-Agent")
 
 
-def example(target: dict[str, Any]) -> Attempt:
-    """Return an attempt like those of a job with this target."""
+def example(target: dict[str, Any], tenant: str = DEFAULT_TENANT) -> Attempt:
+    """Return an attempt like those of a tenant's job with this target."""
     now = datetime.now(UTC)
     event = {
         "event_id": str(uuid4()), "job_id": str(uuid4()), "job_type": "webhook.test", "payload": {"test": True},
@@ -29,21 +30,24 @@ def example(target: dict[str, Any]) -> Attempt:
         "run": {"attempt": 1, "attempts_left": 0, "max_attempts": 1,
                 "deadline": rfc3339(now + timedelta(hours=1))},
     }
+    if tenant != DEFAULT_TENANT:
+        event["tenant"] = tenant
     body = json.dumps(event | {"target": target}, separators=(",", ":")).encode()
     return Attempt(
         str(event["event_id"]), 1, str(event["job_id"]), "webhook.test", event, body, target, DEFAULT_TIMEOUT,
-        DEFAULT_MAX_DELAY, DEFAULT_TIMEOUT, *parse_apart(body, "target")[1:],
+        DEFAULT_MAX_DELAY, DEFAULT_TIMEOUT, *parse_apart(body, "target")[1:], tenant=tenant,
     )
 
 
 def run(
-    settings: Settings, url: str, secret: str | None, say: Callable[[str], None], *, as_json: bool = False
+    settings: Settings, url: str, secret: str | None, say: Callable[[str], None], *,
+    tenant: str = DEFAULT_TENANT, as_json: bool = False,
 ) -> bool:
     """Send one example, say what was sent and what came back, and return whether that counts as a success."""
     target = {"webhook": {"url": url} | ({} if secret is None else {"secret": secret})}
     try:
         webhook = read_target(json.dumps(target))
-        attempt = example(target)
+        attempt = example(target, tenant)
         request = build(attempt, webhook, Secrets(settings.webhook_secrets_file), int(time.time()))
     except Unsendable as error:
         unsent = {"succeeded": False, "sent": None, "error": str(error)}

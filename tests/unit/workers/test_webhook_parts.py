@@ -24,7 +24,7 @@ def file(tmp_path):
 
 def test_a_secret_that_is_rotated_signs_with_both_values(file):
     file.write_text(f'a = ["{NEW}", "{OLD}"]\nb = "{OLD}"')
-    secrets = Secrets(str(file))
+    secrets = Secrets(str(file)).for_call("default", "a.org")
     timestamp = int(datetime.now(UTC).timestamp())
     headers = {"webhook-id": "m", "webhook-timestamp": str(timestamp),
                "webhook-signature": secrets.signature("a", "m", timestamp, b"{}")}
@@ -32,12 +32,11 @@ def test_a_secret_that_is_rotated_signs_with_both_values(file):
     headers["webhook-signature"] = secrets.signature("b", "m", timestamp, b"{}")
     with pytest.raises(WebhookVerificationError):
         Webhook(NEW).verify("{}", headers)
-    assert secrets.text("a") == NEW
 
 
 def test_the_file_is_read_again_when_it_changes_and_a_bad_one_changes_nothing(file, monkeypatch):
     file.write_text('a = "first"')
-    secrets = Secrets(str(file))
+    secrets = Secrets(str(file)).for_call("default", "a.org")
     monkeypatch.setattr("scheduler.workers.webhook.secrets._LOOK_SECONDS", -1.0)
 
     def write(text):
@@ -45,18 +44,26 @@ def test_the_file_is_read_again_when_it_changes_and_a_bad_one_changes_nothing(fi
         os.utime(file, ns=(0, hash(text) & 0xFFFFFFFFFF))
 
     write('a = "second"')
-    assert secrets.text("a") == "second"
+    assert secrets.header("a") == "second"
     write("a = [")
-    assert secrets.text("a") == "second"
+    assert secrets.header("a") == "second"
     write('b = "third"')
     with pytest.raises(SecretMissing, match="'a'"):
-        secrets.text("a")
+        secrets.header("a")
 
 
 @pytest.mark.parametrize(("text", "words"), [
     ("a = hunter2", "not TOML"), ("a = 7", "a must be a text"), ("a = []", "a must be"),
     ('a = ["x", 1]', "a must be"),
-    ('a = "whsec_hunter2!"', "base64"), ('a = "whsec_"', "base64"), ("[a]\nb = 1", "a must be"),
+    ('a = "whsec_hunter2!"', "base64"), ('a = "whsec_"', "base64"), ("[a]\nb = 1", "a: 'b' is unknown"),
+    ("[a]", "a must be"), ("[a]\nvalue = 1", "a must be"), ('[a]\nvalue = ["x", ""]', "a must be"),
+    ('[a]\nvalue = "hunter2"\ntenants = "acme"', "a: tenants must be"),
+    ('[a]\nvalue = "hunter2"\ntenants = []', "a: tenants must be"),
+    ('[a]\nvalue = "hunter2"\ntenants = ["a b"]', "not a tenant"),
+    ('[a]\nvalue = "hunter2"\nhosts = ["a b"]', "a: hosts"), ('[a]\nvalue = "x"\nhosts = []', "a: hosts"),
+    ('[a]\nvalue = "hunter2"\nuse = ["query"]', "a: use"), ('[a]\nvalue = "x"\nuse = []', "a: use"),
+    ('[a]\nvalue = "hunter2"\nuse = ["sign"]', "a cannot sign"),
+    (f'a = ["{NEW}", "hunter2"]', "a cannot sign"),
 ])
 def test_a_bad_file_is_a_bad_setting_and_is_not_quoted(file, text, words):
     file.write_text(text)
@@ -68,7 +75,7 @@ def test_a_bad_file_is_a_bad_setting_and_is_not_quoted(file, text, words):
 
 def test_no_file_and_no_such_file():
     with pytest.raises(SecretMissing, match="is not set"):
-        Secrets(None).text("a")
+        Secrets(None).for_call("default", "a.org").header("a")
     with pytest.raises(Misconfigured, match="cannot be read"):
         Secrets("/no/such/file")
 

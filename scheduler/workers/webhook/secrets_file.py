@@ -1,0 +1,112 @@
+"""The operator's file of secrets: their values, and which tenants, hosts and uses they are for."""
+
+import base64
+import binascii
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from scheduler.domain.errors import Misconfigured
+from scheduler.domain.targets.allowed import AllowList
+from scheduler.workers.tenants import DEFAULT_TENANTS, includes, read_tenants
+
+SETTING = "SCHEDULER_WEBHOOK_SECRETS_FILE"
+PREFIX = "whsec_"
+SIGN, HEADER = "sign", "header"
+_LINE = re.compile(r" \(at (line \d+, column \d+|end of document)\)$")
+_KEYS = ("value", "tenants", "hosts", "use")
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """One secret of the file."""
+
+    values: tuple[str, ...]  # the newest first
+    use: frozenset[str]
+    tenants: frozenset[str] = DEFAULT_TENANTS
+    hosts: AllowList | None = None  # None: any host
+
+    def allows(self, use: str, tenant: str, host: str) -> bool:
+        """Tell whether a job of this tenant may use it in this way for a call to this host."""
+        allowed = use in self.use and includes(self.tenants, tenant)
+        return allowed and (self.hosts is None or _among(self.hosts, host))
+
+
+def _among(hosts: AllowList, host: str) -> bool:
+    """Tell whether a URL's host matches. An address or a range matches only a host written as an address."""
+    try:
+        return hosts.allows_address(ip_address(host))
+    except ValueError:
+        return hosts.allows_name(host)
+
+
+def read_secrets(path: Path) -> Mapping[str, Secret]:
+    """Return the secrets by name. Raises Misconfigured, without quoting a value."""
+    try:
+        entries = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misconfigured(f"{SETTING}: {path} cannot be read: {type(error).__name__}") from None
+    except tomllib.TOMLDecodeError as error:
+        # Its own words may quote a part of a secret; where it is does not.
+        where = _LINE.search(str(error))
+        raise Misconfigured(f"{SETTING}: {path} is not TOML{f' ({where[1]})' if where else ''}") from None
+    return {name: _secret(name, entry) for name, entry in entries.items()}
+
+
+def signing_key(value: str) -> bytes | None:
+    """Return the key of a `whsec_` value; None if it is not one."""
+    if not value.startswith(PREFIX):
+        return None
+    try:
+        return base64.b64decode(value.removeprefix(PREFIX), validate=True) or None
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _secret(name: str, entry: Any) -> Secret:
+    table = entry if isinstance(entry, dict) else {"value": entry}
+    unknown = next((key for key in table if key not in _KEYS), None)
+    if unknown is not None:
+        raise Misconfigured(f"{SETTING}: {name}: {unknown!r} is unknown; a secret has {', '.join(_KEYS)}")
+    values = _values(name, table.get("value"))
+    fields: dict[str, Any] = {}
+    for key, read in _READ.items():
+        if key in table:
+            try:
+                fields[key] = read(table[key])
+            except ValueError as error:
+                raise Misconfigured(f"{SETTING}: {name}: {key} {error}") from None
+    use = fields.setdefault("use", frozenset({SIGN if values[0].startswith(PREFIX) else HEADER}))
+    if SIGN in use and any(signing_key(value) is None for value in values):
+        raise Misconfigured(f"{SETTING}: {name} cannot sign: a value must be {PREFIX} followed by base64")
+    return Secret(values, **fields)
+
+
+def _values(name: str, found: Any) -> tuple[str, ...]:
+    values = [found] if isinstance(found, str) else found
+    if not isinstance(values, list) or not values or not all(isinstance(each, str) and each for each in values):
+        raise Misconfigured(f"{SETTING}: {name} must be a text, a list of texts with the newest first, or a table "
+                            "with such a `value`")
+    return tuple(values)
+
+
+def _words(found: Any) -> list[str]:
+    if not isinstance(found, list) or not found or not all(isinstance(each, str) for each in found):
+        raise ValueError("must be a list of texts, and not empty")
+    return found
+
+
+def _use(found: Any) -> frozenset[str]:
+    words = frozenset(_words(found))
+    if not words <= {SIGN, HEADER}:
+        raise ValueError(f'must be a list of "{SIGN}" and "{HEADER}"')
+    return words
+
+
+_READ: dict[str, Callable[[Any], Any]] = {
+    "tenants": read_tenants, "hosts": lambda found: AllowList.parse(_words(found)), "use": _use,
+}
