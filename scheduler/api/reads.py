@@ -30,9 +30,11 @@ from scheduler.views.occurrences import OccurrenceView, occurrences, previewed
 from scheduler.views.overview import (
     AuditView,
     ReplicaView,
+    RoleView,
     StatsView,
     audit_view,
     replica_view,
+    role_views,
     stats_view,
     worker_view,
 )
@@ -125,12 +127,13 @@ class Reads:
     async def _look(self, tenant: str | None) -> StatsView:
         return stats_view(await self._database.search(lambda at: stats(at, tenant)))
 
-    async def replicas(self, who: Identity) -> Page[ReplicaView]:
-        """Return the processes and the workers that were heard of lately."""
+    async def replicas(self, who: Identity) -> Page[ReplicaView | RoleView]:
+        """Return the processes and workers that were heard of lately; for one tenant, counts and offers only."""
         check(who, Need.READ)
         replicas, workers = await self._database.read(list_processes)
-        views = [replica_view(each) for each in replicas]
-        return Page([*views, *(worker_view(each, whole=who.all_tenants) for each in workers)])
+        if who.tenant is not None:
+            return Page(role_views(replicas, workers, who.tenant))
+        return Page([*map(replica_view, replicas), *map(worker_view, workers)])
 
     async def audit(
         self, who: Identity, wanted: AuditFilter, limit: int = USUAL_LIMIT, after: str | None = None

@@ -8,6 +8,8 @@ from scheduler.domain.caller import Caller, Via
 from scheduler.domain.errors import Problem, Reason, Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ScheduleWorker
+from scheduler.domain.messages.workers import OFFER_TENANTS_HEADER
+from scheduler.domain.offers import read_offer_tenants
 from scheduler.domain.parsing import parse_command, parse_result, parse_worker
 from scheduler.domain.runs.result import Heard, Result
 from scheduler.ops.logs import get_logger
@@ -55,7 +57,9 @@ def read_result(
         return refusal
     try:
         if delivery.routing_key == ScheduleWorker.kind:
-            return Heard(parse_worker(delivery.body, message_type=delivery.properties.type))
+            worker = parse_worker(delivery.body, message_type=delivery.properties.type)
+            header = (delivery.properties.headers or {}).get(OFFER_TENANTS_HEADER)
+            return Heard(worker, read_offer_tenants(header, worker.offers))
         result = parse_result(delivery.routing_key, delivery.body, message_type=delivery.properties.type)
         result.tenant = tenancy.of_result(result.tenant, delivery.properties.user_id)
         return result  # noqa: TRY300 - all of this may be refused

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import psycopg2.extensions
 
-from scheduler.domain.messages import ScheduleWorker
+from scheduler.domain.offers import OfferTenants
+from scheduler.domain.runs.result import Heard
 from scheduler.resources import query
 
 # A worker that has not been heard of for so long counts as gone; it says so every ten seconds.
@@ -30,17 +31,20 @@ class SeenWorker(NamedTuple):
     succeeded: int
     failed: int
     snoozed: int
+    offer_tenants: OfferTenants | None = None
 
     @property
     def stale(self) -> bool:
         return self.silent_seconds > STALE_SECONDS
 
 
-def save_workers(cursor: Cursor, said: Sequence[ScheduleWorker]) -> None:
+def save_workers(cursor: Cursor, heard: Sequence[Heard]) -> None:
     """Write what workers say of themselves."""
-    for each in said:
+    for report in heard:
+        each = report.said
         values = each.model_dump(mode="json") | {"offers": list(each.offers)}
         values["busy"] = json.dumps(values["busy"])
+        values["offer_tenants"] = None if report.offer_tenants is None else json.dumps(report.offer_tenants)
         cursor.execute(query("workers/leave" if each.leaving else "workers/beat"), values)
 
 

@@ -99,12 +99,12 @@ def json_message(
 
 def command_message(
     routing_key: str, kind: str, body: bytes, *, key: str, reply_to: str | None = None,
-    correlation_id: str | None = None, user_id: str | None = None,
+    correlation_id: str | None = None, user_id: str | None = None, headers: dict[str, str] | None = None,
 ) -> AmqpMessage:
     """Return what a worker tells the sidecar: it must reach a queue; `key` tells it from its neighbours."""
     properties = pika.BasicProperties(
         content_type="application/json", delivery_mode=2, type=kind, app_id="scheduler", message_id=key,
-        reply_to=reply_to, correlation_id=correlation_id, user_id=user_id,
+        reply_to=reply_to, correlation_id=correlation_id, user_id=user_id, headers=headers,
     )
     return AmqpMessage(COMMANDS_EXCHANGE, routing_key, body, properties)
 

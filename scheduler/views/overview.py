@@ -1,9 +1,12 @@
 """The whole at a glance, and who is at work."""
 
+from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from scheduler.domain.messages import Instant
+from scheduler.domain.offers import usable_offers
 from scheduler.postgres.audit import AuditRow
 from scheduler.postgres.maintenance import Seen
 from scheduler.postgres.stats import Stats
@@ -52,6 +55,14 @@ class ReplicaView(View):
     snoozed: int | None = None
 
 
+class RoleView(View):
+    """The live processes of one role, as a token of one tenant sees them."""
+
+    role: str
+    count: int
+    offers: list[str] | None = None
+
+
 class AuditView(View):
     """Who changed what."""
 
@@ -88,13 +99,22 @@ def replica_view(seen: Seen) -> ReplicaView:
     )
 
 
-def worker_view(seen: SeenWorker, *, whole: bool) -> ReplicaView:
-    """Return a worker; what it is busy with only to those who see all tenants."""
+def worker_view(seen: SeenWorker) -> ReplicaView:
+    """Return a worker."""
     return ReplicaView(
         role="worker", host=seen.host, pid=seen.pid, version=seen.version, id=seen.id, offers=list(seen.offers),
-        in_flight=seen.in_flight, busy=seen.busy if whole else None, succeeded=seen.succeeded, failed=seen.failed,
+        in_flight=seen.in_flight, busy=seen.busy, succeeded=seen.succeeded, failed=seen.failed,
         snoozed=seen.snoozed, **_times(seen.up_seconds, seen.silent_seconds, stale=seen.stale),
     )
+
+
+def role_views(replicas: Iterable[Seen], workers: Iterable[SeenWorker], tenant: str) -> list[RoleView]:
+    """Return how many processes of each role live, and what a tenant may use of what the workers offer."""
+    counts = Counter(each.role for each in replicas if not each.stale)
+    live = [each for each in workers if not each.stale]
+    offers = {offer for each in live for offer in usable_offers(each.offers, each.offer_tenants, tenant)}
+    views = [RoleView(role=role, count=count) for role, count in sorted(counts.items())]
+    return [*views, RoleView(role="worker", count=len(live), offers=sorted(offers))]
 
 
 def audit_view(row: AuditRow) -> AuditView:

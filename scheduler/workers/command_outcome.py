@@ -14,6 +14,7 @@ from scheduler.workers.commands_file import OfferedCommand, environment_of
 from scheduler.workers.outcome import Outcome
 from scheduler.workers.output import fitted, printable
 from scheduler.workers.running import Ended, Order
+from scheduler.workers.tenants import includes
 
 STOPPED, SUPERSEDED = "stop", "superseded"  # why this worker ends a command
 NEVER_AGAIN = (65, 78)  # of <sysexits.h>: the data are bad, the configuration is bad
@@ -26,6 +27,8 @@ class RefusedCommand(Exception):  # noqa: N818 - a verdict about the job, not an
 
 def order_of(command: OfferedCommand, attempt: Attempt, own: Mapping[str, str]) -> Order:
     """Return what to run for an attempt; `own` is the worker's environment."""
+    if not includes(command.tenants, attempt.tenant):
+        raise RefusedCommand(f"no worker offers the command {command.name}")
     try:
         target = CommandTarget.model_validate(attempt.target.get("command"))
         arguments = tuple(fill(each, attempt.event) for each in target.arguments)
@@ -36,14 +39,17 @@ def order_of(command: OfferedCommand, attempt: Attempt, own: Mapping[str, str]) 
     if arguments and not command.arguments:
         raise RefusedCommand(f"the command {command.name!r} takes no arguments from jobs; "
                              "`arguments = true` in the commands file would allow them")
-    for number, each in enumerate(arguments, 1):
+    for number, (written, each) in enumerate(zip(target.arguments, arguments, strict=True), 1):
         if "\0" in each:
             raise RefusedCommand(f"argument {number} holds a NUL, which no program can be given")
+        if each.startswith("-") and not written.startswith("-") and not command.options:
+            raise RefusedCommand(f"argument {number} begins with - because of a placeholder; `options = true` in "
+                                 "the commands file would allow that")
     told = (attempt.event_id, attempt.job_id, str(attempt.number))
     environment = dict(environment_of(command, own)) | dict(zip(COMMAND_VARIABLES, told, strict=True))
     return Order(
         (*command.run, *arguments), command.directory, environment, attempt.body, attempt.timeout, command.grace,
-        command.limits, command.user,
+        command.limits, command.user, command.argument_pattern, arguments,
     )
 
 

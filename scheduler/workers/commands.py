@@ -75,7 +75,8 @@ class Commands:
         self._worker = worker
         offered = commands_file.load(settings.commands_file or "")
         self._offers = {name: Offer(command) for name, command in offered.items()}
-        worker.offer(*(f"{COMMAND_KEY_PREFIX}{name}" for name in offered))
+        for name, command in offered.items():
+            worker.offer(f"{COMMAND_KEY_PREFIX}{name}", tenants=command.tenants)
         metrics.declare_commands(offered)
         self._supervisors = Supervisors()
         self._reporter = Reporter(says_who=settings.tenant_by == "user_id")

@@ -4,6 +4,7 @@ import os
 import pwd
 import re
 import tomllib
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Any
 
 from scheduler.domain.errors import Misconfigured
 from scheduler.domain.names import COMMAND_VARIABLES
+from scheduler.workers.tenants import DEFAULT_TENANTS, read_tenants
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 DEFAULT_GRACE = 10
 MOST_CONCURRENCY = 1000
 _DAY = 86_400
+_MOST_PATTERN = 1000
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SIZE = re.compile(r"([0-9]{1,12}) ?(B|KiB|MiB|GiB)")
 _UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -35,6 +38,9 @@ class OfferedCommand:
     grace: float = DEFAULT_GRACE
     limits: Mapping[str, int] = field(default_factory=dict)
     user: str | None = None
+    tenants: frozenset[str] = DEFAULT_TENANTS
+    argument_pattern: str | None = None  # that each argument of a job must match as a whole
+    options: bool = False  # whether a placeholder may turn an argument into an option
 
 
 def load(path: str) -> dict[str, OfferedCommand]:
@@ -168,6 +174,19 @@ def _flag(value: Any) -> bool:
     return value
 
 
+def _pattern(value: Any) -> str:
+    text = _text(value)
+    if len(text) > _MOST_PATTERN:
+        raise ValueError(f"must have at most {_MOST_PATTERN:,} characters")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            re.compile(text)
+    except (re.error, RecursionError, OverflowError, Warning) as error:
+        raise ValueError(f"is not a regular expression: {error}") from None
+    return text
+
+
 def _whole(low: int, high: int) -> Callable[[Any], int]:
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -204,6 +223,7 @@ def _user(value: Any) -> str:
 _KEYS: dict[str, Callable[[Any], Any]] = {
     "run": _run, "arguments": _flag, "directory": _directory, "environment": _environment,
     "concurrency": _whole(1, MOST_CONCURRENCY), "grace": _seconds, "user": _user,
+    "tenants": read_tenants, "argument_pattern": _pattern, "options": _flag,
 }
 _LIMITS: dict[str, Callable[[Any], int]] = {
     "memory": _bytes, "cpu_seconds": _whole(1, 10 * _DAY), "open_files": _whole(3, 1_000_000), "file_size": _bytes,

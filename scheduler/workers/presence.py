@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.messages import ScheduleWorker
-from scheduler.domain.messages.workers import BEAT_SECONDS
+from scheduler.domain.messages.workers import BEAT_SECONDS, OFFER_TENANTS_HEADER
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
 from scheduler.rabbit.frames import command_message
@@ -52,7 +52,10 @@ class Presence:
         said = self._worker.says(leaving=leaving)
         body = said.model_dump_json(exclude_defaults=True).encode()
         key = f"{said.id}:{said.beat}"
-        publisher.send([command_message(ScheduleWorker.kind, ScheduleWorker.__name__, body, key=key)]).wait(wait)
+        tenants = self._worker.offer_tenants()
+        headers = None if tenants is None else {OFFER_TENANTS_HEADER: tenants}
+        message = command_message(ScheduleWorker.kind, ScheduleWorker.__name__, body, key=key, headers=headers)
+        publisher.send([message]).wait(wait)
 
     def _summarise(self) -> None:
         if time.monotonic() >= self._summary_due:

@@ -41,6 +41,8 @@ class Order:
     grace: float
     limits: Mapping[str, int]
     user: str | None = None
+    argument_pattern: str | None = None
+    arguments: tuple[str, ...] = ()  # of `run`, those that the job gave
 
     def line(self) -> bytes:
         """Write it for the supervisor."""
@@ -48,6 +50,7 @@ class Order:
             "run": self.run, "directory": self.directory, "environment": dict(self.environment),
             "stdin": base64.b64encode(self.stdin).decode(), "timeout": self.timeout, "grace": self.grace,
             "limits": dict(self.limits), "user": self.user, "lease": LEASE_SECONDS,
+            "argument_pattern": self.argument_pattern, "arguments": self.arguments,
         }).encode() + b"\n"
 
 

@@ -4,8 +4,8 @@ import re
 from typing import Any
 
 from scheduler.domain.messages.base import DEFAULT_TENANT, TENANT_PATTERN
+from scheduler.domain.offers import ALL_TENANTS
 
-ALL_TENANTS = "*"
 DEFAULT_TENANTS = frozenset({DEFAULT_TENANT})
 
 

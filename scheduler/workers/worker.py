@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 from scheduler import __version__
 from scheduler.domain.messages import Busy, ResultStatus, ScheduleWorker
 from scheduler.domain.messages.workers import MOST_BUSY, MOST_OFFERS
+from scheduler.domain.offers import ALL_TENANTS, write_offer_tenants
 from scheduler.settings import Settings
 from scheduler.workers.attempt import Attempt
 from scheduler.workers.outcome import Outcome
@@ -29,14 +30,22 @@ class Worker:
         self.name = f"{self.host}:{self.pid}"[:_CHARACTERS]  # in results, as a host's Runner calls itself
         self._lock = threading.Lock()
         self._offers: list[str] = []
+        self._offer_tenants: dict[str, frozenset[str]] = {}
         self._busy: dict[tuple[str, int], tuple[str, datetime]] = {}  # with what, and since when
         self._ended = dict.fromkeys(ResultStatus, 0)
         self._beat = 0
 
-    def offer(self, *names: str) -> None:
-        """Say what this worker takes: `webhooks`, `command.NAME`, `handler.JOB_TYPE`."""
+    def offer(self, *names: str, tenants: frozenset[str] | None = None) -> None:
+        """Say what this worker takes: `webhooks`, `command.NAME`, `handler.JOB_TYPE`; and from which tenants."""
         with self._lock:
             self._offers = list(dict.fromkeys((*self._offers, *names)))
+            if tenants is not None and ALL_TENANTS not in tenants:
+                self._offer_tenants |= dict.fromkeys(names, tenants)
+
+    def offer_tenants(self) -> str | None:
+        """Return the header that tells the tenants of each offer; None if every tenant may use all of them."""
+        with self._lock:
+            return write_offer_tenants(self._offers[:MOST_OFFERS], self._offer_tenants)
 
     def begin(self, attempt: Attempt, what: str, since: datetime) -> None:
         """Note that an attempt is at work; `what` is a webhook's host or a command's name."""

@@ -109,7 +109,8 @@ def test_a_command_gets_the_event_and_its_output_is_kept(fleet, host):
 
 def test_where_the_broker_says_whose_it_is_a_worker_says_who_it_is_from_the_first_word(fleet, host):
     fleet.up(SCHEDULER_TENANT_BY="user_id")
-    worker = fleet.offer(fleet.python("print('done')"), SCHEDULER_TENANT_BY="user_id").ready()
+    table = fleet.python("print('done')", more='tenants = ["*"]')
+    worker = fleet.offer(table, SCHEDULER_TENANT_BY="user_id").ready()
     asked = str(uuid4())
     host.publish("request", {"id": asked, "job_type": "x", "run_at": utc().isoformat(),
                              "target": {"command": {"name": "job"}}}, user_id=urlsplit(fleet.amqp_url).username)

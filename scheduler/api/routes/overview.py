@@ -8,7 +8,7 @@ from starlette.responses import Response
 from scheduler.api.answers import Listed, answer, listed, responses
 from scheduler.api.requests import AuditQuery, Serve, Who
 from scheduler.postgres.audit import AuditFilter
-from scheduler.views.overview import AuditView, ReplicaView, StatsView
+from scheduler.views.overview import AuditView, ReplicaView, RoleView, StatsView
 
 router = APIRouter(tags=["overview"])
 
@@ -19,9 +19,9 @@ async def get_stats(serve: Serve, who: Who) -> Response:
     return answer(await serve.reads.stats(who))
 
 
-@router.get("/replicas", response_model=Listed[ReplicaView], responses=responses())
+@router.get("/replicas", response_model=Listed[ReplicaView | RoleView], responses=responses())
 async def list_replicas(serve: Serve, who: Who) -> Response:
-    """List the processes and the workers that were heard of lately."""
+    """List the processes and workers that were heard of lately; for one tenant, counts and its offers."""
     return listed(await serve.reads.replicas(who))
 
 

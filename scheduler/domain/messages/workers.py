@@ -8,6 +8,8 @@ from pydantic import FailFast, Field
 from scheduler.domain.messages.base import ContractMessage, Instant
 
 BEAT_SECONDS = 10.0
+OFFER_TENANTS_HEADER = "x-offer-tenants"  # a header: consumers of release 0.2 reject unknown fields in the body
+OFFER_TENANTS_BYTES = 64 * 1024
 MOST_BUSY = 20  # of what a worker does are told
 MOST_OFFERS = 1000
 _Count = Annotated[int, Field(ge=0, le=2**62, strict=True)]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from scheduler.domain.messages import ResultStatus, ScheduleResult, ScheduleWorker
+from scheduler.domain.offers import OfferTenants
 
 ERROR_CHARACTERS = 4000
 OUTPUT_BYTES = 64 * 1024
@@ -59,6 +60,7 @@ class Heard:
     """What a worker says of itself, which comes by the same way as results."""
 
     said: ScheduleWorker
+    offer_tenants: OfferTenants | None = None
 
     @property
     def about(self) -> str:

@@ -4,12 +4,14 @@ Orders come as lines of JSON on standard input, the first of them says what to r
 """
 
 import contextlib
+import errno
 import os
 import select
 import signal
 import sys
 from typing import Any
 
+from scheduler.workers.supervisor.arguments import argument_problem
 from scheduler.workers.supervisor.child import FOR_THE_WORKER, Command, adopt, descendants, now
 from scheduler.workers.supervisor.pipes import READ_BYTES, Lines, Reports
 
@@ -44,8 +46,8 @@ class Supervision:
         command = self._command
         if command.problem:
             os.waitpid(command.pid, 0)
-            errno, _, text = command.problem.partition(" ")
-            self._reports.say({"problem": text, "errno": int(errno)})
+            number, _, text = command.problem.partition(" ")
+            self._reports.say({"problem": text, "errno": int(number)})
             self._reports.flush()
             return
         self._reports.say({"started": command.pid})
@@ -163,4 +165,10 @@ def main() -> None:
     while not first and not orders.over:
         first = orders.take()
     if first:
+        problem = argument_problem(first[0].get("argument_pattern"), first[0].get("arguments", ()))
+        if problem is not None:
+            reports = Reports(sys.stdout.fileno())
+            reports.say({"problem": problem, "errno": errno.EINVAL})
+            reports.flush()
+            return
         Supervision(first[0], orders).run()

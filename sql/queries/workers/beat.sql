@@ -2,10 +2,12 @@
 WITH forgotten AS (
     DELETE FROM workers WHERE last_seen_at < now() - interval '10 minutes' AND id <> %(id)s
 )
-INSERT INTO workers (id, host, pid, version, started_at, offers, in_flight, busy, succeeded, failed, snoozed, beat)
+INSERT INTO workers (id, host, pid, version, started_at, offers, in_flight, busy, succeeded, failed, snoozed, beat,
+                     offer_tenants)
 VALUES (%(id)s, %(host)s, %(pid)s, %(version)s, %(started_at)s, %(offers)s, %(in_flight)s, %(busy)s, %(succeeded)s,
-        %(failed)s, %(snoozed)s, %(beat)s)
+        %(failed)s, %(snoozed)s, %(beat)s, %(offer_tenants)s)
 ON CONFLICT (id) DO UPDATE
 SET last_seen_at = now(), offers = excluded.offers, in_flight = excluded.in_flight, busy = excluded.busy,
-    succeeded = excluded.succeeded, failed = excluded.failed, snoozed = excluded.snoozed, beat = excluded.beat
+    succeeded = excluded.succeeded, failed = excluded.failed, snoozed = excluded.snoozed, beat = excluded.beat,
+    offer_tenants = excluded.offer_tenants
 WHERE workers.beat < excluded.beat

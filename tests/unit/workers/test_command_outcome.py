@@ -1,6 +1,7 @@
 """What is run for an attempt, and what is reported of how that ended."""
 
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -9,21 +10,22 @@ from scheduler.workers.attempt import Attempt
 from scheduler.workers.command_outcome import RefusedCommand, order_of, outcome_of, output_so_far
 from scheduler.workers.commands_file import OfferedCommand
 from scheduler.workers.running import Ended
+from scheduler.workers.supervisor.arguments import argument_problem
 
 EVENT = {"job_id": "j", "job_type": "t", "due_at": "d", "event_id": "e", "run": {"attempt": 2},
-         "payload": {"nul": "a\0b", "dash": "-rf", "inner": "{{job_id}}"}}
+         "payload": {"nul": "a\0b", "dash": "-rf", "empty": "", "inner": "{{job_id}}"}}
 OFFERED = OfferedCommand("show", ("/bin/echo", "--"), arguments=True, environment={"A": "b"}, grace=3)
 
 
-def attempt(arguments=(), name="show"):
+def attempt(arguments=(), name="show", tenant="default"):
     target = {"command": {"name": name, "arguments": list(arguments)}}
-    return Attempt("e", 2, "j", "t", EVENT, b"{}", target, 60.0, 3600.0, 3600.0, "", b"")
+    return Attempt("e", 2, "j", "t", EVENT, b"{}", target, 60.0, 3600.0, 3600.0, "", b"", tenant=tenant)
 
 
 def test_an_order_is_the_files_command_with_the_jobs_arguments_after_it():
-    asked = attempt(["{{payload.dash}}", "{{payload.inner}} {{attempt}}"])
+    asked = attempt(["-r", "{{payload.inner}} {{attempt}}"])
     order = order_of(OFFERED, asked, {"PATH": "/bin", "X": "y"})
-    assert order.run == ("/bin/echo", "--", "-rf", "{{job_id}} 2")
+    assert order.run == ("/bin/echo", "--", "-r", "{{job_id}} 2")
     assert order.environment == {"PATH": "/bin", "A": "b", "SCHEDULER_EVENT_ID": "e", "SCHEDULER_JOB_ID": "j",
                                  "SCHEDULER_ATTEMPT": "2"}
     assert (order.stdin, order.timeout, order.grace) == (b"{}", 60.0, 3)
@@ -34,11 +36,47 @@ def test_an_order_is_the_files_command_with_the_jobs_arguments_after_it():
     (attempt(["x", "{{payload.nul}}"]), "argument 2 holds a NUL"),
     (attempt(name="other"), "'other'"),
     (attempt(name="no name"), "name"),
+    (attempt(["{{payload.dash}}"]), "argument 1 begins with -"),
+    (attempt(["--day", "{{payload.empty}}{{payload.dash}}"]), "argument 2 begins with -"),
+    (attempt(tenant="acme"), "no worker offers the command show"),
+    (attempt(["{{payload.none}}"], tenant="acme"), "no worker offers the command show"),
 ])
 def test_what_a_command_is_not_given_is_refused(asked, says):
     with pytest.raises(RefusedCommand) as error:
         order_of(OFFERED, asked, {})
     assert says in str(error.value)
+
+
+def test_an_option_that_the_job_writes_out_or_the_file_allows_is_given():
+    written = attempt(["--day={{payload.dash}}", "-{{payload.inner}}", "x{{payload.dash}}"])
+    assert order_of(OFFERED, written, {}).arguments == ("--day=-rf", "-{{job_id}}", "x-rf")
+    allowed = replace(OFFERED, options=True)
+    assert order_of(allowed, attempt(["{{payload.dash}}"]), {}).arguments == ("-rf",)
+
+
+@pytest.mark.parametrize(("tenants", "runs"), [
+    ({"default"}, {"default"}), ({"acme"}, {"acme"}), ({"acme", "other"}, {"acme", "other"}),
+    ({"*"}, {"default", "acme", "other"}),
+])
+def test_a_command_is_for_its_tenants(tenants, runs):
+    command = replace(OFFERED, tenants=frozenset(tenants))
+    for tenant in ("default", "acme", "other"):
+        if tenant in runs:
+            assert order_of(command, attempt(tenant=tenant), {}).run == OFFERED.run
+        else:
+            with pytest.raises(RefusedCommand, match=r"^no worker offers the command show$"):
+                order_of(command, attempt(tenant=tenant), {})
+
+
+@pytest.mark.parametrize(("pattern", "arguments", "problem"), [
+    (None, ["anything"], None), ("[a-z]+", [], None), ("[a-z]+", ["abc", "d"], None),
+    ("[a-z]+", ["abc", "d1"], "does not match"), ("[a-z]+", ["abc\n"], "does not match"),
+    ("a|ab", ["ab"], None), ("[a-z]+", [""], "does not match"),
+    ("([a-z]+-?)+", ["a" * 60 + "!"], "of CPU time"), (".*", ["x" * 10_001], "more than 10,000 characters"),
+])
+def test_each_argument_must_match_the_pattern_as_a_whole_in_bounded_time(pattern, arguments, problem):
+    found = argument_problem(pattern, arguments)
+    assert found == problem or problem in found
 
 
 @pytest.mark.parametrize(("ended", "status", "retry", "error"), [

@@ -21,6 +21,9 @@ memory = "512 MiB"
 cpu_seconds = 60
 open_files = 64
 file_size = "1GiB"
+tenants = ["acme", "other"]
+argument_pattern = "[a-z-]+"
+options = true
 
 [tidy]
 run = ["/bin/true"]
@@ -42,6 +45,8 @@ def test_every_key_is_read_and_the_rest_has_defaults(tmp_path):
     assert report.limits == {"memory": 512 * 2**20, "cpu_seconds": 60, "open_files": 64, "file_size": 2**30}
     assert (tidy.arguments, tidy.directory, tidy.concurrency, tidy.grace) == (False, "/", 1, 10)
     assert (tidy.environment, tidy.limits, tidy.user) == ({}, {}, None)
+    assert (report.tenants, report.argument_pattern, report.options) == ({"acme", "other"}, "[a-z-]+", True)
+    assert (tidy.tenants, tidy.argument_pattern, tidy.options) == ({"default"}, None, False)
 
 
 @pytest.mark.parametrize(("key", "says"), [
@@ -75,6 +80,10 @@ def test_every_key_is_read_and_the_rest_has_defaults(tmp_path):
     ("cpu_seconds = 0", "whole number from 1"),
     ("open_files = 2", "whole number from 3"),
     ('user = "no-such-user-here"', "does not know"),
+    ('tenants = "acme"', "list of tenants"), ("tenants = []", "list of tenants"),
+    ('tenants = ["a b"]', "is not a tenant"),
+    ('argument_pattern = "("', "not a regular expression"), ("argument_pattern = 1", "must be a text"),
+    (f'argument_pattern = "{"a" * 1001}"', "at most 1,000"), ("options = 1", "true or false"),
 ])
 def test_a_mistake_names_its_line(tmp_path, key, says):
     own_run = "" if key.startswith("run") else 'run = ["/bin/true"]\n'

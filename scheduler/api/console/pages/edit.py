@@ -19,6 +19,7 @@ from scheduler.api.console.site import ConsoleRoute, Form, Site, The, Visitor, t
 from scheduler.api.identity import Identity, Need, check
 from scheduler.api.problems import Changed, Conflict, Unprocessable
 from scheduler.domain.errors import Rejected
+from scheduler.domain.offers import usable_offers
 from scheduler.domain.parsing import parse_command
 from scheduler.domain.recurrence import resolve, same_schedule, zone_names
 from scheduler.domain.times import rfc3339
@@ -75,16 +76,20 @@ async def _form_page(
         "place_of": PLACE_OF,
         "units": list(UNITS),
         "methods": METHODS,
-        "commands": await _commands(the),
+        "commands": await _commands(the, who),
         **await _preview(the, who, values),
     }
     return the.page(request, "job_form.html", context, status)
 
 
-async def _commands(the: Site) -> list[str]:
-    """Return the commands that workers offer now."""
+async def _commands(the: Site, who: Identity) -> list[str]:
+    """Return the commands that workers offer now, to the reader's tenant if it has one."""
     pulse = (await the.broadcaster.fresh()).pulse
-    offers = {str(each) for worker in (pulse.workers if pulse else ()) for each in worker["offers"]}
+    offers = {
+        str(each) for worker in (pulse.workers if pulse else ())
+        for each in (worker["offers"] if who.tenant is None
+                     else usable_offers(worker["offers"], worker["offer_tenants"], who.tenant))
+    }
     return sorted(each.removeprefix(_COMMAND) for each in offers if each.startswith(_COMMAND))
 
 
