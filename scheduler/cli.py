@@ -18,6 +18,7 @@ from scheduler.domain.names import DUE_QUEUE
 from scheduler.domain.recurrence import tzdata_version
 from scheduler.operators import arguments
 from scheduler.ops import logs, reaching, traces
+from scheduler.ops.undumpable import forbid_reading
 from scheduler.roles import ROLES, Role, how_to_install
 from scheduler.runtime import EX_CONFIG, EX_UNAVAILABLE, Stop
 from scheduler.settings import Settings
@@ -189,6 +190,7 @@ def _api(args: argparse.Namespace) -> int:
 
 
 def _serve_by_many(args: argparse.Namespace, many: Callable[[Settings, Stop], Any]) -> int:
+    forbid_reading()
     from scheduler.postgres.connection import connect  # noqa: PLC0415 - only this command needs it
 
     found = _settings(args.role.name)
@@ -202,6 +204,7 @@ def _serve_by_many(args: argparse.Namespace, many: Callable[[Settings, Stop], An
 
 
 def _serve(args: argparse.Namespace, asked_at: Any = None) -> int:
+    forbid_reading()
     from scheduler import process  # noqa: PLC0415 - only this command needs it
     from scheduler.postgres.connection import connect  # noqa: PLC0415 - only this command needs it
 

@@ -16,6 +16,7 @@ from scheduler.domain.errors import Unavailable
 from scheduler.roles import ROLES, how_to_install
 
 _START_SECONDS = 180
+_FOR_THE_API = frozenset({"SCHEDULER_JWT_KEY", "SCHEDULER_JWT_KEY_FILE"})
 _NEEDS = {"api": "fastapi", "worker": "aiohttp"}  # what a plain installation may lack
 
 
@@ -41,7 +42,7 @@ def processes(
     try:
         for role in wanted:
             process = subprocess.Popen(  # noqa: S603 - ourselves
-                [sys.executable, "-m", "scheduler", role], env=os.environ | dict(environment), text=True,
+                [sys.executable, "-m", "scheduler", role], env=_environment_of(role, environment), text=True,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                 start_new_session=True,  # Ctrl-C reaches us alone; we stop them in order
             )
@@ -53,6 +54,12 @@ def processes(
             process.terminate()
         for process in running:
             _wait(process)
+
+
+def _environment_of(role: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a process: the key of the tokens is for the API alone."""
+    whole = os.environ | dict(environment)
+    return {name: value for name, value in whole.items() if role == "api" or name not in _FOR_THE_API}
 
 
 def _wait(process: subprocess.Popen[str]) -> None:
