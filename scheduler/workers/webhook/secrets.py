@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scheduler.domain.errors import Misconfigured
 from scheduler.ops.logs import get_logger
-from scheduler.workers.webhook.secrets_file import HEADER, SETTING, SIGN, Secret, read_secrets, signing_key
+from scheduler.workers.webhook.secrets_file import HEADER, PREFIX, SETTING, SIGN, Secret, read_secrets, signing_key
 
 log = get_logger(__name__)
 
@@ -42,7 +42,9 @@ class Secrets:
             self._look_again()
         secret = self._secrets.get(name)
         if secret is None or not secret.allows(use, tenant, host):
-            where = f"{SETTING} is not set" if self._path is None else f"it is not in this worker's {SETTING}"
+            where = f"{SETTING} is not set" if self._path is None else (
+                f"it is not in this worker's {SETTING}, or not for this tenant, host and use "
+                f"({PREFIX} values sign, others go into headers)")
             raise SecretMissing(f"the secret {name[:100]!r} is not there: {where}")
         return secret
 

@@ -279,8 +279,8 @@ def test_a_supervisor_needs_nothing_but_the_standard_library():
     program = running._PROGRAM.replace("main()", "print([n for n in sys.modules if n.startswith('scheduler')])")
     command = [sys.executable, "-I", "-S", "-c", program, str(Path(running.__file__).parents[2])]
     shown = subprocess.run(command, capture_output=True, check=True).stdout
-    parts = ["", ".workers", ".workers.supervisor", ".workers.supervisor.child", ".workers.supervisor.pipes",
-             ".workers.supervisor.watching"]
+    parts = ["", ".workers", ".workers.supervisor", ".workers.supervisor.arguments", ".workers.supervisor.child",
+             ".workers.supervisor.pipes", ".workers.supervisor.watching"]
     assert sorted(eval(shown)) == [f"scheduler{part}" for part in parts]
 
 

@@ -70,8 +70,9 @@ def test_a_secret_that_is_not_the_jobs_to_use_fails_like_one_that_does_not_exist
     sent, told = called(tenant, **webhook)
     assert sent is None
     assert (told["status"], told["retry"]) == ("failed", False)
-    assert told["error"] == (f"the secret {name!r} is not there: "
-                             "it is not in this worker's SCHEDULER_WEBHOOK_SECRETS_FILE")
+    assert told["error"] == (f"the secret {name!r} is not there: it is not in this worker's "
+                             "SCHEDULER_WEBHOOK_SECRETS_FILE, or not for this tenant, host and use (whsec_ values "
+                             "sign, others go into headers)")
 
 
 def test_a_secret_is_used_by_its_tenants(called):

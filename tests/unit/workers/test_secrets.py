@@ -11,6 +11,8 @@ from scheduler.workers.webhook.redaction import Redaction
 from scheduler.workers.webhook.secrets import SecretMissing, Secrets
 
 KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+MISSING = ("the secret {} is not there: it is not in this worker's SCHEDULER_WEBHOOK_SECRETS_FILE, or not for "
+           "this tenant, host and use (whsec_ values sign, others go into headers)")
 FILE = f"""
 plain = "plain-value"
 rotated = ["new-value", "old-value"]
@@ -53,8 +55,7 @@ def may(secrets, name, *, tenant="default", host="a.org", use="header"):
     try:
         call.header(name) if use == "header" else call.signature(name, "m", 1, b"")
     except SecretMissing as error:
-        missing = f"the secret {name!r} is not there: it is not in this worker's SCHEDULER_WEBHOOK_SECRETS_FILE"
-        return None if str(error) != missing else False
+        return None if str(error) != MISSING.format(repr(name)) else False
     return True
 
 
