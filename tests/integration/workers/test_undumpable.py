@@ -7,7 +7,8 @@ import sys
 
 import pytest
 from endpoints import event, results
-from support import Process
+from pika.exceptions import ChannelClosedByBroker
+from support import Process, until
 
 # Root's capabilities allow everything, so the worker gives them up first.
 WITHOUT_CAPABILITIES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
@@ -25,6 +26,17 @@ print(json.dumps(told))
 """
 
 
+def offered(host):
+    """Tell whether the worker has declared the command's queue; if not, asking closes the channel."""
+    channel = host.connection.channel()
+    try:
+        channel.queue_declare("scheduler_command_probe", passive=True)
+    except ChannelClosedByBroker:
+        return False
+    channel.close()
+    return True
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
 def test_a_command_cannot_read_its_workers_environment_or_memory(amqp_url, host, tmp_path):
     if WITHOUT_CAPABILITIES and not shutil.which("setpriv"):
@@ -36,6 +48,7 @@ def test_a_command_cannot_read_its_workers_environment_or_memory(amqp_url, host,
     try:
         asked = event("http://127.0.0.1/") | {
             "target": {"command": {"name": "probe", "arguments": [str(worker.popen.pid)]}}}
+        until(lambda: offered(host), "the command's queue")
         host.publish("command.probe", asked, exchange="schedule.work")
         [told] = results(host, 1).values()
         assert told["status"] == "succeeded", told
