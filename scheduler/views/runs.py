@@ -10,6 +10,7 @@ from scheduler.views.base import View, stored
 
 RunState = Literal["delivered", "running", "waiting", "emitted", "succeeded", "dead", "cancelled"]
 RUN_STATES: tuple[RunState, ...] = get_args(RunState)
+OPEN_RUNS: tuple[RunState, ...] = ("delivered", "running", "waiting")
 
 
 class AttemptView(View):

@@ -6,12 +6,22 @@ from datetime import UTC, timedelta
 from typing import Any
 
 from scheduler.api.console import words
-from scheduler.api.console.history import History, Verdict, alive, sample, verdict
+from scheduler.api.console.history import (
+    ON_TIME_SECONDS,
+    OVERDUE_SECONDS,
+    History,
+    Verdict,
+    alive,
+    sample,
+    verdict,
+)
 from scheduler.api.console.lists import address
 from scheduler.api.console.live import Moment
 from scheduler.ops.recent import percentile
 from scheduler.postgres.console import Pulse
 from scheduler.postgres.maintenance import BACKLOG_COUNTED
+from scheduler.views.overview import StatsView
+from scheduler.views.runs import OPEN_RUNS
 
 _SHOWN = 5
 _BUSY_SHOWN = 3
@@ -19,8 +29,8 @@ _LONGEST_NAME = 200  # as workers call themselves in their results
 _ROLES = ("consumer", "producer", "worker", "api")
 
 
-def overview(moment: Moment, history: History, tenant: str | None) -> dict[str, Any]:
-    """Return the overview's context."""
+def overview(moment: Moment, history: History) -> dict[str, Any]:
+    """Return the overview's context for who sees all tenants."""
     pulse = moment.pulse
     if pulse is None:
         words_ = f"The database cannot be reached: {moment.problem}"
@@ -35,20 +45,65 @@ def overview(moment: Moment, history: History, tenant: str | None) -> dict[str, 
     if moment.problem is not None:
         said = Verdict("bad", f"The database does not answer: {moment.problem}")
     return {
-        "verdict": said, **_tiles(pulse, history), "failing": _own(moment.failing, tenant)[:_SHOWN],
-        "upcoming": _own(pulse.upcoming, tenant)[:_SHOWN], "roles": roles(pulse),
+        "verdict": said, **_tiles(pulse, history), "failing": list(moment.failing)[:_SHOWN],
+        "upcoming": list(pulse.upcoming)[:_SHOWN], "roles": roles(pulse),
     }
 
 
-def _own(rows: Sequence[Mapping[str, Any]], tenant: str | None) -> list[Mapping[str, Any]]:
-    return [row for row in rows if tenant in (None, row["tenant"])]
+def tenant_overview(moment: Moment, stats: StatsView | None, tenant: str) -> dict[str, Any]:
+    """Return the overview's context for one tenant: its own figures, and nothing of the whole."""
+    pulse = moment.pulse
+    return {
+        "verdict": _tenant_verdict(moment, stats), **_tenant_tiles(stats),
+        "failing": _own(moment.failing, tenant)[:_SHOWN],
+        "upcoming": [] if pulse is None else _own(pulse.upcoming, tenant)[:_SHOWN], "roles": [],
+    }
+
+
+def _tenant_verdict(moment: Moment, stats: StatsView | None) -> Verdict:
+    if moment.problem is not None or moment.pulse is None:
+        return Verdict("bad", "The database does not answer")
+    if stats is None:
+        return Verdict("waiting", "The figures cannot be had at the moment")
+    p50, p99 = stats.lag_ms.p50, stats.lag_ms.p99
+    if stats.oldest_due_seconds > OVERDUE_SECONDS:
+        waiting = f"{words.count(stats.backlog, 'reminder')} {'is' if stats.backlog == 1 else 'are'}"
+        return Verdict("bad", f"Late: {waiting} due and not out, for {words.span(stats.oldest_due_seconds)}")
+    if p50 is None or p99 is None:
+        return Verdict("good", "On time: nothing was due, nothing waits")
+    text = f"half within {words.span(p50 / 1000)}, 99 % within {words.span(p99 / 1000)}"
+    on_time = p99 <= ON_TIME_SECONDS * 1000
+    return Verdict("good", f"On time: {text}") if on_time else Verdict("waiting", f"Late at times: {text}")
+
+
+def _tenant_tiles(stats: StatsView | None) -> dict[str, Any]:
+    """Return a tenant's figures in the row of tiles; what each second brings is known of the whole only."""
+    if stats is None:
+        return _no_tiles()
+    p50, p99 = (None if each is None else each / 1000 for each in (stats.lag_ms.p50, stats.lag_ms.p99))
+    dead, age = stats.runs.get("dead", 0), stats.oldest_due_seconds
+    return _no_tiles() | {
+        "lag_p50": words.span(p50), "lag_p99": words.span(p99), "backlog": _bounded(stats.backlog),
+        "oldest": f"oldest {words.span(age)}" if stats.backlog else "nothing waits", "oldest_bad": age > 1,
+        "success": words.percent(stats.success_rate),
+        "open_runs": _bounded(sum(stats.runs.get(each, 0) for each in OPEN_RUNS)), "dead_runs": dead,
+        "dead_shown": _bounded(dead),
+    }
+
+
+def _no_tiles() -> dict[str, Any]:
+    names = ("lag_p50", "lag_p99", "out", "taken", "backlog", "oldest", "success", "open_runs", "dead_shown")
+    return dict.fromkeys(names, words.NOTHING) | {"oldest_bad": False, "dead_runs": 0}
+
+
+def _own(rows: Sequence[Mapping[str, Any]], tenant: str) -> list[Mapping[str, Any]]:
+    return [row for row in rows if row["tenant"] == tenant]
 
 
 def _tiles(pulse: Pulse | None, history: History) -> dict[str, Any]:
     """Return the figures in the row of tiles."""
     if pulse is None:
-        names = ("lag_p50", "lag_p99", "out", "taken", "backlog", "oldest", "success", "open_runs", "dead_shown")
-        return dict.fromkeys(names, words.NOTHING) | {"oldest_bad": False, "dead_runs": 0}
+        return _no_tiles()
     now, backlog = sample(pulse), pulse.backlog
     return {
         "lag_p50": words.span(percentile(0.5, now.lags)), "lag_p99": words.span(percentile(0.99, now.lags)),

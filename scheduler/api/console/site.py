@@ -19,6 +19,7 @@ from scheduler.api.identity import Identity, Need, Role, check
 from scheduler.api.problems import TITLES, ApiError, Away, Forbidden, Unauthorized, Unprocessable
 from scheduler.api.services import Services
 from scheduler.domain.errors import Problem, Rejected, Unavailable
+from scheduler.views.overview import StatsView
 
 POLICY = ("default-src 'self'; img-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
           "frame-ancestors 'none'")
@@ -45,6 +46,13 @@ class Site:
             # Beside the look: a broker that is away must not keep the database's news from anybody.
             self._counting = asyncio.create_task(self._count_letters())
         return await self.services.database.read(lambda connection: look(connection, wants))
+
+    async def stats(self, who: Identity) -> StatsView | None:
+        """Return the figures of a tenant, None where they cannot be had at the moment."""
+        try:
+            return await self.services.reads.stats(who)
+        except ApiError:
+            return None
 
     async def _count_letters(self) -> None:
         try:

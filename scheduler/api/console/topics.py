@@ -1,10 +1,12 @@
 """What each live page watches, and what it is told of a moment: the parts and rows that have changed."""
 
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from scheduler.api.console import overview as shown
+from scheduler.api.console.history import SAMPLE_SECONDS
 from scheduler.api.console.job_story import PARTS, job_context
 from scheduler.api.console.live import Moment
 from scheduler.api.console.news import Place, new_jobs, new_runs
@@ -16,9 +18,11 @@ from scheduler.postgres.console import MOST_NEW
 from scheduler.postgres.jobs.lists import JobFilter
 from scheduler.postgres.runs.lists import RunFilter
 from scheduler.views.jobs import JobView
+from scheduler.views.overview import StatsView
 from scheduler.views.runs import RunView
 
-_OVERVIEW = ("verdict", "tiles", "failing", "upcoming", "roles")
+_TENANT_OVERVIEW: tuple[str, ...] = ("verdict", "tiles", "failing", "upcoming")
+_OVERVIEW = (*_TENANT_OVERVIEW, "roles")
 Message = dict[str, Any]
 
 
@@ -58,23 +62,34 @@ class OverviewTopic:
 
     watches: tuple[Watch, ...] = ()
     _sent: dict[str, str] = field(default_factory=dict)
+    _stats: StatsView | None = None
+    _stats_due: float = 0.0
+
+    async def refresh(self, reader: Reader) -> None:
+        """Look at a tenant's own figures, as seldom as samples of the whole are taken; they cost more to count."""
+        if reader.who.tenant is not None and time.monotonic() >= self._stats_due:
+            self._stats = await reader.the.stats(reader.who)
+            self._stats_due = time.monotonic() + SAMPLE_SECONDS
 
     def message(self, moment: Moment, reader: Reader) -> Message:
         """Return the parts that have changed, and the sample if one was taken."""
         history = reader.the.broadcaster.history
         # All who see the same tenants see the same parts: they are drawn once for all of them.
         key = ("overview", reader.who.tenant, may(reader.who, Need.DEAD_LETTERS))
-        drawn = reader.the.drawn_once(moment.number, key, lambda: _overview(moment, reader))
+        drawn = reader.the.drawn_once(moment.number, key, lambda: _overview(moment, reader, self._stats))
         found = _changed(self._sent, drawn)
         if moment.sampled is not None and reader.who.all_tenants:
             return found | {"sample": moment.sampled.point(), "reach": history.reach()}
         return found
 
 
-def _overview(moment: Moment, reader: Reader) -> dict[str, str]:
-    context = shown.overview(moment, reader.the.broadcaster.history, reader.who.tenant)
+def _overview(moment: Moment, reader: Reader, stats: StatsView | None) -> dict[str, str]:
+    if reader.who.tenant is None:
+        names, context = _OVERVIEW, shown.overview(moment, reader.the.broadcaster.history)
+    else:
+        names, context = _TENANT_OVERVIEW, shown.tenant_overview(moment, stats, reader.who.tenant)
     context |= {"letters": letters_for(reader.the, reader.who)}
-    return {name: reader.draw(name, context) for name in _OVERVIEW}
+    return {name: reader.draw(name, context) for name in names}
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from scheduler.api.console.history import KEPT, SAMPLE_SECONDS, History, sample, verdict
 from scheduler.api.console.live import TICK_SECONDS, Broadcaster, rest_seconds
-from scheduler.api.console.overview import overview, processes, roles
+from scheduler.api.console.overview import overview, processes, roles, tenant_overview
 from scheduler.api.console.watching import Seen, Watching
 from scheduler.ops.metrics import LAG_BUCKETS
 from scheduler.postgres.console import Pulse
@@ -89,9 +89,9 @@ def test_a_tenant_sees_its_own_rows_only():
         return await caster.fresh(), caster.history
 
     moment, history = asyncio.run(look())
-    shown = overview(moment, history, "acme")
+    shown = tenant_overview(moment, None, "acme")
     assert [each["tenant"] for each in (*shown["upcoming"], *shown["failing"])] == ["acme", "acme"]
-    assert len(overview(moment, history, None)["upcoming"]) == 2
+    assert len(overview(moment, history)["upcoming"]) == 2
 
 
 def test_roles_and_workers_are_told_apart_by_their_heartbeats():
@@ -179,7 +179,7 @@ def test_a_database_that_is_away_is_told_and_what_was_known_stays():
         return caster.moment, caster.history
 
     moment, history = asyncio.run(look())
-    shown = overview(moment, history, None)
+    shown = overview(moment, history)
     assert (shown["verdict"].grade, shown["verdict"].text) == ("bad", "The database does not answer: gone")
     assert shown["backlog"] == "0"
 

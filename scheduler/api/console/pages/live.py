@@ -107,6 +107,8 @@ async def _messages(the: Site, who: Identity, topic: Topic, token: str) -> Async
                 judged_at = time.monotonic()
                 if not await _still_good(the, token):
                     return
+            if isinstance(topic, OverviewTopic):
+                await topic.refresh(reader)
             yield f"data: {json.dumps(topic.message(moment, reader))}\n\n"
 
 

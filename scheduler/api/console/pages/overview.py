@@ -15,8 +15,11 @@ async def overview_page(request: Request, the: The, who: Visitor) -> Response:
     """Answer whether reminders are on time."""
     check(who, Need.READ)
     moment = await the.broadcaster.fresh()
-    history = the.broadcaster.history
-    context = shown.overview(moment, history, who.tenant) | shown.charts(history)
+    if who.tenant is None:
+        history = the.broadcaster.history
+        context = shown.overview(moment, history) | shown.charts(history)
+    else:
+        context = shown.tenant_overview(moment, await the.stats(who), who.tenant)
     return the.page(request, "overview.html", context | {
         "who": who, "page": "overview", "live": "/live?topic=overview", "charts": who.all_tenants,
         "letters": letters_for(the, who),

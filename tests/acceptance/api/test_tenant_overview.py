@@ -1,0 +1,89 @@
+"""A tenant sees its own figures, in the API, on the overview and in its stream, and nothing of the whole."""
+
+import http.client
+import json
+import re
+from contextlib import closing
+from urllib.parse import urlsplit
+
+import pytest
+from api_support import start_api, token
+from support import DEADLINE, iso, until, utc
+
+from scheduler.api.console.session import COOKIE
+from scheduler.api.console.words import NOTHING
+
+OTHERS = 7  # of each: a number that the small tenant has of nothing
+
+
+@pytest.fixture(scope="module")
+def crowded(shared):
+    """A tenant with dead runs, open runs and a backlog, beside one that has a single job."""
+    shared.start("producer").ready()
+    made = start_api(shared)
+    busy, quiet = made.as_("operator", "busy"), made.as_("operator", "quiet")
+    quiet.job(job_type="quiet.job")
+    for index in range(2 * OTHERS):
+        busy.job(job_type="busy.job", run={"max_attempts": 1}, run_at=iso(utc()), name=f"busy {index}")
+    runs = until(lambda: len(found := busy.get("/runs").json["items"]) == 2 * OTHERS and found, "their runs")
+    for run in runs[:OTHERS]:
+        assert busy.post(f"/runs/{run['event_id']}/result", {"attempt": 1, "status": "failed"}).status == 200
+    for _ in range(OTHERS):
+        busy.job(job_type="busy.late", run_at=iso(utc()), route="nobody.listens")  # refused: it stays due
+    until(lambda: busy.get("/stats").json["backlog"] == OTHERS, "what is due and not out")
+    return made
+
+
+def tiles(page: str) -> dict[str, tuple[str, str]]:
+    spans = r'class="what">([^<]+)</span><span class="value[^"]*">([^<]+)</span> <span class="more">([^<]*)'
+    found = re.findall(spans, page)
+    return {what: (value, more) for what, value, more in found}
+
+
+def test_the_api_counts_what_is_the_tenant_s_own(crowded):
+    quiet = crowded.as_("viewer", "quiet").get("/stats").json
+    assert quiet["jobs"] == {"pending": 1, "paused": 0, "done": 0, "cancelled": 0}
+    assert set(quiet["runs"].values()) == {0}
+    assert (quiet["backlog"], quiet["oldest_due_seconds"], quiet["lag_ms"]) == (0, 0, {"p50": None, "p99": None})
+    assert crowded.as_("viewer", "busy").get("/stats").json["runs"]["dead"] == OTHERS
+
+
+def test_the_overview_shows_what_is_the_tenant_s_own(crowded):
+    page = crowded.as_("viewer", "quiet").page("/")
+    found = tiles(page)
+    assert found["Backlog"] == ("0", "nothing waits")
+    assert found["Given up"][0] == "0"
+    assert found["Runs that succeeded"][1] == "0 open"
+    assert found["Lag, p50"] == (NOTHING, f"p99 {NOTHING}")
+    assert "Out" not in found
+    assert "On time: nothing was due, nothing waits" in page
+    for of_the_whole in ("busy.", "producer", "consumer", "/processes", "data-samples"):
+        assert of_the_whole not in page
+    busy = tiles(crowded.as_("viewer", "busy").page("/"))
+    assert busy["Given up"][0] == str(OTHERS)
+    assert busy["Runs that succeeded"][1] == f"{OTHERS} open"
+    assert busy["Backlog"][0] == str(OTHERS)
+    assert {"Out", "Backlog", "Given up"} <= tiles(crowded.as_("viewer").page("/")).keys()
+
+
+def first_message(url: str, mine: str) -> dict:
+    with closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=DEADLINE)) as asked:
+        asked.request("GET", "/live?topic=overview", headers={"Cookie": f"{COOKIE}={mine}"})
+        answer = asked.getresponse()
+        assert answer.status == 200
+        while True:
+            line = answer.readline()
+            if line.startswith(b"data: "):
+                return json.loads(line[6:])
+
+
+def test_the_stream_tells_what_is_the_tenant_s_own(crowded):
+    message = first_message(crowded.url, token("viewer", "quiet"))
+    assert "sample" not in message
+    assert "roles" not in message["parts"]
+    found = tiles(message["parts"]["tiles"])
+    assert (found["Backlog"], found["Given up"][0]) == (("0", "nothing waits"), "0")
+    assert "Out" not in found
+    assert "busy." not in json.dumps(message)
+    whole = first_message(crowded.url, token("viewer"))
+    assert {"tiles", "roles", "verdict"} <= whole["parts"].keys()
