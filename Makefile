@@ -20,8 +20,9 @@ help: ## a line for each target
 run: $(ENOUGH) ## the whole sidecar on this machine, with sample reminders (ARGS="--for 20" to end by itself)
 	@$(BIN)/scheduler dev $(ARGS)
 
-test: $(READY) ## all tests, against a real Postgres and a real RabbitMQ
-	@$(BIN)/python -m pytest -n 3 --dist loadscope $(ARGS)
+test: $(READY) ## all tests, against a real Postgres and a real RabbitMQ (SERVERS=trixie or sid for newer ones)
+	@SERVERS=$(SERVERS) $(BIN)/python -m scheduler.dev.servers.roots
+	@SERVERS=$(SERVERS) $(BIN)/python -m pytest -n 3 --dist loadscope $(ARGS)
 
 test-deep: $(READY) ## the property tests with thousands of examples
 	@SCHEDULER_TEST_EXAMPLES=5000 $(BIN)/python -m pytest -m "deep" $(ARGS)

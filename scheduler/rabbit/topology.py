@@ -106,8 +106,10 @@ def declared(url: str) -> bool:
             channel.exchange_declare(exchange, passive=True)
         channel.queue_declare(WEBHOOKS_QUEUE, passive=True)
     except ChannelClosedByBroker as error:
-        if error.reply_code == _NOT_FOUND:
-            return False
+        # The reply of RabbitMQ 4 to a user without permission on the queue, such as a worker for commands only.
+        no_permission = error.reply_code == _ACCESS_REFUSED and WEBHOOKS_QUEUE in error.reply_text
+        if error.reply_code == _NOT_FOUND or no_permission:
+            return no_permission
         raise translated(error, place(url)) from error
     except (AMQPError, OSError) as error:
         raise BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error

@@ -26,7 +26,8 @@ BROKER_USERS = {
     "sidecar": "scheduler_sidecar", "worker": "scheduler_worker", "command worker": "scheduler_command_worker",
     "API": "scheduler_api", "host": "scheduler_host", "tenant": "acme", "another tenant": "globex",
 }
-PASSWORDS = {user: secrets.token_hex(12) for user in BROKER_USERS.values()}
+# The characters that would need care in JSON are part of a password.
+PASSWORDS = {user: secrets.token_hex(12) + "'!~" for user in BROKER_USERS.values()}
 
 
 def as_user(url: str, user: str, password: str | None = None) -> str:
@@ -59,7 +60,7 @@ def least(stack, empty_database, vhost):
 
     def created() -> bool:
         done = subprocess.run(
-            ["sh", str(ROLES / "rabbitmq.sh"), str(server.directory / "sbin" / "rabbitmqctl")],
+            ["sh", str(ROLES / "rabbitmq.sh"), *server.ctl_command],
             env=server._environment() | script_environment(name_of(vhost)),
             cwd=server.directory, check=False, capture_output=True, text=True, timeout=10 * DEADLINE,
         )
@@ -325,7 +326,6 @@ def test_a_definitions_file_creates_the_same_users(least, stack, tmp_path):
 @pytest.mark.parametrize(("tenants", "problem"), [
     ("a.b:x", "consists of"), ("ac|me:x", "consists of"), ("acme", "no password"),
     ("scheduler_api:x", "cannot be"),
-    ('acme:p"x', "other characters"),
 ])
 def test_a_tenant_that_would_weaken_the_patterns_is_refused(tenants, problem):
     environment = {"PATH": os.environ["PATH"]} | script_environment("/") | {"TENANTS": tenants}

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from scheduler.dev.servers import roots
+
 # Debian and Ubuntu keep every version side by side; Homebrew and PGDG's RPMs too.
 _POSTGRES_FOLDERS = (
     "usr/lib/postgresql/*/bin",
@@ -45,10 +47,17 @@ class RabbitBinaries:
     scripts: Path
     epmd: Path
     erl_call: Path | None
+    # The words before each program if they belong to the root of another suite.
+    enter: tuple[str, ...] = ()
 
 
-def find_postgres(root: Path = Path("/"), path: str | None = None) -> Path | None:
+def find_postgres(root: Path | None = None, path: str | None = None) -> Path | None:
     """Return the folder that holds `initdb` and `postgres`, the newest version first."""
+    if root is None:
+        suite = roots.chosen()
+        if suite is not None:
+            return roots.postgres_programs(suite)
+        root = Path("/")
     folders = _newest_first(root, _POSTGRES_FOLDERS)
     on_path = shutil.which("initdb", path=path)
     if on_path:
@@ -62,8 +71,14 @@ def find_postgres(root: Path = Path("/"), path: str | None = None) -> Path | Non
     return None
 
 
-def find_rabbitmq(root: Path = Path("/"), path: str | None = None) -> RabbitBinaries | None:
+def find_rabbitmq(root: Path | None = None, path: str | None = None) -> RabbitBinaries | None:
     """Return where RabbitMQ's own scripts and Erlang's `epmd` are, or None if either is missing."""
+    enter: tuple[str, ...] = ()
+    if root is None:
+        suite = roots.chosen()
+        root = suite or Path("/")
+        if suite is not None:
+            enter, path = tuple(roots.enter(suite)), ""
     folders = _newest_first(root, _RABBITMQ_FOLDERS)
     on_path = shutil.which("rabbitmq-server", path=path)
     if on_path:
@@ -73,7 +88,7 @@ def find_rabbitmq(root: Path = Path("/"), path: str | None = None) -> RabbitBina
     epmd = _erlang_program("epmd", root, path)
     if scripts is None or epmd is None:
         return None
-    return RabbitBinaries(scripts, epmd, _erlang_program("erl_call", root, path))
+    return RabbitBinaries(scripts, epmd, _erlang_program("erl_call", root, path), enter)
 
 
 def _erlang_program(name: str, root: Path, path: str | None) -> Path | None:

@@ -88,7 +88,7 @@ class RabbitServer:
         self._configure()
         self._start_epmd()
         self._process = self._ledger.spawn(
-            [self.directory / "sbin" / "rabbitmq-server"],
+            [*self._binaries.enter, self.directory / "sbin" / "rabbitmq-server"],
             env=self._environment(),
             output=self.log,
             cwd=self.directory,
@@ -129,8 +129,13 @@ class RabbitServer:
 
     def ctl(self, *arguments: str, deadline: float = SERVER_DEADLINE) -> str:
         """Run `rabbitmqctl` on this node and return what it prints; each call takes most of a second."""
-        command = [str(self.directory / "sbin" / "rabbitmqctl"), "--quiet", *arguments]
+        command = [*self.ctl_command, "--quiet", *arguments]
         return self._insist(lambda: command, "", time.monotonic() + deadline)
+
+    @property
+    def ctl_command(self) -> list[str]:
+        """The words that run this node's `rabbitmqctl`; they need its environment."""
+        return [*self._binaries.enter, str(self.directory / "sbin" / "rabbitmqctl")]
 
     def evaluate(self, expression: str, deadline: float = SERVER_DEADLINE) -> str:
         """Evaluate Erlang inside the node and return the value's text, within milliseconds."""
@@ -147,7 +152,7 @@ class RabbitServer:
         # By default every erl_call is `c17`, and its -r chooses alike within a second: the node turns a caller
         # away while it knows another of that name, which a busy node does for a while after that one has left.
         name = f"call{secrets.token_hex(6)}"
-        return [str(self._binaries.erl_call), "-h", name, "-sname", self.nodename, "-e"]
+        return [*self._binaries.enter, str(self._binaries.erl_call), "-h", name, "-sname", self.nodename, "-e"]
 
     def _insist(self, command: Callable[[], list[str]], text: str, limit: float) -> str:
         while True:
@@ -173,16 +178,17 @@ class RabbitServer:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise ServerFailed(f"`{' '.join(command[1:])}` did not end within {deadline:.0f} s") from error
+            raise ServerFailed(f"`{' '.join(command)}` did not end within {deadline:.0f} s") from error
         if done.returncode != 0:
-            raise ServerFailed(f"`{' '.join(command[1:])}` failed: {(done.stderr or done.stdout).strip()}")
+            raise ServerFailed(f"`{' '.join(command)}` failed: {(done.stderr or done.stdout).strip()}")
         return done.stdout
 
     def _start_epmd(self) -> None:
         if not self._owns_epmd or (self._epmd is not None and self._epmd.poll() is None):
             return
         # Started by us and not by Erlang, so that we know its pid and can end it.
-        command: list[str | Path] = [self._binaries.epmd, "-port", str(self.epmd_port), "-address", LOOPBACK]
+        address = ("-port", str(self.epmd_port), "-address", LOOPBACK)
+        command: list[str | Path] = [*self._binaries.enter, self._binaries.epmd, *address]
         self._epmd = self._ledger.spawn(
             command, env=self._environment(), output=self.log, cwd=self.directory, stop=signal.SIGKILL
         )
