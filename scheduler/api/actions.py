@@ -11,7 +11,14 @@ from scheduler.api.database import Database
 from scheduler.api.identity import Identity, Need, check, visible_tenant
 from scheduler.api.problems import Changed, Conflict, NotFound, Unprocessable
 from scheduler.commands import asking, bulk
-from scheduler.commands.asking import AboutJob, ChangedMeanwhile, Exists, NotThere, Overtaken
+from scheduler.commands.asking import (
+    AboutJob,
+    ChangedMeanwhile,
+    Exists,
+    JobIsCancelled,
+    NotThere,
+    Overtaken,
+)
 from scheduler.domain.caller import Caller, Via
 from scheduler.domain.errors import Problem
 from scheduler.domain.jobs.definition import Incoming
@@ -154,6 +161,8 @@ class Actions:
             raise NotFound(f"No job has the id {asked.incoming.about}.") from None
         except ChangedMeanwhile:
             raise Changed("The job was changed since, or is not there: its ETag is another.") from None
+        except JobIsCancelled:
+            raise Conflict("The job is cancelled: a trigger emits nothing. PUT requests it again.") from None
         except Overtaken:
             raise Conflict(_OVERTAKEN) from None
 

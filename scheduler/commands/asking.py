@@ -20,7 +20,7 @@ from scheduler.domain.errors import Rejected, SchedulerError
 from scheduler.domain.jobs.definition import Definition, Incoming, content, define
 from scheduler.domain.jobs.etag import etag
 from scheduler.domain.jobs.job import Job, Outcome
-from scheduler.domain.messages import ScheduleRequest
+from scheduler.domain.messages import ScheduleRequest, ScheduleTrigger
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import Run
 from scheduler.ops import metrics
@@ -52,6 +52,10 @@ class Overtaken(SchedulerError):  # noqa: N818 - a verdict, not an accident
     """A newer command has overtaken this one."""
 
 
+class JobIsCancelled(SchedulerError):  # noqa: N818 - a verdict, not an accident
+    """The job is cancelled: a trigger would emit nothing."""
+
+
 @dataclass(slots=True)
 class AboutJob(Attendant):
     """A person's command about one job."""
@@ -79,6 +83,12 @@ class AboutJob(Attendant):
             raise NotThere
         if self.if_match is not None and not self._matches(job):
             raise ChangedMeanwhile
+        if job is not None and job.stopped and isinstance(self.incoming.command, ScheduleTrigger):
+            raise JobIsCancelled
+
+    def may_cancel_delayed(self, incoming: Incoming) -> bool:  # noqa: ARG002 - the token decides, not the job
+        """Return whether the caller sees all tenants."""
+        return self.tenant is None
 
     def _matches(self, job: Job | None) -> bool:
         if job is None or not self.existed or self.if_match is None:

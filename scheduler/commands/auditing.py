@@ -47,6 +47,11 @@ def job_entries(
     return found
 
 
+def delayed_entry(incoming: Incoming) -> Entry:
+    """Return the entry of a cancelled delayed message, which belongs to no tenant."""
+    return Entry(incoming.caller or SOMEBODY, incoming.command.kind, "delayed", incoming.about, "*")
+
+
 def callers(batch: Iterable[Incoming]) -> dict[str, Caller]:
     """Return who gave the last command about each job, of those who are known."""
     return {each.about: each.caller for each in batch if each.caller is not None}

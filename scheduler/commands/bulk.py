@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from scheduler.commands.attendant import Attendant
 from scheduler.commands.executing import execute
 from scheduler.domain.caller import Caller
 from scheduler.domain.jobs.definition import Incoming
@@ -42,6 +43,15 @@ class Progress:
     done: bool = False
 
 
+class JobsOnly(Attendant):
+    """Keeps a command for jobs that match a filter from delayed messages with the same ids."""
+
+    def may_cancel_delayed(self, incoming: Incoming) -> bool:  # noqa: ARG002 - whoever sends it
+        """Return False."""
+        return False
+
+
+_JOBS_ONLY = JobsOnly()
 Step = Callable[[Connection, Progress], Progress]
 
 
@@ -84,7 +94,7 @@ def _step(
     connection: Connection, progress: Progress, found: list[Listed], changing: list[Incoming], soon: timedelta
 ) -> Progress:
     if changing:
-        verdicts = execute(connection, changing, soon)
+        verdicts = execute(connection, changing, soon, _JOBS_ONLY)
         cancelled = [each for each in verdicts if isinstance(each, Outcome) and each.status == "cancelled"]
         metrics.jobs_cancelled.inc(len(cancelled))
     place = (found[-1].at, found[-1].id) if found else progress.place

@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from scheduler.commands.attendant import NOBODY, Attendant
-from scheduler.commands.auditing import callers, job_entries, run_entries
+from scheduler.commands.auditing import callers, delayed_entry, job_entries, run_entries
 from scheduler.commands.judging import Verdict, judge, judge_retry
 from scheduler.commands.results import wake_for_runs
 from scheduler.commands.transactions import attempted
@@ -74,7 +74,7 @@ def _execute_jobs(
     if entries := job_entries(batch, verdicts, known):
         audit.write(cursor, entries)
     if ScheduleCancel in kinds:
-        _cancel_beside(cursor, batch, verdicts, now)
+        _cancel_beside(cursor, batch, verdicts, now, attendant)
     soonest = _soonest(jobs.values(), until)
     if soonest is not None:
         wake_producers(cursor, KIND, soonest)
@@ -86,23 +86,29 @@ def _kinds(batch: Iterable[Incoming]) -> set[type[Command]]:
 
 
 def _cancel_beside(
-    cursor: Cursor, batch: Sequence[Incoming], verdicts: Sequence[Verdict], now: datetime
+    cursor: Cursor, batch: Sequence[Incoming], verdicts: Sequence[Verdict], now: datetime, attendant: Attendant
 ) -> None:
     """Cancel what else a cancel is about: a delayed message, and the open runs of its job."""
     cancels = [
-        verdict for incoming, verdict in zip(batch, verdicts, strict=True)
+        (incoming, verdict) for incoming, verdict in zip(batch, verdicts, strict=True)
         if isinstance(incoming.command, ScheduleCancel) and isinstance(verdict, Outcome)
     ]
-    if cancels:
-        _cancel_delayed(cursor, cancels)
-        stopping = [verdict for verdict in cancels if verdict.stops_runs]
-        if stopping:
-            _cancel_runs(cursor, stopping, now)
+    if of_delayed := [each for each in cancels if attendant.may_cancel_delayed(each[0])]:
+        _cancel_delayed(cursor, of_delayed)
+    if stopping := [verdict for _, verdict in cancels if verdict.stops_runs]:
+        _cancel_runs(cursor, stopping, now)
 
 
 def _cancel_runs(cursor: Cursor, cancels: Sequence[Outcome], now: datetime) -> None:
-    """Make no further attempt at the open runs of jobs that were cancelled."""
-    opened = runs.lock_of_jobs(cursor, {verdict.job.id for verdict in cancels})
+    """Make no further attempt at the open runs of jobs that were cancelled.
+
+    A run that was retried may outlive the row of its job, and another tenant may have taken the id since.
+    """
+    owners = {verdict.job.id: verdict.job.tenant for verdict in cancels}
+    opened = {
+        event_id: run for event_id, run in runs.lock_of_jobs(cursor, owners.keys()).items()
+        if run.occurrence is not None and run.occurrence.tenant == owners[run.occurrence.job_id]
+    }
     after = {event_id: cancelled(run, now) for event_id, run in opened.items()}
     runs.save(cursor, opened, {}, after)
     wake_for_runs(cursor, opened, after, now)
@@ -114,14 +120,18 @@ def _cancel_runs(cursor: Cursor, cancels: Sequence[Outcome], now: datetime) -> N
             verdict.status = "cancelled"
 
 
-def _cancel_delayed(cursor: Cursor, cancels: Sequence[Outcome]) -> None:
-    """Take back delayed messages: an id may be one's message_id, and then it is no job's, as far as we know."""
-    ids = {verdict.job.id for verdict in cancels}
-    undefined = {verdict.job.id for verdict in cancels if verdict.job.definition is None}
+def _cancel_delayed(cursor: Cursor, cancels: Sequence[tuple[Incoming, Outcome]]) -> None:
+    """Cancel delayed messages: an id may be one's message_id, and then it is no job's, as far as we know."""
+    ids = {verdict.job.id for _, verdict in cancels}
+    undefined = {verdict.job.id for _, verdict in cancels if verdict.job.definition is None}
     withdrawn = delayed.cancel(cursor, ids, undefined)
-    for verdict in cancels:
+    entries = []
+    for incoming, verdict in cancels:
         if verdict.job.id in withdrawn:
             verdict.status = "cancelled"
+            entries.append(delayed_entry(incoming))
+    if entries:
+        audit.write(cursor, entries)
 
 
 def _execute_retries(

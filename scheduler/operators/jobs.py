@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from scheduler import show_job
 from scheduler.commands import bulk
-from scheduler.commands.asking import AboutJob, NotThere, Overtaken, ask
+from scheduler.commands.asking import AboutJob, JobIsCancelled, NotThere, Overtaken, ask
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import (
@@ -87,6 +87,8 @@ def _one(settings: Settings, args: Namespace) -> str | None:
             view = job_view(ask(connection, AboutJob(incoming, None), soon(settings)))
     except NotThere:
         return f"no job has the id {args.id}"
+    except JobIsCancelled:
+        return f"the job {args.id} is cancelled: a trigger emits nothing until it is requested again"
     except Overtaken:
         return "a newer command has overtaken this one"
     except Rejected as rejected:

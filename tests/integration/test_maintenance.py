@@ -117,6 +117,25 @@ def test_only_what_finished_long_ago_is_pruned(session, sql):
     assert sql("SELECT count(*) FROM jobs") == [(5,)]
 
 
+def test_without_retention_tombstones_live_for_a_day(session, sql):
+    for status in ("done", "cancelled", "awaiting"):
+        jobs(sql, 1, status=status, finished="-25 hours")
+        jobs(sql, 1, status=status, finished="-23 hours")
+    sql("INSERT INTO jobs (id, job_type, status, cancelled_at, finished_at)"
+        " VALUES (gen_random_uuid(), 't', 'done', now(), now() - interval '23 hours')")
+    assert session.prune(0, 100) == 4
+    assert sorted(sql("SELECT status, cancelled_at IS NULL FROM jobs")) == [
+        ("awaiting", True), ("cancelled", True), ("done", False)]
+
+
+def test_a_job_with_an_open_run_is_not_pruned(session, sql):
+    jobs(sql, 2, status="done", finished="-31 days")
+    sql("INSERT INTO runs (event_id, status, job_id) SELECT gen_random_uuid(), 'running', id FROM jobs LIMIT 1")
+    assert session.prune(30, 100) == 1
+    sql("DELETE FROM runs")
+    assert session.prune(30, 100) == 1
+
+
 def test_the_audit_is_pruned_by_the_same_age(session, sql):
     sql("INSERT INTO audit (at, who, via, action, kind, thing, tenant) "
         "SELECT now() - age * interval '1 day', 'ann', 'api', 'pause', 'job', age::text, 'acme' "

@@ -206,3 +206,21 @@ def test_whether_anything_could_be_stored_is_found_out_without_storing(database_
     with pytest.raises(Unavailable, match="does not exist"):
         check_database(connection)
     connection.close()
+
+
+def test_a_cancel_leaves_the_open_run_of_another_tenant_alone(database_url):
+    """The row of the run's job may be gone, and the id be free for anybody."""
+    job_id = str(uuid4())
+    with connected(database_url) as connection, connection.cursor() as cursor:
+        for tenant in ("one", "two"):
+            cursor.execute(
+                "INSERT INTO runs (event_id, status, job_id, job_type, due_at, origin, policy, event, tenant)"
+                " VALUES (gen_random_uuid(), 'running', %s, 't', now(), 'schedule', '{}', '{}', %s)",
+                (job_id, tenant),
+            )
+        with closing(connect(database_url, "test")) as storing:
+            cancel = Incoming(COMMAND_MODELS["cancel"](id=job_id, tenant="two"), job_id, tenant="two")
+            [verdict] = execute(storing, [cancel], SOON)
+        cursor.execute("SELECT tenant, status FROM runs ORDER BY tenant")
+        assert cursor.fetchall() == [("one", "running"), ("two", "cancelled")]
+    assert verdict.status == "cancelled"

@@ -69,6 +69,42 @@ def test_they_belong_to_no_tenant(served, api):
     assert served.as_(None).get("/delayed").status == 403
 
 
+@pytest.mark.parametrize("tenant", ["acme", "default"])
+def test_who_sees_one_tenant_cannot_cancel_one_by_way_of_a_job(served, shop, shared, tenant):
+    message = str(uuid4())
+    shop.send("x", b"", properties=pika.BasicProperties(message_id=message, headers={"x-delay": HOUR}))
+    until(lambda: served.get(f"/delayed/{message}").status == 200, "it to be stored")
+    someone = served.as_("admin", tenant)
+    assert someone.ask("DELETE", f"/jobs/{message}").status == 404
+    someone.job(id=message, job_type=f"like.{message}")
+    assert someone.ask("DELETE", f"/jobs/{message}").json["status"] == "cancelled"
+    assert served.get(f"/delayed/{message}").status == 200
+    someone.ask("PUT", f"/jobs/{message}", {"job_type": f"like.{message}", "every": 3600})
+    assert someone.post("/jobs/cancel", job_type=f"like.{message}").json == {"matched": 1}
+    assert served.get(f"/delayed/{message}").status == 200
+    assert served.get("/audit", kind="delayed", id=message).json["items"] == []
+
+    assert served.ask("DELETE", f"/jobs/{message}").status == 200
+    assert served.get(f"/delayed/{message}").status == 404
+    [entry] = served.get("/audit", kind="delayed", id=message).json["items"]
+    assert (entry["action"], entry["via"]) == ("cancel", "api")
+    shared.sql("DELETE FROM delayed_messages")
+
+
+def test_a_cancel_over_amqp_takes_one_back_under_the_default_tenant_only(served, shop, shared):
+    messages = [str(uuid4()) for _ in range(2)]
+    for each in messages:
+        shop.send("x", b"", properties=pika.BasicProperties(message_id=each, headers={"x-delay": HOUR}))
+        until(lambda each=each: served.get(f"/delayed/{each}").status == 200, "it to be stored")
+    shop.publish("cancel", {"id": messages[0], "tenant": "acme"})
+    shop.publish("cancel", {"id": messages[1]})
+    until(lambda: served.get(f"/delayed/{messages[1]}").status == 404, "the cancel")
+    assert served.get(f"/delayed/{messages[0]}").status == 200
+    entries = served.get("/audit", kind="delayed").json["items"]
+    assert [(each["id"], each["via"]) for each in entries if each["id"] in messages] == [(messages[1], "amqp")]
+    shared.sql("DELETE FROM delayed_messages")
+
+
 def test_what_is_wrong_is_named(served):
     for path in ("/delayed/x", "/delayed/9999999999999999999999", "/delayed/-1"):
         assert served.get(path).status == 404

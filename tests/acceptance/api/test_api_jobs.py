@@ -82,6 +82,19 @@ def test_a_command_of_the_far_future_is_unprocessable(api):
     assert api.get(f"/jobs/{job['id']}").json == job
 
 
+def test_a_trigger_of_a_cancelled_job_is_a_conflict(api, shared):
+    job = api.job()
+    api.ask("DELETE", f"/jobs/{job['id']}")
+    answer = api.post(f"/jobs/{job['id']}/trigger")
+    assert (answer.status, "cancelled" in answer.json["detail"]) == (409, True)
+    done = api.job()
+    shared.sql("UPDATE jobs SET status = 'done', next_run_at = NULL WHERE id = %s", done["id"])
+    assert api.post(f"/jobs/{done['id']}/trigger").json["status"] == "pending"
+    api.ask("DELETE", f"/jobs/{done['id']}")
+    assert api.post(f"/jobs/{done['id']}/trigger").status == 409
+    assert shared.sql("SELECT FROM jobs WHERE triggers <> '{}' AND id IN (%s, %s)", job["id"], done["id"]) == []
+
+
 def test_lists_go_on_where_the_last_page_ended(api):
     ids = [api.job(job_type=f"list.{n % 2}", name=f"Number {n}")["id"] for n in range(7)]
     seen, after = [], None
