@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming, content
 from scheduler.domain.jobs.emission import event_id
-from scheduler.domain.jobs.job import _TRANSITIONS, Job, JobStatus, apply
+from scheduler.domain.jobs.job import _TRANSITIONS, MAX_TRIGGERS, Job, JobStatus, apply
 from scheduler.domain.messages import COMMAND_MODELS, JobCommand, ScheduleRequest
 from scheduler.domain.recurrence import resolve
 from scheduler.postgres.jobs.columns import FRESH, read_policy, write_policy
@@ -121,6 +121,21 @@ def test_each_trigger_counts_once_and_an_older_one_than_the_request_does_not():
     assert job.triggers == (T + timedelta(seconds=2), T + timedelta(seconds=3))
     job, statuses = applied(command("request", 5), command("trigger", 4))
     assert (job.triggers, statuses[-1]) == ((), "superseded")
+
+
+def test_a_trigger_beyond_the_limit_is_rejected_and_the_pending_ones_stay():
+    pending = tuple(T + timedelta(seconds=each) for each in range(2, 2 + MAX_TRIGGERS))
+    job, _ = applied(command("request", 1), command("pause", 1))
+    job = replace(job, triggers=pending, trigger_at=NOW)
+
+    with pytest.raises(Rejected, match="1,000 pending triggers"):
+        apply(job, Incoming(command("trigger", 5000), str(ID)), NOW)
+
+    again = apply(job, Incoming(command("trigger", 2), str(ID)), NOW)  # a duplicate of a pending one
+    assert (again.status, again.job.triggers) == ("unchanged", pending)
+    emitted = replace(job, triggers=pending[1:])
+    after = apply(emitted, Incoming(command("trigger", 5000), str(ID)), NOW)
+    assert (after.status, len(after.job.triggers)) == ("scheduled", MAX_TRIGGERS)
 
 
 def test_a_trigger_from_a_host_whose_clock_is_ahead_is_due_now():

@@ -26,7 +26,7 @@ from scheduler.domain.messages import (
 )
 from scheduler.domain.recurrence import Spec, compile_schedule, same_schedule
 
-MAX_TRIGGERS = 1000
+MAX_TRIGGERS = 1000  # pending at a time; a trigger beyond that is rejected
 _AHEAD = timedelta(seconds=5)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -203,10 +203,13 @@ def _trigger(job: Job, issued: datetime, now: datetime) -> Outcome:
         return Outcome(job, "unchanged")
     if not _newer(issued, job.triggered_at) or not _newer(issued, job.requested_at):
         return Outcome(job, "superseded")
-    triggers = tuple(sorted((*job.triggers, issued)))[-MAX_TRIGGERS:]
+    triggers = tuple(sorted((*job.triggers, issued)))
     status = JobStatus.PENDING if job.status is JobStatus.DONE else job.status
     successor = _settled(replace(job, triggers=triggers, trigger_at=job.trigger_at or now, status=status,
                                  retry_at=None))
+    if len(successor.triggers) > MAX_TRIGGERS:
+        raise Rejected([Problem("id", f"already has {MAX_TRIGGERS:,} pending triggers, the maximum for one job; "
+                                      "trigger it again when some of them are emitted")])
     runs = successor.status in (JobStatus.PENDING, JobStatus.PAUSED)
     return Outcome(successor, "scheduled" if runs else "unchanged")
 
