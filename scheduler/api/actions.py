@@ -23,6 +23,7 @@ from scheduler.domain.caller import Caller, Via
 from scheduler.domain.errors import Problem
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.parsing import parse_command, parse_result
+from scheduler.domain.trace_context import trace_context
 from scheduler.postgres.audit import Entry, write_alone
 from scheduler.postgres.jobs.lists import JobFilter, JobRow, find_job
 from scheduler.postgres.runs.lists import RunFilter
@@ -151,7 +152,7 @@ class Actions:
             kind, body or b"{}", max_payload_bytes=self._most, beside=beside, defaults=defaults or {}
         )
         incoming.caller = _caller(who)
-        incoming.traceparent, incoming.tracestate = who.traceparent, who.tracestate
+        incoming.traceparent, incoming.tracestate = trace_context(who.traceparent, who.tracestate)
         return incoming
 
     async def _ask(self, asked: AboutJob) -> JobRow:

@@ -17,6 +17,7 @@ from pika.exceptions import (
     ProbableAuthenticationError,
     UnroutableError,
 )
+from pika.frame import Header
 
 from scheduler.client.errors import BrokerUnavailable, ClientError, CommandRejected, NoAnswer, NoSidecar
 from scheduler.domain.errors import Misconfigured, Problem
@@ -27,6 +28,7 @@ from scheduler.rabbit import address
 _REPLY_TO = "amq.rabbitmq.reply-to"  # the broker's own pseudo-queue: answers come back on this channel
 _HEARTBEAT = 30
 _NOT_FOUND = 404
+_FRAME_MAX = 131072  # bytes: what RabbitMQ and pika agree on by default
 
 
 class MessageRefused(BrokerUnavailable):
@@ -77,6 +79,8 @@ class Connection:
             self._connection = pika.BlockingConnection(parameters(url, name))
             self._channel = self._connection.channel()
             self._channel.confirm_delivery()
+            agreed = getattr(getattr(self._connection, "_impl", None), "params", None)
+            self._frame_max = int(getattr(agreed, "frame_max", None) or _FRAME_MAX)
         self._listening = False
 
     @property
@@ -92,6 +96,7 @@ class Connection:
         self, key: str, body: bytes, properties: pika.BasicProperties, exchange: str = COMMANDS_EXCHANGE
     ) -> None:
         """Return once the broker has confirmed that a queue holds the message."""
+        _check_header(properties, self._frame_max)
         with translated():
             self._channel.basic_publish(exchange, key, body, properties, mandatory=True)
 
@@ -126,6 +131,16 @@ class Connection:
         """Close it, if there is still something to close."""
         with contextlib.suppress(AMQPError, OSError):
             self._connection.close()
+
+
+def _check_header(properties: pika.BasicProperties, frame_max: int) -> None:
+    """Raise MessageRefused over headers that exceed a frame: the broker would close the connection."""
+    try:
+        size = len(Header(1, 0, properties).marshal())
+    except Exception as error:  # noqa: BLE001 - whatever pika raises over a value of the wrong type
+        raise MessageRefused(f"the message's properties cannot be encoded: {error!r}"[:500]) from None
+    if size > frame_max:
+        raise MessageRefused(f"its headers need a frame of {size:,} bytes; frame_max is {frame_max:,}")
 
 
 def _answer(message_type: str, body: bytes) -> ScheduleAccepted:

@@ -12,6 +12,7 @@ from scheduler.domain.messages.workers import OFFER_TENANTS_HEADER
 from scheduler.domain.offers import read_offer_tenants
 from scheduler.domain.parsing import parse_command, parse_result, parse_worker
 from scheduler.domain.runs.result import Heard, Result
+from scheduler.domain.trace_context import trace_context
 from scheduler.ops.logs import get_logger
 from scheduler.rabbit.reading import Delivery, UnreadableProperties
 from scheduler.rabbit.topology import DELIVERY_LIMIT
@@ -19,7 +20,6 @@ from scheduler.rabbit.topology import DELIVERY_LIMIT
 log = get_logger(__name__)
 
 CRASHED = f"was delivered {DELIVERY_LIMIT} times and never answered: handling it ends the consumer"
-_TRACE = ("traceparent", "tracestate")
 BY_FIELD = Tenancy()
 
 
@@ -45,7 +45,9 @@ def read_command(
         incoming.caller = _caller(properties.user_id)
     headers = properties.headers
     if headers:
-        incoming.traceparent, incoming.tracestate = (_storable(headers.get(name)) for name in _TRACE)
+        incoming.traceparent, incoming.tracestate = trace_context(
+            headers.get("traceparent"), headers.get("tracestate")
+        )
     return incoming
 
 

@@ -69,7 +69,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
          "run": {"attempt": 2, "attempts_left": 1, "max_attempts": 3, "deadline": "2026-12-01T09:01:02.004112Z"}},
     ],
     "ScheduleMissed": [
-        {"job_id": _REPORT, "job_type": "report.weekly",
+        {"id": "5c1d9a52-8f1e-5a4b-9f0e-3b7c2d1e0f64", "job_id": _REPORT, "job_type": "report.weekly",
          "missed": ["2026-12-07T13:30:00.000000Z", "2026-12-14T13:30:00.000000Z"], "missed_count": 2,
          "reason": "skip"},
     ],

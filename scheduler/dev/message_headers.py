@@ -15,6 +15,7 @@ _TRACE = {
 _REJECTED = {
     "x-rejected-reason": _TEXT | {"description": "Every problem found, as `field: problem; …`."},
     "x-rejected-at": _TIME,
+    "x-dropped-headers": _TEXT | {"description": "Headers that did not fit into the frame beside these."},
     "x-original-expiration": _TEXT | {"description": "The command's own `expiration`, which is dropped."},
     "x-original-user-id": _TEXT | {"description": "The command's own `user_id`, which is dropped."},
 }
@@ -79,6 +80,8 @@ def properties(message: str) -> dict[str, Any]:
         known = {"type": {"const": "ScheduleDue"}, "message_id": event_id, "expiration": expiration,
                  "priority": priority}
         return _object(sent | known, ["message_id"])
+    if message == "ScheduleMissed":
+        sent = sent | {"message_id": {"type": "string", "format": "uuid", "description": "Its id."}}
     return _object(sent | {"type": {"const": message}}, ["type"])
 
 

@@ -44,7 +44,9 @@ class Batch(Generic[Thing, Emission]):
         self._counts: list[int] = []  # how many messages each emission has
         self._unreadable: list[Thing] = []
         self._undecided = 0
+        self._publisher: Publisher | None = None
         self._confirms: Confirms | None = None
+        self._lost = ""  # why the broker did not answer
         self._emitted_at = claim.claimed_at
         self.empty = not claim.things
         self.full = claim.full
@@ -73,13 +75,14 @@ class Batch(Generic[Thing, Emission]):
         self.source.record(self.session, self._emissions, self._emitted_at)
         if self.age > HOLD_SECONDS:
             raise Unavailable("this process stood still while it held due rows; they are left to others")
+        self._publisher = publisher
         self._confirms = publisher.send(messages)
         _observe("publish", began)
 
     def _decide(self) -> list[Publishable]:
         messages: list[Publishable] = []
         things, now, source = self._claim.things, self._claim.claimed_at, self.source
-        stamp = Stamp.of(self._emitted_at)
+        stamp = self._stamp = Stamp.of(self._emitted_at)
         for index, thing in enumerate(things):
             if index and time.monotonic() - self._sent > DECIDE_SECONDS:
                 self._undecided = len(things) - index
@@ -107,18 +110,44 @@ class Batch(Generic[Thing, Emission]):
         if self.empty:
             return None
         began = time.monotonic()
-        receipts = self._confirms.wait(max(0.0, HOLD_SECONDS - self.age)) if self._confirms else []
+        receipts = self._confirmed(self._confirms)
+        results = self._results(receipts)
+        if follow_ups := self.source.follow_ups(results, self._stamp):
+            receipts += self._follow_up(results, follow_ups)
         times = Times(self._claim.claimed_at, self._emitted_at, self.database_time())
         _observe("confirm", began)
-        results = self._results(receipts)
         began = time.monotonic()
         due_again = self.source.settle(self.session, results, self._unreadable, times)
         _observe("settle", began)
         self.refused = Receipt.REFUSED in receipts
         self._report(results, receipts, times)
         if Receipt.UNKNOWN in receipts:
-            raise BrokerUnavailable(self._confirms.lost if self._confirms else "")
+            raise BrokerUnavailable(self._lost)
         return LONG_AGO if self._undecided else due_again
+
+    def _confirmed(self, confirms: Confirms | None) -> list[Receipt]:
+        if confirms is None:
+            return []
+        receipts = confirms.wait(max(0.0, HOLD_SECONDS - self.age))
+        if Receipt.UNKNOWN in receipts:
+            self._lost = confirms.lost
+        return receipts
+
+    def _follow_up(
+        self, results: list[Result[Emission]], follow_ups: Sequence[tuple[int, Publishable]]
+    ) -> list[Receipt]:
+        """Publish what follows the confirms, add its receipts to the results, and return them."""
+        indexes, messages = zip(*follow_ups, strict=True)
+        receipts = [Receipt.UNKNOWN] * len(messages)
+        if self._publisher is not None and self.age < HOLD_SECONDS:
+            try:
+                receipts = self._confirmed(self._publisher.send(messages))
+            except BrokerUnavailable as error:  # what it did not get is sent again with its event
+                self._lost = str(error)
+        for index, receipt in zip(indexes, receipts, strict=True):
+            emission, own, _ = results[index]
+            results[index] = (emission, [*own, receipt], None if receipt is Receipt.CONFIRMED else receipt)
+        return receipts
 
     def _results(self, receipts: Sequence[Receipt]) -> list[Result[Emission]]:
         """Give each emission the receipts of its own messages."""

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from scheduler.domain.delayed.message import LOOK_SECONDS, Waiting
 from scheduler.domain.times import rfc3339
 from scheduler.emitting.jobs import retry_delay
+from scheduler.emitting.messages import UNSENDABLE
 from scheduler.emitting.source import Result, Stamp, Times
 from scheduler.ops import metrics
 from scheduler.ops.logs import get_logger
@@ -26,6 +27,7 @@ log = get_logger(__name__)
 _PROBLEMS = {
     Receipt.RETURNED: "returned: no queue is bound to its exchange for its routing key",
     Receipt.REFUSED: "refused: a queue behind its exchange is full or unavailable",
+    Receipt.UNSENDABLE: UNSENDABLE,
 }
 _HOMELESS = "its exchange is not among SCHEDULER_DELAY_EXCHANGES of this producer"
 _UNREADABLE = "the scheduler cannot write it: see its log"
@@ -88,6 +90,12 @@ class DueDelayed:
             "x-attempts": it.retries, "x-due-at": rfc3339(it.due_at), ORIGINAL_EXCHANGE: it.exchange,
         }
         return (dead_letter_that_fits(it.routing_key, it.properties, it.body, headers, self._frame_max),)
+
+    def follow_ups(
+        self, results: Sequence[Result[DelayedEmission]], stamp: Stamp  # noqa: ARG002 - as all sources
+    ) -> Sequence[tuple[int, Publishable]]:
+        """Return none."""
+        return ()
 
     def record(self, session: ClaimSession, emissions: Sequence[DelayedEmission], emitted_at: datetime) -> None:
         """Nothing: the row is locked until it is deleted."""

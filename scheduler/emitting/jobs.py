@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from scheduler.domain.jobs.emission import Emission, decide, due_body, missed_body, occurrence
+from scheduler.domain.jobs.emission import Emission, decide, due_body, missed_body, missed_id, occurrence
 from scheduler.domain.jobs.job import Job
 from scheduler.domain.messages import AMQP_PRIORITIES, Overlap, work_key
 from scheduler.domain.names import EVENTS_EXCHANGE, due_address
@@ -66,7 +66,7 @@ class DueJobs:
         return job.id
 
     def messages(self, emission: Emission, stamp: Stamp) -> list[Publishable]:
-        """Return the ScheduleDue, the ScheduleMissed, or both in this order."""
+        """Return the ScheduleDue, or the ScheduleMissed if there is nothing else."""
         definition = emission.job.definition
         assert definition is not None  # noqa: S101 - only a defined job emits
         messages: list[Publishable] = []
@@ -79,12 +79,19 @@ class DueJobs:
                 body, emission.event_id, stamp.seconds, definition.correlation_id, headers, None,
                 AMQP_PRIORITIES[definition.priority], *_place(emission),
             ))
-        if emission.missed is not None:
-            messages.append(json_message(
-                EVENTS_EXCHANGE, "missed", "ScheduleMissed", missed_body(emission),
-                correlation_id=definition.correlation_id, timestamp=stamp.seconds,
-            ))
+        elif emission.missed is not None:
+            messages.append(_missed_message(emission, stamp))
         return messages
+
+    def follow_ups(self, results: Sequence[Result[Emission]], stamp: Stamp) -> list[tuple[int, Publishable]]:
+        """Return the ScheduleMissed of each event that is confirmed.
+
+        Not before that: while the broker refuses an event, more occurrences are folded into it at every retry.
+        """
+        return [
+            (index, _missed_message(emission, stamp)) for index, (emission, _, refusal) in enumerate(results)
+            if emission.missed is not None and emission.event_id is not None and refusal is None
+        ]
 
     def record(self, session: ClaimSession, emissions: Sequence[Emission], emitted_at: datetime) -> None:
         """Record the runs that begin: a worker may be done before the broker's confirm is here."""
@@ -105,11 +112,11 @@ class DueJobs:
     ) -> datetime | None:
         """Settle each job by its receipts."""
         settlement = Settlement(times.emitted_at, times.confirmed_at)
-        for emission, _, refusal in results:
+        for emission, receipts, refusal in results:
             if refusal is None:
                 _add(settlement, emission)
             else:
-                if emission.event_id is not None and emission.tracked:
+                if emission.event_id is not None and emission.tracked and receipts[0] is not Receipt.CONFIRMED:
                     _unrecord(settlement, emission.event_id, emission.known)
                 # What the broker did not answer for may be there or not: it stays due and is sent again at once.
                 seconds = None if refusal is Receipt.UNKNOWN else _retry_seconds(emission.job)
@@ -171,6 +178,15 @@ class DueJobs:
             failed = None if receipts[0] is Receipt.CONFIRMED else receipts[0].value
             found.append(Traced(definition.traceparent, definition.tracestate, attributes, failed))
         return found
+
+
+def _missed_message(emission: Emission, stamp: Stamp) -> Publishable:
+    definition = emission.job.definition
+    assert definition is not None  # noqa: S101 - only a defined job emits
+    return json_message(
+        EVENTS_EXCHANGE, "missed", "ScheduleMissed", missed_body(emission),
+        correlation_id=definition.correlation_id, timestamp=stamp.seconds, message_id=missed_id(emission),
+    )
 
 
 def _unrecord(settlement: Settlement, event_id: str, known: Run | None) -> None:

@@ -5,13 +5,17 @@ from scheduler.domain.names import COMMAND_KEY_PREFIX, DEAD_EXCHANGE, EVENTS_EXC
 from scheduler.domain.runs.event import due_body, finished_body
 from scheduler.domain.runs.run import Run
 from scheduler.domain.times import rfc3339
+from scheduler.domain.trace_context import MAX_TRACEPARENT, MAX_TRACESTATE
 from scheduler.ops import metrics
 from scheduler.rabbit.frames import AmqpMessage, DueMessage, dead_run
 from scheduler.rabbit.publisher import Receipt
 
-_REASON_CHARACTERS = 1000
+_REASON_CHARACTERS, _REASON_BYTES = 1000, 2000  # fits into the smallest frame that AMQP allows, 4,096 bytes
 _UNANSWERED = ("unconfirmed: the broker went away before it answered",
                "the broker went away before it answered; they are sent again, with the same event_id")
+
+
+UNSENDABLE = "unsendable: the broker does not accept it; its headers or body are too large; see the log"
 
 
 def run_message(run: Run) -> DueMessage:
@@ -34,6 +38,8 @@ def not_delivered(receipt: Receipt, exchange: str, key: str) -> tuple[str, str]:
     if receipt is Receipt.REFUSED:
         full = f"a queue behind {exchange} is full or unavailable"
         return f"refused: {full}", f"{full}; they are tried again"
+    if receipt is Receipt.UNSENDABLE:
+        return UNSENDABLE, "see `message cannot be sent` in the log; they are tried again"
     if key.startswith(COMMAND_KEY_PREFIX):
         return (f"returned: no worker offers the command {key.removeprefix(COMMAND_KEY_PREFIX)}",
                 "start a worker whose SCHEDULER_COMMANDS_FILE lists it; they are tried again")
@@ -66,7 +72,7 @@ def dead_message(run: Run) -> AmqpMessage:
     last = run.attempts[-1].outcome.value if run.attempts else "unknown"
     reason = f"{last} at attempt {run.attempt}" + (f": {run.error}" if run.error else "")
     headers: dict[str, str | int] = {
-        "x-dead-reason": reason[:_REASON_CHARACTERS], "x-dead-at": rfc3339(finished_at), "x-attempts": run.attempt,
+        "x-dead-reason": _cut(reason), "x-dead-at": rfc3339(finished_at), "x-attempts": run.attempt,
         **(trace_headers(occurrence.traceparent, occurrence.tracestate) or {}),
     }
     return dead_run(
@@ -75,9 +81,20 @@ def dead_message(run: Run) -> AmqpMessage:
     )
 
 
+def _cut(reason: str) -> str:
+    return reason[:_REASON_CHARACTERS].encode()[:_REASON_BYTES].decode(errors="ignore")
+
+
 def trace_headers(traceparent: str | None, tracestate: str | None) -> dict[str, str] | None:
-    """Return the headers that hand a trace on, if there is one."""
+    """Return the headers that propagate a trace, if there is one.
+
+    Release 0.2 stored them whatever their size, and they must not stop the event: an oversized one is left out.
+    """
     if traceparent is None and tracestate is None:
         return None
-    pairs = (("traceparent", traceparent), ("tracestate", tracestate))
-    return {name: value for name, value in pairs if value is not None}
+    headers = {}
+    if traceparent is not None and len(traceparent) <= MAX_TRACEPARENT:
+        headers["traceparent"] = traceparent
+    if tracestate is not None and len(tracestate) <= MAX_TRACESTATE:
+        headers["tracestate"] = tracestate
+    return headers

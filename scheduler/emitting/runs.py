@@ -83,6 +83,12 @@ class DueRuns:
         told: list[Publishable] = [finished_message(run)]
         return [dead_message(run), *told] if run.status is RunStatus.DEAD else told
 
+    def follow_ups(
+        self, results: Sequence[Result[RunEmission]], stamp: Stamp  # noqa: ARG002 - as all sources
+    ) -> Sequence[tuple[int, Publishable]]:
+        """Return none."""
+        return ()
+
     def record(self, session: ClaimSession, emissions: Sequence[RunEmission], emitted_at: datetime) -> None:
         """Nothing: the row is locked, and whoever reports a result waits for it."""
 

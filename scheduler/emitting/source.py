@@ -62,6 +62,9 @@ class Source(Protocol[Thing, Emission]):
     def messages(self, emission: Emission, stamp: Stamp) -> Sequence[Publishable]:
         """Return what to publish for it."""
 
+    def follow_ups(self, results: Sequence[Result[Emission]], stamp: Stamp) -> Sequence[tuple[int, Publishable]]:
+        """Return what to publish after the confirms of `messages`, each with the index of its result."""
+
     def record(self, session: ClaimSession, emissions: Sequence[Emission], emitted_at: datetime) -> None:
         """Write down, in the claim's transaction, what must be known before the messages are out."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.names import DEAD_EXCHANGE, EVENTS_EXCHANGE
 from scheduler.ops.logs import get_logger
-from scheduler.rabbit.frames import AmqpMessage, Publishable, RawMessage, json_message
+from scheduler.rabbit.frames import AmqpMessage, Publishable, RawMessage, fits, json_message
 from scheduler.rabbit.link import BrokerUnavailable, Link
 from scheduler.rabbit.passing import ORIGINAL_EXCHANGE, dead_letter
 from scheduler.rabbit.publisher import Confirms, Publisher, Receipt
@@ -16,6 +16,7 @@ from scheduler.rabbit.reading import Delivery
 log = get_logger(__name__)
 
 CONFIRM_TIMEOUT = 20.0
+_REASON_CHARACTERS = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +51,24 @@ class Answers:
             return []
         rejected = [answer for answer in answers if answer.reason is not None]
         copies: list[RawMessage] = []
+        copied: list[Delivery] = []
         left: list[Delivery] = []
         for answer in rejected:
-            copy = _dead_letter(answer.delivery, answer.reason or "", answer.entered)
-            if copy is not None and self._publisher.takes(copy):
-                copies.append(copy)
-            else:
+            copy = _dead_letter(answer, self._publisher.frame_max)
+            if copy is None:
                 left.append(answer.delivery)
+            else:
+                copies.append(copy)
+                copied.append(answer.delivery)
         dead = self._sent(self._publisher, copies)
         told = self._sent(self._publisher, [_event(answer) for answer in rejected])
         self._reply([
             _reply(answer) for answer in answers if answer.entered is None and answer.delivery.properties.reply_to
         ])
-        for receipt in self._receipts(dead):
-            if receipt is not Receipt.CONFIRMED:
+        for delivery, receipt in zip(copied, self._receipts(dead), strict=True):
+            if receipt is Receipt.UNSENDABLE:
+                left.append(delivery)
+            elif receipt is not Receipt.CONFIRMED:
                 raise Unavailable(
                     f"{DEAD_EXCHANGE} did not take a rejected command ({receipt}); is scheduler_dead bound to it?"
                 )
@@ -131,10 +136,18 @@ def _message(exchange: str, key: str, answer: Answer) -> AmqpMessage:
     )
 
 
-def _dead_letter(delivery: Delivery, reason: str, entered: str | None) -> RawMessage | None:
-    """Copy the message as it came, with the reasons beside it; None if its properties could not be read."""
+def _dead_letter(answer: Answer, frame_max: int) -> RawMessage | None:
+    """Copy the message as it came, with the reasons beside it; None if its properties could not be read.
+
+    If a frame has no room for the reasons, a command loses headers. A delayed message keeps them all: the broker
+    moves it.
+    """
+    delivery = answer.delivery
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    headers = {"x-rejected-reason": reason[:4000], "x-rejected-at": at}
-    if entered is not None:
-        headers[ORIGINAL_EXCHANGE] = entered
-    return dead_letter(delivery.routing_key, delivery.raw, delivery.body, headers)
+    reason = (answer.reason or "")[:_REASON_CHARACTERS].encode(errors="replace")[: frame_max // 4]
+    headers = {"x-rejected-reason": reason.decode(errors="ignore"), "x-rejected-at": at}
+    if answer.entered is None:
+        return dead_letter(delivery.routing_key, delivery.raw, delivery.body, headers, shrink_to=frame_max)
+    headers[ORIGINAL_EXCHANGE] = answer.entered
+    copy = dead_letter(delivery.routing_key, delivery.raw, delivery.body, headers)
+    return copy if copy is not None and fits(copy.properties, frame_max) else None

@@ -17,8 +17,9 @@ from scheduler.domain.errors import SchedulerError
 from scheduler.domain.names import COMMANDS_EXCHANGE, DEAD_QUEUE, DELAY_EXCHANGE, DELAYED_EXCHANGE
 from scheduler.rabbit.address import parameters, place
 from scheduler.rabbit.dead_letter import DeadLetter, read
+from scheduler.rabbit.frames import fits
 from scheduler.rabbit.link import BrokerUnavailable, reason
-from scheduler.rabbit.pika_internals import RawProperties, blocking
+from scheduler.rabbit.pika_internals import RawProperties, blocking, frame_max
 from scheduler.rabbit.reading import as_bytes
 
 MOST_LOOKED_AT = 10_000  # in one go
@@ -109,7 +110,10 @@ class DeadLetters:
         exchange = letter.exchange
         if exchange not in self._exits:
             raise NotReplayable(f"it came from {exchange or 'nobody knows where'}, which is no exchange of ours")
-        properties = RawProperties(letter.before())
+        before = letter.before()
+        if not fits(before, frame_max(connection)):
+            raise NotReplayable("its properties and headers exceed the connection's frame_max")
+        properties = RawProperties(before)
         channel = connection.channel()
         channel.confirm_delivery()
         try:

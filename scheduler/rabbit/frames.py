@@ -1,6 +1,7 @@
 """AMQP 0-9-1 frames for publishing, encoded once and for many messages at a time."""
 
 import struct
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -18,6 +19,13 @@ _CONTENT_HEAD = struct.Struct(">HHQ")  # without the flags
 _PUBLISH = struct.Struct(">IH")
 _MANDATORY = b"\x01"
 _BASIC = 60
+_FRAME_OVERHEAD = 8  # bytes: type, channel and size before the payload, the end mark after it
+NO_LIMIT = sys.maxsize
+
+
+class UnsendableMessage(Exception):  # noqa: N818 - a property of the message, not a failure of the program
+    """The broker would close the channel or the connection over this message."""
+
 
 @dataclass(frozen=True, slots=True)
 class AmqpMessage:
@@ -87,12 +95,13 @@ def dead_run(
 
 
 def json_message(
-    exchange: str, routing_key: str, kind: str, body: bytes, *, correlation_id: str | None, timestamp: int
+    exchange: str, routing_key: str, kind: str, body: bytes, *, correlation_id: str | None, timestamp: int,
+    message_id: str | None = None,
 ) -> AmqpMessage:
     """Return a message of ours that nobody need listen to: an answer, or an event beside ScheduleDue."""
     properties = pika.BasicProperties(
         content_type="application/json", delivery_mode=2, type=kind, app_id="scheduler",
-        correlation_id=correlation_id, timestamp=timestamp,
+        correlation_id=correlation_id, timestamp=timestamp, message_id=message_id,
     )
     return AmqpMessage(exchange, routing_key, body, properties, mandatory=False)
 
@@ -109,22 +118,34 @@ def command_message(
     return AmqpMessage(COMMANDS_EXCHANGE, routing_key, body, properties)
 
 
-def encode(message: Publishable, channel: int, frame_max: int) -> bytes:
-    """Return the frames of one publish: method, header and body."""
+def encode(message: Publishable, channel: int, frame_max: int, max_body: int = NO_LIMIT) -> bytes:
+    """Return the frames of one publish: method, header and body.
+
+    Raises UnsendableMessage if the header exceeds a frame or the body exceeds `max_body`.
+    """
+    body = message.body
+    if len(body) > max_body:
+        raise UnsendableMessage(f"its body has {len(body):,} bytes; the broker's max_message_size is {max_body:,}")
     if isinstance(message, RawMessage):
         return _encode_raw(message, channel, frame_max)
-    body = message.body
     parts: list[bytes] = [_publish(channel, message.exchange, message.routing_key, message.mandatory)]
     if isinstance(message, DueMessage):
-        parts.append(_due_header(message, channel))
+        header = _due_header(message, channel)
     else:
-        parts.append(Header(channel, len(body), message.properties).marshal())
+        header = Header(channel, len(body), message.properties).marshal()
+    if len(header) > frame_max:
+        raise _oversized_header(len(header), frame_max)
+    parts.append(header)
     _add_body(parts, body, channel, frame_max)
     return b"".join(parts)
 
 
+def _oversized_header(size: int, frame_max: int) -> UnsendableMessage:
+    return UnsendableMessage(f"its headers need a frame of {size:,} bytes; frame_max is {frame_max:,}")
+
+
 def _add_body(parts: list[bytes], body: bytes, channel: int, frame_max: int) -> None:
-    room = frame_max - 8
+    room = frame_max - _FRAME_OVERHEAD
     for start in range(0, len(body), room):
         piece = body[start : start + room]
         parts += (_FRAME.pack(spec.FRAME_BODY, channel, len(piece)), piece, _END)
@@ -133,6 +154,8 @@ def _add_body(parts: list[bytes], body: bytes, channel: int, frame_max: int) -> 
 def _encode_raw(message: RawMessage, channel: int, frame_max: int) -> bytes:
     exchange, key, properties, body = message.exchange, message.routing_key, message.properties, message.body
     name = _short(exchange)
+    if not fits(properties, frame_max):
+        raise _oversized_header(_CONTENT_HEAD.size + len(properties) + _FRAME_OVERHEAD, frame_max)
     parts: list[bytes] = [
         _FRAME.pack(spec.FRAME_METHOD, channel, _PUBLISH.size + len(name) + 2 + len(key)),
         _PUBLISH.pack(spec.Basic.Publish.INDEX, 0), name, bytes((len(key),)), key, _MANDATORY + _END,
@@ -145,7 +168,7 @@ def _encode_raw(message: RawMessage, channel: int, frame_max: int) -> bytes:
 
 def fits(properties: bytes, frame_max: int) -> bool:
     """Tell whether properties go into one frame, as AMQP asks."""
-    return _CONTENT_HEAD.size + len(properties) + 8 <= frame_max
+    return _CONTENT_HEAD.size + len(properties) + _FRAME_OVERHEAD <= frame_max
 
 
 @lru_cache(maxsize=1024)  # a handful, and one for each route

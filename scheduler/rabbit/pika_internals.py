@@ -120,6 +120,12 @@ def blocking(parameters: pika.ConnectionParameters) -> pika.BlockingConnection:
     return pika.BlockingConnection(parameters, **{IMPLEMENTATION: ReadingConnection})
 
 
+def frame_max(connection: pika.BlockingConnection) -> int:
+    """Return the longest frame that was agreed with the broker."""
+    agreed = getattr(getattr(connection, "_impl", None), "params", None)
+    return int(getattr(agreed, "frame_max", None) or 131072)
+
+
 def forget_cancelled(channel: Channel, consumer_tag: str) -> None:
     """Have pika deliver what is still on its way to a consumer that is being cancelled."""
     channel._cancelled.discard(consumer_tag)  # noqa: SLF001 - else pika gives it back to the queue

@@ -8,11 +8,17 @@ from enum import StrEnum
 import pika
 from pika import spec
 
-from scheduler.rabbit.frames import Publishable, RawMessage, encode, fits
+from scheduler.ops.logs import get_logger
+from scheduler.ops.throttled import ThrottledWarning
+from scheduler.rabbit.frames import Publishable, RawMessage, UnsendableMessage, encode
+from scheduler.rabbit.isolation import MessageIsolation, isolation
 from scheduler.rabbit.link import Link, reason
 from scheduler.rabbit.reading import as_bytes
 
+log = get_logger(__name__)
+
 CHUNK = 64 * 1024
+_unsendable = ThrottledWarning(log, "message cannot be sent")
 
 
 class Receipt(StrEnum):
@@ -22,6 +28,7 @@ class Receipt(StrEnum):
     RETURNED = "returned"  # confirmed, but no queue took it
     REFUSED = "refused"
     UNKNOWN = "unconfirmed"  # no answer, and none will come
+    UNSENDABLE = "unsendable"  # not sent: the broker would close the channel or the connection over it
 
 
 Then = Callable[[list[Receipt]], None]
@@ -32,8 +39,12 @@ Key = str | tuple[str, bytes, bytes] | None
 class Confirms:
     """Messages on their way, with delivery tags in a row; each gets its receipt when the broker answers."""
 
-    def __init__(self, messages: Sequence[Publishable], then: Then | None = None) -> None:
+    def __init__(
+        self, messages: Sequence[Publishable], then: Then | None = None, unsendable: Sequence[int] = ()
+    ) -> None:
+        """Take the messages that are sent, and the places of those among them that are not, in order."""
         self._then = then
+        self._unsendable = unsendable
         self._messages = messages
         self._open = len(messages)
         self._receipts = [Receipt.UNKNOWN] * len(messages)
@@ -49,7 +60,13 @@ class Confirms:
     def wait(self, timeout: float) -> list[Receipt]:
         """Return the receipts in order, once all are there or the time is over or the broker is gone."""
         self._done.wait(timeout)
-        return list(self._receipts)
+        return self._all_receipts()
+
+    def _all_receipts(self) -> list[Receipt]:
+        receipts = list(self._receipts)
+        for index in self._unsendable:
+            receipts.insert(index, Receipt.UNSENDABLE)
+        return receipts
 
     @property
     def done(self) -> bool:
@@ -113,15 +130,17 @@ class Confirms:
     def _end(self) -> None:
         self._done.set()
         if self._then is not None:
-            self._then(list(self._receipts))
+            self._then(self._all_receipts())
 
 
 class Publisher:
-    """One channel in confirm mode. Its callbacks run on the link's I/O thread."""
+    """One channel in confirm mode. Its callbacks run on the link's I/O thread; any thread may send."""
 
-    def __init__(self, link: Link, *, essential: bool = True) -> None:
+    def __init__(self, link: Link, *, essential: bool = True, learned: MessageIsolation = isolation) -> None:
         self._link = link
         self._essential = essential
+        self._isolation = learned
+        self._lock = threading.Lock()
         self._open: set[Confirms] = set()
         self._open_channel()
         link.on_close(self._on_close)
@@ -131,6 +150,7 @@ class Publisher:
         self._frame_max = self._channel.connection.params.frame_max or 131072
         self._tag = 0
         self._unconfirmed: deque[Confirms] = deque()  # in the order of their tags
+        self._queued: deque[bytes] = deque()  # the last of them, not written yet: they are sent one at a time
         self._link.call(
             lambda future: (
                 self._channel.add_on_close_callback(self._on_channel_close),
@@ -159,24 +179,56 @@ class Publisher:
         """Whether the broker has left the channel open."""
         return bool(self._channel.is_open)
 
-    def takes(self, message: RawMessage) -> bool:
-        """Whether its properties go into one frame, as AMQP asks."""
-        return fits(message.properties, self._frame_max)
+    @property
+    def frame_max(self) -> int:
+        """The longest frame that was agreed with the broker."""
+        return int(self._frame_max)
 
     def send(self, messages: Sequence[Publishable], then: Then | None = None) -> Confirms:
         """Put the messages on their way, in order, and return at once.
 
         When every receipt has come, or none will come any more, `then` gets them on the I/O thread.
         """
-        batch = Confirms(messages, then)
         if not messages:
-            return batch
+            return Confirms(messages, then)
         self._link.check()
-        self._open = {each for each in self._open if not each.done} | {batch}
-        number, limit = self._channel.channel_number, self._frame_max
-        encoded = [encode(message, number, limit) for message in messages]
+        sendable, encoded, unsendable = self._encode(messages)
+        batch = Confirms(sendable, then, unsendable)
+        if not sendable:
+            self._link.post(batch._end)  # noqa: SLF001 - one module
+            return batch
+        with self._lock:
+            self._open = {each for each in self._open if not each.done} | {batch}
         self._link.post(lambda: self._send(batch, encoded))
         return batch
+
+    def _encode(
+        self, messages: Sequence[Publishable]
+    ) -> tuple[Sequence[Publishable], list[bytes], Sequence[int]]:
+        """Return the messages that can be sent, their frames, and the indexes of those that cannot."""
+        number, limit, max_body = self._channel.channel_number, self._frame_max, self._isolation.max_body
+        if not self._isolation.shuns_any:
+            try:
+                return messages, [encode(message, number, limit, max_body) for message in messages], ()
+            except Exception:  # noqa: BLE001, S110 - found out below, message by message
+                pass
+        sendable, encoded, unsendable = [], [], []
+        for index, message in enumerate(messages):
+            try:
+                if problem := self._isolation.problem(message):
+                    raise UnsendableMessage(problem)
+                encoded.append(encode(message, number, limit, max_body))
+                sendable.append(message)
+            except Exception as error:  # noqa: BLE001 - whatever a row written by hand may hold
+                unsendable.append(index)
+                known = isinstance(error, UnsendableMessage)
+                _unsendable.warning(
+                    exchange=message.exchange, routing_key=str(message.routing_key),
+                    message_id=message.key if isinstance(message.key, str) else None,
+                    problem=str(error) if known else f"its properties cannot be encoded: {error!r}"[:500],
+                    do="send the request again with less payload, or raise RabbitMQ's max_message_size",
+                )
+        return sendable, encoded, unsendable
 
     def _send(self, batch: Confirms, encoded: list[bytes]) -> None:
         if not self._channel.is_open:
@@ -185,6 +237,10 @@ class Publisher:
         batch.first_tag = self._tag + 1
         self._tag += len(encoded)
         self._unconfirmed.append(batch)
+        if self._isolation.one_at_a_time or self._queued:
+            self._queued.extend(encoded)
+            self._write_next()
+            return
         chunk: list[bytes] = []
         size = 0
         for each in encoded:
@@ -195,6 +251,20 @@ class Publisher:
                 chunk, size = [], 0
         if chunk:
             self._link.write([b"".join(chunk)])
+
+    def _write_next(self) -> None:
+        """Write the next queued message once all before it are answered, or all of them if that is over."""
+        while self._queued and self._unanswered == len(self._queued):
+            if self._isolation.one_at_a_time:
+                self._isolation.one_at_a_time -= 1
+                self._link.write([self._queued.popleft()])
+            else:
+                self._link.write(list(self._queued))
+                self._queued.clear()
+
+    @property
+    def _unanswered(self) -> int:
+        return sum(batch._open for batch in self._unconfirmed)  # noqa: SLF001 - one module
 
     def _on_confirm(self, frame: pika.frame.Method) -> None:
         method = frame.method
@@ -212,6 +282,8 @@ class Publisher:
                 batch._settle_up_to(tag, receipt)  # noqa: SLF001 - one module
         while waiting and waiting[0].done:
             waiting.popleft()
+        if self._queued:
+            self._write_next()
 
     def _on_return(
         self, _: pika.channel.Channel, method: spec.Basic.Return, properties: pika.BasicProperties, body: bytes
@@ -225,6 +297,13 @@ class Publisher:
             self._on_close(reason(error))
 
     def _on_close(self, why: str) -> None:
+        waiting = [
+            message for batch in self._unconfirmed
+            for message, receipt in zip(batch._messages, batch._receipts, strict=True)  # noqa: SLF001 - one module
+            if receipt is Receipt.UNKNOWN
+        ]
+        self._isolation.closed(why, waiting[: len(waiting) - len(self._queued)])
+        self._queued.clear()
         for batch in self._open:
             batch._lose(why)  # noqa: SLF001 - one module
         self._unconfirmed.clear()

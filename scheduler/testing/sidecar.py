@@ -36,6 +36,7 @@ from scheduler.domain.names import due_address
 from scheduler.domain.parsing import claimed_id, parse_command, parse_result, parse_worker
 from scheduler.domain.runs.run import Run
 from scheduler.domain.times import rfc3339
+from scheduler.domain.trace_context import trace_context
 from scheduler.testing.runs import Event, Runs
 
 MAX_PAYLOAD_BYTES = 262_144
@@ -73,7 +74,9 @@ class Sidecar:
                 )
                 incoming.correlation_id = correlation_id
                 known = headers or {}
-                incoming.traceparent, incoming.tracestate = known.get("traceparent"), known.get("tracestate")
+                incoming.traceparent, incoming.tracestate = trace_context(
+                    known.get("traceparent"), known.get("tracestate")
+                )
                 verdict = self._execute(incoming)
         except Rejected as rejected:
             verdict = rejected

@@ -1,5 +1,6 @@
 """Keeps results until the broker has them, over as many connections as that takes."""
 
+import json
 import threading
 import time
 from collections import deque
@@ -21,6 +22,7 @@ log = get_logger(__name__)
 _refusals = ThrottledWarning(log, "no queue takes results: trying again")
 
 AGAIN_SECONDS = 1.0
+_ERROR_CHARACTERS = 1000  # of a result that the broker does not accept as it is
 _KEYS = count()  # tell a returned result from its neighbours
 
 
@@ -33,6 +35,17 @@ class Report:
     queue: WorkQueue | None = None  # whose delivery `tag` is then acknowledged
     tag: int = 0
     about: str | None = None  # set where an answer is wanted: its correlation_id
+
+
+def _shrink(report: Report) -> bool:
+    """Leave out the output and most of the error; False if there is nothing to leave out."""
+    result = json.loads(report.body)
+    had = result.pop("output", None) is not None
+    error = result.get("error")
+    if isinstance(error, str) and len(error) > _ERROR_CHARACTERS:
+        result["error"], had = error[:_ERROR_CHARACTERS], True
+    report.body = json.dumps(result).encode()
+    return had
 
 
 class Reporter:
@@ -104,7 +117,9 @@ class Reporter:
 
     def _receipts(self, batch: Sequence[Report], receipts: Sequence[Receipt]) -> None:
         told = list(zip(batch, receipts, strict=True))
-        left = [each for each, receipt in told if receipt is not Receipt.CONFIRMED]
+        # What the broker does not accept goes again without its output; if even that is too large, it is dropped.
+        dropped = [each for each, receipt in told if receipt is Receipt.UNSENDABLE and not _shrink(each)]
+        left = [each for each, receipt in told if receipt is not Receipt.CONFIRMED and each not in dropped]
         with self._lock:
             self._sent -= len(batch)
             self._waiting.extendleft(reversed(left))
@@ -113,7 +128,10 @@ class Reporter:
         refused = [receipt for receipt in receipts if receipt in (Receipt.RETURNED, Receipt.REFUSED)]
         if refused:
             _refusals.warning(count=len(refused), problem=refused[0].value, do="start `scheduler consumer`")
-        self._conclude([each for each, receipt in told if receipt is Receipt.CONFIRMED])
+        if dropped:
+            log.error("results dropped", count=len(dropped), problem="the broker does not accept them",
+                      do="see `message cannot be sent` above; their runs end at their deadline")
+        self._conclude([each for each, receipt in told if receipt is Receipt.CONFIRMED] + dropped)
 
     @staticmethod
     def _conclude(confirmed: Sequence[Report]) -> None:

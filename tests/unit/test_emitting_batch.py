@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from math import inf
+from time import monotonic
 
 import pytest
 
@@ -22,8 +23,8 @@ NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
 def due(number, **fields):
     spec = Spec(None, None, None, "UTC", None, NOW, None)
     definition = Definition("test.job", "{}", OnMissed.LATEST, *[None] * 9, spec)
-    return Job(f"00000000-0000-0000-0000-00000000000{number}", status=JobStatus.PENDING, next_run_at=NOW,
-               **{"definition": definition} | fields)
+    return Job(f"00000000-0000-0000-0000-00000000000{number}", status=JobStatus.PENDING,
+               **{"definition": definition, "next_run_at": NOW} | fields)
 
 
 class Places(dict):
@@ -96,6 +97,57 @@ def test_a_row_that_cannot_be_read_is_kept_for_later_and_stops_no_other():
     session, _ = settled([due(0), broken, due(2)])
     assert len(session.ids("Finish the jobs")) == 2
     assert session.ids("Keep the jobs") == [broken.id]
+
+
+class StepwisePublisher:
+    """Answers each send with its own receipts, or does not take it."""
+
+    def __init__(self, *steps):
+        self.steps = list(steps)
+        self.sent = []
+
+    def send(self, messages):
+        self.sent.append([message.routing_key for message in messages])
+        step = self.steps.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        return Publisher(*step)
+
+
+def folding(number):
+    """Return a job that folds two occurrences into the one that is due."""
+    spec = Spec(None, None, timedelta(minutes=1), "UTC", None, NOW, None)
+    definition = Definition("test.job", "{}", OnMissed.LATEST, *[None] * 9, spec)
+    return due(number, definition=definition, next_run_at=NOW - timedelta(minutes=2))
+
+
+@pytest.mark.parametrize(("first", "second", "sent"), [
+    ([Receipt.CONFIRMED, Receipt.CONFIRMED], [Receipt.CONFIRMED, Receipt.CONFIRMED], 2),
+    ([Receipt.CONFIRMED, Receipt.RETURNED], [Receipt.CONFIRMED], 1),
+    ([Receipt.RETURNED, Receipt.UNSENDABLE], None, 0),
+])
+def test_what_was_missed_is_told_once_the_event_is_confirmed(first, second, sent):
+    jobs = [folding(0), folding(1)]
+    session, publisher = Session(), StepwisePublisher(first, second)
+    batch = Batch(DueJobs(), session, Claim(jobs, NOW + timedelta(seconds=1), None, (NOW,) * 3), monotonic())
+    batch.publish(publisher)
+    batch.settle()
+    assert publisher.sent == [["due", "due"]] + ([["missed"] * sent] if sent else [])
+    moved = [job.id for job, receipt in zip(jobs, first, strict=True) if receipt is Receipt.CONFIRMED]
+    assert session.ids("Move jobs on") == moved
+    assert session.ids("Keep the jobs") == [job.id for job in jobs if job.id not in moved]
+
+
+@pytest.mark.parametrize("second", [[Receipt.UNKNOWN], BrokerUnavailable("blocked")])
+def test_an_event_whose_missed_message_is_not_answered_stays_due(second):
+    job, plain = folding(0), due(1)
+    session, claim = Session(), Claim([job, plain], NOW + timedelta(seconds=1), None, (NOW,) * 3)
+    batch = Batch(DueJobs(), session, claim, monotonic())
+    batch.publish(StepwisePublisher([Receipt.CONFIRMED] * 2, second))
+    with pytest.raises(BrokerUnavailable):
+        batch.settle()
+    assert session.ids("Finish the jobs") == [plain.id]
+    assert session.ids("Keep the jobs") == [job.id]
 
 
 def test_the_delay_doubles_up_to_a_minute_with_jitter():

@@ -177,11 +177,20 @@ def _event(emission: Emission, emitted: str = "") -> str:
     )
 
 
+def missed_id(emission: Emission) -> str:
+    """Return the id of the ScheduleMissed, a function of the job, the occurrences and the reason."""
+    missed = emission.missed
+    assert missed is not None  # noqa: S101 - the caller asked whether there is one
+    times = ",".join(map(rfc3339, missed.times))
+    return _identity(emission.job.id, f"missed/{missed.reason}/{missed.count}/{times}")
+
+
 def missed_body(emission: Emission) -> bytes:
     """Write the ScheduleMissed."""
     assert emission.missed is not None  # noqa: S101 - the caller asked whether there is one
     assert emission.job.definition is not None  # noqa: S101 - only a defined job emits
     return json.dumps({
+        "id": missed_id(emission),
         "job_id": emission.job.id,
         "job_type": emission.job.definition.job_type,
         "missed": [rfc3339(each) for each in emission.missed.times],

@@ -169,6 +169,7 @@ class ScheduleDue(ContractMessage):
 class ScheduleMissed(ContractMessage):
     """Occurrences were passed over."""
 
+    id: JobId = Field(description="The same for every emission of the same message; also its message_id.")
     job_id: JobId
     job_type: str
     missed: list[Instant] = Field(max_length=HUNDRED, description="The newest of them, oldest first.")
