@@ -52,6 +52,7 @@ class Maintenance:
         self._minute = Recent(kept=1)
         self._summary_due = time.monotonic() + MINUTE_SECONDS
         self._measure_due = self._prune_due = self._partitions_due = time.monotonic()
+        self._partitions_pause = MINUTE_SECONDS
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
 
     def start(self) -> "Maintenance":
@@ -148,9 +149,24 @@ class Maintenance:
                 return
 
     def _keep_partitions(self, session: MaintenanceSession) -> None:
-        if time.monotonic() >= self._partitions_due:
-            metrics.partitions_dropped.inc(session.keep_partitions(self._settings.retention_days))
-            self._partitions_due = time.monotonic() + PARTITION_SECONDS
+        """Add and drop partitions of the history, if this process leads; back off while others use the history.
+
+        There are partitions for two weeks ahead: nothing here is urgent.
+        """
+        if time.monotonic() < self._partitions_due:
+            return
+        kept = session.keep_partitions(self._settings.retention_days)
+        metrics.partitions_dropped.inc(kept.dropped)
+        if kept.complete:
+            pause, self._partitions_pause = PARTITION_SECONDS if kept.leads else MINUTE_SECONDS, MINUTE_SECONDS
+        elif kept.added or kept.dropped:
+            pause = self._partitions_pause = MINUTE_SECONDS
+        else:
+            pause = self._partitions_pause
+            self._partitions_pause = min(2 * pause, PARTITION_SECONDS)
+            log.info("history partitions postponed: run_history is locked", again_in=pause,
+                     do="nothing, unless it goes on: then see pg_stat_activity for a transaction left open")
+        self._partitions_due = time.monotonic() + pause
 
     def _lose(self, error: Unavailable) -> None:
         # The work itself warns of the same; here it would be said twice.

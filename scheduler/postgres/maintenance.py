@@ -19,6 +19,8 @@ BACKLOG_COUNTED = 100_000
 PENDING_COUNTED = 1_000
 PARTITIONS_AHEAD = 14  # days
 _PRUNING = 0x5C4ED02E  # the advisory lock of the one that prunes
+_PARTITIONS = 0x5C4ED03E  # the advisory lock of the session that keeps the partitions
+_MOST_PARTITIONS = 20  # in a row, so that the heartbeat stays in time
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,15 @@ class Next(NamedTuple):
     retries: int
 
 
+class Partitions(NamedTuple):
+    """Partitions of the history that were added and dropped; `complete` if none is left to add or drop."""
+
+    added: int = 0
+    dropped: int = 0
+    leads: bool = False  # whether this session is the one that keeps them
+    complete: bool = True
+
+
 class MaintenanceSession:
     """A connection of its own, so that nothing here ever holds up the work."""
 
@@ -89,6 +100,7 @@ class MaintenanceSession:
         )
         # One statement is one transaction: no round trips for its begin and its end.
         self._connection.autocommit = True
+        self._leads = False  # whether this session is the one that keeps the partitions
 
     def measure(self) -> Backlog:
         """Return the backlog, counted up to a bound, and an estimate of the pending jobs."""
@@ -143,13 +155,30 @@ class MaintenanceSession:
             [(deleted,)] = cursor.fetchall()
             return int(deleted)
 
-    def keep_partitions(self, retention_days: int) -> int:
-        """Make the history's partitions for the days to come; drop the old ones and return how many those were."""
-        with translated(), self._connection.cursor() as cursor:
-            cursor.execute(query("maintenance/make_partitions"), {"days": PARTITIONS_AHEAD})
-            cursor.execute(query("maintenance/drop_partitions"), {"days": retention_days})
-            [(dropped,)] = cursor.fetchall()
-            return int(dropped)
+    def keep_partitions(self, retention_days: int) -> Partitions:
+        """Add the history's partitions for the days to come and drop the old ones, each in a short transaction."""
+        if not self._try_lead():
+            return Partitions()
+        added, all_added = self._repeat("maintenance/add_partition", PARTITIONS_AHEAD)
+        dropped, all_dropped = self._repeat("maintenance/drop_partition", retention_days)
+        return Partitions(added, dropped, leads=True, complete=all_added and all_dropped)
+
+    def _try_lead(self) -> bool:
+        if not self._leads:
+            with translated(), self._connection.cursor() as cursor:
+                cursor.execute(query("maintenance/try_lead"), {"lock": _PARTITIONS})
+                [(self._leads,)] = cursor.fetchall()
+        return self._leads
+
+    def _repeat(self, name: str, days: int) -> tuple[int, bool]:
+        """Run a statement for one partition after another; return how many, and whether none is left."""
+        for done in range(_MOST_PARTITIONS):
+            with translated(), self._connection.cursor() as cursor:
+                cursor.execute(query(name), {"days": days})
+                [(found,)] = cursor.fetchall()
+            if not found:  # None: a lock was not available
+                return done, found is not None
+        return _MOST_PARTITIONS, False
 
     def close(self) -> None:
         self._connection.close()

@@ -18,6 +18,7 @@ NEW_TABLE = re.compile(r"\bCREATE\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?(\w+)", re.
 NEW_INDEX = re.compile(r"\bCREATE\s+(?:UNIQUE\s+)?INDEX\s+CONCURRENTLY\s+IF\s+NOT\s+EXISTS\s+(\w+)", re.IGNORECASE)
 RENAMED_INDEX = re.compile(r"\AALTER\s+INDEX\s+(\w+)\s+RENAME\s+TO\s+\w+", re.IGNORECASE)
 INDEX = re.compile(r"\bCREATE\s+(?:UNIQUE\s+)?INDEX\s+\w+\s+ON\s+(?:ONLY\s+)?(\w+)", re.IGNORECASE)
+FUNCTION = re.compile(r"\ACREATE\s+(?:OR\s+REPLACE\s+)?FUNCTION\b", re.IGNORECASE)
 WRITTEN = re.compile(r"\A(?:UPDATE|DELETE\s+FROM|INSERT\s+INTO)\s+(\w+)", re.IGNORECASE)
 CONSTRAINT = re.compile(
     r"\bADD\s+(?:CONSTRAINT|CHECK|UNIQUE|PRIMARY)\b(?!.*\bNOT\s+VALID\b)", re.IGNORECASE | re.DOTALL
@@ -36,7 +37,8 @@ def problems(migration, unknown=frozenset()):
     """Say what would break the previous release, to which some names are unknown, or make others wait."""
     new = unknown | set(NEW_TABLE.findall(migration.sql))
     for statement in migration.statements():
-        if BREAKS.search(statement) and not replaced(statement, migration, new):
+        # The body of a function does not run now.
+        if BREAKS.search(statement) and not FUNCTION.match(statement) and not replaced(statement, migration, new):
             yield f"takes away what the previous release uses, contract a release later: {statement}"
         if statement.upper().startswith("ALTER TABLE"):
             for name, kind in NEW_COLUMN.findall(statement):
@@ -47,7 +49,7 @@ def problems(migration, unknown=frozenset()):
             if CONSTRAINT.search(statement):
                 yield "a constraint reads all rows under a lock: add it NOT VALID"
         if "$$" in statement:
-            continue  # the body of a function does not run now
+            continue  # as above
         if set(INDEX.findall(statement)) - new:
             yield "an index on a table that exists: -- Concurrently on the first line of a file of its own"
         if set(WRITTEN.findall(statement)) - new:

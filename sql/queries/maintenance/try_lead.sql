@@ -1,0 +1,2 @@
+-- Become the one session that keeps the history's partitions, until the session ends.
+SELECT pg_try_advisory_lock(%(lock)s)
