@@ -17,7 +17,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from scheduler.api.requests import Serve, Who, identified
+from scheduler.api.identity import Identity
+from scheduler.api.requests import Serve
 
 Scope = MutableMapping[str, Any]
 Read = Callable[[Request], Any]
@@ -117,8 +118,8 @@ def _served(route: APIRoute, place: str | None) -> Served:
 def _reader(parameter: inspect.Parameter, place: str | None) -> tuple[Read, bool]:
     """Return how a parameter is read of a request, and whether that has to be awaited."""
     kind = parameter.annotation
-    if kind == Who:
-        return identified, True
+    if get_origin(kind) is Annotated and get_args(kind)[0] is Identity:
+        return get_args(kind)[1].dependency, True
     if kind == Serve:
         return lambda request: request.scope["app"].state.services, False
     if kind is Request:

@@ -1,5 +1,6 @@
 """What routes take of a request: who asks, its body, its ETags and its filters."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -7,7 +8,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from scheduler.api.identity import Identity
+from scheduler.api.identity import Identity, Need, check
 from scheduler.api.problems import Unauthorized
 from scheduler.api.reads import MOST_LISTED, USUAL_LIMIT
 from scheduler.api.services import Services
@@ -38,10 +39,38 @@ async def identified(request: Request) -> Identity:
     return who
 
 
+def needing(need: Need) -> Callable[[Request], Awaitable[Identity]]:
+    """Return a dependency that lets in those who may do this, before anything else of the request is looked at."""
+
+    async def allowed(request: Request) -> Identity:
+        who = await identified(request)
+        check(who, need)
+        return who
+
+    return allowed
+
+
+async def permitted(request: Request) -> Identity:
+    """Return who asks; raise Forbidden for who may not read, or write where the method is for that.
+
+    So a route that says no more is closed to the wrong roles before its path, its query or its body is judged.
+    """
+    who = await identified(request)
+    check(who, Need.READ if request.method in _READING else Need.WRITE)
+    return who
+
+
+_READING = ("GET", "HEAD")
 # For the OpenAPI document; the header itself is read above, so that the answer is a problem like any other.
 _bearer = HTTPBearer(bearerFormat="JWT", auto_error=False, description="A JWT with sub, exp, role and tenant.")
 Serve = Annotated[Services, Depends(services)]
-Who = Annotated[Identity, Depends(identified)]
+Anyone = Annotated[Identity, Depends(identified)]
+Who = Annotated[Identity, Depends(permitted)]
+Reader = Annotated[Identity, Depends(needing(Need.READ))]
+Auditor = Annotated[Identity, Depends(needing(Need.AUDIT))]
+ReaderOfAll = Annotated[Identity, Depends(needing(Need.READ_ALL))]
+WriterOfAll = Annotated[Identity, Depends(needing(Need.WRITE_ALL))]
+DeadLetterAdmin = Annotated[Identity, Depends(needing(Need.DEAD_LETTERS))]
 SECURED = [Depends(_bearer)]
 
 

@@ -9,15 +9,33 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
 
-_SECRET = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s@]*(@)", flags=re.IGNORECASE)
+_USER = re.compile(r"[^\s:/@]*:").match
+_END = re.compile(r"[\s@]").search
 _PASSWORD = re.compile(r"(password\s*=\s*)('[^']*'|\S+)", flags=re.IGNORECASE)
 
 
 def without_secrets(text: str) -> str:
     """Return `text` with every password in a URL or connection string hidden."""
     if "://" in text:  # to look for this takes a fraction of what the patterns take
-        text = _SECRET.sub(r"\1***\2", text)
+        text = _without_passwords(text)
     return _PASSWORD.sub(r"\1***", text) if "password" in text.lower() else text
+
+
+def _without_passwords(text: str) -> str:
+    """Hide what stands between `://user:` and `@`; each character is looked at once, whatever the text."""
+    pieces, kept, at = [], 0, text.find("://")
+    while at >= 0:
+        user = _USER(text, at + 3)
+        if user is None:
+            at = text.find("://", at + 3)
+            continue
+        end = _END(text, user.end())
+        if end is not None and end[0] == "@":
+            pieces += [text[kept : user.end()], "***"]
+            kept = end.start()
+        # Where no @ comes before the next blank, none comes for any other `://` on the way there.
+        at = text.find("://", end.end()) if end is not None else -1
+    return "".join([*pieces, text[kept:]])
 
 
 class Logger:

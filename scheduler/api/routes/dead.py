@@ -7,31 +7,31 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from scheduler.api.answers import Listed, answer, listed, responses
-from scheduler.api.requests import PageQuery, Serve, Who
+from scheduler.api.requests import DeadLetterAdmin, PageQuery, Serve
 from scheduler.views.dead import DeadView
 
 router = APIRouter(prefix="/dead", tags=["dead letters"])
 
 
 @router.get("", response_model=Listed[DeadView], responses=responses())
-async def list_dead(serve: Serve, who: Who, query: Annotated[PageQuery, Query()]) -> Response:
+async def list_dead(serve: Serve, who: DeadLetterAdmin, query: Annotated[PageQuery, Query()]) -> Response:
     """List dead letters, oldest first."""
     return listed(await serve.dead.list(who, query.limit, query.after))
 
 
 @router.get("/{id}", response_model=DeadView, responses=responses(404))
-async def get_dead(serve: Serve, who: Who, id: UUID) -> Response:
+async def get_dead(serve: Serve, who: DeadLetterAdmin, id: UUID) -> Response:
     """Show one dead letter."""
     return answer(await serve.dead.get(who, id))
 
 
 @router.post("/{id}/replay", response_model=DeadView, responses=responses(404, 409))
-async def replay_dead(serve: Serve, who: Who, id: UUID) -> Response:
+async def replay_dead(serve: Serve, who: DeadLetterAdmin, id: UUID) -> Response:
     """Send one again to where it came from, and remove it once that is confirmed; of a dead run: retry it."""
     return answer(await serve.dead.replay(who, id))
 
 
 @router.delete("/{id}", response_model=DeadView, responses=responses(404))
-async def drop_dead(serve: Serve, who: Who, id: UUID) -> Response:
+async def drop_dead(serve: Serve, who: DeadLetterAdmin, id: UUID) -> Response:
     """Remove one for good."""
     return answer(await serve.dead.drop(who, id))

@@ -7,7 +7,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from scheduler.api.answers import Listed, answer, listed, responses
-from scheduler.api.requests import PageQuery, RoutingKey, Serve, Who
+from scheduler.api.requests import PageQuery, ReaderOfAll, RoutingKey, Serve, WriterOfAll
 from scheduler.domain.messages.base import Instant
 from scheduler.postgres.delayed.reads import DelayedFilter
 from scheduler.views.delayed import DelayedView, WholeDelayedView
@@ -23,19 +23,19 @@ class DelayedQuery(PageQuery):
 
 
 @router.get("", response_model=Listed[DelayedView], responses=responses())
-async def list_delayed(serve: Serve, who: Who, query: Annotated[DelayedQuery, Query()]) -> Response:
+async def list_delayed(serve: Serve, who: ReaderOfAll, query: Annotated[DelayedQuery, Query()]) -> Response:
     """List messages that wait, those that come out next first."""
     wanted = DelayedFilter(routing_key=query.routing_key, since=query.since)
     return listed(await serve.delayed.list(who, wanted, query.limit, query.after))
 
 
 @router.get("/{id}", response_model=WholeDelayedView, responses=responses(404))
-async def get_delayed(serve: Serve, who: Who, id: str) -> Response:
+async def get_delayed(serve: Serve, who: ReaderOfAll, id: str) -> Response:
     """Show one with its properties, headers and body; its id is its message_id where that is a UUID."""
     return answer(await serve.delayed.get(who, id))
 
 
 @router.delete("/{id}", response_model=WholeDelayedView, responses=responses(404))
-async def cancel_delayed(serve: Serve, who: Who, id: str) -> Response:
+async def cancel_delayed(serve: Serve, who: WriterOfAll, id: str) -> Response:
     """Take one back: it does not come out."""
     return answer(await serve.delayed.cancel(who, id))

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from scheduler.api.answers import Listed, answer, listed, responses
-from scheduler.api.requests import AuditQuery, Serve, Who
+from scheduler.api.requests import Auditor, AuditQuery, Serve, Who
 from scheduler.postgres.audit import AuditFilter
 from scheduler.views.overview import AuditView, ReplicaView, RoleView, StatsView
 
@@ -26,7 +26,7 @@ async def list_replicas(serve: Serve, who: Who) -> Response:
 
 
 @router.get("/audit", response_model=Listed[AuditView], responses=responses())
-async def list_audit(serve: Serve, who: Who, query: Annotated[AuditQuery, Query()]) -> Response:
+async def list_audit(serve: Serve, who: Auditor, query: Annotated[AuditQuery, Query()]) -> Response:
     """List who changed what, newest first."""
     wanted = AuditFilter(who=query.who, via=query.via, action=query.action, kind=query.kind, thing=query.id,
                          tenant=query.tenant, since=query.since, until=query.until)

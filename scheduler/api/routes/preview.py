@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from scheduler.api.answers import Listed, body, listed, responses
-from scheduler.api.requests import Serve, Who
+from scheduler.api.requests import Reader, Serve
 from scheduler.views.occurrences import OccurrenceView
 
 router = APIRouter(tags=["preview"])
@@ -12,6 +12,6 @@ router = APIRouter(tags=["preview"])
 
 @router.post("/preview", response_model=Listed[OccurrenceView], responses=responses(408, 413),
              openapi_extra=body("Preview"))
-async def preview(serve: Serve, who: Who, request: Request) -> Response:
+async def preview(serve: Serve, who: Reader, request: Request) -> Response:
     """Show when a schedule would run."""
     return listed(await serve.reads.preview(who, await request.body()))

@@ -139,3 +139,16 @@ def test_too_many_requests_get_429(sidecar):
     refused = next(each for each in answers if each.status == 429)
     assert int(refused.headers["Retry-After"]) >= 1
     assert api.as_("viewer").get("/jobs").status == 200  # another token has a bucket of its own
+
+
+@pytest.mark.parametrize(("method", "path"), routes())
+def test_a_wrong_role_hears_so_whatever_else_is_wrong(served, method, path):
+    if (method, path) in FREE:
+        return
+    wrong = path.replace("{id}", "not-an-id").replace("{event_id}", "not-an-id")
+    for made in (served.as_(None), served.as_("admin" if path.startswith(ALL_TENANTS) else None, "acme")):
+        assert made.ask(method.upper(), wrong, b"nonsense", nonsense=1, limit="many").status == 403
+    lower = {"operator": "viewer", "admin": "operator"}.get(least(method, path))
+    if lower is not None:
+        assert served.as_(lower).ask(method.upper(), wrong, b"nonsense", nonsense=1).status == 403
+    assert Api(served.url, None).ask(method.upper(), wrong, b"nonsense", nonsense=1).status == 401

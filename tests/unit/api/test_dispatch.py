@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from urllib.parse import quote
 
 import jwt
@@ -14,7 +15,7 @@ from scheduler.dev.schemas import openapi
 from scheduler.settings import Settings
 
 SECRET = "a secret of at least thirty-two bytes, for tests"
-TOKEN = jwt.encode({"sub": "ann", "exp": 4_000_000_000, "role": "admin"}, SECRET, "HS256")
+TOKEN = jwt.encode({"sub": "ann", "exp": int(time.time()) + 3600, "role": "admin"}, SECRET, "HS256")
 JOB = "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11"
 
 

@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 import threading
+import time
 
 import pytest
 
@@ -91,3 +92,44 @@ def test_what_nobody_caught_is_a_line_too(lines):
     assert found["level"] == "error"
     assert "boom" in found["traceback"]
     assert "hunter2" not in line
+
+
+HOSTILE = {
+    "schemes without an end": "://" + "a." * 1000,
+    "many users and no password's end": "a://b:" * 1000,
+    "many colons": "a://" + "b:" * 1000,
+    "slashes": "://" * 1000,
+    "many URLs": "amqp://user:secret@host/ " * 1000,
+    "password and blanks": "://password" + " " * 1000 + "password=" + " " * 1000,
+    "quotes": "://" + "password='" * 1000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hiding_passwords_costs_no_more_than_the_length_of_the_text(name):
+    def spent(times):
+        text = HOSTILE[name] * times
+        took = []
+        for _ in range(3):
+            began = time.thread_time()
+            logs.without_secrets(text)
+            took.append(time.thread_time() - began)
+        return min(took)
+
+    # Sixteen times the text: sixteen times the work, where it was 256 times.
+    assert spent(32) < 64 * max(spent(2), 1e-6)
+
+
+@pytest.mark.parametrize(("text", "hidden"), [
+    ("amqp://user:secret@host/", "amqp://user:***@host/"),
+    ("postgresql+x://:secret@host", "postgresql+x://:***@host"),
+    ("a://b:c://d:secret@host", "a://b:***@host"),
+    ("a://b:c d://e:secret@f", "a://b:c d://e:***@f"),
+    ("a://b/c:d@e", "a://b/c:d@e"),
+    ("two: a://b:s@c, d://e:s@f", "two: a://b:***@c, d://e:***@f"),
+    ("a://b:no-end", "a://b:no-end"),
+    ("a://b:s@c@d", "a://b:***@c@d"),
+    ("://", "://"),
+])
+def test_passwords_in_urls_are_hidden(text, hidden):
+    assert logs.without_secrets(text) == hidden

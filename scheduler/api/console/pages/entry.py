@@ -9,7 +9,7 @@ from scheduler.api.console import assets, session
 from scheduler.api.console.site import ConsoleRoute, Form, Site, The, form_fields, to
 from scheduler.api.identity import Identity, Role
 from scheduler.api.problems import ApiError, Away, Forbidden, NotFound, Unauthorized
-from scheduler.api.requests import Who
+from scheduler.api.requests import Anyone
 
 router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
 _MOST_FIELDS = 10
@@ -64,7 +64,7 @@ async def _logged_in(request: Request, the: Site, token: str) -> Identity:
 
 
 @router.post("/login/link")
-async def make_link(request: Request, the: The, who: Who) -> Response:  # noqa: ARG001 - the token must be good
+async def make_link(request: Request, the: The, who: Anyone) -> Response:  # noqa: ARG001 - the token must be good
     """Give who has a token a link that logs in with it, once."""
     token = request.headers["authorization"].partition(" ")[2].strip()
     return JSONResponse({"path": f"/login/{the.links.make(token)}"}, 201)
