@@ -29,7 +29,7 @@ from scheduler.domain.names import (
 from scheduler.domain.parsing import claimed_id
 from scheduler.ops.health import HealthPart
 from scheduler.rabbit.address import user
-from scheduler.rabbit.answers import Answer, Answers
+from scheduler.rabbit.answers import Answer, Answers, ReplyQueues
 from scheduler.rabbit.inbox import Inbox
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.reading import Decode, Delivery, decoded, undecoded
@@ -86,7 +86,7 @@ class Consumer:
 
     def run(self, link: Link) -> None:
         """Serve one connection to the broker until it is lost or the process shall stop."""
-        answers = Answers(link, self._wait_for_alarm)
+        answers = Answers(link, self._wait_for_alarm, ReplyQueues(self._settings.reply_queues))
         read = self._reader(link)
         while not self._stop:
             inbox = Inbox(link, self.kind.queue, self._settings.prefetch, read, self.kind.decode)
@@ -98,7 +98,8 @@ class Consumer:
 
     def _reader(self, link: Link) -> Callable[[Delivery], Any]:  # noqa: ARG002 - others ask it
         found = self._settings
-        tenancy = Tenancy.of(found.tenant_by, [*map(user, found.amqp_urls), *found.worker_users])
+        own_users = [*map(user, found.amqp_urls), *found.worker_users]
+        tenancy = Tenancy.of(found.tenant_by, own_users, found.tenant_routes)
         return partial(self.kind.read, max_payload_bytes=found.max_payload_bytes, tenancy=tenancy)
 
     def _serve(self, inbox: Inbox, answers: Answers, link: Link) -> None:

@@ -14,6 +14,7 @@ from scheduler.domain.times import parse_instant
 QUEUE_TYPES = ("quorum", "classic", "default")
 HISTORIES = ("tracked", "all")
 TENANT_BY = ("field", "user_id")
+TENANT_ROUTES = ("any", "prefix")
 EXCHANGE_TYPES = ("topic", "direct", "fanout", "headers")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("json", "text")
@@ -28,6 +29,7 @@ _DATABASE_URL = re.compile(
     rf"postgres(?:ql)?://(?:{_TEXT}(?::{_HIDDEN})?@)?(?:{_PLACE}(?:,{_PLACE})*)?(?:/{_TEXT})?(?:\?[^#@\s]*)?"
 )
 
+_LONGEST_NAME = 255  # bytes, of anything in AMQP
 _EXCHANGE = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 
@@ -100,6 +102,15 @@ def _proxy_url(text: str) -> str:
     return text
 
 
+def _queue_patterns(text: str) -> tuple[str, ...]:
+    """Read names of queues, in which * stands for anything."""
+    found = _words(text)
+    if not found or any(len(each.encode()) > _LONGEST_NAME or not each.isprintable() for each in found):
+        raise ValueError(f"must be names of queues with commas between, at most {_LONGEST_NAME} bytes each; "
+                         "* stands for any characters")
+    return found
+
+
 def _instant(text: str) -> float:
     """Read an RFC 3339 instant as seconds since 1970."""
     return parse_instant(text).timestamp()
@@ -135,6 +146,8 @@ class Settings:
     max_payload_bytes: int = _setting("SCHEDULER_MAX_PAYLOAD_BYTES", 262_144, _number(2, 100_000_000))
     history: str = _setting("SCHEDULER_HISTORY", "tracked", _one_of(*HISTORIES))
     tenant_by: str = _setting("SCHEDULER_TENANT_BY", "field", _one_of(*TENANT_BY))
+    tenant_routes: str = _setting("SCHEDULER_TENANT_ROUTES", "any", _one_of(*TENANT_ROUTES))
+    reply_queues: tuple[str, ...] = _setting("SCHEDULER_REPLY_QUEUES", (), _queue_patterns)
     worker_users: tuple[str, ...] = _setting("SCHEDULER_WORKER_USERS", (), _words)
     delay_exchanges: tuple[tuple[str, str], ...] = _setting("SCHEDULER_DELAY_EXCHANGES", (), _delay_exchanges)
     api_host: str = _setting("API_HOST", "127.0.0.1", str)

@@ -19,6 +19,7 @@ from scheduler.commands.asking import (
     NotThere,
     Overtaken,
 )
+from scheduler.commands.tenants import Tenancy
 from scheduler.domain.caller import Caller, Via
 from scheduler.domain.errors import Problem
 from scheduler.domain.jobs.definition import Incoming
@@ -53,6 +54,7 @@ class Actions:
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._most = settings.max_payload_bytes
+        self._tenancy = Tenancy.of("field", (), settings.tenant_routes)
         self._soon = timedelta(milliseconds=settings.poll_interval_ms + 100)
 
     async def create(self, who: Identity, body: bytes) -> Done:
@@ -151,6 +153,7 @@ class Actions:
         incoming = parse_command(
             kind, body or b"{}", max_payload_bytes=self._most, beside=beside, defaults=defaults or {}
         )
+        self._tenancy.check_route(incoming)
         incoming.caller = _caller(who)
         incoming.traceparent, incoming.tracestate = trace_context(who.traceparent, who.tracestate)
         return incoming

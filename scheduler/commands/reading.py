@@ -37,6 +37,8 @@ def read_command(
         if tenancy.by_user:
             said = incoming.tenant if "tenant" in incoming.command.model_fields_set else None
             incoming.tenant = tenancy.of_command(said, properties.user_id)
+        if tenancy.own_routes:
+            tenancy.check_route(incoming)
     except Exception as error:  # noqa: BLE001 - see there
         return _rejected(error)
     if properties.correlation_id is not None:

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from scheduler.domain.errors import Problem, Rejected
-from scheduler.domain.messages.base import TENANT_PATTERN
+from scheduler.domain.jobs.definition import Incoming
+from scheduler.domain.messages.base import DEFAULT_TENANT, TENANT_PATTERN
 
 _tenant = re.compile(TENANT_PATTERN).fullmatch
 
@@ -16,11 +17,21 @@ class Tenancy:
 
     by_user: bool = False
     own_users: frozenset[str] = frozenset()
+    own_routes: bool = False  # a tenant may use routes under its own name only (SCHEDULER_TENANT_ROUTES)
 
     @classmethod
-    def of(cls, tenant_by: str, own_users: Iterable[str]) -> "Tenancy":
-        """Read the setting."""
-        return cls(tenant_by == "user_id", frozenset(own_users))
+    def of(cls, tenant_by: str, own_users: Iterable[str], tenant_routes: str = "any") -> "Tenancy":
+        """Read the settings."""
+        return cls(tenant_by == "user_id", frozenset(own_users), tenant_routes == "prefix")
+
+    def check_route(self, incoming: Incoming) -> None:
+        """Raise Rejected for a request whose route is not under its tenant's name; `default` may use any."""
+        route, tenant = getattr(incoming.command, "route", None), incoming.tenant
+        if not self.own_routes or route is None or tenant == DEFAULT_TENANT:
+            return
+        if route != tenant and not route.startswith(f"{tenant}."):
+            problem = f"must be {tenant}, or begin with {tenant}. (SCHEDULER_TENANT_ROUTES)"
+            raise Rejected([Problem("route", problem)])
 
     def of_command(self, said: str | None, user_id: str | None) -> str:
         """Return the tenant of a command by its user; raise Rejected where it has none or says otherwise."""

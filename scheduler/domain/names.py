@@ -13,6 +13,7 @@ DUE_QUEUE = "mainapp_due"
 DEAD_QUEUE = "scheduler_dead"
 WEBHOOKS_QUEUE = "scheduler_webhooks"
 WEBHOOK_KEY = "webhook"  # its routing key
+ANSWERS_QUEUE_PREFIX = "scheduler_answers_"  # where a worker waits for the answers to its results
 COMMAND_QUEUE_PREFIX = "scheduler_command_"
 COMMAND_KEY_PREFIX = "command."  # of its routing key
 DELAY_QUEUE = "scheduler_delay"

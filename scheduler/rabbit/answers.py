@@ -1,12 +1,14 @@
 """What a host hears about its commands: replies, rejections, and dead letters with their reasons."""
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from scheduler.domain.errors import Unavailable
-from scheduler.domain.names import DEAD_EXCHANGE, EVENTS_EXCHANGE
+from scheduler.domain.names import ANSWERS_QUEUE_PREFIX, DEAD_EXCHANGE, EVENTS_EXCHANGE
 from scheduler.ops.logs import get_logger
+from scheduler.ops.throttled import ThrottledWarning
 from scheduler.rabbit.frames import AmqpMessage, Publishable, RawMessage, fits, json_message
 from scheduler.rabbit.link import BrokerUnavailable, Link
 from scheduler.rabbit.passing import ORIGINAL_EXCHANGE, dead_letter
@@ -14,6 +16,7 @@ from scheduler.rabbit.publisher import Confirms, Publisher, Receipt
 from scheduler.rabbit.reading import Delivery
 
 log = get_logger(__name__)
+_withheld = ThrottledWarning(log, "reply not sent: its queue is not allowed")
 
 CONFIRM_TIMEOUT = 20.0
 _REASON_CHARACTERS = 4000
@@ -31,12 +34,35 @@ class Answer:
     entered: str | None = None
 
 
+class ReplyQueues:
+    """The queues that replies may be sent to (SCHEDULER_REPLY_QUEUES): any, where the setting names none.
+
+    A reply is published with the sidecar's own rights, so a host could have it write to queues that are not the
+    host's. RabbitMQ's direct reply-to, and the queues where our workers wait for answers, are always allowed.
+    """
+
+    def __init__(self, patterns: Sequence[str] = ()) -> None:
+        always = ("amq.rabbitmq.reply-to.*", f"{ANSWERS_QUEUE_PREFIX}*")
+        texts = [".*".join(map(re.escape, each.split("*"))) for each in (*patterns, *always)]
+        self._allowed = re.compile("|".join(texts)).fullmatch if patterns else None
+
+    def allow(self, name: str | bytes) -> bool:
+        """Tell whether a reply may be sent to the queue; log it if not."""
+        if self._allowed is None:
+            return True
+        if isinstance(name, str) and self._allowed(name):
+            return True
+        _withheld.warning(queue=str(name)[:100], do="add it to SCHEDULER_REPLY_QUEUES if replies belong there")
+        return False
+
+
 class Answers:
     """Publishes the answers to a batch of commands; only dead letters can hold the batch up."""
 
-    def __init__(self, link: Link, pause: Callable[[], None]) -> None:
-        """Take what to do, again and again, while the broker blocks publishers."""
+    def __init__(self, link: Link, pause: Callable[[], None], queues: ReplyQueues | None = None) -> None:
+        """Take what to do, again and again, while the broker blocks publishers, and where replies may go."""
         self._link = link
+        self._queues = queues or ReplyQueues()
         self._pause = pause
         self._publisher = Publisher(link)
         # Replies go where a host says. Should the broker close the channel over one, nothing else suffers.
@@ -63,7 +89,9 @@ class Answers:
         dead = self._sent(self._publisher, copies)
         told = self._sent(self._publisher, [_event(answer) for answer in rejected])
         self._reply([
-            _reply(answer) for answer in answers if answer.entered is None and answer.delivery.properties.reply_to
+            _reply(answer) for answer in answers
+            if answer.entered is None and answer.delivery.properties.reply_to
+            and self._queues.allow(answer.delivery.properties.reply_to)
         ])
         for delivery, receipt in zip(copied, self._receipts(dead), strict=True):
             if receipt is Receipt.UNSENDABLE:

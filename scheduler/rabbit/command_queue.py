@@ -10,12 +10,10 @@ from pika import spec
 from pika.exceptions import ChannelClosedByBroker
 
 from scheduler.domain.errors import Unavailable
-from scheduler.domain.names import COMMAND_KEY_PREFIX, COMMAND_QUEUE_PREFIX, WORK_EXCHANGE
+from scheduler.domain.names import ANSWERS_QUEUE_PREFIX, COMMAND_KEY_PREFIX, COMMAND_QUEUE_PREFIX, WORK_EXCHANGE
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.reading import Delivery
 from scheduler.rabbit.topology import translated, work_arguments
-
-_ANSWERS_PREFIX = "scheduler_answers_"
 
 
 class CommandQueue:
@@ -111,7 +109,7 @@ class CommandQueue:
 
 def listen_for_answers(link: Link, handler: Callable[[str | None, bytes], None]) -> str:
     """Have `handler` called on the I/O thread with each one's correlation_id and body; return the reply_to."""
-    name = f"{_ANSWERS_PREFIX}{uuid4()}"
+    name = f"{ANSWERS_QUEUE_PREFIX}{uuid4()}"
     channel = link.channel()
 
     def act(future: Future[None]) -> None:

@@ -53,3 +53,13 @@ def test_a_secret_may_stand_in_a_file(tmp_path):
         load({"DATABASE_URL_FILE": str(file), "DATABASE_URL": "postgresql://h/d"})
     with pytest.raises(Misconfigured, match="AMQP_URL cannot be read from AMQP_URL_FILE"):
         load({"AMQP_URL_FILE": str(tmp_path / "absent")})
+
+
+def test_queues_for_replies_and_routes_of_tenants():
+    assert (load({}).reply_queues, load({}).tenant_routes) == ((), "any")
+    found = load({"SCHEDULER_REPLY_QUEUES": "shop.*, mails", "SCHEDULER_TENANT_ROUTES": "prefix"})
+    assert (found.reply_queues, found.tenant_routes) == (("shop.*", "mails"), "prefix")
+    for name, value in (("SCHEDULER_REPLY_QUEUES", " , "), ("SCHEDULER_REPLY_QUEUES", "a" * 256),
+                        ("SCHEDULER_TENANT_ROUTES", "suffix")):
+        with pytest.raises(Misconfigured, match=name):
+            load({name: value})
