@@ -13,6 +13,7 @@ from scheduler.commands.delayed import execute_delayed, read_delayed
 from scheduler.commands.executing import execute
 from scheduler.commands.judging import Verdict
 from scheduler.commands.reading import read_command, read_result
+from scheduler.commands.redeliveries import Redeliveries
 from scheduler.commands.results import execute_results
 from scheduler.commands.storing import DatabaseAway, Execute, Stored, StoreSession, Storing
 from scheduler.commands.tenants import Tenancy
@@ -83,11 +84,18 @@ class Consumer:
         self._storing = Storing(settings, stop, health)
         self._free = [StoreSession(settings.database_url, self.kind.execute) for _ in range(self.sessions)]
         self._threads = ThreadPoolExecutor(self.sessions, thread_name_prefix="storing")
+        self._redeliveries: Redeliveries | None = None  # of a queue that doesn't count them itself
 
     def run(self, link: Link) -> None:
         """Serve one connection to the broker until it is lost or the process shall stop."""
         answers = Answers(link, self._wait_for_alarm, ReplyQueues(self._settings.reply_queues))
         read = self._reader(link)
+        queue_type = self._settings.queue_type
+        if queue_type != "quorum":
+            self._redeliveries = Redeliveries(
+                self._settings.database_url, self._storing, read, queue_may_count=queue_type == "default"
+            )
+            read = self._redeliveries.read
         while not self._stop:
             inbox = Inbox(link, self.kind.queue, self._settings.prefetch, read, self.kind.decode)
             try:
@@ -110,6 +118,8 @@ class Consumer:
                 self._health.turn()
                 self._health.found("rabbitmq")
                 deliveries = inbox.take(BATCH, timeout=0.0 if batches else 0.5)
+                if self._redeliveries and not self._redeliveries.read_rest(deliveries, link.check_open):
+                    return
                 ids = self._ids(deliveries)
                 while any(batch.ids & ids for batch in batches):
                     if not self._finish_oldest(batches, inbox, answers):
@@ -157,6 +167,8 @@ class Consumer:
         self.kind.count(batch, verdicts)
         reporting.show(batch, verdicts, stored.began, stored.ended)
         inbox.ack(batch, refused)
+        if self._redeliveries:
+            self._redeliveries.forget(batch)
 
     def _answers(self, batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> list[Answer]:
         return _answers(batch, verdicts)
@@ -173,6 +185,8 @@ class Consumer:
         self._threads.shutdown(wait=False)
         for session in self._free:
             session.close()
+        if self._redeliveries:
+            self._redeliveries.close()
 
 
 class ResultsConsumer(Consumer):

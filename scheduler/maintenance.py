@@ -140,7 +140,8 @@ class Maintenance:
             started = time.monotonic()
             deleted = session.prune(self._settings.retention_days, PRUNE_BATCH)
             metrics.pruned.inc(deleted)
-            deleted = max(deleted, session.prune_audit(self._settings.retention_days, PRUNE_BATCH))
+            deleted = max(deleted, session.prune_audit(self._settings.retention_days, PRUNE_BATCH),
+                          session.prune_repeated(PRUNE_BATCH))
             now = time.monotonic()
             if deleted < PRUNE_BATCH:
                 self._prune_due = now + MINUTE_SECONDS

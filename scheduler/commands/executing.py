@@ -1,7 +1,7 @@
 """Commands become rows: a batch is one transaction."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -13,7 +13,13 @@ from scheduler.commands.transactions import attempted
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import Job, JobStatus, Outcome
-from scheduler.domain.messages import Command, ScheduleCancel, ScheduleRequest, ScheduleRetry
+from scheduler.domain.messages import (
+    Command,
+    ScheduleCancel,
+    ScheduleRequest,
+    ScheduleRetry,
+    ScheduleTrigger,
+)
 from scheduler.domain.runs.transitions import cancelled
 from scheduler.postgres import audit
 from scheduler.postgres.connection import Connection, database_time
@@ -21,6 +27,7 @@ from scheduler.postgres.delayed import store as delayed
 from scheduler.postgres.jobs.due import KIND
 from scheduler.postgres.jobs.holds import release_expired_holds
 from scheduler.postgres.jobs.store import Cursor, lock, save
+from scheduler.postgres.repeated import TriggerMessage, digest, known_triggers, remember_triggers
 from scheduler.postgres.runs import store as runs
 from scheduler.postgres.runs.store import wake_producers
 
@@ -68,17 +75,45 @@ def _execute_jobs(
     known = lock(cursor, ids, requested=kinds == {ScheduleRequest} and attendant is NOBODY)
     held.update(job.id for job in known.values() if job.held_by is not None)
     attendant.jobs_locked(known, now)
+    named = _mark_repeated(cursor, batch) if ScheduleTrigger in kinds else {}
     verdicts, jobs = judge(known, batch, now)
     until = now + soon + timedelta(seconds=time.monotonic() - started)  # others may have held the rows for long
     save(cursor, known, jobs, callers(batch))
     if entries := job_entries(batch, verdicts, known):
         audit.write(cursor, entries)
+    if named:
+        _remember_triggers(cursor, named, verdicts)
     if ScheduleCancel in kinds:
         _cancel_beside(cursor, batch, verdicts, now, attendant)
     soonest = _soonest(jobs.values(), until)
     if soonest is not None:
         wake_producers(cursor, KIND, soonest)
     return verdicts
+
+
+def _mark_repeated(cursor: Cursor, batch: Sequence[Incoming]) -> dict[int, TriggerMessage]:
+    """Mark triggers whose message was stored before or is in the batch twice; return the others by position."""
+    messages = {
+        position: (incoming.about, digest(incoming.message_id.encode("utf-8", "surrogatepass")))
+        for position, incoming in enumerate(batch) if incoming.message_id is not None
+    }
+    seen = known_triggers(cursor, messages.values()) if messages else set()
+    new = {}
+    for position, message in messages.items():
+        batch[position].repeated = message in seen
+        if message not in seen:
+            new[position] = message
+            seen.add(message)
+    return new
+
+
+def _remember_triggers(
+    cursor: Cursor, named: Mapping[int, TriggerMessage], verdicts: Sequence[Verdict]
+) -> None:
+    """Remember the messages of triggers that were accepted: a rejected one may be replayed."""
+    accepted = [message for position, message in named.items() if isinstance(verdicts[position], Outcome)]
+    if accepted:
+        remember_triggers(cursor, accepted)
 
 
 def _kinds(batch: Iterable[Incoming]) -> set[type[Command]]:

@@ -7,7 +7,7 @@ from scheduler.commands.tenants import Tenancy
 from scheduler.domain.caller import Caller, Via
 from scheduler.domain.errors import Problem, Reason, Rejected
 from scheduler.domain.jobs.definition import Incoming
-from scheduler.domain.messages import ScheduleWorker
+from scheduler.domain.messages import ScheduleTrigger, ScheduleWorker
 from scheduler.domain.messages.workers import OFFER_TENANTS_HEADER
 from scheduler.domain.offers import read_offer_tenants
 from scheduler.domain.parsing import parse_command, parse_result, parse_worker
@@ -43,6 +43,8 @@ def read_command(
         return _rejected(error)
     if properties.correlation_id is not None:
         incoming.correlation_id = _storable(properties.correlation_id)
+    if delivery.routing_key == ScheduleTrigger.kind and incoming.command.issued_at is None:
+        incoming.message_id = _storable(properties.message_id)
     if properties.user_id:
         incoming.caller = _caller(properties.user_id)
     headers = properties.headers

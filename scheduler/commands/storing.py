@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from scheduler.commands.judging import Verdict
 from scheduler.domain.errors import Unavailable
 from scheduler.ops import metrics
 from scheduler.ops.health import HealthPart
@@ -34,12 +33,12 @@ class DatabaseAway(Unavailable):
 class Stored:
     """What became of the commands of a batch that could be read, and when, in nanoseconds of Unix time."""
 
-    verdicts: Sequence[Verdict]
+    verdicts: Sequence[Any]
     began: int
     ended: int
 
 
-Execute = Callable[[Connection, Sequence[Any], timedelta], list[Verdict]]
+Execute = Callable[[Connection, Sequence[Any], timedelta], Sequence[Any]]
 
 
 class StoreSession:
@@ -50,7 +49,7 @@ class StoreSession:
         self._execute = execute
         self._connection: Connection | None = None
 
-    def execute(self, batch: Sequence[Any], soon: timedelta) -> list[Verdict]:
+    def execute(self, batch: Sequence[Any], soon: timedelta) -> Sequence[Any]:
         """Apply the messages in one transaction."""
         return self._execute(self._connected(), batch, soon)
 

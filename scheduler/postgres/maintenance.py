@@ -148,6 +148,13 @@ class MaintenanceSession:
             cursor.execute(query("maintenance/prune_jobs"), {"days": days, "limit": limit, "lock": _PRUNING})
             return int(cursor.rowcount)
 
+    def prune_repeated(self, limit: int) -> int:
+        """Forget messages that were stored or counted more than a day ago; return how many, `limit` at most."""
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("maintenance/prune_repeated"), {"limit": limit})
+            [(deleted,)] = cursor.fetchall()
+            return int(deleted)
+
     def prune_audit(self, days: int, limit: int) -> int:
         """Delete at most `limit` entries of the audit that are older than so many days; return how many."""
         with translated(), self._connection.cursor() as cursor:

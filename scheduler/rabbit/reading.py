@@ -37,13 +37,22 @@ class Delivery:
     size: int  # in bytes, its properties included
     raw: bytes = b""  # its properties as they came
     read: Any = None  # what the inbox's reader made of it
+    redeliveries: int = 0  # as counted by us, of a queue that doesn't count them
 
     @property
     def deliveries_before(self) -> int:
         """How often it was delivered before without being acknowledged, as far as the broker tells."""
+        if self.redeliveries:
+            return self.redeliveries
         headers = self.properties.headers
         count = headers.get("x-delivery-count") if headers else None
         return count if isinstance(count, int) else int(self.redelivered)
+
+    @property
+    def counted_by_queue(self) -> bool:
+        """Whether the queue counts its deliveries, as quorum queues do."""
+        headers = self.properties.headers
+        return bool(headers) and isinstance(headers.get("x-delivery-count"), int)
 
 
 Handler = Callable[[list[Delivery]], None]

@@ -30,6 +30,7 @@ from scheduler.domain.messages import (
     ScheduleRejected,
     ScheduleResult,
     ScheduleRetry,
+    ScheduleTrigger,
     ScheduleWorker,
 )
 from scheduler.domain.names import due_address
@@ -51,13 +52,14 @@ class Sidecar:
         self.now = (now or datetime.now(UTC)).astimezone(UTC)
         self._max_payload_bytes = max_payload_bytes
         self._jobs: dict[str, Job] = {}
+        self._trigger_messages: set[tuple[str, str]] = set()  # job and message_id
         self._runs = Runs()
         self._events: list[Event] = []
         self._down = False
 
     def publish(
         self, routing_key: str, body: bytes | Mapping[str, Any], *, correlation_id: str | None = None,
-        headers: Mapping[str, str] | None = None, message_type: str | None = None,
+        headers: Mapping[str, str] | None = None, message_type: str | None = None, message_id: str | None = None,
     ) -> ScheduleAccepted | ScheduleRejected | ScheduleRecorded:
         """Take a raw message as it would be published to schedule.commands, and return the answer."""
         raw = body if isinstance(body, bytes) else json.dumps(dict(body), default=_plain).encode()
@@ -77,6 +79,8 @@ class Sidecar:
                 incoming.traceparent, incoming.tracestate = trace_context(
                     known.get("traceparent"), known.get("tracestate")
                 )
+                if isinstance(incoming.command, ScheduleTrigger) and incoming.command.issued_at is None:
+                    incoming.message_id = message_id
                 verdict = self._execute(incoming)
         except Rejected as rejected:
             verdict = rejected
@@ -90,7 +94,11 @@ class Sidecar:
     def _execute(self, incoming: Incoming) -> Verdict:
         if isinstance(incoming.command, ScheduleRetry):
             return self._runs.retry(incoming, self.now)
+        named = None if incoming.message_id is None else (incoming.about, incoming.message_id)
+        incoming.repeated = named in self._trigger_messages
         [verdict], self._jobs = judge(self._jobs, [incoming], self.now)
+        if named is not None and isinstance(verdict, Outcome):
+            self._trigger_messages.add(named)
         if isinstance(verdict, Outcome) and verdict.stops_runs and self._runs.cancel(verdict.job.id, self.now):
             verdict.status = "cancelled"
         return verdict

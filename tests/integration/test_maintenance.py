@@ -229,3 +229,12 @@ def test_a_summary_says_what_was_done_in_the_minute(database_url, caplog):
     [record] = [each for each in caplog.records if each.getMessage() == "summary"]
     assert record.fields["due"] == 7
     assert 3 <= record.fields["lag_p99_ms"] <= 5
+
+
+def test_messages_are_forgotten_after_a_day(session, sql):
+    for age in ("23 hours", "25 hours", "26 hours"):
+        values = "(gen_random_uuid(), {}, now() - %s::interval)"
+        sql(f"INSERT INTO trigger_messages VALUES {values.format('gen_random_uuid()')}", age)
+        sql(f"INSERT INTO redeliveries VALUES {values.format(1)}", age)
+    assert [session.prune_repeated(1), session.prune_repeated(9), session.prune_repeated(9)] == [1, 1, 0]
+    assert sql("SELECT count(*) FROM trigger_messages UNION ALL SELECT count(*) FROM redeliveries") == [(1,), (1,)]

@@ -25,6 +25,8 @@ class Incoming:
     tracestate: str | None = None
     tenant: str = DEFAULT_TENANT
     caller: Caller | None = None  # None: over AMQP, by a user whom the broker has not verified
+    message_id: str | None = None  # of a trigger without issued_at, by which a redelivery is recognised
+    repeated: bool = False  # a message with that id was stored before
 
 
 @dataclass(slots=True)

@@ -114,6 +114,8 @@ def apply(job: Job | None, incoming: Incoming, now: datetime) -> Outcome:
     command = incoming.command
     if job is not None and job.tenant != incoming.tenant:
         raise Rejected([Problem("id", "is not available")])  # nor does it say whose it is
+    if job is not None and incoming.repeated:
+        return Outcome(job, "unchanged")
     check_issued_at(command.issued_at, now)
     if job is not None:
         job = _in_bounds(job, command.issued_at, now)

@@ -170,3 +170,12 @@ def test_a_worker_that_says_it_lives_is_heard(sidecar):
     answer = sidecar.publish("worker", said)
     assert (str(answer.event_id), answer.status) == (said["id"], "recorded")
     assert isinstance(sidecar.publish("worker", said | {"colour": "red"}), ScheduleRejected)
+
+
+def test_a_trigger_is_recognised_by_its_message_id():
+    sidecar = Sidecar()
+    job = {"id": str(uuid4())}
+    sidecar.request(**job, job_type="t", run_at="2099-01-01T00:00:00Z")
+    told = [sidecar.publish("trigger", job, message_id=each).status for each in ("a", "a", "b", None, None)]
+    assert told == ["scheduled", "unchanged", "scheduled", "scheduled", "scheduled"]
+    assert len(sidecar.due()) == 4

@@ -1,0 +1,24 @@
+-- Delete what is remembered of messages that were stored or counted more than a day ago, some at a time.
+WITH triggers AS (
+    DELETE FROM trigger_messages
+    WHERE (job_id, message) IN (
+        SELECT job_id, message
+        FROM trigger_messages
+        WHERE stored_at < now() - interval '1 day'
+        ORDER BY stored_at
+        LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED
+    )
+    RETURNING 1
+), redelivered AS (
+    DELETE FROM redeliveries
+    WHERE message IN (
+        SELECT message
+        FROM redeliveries
+        WHERE counted_at < now() - interval '1 day'
+        LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED
+    )
+    RETURNING 1
+)
+SELECT greatest((SELECT count(*) FROM triggers), (SELECT count(*) FROM redelivered))

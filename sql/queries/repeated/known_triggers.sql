@@ -1,0 +1,4 @@
+-- Of these triggers, return those whose message was stored before.
+SELECT job_id::text, message::text
+FROM trigger_messages
+JOIN unnest(%(jobs)s::uuid[], %(messages)s::uuid[]) AS named (job_id, message) USING (job_id, message)
