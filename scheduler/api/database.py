@@ -13,7 +13,7 @@ from scheduler.api.problems import Away
 from scheduler.domain.errors import Unavailable
 from scheduler.ops.health import HealthPart
 from scheduler.postgres.connection import Connection
-from scheduler.postgres.pool import Pool
+from scheduler.postgres.pool import Outage, Pool
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
@@ -29,8 +29,10 @@ class Lane:
     The standard library's executor takes twice the processor time for it.
     """
 
-    def __init__(self, url: str, name: str, size: int, *, autocommit: bool, **session: str) -> None:
-        self._pool = Pool(url, f"api {name}", autocommit=autocommit, **session)
+    def __init__(
+        self, url: str, name: str, size: int, *, autocommit: bool, outage: Outage, **session: str
+    ) -> None:
+        self._pool = Pool(url, f"api {name}", autocommit=autocommit, outage=outage, **session)
         self._name = f"api {name}"
         self._size = size
         self._threads: list[threading.Thread] = []
@@ -67,8 +69,7 @@ class Lane:
     def _do(self, asked: "_Asked") -> Any:
         if time.monotonic() > asked.until:
             raise Away("The database is busy with slow requests.")
-        with self._pool.lend() as connection:
-            return asked.work(connection)
+        return self._pool.run(asked.work)
 
     def close(self) -> None:
         """Let go of threads and connections."""
@@ -103,12 +104,16 @@ class Database:
 
     def __init__(self, url: str, connections: int, health: HealthPart | None = None) -> None:
         self._health = health
-        self._reads = Lane(url, "reads", connections, autocommit=True, statement_timeout="3s", **_READ_ONLY)
+        outage = Outage()  # one for all lanes: when one has reached the database, none says that it is unavailable
+        self._reads = Lane(
+            url, "reads", connections, autocommit=True, outage=outage, statement_timeout="3s", **_READ_ONLY
+        )
         self._searches = Lane(
-            url, "searches", max(2, connections // 2), autocommit=True, statement_timeout="5s", **_READ_ONLY
+            url, "searches", max(2, connections // 2), autocommit=True, outage=outage, statement_timeout="5s",
+            **_READ_ONLY,
         )
         self._writes = Lane(
-            url, "writes", connections, autocommit=False, statement_timeout="8s", lock_timeout="5s"
+            url, "writes", connections, autocommit=False, outage=outage, statement_timeout="8s", lock_timeout="5s"
         )
 
     async def read(self, work: Work[T]) -> T:

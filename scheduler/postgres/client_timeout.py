@@ -33,10 +33,13 @@ class Session(psycopg2.extensions.connection):
         self.plans: OrderedDict[str, str] = OrderedDict()
         self.planned = 0
         self.seen: OrderedDict[str, None] = OrderedDict()
+        # For pool.py: whether a commit was sent since it was last set to False.
+        self.commit_sent = False
         # For jobs/store.py: whether none of the jobs that were saved last was there before.
         self.saves_new_jobs = False
 
     def commit(self) -> None:
+        self.commit_sent = True
         _expect(self)
         try:
             super().commit()

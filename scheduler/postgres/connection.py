@@ -51,7 +51,7 @@ class Contended(Unavailable):
     """Another session was at the same rows at the same moment: roll back and try again at once."""
 
 
-def connect(url: str, name: str, **session: str) -> Connection:
+def connect(url: str, name: str, **session: str) -> client_timeout.Session:
     """Open a connection with our timeouts; raise Unavailable when the database cannot be reached."""
     with translated():
         connection: client_timeout.Session = reach(lambda: psycopg2.connect(

@@ -1,72 +1,127 @@
 """A few connections for many threads, each lent for one piece of work."""
 
+import math
 import select
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import TypeVar
 
 from scheduler.domain.errors import Unavailable
+from scheduler.postgres.client_timeout import Session
 from scheduler.postgres.connection import Connection, connect, roll_back
+
+T = TypeVar("T")
 
 # A server that could not be reached is not asked again at once by each who comes: that would take each a while.
 _PAUSE_SECONDS = 1.0
 
 
+class Outage:
+    """Whether the database can be reached, as known to all pools that share this; any success ends the outage."""
+
+    def __init__(self) -> None:
+        self._until = -math.inf
+        self._problem = ""
+        self._reached_at = -math.inf
+
+    def check(self) -> None:
+        """Raise Unavailable if an attempt to connect failed a moment ago."""
+        if time.monotonic() < self._until:
+            raise Unavailable(self._problem)
+
+    def failed(self, began: float, problem: str) -> bool:
+        """Note a failed attempt; return False if the database was reached after the attempt began."""
+        if self._reached_at > began:
+            return False
+        self._problem = problem
+        self._until = time.monotonic() + _PAUSE_SECONDS
+        return True
+
+    def reached(self) -> None:
+        """Note that the database answered."""
+        self._reached_at = time.monotonic()
+        self._until = -math.inf
+
+
 class Pool:
     """Connections opened when they are needed; one that broke, and all that idle beside it, are opened anew."""
 
-    def __init__(self, url: str, name: str, *, autocommit: bool = False, **session: str) -> None:
+    def __init__(
+        self, url: str, name: str, *, autocommit: bool = False, outage: Outage | None = None, **session: str
+    ) -> None:
+        """Share `outage` with other pools of the same database."""
+        self._outage = outage or Outage()
         self._url = url
         self._name = name
         self._autocommit = autocommit
         self._session = session
         self._lock = threading.Lock()
-        self._idle: list[Connection] = []
-        self._lent: set[Connection] = set()
-        self._away: tuple[float, str] | None = None
+        self._idle: list[Session] = []
+        self._lent: set[Session] = set()
         self._closed = False
 
-    @contextmanager
-    def lend(self) -> Iterator[Connection]:
-        """Lend a connection until the block ends; raise Unavailable when the database cannot be reached."""
-        connection = self._take()
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """Do `work` on a connection; raise Unavailable when the database cannot be reached.
+
+        If an idle connection turns out to be dead, do it again on a new one, unless a commit may have been sent.
+        """
+        idle = self._take_idle()
+        if idle is not None:
+            idle.commit_sent = False
+            try:
+                return self._work(idle, work)
+            except Unavailable:
+                if not idle.closed or idle.commit_sent:
+                    raise
+        return self._work(self._open(), work)
+
+    def _work(self, connection: Session, work: Callable[[Connection], T]) -> T:
         try:
-            yield connection
+            done = work(connection)
         except Unavailable:
             if connection.closed:
                 self.drop_idle()
             raise
         finally:
             self._give_back(connection)
+        self._outage.reached()
+        return done
 
-    def _take(self) -> Connection:
+    def _take_idle(self) -> Session | None:
         while True:
             with self._lock:
                 if not self._idle:
-                    break
+                    return None
                 connection = self._idle.pop()
                 self._lent.add(connection)
             if _alive(connection):
                 return connection
             self._forget(connection)
-        return self._open()
 
-    def _open(self) -> Connection:
-        if self._away is not None and time.monotonic() < self._away[0]:
-            raise Unavailable(self._away[1])
-        try:
-            connection = connect(self._url, self._name, **self._session)
-        except Unavailable as error:
-            self._away = (time.monotonic() + _PAUSE_SECONDS, str(error))
-            raise
-        self._away = None
+    def _open(self) -> Session:
+        connection = self._connect() or self._connect()
+        if connection is None:
+            raise Unavailable("the database is reached now and then only")
         connection.autocommit = self._autocommit
         with self._lock:
             self._lent.add(connection)
         return connection
 
-    def _give_back(self, connection: Connection) -> None:
+    def _connect(self) -> Session | None:
+        """Open a connection; None if this failed, but the database was reached meanwhile."""
+        self._outage.check()
+        began = time.monotonic()
+        try:
+            connection = connect(self._url, self._name, **self._session)
+        except Unavailable as error:
+            if self._outage.failed(began, str(error)):
+                raise
+            return None
+        self._outage.reached()
+        return connection
+
+    def _give_back(self, connection: Session) -> None:
         if not self._autocommit:
             roll_back(connection)  # nothing to do, unless somebody forgot
         with self._lock:
@@ -76,7 +131,7 @@ class Pool:
                 return
         connection.close()
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: Session) -> None:
         with self._lock:
             self._lent.discard(connection)
         connection.close()
