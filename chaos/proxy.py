@@ -18,6 +18,7 @@ class Proxy:
         self._flows = threading.Event()
         self._flows.set()
         self._open = True
+        self._cut = threading.Event()
         self._limit: int | None = None
         self.held: set[socket.socket] = set()  # clients of whom something, or the answer to it, is not passed on
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
@@ -35,6 +36,14 @@ class Proxy:
         self._limit = None
         self._flows.set()
 
+    def cut(self) -> None:
+        """Close every connection and accept no other: the server is gone."""
+        self._cut.set()
+
+    def restore(self) -> None:
+        """Accept connections again."""
+        self._cut.clear()
+
     def close(self) -> None:
         self._open = False
         self._flows.set()
@@ -46,6 +55,9 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
+            if self._cut.is_set():
+                client.close()
+                continue
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
@@ -59,8 +71,8 @@ class Proxy:
         both = {client: server, server: client}
         came_back = 0
         with client, server, contextlib.suppress(OSError):
-            while self._open:
-                ready, _, _ = select.select(list(both), [], [], 0.5)
+            while self._open and not self._cut.is_set():
+                ready, _, _ = select.select(list(both), [], [], 0.1)
                 for each in ready:
                     self._pass(client)
                     data = each.recv(65536)

@@ -14,6 +14,7 @@ from scheduler.commands.executing import execute
 from scheduler.commands.judging import Verdict
 from scheduler.commands.reading import read_command, read_result
 from scheduler.commands.redeliveries import Redeliveries
+from scheduler.commands.result_reader import ResultReader
 from scheduler.commands.results import execute_results
 from scheduler.commands.storing import DatabaseAway, Execute, Stored, StoreSession, Storing
 from scheduler.commands.tenants import Tenancy
@@ -28,6 +29,7 @@ from scheduler.domain.names import (
     delay_queue,
 )
 from scheduler.domain.parsing import claimed_id
+from scheduler.domain.runs.marker import Marker
 from scheduler.ops.health import HealthPart
 from scheduler.rabbit.address import user
 from scheduler.rabbit.answers import Answer, Answers, ReplyQueues
@@ -39,6 +41,7 @@ from scheduler.settings import Settings
 
 BATCH = 1000
 SESSIONS = 2
+STOP_SECONDS = 1.0  # for the broker to take back what was not stored
 
 
 @dataclass(slots=True)
@@ -96,13 +99,24 @@ class Consumer:
                 self._settings.database_url, self._storing, read, queue_may_count=queue_type == "default"
             )
             read = self._redeliveries.read
-        while not self._stop:
+        while not self._stop and self._prepare(link):
             inbox = Inbox(link, self.kind.queue, self._settings.prefetch, read, self.kind.decode)
             try:
                 self._serve(inbox, answers, link)
             except DatabaseAway:
                 inbox.give_back()
                 self._storing.wait(self._free[-1], link.check_open)
+            self._ended(inbox)
+
+    def _prepare(self, link: Link) -> bool:  # noqa: ARG002 - others need it
+        """Do what must be done before the first delivery; False on a stop."""
+        return True
+
+    def _turn(self, inbox: Inbox) -> None:
+        """Do what must be done on every turn of the loop."""
+
+    def _ended(self, inbox: Inbox) -> None:
+        """Do what must be done when no more is taken from the inbox, unless the connection was lost."""
 
     def _reader(self, link: Link) -> Callable[[Delivery], Any]:  # noqa: ARG002 - others ask it
         found = self._settings
@@ -117,6 +131,7 @@ class Consumer:
             while not self._stop:
                 self._health.turn()
                 self._health.found("rabbitmq")
+                self._turn(inbox)
                 deliveries = inbox.take(BATCH, timeout=0.0 if batches else 0.5)
                 if self._redeliveries and not self._redeliveries.read_rest(deliveries, link.check_open):
                     return
@@ -193,6 +208,47 @@ class ResultsConsumer(Consumer):
     """The same for what workers report, on a connection of its own: however many requests wait, no result does."""
 
     kind = RESULTS
+
+    def __init__(self, settings: Settings, stop: Stop, health: HealthPart) -> None:
+        super().__init__(settings, stop, health)
+        self._result_reader: ResultReader | None = None
+
+    def run(self, link: Link) -> None:
+        """Serve one connection to the broker until it is lost or the process shall stop."""
+        # The reader of the connection before is gone when the broker has noticed that it was lost.
+        self._result_reader = None
+        super().run(link)
+
+    def _prepare(self, link: Link) -> bool:
+        """Register before results are delivered: producers wait for what this consumer holds."""
+        connected_at = None if self._result_reader is None else self._result_reader.connected_at
+        session = self._free[-1]
+        self._result_reader = self._storing.when_available(
+            session, lambda: ResultReader(session, link.dropped_after, connected_at), link.check_open
+        )
+        return self._result_reader is not None
+
+    def _turn(self, inbox: Inbox) -> None:
+        if self._free and self._result_reader is not None:
+            self._result_reader.turn(self._free[-1], inbox)
+
+    def _finish(self, batch: list[Delivery], stored: Stored, inbox: Inbox, answers: Answers) -> None:
+        super()._finish(batch, stored, inbox, answers)
+        reader = self._result_reader
+        assert reader is not None  # noqa: S101 - it was registered before the first delivery
+        reader.finished(len(batch))
+        markers = [each.read.id for each in batch if isinstance(each.read, Marker)]
+        if markers:
+            reader.read(self._free[-1], inbox, markers)
+
+    def _ended(self, inbox: Inbox) -> None:
+        if self._stop:
+            try:
+                inbox.give_back(STOP_SECONDS)
+            except Unavailable:
+                return  # producers notice by this reader's silence
+        if self._result_reader is not None:
+            self._result_reader.leave(self._free[-1])
 
 
 class DelayConsumer(Consumer):

@@ -7,6 +7,7 @@ from scheduler.domain.names import DELAYED_EXCHANGE
 from scheduler.emitting.delayed import DueDelayed
 from scheduler.emitting.jobs import DueJobs
 from scheduler.emitting.loop import SESSIONS, Emitter
+from scheduler.emitting.results_probe import ResultsProbe
 from scheduler.emitting.runs import DueRuns
 from scheduler.emitting.watch import MOST_LOOK_SECONDS
 from scheduler.ops.health import HealthPart
@@ -22,10 +23,12 @@ from scheduler.settings import Settings
 log = get_logger(__name__)
 
 
-def sources(settings: Settings, link: Link, *, after_outage: bool) -> tuple[DueJobs, DueRuns, DueDelayed]:
+def sources(
+    settings: Settings, link: Link, probe: ResultsProbe, *, after_outage: bool
+) -> tuple[DueJobs, DueRuns, DueDelayed]:
     """Return whatever falls due: a new kind of thing adds its source here."""
     jobs = DueJobs(keep_all=settings.history == "all")
-    return jobs, DueRuns(after_outage=after_outage), _delayed(settings, link)
+    return jobs, DueRuns(after_outage=after_outage, probe=probe), _delayed(settings, link)
 
 
 def _delayed(settings: Settings, link: Link) -> DueDelayed:
@@ -76,19 +79,21 @@ class Producer:
             wakeup = stack.enter_context(closing(Wakeup(url, "producer wakeup")))
             self._health.found("postgres")
             after_outage, self._after_outage = self._after_outage, False
+            probe = ResultsProbe()
             emitter = stack.enter_context(closing(Emitter(
-                sources(self._settings, link, after_outage=after_outage), sessions, wakeup, publisher,
+                sources(self._settings, link, probe, after_outage=after_outage), sessions, wakeup, publisher,
                 batch_size=self._settings.batch_size, poll=self._poll,
             )))
             with self._stop.wakes(wakeup.write_end):
-                self._loop(link, emitter)
+                self._loop(link, emitter, probe)
 
-    def _loop(self, link: Link, emitter: Emitter) -> None:
+    def _loop(self, link: Link, emitter: Emitter, probe: ResultsProbe) -> None:
         try:
             while not self._stop:
                 self._health.turn()
                 if self._blocked(link):
                     emitter.settle()
+                    probe.resume()
                     continue
                 emitter.run_once()
         finally:

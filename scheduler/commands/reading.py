@@ -9,8 +9,10 @@ from scheduler.domain.errors import Problem, Reason, Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ScheduleTrigger, ScheduleWorker
 from scheduler.domain.messages.workers import OFFER_TENANTS_HEADER
+from scheduler.domain.names import RESULTS_QUEUE
 from scheduler.domain.offers import read_offer_tenants
 from scheduler.domain.parsing import parse_command, parse_result, parse_worker
+from scheduler.domain.runs.marker import MARKER_HEADER, Marker, read_marker
 from scheduler.domain.runs.result import Heard, Result
 from scheduler.domain.trace_context import trace_context
 from scheduler.ops.logs import get_logger
@@ -57,11 +59,15 @@ def read_command(
 
 def read_result(
     delivery: Delivery, *, max_payload_bytes: int, tenancy: Tenancy = BY_FIELD  # noqa: ARG001 - as commands
-) -> Result | Heard | Rejected:
-    """Return the result, or what a worker says of itself, or why it can never be recorded."""
+) -> Result | Heard | Marker | Rejected:
+    """Return the result, or what a worker says of itself, or a marker, or why it can never be recorded."""
     if refusal := _refused(delivery):
         return refusal
     try:
+        if delivery.routing_key == RESULTS_QUEUE and delivery.properties.headers:
+            marker = read_marker(delivery.properties.headers.get(MARKER_HEADER))
+            if marker is not None:
+                return marker
         if delivery.routing_key == ScheduleWorker.kind:
             worker = parse_worker(delivery.body, message_type=delivery.properties.type)
             header = (delivery.properties.headers or {}).get(OFFER_TENANTS_HEADER)

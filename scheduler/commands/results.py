@@ -7,6 +7,7 @@ from scheduler.commands.attendant import NOBODY, Attendant
 from scheduler.commands.judging import Verdict, judge_result
 from scheduler.commands.transactions import attempted
 from scheduler.domain.messages import Overlap
+from scheduler.domain.runs.marker import Marker
 from scheduler.domain.runs.result import Heard, Result
 from scheduler.domain.runs.run import IDLE_SECONDS, Run
 from scheduler.postgres.connection import Connection, database_time
@@ -26,14 +27,15 @@ _IDLE = timedelta(seconds=IDLE_SECONDS + 0.1)  # a little more, for a sleep's ji
 
 
 def execute_results(
-    connection: Connection, batch: Sequence[Result | Heard], soon: timedelta, attendant: Attendant = NOBODY
+    connection: Connection, batch: Sequence[Result | Heard | Marker], soon: timedelta,
+    attendant: Attendant = NOBODY,
 ) -> list[Verdict]:
     """Apply the results in one transaction and return what became of each, in order."""
     return attempted(connection, batch, lambda cursor, part: _execute(cursor, part, soon, attendant))
 
 
 def _execute(
-    cursor: Cursor, batch: Sequence[Result | Heard], soon: timedelta, attendant: Attendant
+    cursor: Cursor, batch: Sequence[Result | Heard | Marker], soon: timedelta, attendant: Attendant
 ) -> list[Verdict]:
     heard = [each for each in batch if isinstance(each, Heard)]
     results = [each for each in batch if isinstance(each, Result)]

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from scheduler.domain.errors import Unavailable
 from scheduler.ops import metrics
@@ -17,6 +17,7 @@ from scheduler.runtime import Stop, backoff
 from scheduler.settings import Settings
 
 log = get_logger(__name__)
+Found = TypeVar("Found")
 _losses = ThrottledWarning(log, "database unavailable: commands stay in the queue until it is back")
 
 # Without a database a consumer keeps its commands no longer than this, then gives them back: another one may
@@ -51,13 +52,14 @@ class StoreSession:
 
     def execute(self, batch: Sequence[Any], soon: timedelta) -> Sequence[Any]:
         """Apply the messages in one transaction."""
-        return self._execute(self._connected(), batch, soon)
+        return self._execute(self.connection(), batch, soon)
 
     def check(self) -> None:
         """Raise Unavailable where nothing could be stored."""
-        check(self._connected())
+        check(self.connection())
 
-    def _connected(self) -> Connection:
+    def connection(self) -> Connection:
+        """Return the connection; open it if there is none."""
         if self._connection is None:
             self._connection = connect(self._url, "consumer")
         return self._connection
@@ -108,17 +110,25 @@ class Storing:
     def wait(self, session: StoreSession, check_broker: Callable[[], None]) -> None:
         """After commands were given back, return when the database is there again, or on a stop."""
         self._keep_seconds = min(self._keep_seconds * 2, MOST_KEEP_SECONDS)
+        self.when_available(session, session.check, check_broker)
+
+    def when_available(
+        self, session: StoreSession, act: Callable[[], Found], check_broker: Callable[[], None]
+    ) -> Found | None:
+        """Do something with the database as soon as it can be reached; None on a stop."""
         for delay in backoff(most=2.0):
             self._health.turn()
             try:
-                session.check()
+                found = act()
             except Unavailable as error:
                 self._lose(session, error)
             else:
-                return
+                self._health.found("postgres")
+                return found
             if self._stop.wait(delay):
-                return
+                return None
             check_broker()
+        raise AssertionError  # backoff never ends
 
     def _lose(self, session: StoreSession, error: Unavailable) -> None:
         self._health.missing("postgres", str(error))

@@ -1,13 +1,14 @@
 """The messages of a run, as AMQP has them."""
 
 from scheduler.domain.messages import AMQP_PRIORITIES
-from scheduler.domain.names import COMMAND_KEY_PREFIX, DEAD_EXCHANGE, EVENTS_EXCHANGE, due_address
+from scheduler.domain.names import COMMAND_KEY_PREFIX, DEAD_EXCHANGE, EVENTS_EXCHANGE, RESULTS_QUEUE, due_address
 from scheduler.domain.runs.event import due_body, finished_body
+from scheduler.domain.runs.marker import MARKER_HEADER
 from scheduler.domain.runs.run import Run
 from scheduler.domain.times import rfc3339
 from scheduler.domain.trace_context import MAX_TRACEPARENT, MAX_TRACESTATE
 from scheduler.ops import metrics
-from scheduler.rabbit.frames import AmqpMessage, DueMessage, dead_run
+from scheduler.rabbit.frames import AmqpMessage, DueMessage, dead_run, marker
 from scheduler.rabbit.publisher import Receipt
 
 _REASON_CHARACTERS, _REASON_BYTES = 1000, 2000  # fits into the smallest frame that AMQP allows, 4,096 bytes
@@ -83,6 +84,11 @@ def dead_message(run: Run) -> AmqpMessage:
 
 def _cut(reason: str) -> str:
     return reason[:_REASON_CHARACTERS].encode()[:_REASON_BYTES].decode(errors="ignore")
+
+
+def marker_message(marker_id: str) -> AmqpMessage:
+    """Return a marker, which goes straight to the queue of results."""
+    return marker("", RESULTS_QUEUE, marker_id, MARKER_HEADER)
 
 
 def trace_headers(traceparent: str | None, tracestate: str | None) -> dict[str, str] | None:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from scheduler.domain.runs.run import IDLE_SECONDS, Run, RunStatus
 from scheduler.domain.runs.transitions import delivered, overdue
 from scheduler.emitting.messages import count_unoffered, dead_message, finished_message, run_message
+from scheduler.emitting.results_probe import ResultsProbe
 from scheduler.emitting.source import Result, Stamp, Times
 from scheduler.ops import metrics
 from scheduler.ops.logs import get_logger
@@ -35,6 +36,7 @@ class RunEmission:
 
     before: Run
     after: Run
+    marker: Publishable | None = None  # sent in place of a decision
 
 
 class DueRuns:
@@ -45,14 +47,22 @@ class DueRuns:
     look_seconds: float | None = None
     idle_seconds = IDLE_SECONDS
 
-    def __init__(self, *, after_outage: bool = False) -> None:
-        """Begin, maybe after an outage of the database: then nobody is taken for lost in the first moments."""
+    def __init__(self, *, after_outage: bool = False, probe: ResultsProbe | None = None) -> None:
+        """Begin, maybe after an outage of the database: then nobody is taken for lost in the first moments.
+
+        With a `probe` no attempt is ended before the results that wait at the broker were read.
+        """
         self._after_outage = after_outage
+        self._probe = probe
         self._spared_until: datetime | None = None
 
     def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Run]:
         """Lock the runs that fall due."""
+        if self._probe is not None:
+            self._probe.before_claim(session)
         claimed = due.claim(session, limit, since)
+        if self._probe is not None:
+            self._probe.after_claim(session, claimed.things, claimed.claimed_at)
         if self._after_outage and self._spared_until is None:
             self._spared_until = claimed.claimed_at + SPARED
         return claimed
@@ -65,7 +75,10 @@ class DueRuns:
         """Say what becomes of a run now that its time has come."""
         if run.status is RunStatus.WAITING and run.occurrence is not None:
             return RunEmission(run, delivered(run, run.event_id, run.occurrence, now))
-        return RunEmission(run, run if self._spared(run, now) else overdue(run, now))
+        after = run if self._spared(run, now) else overdue(run, now)
+        if after is not run and self._probe is not None and not self._probe.covers(run):
+            return RunEmission(run, run, self._probe.marker(run, now))
+        return RunEmission(run, after)
 
     def _spared(self, run: Run, now: datetime) -> bool:
         """Whether it is too soon after an outage to take its worker for lost; its time limit holds even so."""
@@ -76,6 +89,8 @@ class DueRuns:
     def messages(self, emission: RunEmission, stamp: Stamp) -> Sequence[Publishable]:  # noqa: ARG002 - the run has it
         """Return the event of the next attempt, or what is told of the end."""
         run = emission.after
+        if emission.marker is not None:
+            return [emission.marker]
         if run.status is RunStatus.DELIVERED and run is not emission.before:
             return [run_message(run)]
         if run.open or run.occurrence is None:
@@ -119,8 +134,8 @@ class DueRuns:
         for emission, _, refusal in results:
             if refusal is not None:
                 refused.setdefault(refusal, []).append(emission.after.event_id)
-                work = None if emission.after.occurrence is None else emission.after.occurrence.work
-                count_unoffered(refusal, work or "")
+                if emission.marker is None and emission.after.occurrence is not None:
+                    count_unoffered(refusal, emission.after.occurrence.work or "")
             else:
                 _count(emission)
         for receipt, ids in refused.items():
@@ -134,7 +149,8 @@ class DueRuns:
         found = []
         for emission, receipts, _ in results:
             run, occurrence = emission.after, emission.after.occurrence
-            if run.status is RunStatus.DELIVERED and occurrence is not None and occurrence.traceparent is not None:
+            sent = run is not emission.before and run.status is RunStatus.DELIVERED
+            if sent and occurrence is not None and occurrence.traceparent is not None:
                 attributes = {"job_id": occurrence.job_id, "event_id": run.event_id, "attempt": run.attempt}
                 failed = receipts[0].value if receipts and receipts[0] is not Receipt.CONFIRMED else None
                 found.append(Traced(occurrence.traceparent, occurrence.tracestate, attributes, failed))
@@ -145,7 +161,7 @@ def _add(settlement: Settlement, emission: RunEmission) -> None:
     run = emission.after
     if run is not emission.before:
         settlement.changed.append(run)
-    elif run.status is RunStatus.RUNNING:
+    elif run.expires_at is not None:
         settlement.postponed.append(run.event_id)
     if run.status is RunStatus.EXPECTED:
         settlement.forgotten.append(run.event_id)

@@ -94,6 +94,15 @@ def dead_run(
     return AmqpMessage(exchange, "due", body, properties)
 
 
+def marker(exchange: str, routing_key: str, marker_id: str, header: str) -> AmqpMessage:
+    """Return a message that only marks a place in a queue."""
+    properties = pika.BasicProperties(
+        content_type="application/json", delivery_mode=2, app_id="scheduler", message_id=marker_id,
+        headers={header: marker_id},
+    )
+    return AmqpMessage(exchange, routing_key, b"{}", properties)
+
+
 def json_message(
     exchange: str, routing_key: str, kind: str, body: bytes, *, correlation_id: str | None, timestamp: int,
     message_id: str | None = None,

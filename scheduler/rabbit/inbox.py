@@ -9,6 +9,7 @@ from typing import Any
 import pika
 from pika import spec
 
+from scheduler.rabbit.address import OPEN_TIMEOUT
 from scheduler.rabbit.link import BrokerUnavailable, Link
 from scheduler.rabbit.pika_internals import forget_cancelled
 from scheduler.rabbit.reading import Decode, Delivery
@@ -59,6 +60,8 @@ class Inbox:
         # From here on all belongs to the I/O thread.
         self._window, self._size, self._tag = Window.CLOSED, 1, ""
         self._count = self._bytes = 0  # of what was delivered and not yet acknowledged
+        self._delivered = 0  # in all
+        self.returned = 0  # went back to the queue
         link.call(self._open)
 
     def _open(self, future: Future[None] | None = None) -> None:
@@ -113,10 +116,12 @@ class Inbox:
 
     def _on_deliveries(self, found: list[Delivery]) -> None:
         if self._bytes > 4 * MOST_BYTES:
+            self.returned += len(found)
             for each in found:
                 self._channel.basic_nack(each.tag, requeue=True)
             return
         self._count += len(found)
+        self._delivered += len(found)
         self._bytes += _size(found)
         read = self._reader
         for each in found:
@@ -174,7 +179,19 @@ class Inbox:
 
         self._link.post(act)
 
-    def give_back(self) -> None:
+    def count_delivered(self) -> int:
+        """Return how many commands were delivered until now, after a round trip to the broker."""
+
+        def act(future: Future[int]) -> None:
+            def answered(_: object) -> None:
+                if not future.done():
+                    future.set_result(self._delivered)
+
+            self._channel.basic_qos(prefetch_count=self._size, callback=answered)
+
+        return self._link.call(act)
+
+    def give_back(self, seconds: float = OPEN_TIMEOUT) -> None:
         """Return every command that is not acknowledged, for other consumers; this inbox ends."""
 
         self._link.on_close_no_more(self._waiting.put)
@@ -184,7 +201,7 @@ class Inbox:
             self._channel.add_on_close_callback(lambda *_: None if future.done() else future.set_result(None))
             self._channel.close()
 
-        self._link.call(act)
+        self._link.call(act, seconds)
 
 
 def _size(deliveries: Sequence[Delivery]) -> int:

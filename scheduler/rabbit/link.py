@@ -24,6 +24,8 @@ from scheduler.rabbit.pika_internals import ReadingConnection
 from scheduler.rabbit.reading import Decode, Handler
 
 T = TypeVar("T")
+_DROP_SLACK = 5.0
+_MOST_DROPPED_AFTER = 60.0  # without heartbeats, or with the broker's own interval
 
 
 class BrokerUnavailable(Unavailable):
@@ -93,6 +95,13 @@ class Link:
     def frame_max(self) -> int:
         """The longest frame that was agreed with the broker."""
         return int(self._connection.params.frame_max or 131072)
+
+    @property
+    def dropped_after(self) -> float:
+        """Seconds after which the broker has surely closed the connection of a process that stands still."""
+        heartbeat = self._connection.params.heartbeat
+        beats = isinstance(heartbeat, int) and heartbeat > 0
+        return 2.0 * heartbeat + _DROP_SLACK if beats else _MOST_DROPPED_AFTER
 
     def check_open(self) -> None:
         """Raise Unavailable if the connection is lost."""

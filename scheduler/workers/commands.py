@@ -43,7 +43,7 @@ log = get_logger(__name__)
 
 REPORT_SECONDS = 5.0
 BEAT_SECONDS = 2.0  # to the supervisors, which wait for running.LEASE_SECONDS
-TOLD_LATER_SECONDS = 1.0  # of what took too long: the sidecar's own word, `timed_out`, shall come first
+TOLD_LATER_SECONDS = 3.0  # of what took too long: the sidecar's own word, `timed_out`, shall come first
 _TURN_SECONDS = 0.25
 _FLUSH_SECONDS = 3.0
 

@@ -126,6 +126,11 @@ class Run:
         return self.finished_at
 
     @property
+    def expires_at(self) -> datetime | None:
+        """When the current attempt is over unless more is reported; None if no attempt is under way."""
+        return self.wake_at if self.status in (RunStatus.DELIVERED, RunStatus.RUNNING) else None
+
+    @property
     def attempts_left(self) -> int:
         """How many more attempts are made if the current one fails."""
         return 0 if self.occurrence is None else max(0, self.occurrence.policy.max_attempts - self.counted)

@@ -2,8 +2,8 @@
 WITH forgotten AS (
     DELETE FROM replicas WHERE last_seen_at < now() - interval '10 minutes' AND id <> %(id)s
 ), beat AS (
-    INSERT INTO replicas (id, role, host, pid, version, metrics_port, recent)
-    VALUES (%(id)s, %(role)s, %(host)s, %(pid)s, %(version)s, %(metrics_port)s, %(recent)s)
+    INSERT INTO replicas (id, role, host, pid, version, metrics_port, recent, reads_markers)
+    VALUES (%(id)s, %(role)s, %(host)s, %(pid)s, %(version)s, %(metrics_port)s, %(recent)s, true)
     ON CONFLICT (id) DO UPDATE SET last_seen_at = now(), recent = excluded.recent
 )
 SELECT role, count(*)

@@ -1,0 +1,91 @@
+"""A consumer's part in the evidence that results were read; the producers' part is emitting/results_probe.py.
+
+A producer sends a marker through scheduler_results. The consumer that reads it records that, once it has committed
+everything delivered to it before. Every other consumer then confirms that it has committed what it was delivered
+until then. Only when all of them have done so may an attempt that reported nothing in time be ended.
+"""
+
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import uuid4
+
+from scheduler.commands.storing import StoreSession
+from scheduler.domain.errors import Unavailable
+from scheduler.ops.logs import get_logger
+from scheduler.postgres import result_readers
+from scheduler.rabbit.inbox import Inbox
+
+log = get_logger(__name__)
+
+POLL_SECONDS = 0.5
+BEAT_SECONDS = 5.0
+
+
+class ResultReader:
+    """One consumer while it reads scheduler_results."""
+
+    def __init__(self, session: StoreSession, silent_after: float, connected_at: datetime | None) -> None:
+        """Register before the first delivery; raise Unavailable if the database cannot be reached."""
+        self._id = str(uuid4())
+        registered = result_readers.register(session.connection(), self._id, connected_at, silent_after)
+        self.connected_at, self._clean_at = registered
+        self._finished = 0  # deliveries that are committed
+        self._returned = 0  # deliveries that went back to the queue, as far as producers know
+        self._confirming: tuple[datetime, int] | None = None  # clean at this time once so many are committed
+        self._poll_at = 0.0
+        self._beat_at = time.monotonic() + BEAT_SECONDS
+
+    def finished(self, count: int) -> None:
+        """Count deliveries that are committed."""
+        self._finished += count
+
+    def turn(self, session: StoreSession, inbox: Inbox) -> None:
+        """Confirm that this reader is clean if a producer waits for that; called on every turn of the loop."""
+        now = time.monotonic()
+        if now < self._poll_at and self._confirming is None:
+            return
+        self._poll_at = now + POLL_SECONDS
+        try:
+            self._confirm(session, inbox)
+            if now >= self._beat_at:
+                self._beat_at = now + BEAT_SECONDS
+                result_readers.beat(session.connection(), self._id)
+        except Unavailable as error:
+            session.close()
+            log.debug("reader of results not recorded", problem=str(error))
+
+    def _confirm(self, session: StoreSession, inbox: Inbox) -> None:
+        if self._confirming is None:
+            now = result_readers.find_marker(session.connection(), self._id, self._clean_at)
+            if now is None:
+                return
+            # The broker answers after all that it has delivered before.
+            self._confirming = now, inbox.count_delivered()
+        clean_at, count = self._confirming
+        if self._finished >= count:
+            returned = inbox.returned
+            result_readers.confirm_clean(
+                session.connection(), self._id, clean_at, returned=returned > self._returned
+            )
+            self._confirming, self._clean_at, self._returned = None, clean_at, returned
+
+    def read(self, session: StoreSession, inbox: Inbox, markers: Sequence[str]) -> None:
+        """Record markers; everything delivered before them is committed."""
+        try:
+            returned = inbox.returned
+            result_readers.record_markers(
+                session.connection(), self._id, markers, returned=returned > self._returned
+            )
+            self._returned = returned
+        except Unavailable as error:
+            session.close()  # the producer sends another marker
+            log.debug("marker not recorded", problem=str(error))
+
+    def leave(self, session: StoreSession) -> None:
+        """Record that this reader has put back what it held and reads no more."""
+        try:
+            result_readers.remove(session.connection(), self._id)
+        except Unavailable as error:
+            session.close()  # the producers notice by its silence
+            log.debug("reader of results not removed", problem=str(error))

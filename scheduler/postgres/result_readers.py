@@ -1,0 +1,101 @@
+"""Consumers of scheduler_results as rows: what each has read, so that producers know which results are unread."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from scheduler.postgres.claims import ClaimSession, array
+from scheduler.postgres.connection import Connection, database_time, transaction
+from scheduler.postgres.maintenance import STALE_SECONDS
+from scheduler.postgres.runs.store import KIND, wake_producers
+from scheduler.resources import query
+
+
+class Registered(NamedTuple):
+    """A reader's own times when it was registered."""
+
+    connected_at: datetime
+    clean_at: datetime
+
+
+class MarkerState(NamedTuple):
+    """A marker, if one was asked about, and the state of all readers."""
+
+    id: str | None
+    read: bool
+    unread: bool  # a live reader may hold results that were delivered before the marker was read
+    returned: bool  # results have gone back into the queue since the marker was sent
+    silent: list[str]  # readers that the broker must have dropped by now
+    connected_since: datetime | None  # of the live readers; None if there is none
+    unmarked: bool  # a consumer of an older release reads results
+    checked_at: datetime
+
+
+def register(
+    connection: Connection, reader_id: str, connected_at: datetime | None, silent_after: float
+) -> Registered:
+    """Register a reader; `connected_at` is None on a new connection to the broker."""
+    with transaction(connection) as cursor:
+        cursor.execute(query("results/register_reader"), {
+            "id": reader_id, "connected_at": connected_at, "silent_after": silent_after,
+        })
+        [row] = cursor.fetchall()
+        return Registered(*row)
+
+
+def beat(connection: Connection, reader_id: str) -> None:
+    """Record that a reader lives."""
+    with transaction(connection) as cursor:
+        cursor.execute(query("results/beat_reader"), {"id": reader_id})
+
+
+def find_marker(connection: Connection, reader_id: str, clean_at: datetime) -> datetime | None:
+    """Return the time if another consumer has read a marker since `clean_at`."""
+    with transaction(connection) as cursor:
+        cursor.execute(query("results/find_marker"), {"id": reader_id, "clean_at": clean_at})
+        row = cursor.fetchone()
+        return None if row is None else row[0]
+
+
+def confirm_clean(connection: Connection, reader_id: str, clean_at: datetime, *, returned: bool) -> None:
+    """Record that everything delivered to a reader before `clean_at` is committed, and wake the producers."""
+    with transaction(connection) as cursor:
+        cursor.execute(query("results/confirm_clean"), {
+            "id": reader_id, "clean_at": clean_at, "returned": returned,
+        })
+        wake_producers(cursor, KIND, clean_at)
+
+
+def record_markers(
+    connection: Connection, reader_id: str, markers: Sequence[str], *, returned: bool
+) -> None:
+    """Record that a reader has read markers and committed everything before them; wake the producers."""
+    with transaction(connection) as cursor:
+        cursor.execute(query("results/record_markers"), {
+            "id": reader_id, "markers": array(markers), "returned": returned,
+        })
+        wake_producers(cursor, KIND, database_time(cursor))
+
+
+def remove(connection: Connection, reader_id: str) -> None:
+    """Record that a reader has put back what it had not acknowledged and reads no more."""
+    with transaction(connection) as cursor:
+        cursor.execute(query("results/remove_readers"), {"ids": array([reader_id])})
+
+
+def check_markers(session: ClaimSession, sent: dict[str, datetime]) -> list[MarkerState]:
+    """Return the state of the markers that were sent; of none, the state of the readers alone."""
+    values = {
+        "ids": array(sent), "sent_at": [at.isoformat() for at in sent.values()], "stale_after": STALE_SECONDS,
+    }
+    return [MarkerState(*row) for row in session.query(query("results/check_markers"), values)]
+
+
+def remove_silent(session: ClaimSession, reader_ids: Sequence[str]) -> None:
+    """Record that the broker has dropped readers: their results are in the queue again."""
+    session.query(query("results/remove_readers"), {"ids": array(reader_ids)})
+
+
+def wake_expired(session: ClaimSession, seconds: float) -> None:
+    """Have producers look at once at expired attempts that were postponed by up to so many seconds."""
+    session.query(query("runs/wake_expired"), {"seconds": seconds})
