@@ -1,0 +1,155 @@
+"""Sorts a history by job: what was asked, what came, and what is still outstanding."""
+
+from collections import defaultdict
+from typing import Any
+
+from torture import model
+from torture.history import History, Record, seconds
+
+Group = dict[str, Any]
+
+
+class Job:
+    """Everything about one id."""
+
+    def __init__(self, job: str) -> None:
+        self.id = job
+        self.sent: list[Record] = []
+        self.due: list[Record] = []
+        self.missed: list[Record] = []
+        self.finished: dict[str, list[Record]] = defaultdict(list)
+        self.dead: list[Record] = []
+
+    @property
+    def family(self) -> str:
+        return self.sent[0]["family"]
+
+    def of(self, kind: str) -> list[Record]:
+        """Commands of a kind that were sent and not rejected, by their `issued_at`."""
+        taken = [r for r in self.sent if r["do"] == kind and "first" in r and "gave_up" not in r and not r.get("rejected")
+                 and r["expect"] != "reject" and "body" in r]
+        return sorted(taken, key=model.issued)
+
+    @property
+    def request(self) -> Record | None:
+        """The request that wins, if any was accepted."""
+        requests = self.of("request")
+        return requests[-1] if requests else None
+
+    @property
+    def simple(self) -> bool:
+        """One schedule for life: every request has the same schedule, and nothing paused or triggered the job."""
+        schedules = {tuple(str(r["body"].get(name)) for name in model.SCHEDULE) for r in self.of("request")}
+        return len(schedules) == 1 and not any(self.of(kind) for kind in ("pause", "resume", "trigger"))
+
+    @property
+    def stopped(self) -> bool:
+        return bool(self.of("cancel") or self.of("pause"))
+
+    @property
+    def emitted(self) -> dict[float, Record]:
+        """First deliveries of each instant, by instant."""
+        found: dict[float, Record] = {}
+        for event in self.due:
+            if not event["run"] or event["run"]["attempt"] == 1:
+                found.setdefault(seconds(event["due_at"]), event)
+        return found
+
+    @property
+    def passed(self) -> set[float]:
+        return {seconds(at) for record in self.missed for at in record["body"]["missed"]}
+
+    def accounted(self) -> set[float]:
+        known = set(self.emitted) | self.passed
+        return known | {seconds(r["body"]["due_at"]) for records in self.finished.values() for r in records}
+
+
+class Books:
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.jobs: dict[str, Job] = {}
+        self.by_event: dict[str, str] = {}
+        replies: dict[str, list[Record]] = defaultdict(list)
+        self.delayed: dict[str, list[Record]] = defaultdict(list)
+        self.healed: float | None = None
+        for record in history.of("reply", "healed", "delayed"):
+            if record["what"] == "reply":
+                replies[record["to"]].append(record)
+            elif record["what"] == "healed":
+                self.healed = record["t"]
+            else:
+                self.delayed[record["message_id"]].append(record)
+        for record in history.of("sent"):
+            if answers := replies.get(record["cid"]):
+                record["answered"], record["reply"] = answers[0]["t"], answers[0]
+                record["rejected"] = answers[0]["type"] == "ScheduleRejected"
+            self.jobs.setdefault(record["job"], Job(record["job"])).sent.append(record)
+        for record in history.of("rejected"):
+            if (job := self.jobs.get(str(record["body"].get("id")))) and len(job.sent) == 1:
+                job.sent[0]["rejected"] = True
+        for record in history.of("due", "missed", "finished", "dead"):
+            self._file(record)
+
+    def _file(self, record: Record) -> None:
+        body = record if record["what"] == "due" else record["body"]
+        job = self.jobs.get(str(body.get("job_id")))
+        if job is None:
+            return
+        match record["what"]:
+            case "due":
+                job.due.append(record)
+                self.by_event[record["event_id"]] = job.id
+            case "missed":
+                job.missed.append(record)
+            case "finished":
+                job.finished[body["event_id"]].append(record)
+                self.by_event[body["event_id"]] = job.id
+            case "dead":
+                job.dead.append(record)
+
+    def outstanding(self, journal: list[dict[str, Any]]) -> dict[str, str]:
+        """Return the jobs that still owe something, with what it is; for the time after everything was healed."""
+        owed: dict[str, str] = {}
+        done = {entry["job"] for entry in journal if entry["what"] == "end"}
+        for job in self.jobs.values():
+            if problem := self._owes(job, done):
+                owed[job.id] = problem
+        return owed
+
+    def _owes(self, job: Job, done: set[str]) -> str | None:
+        first = job.sent[0]
+        if first["do"] == "delay":
+            bad = first.get("gave_up") or first["expect"] == "any" or len(job.sent) > 1 or "first" not in first
+            return None if bad or self.delayed[job.id] else "a delayed message did not come out"
+        request = job.request
+        if request is None or job.stopped or request.get("reaches") is False or "confirmed" not in request:
+            return None
+        if request["expect"] == "any" and "answered" not in request and not request.get("via"):
+            return None
+        body, known = request["body"], job.accounted()
+        if request["family"] == "handlers":
+            ran = job.id in done and ("run" not in body or job.finished)
+            return None if ran or "coroutine" in body["job_type"] else "its handler did not run to a known end"
+        planned = model.instants(body, request.get("answered", request["confirmed"]), self.healed)
+        if not planned:
+            return None
+        if model.ends(body):
+            if job.simple and request["expect"] != "any" and (left := [at for at in planned if at not in known]) and not self._counted(job, left):
+                return f"{len(left)} of {len(planned)} occurrences neither emitted nor missed"
+            if not known:
+                return "not emitted"
+        elif max(known, default=0) < planned[-1]:
+            return "newest occurrence neither emitted nor missed"
+        if "run" in body or request.get("target"):
+            open_runs = [e for e in {r["event_id"] for r in job.due if seconds(r["due_at"]) <= self.healed}
+                         if not job.finished.get(e)]
+            if open_runs:
+                return f"{len(open_runs)} runs are open"
+            if request.get("target") and not job.finished:
+                return "no run has ended"
+        return None
+
+    @staticmethod
+    def _counted(job: Job, left: list[float]) -> bool:
+        """Whether the counts of ScheduleMissed cover what their lists had no room for."""
+        return len(left) <= sum(r["body"]["missed_count"] - len(r["body"]["missed"]) for r in job.missed)

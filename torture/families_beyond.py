@@ -1,0 +1,146 @@
+"""Families that reach beyond `mainapp_due`: routes, hostile messages, workers, handlers, outbox, delayed messages."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from torture.generator import LIMIT, Draw, Step, at, command, dress, family, filler, request
+
+FRAME = 131_072  # RabbitMQ's default frame_max: a table in a header cannot be larger
+
+
+@family
+def routes(draw: Draw) -> Iterator[Step]:
+    """Routes with a queue, and routes without one: those stay due and hold nobody up."""
+    for n in range(draw.count):
+        route = draw.pick(*draw.get("routes", ["fast", "slow.a", "nowhere", "no.one.listens"]))
+        body = dress(draw, {"run_at": at(draw.when(1, draw.length * 0.7)), "route": route, "payload": {"n": n}})
+        yield request(draw.when(0, 1), draw.id(n), body, reaches=not route.startswith("no"))
+
+
+@family
+def hostile(draw: Draw) -> Iterator[Step]:
+    """Messages that the broker accepts and that are hard to handle; each must be accepted or rejected, alone."""
+    kinds = draw.get("kinds", ["trace", "state", "table", "types", "junk", "deep", "keys", "rule", "backoff", "target", "wide"])
+    for n in range(draw.count):
+        body: dict[str, Any] = {"run_at": at(draw.when(3, draw.length * 0.6)), "payload": {"n": n}}
+        more: dict[str, Any] = {"expect": "any"}
+        near = FRAME - draw.pick(200, 300, 500, 700, 1000, 2000, 30_000)
+        match draw.pick(*kinds):
+            case "trace":
+                more["traceparent"] = {"$fill": near - 300}
+            case "state":
+                more["headers"] = {"tracestate": {"$fill": near - 300}}
+            case "table":
+                more["headers"] = {f"h{k}": {"$fill": 1000} for k in range(near // 1010)}
+            case "types":
+                more["headers"] = {"traceparent": draw.pick(7, None, True, [1], {"a": 1}, -2**40)}
+            case "junk":
+                more["raw"] = draw.pick("{", "[]", "nope", '{"id": 5}', '{"id": "' + draw.id(n) + '"}', "\u0000")
+            case "deep":
+                more["raw"] = f'{{"id": "{draw.id(n)}", "job_type": "x", "payload": {{"a": {"[" * 9000}{"]" * 9000}}}}}'
+            case "keys":
+                body["payload"] = {f"k{k}": k for k in range(draw.pick(10, 20_000))}
+            case "rule":
+                body |= {"rrule": draw.pick(
+                    "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30", "FREQ=SECONDLY;BYMONTH=2;BYMONTHDAY=30;BYHOUR=3",
+                    "FREQ=MINUTELY;BYSETPOS=-1;BYDAY=SU;BYMONTHDAY=29;BYMONTH=2", "FREQ=SECONDLY;COUNT=999999999")}
+            case "backoff":
+                body["run"] = {"backoff": [0.5] * draw.pick(10, 20_000), "max_attempts": 100}
+                body["payload"] = {"do": [{"o": "ok"}]}
+            case "target":
+                body["target"] = {"webhook": {"url": "http://127.0.0.1:9/" + "u" * 1900, "body": {"$fill": draw.pick(1, 250_000)}}}
+                body["run"] = {"max_attempts": 1}
+            case "wide":
+                body["payload"] = filler(draw, LIMIT - 50, LIMIT + 20)
+        yield request(draw.when(0, 2), draw.id(n), body, **more)
+
+
+@family
+def failing_dead(draw: Draw) -> Iterator[Step]:
+    """Runs that become dead, with large trace headers and payloads: their dead letters must get out."""
+    for n in range(draw.count):
+        size = draw.pick(10, 3000, FRAME - draw.pick(600, 800, 1200, 3000))
+        yield request(draw.when(0, 2), draw.id(n), {
+            "run_at": at(draw.when(3, 10)), "run": {"max_attempts": draw.pick(1, 2), "backoff": [0.2]},
+            "payload": {"do": [{"o": draw.pick("fail", "giveup")}]}}, traceparent={"$fill": size}, expect="any")
+
+
+@family
+def webhooks(draw: Draw) -> Iterator[Step]:
+    """Webhooks to a local endpoint: fast, slow, failing, silent."""
+    for n in range(draw.count):
+        how = draw.pick(*draw.get("how", ["ok", "ok", "ok", "slow", "500", "429", "410", "hang"]))
+        body = dress(draw, {"payload": {"n": n}, "run_at": at(draw.when(1, draw.length * 0.6)), "run": {
+            "max_attempts": draw.pick(1, 2, 3), "backoff": [0.5], "timeout": 60}})
+        webhook: dict[str, Any] = {"url": {"$url": f"/{how}/{n}"}, "timeout": draw.get("timeout", 8)}
+        if draw.chance(0.3):
+            webhook["body"] = {"at": "{{due_at}}", "n": "{{payload.n}}", "id": "{{event_id}}", "attempt": "{{attempt}}"}
+        if draw.chance(draw.get("recur", 0.2)):
+            body |= {"every": draw.pick(1, 2)}
+        yield request(draw.when(0, 1), draw.id(n), body | {"target": {"webhook": webhook}})
+
+
+@family
+def commands(draw: Draw) -> Iterator[Step]:
+    """Commands of a worker, each writing a journal of when it began and ended."""
+    for n in range(draw.count):
+        seconds = round(draw.rng.uniform(*draw.get("lasts", [0, 3])), 2)
+        body = {"payload": {"n": n}, "run_at": at(draw.when(1, draw.get("due", draw.length * 0.5))), "run": {
+            "max_attempts": draw.pick(2, 3), "backoff": [0.5], "timeout": 200}}
+        arguments = [str(seconds), str(draw.pick(0, 0, 0, 1) if draw.get("fail") else 0)]
+        yield request(draw.when(0, 1), draw.id(n), body | {
+            "target": {"command": {"name": "torture", "arguments": arguments}}}, lasts=seconds)
+
+
+@family
+def handlers(draw: Draw) -> Iterator[Step]:
+    """Jobs for handlers of the client library's Runner: synchronous, `async def`, longer than limits."""
+    for n in range(draw.count):
+        how = draw.pick(*draw.get("how", ["sync", "sync", "coroutine", "long"]))
+        seconds = 0.1 if how != "long" else round(draw.rng.uniform(*draw.get("lasts", [6, 12])), 2)
+        body: dict[str, Any] = {"job_type": f"handle.{'coroutine' if how == 'coroutine' else 'sync'}",
+                                "payload": {"n": n, "seconds": seconds, "how": how},
+                                "run_at": at(draw.when(1, draw.get("due", draw.length * 0.5)))}
+        if draw.chance(draw.get("run", 0.6)):
+            body["run"] = {"max_attempts": 2, "backoff": [0.5], "timeout": 120}
+        yield request(draw.when(0, 1), draw.id(n), body, lasts=seconds)
+
+
+@family
+def outbox(draw: Draw) -> Iterator[Step]:
+    """Commands through the host's outbox, some of which no broker takes."""
+    for n in range(draw.count):
+        body = {"run_at": at(draw.when(4, draw.length)), "payload": filler(draw, 0, draw.get("size", 300))}
+        more: dict[str, Any] = {"via": "outbox"}
+        if draw.chance(draw.get("odd", 0.0)):
+            more |= {"expect": "any"} | draw.pick(
+                {"pad": 400}, {"headers": {"big": {"$fill": 200_000}}}, {"headers": {"n": 2**70}},
+                {"headers": {"k" * 300: 1}}, {"headers": {"": None, "f": 1.5, "l": [1, None, {"a": 1}]}})
+        yield request(draw.when(0, draw.length * 0.7), draw.id(n), body, **more)
+
+
+@family
+def delayed(draw: Draw) -> Iterator[Step]:
+    """Delayed messages of any size, kind of delay and headers."""
+    for n in range(draw.count):
+        wait = draw.rng.randint(0, draw.get("wait", 8000))
+        size = draw.rng.randint(0, draw.get("size", 2000))
+        headers: dict[str, Any] = {"x-delay": draw.pick(wait, str(wait), wait + 0.5)}
+        if draw.get("due"):
+            headers = {"x-opt-delivery-time": {"$ms": draw.get("due")}}
+        if draw.chance(draw.get("odd", 0.0)):
+            headers = {"x-delay": 100, "big": {"$fill": FRAME - draw.pick(80, 90, 95, 100, 105, 110, 120, 150)}}
+        yield {"at": draw.when(0, draw.get("until", draw.length * 0.7)), "do": "delay", "job": draw.id(n),
+               "exchange": "schedule.delay", "key": f"out.{n % 7}", "body": {"$bytes": size}, "headers": headers,
+               "message_id": draw.id(n), "expect": "any" if "big" in headers else "ok", "quiet": True}
+        if draw.chance(0.05):
+            yield command(draw.when(0, draw.length), "cancel", draw.id(n), expect="any")
+
+
+@family
+def outputs(draw: Draw) -> Iterator[Step]:
+    """Runs whose results carry large outputs."""
+    for n in range(draw.count):
+        yield request(draw.when(0, 1), draw.id(n), {
+            "run_at": at(draw.when(2, 4)), "run": {"max_attempts": 1},
+            "payload": {"do": [{"o": "ok", "size": draw.rng.randint(*draw.get("size", [60_000, 400_000]))}]}}, quiet=True)

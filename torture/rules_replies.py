@@ -1,0 +1,43 @@
+"""Rules about answers to commands: the owner's are accepted, those of other tenants rejected, hostile ones alone."""
+
+from collections.abc import Iterator
+
+from torture.checker import Case, Violation, rule
+
+
+@rule
+def replies_as_predicted(case: Case) -> Iterator[Violation]:
+    for record in case.history.of("sent"):
+        if record.get("quiet") or record.get("via") or "confirmed" not in record or record["do"] == "delay":
+            continue
+        reply = record.get("reply")
+        if reply is None:
+            if not case.disturbed(record["first"], case.end, 0, {"broker"}):
+                yield Violation("no reply", f"{record['family']}: {record['do']} was never answered", [record["job"]])
+        elif record["expect"] == "ok" and record.get("rejected"):
+            yield Violation("rejected", f"{record['family']}: {record['do']} was rejected: {reply['body'].get('errors')}", [record["job"]])
+        elif record["expect"] == "reject" and not record.get("rejected"):
+            yield Violation("tenancy", f"{record['do']} of another tenant was answered {reply['body']}", [record["job"]])
+
+
+@rule
+def outbox_drains(case: Case) -> Iterator[Violation]:
+    odd = {r["job"] for r in case.history.of("sent") if r["expect"] == "any"}
+    stuck = [r for r in case.history.of("unsent") if r["job"] not in odd]
+    if stuck:
+        yield Violation("outbox", f"{len(stuck)} good rows are left in the outbox; one of them: {stuck[0]['problem']}",
+                        [r["job"] for r in stuck[:20]])
+
+
+@rule
+def delayed_not_early(case: Case) -> Iterator[Violation]:
+    for job in case.books.jobs.values():
+        sent = job.sent[0]
+        if sent["do"] != "delay" or "first" not in sent or "headers" not in sent:
+            continue
+        headers = sent["headers"]
+        due = (headers["x-opt-delivery-time"] / 1000 if "x-opt-delivery-time" in headers
+               else sent["first"] + int(float(headers["x-delay"])) / 1000)
+        for out in case.books.delayed[job.id]:
+            if out["t"] < due - 0.002:
+                yield Violation("early", f"delayed message {job.id} came {due - out['t']:.3f} s early", [job.id])

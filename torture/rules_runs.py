@@ -1,0 +1,140 @@
+"""Rules about runs: attempts counted and never early, outcomes as reported, nothing executed side by side."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from torture import model
+from torture.books import Job
+from torture.checker import Case, Violation, rule
+from torture.history import Record, seconds
+
+
+@rule
+def attempts_follow_the_policy(case: Case) -> Iterator[Violation]:
+    finals: dict[tuple[str, int], Record] = {}
+    for report in case.history.of("report"):
+        if report["status"] != "running" and "first" in report:
+            finals.setdefault((report["event_id"], report["attempt"]), report)
+    for job in case.books.jobs.values():
+        request = job.request
+        if request is None or not request.get("behaviour") or "run" not in request["body"] or len(job.of("request")) > 1:
+            continue
+        attempts: dict[str, dict[int, Record]] = defaultdict(dict)
+        for event in job.due:
+            if event["run"]:
+                attempts[event["event_id"]].setdefault(event["run"]["attempt"], event)
+        for event_id, seen in attempts.items():
+            yield from _one_run(case, job, request, event_id, seen, finals)
+
+
+def _one_run(case: Case, job: Job, request: Record, event_id: str, seen: dict[int, Record],
+             finals: dict[tuple[str, int], Record]) -> Iterator[Violation]:
+    run, behaviour = request["body"]["run"], request["behaviour"]
+    most = run.get("max_attempts", 3)
+    status, deliveries = model.outcome(behaviour, most)
+    if sorted(seen) != list(range(1, len(seen) + 1)):
+        yield Violation("attempts", f"{event_id}: attempts {sorted(seen)[:20]}", [job.id])
+    if len(seen) > deliveries and status != "open":
+        yield Violation("attempts", f"{event_id}: {len(seen)} attempts, but it must end as {status} after {deliveries}", [job.id])
+    counted = 0
+    for attempt in sorted(seen):
+        step = behaviour[min(attempt, len(behaviour)) - 1]
+        counted += step["o"] != "snooze"
+        report = finals.get((event_id, attempt))
+        if report and attempt + 1 in seen and step["o"] in {"fail", "snooze"}:
+            wait = model.least_wait(run, max(1, counted), attempt, step)
+            gap = seconds(seen[attempt + 1]["emitted_at"]) - report["first"]
+            if gap < wait - 0.01:
+                yield Violation("early", f"{event_id}: attempt {attempt + 1} came {gap:.3f} s after the report, {wait} are due", [job.id])
+    ended = job.finished.get(event_id)
+    if ended and not job.of("cancel") and ended[-1]["body"]["status"] != status:
+        yield Violation("outcome", f"{event_id} ended as {ended[-1]['body']['status']}, its reports say {status}", [job.id])
+    if ended:
+        told = ended[0]["t"]
+        late = [e for e in job.due if e["event_id"] == event_id and seconds(e["emitted_at"]) > told + 2]
+        if late and ended[0]["body"]["status"] in {"succeeded", "dead"}:
+            yield Violation("emitted again", f"{event_id}: attempt {late[0]['run']['attempt']} was emitted after its run had ended", [job.id])
+        if status == "dead" and not job.of("cancel") and not any(
+                d["body"].get("event_id") == event_id for d in job.dead) and not case.disturbed(told, case.end, 30):
+            yield Violation("dead letter", f"{event_id} is dead, and no dead letter came", [job.id])
+
+
+@rule
+def reported_in_time_is_not_lost(case: Case) -> Iterator[Violation]:
+    """An attempt is not `lost` or `timed_out` if its worker's reports reached the broker in time."""
+    reports: dict[tuple[str, int], list[Record]] = defaultdict(list)
+    for report in case.history.of("report"):
+        if "confirmed" in report:
+            reports[report["event_id"], report["attempt"]].append(report)
+    for run in case.history.of("exported"):
+        for attempt in run["attempts"]:
+            made = sorted(reports[run["event_id"], attempt["attempt"]], key=lambda r: r["confirmed"])
+            if attempt["outcome"] not in {"lost", "timed_out"} or not made or made[-1]["status"] == "running":
+                continue
+            beats = [r["confirmed"] for r in made]
+            promised = next((r["heartbeat"] for r in made if r.get("heartbeat")), None)
+            gaps = [b - a for a, b in zip(beats, beats[1:], strict=False)]
+            job = case.books.jobs.get(run["job"])
+            timeout = job.request["body"]["run"].get("timeout", 300) if job and job.request else 300
+            in_time = max(gaps, default=0) < (promised or 1e9) - 1 and beats[-1] - beats[0] < timeout - 5
+            if in_time:
+                yield Violation("healthy lost", f"{run['event_id']}: attempt {attempt['attempt']} is {attempt['outcome']}, but its worker "
+                                f"reported every {max(gaps, default=0):.1f} s and {made[-1]['status']} in the end", [run["job"]])
+
+
+@rule
+def no_execution_side_by_side(case: Case) -> Iterator[Violation]:
+    """Handlers and commands of one event never overlap, unless their own worker was frozen or cut off."""
+    spans: dict[str, list[tuple[float, float, int]]] = defaultdict(list)
+    for key, entries in _executions(case).items():
+        spans[key[0]] += [(b, e, key[1]) for b, e in entries]
+    excuses = {"freeze", "partition", "kill", "slow"}
+    for event_id, made in spans.items():
+        made.sort()
+        for (_, end, one), (begin, _, two) in zip(made, made[1:], strict=False):
+            if begin < end - 0.05 and not case.disturbed(begin, end, 40, excuses):
+                yield Violation("side by side", f"{event_id}: attempt {two} began {end - begin:.1f} s before attempt {one} ended",
+                                [case.books.by_event.get(event_id, event_id)])
+                break
+
+
+@rule
+def handlers_end(case: Case) -> Iterator[Violation]:
+    """A handler that returned is not called again for ever."""
+    by_event: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    owners = {}
+    for (event_id, _), entries in _executions(case).items():
+        by_event[event_id] += entries
+    for entry in case.history.of("did"):
+        owners[entry["event_id"]] = entry["job"]
+    faults = sum(1 for f in case.faults if f["kind"] in {"kill", "cut", "broker", "freeze", "partition", "stop_gently", "slow"})
+    for event_id, made in by_event.items():
+        job = case.books.jobs.get(owners[event_id])
+        run = job.request["body"].get("run") if job and job.request else None
+        allowed = 1 + 2 * faults
+        if len(made) > allowed and not (job and job.family == "commands"):
+            yield Violation("repeats", f"{event_id}: its {'tracked' if run else 'untracked'} handler ran to its end {len(made)} times",
+                            [owners[event_id]])
+
+
+@rule
+def coroutines_run(case: Case) -> Iterator[Violation]:
+    ran = {entry["job"] for entry in case.history.of("did") if entry["did"] == "end"}
+    for job in case.books.jobs.values():
+        if job.family == "handlers" and job.request and "coroutine" in job.request["body"]["job_type"] and job.id not in ran:
+            told = [r for several in job.finished.values() for r in several]
+            if told or "run" not in job.request["body"]:
+                yield Violation("handler not run", f"an `async def` handler never ran; its run: {[r['body']['status'] for r in told]}", [job.id])
+
+
+def _executions(case: Case) -> dict[tuple[str, int], list[tuple[float, float]]]:
+    """Return the finished executions by event and attempt."""
+    begun: dict[tuple[str, int], list[float]] = defaultdict(list)
+    done: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+    for entry in sorted(case.history.of("did"), key=lambda e: e["t"]):
+        key = (entry["event_id"], entry["attempt"])
+        if entry["did"] == "begin":
+            begun[key].append(entry["t"])
+        elif begun[key]:
+            done[key].append((begun[key].pop(0), entry["t"]))
+    return done

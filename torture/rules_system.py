@@ -1,0 +1,138 @@
+"""Rules about the whole: it goes on while servers answer, fits its memory, keeps its connections, does not crash."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+from torture.checker import Case, Violation, rule
+from torture.history import Record, seconds
+
+CALM_GAP = 8.0  # counted seconds without progress; the promise is 5
+TAKEOVER = 35.0  # a replica that dies, freezes or is cut off delays its rows by at most 30 s
+LIMITS = {"producer": 256, "consumer": 384, "worker": 512, "api": 384, "outbox": 256, "handlers": 512}
+BROKER_CONNECTS, DATABASE_CONNECTS, WINDOW = 6, 25, 20.0
+
+
+PIPELINES = {"emission": {"producer"}, "commands": {"consumer"}, "runs": {"producer", "consumer"},
+             "webhooks": {"producer", "consumer", "worker"}}
+AWAY = {"kill", "freeze", "partition", "broker", "database"}
+
+
+def _allowed(case: Case, pipeline: str, begin: float, end: float) -> float:
+    """Return how long progress of a pipeline may pause in this time."""
+    near = [f for f in case.faults_in(begin - TAKEOVER, end) if _concerns(f, PIPELINES[pipeline])]
+    if any(f["kind"] in AWAY | {"cut", "stop_gently"} for f in near):
+        longest = max((min(f.get("ended", end), end) - max(f["t"], begin) for f in near
+                       if f["kind"] in AWAY and _whole(case, f)), default=0.0)
+        return TAKEOVER + max(0.0, longest)
+    slow = [f for f in near if f["kind"] == "slow"]
+    return CALM_GAP + 30 * max((f.get("delay", 0.0) for f in slow), default=0.0) + (10 if slow else 0)
+
+
+def _roles(fault: Record) -> str:
+    return (fault.get("who") or fault.get("link", "*")).split("/")[0]
+
+
+def _concerns(fault: Record, roles: set[str]) -> bool:
+    role = _roles(fault).split("-")[0].rstrip("*")
+    return fault["kind"] in {"broker", "database"} or role in {"", "all"} or role in roles
+
+
+def _whole(case: Case, fault: Record) -> bool:
+    """Whether a fault takes away all members of a role, so that nothing of it can go on."""
+    who = _roles(fault)
+    return "-" not in who or case.plan["fleet"].get(who.split("-")[0], 0) < 2
+
+
+@rule
+def emission_goes_on(case: Case) -> Iterator[Violation]:
+    """The canaries come without long gaps: emission, commands, results."""
+    if not any(group["family"] == "canary" for group in case.plan["groups"]):
+        return
+    begin = case.history.began + 3
+    kinds: dict[str, list[float]] = defaultdict(list)
+    asked = {r["job"]: r for r in case.history.of("sent") if r["family"] == "canary"}
+    if not case.plan["fleet"].get("runner") and not case.plan["fleet"].get("handlers"):
+        full = case.faults_in(begin, case.end)
+        for event in case.history.of("due"):
+            if event["job_type"] == "canary.emit":
+                kinds["emission"].append(event["t"])
+        for told in case.history.of("finished"):
+            if told["body"]["job_type"] == "canary.run":
+                kinds["runs"].append(told["t"])
+        if any(f["kind"] == "full" for f in full):
+            kinds.clear()
+    for reply in case.history.of("reply"):
+        if any(reply is record.get("reply") for record in asked.values()):
+            kinds["commands"].append(reply["t"])
+    last = {"commands": case.history.began + case.plan["length"]}
+    for kind, times in kinds.items():
+        for before, after in pairwise([begin, *sorted(times), last.get(kind, case.end)]):
+            counted, allowed = case.counted(before, after), _allowed(case, kind, before, after)
+            if counted > allowed:
+                yield Violation("stall", f"{kind}: nothing for {after - before:.1f} s (of which {counted:.1f} count, {allowed:.0f} "
+                                f"are allowed), {before - case.history.began:.1f} s after the begin")
+
+
+@rule
+def webhooks_are_not_delayed(case: Case) -> Iterator[Violation]:
+    """A slow or dead endpoint never delays others: calls that answer at once come soon."""
+    for job in case.books.jobs.values():
+        request = job.request
+        if request is None or job.family != "webhooks" or "every" in request["body"]:
+            continue
+        for records in job.finished.values():
+            took = records[0]["t"] - max(request["first"], seconds(request["body"]["run_at"]))
+            counted = case.counted(records[0]["t"] - took, records[0]["t"])
+            if records[0]["body"]["status"] == "succeeded" and counted > 20 + _allowed(case, "webhooks", records[0]["t"] - took, records[0]["t"]):
+                yield Violation("stall", f"a webhook took {took:.1f} s from due to finished", [job.id])
+
+
+@rule
+def memory_fits(case: Case) -> Iterator[Violation]:
+    """Each process stays below the limit of its Kubernetes manifest."""
+    peaks: dict[str, int] = defaultdict(int)
+    for sample in case.history.of("rss"):
+        peaks[sample["member"]] = max(peaks[sample["member"]], sample["bytes"])
+    for member, peak in peaks.items():
+        limit = _limit(case, member.partition("-")[0])
+        if limit and peak > limit * 2**20:
+            yield Violation("memory", f"{member} used {peak / 2**20:.0f} MiB, its limit is {limit} MiB")
+
+
+def _limit(case: Case, role: str) -> int | None:
+    manifest = case.code / "deploy" / "kubernetes" / "base" / f"{role}.yaml"
+    if manifest.exists() and (found := re.search(r"limits: \{[^}]*memory: (\d+)Mi", manifest.read_text(encoding="utf-8"))):
+        return int(found[1])
+    return LIMITS.get(role)
+
+
+@rule
+def connections_last(case: Case) -> Iterator[Violation]:
+    """No process connects again and again while the servers answer."""
+    starts: dict[str, list[float]] = defaultdict(list)
+    for record in case.history.of("started"):
+        starts[record["member"]].append(record["t"])
+    times: dict[str, list[float]] = defaultdict(list)
+    excuse = {"cut", "partition", "broker", "database", "freeze"}
+    for record in case.history.of("accept"):
+        t, member = record["t"], record["link"].partition("/")[0]
+        young = t < case.history.began or any(0 <= t - at < 15 for at in starts[member])
+        if not young and not case.disturbed(t, t, 20, excuse):
+            times[record["link"]].append(t)
+    for link, made in times.items():
+        most = BROKER_CONNECTS if link.endswith("broker") else DATABASE_CONNECTS
+        worst = max((sum(1 for other in made if at <= other < at + WINDOW) for at in made), default=0)
+        if worst > most and not link.startswith("api"):
+            yield Violation("connection loop", f"{link}: {worst} connections within {WINDOW:.0f} s, {len(made)} in all")
+
+
+@rule
+def nobody_crashes(case: Case) -> Iterator[Violation]:
+    for record in case.history.of("ended"):
+        if not record["ordered"]:
+            yield Violation("crash", f"{record['member']} ended by itself with code {record['code']}")
+    for record in case.history.of("stopped"):
+        if record["code"] not in {0, None}:
+            yield Violation("crash", f"{record['member']} did not stop in order: code {record['code']}")

@@ -1,0 +1,159 @@
+"""Sends the steps of a plan: over AMQP, through the outbox, the REST API and the command line."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib import error, request
+from uuid import UUID
+
+import pika
+import psycopg2
+
+from torture.courier import Courier, Message
+from torture.fleet import Fleet
+from torture.generator import Step
+from torture.history import History, digest, instant
+from torture.host import REPLIES
+
+LANES = 3
+
+
+class Sender:
+    """Resolves each step against the begin of the run and hands it to a courier."""
+
+    def __init__(self, history: History, amqp_url: str, endpoint_url: str) -> None:
+        self._history = history
+        self._endpoint = endpoint_url
+        self.couriers = [Courier(amqp_url) for _ in range(LANES)]
+        self.origin = 0.0
+        self.host_database: str | None = None
+        self.call_api: Callable[..., tuple[int, Any]] | None = None
+        self._outbox: list[tuple[float, Step, dict[str, Any]]] = []
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, origin: float, steps: list[Step]) -> None:
+        self.origin = origin
+        for number, step in enumerate(steps):
+            record = self._history.add(
+                "sent", cid=self._cid(number, step), do=step["do"], job=step["job"], group=step["group"],
+                family=step["family"], expect=step.get("expect", "ok"), planned=origin + step["at"],
+                **{name: step[name] for name in ("lasts", "reaches", "settled", "via", "quiet") if name in step})
+            if step.get("via") == "outbox":
+                self._outbox.append((origin + step["at"], step, record))
+                continue
+            lane = step.get("lane", UUID(step["job"]).int % LANES)
+            self.couriers[lane].post(self._message(step, record), origin + step["at"])
+        if self._outbox:
+            self._thread = threading.Thread(target=self._write_outbox, name="outbox", daemon=True)
+            self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        return sum(courier.waiting for courier in self.couriers)
+
+    def close(self) -> None:
+        self._stop.set()
+        for courier in self.couriers:
+            courier.close()
+        if self._thread:
+            self._thread.join(10)
+
+    @staticmethod
+    def _cid(number: int, step: Step) -> str:
+        return f"{number}".ljust(step.get("pad", 0), "~")
+
+    def _message(self, step: Step, record: dict[str, Any]) -> Message:
+        headers = {**step.get("headers", {}), **({"traceparent": step["traceparent"]} if "traceparent" in step else {})}
+        properties = pika.BasicProperties(
+            content_type="application/json", delivery_mode=2, headers=self.resolve(headers) or None,
+            correlation_id=record["cid"], reply_to=None if step.get("quiet") else REPLIES,
+            message_id=step.get("message_id"))
+        key = step.get("key", step["do"])
+        return Message(step.get("exchange", "schedule.commands"), key, lambda: self._body(step, record),
+                       properties, record)
+
+    def _body(self, step: Step, record: dict[str, Any]) -> bytes:
+        if "raw" in step:
+            return step["raw"].encode()
+        if "$bytes" in step["body"]:
+            record["headers"] = {name: value for name, value in self.resolve(step["headers"]).items() if name != "big"}
+            return b"b" * step["body"]["$bytes"]
+        body = self.resolve(step["body"])
+        self._note(step, body, record)
+        return json.dumps(body).encode()
+
+    def _note(self, step: Step, body: dict[str, Any], record: dict[str, Any]) -> None:
+        record["payload"] = digest(body.get("payload", {}))
+        if "traceparent" in step:
+            record["traceparent"] = digest(self.resolve(step["traceparent"]))
+        record["body"] = {name: value for name, value in body.items() if name not in {"payload", "target"}}
+        payload = body.get("payload")
+        record["behaviour"] = payload.get("do") if isinstance(payload, dict) else None
+        if "target" in body:
+            record["target"] = next(iter(body["target"]))
+
+    def resolve(self, value: Any) -> Any:
+        """Replace `$at` and its like by what they mean now."""
+        if isinstance(value, list):
+            return [self.resolve(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        match value:
+            case {"$at": offset}:
+                return instant(self.origin + offset)
+            case {"$ms": offset}:
+                return int((self.origin + offset) * 1000)
+            case {"$fill": size}:
+                return "x" * size
+            case {"$url": path}:
+                return self._endpoint + path
+        return {name: self.resolve(item) for name, item in value.items()}
+
+    def _write_outbox(self) -> None:
+        with psycopg2.connect(self.host_database) as connection:
+            connection.autocommit = True
+            for when, step, record in self._outbox:
+                if self._stop.wait(max(0.0, when - time.time())):
+                    return
+                body = self.resolve(step["body"])
+                self._note(step, body, record)
+                headers = self.resolve(step.get("headers"))
+                try:
+                    with connection.cursor() as cursor:
+                        cursor.execute(
+                            "INSERT INTO scheduler_outbox (kind, body, correlation_id, headers) VALUES (%s, %s, %s, %s)",
+                            (step["do"], json.dumps(body), record["cid"], json.dumps(headers) if headers else None))
+                    record["first"] = record["confirmed"] = time.time()
+                    record["publishes"] = 1
+                except psycopg2.Error as problem:
+                    record["gave_up"] = str(problem)
+
+
+class Api:
+    """A REST client with a token of all tenants."""
+
+    def __init__(self, base: str, token: str) -> None:
+        self.base = base
+        self._token = token
+
+    def __call__(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        asked = request.Request(f"{self.base}/api/v1{path}", method=method, data=json.dumps(body).encode() if body else None,
+                                headers={"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"})
+        try:
+            with request.urlopen(asked, timeout=20) as answer:
+                return answer.status, json.load(answer)
+        except error.HTTPError as problem:
+            with problem:
+                return problem.code, None
+        except OSError as problem:
+            return 0, str(problem)
+
+
+def make_token(fleet: Fleet, key: str) -> str:
+    code, output = fleet.run(["token", "--role", "admin", "--sub", "torture"], {"SCHEDULER_JWT_KEY": key})
+    if code:
+        raise RuntimeError(f"no token: {output}")
+    return output.strip()
