@@ -12,7 +12,7 @@ LOCK   := uv pip compile -q --generate-hashes --universal --python-version 3.11 
           --custom-compile-command 'make constraints'
 ARGS   ?=
 
-.PHONY: help run test test-deep lint schemas dashboards example overview screenshots chaos bench bench-against bench-peers build constraints audit sbom clean
+.PHONY: help run test test-deep lint schemas dashboards example overview screenshots chaos torture bench bench-against bench-peers build constraints audit sbom clean
 
 help: ## a line for each target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ screenshots: $(READY) ## draw docs/console/*.png, the console in both themes, fr
 
 chaos: $(READY) ## break every part while the sidecar works, and account for every event (FAULT=kill for one)
 	@$(BIN)/python -m chaos $(FAULT) $(ARGS)
+
+torture: $(READY) ## random work and faults, judged by a model (SEED=1 to repeat; ARGS="--for 10m", "--theme holds", "--commit REV")
+	@$(BIN)/python -m torture $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench: $(READY) ## measure, side by side with yardsticks in the same run
 	@$(BIN)/python -m bench $(ARGS)

@@ -41,7 +41,22 @@ def main() -> int:
     if unknown := [name for name in args.theme or () if name not in THEMES]:
         parser.error(f"no such theme: {', '.join(unknown)}")
     seed = secrets.randbelow(1_000_000) if args.seed is None else args.seed
-    return Runner(unpacked(args.commit), args.shrink).run(plans(args, seed), seconds(args.time))
+    code, limit = unpacked(args.commit), time.monotonic() + seconds(args.time)
+    say(f"torture of {args.commit or 'this checkout'}, SEED={seed}")
+    with start_stack(purpose="torture", fast=True, say=say) as stack:
+        attacks = Attacks(stack, code, KEPT)
+        for plan in plans(args, seed):
+            if time.monotonic() > limit:
+                break
+            violations = attacks.run(plan)
+            if violations and args.shrink:
+                smaller = shrink.shrink(plan, violations, attacks.run, args.shrink * 60, say)
+                say(f"the smallest plan that still fails:\n{json.dumps(smaller, indent=1)}")
+                attacks.save(smaller, f"{plan['theme']}-{plan['seed']}-small")
+    for kind, where in sorted(attacks.found.items()):
+        say(f"{kind}: {', '.join(where)}")
+    say("" if attacks.found else "nothing found")
+    return 1 if attacks.found else 0
 
 
 def plans(args: argparse.Namespace, seed: int) -> Any:
@@ -67,33 +82,17 @@ def seconds(text: str | None) -> float:
     return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
 
 
-class Runner:
+class Attacks:
     """Runs plans one after the other on one pair of servers."""
 
-    def __init__(self, code: Path, shrinking: float = 0.0) -> None:
+    def __init__(self, stack: Any, code: Path, keep: Path) -> None:
+        self._stack = stack
         self._code = code
-        self._shrinking = shrinking
+        self._keep = keep
         self._templates: dict[Path, str] = {}
-        self._stack: Any = None
-        self.found: dict[str, list[str]] = {}
+        self.found: dict[str, list[str]] = {}  # labels of runs by broken rule
 
-    def run(self, wanted: Any, within: float) -> int:
-        limit = time.monotonic() + within
-        say(f"torture of {self._code.name}")
-        with start_stack(purpose="torture", fast=True, say=say) as self._stack:
-            for plan in wanted:
-                if time.monotonic() > limit:
-                    break
-                violations = self.attack(plan)
-                if violations and self._shrinking:
-                    smaller = shrink.shrink(plan, violations, self.attack, self._shrinking * 60, say)
-                    say(f"the smallest plan that still fails:\n{json.dumps(smaller, indent=1)}")
-                    save(smaller, f"{plan['theme']}-{plan['seed']}-small")
-        say("\n".join(["", "found:", *(f"  {kind}: {', '.join(where)}" for kind, where in sorted(self.found.items()))]) if self.found
-            else "\nnothing found")
-        return 1 if self.found else 0
-
-    def attack(self, plan: dict[str, Any], *, quiet: bool = False) -> list[Violation]:
+    def run(self, plan: dict[str, Any], *, quiet: bool = False) -> list[Violation]:
         """Run a plan once and return what was wrong."""
         began, label = time.monotonic(), f"{plan['theme']}-{plan['seed']}"
         if not quiet:
@@ -105,26 +104,29 @@ class Runner:
         except Exception:  # noqa: BLE001 - the others still run
             traceback.print_exc()
             violations.append(Violation("harness", "the harness itself failed"))
-        world.close(None if quiet else KEPT / label)
+        world.close(None if quiet else self._keep / label)
         violations += judge(plan, world.history, self._code)
         if not quiet:
-            save(plan, label)
-            events = sum(1 for _ in world.history.of("due"))
-            say(f"    {'FAIL' if violations else 'pass'} in {time.monotonic() - began:.0f} s: {events} events")
-            for violation in violations:
-                self.found.setdefault(violation.rule, [])
-                if label not in self.found[violation.rule]:
-                    self.found[violation.rule].append(label)
-                say(f"    {violation.rule}: {violation.text}")
-            if violations:
-                say(f"    again: python -m torture --replay {KEPT.name}/{label}/plan.json   (history and logs are beside it)")
+            self.save(plan, label)
+            self._tell(label, world, violations, time.monotonic() - began)
         return violations
 
+    def _tell(self, label: str, world: World, violations: list[Violation], took: float) -> None:
+        events = sum(1 for _ in world.history.of("due"))
+        peak = max((r["bytes"] for r in world.history.of("rss")), default=0) / 2**20
+        say(f"    {'FAIL' if violations else 'pass'} in {took:.0f} s: {events} events, largest process {peak:.0f} MiB")
+        for violation in violations:
+            where = self.found.setdefault(violation.rule, [])
+            if label not in where:
+                where.append(label)
+            say(f"    {violation.rule}: {violation.text}")
+        if violations:
+            say(f"    again: python -m torture --replay {self._keep.name}/{label}/plan.json   (history and logs are beside it)")
 
-def save(plan: dict[str, Any], label: str) -> None:
-    folder = KEPT / label
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "plan.json").write_text(json.dumps(plan, indent=1), encoding="utf-8")
+    def save(self, plan: dict[str, Any], label: str) -> None:
+        folder = self._keep / label
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "plan.json").write_text(json.dumps(plan, indent=1), encoding="utf-8")
 
 
 def say(text: str) -> None:

@@ -117,37 +117,39 @@ class Books:
         return owed
 
     def _owes(self, job: Job, done: set[str]) -> str | None:
-        first = job.sent[0]
+        first, request = job.sent[0], job.request
         if first["do"] == "delay":
             bad = first.get("gave_up") or first["expect"] == "any" or len(job.sent) > 1 or "first" not in first
             return None if bad or self.delayed[job.id] else "a delayed message did not come out"
-        request = job.request
         if request is None or job.stopped or request.get("reaches") is False or "confirmed" not in request:
             return None
-        if request["expect"] == "any" and "answered" not in request and not request.get("via"):
-            return None
-        body, known = request["body"], job.accounted()
         if request["family"] == "handlers":
-            ran = job.id in done and ("run" not in body or job.finished)
-            return None if ran or "coroutine" in body["job_type"] else "its handler did not run to a known end"
+            ran = job.id in done and ("run" not in request["body"] or job.finished)
+            return None if ran or "coroutine" in request["body"]["job_type"] else "its handler did not run to a known end"
+        unsure = request["expect"] == "any" and "answered" not in request and not request.get("via")
+        if unsure or not self.history.host_reads:
+            return None
+        return self._owes_events(job, request) or self._owes_ends(job, request)
+
+    def _owes_events(self, job: Job, request: Record) -> str | None:
+        body, known = request["body"], job.accounted()
         planned = model.instants(body, request.get("answered", request["confirmed"]), self.healed)
         if not planned:
             return None
-        if model.ends(body):
-            if job.simple and request["expect"] != "any" and (left := [at for at in planned if at not in known]) and not self._counted(job, left):
-                return f"{len(left)} of {len(planned)} occurrences neither emitted nor missed"
-            if not known:
-                return "not emitted"
-        elif max(known, default=0) < planned[-1]:
-            return "newest occurrence neither emitted nor missed"
-        if "run" in body or request.get("target"):
-            open_runs = [e for e in {r["event_id"] for r in job.due if seconds(r["due_at"]) <= self.healed}
-                         if not job.finished.get(e)]
-            if open_runs:
-                return f"{len(open_runs)} runs are open"
-            if request.get("target") and not job.finished:
-                return "no run has ended"
-        return None
+        if not model.ends(body):
+            return None if max(known, default=0) >= planned[-1] else "newest occurrence neither emitted nor missed"
+        left = [at for at in planned if at not in known] if job.simple and request["expect"] != "any" else []
+        if left and not self._counted(job, left):
+            return f"{len(left)} of {len(planned)} occurrences neither emitted nor missed"
+        return None if known else "not emitted"
+
+    def _owes_ends(self, job: Job, request: Record) -> str | None:
+        if "run" not in request["body"] and not request.get("target"):
+            return None
+        begun = {r["event_id"] for r in job.due if seconds(r["due_at"]) <= self.healed}
+        if left := [event for event in begun if not job.finished.get(event)]:
+            return f"{len(left)} runs are open"
+        return "no run has ended" if request.get("target") and not job.finished else None
 
     @staticmethod
     def _counted(job: Job, left: list[float]) -> bool:

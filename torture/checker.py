@@ -39,10 +39,17 @@ class Case:
         self.ticks = list(history.of("tick"))
         self._times = [tick["t"] for tick in self.ticks]
         self.end = max((r["t"] for r in history.of("settled")), default=history.records[-1]["t"])
+        self.last = max((r["t"] for r in history.of("due", "missed", "finished")), default=self.end)
 
     def disturbed(self, begin: float, end: float, after: float = 60.0, kinds: set[str] = DISRUPTIVE) -> bool:
         """Whether such a fault was at work in this time, or at most `after` seconds before it."""
         return any(f["kind"] in kinds and f["t"] <= end and f.get("ended", end) + after >= begin for f in self.faults)
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether nothing kept a producer from settling what it had published; otherwise it may publish it again."""
+        starved = max((tick["late"] for tick in self.ticks), default=0.0) > 3
+        return not starved and not any(f["kind"] in DISRUPTIVE and concerns(f, {"producer"}) for f in self.faults)
 
     def faults_in(self, begin: float, end: float, after: float = 0.0) -> list[Record]:
         return [f for f in self.faults if f["t"] <= end and f.get("ended", end) + after >= begin]
@@ -55,6 +62,17 @@ class Case:
             if tick["late"] < 0.15 and tick["database"] < 1.5 and tick["broker"] < 1.5:
                 good += 0.25 + tick["late"]
         return good
+
+
+def victim(fault: Record) -> str:
+    """Return the member or role that a fault is about."""
+    return (fault.get("who") or fault.get("link", "*")).split("/")[0]
+
+
+def concerns(fault: Record, roles: set[str]) -> bool:
+    """Whether a fault is about one of these roles or about a server."""
+    role = victim(fault).split("-")[0].rstrip("*")
+    return fault["kind"] in {"broker", "database"} or role in {"", "all"} or role in roles
 
 
 def judge(plan: dict[str, Any], history: History, code: Path) -> list[Violation]:

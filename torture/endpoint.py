@@ -1,4 +1,4 @@
-"""A local HTTP endpoint for webhooks: answers by its path and records every call."""
+"""Local HTTP endpoints for webhooks, a port for each way to answer; every call is recorded."""
 
 import contextlib
 import json
@@ -8,11 +8,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from torture.history import History
 
+WAYS = ("ok", "slow", "hang", "500", "429", "410")
 WAITS = {"slow": 2.0, "hang": 25.0}
 CODES = {"500": 500, "429": 429, "410": 410}
 
 
-class Endpoint:
+class Endpoints:
     def __init__(self, history: History) -> None:
         stop = threading.Event()
 
@@ -46,11 +47,16 @@ class Endpoint:
                 """A client that hung up is no error here."""
 
         self._stop = stop
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, name="endpoint", daemon=True).start()
+        self._servers = {way: Server(("127.0.0.1", 0), Handler) for way in WAYS}
+        for server in self._servers.values():
+            threading.Thread(target=server.serve_forever, name="endpoint", daemon=True).start()
+
+    def url(self, path: str) -> str:
+        """Return the URL of a path like /slow/7 on the endpoint that answers that way."""
+        return f"http://127.0.0.1:{self._servers[path.split('/')[1]].server_port}{path}"
 
     def close(self) -> None:
         self._stop.set()
-        self._server.shutdown()
-        self._server.server_close()
+        for server in self._servers.values():
+            server.shutdown()
+            server.server_close()

@@ -20,16 +20,17 @@ def routes(draw: Draw) -> Iterator[Step]:
 @family
 def hostile(draw: Draw) -> Iterator[Step]:
     """Messages that the broker accepts and that are hard to handle; each must be accepted or rejected, alone."""
-    kinds = draw.get("kinds", ["trace", "state", "table", "types", "junk", "deep", "keys", "rule", "backoff", "target", "wide"])
+    kinds = draw.get("kinds", ["table", "types", "junk", "deep", "keys", "rule", "backoff", "target", "wide"])
     for n in range(draw.count):
         body: dict[str, Any] = {"run_at": at(draw.when(3, draw.length * 0.6)), "payload": {"n": n}}
         more: dict[str, Any] = {"expect": "any"}
-        near = FRAME - draw.pick(200, 300, 500, 700, 1000, 2000, 30_000)
+        near = FRAME - draw.pick(3000, 30_000)
+        brim = {"$frame": draw.pick(0, 1, 4, 20, 60, 100, 150, 200, 300, 500)}  # bytes short of a full frame
         match draw.pick(*kinds):
             case "trace":
-                more["traceparent"] = {"$fill": near - 300}
+                more["traceparent"] = brim
             case "state":
-                more["headers"] = {"tracestate": {"$fill": near - 300}}
+                more["headers"] = {draw.pick("tracestate", "other"): brim}
             case "table":
                 more["headers"] = {f"h{k}": {"$fill": 1000} for k in range(near // 1010)}
             case "types":
@@ -50,6 +51,7 @@ def hostile(draw: Draw) -> Iterator[Step]:
             case "target":
                 body["target"] = {"webhook": {"url": "http://127.0.0.1:9/" + "u" * 1900, "body": {"$fill": draw.pick(1, 250_000)}}}
                 body["run"] = {"max_attempts": 1}
+                more["reaches"] = False  # without a worker it stays due
             case "wide":
                 body["payload"] = filler(draw, LIMIT - 50, LIMIT + 20)
         yield request(draw.when(0, 2), draw.id(n), body, **more)
@@ -59,10 +61,10 @@ def hostile(draw: Draw) -> Iterator[Step]:
 def failing_dead(draw: Draw) -> Iterator[Step]:
     """Runs that become dead, with large trace headers and payloads: their dead letters must get out."""
     for n in range(draw.count):
-        size = draw.pick(10, 3000, FRAME - draw.pick(600, 800, 1200, 3000))
+        size = draw.pick({"$fill": 3000}, {"$frame": draw.pick(0, 50, 100, 200, 300, 500, 1000)})
         yield request(draw.when(0, 2), draw.id(n), {
             "run_at": at(draw.when(3, 10)), "run": {"max_attempts": draw.pick(1, 2), "backoff": [0.2]},
-            "payload": {"do": [{"o": draw.pick("fail", "giveup")}]}}, traceparent={"$fill": size}, expect="any")
+            "payload": {"do": [{"o": draw.pick("fail", "giveup")}]}}, traceparent=size, expect="any")
 
 
 @family
@@ -129,7 +131,7 @@ def delayed(draw: Draw) -> Iterator[Step]:
         if draw.get("due"):
             headers = {"x-opt-delivery-time": {"$ms": draw.get("due")}}
         if draw.chance(draw.get("odd", 0.0)):
-            headers = {"x-delay": 100, "big": {"$fill": FRAME - draw.pick(80, 90, 95, 100, 105, 110, 120, 150)}}
+            headers = {"x-delay": 100, "big": {"$frame": draw.pick(0, 1, 2, 3, 8, 20, 100)}}
         yield {"at": draw.when(0, draw.get("until", draw.length * 0.7)), "do": "delay", "job": draw.id(n),
                "exchange": "schedule.delay", "key": f"out.{n % 7}", "body": {"$bytes": size}, "headers": headers,
                "message_id": draw.id(n), "expect": "any" if "big" in headers else "ok", "quiet": True}

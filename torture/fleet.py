@@ -131,7 +131,9 @@ class Fleet:
                 self._history.add("started", member=member.name)
 
     def close(self) -> None:
-        """End all; whoever does not end within 10 s is killed, and that is recorded."""
+        """End all, once; whoever does not end within 20 s is killed, and that is recorded."""
+        if self._stop.is_set():
+            return
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -17,18 +17,18 @@ class Draw:
 
     def __init__(self, plan: dict[str, Any], number: int) -> None:
         group = plan["groups"][number]
-        self.number = number
+        self.key = group.get("seed", number)
         self.family: str = group["family"]
         self.count: int = group.get("count", 1)
         self.length: float = plan["length"]
         self.params: dict[str, Any] = group.get("with", {})
-        self.rng = random.Random(f"{plan['seed']}/{group.get('seed', number)}/{self.family}")
+        self.rng = random.Random(f"{plan['seed']}/{self.key}/{self.family}")
 
     def get(self, name: str, default: Any = None) -> Any:
         return self.params.get(name, default)
 
     def id(self, n: int, kind: str = "job") -> str:
-        return str(uuid.uuid5(SPACE, f"{self.number}/{self.family}/{kind}/{n}"))
+        return str(uuid.uuid5(SPACE, f"{self.key}/{self.family}/{kind}/{n}"))
 
     def when(self, begin: float = 0.0, end: float | None = None) -> float:
         return round(self.rng.uniform(begin, self.length if end is None else end), 3)
@@ -49,8 +49,7 @@ def steps(plan: dict[str, Any]) -> list[Step]:
     """Expand all groups of a plan, in the order of time."""
     drawn = []
     for number, group in enumerate(plan["groups"]):
-        for step in FAMILIES[group["family"]](Draw(plan, number)):
-            drawn.append({"group": number, "family": group["family"], **step})
+        drawn += [{"group": number, "family": group["family"], **step} for step in FAMILIES[group["family"]](Draw(plan, number))]
     return sorted(drawn, key=lambda step: step["at"])
 
 

@@ -32,6 +32,7 @@ class History:
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.began = time.time()
+        self.host_reads = True  # whether the host itself takes from `mainapp_due`
         self._lock = threading.Lock()
 
     def add(self, what: str, **fields: Any) -> Record:

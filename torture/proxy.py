@@ -71,7 +71,7 @@ class Link:
         with contextlib.suppress(OSError, asyncio.CancelledError):
             while data := await reader.read(CHUNK):
                 await flight.put((time.monotonic() + self.delay, data))
-            while not flight.empty() and not landing.done():
+            while not flight.empty() and not landing.done():  # noqa: ASYNC110 - once a connection, at its end
                 await asyncio.sleep(0.01)
         landing.cancel()
 

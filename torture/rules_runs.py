@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 
 from torture import model
 from torture.books import Job
@@ -73,7 +74,7 @@ def reported_in_time_is_not_lost(case: Case) -> Iterator[Violation]:
                 continue
             beats = [r["confirmed"] for r in made]
             promised = next((r["heartbeat"] for r in made if r.get("heartbeat")), None)
-            gaps = [b - a for a, b in zip(beats, beats[1:], strict=False)]
+            gaps = [b - a for a, b in pairwise(beats)]
             job = case.books.jobs.get(run["job"])
             timeout = job.request["body"]["run"].get("timeout", 300) if job and job.request else 300
             in_time = max(gaps, default=0) < (promised or 1e9) - 1 and beats[-1] - beats[0] < timeout - 5
@@ -91,7 +92,7 @@ def no_execution_side_by_side(case: Case) -> Iterator[Violation]:
     excuses = {"freeze", "partition", "kill", "slow"}
     for event_id, made in spans.items():
         made.sort()
-        for (_, end, one), (begin, _, two) in zip(made, made[1:], strict=False):
+        for (_, end, one), (begin, _, two) in pairwise(made):
             if begin < end - 0.05 and not case.disturbed(begin, end, 40, excuses):
                 yield Violation("side by side", f"{event_id}: attempt {two} began {end - begin:.1f} s before attempt {one} ended",
                                 [case.books.by_event.get(event_id, event_id)])

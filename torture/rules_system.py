@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from torture.checker import Case, Violation, rule
+from torture.checker import Case, Violation, concerns, rule, victim
 from torture.history import Record, seconds
 
 CALM_GAP = 8.0  # counted seconds without progress; the promise is 5
@@ -21,7 +21,7 @@ AWAY = {"kill", "freeze", "partition", "broker", "database"}
 
 def _allowed(case: Case, pipeline: str, begin: float, end: float) -> float:
     """Return how long progress of a pipeline may pause in this time."""
-    near = [f for f in case.faults_in(begin - TAKEOVER, end) if _concerns(f, PIPELINES[pipeline])]
+    near = [f for f in case.faults_in(begin - TAKEOVER, end) if concerns(f, PIPELINES[pipeline])]
     if any(f["kind"] in AWAY | {"cut", "stop_gently"} for f in near):
         longest = max((min(f.get("ended", end), end) - max(f["t"], begin) for f in near
                        if f["kind"] in AWAY and _whole(case, f)), default=0.0)
@@ -30,49 +30,43 @@ def _allowed(case: Case, pipeline: str, begin: float, end: float) -> float:
     return CALM_GAP + 30 * max((f.get("delay", 0.0) for f in slow), default=0.0) + (10 if slow else 0)
 
 
-def _roles(fault: Record) -> str:
-    return (fault.get("who") or fault.get("link", "*")).split("/")[0]
-
-
-def _concerns(fault: Record, roles: set[str]) -> bool:
-    role = _roles(fault).split("-")[0].rstrip("*")
-    return fault["kind"] in {"broker", "database"} or role in {"", "all"} or role in roles
-
-
 def _whole(case: Case, fault: Record) -> bool:
     """Whether a fault takes away all members of a role, so that nothing of it can go on."""
-    who = _roles(fault)
+    who = victim(fault)
     return "-" not in who or case.plan["fleet"].get(who.split("-")[0], 0) < 2
 
 
 @rule
 def emission_goes_on(case: Case) -> Iterator[Violation]:
-    """The canaries come without long gaps: emission, commands, results."""
-    if not any(group["family"] == "canary" for group in case.plan["groups"]):
+    """The canaries come without long gaps: emission and the ends of runs."""
+    asked = [r for r in case.history.of("sent") if r["family"] == "canary" and "every" in r.get("body", {})]
+    if not asked or not case.history.host_reads or any(f["kind"] == "full" for f in case.faults):
         return
-    begin = case.history.began + 3
-    kinds: dict[str, list[float]] = defaultdict(list)
-    asked = {r["job"]: r for r in case.history.of("sent") if r["family"] == "canary"}
-    if not case.plan["fleet"].get("runner") and not case.plan["fleet"].get("handlers"):
-        full = case.faults_in(begin, case.end)
-        for event in case.history.of("due"):
-            if event["job_type"] == "canary.emit":
-                kinds["emission"].append(event["t"])
-        for told in case.history.of("finished"):
-            if told["body"]["job_type"] == "canary.run":
-                kinds["runs"].append(told["t"])
-        if any(f["kind"] == "full" for f in full):
-            kinds.clear()
-    for reply in case.history.of("reply"):
-        if any(reply is record.get("reply") for record in asked.values()):
-            kinds["commands"].append(reply["t"])
-    last = {"commands": case.history.began + case.plan["length"]}
-    for kind, times in kinds.items():
-        for before, after in pairwise([begin, *sorted(times), last.get(kind, case.end)]):
-            counted, allowed = case.counted(before, after), _allowed(case, kind, before, after)
-            if counted > allowed:
-                yield Violation("stall", f"{kind}: nothing for {after - before:.1f} s (of which {counted:.1f} count, {allowed:.0f} "
-                                f"are allowed), {before - case.history.began:.1f} s after the begin")
+    if not all("answered" in r for r in asked):
+        return
+    begin = max(r["answered"] for r in asked) + 2
+    times = {"emission": [e["t"] for e in case.history.of("due") if e["job_type"] == "canary.emit"],
+             "runs": [e["t"] for e in case.history.of("finished") if e["body"]["job_type"] == "canary.run"]}
+    for pipeline, seen in times.items():
+        for before, after in pairwise([begin, *(t for t in sorted(seen) if begin < t < case.end), case.end]):
+            yield from _stall(case, pipeline, before, after)
+
+
+@rule
+def commands_are_stored(case: Case) -> Iterator[Violation]:
+    """Each canary's request is answered soon after the broker has it."""
+    for record in case.history.of("sent"):
+        if record["family"] == "canary" and "confirmed" in record:
+            found = list(_stall(case, "commands", record["confirmed"], record.get("answered", case.end)))
+            if found and not case.disturbed(record["confirmed"], case.end, 0, {"broker"}):
+                yield from found
+
+
+def _stall(case: Case, pipeline: str, before: float, after: float) -> Iterator[Violation]:
+    counted = case.counted(before, after)
+    if counted > (allowed := _allowed(case, pipeline, before, after)):
+        yield Violation("stall", f"{pipeline}: nothing for {after - before:.1f} s (of which {counted:.1f} count, {allowed:.0f} "
+                        f"are allowed), {before - case.history.began:.1f} s after the begin")
 
 
 @rule

@@ -18,14 +18,20 @@ from torture.history import History, digest, instant
 from torture.host import REPLIES
 
 LANES = 3
+FRAME_MAX = 131_072  # RabbitMQ's default: a message's properties have to fit one frame
+
+
+def _frame(properties: pika.BasicProperties) -> int:
+    """Return the size of the content header frame."""
+    return 8 + 12 + sum(map(len, properties.encode()))
 
 
 class Sender:
     """Resolves each step against the begin of the run and hands it to a courier."""
 
-    def __init__(self, history: History, amqp_url: str, endpoint_url: str) -> None:
+    def __init__(self, history: History, amqp_url: str, url: Callable[[str], str]) -> None:
         self._history = history
-        self._endpoint = endpoint_url
+        self._url = url
         self.couriers = [Courier(amqp_url) for _ in range(LANES)]
         self.origin = 0.0
         self.host_database: str | None = None
@@ -71,6 +77,12 @@ class Sender:
             content_type="application/json", delivery_mode=2, headers=self.resolve(headers) or None,
             correlation_id=record["cid"], reply_to=None if step.get("quiet") else REPLIES,
             message_id=step.get("message_id"))
+        for name, value in headers.items():
+            if isinstance(value, dict) and "$frame" in value:
+                properties.headers[name] = "x" * (FRAME_MAX - value["$frame"] - _frame(properties))
+                step["headers"] = {**step.get("headers", {}), name: properties.headers[name]}
+                if name == "traceparent":
+                    step["traceparent"] = properties.headers[name]
         key = step.get("key", step["do"])
         return Message(step.get("exchange", "schedule.commands"), key, lambda: self._body(step, record),
                        properties, record)
@@ -106,10 +118,12 @@ class Sender:
                 return instant(self.origin + offset)
             case {"$ms": offset}:
                 return int((self.origin + offset) * 1000)
+            case {"$frame": _}:
+                return ""
             case {"$fill": size}:
                 return "x" * size
             case {"$url": path}:
-                return self._endpoint + path
+                return self._url(path)
         return {name: self.resolve(item) for name, item in value.items()}
 
     def _write_outbox(self) -> None:

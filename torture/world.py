@@ -15,7 +15,7 @@ import psycopg2
 import torture.families
 import torture.families_beyond  # noqa: F401 - registers its families
 from torture import host as hosts
-from torture.endpoint import Endpoint
+from torture.endpoint import Endpoints
 from torture.fleet import Fleet
 from torture.generator import steps
 from torture.history import History
@@ -51,7 +51,7 @@ class World:
         self._tune(plan.get("broker", {}))
         self.fleet = Fleet(self.history, code, self.folder)
         self.proxy = Proxy(lambda message: self.history.add("accept", link=message["accept"]))
-        self.endpoint = Endpoint(self.history)
+        self.endpoints = Endpoints(self.history)
         self._template(templates, code)
         self.database_url = stack.create_database(template=templates[code])
         self.host_database = stack.create_database()
@@ -59,10 +59,11 @@ class World:
         due = plan.get("broker", {}).get("due_arguments")
         hosts.declare(self.amqp_url, due, ["fast", "slow.a"])
         self.links: list[str] = []
-        self._people(code)
+        self._people()
         reads = not any(self.plan["fleet"].get(role) for role in ("runner", "handlers"))
+        self.history.host_reads = reads
         self.host = hosts.Host(self.amqp_url, self.history, ["torture_fast", "torture_slow.a"], reads_due=reads)
-        self.sender = Sender(self.history, self.amqp_url, self.endpoint.url)
+        self.sender = Sender(self.history, self.amqp_url, self.endpoints.url)
         self.sender.host_database = self.host_database
         self.probes = Probes(self.history, self.fleet, self.database_url, self.amqp_url)
 
@@ -90,7 +91,7 @@ class World:
         self.links.append(link)
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition(":")[0] + f":{port}"))
 
-    def _people(self, code: Path) -> None:
+    def _people(self) -> None:
         (self.folder / "run.sh").write_text(SCRIPT.replace("JOURNAL", str(self.folder / "journal")), encoding="utf-8")
         (self.folder / "run.sh").chmod(0o755)
         (self.folder / "commands.toml").write_text(
@@ -135,9 +136,10 @@ class World:
             while time.time() < end or nemesis.busy:
                 time.sleep(0.2)
             self.history.add("healed")
-            settle(self.plan, self.history, self.sender, self.host, self.journal, say)
+            settle(self.plan, self.history, self.sender, self.journal, say)
         finally:
             nemesis.close()
+        self.fleet.close()
         self._collect()
         return self.history
 
@@ -169,7 +171,7 @@ class World:
         self.probes.close()
         self.sender.close()
         self.host.close()
-        self.endpoint.close()
+        self.endpoints.close()
         self.proxy.close()
         if keep:
             keep.mkdir(parents=True, exist_ok=True)
