@@ -1,6 +1,7 @@
 """Sends the steps of a plan: over AMQP, through the outbox, the REST API and the command line."""
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from torture.history import History, digest, instant
 from torture.host import REPLIES
 
 LANES = 3
+VALID_TRACE = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 FRAME_MAX = 131_072  # RabbitMQ's default: a message's properties have to fit one frame
 
 
@@ -99,7 +101,7 @@ class Sender:
 
     def _note(self, step: Step, body: dict[str, Any], record: dict[str, Any]) -> None:
         record["payload"] = digest(body.get("payload", {}))
-        if "traceparent" in step:
+        if VALID_TRACE.fullmatch(str(step.get("traceparent"))):  # what is not valid may be dropped
             record["traceparent"] = digest(self.resolve(step["traceparent"]))
         record["body"] = {name: value for name, value in body.items() if name not in {"payload", "target"}}
         payload = body.get("payload")
