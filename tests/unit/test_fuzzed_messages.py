@@ -1,0 +1,142 @@
+"""Whatever comes from a queue is a command or a rejection with reasons, in the time that its size deserves."""
+
+import json
+import logging
+import struct
+from uuid import uuid4
+
+import pika
+import pytest
+from commands import EXAMPLES
+from from_schema import ANYTHING, broken, valid
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_rejection_cost import LEAST, MOST_RATIO, NOW, accepted, seconds
+
+from scheduler.commands.answers import answer
+from scheduler.commands.delayed import read_delayed
+from scheduler.commands.reading import read_command, read_result
+from scheduler.domain.errors import Rejected
+from scheduler.domain.jobs.definition import Incoming, define
+from scheduler.domain.messages import COMMAND_MODELS, RESULT_MODELS, ScheduleRequest
+from scheduler.domain.parsing import claimed_id
+from scheduler.rabbit.reading import Delivery, decoded
+
+COMMANDS = {key: model.__name__ for key, model in COMMAND_MODELS.items()}
+RESULTS = {key: model.__name__ for key, model in RESULT_MODELS.items()}
+MOST = 262_144
+HASTE = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large,
+         HealthCheck.function_scoped_fixture]
+short = settings(max_examples=60, deadline=None, suppress_health_check=HASTE, derandomize=True)
+long = settings(max_examples=EXAMPLES or 1000, deadline=None, suppress_health_check=HASTE)
+
+TEXTS = st.text(max_size=30).filter(str.isprintable)
+PROPERTIES = st.fixed_dictionaries({}, optional={
+    "type": TEXTS | st.sampled_from(["ScheduleRequest", "request"]), "correlation_id": TEXTS, "user_id": TEXTS,
+    "reply_to": TEXTS, "headers": st.dictionaries(
+        TEXTS | st.sampled_from(["traceparent", "x-delivery-count"]),
+        st.none() | st.booleans() | st.integers(-5, 30) | TEXTS, max_size=3,
+    ),
+})
+
+
+def as_bytes(message: object, cut: int) -> bytes:
+    """Return a message as a host may have written it: whole, or cut off."""
+    body = json.dumps(message).encode("utf-8", "surrogatepass")
+    return body[:cut] if cut < len(body) else body
+
+
+def delivery(key: str, body: bytes, properties: dict) -> Delivery:
+    raw = b"".join(pika.BasicProperties(**properties).encode())
+    return Delivery(1, key, decoded(raw), body, False, len(body) + len(raw), raw)
+
+
+def read(key: str, body: bytes, properties: dict) -> object:
+    """Read a message as a consumer does, up to what it would store or reply."""
+    came = delivery(key, body, properties)
+    reader = read_result if key in RESULTS else read_command
+    found = reader(came, max_payload_bytes=MOST)
+    if isinstance(found, Incoming) and isinstance(found.command, ScheduleRequest):
+        try:
+            define(found, NOW)
+        except Rejected as rejected:
+            found = rejected
+    if isinstance(found, Rejected):
+        answer(found, claimed_id(body)).model_dump_json()
+    return found
+
+
+def judge(key: str, body: bytes, properties: dict, caplog: pytest.LogCaptureFixture) -> None:
+    found = read(key, body, properties)
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR], caplog.text
+    if not isinstance(found, Rejected):
+        return
+    assert found.problems
+    assert not any("error of the scheduler's own" in each.problem for each in found.problems)
+    assert all(isinstance(each.field, str) and each.field.isascii() for each in found.problems), found.problems
+    most = MOST_RATIO * accepted(max(len(body), LEAST))
+    assert seconds(lambda: read(key, body, properties)) < most, body
+
+
+UNSAID = ("issued_at", "started_at", "finished_at", "retry_in", "body")  # an instant that does not exist, and such
+WHOLE = st.just(10**9)
+CUT = st.one_of(WHOLE, WHOLE, st.integers(0, 200))
+
+
+@pytest.mark.parametrize("key", COMMANDS | RESULTS)
+@short
+@given(data=st.data())
+def test_a_message_is_read_or_rejected(key, data, caplog):
+    message = data.draw(broken((COMMANDS | RESULTS)[key]))
+    judge(key, as_bytes(message, data.draw(CUT)), data.draw(PROPERTIES), caplog)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("key", COMMANDS | RESULTS)
+@long
+@given(data=st.data())
+def test_a_message_is_read_or_rejected_for_long(key, data, caplog):
+    message = data.draw(broken((COMMANDS | RESULTS)[key]))
+    judge(key, as_bytes(message, data.draw(CUT)), data.draw(PROPERTIES), caplog)
+
+
+@pytest.mark.parametrize("key", sorted((COMMANDS | RESULTS).keys() - {"request"}))
+@short
+@given(data=st.data())
+def test_what_the_schema_allows_is_taken(key, data, caplog):
+    found = read(key, as_bytes(data.draw(valid((COMMANDS | RESULTS)[key])), 10**9), {})
+    assert not caplog.records
+    if isinstance(found, Rejected):  # for what a schema cannot say
+        assert all(each.field in UNSAID or "\\u0000" in each.problem for each in found.problems), found.problems
+
+
+@short
+@given(st.one_of(st.binary(max_size=300), st.binary(max_size=40).map(lambda text: b'{"id":"' + text + b'"}'),
+                 ANYTHING.map(lambda value: as_bytes(value, 10**9))),
+       st.sampled_from([*COMMANDS, *RESULTS, "x", ""]))
+def test_what_is_no_message_at_all_is_rejected(body, key):
+    found = read(key, body, {})
+    assert isinstance(found, Rejected) or json.loads(body)
+
+
+ENTRIES = st.tuples(
+    st.one_of(st.sampled_from([b"x-delay", b"x-deliver-at", b"x-opt-delivery-time", b"x-opt-delivery-delay"]),
+              st.binary(max_size=5)),
+    st.sampled_from(b"bBsUuIilLfdtDTVSxAFzQ"), st.binary(max_size=30),
+)
+
+
+def table(entries: list[tuple[bytes, int, bytes]]) -> bytes:
+    sized = frozenset(b"SxAF")
+    written = b"".join(bytes((len(name),)) + name + bytes((kind,)) + (
+        struct.pack(">I", len(value)) + value if kind in sized else value) for name, kind, value in entries)
+    return struct.pack(">HI", 1 << 13, len(written)) + written
+
+
+@settings(short, max_examples=400)
+@given(st.lists(ENTRIES, max_size=4).map(table) | st.binary(max_size=60), st.booleans())
+def test_a_delayed_message_is_read_or_rejected(raw, redelivered):
+    came = Delivery(1, "a", pika.BasicProperties(), str(uuid4()).encode(), redelivered, len(raw), raw)
+    found = read_delayed(came, exchange="x", frame_max=131_072)
+    if isinstance(found, Rejected):
+        assert not any("error of the scheduler's own" in each.problem for each in found.problems)
