@@ -5,7 +5,7 @@ from typing import Any
 _INVOICE = "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11"
 _REPORT = "f2b1c0de-3c55-4f0b-9d0a-4f0f4c1b7a52"
 _EVENT = "0b2c4c1e-7a51-5b0a-8d3e-6b0f8c6d2a10"
-_ISSUED = "2026-11-30T17:21:09.123456Z"
+_ISSUED = "2026-10-30T17:21:09.123456Z"
 
 EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "ScheduleRequest": [

@@ -173,10 +173,13 @@ def test_one_stamp_of_the_far_future_does_not_mute_a_job(host, sidecar):
     job = {"id": str(uuid4())}
     request = job | {"job_type": "t", "run_at": "2099-01-01T00:00:00Z"}
     for key, body in (("request", request), ("cancel", job), ("pause", job), ("resume", job), ("trigger", job)):
-        errors = ask(key, **body, issued_at="2090-01-01T00:00:00Z")["errors"]
-        assert [each["field"] for each in errors] == ["issued_at"]
-    assert ask("request", **request, issued_at=iso(utc(days=3)))["status"] == "scheduled"
-    assert ask("cancel", **job, issued_at=iso(utc()))["status"] == "cancelled"
+        for issued_at in ("2090-01-01T00:00:00Z", iso(utc(days=1, minutes=10))):
+            errors = ask(key, **body, issued_at=issued_at)["errors"]
+            assert [error["field"] for error in errors] == ["issued_at"]
+    assert ask("request", **request, issued_at=iso(utc(hours=23)))["status"] == "scheduled"
+    assert ask("cancel", **job, issued_at=iso(utc(hours=23, minutes=1)))["status"] == "cancelled"
+    job = {"id": str(uuid4())}
+    request |= job
     assert ask("request", **request)["status"] == "scheduled"
     sidecar.sql("UPDATE jobs SET requested_at = '2090-01-01', triggered_at = '2091-01-01'")  # by release 0.2
     assert ask("trigger", **job)["status"] == "scheduled"

@@ -393,11 +393,13 @@ def test_what_others_may_know_or_guess_is_not_taken_for_a_secret(name):
     assert key not in str(told.value)
 
 
-@pytest.mark.parametrize("key", [
-    SECRET, secrets.token_hex(16), secrets.token_urlsafe(32), base64.b64encode(secrets.token_bytes(48)).decode(),
-    "0123456789abcdef" * 2, "correct horse battery staple, and then some",
-])
-def test_a_usual_secret_is_taken(key):
+@pytest.mark.parametrize("make", [
+    lambda: SECRET, lambda: secrets.token_hex(16), lambda: secrets.token_urlsafe(32),
+    lambda: base64.b64encode(secrets.token_bytes(48)).decode(), lambda: "0123456789abcdef" * 2,
+    lambda: "correct horse battery staple, and then some",
+], ids=("ours", "hex", "urlsafe", "base64", "digits", "words"))
+def test_a_usual_secret_is_taken(make):
+    key = make()
     assert keys.one_key(key).value == key.encode()
 
 
