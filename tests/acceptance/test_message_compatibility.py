@@ -95,6 +95,7 @@ def follow_a_run(release, host):
         release.fits("ScheduleFinished", host.get(finished)[2])
         if attempt == 1:
             [example] = release.schemas["ScheduleRetry"]["examples"]
-            kind, answer = answered(host, "retry", example | {"event_id": event["event_id"], "issued_at": iso(utc())})
+            new = {"event_id": event["event_id"], "issued_at": iso(utc())}
+            kind, answer = answered(host, "retry", example | new)
             release.fits(kind, answer)
             assert kind != "ScheduleRejected"
