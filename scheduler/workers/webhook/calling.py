@@ -12,19 +12,28 @@ from datetime import UTC, datetime
 import aiohttp
 from yarl import URL
 
+from scheduler.domain.messages.base import DEFAULT_TENANT
 from scheduler.ops.logs import get_logger
 from scheduler.settings import Settings
 from scheduler.workers.outcome import Outcome
 from scheduler.workers.webhook.answer import MOST_BODY, Answer, judge, printable
-from scheduler.workers.webhook.exchange import Exchanges, Heard, NotHttp, beginning, possible
+from scheduler.workers.webhook.exchange import (
+    CONNECT_SECONDS,
+    Exchanges,
+    Heard,
+    NotConnected,
+    NotHttp,
+    beginning,
+    possible,
+)
 from scheduler.workers.webhook.guard import Dialled, Guard, current
 from scheduler.workers.webhook.redaction import Redaction
 from scheduler.workers.webhook.request import Request
+from scheduler.workers.webhook.resolving import THREADS, TenantResolver
 
 log = get_logger(__name__)
 
 KEEP_ALIVE_SECONDS = 5.0
-_RESOLVERS = 64  # a name server that does not answer holds up one of them for each name
 _OUR_OWN = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 _AGAIN_SECONDS = 10.0
 
@@ -46,13 +55,13 @@ class Caller:
         self._proxy = settings.webhook_proxy
         self._session: aiohttp.ClientSession | None = None
         self._exchanges: Exchanges | None = None
-        self._resolving = ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="resolve")
+        self._resolving = ThreadPoolExecutor(THREADS, thread_name_prefix="resolve")
 
     def open(self) -> None:
         """Make the client; only on the event loop."""
         asyncio.get_running_loop().set_default_executor(self._resolving)
         connector = aiohttp.TCPConnector(
-            limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, resolver=aiohttp.ThreadedResolver(),
+            limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, resolver=TenantResolver(),
             socket_factory=None if self._proxy else self._guard.socket,
         )
         self._session = aiohttp.ClientSession(
@@ -66,14 +75,18 @@ class Caller:
             await self._session.close()
         self._resolving.shutdown(wait=False, cancel_futures=True)
 
-    async def call(self, request: Request, endpoint: str, host: str, max_delay: float) -> Called:
+    async def call(
+        self, request: Request, endpoint: str, host: str, max_delay: float, tenant: str = DEFAULT_TENANT
+    ) -> Called:
         """Return how the call went; whatever an endpoint does, nothing is raised but the task's own end."""
-        dialled = Dialled(host)
+        dialled = Dialled(host, tenant)
         current.set(dialled)
         try:
             if self._proxy and (why := self._guard.judge_literal(host, URL(request.url).port or 0)):
                 return _failed(why, "refused", retry=False)
             answer = await self._exchange(request)
+        except (NotConnected, aiohttp.ConnectionTimeoutError):
+            return _failed(f"{endpoint}: no connection within {CONNECT_SECONDS:g} s", "timeout")
         except TimeoutError:
             return _failed(f"{endpoint} did not answer within {request.timeout:g} s", "timeout")
         except (aiohttp.ClientError, OSError, ValueError, AssertionError) as error:
@@ -97,7 +110,8 @@ class Caller:
         assert self._session is not None  # noqa: S101 - it was opened
         async with self._session.request(
             request.method, URL(request.url, encoded=True), headers=request.headers, data=request.body,
-            allow_redirects=False, proxy=self._proxy, timeout=aiohttp.ClientTimeout(total=request.timeout),
+            allow_redirects=False, proxy=self._proxy,
+            timeout=aiohttp.ClientTimeout(total=request.timeout, connect=CONNECT_SECONDS),
         ) as response:
             body, whole = await beginning(response.content, most)
             if not whole:

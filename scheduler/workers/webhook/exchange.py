@@ -25,7 +25,8 @@ READ_BYTES = 16 * 1024  # that aiohttp buffers of a body before it stops reading
 _PARAMETERS: dict[str, Any] = {"read_until_eof": True, "auto_decompress": False, "read_bufsize": READ_BYTES}
 _IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 _MOST_PLACES = 10_000
-_NO_LIMITS = aiohttp.ClientTimeout()  # the whole exchange has its own
+CONNECT_SECONDS = 15.0  # to resolve the name, connect and agree on TLS, of the whole exchange's time
+_CONNECTING = aiohttp.ClientTimeout(connect=CONNECT_SECONDS)
 _SWITCHING = 101
 _FINAL = 200
 
@@ -36,6 +37,10 @@ class NotHttp(aiohttp.ClientError):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+
+class NotConnected(Exception):  # noqa: N818 - as NotHttp
+    """There was no connection in time."""
 
 
 @dataclass(slots=True)
@@ -107,7 +112,10 @@ class Exchanges:
         return await self._asked(connection, data, most)
 
     async def _connected(self, place: _Place) -> Connection:
-        return await self._connector.connect(place.request, [], _NO_LIMITS)
+        try:
+            return await self._connector.connect(place.request, [], _CONNECTING)
+        except TimeoutError:
+            raise NotConnected from None
 
     def _place(self, origin: str) -> _Place:
         found = self._places.get(origin)

@@ -21,6 +21,7 @@ class Dialled:
     """What one call has dialled so far, and what was refused of it."""
 
     host: str
+    tenant: str = ""
     dials: int = 0
     refusals: list[str] = field(default_factory=list)
 

@@ -5,7 +5,7 @@ import contextlib
 import resource
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -32,7 +32,9 @@ _unreadable = ThrottledWarning(log, "not an event of a job with a webhook: dropp
 
 TICK_SECONDS = 0.25
 MOST_BYTES = 48 * 1024 * 1024  # of attempts held; beyond, what comes is put off
+OWN_BYTES = MOST_BYTES // 8  # that a tenant may hold whatever others do
 FULL_SECONDS = 5.0
+NO_TURN = "its endpoint or its tenant has no turn for it yet"
 FILES_BESIDE = 256  # open files that are not calls
 
 
@@ -61,6 +63,7 @@ class CallLoop:
         self._turns: Turns[_Held] = Turns(total, settings.webhook_host_concurrency, room)
         self._held: dict[tuple[str, int], _Held] = {}
         self._bytes = 0
+        self._bytes_of: Counter[str] = Counter()  # by tenant
         self._came: deque[tuple[WorkQueue, Delivery]] = deque()
         self._woken = False
         self._loop = asyncio.new_event_loop()
@@ -96,7 +99,7 @@ class CallLoop:
         while not self._ended.is_set():
             self.turned = time.monotonic()
             for held, seconds in list(self._turns.overdue()):
-                self._put_off(held, seconds, "its endpoint has no turn for it yet")
+                self._put_off(held, seconds, NO_TURN)
             self._telling.look()
             self._show()
             await asyncio.sleep(TICK_SECONDS)
@@ -160,18 +163,24 @@ class CallLoop:
             failed = Outcome.failed(str(error), retry=False)
             self._telling.report(attempt, failed, "invalid", queue=queue, tag=delivery.tag)
             return
-        if self._bytes > MOST_BYTES:
+        if self._holds_too_much(attempt.tenant):
             full = Outcome.snoozed(FULL_SECONDS, "the worker holds too much")
             self._telling.report(attempt, full, "put_off", queue=queue, tag=delivery.tag)
             return
         held = _Held(attempt, webhook, queue, delivery.tag)
         self._held[attempt.key] = held
         self._bytes += len(attempt.body)
-        turn = self._turns.admit(webhook.endpoint, held)
+        self._bytes_of[attempt.tenant] += len(attempt.body)
+        turn = self._turns.admit(webhook.endpoint, held, attempt.tenant)
         if isinstance(turn, float):
-            self._put_off(held, turn, "its endpoint has no turn for it yet")
+            self._put_off(held, turn, NO_TURN)
         elif turn is not None:
             self._begin(turn, held)
+
+    def _holds_too_much(self, tenant: str) -> bool:
+        """Tell whether a tenant may hold no more bytes here; what others hold leaves it a part of its own."""
+        own = self._bytes_of.get(tenant, 0)
+        return self._bytes > MOST_BYTES and (own > OWN_BYTES or self._bytes > 2 * MOST_BYTES)
 
     # The calls.
 
@@ -195,7 +204,9 @@ class CallLoop:
         began = time.monotonic()
         try:
             request = build(attempt, webhook, self._secrets, int(time.time()))
-            called = await self._caller.call(request, webhook.endpoint, webhook.host, attempt.max_delay)
+            called = await self._caller.call(
+                request, webhook.endpoint, webhook.host, attempt.max_delay, attempt.tenant
+            )
         except Unsendable as error:
             return Called(Outcome.failed(str(error), retry=False), "invalid", answered=True)
         except Exception:
@@ -206,14 +217,18 @@ class CallLoop:
 
     def _end(self, held: _Held, called: Called) -> None:
         succeeded = called.outcome.status is ResultStatus.SUCCEEDED
-        self._turns.end(held.webhook.endpoint, held.ticket, answered=called.answered, succeeded=succeeded)
+        self._turns.end(held.ticket, answered=called.answered, succeeded=succeeded)
         self._let_go(held)
         for ticket, each in self._turns.next():
             self._begin(ticket, each)
 
     def _let_go(self, held: _Held) -> None:
-        del self._held[held.attempt.key]
-        self._bytes -= len(held.attempt.body)
+        attempt = held.attempt
+        del self._held[attempt.key]
+        self._bytes -= len(attempt.body)
+        self._bytes_of[attempt.tenant] -= len(attempt.body)
+        if not self._bytes_of[attempt.tenant]:
+            del self._bytes_of[attempt.tenant]
 
     def _put_off(self, held: _Held, seconds: float, why: str) -> None:
         self._let_go(held)

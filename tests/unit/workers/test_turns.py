@@ -31,7 +31,7 @@ def test_so_many_at_once_in_all_and_to_one_endpoint(clock):
     assert turns.admit("b", 5) is None  # room at its endpoint, but none in all
     assert (turns.in_flight, turns.waiting) == (3, 2)
     clock.now = 0.01
-    turns.end("a", first, answered=True, succeeded=True)
+    turns.end(first, answered=True, succeeded=True)
     assert [call for _, call in turns.next()] == [3]
     assert (turns.in_flight, turns.waiting) == (3, 1)
 
@@ -45,7 +45,7 @@ def test_those_that_wait_go_one_of_each_endpoint_in_turn(clock):
     order, name = [], "z"
     while True:
         clock.now += 0.001
-        turns.end(name, ticket, answered=True, succeeded=True)
+        turns.end(ticket, answered=True, succeeded=True)
         [*begun] = turns.next()
         if not begun:
             break
@@ -65,7 +65,7 @@ def test_a_dead_endpoint_holds_few_places_and_its_calls_come_back_at_its_pace(cl
         if number % 10 == 0:  # it has few calls, and none of them ever waits
             ticket = turns.admit("fast", number)
             assert began(ticket)
-            turns.end("fast", ticket, answered=True, succeeded=True)
+            turns.end(ticket, answered=True, succeeded=True)
         assert turns.in_flight + turns.waiting < 300
     assert len(put_off) >= 700
     assert min(put_off) >= 0.9 * WAIT_SECONDS
@@ -105,12 +105,12 @@ def test_an_endpoint_that_does_not_answer_gets_fewer_at_a_time_until_it_does(clo
     tickets = [turns.admit("a", n) for n in range(16)]
     clock.now = 30
     for ticket in tickets:
-        turns.end("a", ticket, answered=False, succeeded=False)
+        turns.end(ticket, answered=False, succeeded=False)
     [ticket] = [turn for turn in (turns.admit("a", n) for n in range(10)) if began(turn)]
     for limit in (2, 4, 8, 16, 16):
         clock.now += 0.01
-        turns.end("a", ticket, answered=True, succeeded=True)
-        assert turns._known["a"].limit == limit
+        turns.end(ticket, answered=True, succeeded=True)
+        assert turns._known["default", "a"].limit == limit
         ticket = turns.admit("a", 0)
         assert began(ticket)
 
@@ -119,7 +119,7 @@ def test_an_endpoint_that_fails_for_an_hour_is_one_that_fails(clock):
     turns = Turns(10, 10, 10, clock)
 
     def called(name, *, well):
-        turns.end(name, turns.admit(name, 0), answered=True, succeeded=well)
+        turns.end(turns.admit(name, 0), answered=True, succeeded=well)
 
     called("a", well=False)
     called("b", well=False)
@@ -136,16 +136,114 @@ def test_endpoints_that_are_not_called_any_more_are_forgotten(clock, monkeypatch
     turns = Turns(10_000, 10, 10, clock)
     busy = turns.admit("busy", 0)
     for number in range(1000):
-        turns.end(f"{number}", turns.admit(f"{number}", 0), answered=True, succeeded=True)
+        turns.end(turns.admit(f"{number}", 0), answered=True, succeeded=True)
     assert len(turns._known) <= 11
-    turns.end("busy", busy, answered=True, succeeded=True)
+    turns.end(busy, answered=True, succeeded=True)
 
 
 def test_a_burst_to_a_fast_endpoint_waits_here_and_is_not_put_off(clock):
     turns = Turns(200, 20, 100, clock)
-    turns.end("fast", turns.admit("fast", 0), answered=True, succeeded=True)
+    turns.end(turns.admit("fast", 0), answered=True, succeeded=True)
     begun = [turns.admit("fast", number) for number in range(20)]
-    turns._known["fast"].mean = 0.01
+    turns._known["default", "fast"].mean = 0.01
     assert all(began(each) for each in begun)
     assert {turns.admit("fast", number) for number in range(280)} == {None}
     assert turns.in_flight + turns.waiting == 300
+
+
+def fill(turns, tenant, count, start=0):
+    """Ask for calls to endpoints of their own, none of which ever ends; return how many began and were put off."""
+    asked = [turns.admit(f"{tenant}-{number}", number, tenant) for number in range(start, start + count)]
+    return sum(began(each) for each in asked), sum(isinstance(each, float) for each in asked)
+
+
+@pytest.mark.parametrize("total", [1, 2, 3, 10, 200])
+def test_a_tenant_alone_takes_every_place_and_the_next_ones_find_one(clock, total):
+    turns = Turns(total, 20, max(20, total // 2), clock)
+    assert fill(turns, "noisy", total)[0] == total
+    clock.now = 100
+    assert began(turns.admit("a", 0, "quiet"))
+    if total >= 10:
+        assert began(turns.admit("b", 0, "another"))
+    assert turns.in_flight <= total + max(1, total // 4)
+
+
+def test_with_another_about_a_tenant_leaves_places_free(clock):
+    turns = Turns(200, 20, 100, clock)
+    ticket = turns.admit("a", 0, "quiet")
+    turns.end(ticket, answered=True, succeeded=True)
+    assert fill(turns, "noisy", 300)[0] == 150
+    assert fill(turns, "quiet", 40)[0] == 40
+    assert turns.in_flight == 190
+
+
+def test_a_blocked_tenants_calls_leave_room_for_what_the_broker_hands_over(clock):
+    total, room = 10, 20
+    turns = Turns(total, 20, room, clock)
+    begun, put_off = fill(turns, "noisy", total + room + total)  # all that the broker hands over
+    assert (begun, put_off) == (total, 0)
+    clock.now = 10
+    seconds = [each for _, each in turns.overdue()]
+    assert len(seconds) >= total
+    assert turns.in_flight + turns.waiting < total + room
+    assert min(seconds) >= 0.9
+    begun, put_off = fill(turns, "noisy", 100, start=100)
+    assert begun == 0
+    assert put_off >= 99  # one may take the last place that is not kept
+    assert began(turns.admit("a", 0, "quiet"))
+
+
+def test_a_tenant_that_is_fast_is_not_put_off_for_others_calls(clock):
+    turns = Turns(4, 20, 20, clock)
+    fill(turns, "noisy", 4)
+    clock.now = 60
+    assert began(turns.admit("a", 0, "quiet"))
+    for number in range(20):
+        assert turns.admit("a", number, "quiet") is None
+    assert [each for each in turns.overdue()] == []  # noqa: C416 - an iterator
+
+
+def test_when_a_place_is_free_the_tenant_with_the_fewest_calls_is_next(clock):
+    turns = Turns(4, 4, 100, clock)
+    tickets = [turns.admit(f"noisy-{number}", number, "noisy") for number in range(4)]
+    for number in range(10):
+        turns.admit(f"noisy-{number}", number, "noisy")
+    for number in range(3):
+        turns.admit("quiet", f"q{number}", "quiet")  # the first of them begins, on a place of the reserve
+    clock.now = 0.01
+    for ticket in tickets[:2]:
+        turns.end(ticket, answered=True, succeeded=True)
+    assert [call for _, call in turns.next()] == ["q1"]
+
+
+def test_one_tenants_slow_calls_say_nothing_about_anothers_to_the_same_endpoint(clock):
+    turns = Turns(200, 20, 100, clock)
+    ticket = turns.admit("shop", 0, "quiet")
+    turns.end(ticket, answered=True, succeeded=True)
+    tickets = [each for each in (turns.admit("shop", number, "noisy") for number in range(30)) if began(each)]
+    assert len(tickets) == 15  # of 20: the rest is left to others
+    clock.now = 60
+    for each in tickets:
+        turns.end(each, answered=False, succeeded=False)
+    assert turns._known["noisy", "shop"].limit == 1
+    assert turns._known["quiet", "shop"].limit == 20
+    assert all(began(turns.admit("shop", number, "quiet")) for number in range(10))
+
+
+def test_no_more_calls_go_to_one_endpoint_than_the_setting_says_whoever_makes_them(clock):
+    turns = Turns(200, 4, 100, clock)
+    for tenant in ("a", "b", "c", "d"):
+        for number in range(10):
+            turns.admit("shop", number, tenant)
+    assert turns.in_flight == 4
+
+
+def test_tenants_and_hosts_without_calls_are_forgotten(clock):
+    turns = Turns(200, 20, 100, clock)
+    for number in range(100):
+        turns.end(turns.admit(f"{number}", 0, f"t{number}"), answered=True, succeeded=True)
+    hangs = turns.admit("busy", 0, "busy")
+    clock.now = 100
+    assert list(turns.overdue()) == []
+    assert (set(turns._tenants), set(turns._hosts)) == ({"busy"}, {"busy"})
+    turns.end(hangs, answered=True, succeeded=True)
