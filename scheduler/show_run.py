@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from scheduler.domain.runs.run import Attempt, AttemptOutcome, Run, RunStatus
+from scheduler.domain.runs.run import FIRST_KEPT, Attempt, AttemptOutcome, Run, RunStatus
 from scheduler.domain.times import rfc3339
 from scheduler.postgres.runs.reads import RunReport
 from scheduler.terminal import from_now, plain, span
@@ -48,7 +48,10 @@ def as_json(run: Run, *, alone: bool = False) -> dict[str, Any]:
         "output": _output(run.output),
         "progress": run.progress,
     }
-    return known | {"attempts": [_attempt(each) for each in run.attempts]} if alone else known
+    if not alone:
+        return known
+    omitted = {"attempts_omitted": run.attempts_omitted} if run.attempts_omitted else {}
+    return known | {"attempts": [_attempt(each) for each in run.attempts]} | omitted
 
 
 def rows(runs: Sequence[Run]) -> list[str]:
@@ -82,7 +85,14 @@ def explain(known: RunReport) -> list[str]:
         facts["output"] = plain(run.output, _LONGEST_OUTPUT) + cut
     told = [f"{name:<9}{value}" for name, value in facts.items()]
     told += ["", *_standing(known)]
-    return [*told, "", *_table(_ATTEMPT_HEAD, [_cells(each) for each in run.attempts])] if run.attempts else told
+    return [*told, "", *_attempts(run)] if run.attempts else told
+
+
+def _attempts(run: Run) -> list[str]:
+    head, *rows = _table(_ATTEMPT_HEAD, [_cells(each) for each in run.attempts])
+    if run.attempts_omitted:
+        rows.insert(FIRST_KEPT, f"… {run.attempts_omitted:,} attempts not shown")
+    return [head, *rows]
 
 
 def _standing(known: RunReport) -> Iterator[str]:

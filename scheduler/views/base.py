@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticSerializationError, from_json
@@ -19,6 +19,8 @@ class View(BaseModel):
     """A JSON object as people get it."""
 
     model_config = ConfigDict(frozen=True)
+
+    optional: ClassVar[frozenset[str]] = frozenset()  # fields that are left out of the JSON where they are None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,11 @@ def stored(text: str) -> Any:
 
 def as_json(view: BaseModel) -> str:
     """Write a view as JSON, and what is Verbatim in it as it is."""
+    absent = {name for name in getattr(view, "optional", ()) if getattr(view, name) is None}
     try:
-        return view.model_dump_json()
+        return view.model_dump_json(exclude=absent or None)
     except PydanticSerializationError:
-        members = ((name, _member(view, name)) for name in type(view).model_fields)
+        members = ((name, _member(view, name)) for name in type(view).model_fields if name not in absent)
         return f"{{{','.join(f'{json.dumps(name)}:{text}' for name, text in members)}}}"
 
 

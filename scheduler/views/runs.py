@@ -1,8 +1,10 @@
 """A run as people see it."""
 
 from datetime import timedelta
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 from uuid import UUID
+
+from pydantic import Field
 
 from scheduler.domain.messages import Instant
 from scheduler.domain.runs.run import Attempt, Run, RunStatus
@@ -51,7 +53,12 @@ class RunView(View):
 class WholeRunView(RunView):
     """One run with its attempts."""
 
+    optional: ClassVar[frozenset[str]] = frozenset({"attempts_omitted"})
+
     attempts: list[AttemptView]
+    attempts_omitted: int | None = Field(
+        default=None, description="How many are left out of the middle; absent if none is."
+    )
 
 
 def run_view(run: Run) -> RunView:
@@ -61,7 +68,10 @@ def run_view(run: Run) -> RunView:
 
 def whole_run_view(run: Run) -> WholeRunView:
     """Return a run of a known event with its attempts."""
-    return WholeRunView.model_construct(**_fields(run), attempts=[attempt_view(each) for each in run.attempts])
+    return WholeRunView.model_construct(
+        **_fields(run), attempts=[attempt_view(each) for each in run.attempts],
+        attempts_omitted=run.attempts_omitted,
+    )
 
 
 def attempt_view(each: Attempt) -> AttemptView:

@@ -38,7 +38,7 @@ def whole():
     early = Result(event_id, 2, ResultStatus.FAILED, "no", "[1]", True, False, 5.0, 6.0, 0.5, "w", "t", T, T)
     return Run(
         event_id, RunStatus.RUNNING, 2, 1, T, T, T, T, T, T, "w\n", 0.25, "e\\", '["o"]', True, (ended,), "2 x", T,
-        (early,), T, about,
+        (early,), T, 7, about,
     )
 
 

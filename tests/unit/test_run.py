@@ -15,8 +15,21 @@ from scheduler.domain.messages import ResultStatus, RunPolicy, ScheduleRetry
 from scheduler.domain.runs.backoff import backoff, chance
 from scheduler.domain.runs.event import due_body, finished_body
 from scheduler.domain.runs.result import Result
-from scheduler.domain.runs.run import FINAL, Attempt, AttemptOutcome, Occurrence, Origin, Run, RunStatus
+from scheduler.domain.runs.run import (
+    FINAL,
+    FIRST_KEPT,
+    LAST_KEPT,
+    Attempt,
+    AttemptOutcome,
+    Occurrence,
+    Origin,
+    Run,
+    RunStatus,
+)
 from scheduler.domain.runs.transitions import cancelled, delivered, overdue, reported, retried
+from scheduler.postgres.runs.reads import RunReport
+from scheduler.show_run import as_json, explain
+from scheduler.views.runs import whole_run_view
 
 EVENT = "0b2c4c1e-7a51-5b0a-8d3e-6b0f8c6d2a10"
 JOB = "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11"
@@ -45,6 +58,50 @@ def essence(run):
     """What must not depend on the order of arrival."""
     ended = [(each.attempt, each.outcome, each.error) for each in run.attempts]
     return run.status, run.attempt, run.counted, run.retry_at, run.error, ended
+
+
+def snoozed(times, run=None):
+    """Return a run that was delivered and snoozed so many times more."""
+    run = run or begun()
+    for _ in range(times):
+        run = after(run, result("snoozed", run.attempt, retry_in=0.0))
+        run = delivered(run, EVENT, run.occurrence, T)
+    return run
+
+
+def test_of_many_attempts_the_first_and_the_last_are_kept_and_the_others_counted():
+    run = snoozed(FIRST_KEPT + LAST_KEPT)
+    assert [each.attempt for each in run.attempts] == list(range(1, FIRST_KEPT + LAST_KEPT + 1))
+    assert run.attempts_omitted is None
+    run = snoozed(400, run)
+    assert run.attempt == 501
+    kept = [*range(1, FIRST_KEPT + 1), *range(501 - LAST_KEPT, 501)]
+    assert [each.attempt for each in run.attempts] == kept
+    assert run.attempts_omitted == 500 - len(kept)
+    ended = after(run, result("failed", 501, retry=False))
+    assert ended.status is RunStatus.DEAD
+    assert (ended.ended_by.attempt, len(ended.attempts) + ended.attempts_omitted) == (501, 501)
+
+
+def test_a_late_success_of_an_attempt_that_was_left_out_is_kept():
+    run = after(snoozed(300), result("succeeded", 150, output='"done"'))
+    assert (run.status, run.ended_by.attempt, run.output) == (RunStatus.SUCCEEDED, 150, '"done"')
+    assert len(run.attempts) + run.attempts_omitted == 300
+    more = after(snoozed(300), result("succeeded", 301))
+    assert (more.ended_by.attempt, len(more.attempts) + more.attempts_omitted) == (301, 301)
+
+
+def test_a_run_with_more_attempts_than_are_kept_shrinks_at_its_next_step():
+    """As an earlier release has stored it."""
+    many = tuple(Attempt(number, AttemptOutcome.SNOOZED, None, None, T, None, None) for number in range(1, 5001))
+    run = replace(begun(), attempt=5001, attempts=many)
+    after_it = after(run, result("snoozed", 5001, retry_in=0.0))
+    assert len(after_it.attempts) == FIRST_KEPT + LAST_KEPT
+    assert len(after_it.attempts) + after_it.attempts_omitted == 5001
+    lines = explain(RunReport(after_it, told=False, producers=1, now=T))
+    assert "… 4,901 attempts not shown" in lines
+    assert as_json(after_it, alone=True)["attempts_omitted"] == 4901
+    assert whole_run_view(after_it).attempts_omitted == 4901
 
 
 # One attempt, everything that could be said of it.
@@ -212,7 +269,7 @@ def test_a_success_decides_what_it_decides_and_leaves_all_else():
     early = result("running", attempt=9)
     before = Run(
         EVENT, RunStatus.RUNNING, 3, 2, T, T, T, T, T, None, "a", 0.5, "error", '"o"', True,
-        (Attempt(1, AttemptOutcome.FAILED, "a", T, T, None, None),), None, T, (early,), T, occurrence(),
+        (Attempt(1, AttemptOutcome.FAILED, "a", T, T, None, None),), None, T, (early,), T, 7, occurrence(),
     )
     now = T + timedelta(hours=1)
     changed = after(before, result("succeeded", attempt=3, worker="b", output='"done"'), now=now)

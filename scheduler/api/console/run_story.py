@@ -5,6 +5,7 @@ from typing import Any
 
 from scheduler.api.console.strips import timeline
 from scheduler.api.console.words import relative, span
+from scheduler.domain.runs.run import FIRST_KEPT
 from scheduler.views.jobs import JobView
 from scheduler.views.runs import WholeRunView
 
@@ -21,7 +22,8 @@ def run_context(run: WholeRunView, job: JobView | None, now: datetime) -> dict[s
     lasted = (last - min(ends)) / timedelta(seconds=1)
     changed = job is not None and run.finished_at is not None and job.updated_at > run.finished_at
     return {"run": run, "job": job, "changed_since": changed, "story": story(run, now),
-            "pieces": timeline(known, now), "span_words": f"{span(max(0.0, lasted))} in all"}
+            "pieces": timeline(known, now), "span_words": f"{span(max(0.0, lasted))} in all",
+            "first_kept": FIRST_KEPT}
 
 
 def story(run: WholeRunView, now: datetime) -> str:

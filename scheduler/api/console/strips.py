@@ -69,7 +69,8 @@ def lateness(runs: Sequence[Mapping[str, Any]]) -> list[tuple[int, float, str]]:
 def _late(run: Mapping[str, Any]) -> float | None:
     attempts = run.get("attempts") or [run]
     due, begun = instant(run["due_at"]), instant(attempts[0].get("started_at"))
-    if due is None or begun is None or (run.get("attempt") or 1) > len(attempts):
+    known = len(attempts) + (run.get("attempts_omitted") or 0)
+    if due is None or begun is None or (run.get("attempt") or 1) > known:
         return None
     return max(0.0, (begun - due) / timedelta(seconds=1))
 

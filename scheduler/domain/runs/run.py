@@ -44,6 +44,9 @@ FINAL = frozenset({RunStatus.EMITTED, RunStatus.SUCCEEDED, RunStatus.DEAD, RunSt
 # Producers leave runs alone for so long while there are none, so that who tracks nothing pays next to nothing; and
 # they are told of what falls due sooner. Only the time limit of a first run is seen that much later at most.
 IDLE_SECONDS = 2.0
+# How many of the first and the last attempts of a run are kept: it may be snoozed without end. Together they are
+# as many as `max_attempts` can be.
+FIRST_KEPT = LAST_KEPT = 50
 UNKNOWN_AFTER = timedelta(hours=1)  # results of an event that stays unknown for so long are dropped
 
 
@@ -104,6 +107,7 @@ class Run:
     retried_at: datetime | None = None
     early: tuple[Result, ...] = ()  # came before the event was known
     noted_at: datetime | None = None  # when the first of them came
+    attempts_omitted: int | None = None  # how many are left out of `attempts`; None where none is
     occurrence: Occurrence | None = None
 
     @property

@@ -11,7 +11,16 @@ from scheduler.domain.messages import RecordedStatus, ResultStatus
 from scheduler.domain.names import COMMAND_KEY_PREFIX
 from scheduler.domain.runs.backoff import backoff
 from scheduler.domain.runs.result import Result
-from scheduler.domain.runs.run import Attempt, AttemptOutcome, Occurrence, Run, RunStatus, replace
+from scheduler.domain.runs.run import (
+    FIRST_KEPT,
+    LAST_KEPT,
+    Attempt,
+    AttemptOutcome,
+    Occurrence,
+    Run,
+    RunStatus,
+    replace,
+)
 
 
 def delivered(run: Run | None, event_id: str, occurrence: Occurrence, at: datetime) -> Run:
@@ -76,11 +85,12 @@ def _succeeded(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedSt
     started = result.started_at or (run.started_at if result.attempt == run.attempt else None)
     ended = Attempt(result.attempt, AttemptOutcome.SUCCEEDED, result.worker or run.worker, started,
                     result.finished_at or now, result.error, result.output, result.output_cut)
+    attempts, omitted = _with(run, ended)
     # Field by field, in their order: most results are such, and `replace` takes twice as long.
     return Run(
         run.event_id, RunStatus.SUCCEEDED, run.attempt + _sent_unrecorded(run, result, now), _counted(run),
         run.emitted_at, None, None, None, started, now, ended.worker, None, result.error, result.output,
-        result.output_cut, _with(run, ended), result.weight(), run.retried_at, run.early, run.noted_at,
+        result.output_cut, attempts, result.weight(), run.retried_at, run.early, run.noted_at, omitted,
         run.occurrence,
     ), "recorded"
 
@@ -157,8 +167,9 @@ def _ends(run: Run, ended: Attempt, now: datetime, retry_in: float | None) -> Ru
     if ended.outcome is not AttemptOutcome.SNOOZED and run.counted >= policy.max_attempts:
         return _dead(run, ended, now)
     wait = backoff(policy, run.counted, run.event_id, run.attempt) if retry_in is None else retry_in
+    attempts, omitted = _with(run, ended)
     return replace(
-        run, status=RunStatus.WAITING, attempts=_with(run, ended), finished_at=None,
+        run, status=RunStatus.WAITING, attempts=attempts, attempts_omitted=omitted, finished_at=None,
         retry_at=now + timedelta(seconds=wait), deadline=None, alive_until=None, progress=None,
         started_at=ended.started_at, worker=ended.worker, error=ended.error, output=ended.output,
         output_cut=ended.output_cut,
@@ -166,8 +177,9 @@ def _ends(run: Run, ended: Attempt, now: datetime, retry_in: float | None) -> Ru
 
 
 def _dead(run: Run, ended: Attempt, now: datetime) -> Run:
+    attempts, omitted = _with(run, ended)
     return replace(
-        run, status=RunStatus.DEAD, finished_at=now, attempts=_with(run, ended),
+        run, status=RunStatus.DEAD, finished_at=now, attempts=attempts, attempts_omitted=omitted,
         retry_at=None, deadline=None, alive_until=None, progress=None, started_at=ended.started_at,
         worker=ended.worker, error=ended.error, output=ended.output, output_cut=ended.output_cut,
     )
@@ -194,12 +206,21 @@ def retried(run: Run, issued: datetime, now: datetime) -> Run:
                    decided_by=None)
 
 
-def _with(run: Run, ended: Attempt) -> tuple[Attempt, ...]:
-    """Return the attempts with this one in its place."""
+def _with(run: Run, ended: Attempt) -> tuple[tuple[Attempt, ...], int | None]:
+    """Return the attempts with this one in its place, and how many are left out of the middle."""
     if not run.attempts:
-        return (ended,)
+        return (ended,), run.attempts_omitted
     others = [each for each in run.attempts if each.attempt != ended.attempt]
-    return tuple(sorted((*others, ended), key=lambda each: each.attempt))
+    attempts = sorted((*others, ended), key=lambda each: each.attempt)
+    omitted = run.attempts_omitted or 0
+    if omitted and len(others) == len(run.attempts) and attempts[-1] is not ended:
+        omitted -= 1  # it was left out before
+    if len(attempts) > FIRST_KEPT + LAST_KEPT:
+        middle = attempts[FIRST_KEPT:-LAST_KEPT]
+        succeeded = [each for each in middle if each.outcome is AttemptOutcome.SUCCEEDED]
+        attempts[FIRST_KEPT:-LAST_KEPT] = succeeded
+        omitted += len(middle) - len(succeeded)
+    return tuple(attempts), omitted or None
 
 
 def _counted(run: Run) -> int:

@@ -12,7 +12,7 @@ from scheduler.postgres.runs.columns import COLUMNS, SELECTED, SELECTED_OF_HISTO
 from scheduler.resources import query
 
 _BOTH = {"selected": SELECTED, "selected_of_history": SELECTED_OF_HISTORY}
-_AT_ONCE = 100  # rows of an export in memory: each may have a hundred attempts with their outputs
+_AT_ONCE = 20  # rows of an export in memory: each may have a hundred attempts with outputs of 64 KiB
 
 
 @dataclass(frozen=True, slots=True)
