@@ -31,6 +31,8 @@ class Emitter:
     ) -> None:
         self._watches = {source.kind: Watch(source, poll) for source in sources}
         self._free = list(sessions)
+        for session in sessions:
+            session.before_waiting = self.settle
         self._wakeup = wakeup
         self._publisher = publisher
         self._batch_size = batch_size

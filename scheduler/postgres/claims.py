@@ -1,6 +1,6 @@
 """Due rows of any kind, claimed for as long as their transaction is open, and settled in it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, TextIO, TypeVar
@@ -41,6 +41,9 @@ class ClaimSession:
         self._prepared: set[str] = set()
         # Where the claimed rows lie, by their ids: locked, they cannot move, and need not be looked up again.
         self.places: dict[str, str] = {}
+        # Called before a statement that may wait for a row lock. It settles the other batches of this process: one
+        # of them may hold the lock.
+        self.before_waiting: Callable[[], None] = _do_nothing
 
     def claim(self, kind: str, statement: str, *values: datetime | int) -> list[tuple[Any, ...]]:
         """Run a kind's claim with its values, $1 first, in a transaction that stays open."""
@@ -84,6 +87,10 @@ class ClaimSession:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _do_nothing() -> None:
+    """No other batch of this process can be in the way."""
 
 
 def place_array(places: Mapping[str, str], ids: Iterable[str]) -> str:

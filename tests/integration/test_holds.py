@@ -16,6 +16,7 @@ from scheduler.commands.executing import execute
 from scheduler.commands.results import execute_results
 from scheduler.domain.errors import SchedulerError
 from scheduler.domain.parsing import parse_command, parse_result
+from scheduler.emitting import watch
 from scheduler.emitting.jobs import DueJobs
 from scheduler.emitting.loop import SESSIONS, Emitter
 from scheduler.emitting.runs import DueRuns
@@ -216,7 +217,22 @@ def test_a_release_reads_held_jobs_only(sessions, sql):
     assert any("jobs_held" in line for line in plan), plan
 
 
-def test_a_producer_does_not_wait_for_itself(database_url, amqp_url, sessions, consumers, sql):
+@pytest.fixture
+def emitter(database_url, amqp_url, monkeypatch):
+    """An emitting loop that looks at all there is each time, by batches of two."""
+    monkeypatch.setattr(watch, "LOOK_SHARE", 0.0)
+    with ExitStack() as stack:
+        link = stack.enter_context(closing(Link(amqp_url, "test")))
+        own = [stack.enter_context(closing(ClaimSession(database_url, f"own {n}"))) for n in range(SESSIONS)]
+        wakeup = stack.enter_context(closing(Wakeup(database_url, "test wakeup")))
+        made = stack.enter_context(closing(Emitter(
+            [DueJobs(), DueRuns()], own, wakeup, Publisher(link), batch_size=2, poll=0.0,
+        )))
+        yield made
+        made.settle()
+
+
+def test_a_producer_does_not_wait_for_itself(emitter, sessions, consumers, sql):
     """Runs of one batch have ended whose jobs are in the next batch, on its way before the first is settled."""
     jobs = [open_run(consumers[0], sessions[0]) for _ in range(4)]
     for _, event_id in jobs:
@@ -226,21 +242,36 @@ def test_a_producer_does_not_wait_for_itself(database_url, amqp_url, sessions, c
         sql("UPDATE runs SET wake_at = at, finished_at = at "
             "FROM (SELECT now() - make_interval(secs => %s)) AS given (at) WHERE event_id = %s",
             10 + number, event_id)
-    with ExitStack() as stack:
-        link = stack.enter_context(closing(Link(amqp_url, "test")))
-        own = [stack.enter_context(closing(ClaimSession(database_url, f"own {n}"))) for n in range(SESSIONS)]
-        wakeup = stack.enter_context(closing(Wakeup(database_url, "test wakeup")))
-        emitter = stack.enter_context(closing(Emitter(
-            [DueJobs(), DueRuns()], own, wakeup, Publisher(link), batch_size=2, poll=0.1,
-        )))
 
-        def told():
-            emitter.run_once()  # raises Unavailable after the lock timeout if a batch waits for another
-            return sql("SELECT count(*) FROM run_history") == [(4,)]
+    def told():
+        emitter.run_once()  # raises Unavailable after the lock timeout if a batch waits for another
+        return sql("SELECT count(*) FROM run_history") == [(4,)]
 
-        until(told, "all are told")
-        emitter.settle()
+    until(told, "all are told")
+    emitter.settle()
     assert sql("SELECT count(*) FROM jobs WHERE occurrence = 2") == [(4,)]
+
+
+def test_an_event_whose_run_is_in_the_batch_before_does_not_wait_for_it(emitter, sessions, consumers, sql):
+    """Jobs come back to an instant whose run is open, and just goes out again."""
+    for _ in range(2):
+        open_run(consumers[0], sessions[0], overlap="allow")
+    sql("UPDATE runs SET status = 'waiting', retry_at = now() - interval '1 second', "
+        "wake_at = now() - interval '1 second'")
+    # Two others, so that there may be more and the loop does not wait for the settlement of what it sent.
+    sql("INSERT INTO jobs (id, job_type, next_run_at) VALUES (gen_random_uuid(), 'b', now()), "
+        "(gen_random_uuid(), 'b', now())")
+    emitter.run_once()
+    assert sql("SELECT event_id FROM runs FOR UPDATE SKIP LOCKED") == []  # they are on their way
+    sql("UPDATE jobs SET next_run_at = last_due_at WHERE job_type = 'a'")
+
+    def emitted():
+        emitter.run_once()
+        return sql("SELECT count(*) FROM jobs WHERE occurrence = 2") == [(2,)]
+
+    until(emitted, "both went out")
+    emitter.settle()
+    assert sql("SELECT status, attempt FROM runs") == [("delivered", 2)] * 2
 
 
 def test_a_copy_leaves_no_savepoint(sessions, consumers):

@@ -68,6 +68,7 @@ def record(session: ClaimSession, runs: Sequence[Run]) -> dict[str, Run]:
     columns = write_new(ordered)
     if session.copy(_copy(tuple(columns)), io.StringIO(copy_text(tuple(columns.values())))):
         return {}
+    session.before_waiting()
     recorded = {event_id for event_id, in session.query(_INSERT_NEW, {"runs": records(ordered, STORED)})}
     others = [run.event_id for run in ordered if run.event_id not in recorded]
     return {run.event_id: run for run in map(read, session.query(_LOCK, {"ids": array(others)}))}
