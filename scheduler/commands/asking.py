@@ -23,6 +23,7 @@ from scheduler.domain.jobs.job import Job, Outcome
 from scheduler.domain.messages import ScheduleRequest, ScheduleTrigger
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import Run
+from scheduler.domain.targets.credentials import has_masks, unmasked
 from scheduler.ops import metrics
 from scheduler.postgres import audit
 from scheduler.postgres.connection import Connection
@@ -74,6 +75,7 @@ class AboutJob(Attendant):
         if job is not None and self.tenant is None and "tenant" not in self.incoming.command.model_fields_set:
             self.incoming.tenant = job.tenant
         theirs = job is not None and job.tenant == self.incoming.tenant
+        self._unmask(job if theirs else None)
         if self.new:
             if self.existed and theirs and job is not None:
                 raise Exists(same=_same(job, self.incoming, now))
@@ -85,6 +87,13 @@ class AboutJob(Attendant):
             raise ChangedMeanwhile
         if job is not None and job.stopped and isinstance(self.incoming.command, ScheduleTrigger):
             raise JobIsCancelled
+
+    def _unmask(self, job: Job | None) -> None:
+        """Put the stored credentials back where the request has the masks that readers are shown."""
+        command = self.incoming.command
+        if isinstance(command, ScheduleRequest) and command.target is not None and has_masks(command.target):
+            stored = None if job is None or job.definition is None else job.definition.target
+            self.incoming.command = command.model_copy(update={"target": unmasked(command.target, stored)})
 
     def may_cancel_delayed(self, incoming: Incoming) -> bool:  # noqa: ARG002 - the token decides, not the job
         """Return whether the caller sees all tenants."""

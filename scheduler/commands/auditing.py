@@ -16,6 +16,7 @@ from scheduler.domain.jobs.job import Job, Outcome
 from scheduler.domain.messages import ScheduleRequest
 from scheduler.domain.recurrence import Spec
 from scheduler.domain.runs.run import Run
+from scheduler.domain.targets.credentials import masked_text
 from scheduler.domain.times import rfc3339
 from scheduler.postgres.audit import Entry
 
@@ -104,6 +105,8 @@ def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str
 
 
 def _json(values: Mapping[str, Any]) -> str:
+    if isinstance(values.get("target"), str):
+        values = dict(values) | {"target": masked_text(values["target"])}
     return json.dumps(values, default=_plain)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic_core import from_json
 
 from scheduler.domain.delayed.delay import Timestamp
+from scheduler.domain.targets.credentials import masked_target
 from scheduler.domain.times import rfc3339
 from scheduler.rabbit.dead_letter import DeadLetter
 from scheduler.views.base import View
@@ -54,11 +55,18 @@ def body_view(body: bytes) -> tuple[str, Any]:
         except (ValueError, RecursionError):
             pass
         else:
-            return "json", found
+            return "json", _without_credentials(found)
     try:
         return "text", body[:_LONGEST_BODY].decode()
     except UnicodeDecodeError:
         return "base64", base64.b64encode(body[:_LONGEST_BODY]).decode()
+
+
+def _without_credentials(body: Any) -> Any:
+    """Return an event or a request with the literal credentials of its target masked."""
+    if isinstance(body, dict) and isinstance(body.get("target"), dict):
+        return body | {"target": masked_target(body["target"])}
+    return body
 
 
 def _plain(value: Any, depth: int = 0) -> Any:

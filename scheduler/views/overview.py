@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from scheduler.domain.messages import Instant
 from scheduler.domain.offers import usable_offers
+from scheduler.domain.targets.credentials import masked_text
 from scheduler.postgres.audit import AuditRow
 from scheduler.postgres.maintenance import Seen
 from scheduler.postgres.stats import Stats
@@ -121,8 +122,15 @@ def audit_view(row: AuditRow) -> AuditView:
     """Return an entry of the audit."""
     return AuditView.model_construct(
         at=row.at, who=row.who, via=row.via, action=row.action, kind=row.kind, id=row.thing, tenant=row.tenant,
-        address=row.address, before=row.before, after=row.after,
+        address=row.address, before=_masked(row.before), after=_masked(row.after),
     )
+
+
+def _masked(change: Any) -> Any:
+    """Return a change without literal credentials: entries of older releases may have some."""
+    if isinstance(change, dict) and isinstance(change.get("target"), str):
+        return change | {"target": masked_text(change["target"])}
+    return change
 
 
 def _times(up: float, silent: float, *, stale: bool) -> dict[str, Any]:
