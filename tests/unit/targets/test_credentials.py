@@ -33,7 +33,8 @@ def target(**fields):
 
 @pytest.mark.parametrize("name", [
     "Authorization", "authorization", "Cookie", "X-Api-Key", "x_api_key", "apikey", "apiKey", "X-Auth-Token",
-    "token", "access_token", "client_secret", "password", "pwd", "key", "sig", "signature", "X-Amz-Signature", "sessionid",
+    "token", "access_token", "client_secret",
+    "password", "pwd", "key", "sig", "signature", "X-Amz-Signature", "sessionid",
     "AuthToken", "X-Hub-Signature-256", "Ocp-Apim-Subscription-Key",
 ])
 def test_names_that_hold_credentials(name):
