@@ -22,18 +22,24 @@ GRANT USAGE ON SCHEMA public TO scheduler_runtime;
 
 -- What is there already, and what later migrations will add.
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO scheduler_runtime;
--- The audit can be added to and read; old entries go by its owner's function alone, which spares
--- those of the last day and which nobody else may call.
+-- The audit can be added to and read. Old entries go only by the owner's function, which keeps the last day.
+-- Functions of the owner run with its rights: nobody else may call them.
 DO $$
+DECLARE
+    function regprocedure;
 BEGIN
     IF to_regclass('public.audit') IS NOT NULL THEN
         REVOKE UPDATE, DELETE, TRUNCATE ON public.audit FROM scheduler_runtime;
     END IF;
-    IF to_regprocedure('public.prune_audit(integer, integer)') IS NOT NULL THEN
-        GRANT EXECUTE ON FUNCTION public.prune_audit(integer, integer) TO scheduler_runtime;
-        REVOKE EXECUTE ON FUNCTION public.prune_audit(integer, integer) FROM PUBLIC;
-    END IF;
+    FOR function IN
+        SELECT oid FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND proowner = 'scheduler_owner'::regrole
+    LOOP
+        EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', function);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO scheduler_runtime', function);
+    END LOOP;
 END
 $$;
+ALTER DEFAULT PRIVILEGES FOR ROLE scheduler_owner REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
+ALTER DEFAULT PRIVILEGES FOR ROLE scheduler_owner IN SCHEMA public GRANT EXECUTE ON FUNCTIONS TO scheduler_runtime;
 ALTER DEFAULT PRIVILEGES FOR ROLE scheduler_owner IN SCHEMA public
     GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO scheduler_runtime;

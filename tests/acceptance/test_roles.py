@@ -293,10 +293,15 @@ def test_each_cell_of_the_database_table(least):
             assert allowed == cells[row, column], (row, column)
 
 
-def test_nobody_but_the_runtime_role_may_prune_the_audit(sidecar):
-    acl = "SELECT grantee::regrole::text FROM pg_proc, aclexplode(proacl) WHERE proname = 'prune_audit'"
-    grantees = sorted(row["grantee"] for row in sidecar.sql(acl.replace("text FROM", "text AS grantee FROM")))
-    assert grantees == ["scheduler_owner", "scheduler_runtime"]
+def test_nobody_but_the_runtime_role_may_call_the_owners_functions(sidecar):
+    """They run with the owner's rights: prune the audit, add and drop partitions."""
+    acl = ("SELECT proname, grantee::regrole::text AS grantee FROM pg_proc, aclexplode(proacl) "
+           "WHERE pronamespace = 'public'::regnamespace AND prosecdef")
+    grantees = {}
+    for row in sidecar.sql(acl):
+        grantees.setdefault(row["proname"], set()).add(row["grantee"])
+    assert {"prune_audit", "make_run_partitions"} <= set(grantees)
+    assert set(map(frozenset, grantees.values())) == {frozenset({"scheduler_owner", "scheduler_runtime"})}
 
 
 def test_a_definitions_file_creates_the_same_users(least, stack, tmp_path):
