@@ -37,6 +37,7 @@ class Dispatch:
         self._app = app
         self._known: dict[tuple[str | None, ...], tuple[str, str | None, Served]] = {}
         self._places: set[int] = set()
+        self._most_parts = 0
         for path, route in routes:
             parts = path.split("/")
             places = [at for at, part in enumerate(parts) if part.startswith("{")]
@@ -46,6 +47,7 @@ class Dispatch:
             except Unknown:
                 continue
             self._places.update(places)
+            self._most_parts = max(self._most_parts, len(parts))
             key = [_PLACE if at in places else part for at, part in enumerate(parts)]
             for method in route.methods or ():
                 self._known[(method, *key)] = (path, name, served)
@@ -65,7 +67,9 @@ class Dispatch:
         await response(scope, receive, send)
 
     def _find(self, scope: Scope) -> Served | None:
-        parts: list[str | None] = scope["path"].split("/")
+        parts: list[str | None] = scope["path"].split("/", self._most_parts)
+        if len(parts) > self._most_parts:
+            return None
         method = scope["method"]
         found = self._known.get((method, *parts))
         if found is None:

@@ -169,8 +169,14 @@ def form_fields(body: str, most: int) -> dict[str, str]:
         raise Unprocessable([Problem("form", f"has more than {most} fields")]) from None
 
 
-async def sent_form(request: Request) -> dict[str, str]:
-    """Return the fields of a form that a page of this session has made; raise Forbidden for any other."""
+Visitor = Annotated[Identity, Depends(visitor)]
+
+
+async def sent_form(request: Request, _: Visitor) -> dict[str, str]:
+    """Return the fields of a form that a page of this session has made; raise Forbidden for any other.
+
+    Only a visitor's form is read at all: to decode one takes time, and requests without a session are not counted.
+    """
     fields = form_fields((await request.body()).decode("utf-8", "replace"), _MOST_FIELDS)
     token = session.token_of(request) or ""
     if not token or not session.form_is_ours(request, token, fields.pop("form_token", "")):
@@ -179,7 +185,6 @@ async def sent_form(request: Request) -> dict[str, str]:
 
 
 The = Annotated[Site, Depends(site)]
-Visitor = Annotated[Identity, Depends(visitor)]
 Form = Annotated[dict[str, str], Depends(sent_form)]
 
 

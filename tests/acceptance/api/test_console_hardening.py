@@ -101,6 +101,15 @@ def test_a_login_with_many_fields_is_refused(served):
     assert ask(served, "/login", form).status == 422
 
 
+def test_a_form_is_not_decoded_for_those_who_are_not_logged_in(served):
+    assert ask(served, "/login", b"token=" + b"%" * 100_000).status == 413
+    crowd = b"&".join([b"a=b"] * 1000)  # more fields than a form may have, which nobody looks at
+    for session in (None, "ey.not.one"):
+        answer = ask(served, "/jobs/preview", crowd, session=session)
+        assert (answer.status, answer.headers["Location"]) == (303, "/login")
+    assert ask(served, "/jobs/preview", crowd, session=token()).status == 422
+
+
 @pytest.mark.parametrize("value", [
     nested(900), nested(1400), b"[" + nested(1000) + b',true,"/",""]', b'["a",true,["/"],{}]', b'{"a":1}', b"1",
 ])

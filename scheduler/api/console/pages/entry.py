@@ -8,11 +8,12 @@ from starlette.responses import JSONResponse, Response
 from scheduler.api.console import assets, session
 from scheduler.api.console.site import ConsoleRoute, Form, Site, The, form_fields, to
 from scheduler.api.identity import Identity, Role
-from scheduler.api.problems import ApiError, Away, Forbidden, NotFound, Unauthorized
+from scheduler.api.problems import ApiError, Away, Forbidden, NotFound, TooLarge, Unauthorized
 from scheduler.api.requests import Anyone
 
 router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
 _MOST_FIELDS = 10
+_MOST_BYTES = 32_768  # nobody has logged in yet: there is no rate limit, and to decode a form takes time
 _NO_ROLE = "The token has no role that is known here: viewer, operator or admin."
 
 
@@ -42,8 +43,10 @@ async def login(request: Request, the: The) -> Response:
     """Take a token that is good, and keep it in the session's cookie."""
     if not session.from_this_site(request):
         raise Forbidden(_OTHER_SITE)
-    body = (await request.body()).decode("utf-8", "replace")
-    fields = form_fields(body, _MOST_FIELDS)
+    body = await request.body()
+    if len(body) > _MOST_BYTES:
+        raise TooLarge("This is more than any token.")
+    fields = form_fields(body.decode("utf-8", "replace"), _MOST_FIELDS)
     token, target = fields.get("token", "").strip(), _safe(fields.get("next", "/"))
     try:
         await _logged_in(request, the, token)
