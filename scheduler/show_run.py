@@ -89,7 +89,7 @@ def explain(known: RunReport) -> list[str]:
 
 
 def _attempts(run: Run) -> list[str]:
-    head, *rows = _table(_ATTEMPT_HEAD, [_cells(each) for each in run.attempts])
+    head, *rows = _table(_ATTEMPT_HEAD, [_cells(run, each) for each in run.attempts])
     if run.attempts_omitted:
         rows.insert(FIRST_KEPT, f"… {run.attempts_omitted:,} attempts not shown")
     return [head, *rows]
@@ -184,8 +184,10 @@ def _last(run: Run) -> str:
     return f"Attempt {last.attempt} {_ENDED[last.outcome]}{by} at {rfc3339(last.finished_at)}{why}."
 
 
-def _cells(each: Attempt) -> tuple[str, ...]:
-    took = "" if each.started_at is None else span(each.finished_at - each.started_at)
+def _cells(run: Run, each: Attempt) -> tuple[str, ...]:
+    known = None if each.started_at is None else each.finished_at - each.started_at
+    duration = run.duration if each is run.ended_by else known
+    took = "" if duration is None else span(duration)
     return (
         str(each.attempt), each.outcome.value, _instant(each.started_at) or "", rfc3339(each.finished_at), took,
         _cell(each.worker), _cell(each.error),

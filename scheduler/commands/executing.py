@@ -20,6 +20,7 @@ from scheduler.domain.messages import (
     ScheduleRetry,
     ScheduleTrigger,
 )
+from scheduler.domain.runs.ends import keep_ends
 from scheduler.domain.runs.transitions import cancelled
 from scheduler.postgres import audit
 from scheduler.postgres.connection import Connection, database_time
@@ -182,6 +183,7 @@ def _execute_retries(
     attendant.runs_locked(known)
     after = dict(known)
     verdicts: list[Verdict] = [judge_retry(after, incoming, now) for incoming in batch]
+    keep_ends(opened, after)
     runs.save(cursor, opened, finished, after)
     if entries := run_entries(batch, verdicts, known):
         audit.write(cursor, entries)

@@ -7,6 +7,7 @@ from scheduler.commands.attendant import NOBODY, Attendant
 from scheduler.commands.judging import Verdict, judge_result
 from scheduler.commands.transactions import attempted
 from scheduler.domain.messages import Overlap
+from scheduler.domain.runs.ends import keep_ends
 from scheduler.domain.runs.marker import Marker
 from scheduler.domain.runs.result import Heard, Result
 from scheduler.domain.runs.run import IDLE_SECONDS, Run
@@ -55,6 +56,7 @@ def _record(cursor: Cursor, batch: Sequence[Result], soon: timedelta, attendant:
     attendant.runs_locked(known)
     runs = dict(known)
     verdicts: list[Verdict] = [judge_result(runs, result, now) for result in batch]
+    keep_ends(opened, runs)
     save(cursor, opened, finished, runs)
     wake_for_runs(cursor, known, runs, now + max(soon, _IDLE))
     attendant.saved(cursor)

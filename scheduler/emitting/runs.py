@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from scheduler.domain.runs.run import IDLE_SECONDS, Run, RunStatus
+from scheduler.domain.runs.ends import as_it_ended
+from scheduler.domain.runs.run import IDLE_SECONDS, Run, RunStatus, replace
 from scheduler.domain.runs.transitions import delivered, overdue
 from scheduler.emitting.messages import count_unoffered, dead_message, finished_message, run_message
 from scheduler.emitting.results_probe import ResultsProbe
@@ -73,6 +74,9 @@ class DueRuns:
 
     def decide(self, run: Run, now: datetime) -> RunEmission:
         """Say what becomes of a run now that its time has come."""
+        if run.unannounced and run.open:
+            # By themselves: a next attempt that the broker refuses must not have them announced again and again.
+            return RunEmission(run, replace(run, unannounced=None))
         if run.status is RunStatus.WAITING and run.occurrence is not None:
             return RunEmission(run, delivered(run, run.event_id, run.occurrence, now))
         after = run if self._spared(run, now) else overdue(run, now)
@@ -91,12 +95,14 @@ class DueRuns:
         run = emission.after
         if emission.marker is not None:
             return [emission.marker]
+        earlier = [as_it_ended(run, end) for end in emission.before.unannounced or ()]
+        if earlier and run.open:
+            return [message for each in earlier for message in _announcement(each)]
         if run.status is RunStatus.DELIVERED and run is not emission.before:
             return [run_message(run)]
         if run.open or run.occurrence is None:
             return []
-        told: list[Publishable] = [finished_message(run)]
-        return [dead_message(run), *told] if run.status is RunStatus.DEAD else told
+        return [message for each in (*earlier, run) for message in _announcement(each)]
 
     def follow_ups(
         self, results: Sequence[Result[RunEmission]], stamp: Stamp  # noqa: ARG002 - as all sources
@@ -149,12 +155,18 @@ class DueRuns:
         found = []
         for emission, receipts, _ in results:
             run, occurrence = emission.after, emission.after.occurrence
-            sent = run is not emission.before and run.status is RunStatus.DELIVERED
+            sent = run.status is RunStatus.DELIVERED and run.attempt > emission.before.attempt
             if sent and occurrence is not None and occurrence.traceparent is not None:
                 attributes = {"job_id": occurrence.job_id, "event_id": run.event_id, "attempt": run.attempt}
                 failed = receipts[0].value if receipts and receipts[0] is not Receipt.CONFIRMED else None
                 found.append(Traced(occurrence.traceparent, occurrence.tracestate, attributes, failed))
         return found
+
+
+def _announcement(run: Run) -> list[Publishable]:
+    """Return what is told of the end of a run."""
+    finished = finished_message(run)
+    return [dead_message(run), finished] if run.status is RunStatus.DEAD else [finished]
 
 
 def _add(settlement: Settlement, emission: RunEmission) -> None:
@@ -181,7 +193,9 @@ def _release(settlement: Settlement, emission: RunEmission, refusal: Receipt | N
 
 def _count(emission: RunEmission) -> None:
     before, run = emission.before, emission.after
-    if before.status in (RunStatus.DELIVERED, RunStatus.RUNNING) and run is not before:
+    for end in before.unannounced or ():
+        metrics.runs.labels(end.status.value).inc()
+    if before.status in (RunStatus.DELIVERED, RunStatus.RUNNING) and run.status is not before.status:
         metrics.run_attempts.labels(run.attempts[-1].outcome.value).inc()
     if run.status is RunStatus.EXPECTED:
         metrics.results_unknown.inc(len(run.early))

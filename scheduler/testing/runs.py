@@ -9,9 +9,10 @@ from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.emission import Emission, occurrence
 from scheduler.domain.messages import AMQP_PRIORITIES
 from scheduler.domain.names import due_address
+from scheduler.domain.runs.ends import as_it_ended, keep_ends
 from scheduler.domain.runs.event import due_body, finished_body
 from scheduler.domain.runs.result import Result
-from scheduler.domain.runs.run import Occurrence, Run, RunStatus
+from scheduler.domain.runs.run import Occurrence, Run, RunStatus, replace
 from scheduler.domain.runs.transitions import cancelled, delivered, overdue
 
 
@@ -68,6 +69,8 @@ class Runs:
         known = self._runs.get(event_id)
         after = {} if known is None else {event_id: known}
         verdict = judge(after)
+        if known is not None and event_id in self._untold:
+            keep_ends({event_id: known}, after)
         for run in after.values():
             self._put(run)
         return verdict
@@ -93,6 +96,9 @@ class Runs:
             return []
         about = run.occurrence
         assert about is not None  # noqa: S101 - whatever else wakes is known
+        if run.unannounced:
+            self._runs[run.event_id] = replace(run, unannounced=None)
+            return [event for end in run.unannounced for event in _announcement(as_it_ended(run, end), about)]
         again = run.status is RunStatus.WAITING
         after = delivered(run, run.event_id, about, now) if again else overdue(run, now)
         self._put(after)
@@ -101,8 +107,7 @@ class Runs:
         if after.open:
             return []
         self._untold.discard(run.event_id)
-        told = [Event("finished", finished_body(after), about.correlation_id)]
-        return [_event("dead", after, about), *told] if after.status is RunStatus.DEAD else told
+        return _announcement(after, about)
 
     def _put(self, run: Run) -> None:
         before = self._runs.get(run.event_id)
@@ -111,6 +116,11 @@ class Runs:
             self._untold.discard(run.event_id)
         elif run is not before:
             self._untold.add(run.event_id)
+
+
+def _announcement(run: Run, about: Occurrence) -> list[Event]:
+    told = [Event("finished", finished_body(run), about.correlation_id)]
+    return [_event("dead", run, about), *told] if run.status is RunStatus.DEAD else told
 
 
 def _due(run: Run, about: Occurrence) -> Event:

@@ -13,17 +13,28 @@ from scheduler.commands.judging import judge_result
 from scheduler.commands.results import execute_results
 from scheduler.domain.messages import Priority, ResultStatus, RunPolicy
 from scheduler.domain.runs.result import Result
-from scheduler.domain.runs.run import IDLE_SECONDS, Attempt, AttemptOutcome, Occurrence, Origin, Run, RunStatus
+from scheduler.domain.runs.run import (
+    IDLE_SECONDS,
+    Attempt,
+    AttemptOutcome,
+    End,
+    Occurrence,
+    Origin,
+    Run,
+    RunStatus,
+)
 from scheduler.postgres.claims import PLANNER, ClaimSession
 from scheduler.postgres.classes import FROM_THE_BOTTOM, Shares
 from scheduler.postgres.connection import connect
+from scheduler.postgres.console import watched_runs
 from scheduler.postgres.maintenance import MaintenanceSession, Partitions
 from scheduler.postgres.runs.columns import KEPT, STORED, write_changing
 from scheduler.postgres.runs.due import CLAIM, record
-from scheduler.postgres.runs.lists import PAGE
+from scheduler.postgres.runs.lists import PAGE, RunFilter, list_runs
 from scheduler.postgres.runs.store import lock, lock_finished, lock_weighed, save
 from scheduler.postgres.wakeup import Wakeup
 from scheduler.resources import query
+from scheduler.views.runs import run_view
 
 T = datetime(2026, 12, 1, 8, 30, 15, 123456, tzinfo=UTC)
 
@@ -36,9 +47,10 @@ def whole():
                        Priority.HIGH, "a.route", "command.x")
     ended = Attempt(1, AttemptOutcome.LOST, "w", T, T, "why", '{"x":1}', output_cut=True)
     early = Result(event_id, 2, ResultStatus.FAILED, "no", "[1]", True, False, 5.0, 6.0, 0.5, "w", "t", T, T)
+    announced_later = End(RunStatus.DEAD, 1, 1, T, T, T, T, AttemptOutcome.FAILED, "e", '{"x":1}', output_cut=True)
     return Run(
         event_id, RunStatus.RUNNING, 2, 1, T, T, T, T, T, T, "w\n", 0.25, "e\\", '["o"]', True, (ended,), "2 x", T,
-        (early,), T, 7, about,
+        (early,), T, 7, (announced_later,), about,
     )
 
 
@@ -161,10 +173,45 @@ def test_a_run_comes_back_as_it_was_stored_and_a_change_writes_what_changes(curs
     assert lock(cursor, [run.event_id]) == {run.event_id: changed}
 
 
-def test_a_finished_run_moves_back_among_the_open_ones_when_it_changes(cursor):
-    run = replace(whole(), status=RunStatus.DEAD, early=(), noted_at=None, finished_at=datetime.now(UTC))
+def finished_run(cursor, **changes):
+    """Put a run into the history."""
+    ended = {"early": (), "noted_at": None, "unannounced": None, "finished_at": datetime.now(UTC)}
+    run = replace(whole(), **ended | changes)
     save(cursor, {}, {}, {run.event_id: run})
     cursor.execute(query("runs/archive", kept=", ".join(KEPT)), {"ids": f"{{{run.event_id}}}"})
+    return run
+
+
+def test_what_is_learned_of_a_finished_run_without_another_end_stays_in_the_history(cursor):
+    run = finished_run(cursor, status=RunStatus.CANCELLED)
+    ended = Attempt(2, AttemptOutcome.FAILED, "w", None, T, "late", None)
+    after = replace(run, attempts=(*run.attempts, ended), counted=2, decided_by="2 y", error="late", output=None,
+                    output_cut=False, worker="v", started_at=None)
+    save(cursor, {}, {run.event_id: run}, {run.event_id: after})
+    assert lock(cursor, [run.event_id]) == {}
+    assert lock_finished(cursor, [run.event_id]) == {run.event_id: after}
+
+
+@pytest.mark.parametrize("output", ["1", '"' + "".join(str(uuid4()) for _ in range(1500)) + '"'])
+def test_a_list_and_its_live_rows_show_the_same_duration(cursor, database_url, output):
+    """Also of a worker that reports no times; attempts with a large output are not read for a list."""
+    now = datetime.now(UTC)
+    times = {"emitted_at": now - timedelta(seconds=7), "started_at": None, "finished_at": now}
+    attempts = [
+        Attempt(1, AttemptOutcome.FAILED, "w", T, T + timedelta(hours=1), "no", None),
+        Attempt(2, AttemptOutcome.SUCCEEDED, "w", None, now, None, output),
+    ]
+    run = finished_run(cursor, status=RunStatus.SUCCEEDED, attempts=tuple(attempts), **times)
+    cursor.connection.commit()
+    with connected(database_url) as connection:
+        [listed] = list_runs(connection, RunFilter(), 10)
+        live = watched_runs(connection, rows=[run.event_id]).rows[run.event_id]
+        newest = watched_runs(connection, newest=True).newest
+    assert [run_view(each).duration_ms for each in (listed, live, *newest)] == [7000, 7000, 7000]
+
+
+def test_a_finished_run_moves_back_among_the_open_ones_when_it_changes(cursor):
+    run = finished_run(cursor, status=RunStatus.DEAD)
     assert lock(cursor, [run.event_id]) == {}
     finished = lock_finished(cursor, [run.event_id])
     assert finished == {run.event_id: run}

@@ -13,12 +13,14 @@ from scheduler.commands.judging import judge_retry
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ResultStatus, RunPolicy, ScheduleRetry
 from scheduler.domain.runs.backoff import backoff, chance
+from scheduler.domain.runs.ends import keep_ends
 from scheduler.domain.runs.event import due_body, finished_body
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import (
     FINAL,
     FIRST_KEPT,
     LAST_KEPT,
+    MOST_UNANNOUNCED,
     Attempt,
     AttemptOutcome,
     Occurrence,
@@ -269,7 +271,7 @@ def test_a_success_decides_what_it_decides_and_leaves_all_else():
     early = result("running", attempt=9)
     before = Run(
         EVENT, RunStatus.RUNNING, 3, 2, T, T, T, T, T, None, "a", 0.5, "error", '"o"', True,
-        (Attempt(1, AttemptOutcome.FAILED, "a", T, T, None, None),), None, T, (early,), T, 7, occurrence(),
+        (Attempt(1, AttemptOutcome.FAILED, "a", T, T, None, None),), None, T, (early,), T, 7, None, occurrence(),
     )
     now = T + timedelta(hours=1)
     changed = after(before, result("succeeded", attempt=3, worker="b", output='"done"'), now=now)
@@ -359,6 +361,32 @@ def test_a_retry_that_is_not_newer_than_the_last_changes_nothing():
     assert retried(run, T + timedelta(microseconds=1), T).status is RunStatus.WAITING
 
 
+def test_a_run_whose_ends_nobody_announces_takes_no_retries_without_end():
+    run = cancelled(begun(), T)
+    for number in range(30):
+        after_retry = {EVENT: retried(run, T + timedelta(seconds=number), T)}
+        if after_retry[EVENT] is run:
+            break
+        keep_ends({EVENT: run}, after_retry)
+        run = cancelled(after_retry[EVENT], T)
+    assert len(run.unannounced) == MOST_UNANNOUNCED
+    assert {each.status for each in run.unannounced} == {RunStatus.CANCELLED}
+
+
+@pytest.mark.parametrize(("said", "outcome"), [
+    (result("failed", error="no"), "failed"), (result("snoozed", retry_in=1.0), "snoozed"),
+])
+def test_how_an_attempt_ended_is_recorded_after_a_cancel(said, outcome):
+    run = cancelled(after(begun(), result("running", worker="w")), T)
+    ended, status = reported(run, said, T)
+    assert (ended.status, ended.retry_at, status) == (RunStatus.CANCELLED, None, "recorded")
+    assert [(each.attempt, each.outcome.value, each.worker) for each in ended.attempts] == [(1, outcome, "w")]
+    assert reported(ended, said, T) == (ended, "unchanged")
+    assert reported(run, result("running"), T) == (run, "unchanged")
+    late = cancelled(overdue(begun(), T + timedelta(days=1)), T)
+    assert reported(late, said, T) == (late, "unchanged")  # its deadline has decided it
+
+
 def test_the_backoff_begins_anew_after_a_replay():
     run, waits = begun(max_attempts=2, backoff=[1, 100]), []
     for attempt in range(1, 4):
@@ -381,7 +409,12 @@ def test_durations_are_by_the_workers_clock_where_it_says_so():
     assert (told["started_at"], told["finished_at"]) == (
         "2000-01-01T00:00:00.000000Z", "2000-01-01T00:00:02.000000Z",
     )
-    assert after(begun(), result("succeeded")).duration is None
+    unstarted = after(begun(), result("succeeded", finished_at=theirs), now=T + timedelta(seconds=3))
+    assert unstarted.duration == timedelta(seconds=3)  # from the delivery, by our clock
+    running = after(begun(), result("running"), now=T + timedelta(seconds=1))
+    dead = after(running, result("failed", retry=False), now=T + timedelta(seconds=5))
+    assert dead.duration == timedelta(seconds=4)
+    assert overdue(begun(max_attempts=1), T + timedelta(days=1)).duration is None  # nobody began it
     assert cancelled(run, T).duration is None
     wrong = after(run, result("failed", retry=False, finished_at=theirs - timedelta(days=1)))
     assert wrong.duration == timedelta(0)

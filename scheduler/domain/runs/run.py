@@ -47,6 +47,7 @@ IDLE_SECONDS = 2.0
 # How many of the first and the last attempts of a run are kept: it may be snoozed without end. Together they are
 # as many as `max_attempts` can be.
 FIRST_KEPT = LAST_KEPT = 50
+MOST_UNANNOUNCED = 20  # ends of one run that wait to be announced
 UNKNOWN_AFTER = timedelta(hours=1)  # results of an event that stays unknown for so long are dropped
 
 
@@ -84,6 +85,23 @@ class Attempt:
 
 
 @dataclass(slots=True)
+class End:
+    """An end of a run, as it is announced."""
+
+    status: RunStatus
+    attempt: int
+    counted: int
+    emitted_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime
+    ended_at: datetime | None  # when the attempt that ended the run finished
+    outcome: AttemptOutcome | None  # of the last attempt
+    error: str | None
+    output: str | None  # JSON text
+    output_cut: bool = False
+
+
+@dataclass(slots=True)
 class Run:
     """Where an occurrence stands; each field is a column, and so is each of the occurrence's."""
 
@@ -108,6 +126,7 @@ class Run:
     early: tuple[Result, ...] = ()  # came before the event was known
     noted_at: datetime | None = None  # when the first of them came
     attempts_omitted: int | None = None  # how many are left out of `attempts`; None where none is
+    unannounced: tuple[End, ...] | None = None  # earlier ends, oldest first, of which nobody was told yet
     occurrence: Occurrence | None = None
 
     @property
@@ -148,11 +167,26 @@ class Run:
 
     @property
     def duration(self) -> timedelta | None:
-        """How long the attempt took that ended it, by its worker's clock if it said; None if nobody knows."""
+        """How long the attempt took that ended it: from its start, or else its delivery, to its final result."""
         ended = self.ended_by
-        if ended is None or ended.started_at is None:
+        if ended is None:
+            return self._brief_duration
+        if ended.started_at is not None:
+            return max(timedelta(0), ended.finished_at - ended.started_at)
+        # Both by the database's clock: the worker's may differ.
+        reported = ended.outcome in (AttemptOutcome.SUCCEEDED, AttemptOutcome.FAILED)
+        if not reported or ended.attempt != self.attempt or self.emitted_at is None or self.finished_at is None:
             return None
-        return max(timedelta(0), ended.finished_at - ended.started_at)
+        return max(timedelta(0), self.finished_at - self.emitted_at)
+
+    @property
+    def _brief_duration(self) -> timedelta | None:
+        """The same, by the run's own times, if it was read without its attempts."""
+        started_at = self.started_at or self.emitted_at
+        ended = self.status in (RunStatus.SUCCEEDED, RunStatus.DEAD) and not self.attempts
+        if not ended or started_at is None or self.finished_at is None:
+            return None
+        return max(timedelta(0), self.finished_at - started_at)
 
 
 _INDEX = {each.name: index for index, each in enumerate(fields(Run))}

@@ -14,6 +14,7 @@ from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import (
     FIRST_KEPT,
     LAST_KEPT,
+    MOST_UNANNOUNCED,
     Attempt,
     AttemptOutcome,
     Occurrence,
@@ -55,8 +56,10 @@ def reported(run: Run | None, result: Result, now: datetime) -> tuple[Run, Recor
         run = _delivered(run, now)
     if result.attempt != run.attempt:
         return run, "superseded" if result.attempt < run.attempt else "unchanged"
-    if run.status in (RunStatus.SUCCEEDED, RunStatus.CANCELLED):
+    if run.status is RunStatus.SUCCEEDED:
         return run, "unchanged"
+    if run.status is RunStatus.CANCELLED:
+        return _ended_after_cancel(run, result, now)
     if result.status is ResultStatus.RUNNING:
         return _running(run, result, now)
     return _ended(run, result, now)
@@ -82,7 +85,7 @@ def _noted(run: Run, result: Result) -> tuple[Run, RecordedStatus]:
 def _succeeded(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedStatus]:
     if run.status is RunStatus.SUCCEEDED:
         return run, "unchanged"
-    started = result.started_at or (run.started_at if result.attempt == run.attempt else None)
+    started = result.started_at or _started(run, result.attempt)
     ended = Attempt(result.attempt, AttemptOutcome.SUCCEEDED, result.worker or run.worker, started,
                     result.finished_at or now, result.error, result.output, result.output_cut)
     attempts, omitted = _with(run, ended)
@@ -91,8 +94,15 @@ def _succeeded(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedSt
         run.event_id, RunStatus.SUCCEEDED, run.attempt + _sent_unrecorded(run, result, now), _counted(run),
         run.emitted_at, None, None, None, started, now, ended.worker, None, result.error, result.output,
         result.output_cut, attempts, result.weight(), run.retried_at, run.early, run.noted_at, omitted,
-        run.occurrence,
+        run.unannounced, run.occurrence,
     ), "recorded"
+
+
+def _started(run: Run, attempt: int) -> datetime | None:
+    """Return when an attempt was first reported as running, if that is known."""
+    if attempt == run.attempt:
+        return run.started_at
+    return next((each.started_at for each in run.attempts if each.attempt == attempt), None)
 
 
 def _running(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedStatus]:
@@ -132,15 +142,35 @@ def _ended(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedStatus
         return run, "unchanged"
     if run.decided_by is None and run.status not in (RunStatus.DELIVERED, RunStatus.RUNNING):
         return run, "unchanged"  # a deadline has decided it
-    started = result.started_at or run.started_at
-    snoozed = result.status is ResultStatus.SNOOZED
-    outcome = AttemptOutcome.SNOOZED if snoozed else AttemptOutcome.FAILED
-    ended = Attempt(run.attempt, outcome, result.worker or run.worker, started, result.finished_at or now,
-                    result.error, result.output, result.output_cut)
-    run = replace(run, counted=_counted(run) - snoozed, decided_by=result.weight())
-    if not snoozed and not result.retry:
+    run, ended = _attempt_ended(run, result, now)
+    if result.status is ResultStatus.FAILED and not result.retry:
         return _dead(run, ended, now), "recorded"
     return _ends(run, ended, now, result.retry_in), "recorded"
+
+
+def _ended_after_cancel(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedStatus]:
+    """Record how the current attempt of a cancelled run ended; the run stays cancelled."""
+    if result.status is ResultStatus.RUNNING:
+        return run, "unchanged"
+    if run.decided_by is not None and result.weight() <= run.decided_by:
+        return run, "unchanged"
+    if run.decided_by is None and any(each.attempt == run.attempt for each in run.attempts):
+        return run, "unchanged"  # a deadline has decided it
+    run, ended = _attempt_ended(run, result, now)
+    attempts, omitted = _with(run, ended)
+    return replace(
+        run, attempts=attempts, attempts_omitted=omitted, started_at=ended.started_at, worker=ended.worker,
+        error=ended.error, output=ended.output, output_cut=ended.output_cut,
+    ), "recorded"
+
+
+def _attempt_ended(run: Run, result: Result, now: datetime) -> tuple[Run, Attempt]:
+    """Return the run with its current attempt decided by a result, and that attempt."""
+    snoozed = result.status is ResultStatus.SNOOZED
+    outcome = AttemptOutcome.SNOOZED if snoozed else AttemptOutcome.FAILED
+    ended = Attempt(run.attempt, outcome, result.worker or run.worker, result.started_at or run.started_at,
+                    result.finished_at or now, result.error, result.output, result.output_cut)
+    return replace(run, counted=_counted(run) - snoozed, decided_by=result.weight()), ended
 
 
 def overdue(run: Run, now: datetime) -> Run:
@@ -202,6 +232,8 @@ def retried(run: Run, issued: datetime, now: datetime) -> Run:
         newest = None
     if newest is not None and issued <= newest:
         return run
+    if len(run.unannounced or ()) >= MOST_UNANNOUNCED:
+        return run  # the broker is unavailable: the ends so far have to be announced first
     return replace(run, status=RunStatus.WAITING, counted=0, retry_at=now, finished_at=None, retried_at=issued,
                    decided_by=None)
 

@@ -12,15 +12,18 @@ from typing import Any, get_args
 
 from scheduler.domain.messages import Priority, ResultStatus, RunPolicy
 from scheduler.domain.runs.result import Result
-from scheduler.domain.runs.run import Attempt, AttemptOutcome, Occurrence, Origin, Run, RunStatus
+from scheduler.domain.runs.run import Attempt, AttemptOutcome, End, Occurrence, Origin, Run, RunStatus
 from scheduler.postgres.columns import Column, Row, names
 from scheduler.postgres.jobs.columns import PRIORITIES, read_policy, write_policy
+from scheduler.resources import query
 
 _STATE = names(Run, "occurrence")
-_ATTEMPT, _RESULT = names(Attempt), names(Result)
+_ATTEMPT, _RESULT, _END = names(Attempt), names(Result), names(End)
 _ABOUT = names(Occurrence)
 _STATE_END = len(_STATE)
-_STATUS, _ATTEMPTS, _EARLY = (_STATE.index(name) for name in ("status", "attempts", "early"))
+_STATUS, _ATTEMPTS, _EARLY, _UNANNOUNCED = (
+    _STATE.index(name) for name in ("status", "attempts", "early", "unannounced")
+)
 _JOB_ID, _ORIGIN, _POLICY, _PRIORITY = (_ABOUT.index(name) for name in ("job_id", "origin", "policy", "priority"))
 
 COLUMNS = (*_STATE, *_ABOUT)
@@ -28,14 +31,14 @@ COLUMNS = (*_STATE, *_ABOUT)
 CHANGING = (*_STATE, "wake_at")
 STORED = (*COLUMNS, "wake_at")
 # What the history does not keep.
-OPEN_ONLY = frozenset({"early", "noted_at", "wake_at"})
+OPEN_ONLY = frozenset({"early", "noted_at", "unannounced", "wake_at"})
 KEPT = tuple(name for name in COLUMNS if name not in OPEN_ONLY)
 _KINDS = {each.name: each.type for each in (*fields(Run), *fields(Occurrence))} | {"wake_at": datetime}
 _TYPES: dict[Any, str] = {
     str: "text", int: "integer", float: "float8", bool: "boolean", datetime: "timestamptz",
     RunStatus: "run_status", Origin: "run_origin", Priority: "priority",
 }
-AS_JSON = frozenset({"policy", "event", "output", "attempts", "early"})
+AS_JSON = frozenset({"policy", "event", "output", "attempts", "early", "unannounced"})
 
 
 def selected(columns: Iterable[str] = COLUMNS) -> str:
@@ -59,19 +62,23 @@ def column_type(name: str) -> str:
 
 
 SELECTED = selected()
-_ABSENT = {"early": "'[]' AS early", "noted_at": "NULL::timestamptz AS noted_at"}
+_ABSENT = {
+    "early": "'[]' AS early", "noted_at": "NULL::timestamptz AS noted_at",
+    "unannounced": "NULL::text AS unannounced",
+}
 SELECTED_OF_HISTORY = ", ".join(_ABSENT.get(name) or selected([name]) for name in COLUMNS)
 
 # For results: of what a run is about, no more than they are weighed by, and none of it changes.
 _UNWEIGHED = frozenset(_ABOUT) - {"job_id", "policy", "tenant", "work"}
 WEIGHED = ", ".join(f"NULL AS {name}" if name in _UNWEIGHED else selected([name]) for name in COLUMNS)
 
-# For lists: without what may be large and only a run's own page shows.
-_UNREAD = _ABSENT | {"event": "'' AS event", "output": "NULL::text AS output", "attempts": "'[]' AS attempts"}
+# For lists: without what may be large and only a run's own page shows; of the attempts only the times of the last.
+_UNREAD = _ABSENT | {"event": "'' AS event", "output": "NULL::text AS output",
+                     "attempts": query("runs/brief_attempts")}
 BRIEF = ", ".join(_UNREAD.get(name) or selected([name]) for name in COLUMNS)
 
 _state, _about = attrgetter(*_STATE), attrgetter(*_ABOUT)
-_attempted, _reported = attrgetter(*_ATTEMPT), attrgetter(*_RESULT)
+_attempted, _reported, _ended = attrgetter(*_ATTEMPT), attrgetter(*_RESULT), attrgetter(*_END)
 _STATUSES = {each.value: each for each in RunStatus}
 _ORIGINS = {each.value: each for each in Origin}
 
@@ -82,6 +89,8 @@ def read(row: Sequence[Any]) -> Run:
     state[_STATUS] = _STATUSES[state[_STATUS]]
     state[_ATTEMPTS] = () if state[_ATTEMPTS] == "[]" else tuple(map(_attempt, json.loads(state[_ATTEMPTS])))
     state[_EARLY] = () if state[_EARLY] == "[]" else tuple(map(_result, json.loads(state[_EARLY])))
+    if state[_UNANNOUNCED] is not None:
+        state[_UNANNOUNCED] = tuple(map(_end, json.loads(state[_UNANNOUNCED])))
     about = list(row[_STATE_END : _STATE_END + len(_ABOUT)])
     if about[_JOB_ID] is not None:
         about[_ORIGIN] = None if about[_ORIGIN] is None else _ORIGINS[about[_ORIGIN]]
@@ -133,22 +142,26 @@ def _iso(moment: datetime) -> str:
     return moment.isoformat()
 
 
-def _tuple(values: tuple[Attempt | Result, ...]) -> str:
+def _tuple(values: tuple[Attempt | Result | End, ...]) -> str:
     return f"[{','.join(map(_object, values))}]" if values else "[]"
 
 
-def _object(value: Attempt | Result) -> str:
+def _object(value: Attempt | Result | End) -> str:
     """Write what is there of it as JSON: an encoder is made anew for each text, and takes longer than the text."""
-    of, values = (_ATTEMPT, _attempted(value)) if isinstance(value, Attempt) else (_RESULT, _reported(value))
+    of, read_values = _OBJECTS[type(value)]
+    values = read_values(value)
     return "{" + ",".join([
         f'"{name}":{_JSON[type(each)](each)}'
         for name, each in zip(of, values, strict=True) if each is not None and each is not False
     ]) + "}"
 
 
+_MOMENTS = frozenset({"started_at", "finished_at", "emitted_at", "ended_at"})
+
+
 def _moments(values: dict[str, Any]) -> dict[str, Any]:
     return {
-        name: datetime.fromisoformat(each) if name in ("started_at", "finished_at") else each
+        name: datetime.fromisoformat(each) if name in _MOMENTS else each
         for name, each in values.items()
     }
 
@@ -163,6 +176,16 @@ def _result(values: dict[str, Any]) -> Result:
     return Result(**_moments(given) | {"status": ResultStatus(values["status"])})
 
 
+def _end(values: dict[str, Any]) -> End:
+    empty: dict[str, Any] = dict.fromkeys(("emitted_at", "started_at", "ended_at", "outcome", "error", "output"))
+    outcome = values.get("outcome")
+    read = {"status": RunStatus(values["status"]), "outcome": None if outcome is None else AttemptOutcome(outcome)}
+    return End(**empty | _moments(values) | read)
+
+
+_OBJECTS: dict[type, tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]] = {
+    Attempt: (_ATTEMPT, _attempted), Result: (_RESULT, _reported), End: (_END, _ended),
+}
 _JSON: dict[type, Callable[[Any], str]] = {
     str: _quoted,
     int: str,
@@ -171,6 +194,7 @@ _JSON: dict[type, Callable[[Any], str]] = {
     datetime: lambda moment: f'"{_iso(moment)}"',
     AttemptOutcome: _quoted,
     ResultStatus: _quoted,
+    RunStatus: _quoted,
 }
 _WRITERS: dict[type, Callable[[Any], str]] = {
     datetime: _iso,

@@ -39,13 +39,20 @@ INSERT = query("runs/insert", columns=", ".join(STORED))
 
 
 @lru_cache(maxsize=256)  # results, deadlines and retries change a few sets of columns
-def update(names: tuple[str, ...], shared: tuple[str, ...] = ()) -> str:
+def update(names: tuple[str, ...], shared: tuple[str, ...] = (), table: str = "runs") -> str:
     """Return the statement that stores these columns, and those that have one value in all the runs."""
     values = [f"saved.{name}" for name in names] + [f"%({name})s::{column_type(name)}" for name in shared]
-    return query("runs/update", columns=", ".join((*names, *shared)), saved=", ".join(values), typed=typed(names))
+    return query("runs/update", columns=", ".join((*names, *shared)), saved=", ".join(values), typed=typed(names),
+                 table=table)
 
 
 UPDATE, REPLACE = update(CHANGING), update(STORED)
+# What a result changes of a run without changing how it ended.
+_ATTEMPT_COLUMNS = (
+    "event_id", "counted", "decided_by", "attempts", "attempts_omitted", "started_at", "worker", "error",
+    "output", "output_cut",
+)
+_UPDATE_FINISHED = update(_ATTEMPT_COLUMNS, table="run_history")
 
 
 def lock(cursor: Cursor, ids: Iterable[str]) -> dict[str, Run]:
@@ -69,12 +76,19 @@ def lock_finished(cursor: Cursor, ids: Iterable[str]) -> dict[str, Run]:
 
 
 def save(cursor: Cursor, opened: Mapping[str, Run], finished: Mapping[str, Run], after: Mapping[str, Run]) -> None:
-    """Write the runs that differ from what was locked; one that was finished moves back among the open ones."""
+    """Write the runs that differ from what was locked.
+
+    One that was finished moves back among the open ones, unless it has ended as before: that was announced.
+    """
     changed = [run for event_id, run in after.items() if event_id in opened and run is not opened[event_id]]
-    moved = [run for event_id, run in after.items() if event_id in finished and run is not finished[event_id]]
+    again = [run for event_id, run in after.items() if event_id in finished and run is not finished[event_id]]
+    rewritten = [run for run in again if _same_end(finished[run.event_id], run)]
+    moved = [run for run in again if not _same_end(finished[run.event_id], run)]
     added = [run for event_id, run in after.items() if event_id not in opened and event_id not in finished]
     if changed:
         _change(cursor, [opened[run.event_id] for run in changed], changed)
+    if rewritten:
+        cursor.execute(_UPDATE_FINISHED, {"runs": records(rewritten, STORED)})
     if moved:
         cursor.execute(query("runs/unarchive"), {"ids": array(run.event_id for run in moved)})
     if added or moved:
@@ -87,6 +101,11 @@ def save(cursor: Cursor, opened: Mapping[str, Run], finished: Mapping[str, Run],
         cursor.execute(query("runs/any_finished"), {"ids": array(run.event_id for run in added)})
         if cursor.fetchall() == [(True,)]:
             raise Contended("Postgres: another process finished one of these runs meanwhile")
+
+
+def _same_end(before: Run, after: Run) -> bool:
+    """Whether a run that has ended changed only in what is known of its attempts."""
+    return after.status is before.status and after.finished_at == before.finished_at
 
 
 def _change(cursor: Cursor, before: Sequence[Run], after: Sequence[Run]) -> None:
