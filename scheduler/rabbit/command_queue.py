@@ -29,7 +29,7 @@ class CommandQueue:
         self._tag: str | None = None
         self._declare(f"{COMMAND_KEY_PREFIX}{name}", queue_type)
         self._channel = link.channel()
-        self._channel.add_on_cancel_callback(lambda _: self._deleted())
+        self._channel.add_on_cancel_callback(lambda _: link.consumer_cancelled(self.name))
 
     def _declare(self, key: str, queue_type: str) -> None:
         channel = self._link.channel(essential=False)
@@ -46,11 +46,6 @@ class CommandQueue:
 
         self._link.call(act)
         self._link.post(lambda: channel.is_open and channel.close())
-
-    def _deleted(self) -> None:
-        self._link.closed = self._link.closed or (
-            f"the queue {self.name} was deleted; it is declared again on the next connection"
-        )
 
     def open(self) -> None:
         """Take the next delivery as soon as there is one; from any thread, like all that follows."""

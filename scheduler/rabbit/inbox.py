@@ -55,7 +55,7 @@ class Inbox:
         self._waiting: queue.SimpleQueue[list[Delivery] | str] = queue.SimpleQueue()
         self._rest: list[Delivery] = []  # came with the last batch and had no room in it
         self._channel = link.channel()
-        self._channel.add_on_cancel_callback(lambda _: self._cancelled())
+        self._channel.add_on_cancel_callback(lambda _: link.consumer_cancelled(queue_name, self._waiting.put))
         link.on_close(self._waiting.put)
         # From here on all belongs to the I/O thread.
         self._window, self._size, self._tag = Window.CLOSED, 1, ""
@@ -94,11 +94,6 @@ class Inbox:
     def _open_if_room(self) -> None:
         if self._window is Window.CLOSED and self._bytes <= MOST_BYTES // 2 and self._channel.is_open:
             self._open()
-
-    def _cancelled(self) -> None:
-        why = f"the queue {self._queue} was deleted; it is declared again on the next connection"
-        self._link.closed = self._link.closed or why
-        self._waiting.put(why)
 
     def _on_message(
         self,

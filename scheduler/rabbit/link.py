@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pika
 from pika.exceptions import (
     AMQPError,
+    ChannelClosedByBroker,
     ChannelClosedByClient,
     ProbableAccessDeniedError,
     ProbableAuthenticationError,
@@ -24,6 +25,7 @@ from scheduler.rabbit.pika_internals import ReadingConnection
 from scheduler.rabbit.reading import Decode, Handler
 
 T = TypeVar("T")
+_NOT_FOUND = 404
 _DROP_SLACK = 5.0
 _MOST_DROPPED_AFTER = 60.0  # without heartbeats, or with the broker's own interval
 
@@ -158,6 +160,24 @@ class Link:
 
         return self.call(act)
 
+    def consumer_cancelled(self, queue: str, then: Callable[[str], None] | None = None) -> None:
+        """Give the connection up after the broker cancelled a consumer, and say why; only on the I/O thread.
+
+        RabbitMQ cancels a consumer whose queue was deleted, and since 4.3 also one that did not acknowledge in
+        time; that one stays suspended until its channel is closed.
+        """
+
+        def lost(why: str) -> None:
+            self.closed = self.closed or why
+            if then is not None:
+                then(self.closed)
+
+        def opened(channel: pika.channel.Channel) -> None:
+            channel.add_on_close_callback(lambda _, error: lost(_cancelled(queue, error)))
+            channel.queue_declare(queue, passive=True, callback=lambda _: lost(_cancelled(queue, None)))
+
+        self._connection.channel(on_open_callback=opened)
+
     def _channel_lost(self, error: BaseException) -> None:
         by_us = isinstance(error, ChannelClosedByClient)
         if self.closed is None and self._connection.is_open and not by_us:
@@ -195,6 +215,17 @@ class Link:
             self._connection.ioloop.add_callback_threadsafe(act)
             self._thread.join(2.0)
         self.closed = self.closed or "closed"
+
+
+def _cancelled(queue: str, error: BaseException | None) -> str:
+    """Say why a consumer was cancelled; `error` is the answer to the question whether its queue exists."""
+    if error is None:
+        return (f"RabbitMQ cancelled the consumer of {queue}, which exists: deliveries were not acknowledged within "
+                "its consumer timeout, or its node is gone; consuming again on the next connection")
+    if isinstance(error, ChannelClosedByBroker) and error.reply_code == _NOT_FOUND:
+        return f"the queue {queue} was deleted; it is declared again on the next connection"
+    return (f"RabbitMQ cancelled the consumer of {queue} (consumer timeout or queue deleted); consuming again on "
+            "the next connection")
 
 
 def reason(error: BaseException) -> str:

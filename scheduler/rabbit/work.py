@@ -32,7 +32,7 @@ class WorkQueue:
         self._all_up_to = 0  # deliveries that are acknowledged, this one and all before it
         self._beyond: set[int] = set()  # and those after it
         self._channel = link.channel()
-        self._channel.add_on_cancel_callback(lambda _: self._cancelled())
+        self._channel.add_on_cancel_callback(lambda _: link.consumer_cancelled(queue))
         link.call(lambda future: self._consume(prefetch, future))
 
     def _consume(self, prefetch: int, future: Future[None]) -> None:
@@ -56,10 +56,6 @@ class WorkQueue:
     def _on_deliveries(self, found: Sequence[Delivery]) -> None:
         for each in found:
             self._handler(each)
-
-    def _cancelled(self) -> None:
-        why = f"the queue {self._queue} was deleted; it is declared again on the next connection"
-        self._link.closed = self._link.closed or why
 
     def ack(self, tags: Sequence[int]) -> None:
         """Acknowledge these, in any order; one write for all of them. From any thread."""

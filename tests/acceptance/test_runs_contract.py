@@ -175,7 +175,7 @@ def test_a_run_that_was_given_up_is_told_and_kept_aside(host, ask):
     assert ask("cancel", id=job)["status"] == "cancelled"
     told = json.loads(host.get(finished)[2])
     assert (told["status"], told["attempts"], told["error"]) == ("cancelled", 1, None)
-    assert ask("result", **said(event, "failed"))["status"] == "unchanged"
+    assert ask("result", **said(event, "failed"))["status"] == "recorded"
     assert ask("retry", event_id=event["event_id"])["status"] == "scheduled"
     [again] = host.due()
     assert (again["event_id"], again["run"]["attempt"]) == (event["event_id"], 2)
