@@ -220,8 +220,8 @@ class Link:
 def _cancelled(queue: str, error: BaseException | None) -> str:
     """Say why a consumer was cancelled; `error` is the answer to the question whether its queue exists."""
     if error is None:
-        return (f"RabbitMQ cancelled the consumer of {queue}, which exists: deliveries were not acknowledged within "
-                "its consumer timeout, or its node is gone; consuming again on the next connection")
+        return (f"RabbitMQ cancelled the consumer of {queue}, which exists: deliveries were not acknowledged "
+                "within its consumer timeout, or its node is gone; consuming again on the next connection")
     if isinstance(error, ChannelClosedByBroker) and error.reply_code == _NOT_FOUND:
         return f"the queue {queue} was deleted; it is declared again on the next connection"
     return (f"RabbitMQ cancelled the consumer of {queue} (consumer timeout or queue deleted); consuming again on "
