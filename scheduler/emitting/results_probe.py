@@ -4,6 +4,7 @@ The consumers' part is commands/result_reader.py. Without a consumer nothing is 
 """
 
 import math
+import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from uuid import uuid4
@@ -22,7 +23,7 @@ _unread = ThrottledWarning(log, "expired attempts stay open: no consumer reads r
 _waiting = ThrottledWarning(log, "expired attempts wait until all results are read")
 
 # After an outage of the broker workers connect again within ten seconds, and report at once.
-GRACE = timedelta(seconds=20)
+GRACE = timedelta(seconds=15)
 # The next marker while others are unread: soon at first, then ever later.
 LEAST_PAUSE, MOST_PAUSE = timedelta(seconds=1), timedelta(seconds=60)
 MOST_SENT = 100
@@ -38,6 +39,7 @@ class ResultsProbe:
         self._read_until = LONG_AGO  # all results published before were read
         self._connected_since = LONG_AGO  # the broker was reachable from then until `_read_until`
         self._readers = False  # whether a live consumer records markers
+        self._grace_ends = math.inf  # when to look again at attempts that expired during an outage; steady clock
         self._resuming = False
         self._resumed_at = LONG_AGO
 
@@ -47,6 +49,9 @@ class ResultsProbe:
 
     def before_claim(self, session: ClaimSession) -> None:
         """Look whether the markers were read; if so, have expired attempts claimed at once."""
+        if time.monotonic() >= self._grace_ends:
+            self._grace_ends = math.inf
+            wake_expired(session, POSTPONED_SECONDS)
         if not self._sent:
             return
         states = check_markers(session, self._sent)
@@ -106,7 +111,9 @@ class ResultsProbe:
         if not self._readers:
             _unread.warning(do="start `scheduler consumer`")
             return None
-        if run.expires_at is None or self._needed(run, run.expires_at) > now:
+        early = self._needed(run, run.expires_at or now) - now
+        if early > timedelta(0):
+            self._grace_ends = min(self._grace_ends, time.monotonic() + early.total_seconds())
             return None
         if self._sent:
             age = now - next(iter(self._sent.values()))
