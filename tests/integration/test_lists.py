@@ -198,7 +198,8 @@ def test_an_emission_of_a_job_that_recurs_writes_into_the_claims_indexes_alone(c
             WHERE indrelid = 'jobs'::regclass AND pg_get_expr(indpred, indrelid) LIKE '%rrule IS NULL%'""")
         lists = {name for name, in cursor}
     assert lists == {"jobs_listed", "jobs_listed_of_tenant", "jobs_listed_of_type", "jobs_listed_of_priority"}
-    assert indexes - lists == {"jobs_pkey", "jobs_due", "jobs_finished", "jobs_named", "jobs_refused"}
+    held = {"jobs_held"}  # partial: a job that waits for a run
+    assert indexes - lists - held == {"jobs_pkey", "jobs_due", "jobs_finished", "jobs_named", "jobs_refused"}
 
 
 def test_only_pending_jobs_that_recur_are_noted_and_by_their_type_of_now(database_url):
