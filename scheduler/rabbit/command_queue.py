@@ -17,15 +17,17 @@ from scheduler.rabbit.topology import translated, work_arguments
 
 
 class CommandQueue:
-    """Hands over one delivery at a time, and the next when it is acknowledged or given back."""
+    """Hands over one delivery or a window of them, and the next when one is acknowledged or given back."""
 
     def __init__(
-        self, link: Link, name: str, queue_type: str, handler: Callable[["CommandQueue", Delivery], None]
+        self, link: Link, name: str, queue_type: str, handler: Callable[["CommandQueue", Delivery], None],
+        window: int = 1,
     ) -> None:
         """Declare the queue of a command; `handler` is called on the I/O thread once it is opened."""
         self.name = COMMAND_QUEUE_PREFIX + name
         self._link = link
         self._handler = handler
+        self._window = window
         self._tag: str | None = None
         self._declare(f"{COMMAND_KEY_PREFIX}{name}", queue_type)
         self._channel = link.channel()
@@ -52,7 +54,7 @@ class CommandQueue:
 
         def act() -> None:
             if self._channel.is_open and self._tag is None:
-                self._channel.basic_qos(prefetch_count=1)
+                self._channel.basic_qos(prefetch_count=self._window)
                 self._tag = self._channel.basic_consume(self.name, self._on_message)
 
         self._post(act)
@@ -77,7 +79,7 @@ class CommandQueue:
             if self._channel.is_open:
                 self._channel.basic_ack(tag)
                 if then is not None:
-                    self._channel.basic_qos(prefetch_count=1, callback=lambda _: then())
+                    self._channel.basic_qos(prefetch_count=self._window, callback=lambda _: then())
 
         self._post(act)
 

@@ -15,11 +15,13 @@ from uuid import uuid4
 
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.messages import ScheduleResult
+from scheduler.domain.offers import ALL_TENANTS
 from scheduler.ops.logs import get_logger
 from scheduler.rabbit.command_queue import CommandQueue
 from scheduler.rabbit.frames import command_message
 from scheduler.rabbit.publisher import Publisher, Receipt
 from scheduler.workers.attempt import Attempt
+from scheduler.workers.command_turns import CommandTurns
 from scheduler.workers.commands_file import OfferedCommand
 from scheduler.workers.running import Order
 
@@ -39,6 +41,11 @@ class Offer:
     command: OfferedCommand
     queue: CommandQueue | None = None  # while there is a connection
     taken: int = 0
+    turns: "CommandTurns[Start] | None" = None  # of a command that several tenants share
+
+    def __post_init__(self) -> None:
+        if len(self.command.tenants) > 1 or ALL_TENANTS in self.command.tenants:
+            self.turns = CommandTurns(self.command.concurrency)
 
     @property
     def full(self) -> bool:
@@ -64,6 +71,7 @@ class Start:
     tag: int
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     step: Step = Step.ANNOUNCED
+    ticket: int | None = None  # of its turn, if its command is shared
     answer_by: float = field(default_factory=lambda: time.monotonic() + ANSWER_SECONDS)
 
 
@@ -88,6 +96,7 @@ class Starts:
         self._publisher = None
         for start in self._starts.values():
             start.offer.taken -= start.step is Step.ACKNOWLEDGED
+            _end_turn(start)
         self._starts.clear()
 
     def __contains__(self, key: Key) -> bool:
@@ -95,6 +104,10 @@ class Starts:
 
     def __len__(self) -> int:
         return len(self._starts)
+
+    def announced(self, offer: Offer) -> int:
+        """Return how many of a command are about to begin and not yet counted as taken."""
+        return sum(each.offer is offer and each.step is not Step.ACKNOWLEDGED for each in self._starts.values())
 
     def announce(self, start: Start) -> None:
         """Say that an attempt is about to begin."""
@@ -122,6 +135,7 @@ class Starts:
     def _put_off(self, start: Start) -> None:
         """Nobody takes our word now: let the message come again, a little later."""
         self._starts.pop(start.attempt.key, None)
+        _end_turn(start)
         timer = threading.Timer(_AGAIN_SECONDS, start.queue.give_back, (start.tag,))
         timer.daemon = True
         timer.start()
@@ -133,6 +147,7 @@ class Starts:
             self._take(start)
         elif start.step is not Step.ACKNOWLEDGED:
             del self._starts[key]
+            _end_turn(start)
             log.info("not begun: the run is another's, or has ended", event_id=key[0], attempt=key[1])
             start.queue.acknowledge(start.tag)
 
@@ -150,7 +165,7 @@ class Starts:
             return
         start.step = Step.ACKNOWLEDGED
         start.offer.taken += 1
-        if start.offer.full:
+        if start.offer.full and start.offer.turns is None:
             start.queue.pause()  # before the acknowledgement, which asks for the next one
         start.queue.acknowledge(start.tag, lambda: self._tell(self._acknowledged, start))
 
@@ -163,7 +178,14 @@ class Starts:
         for key, start in list(self._starts.items()):
             if start.step is not Step.ACKNOWLEDGED:
                 del self._starts[key]
+                _end_turn(start)
                 start.queue.give_back(start.tag)
+
+
+def _end_turn(start: Start) -> None:
+    if start.offer.turns is not None and start.ticket is not None:
+        start.offer.turns.end(start.ticket)
+        start.ticket = None
 
 
 def about(attempt: Attempt) -> str:

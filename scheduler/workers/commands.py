@@ -33,7 +33,17 @@ from scheduler.workers.command_outcome import (
     outcome_of,
     output_so_far,
 )
-from scheduler.workers.command_starts import HEARTBEAT, Key, Offer, Start, Starts, about, read_about
+from scheduler.workers.command_starts import (
+    ANSWER_SECONDS,
+    HEARTBEAT,
+    Key,
+    Offer,
+    Start,
+    Starts,
+    about,
+    read_about,
+)
+from scheduler.workers.command_turns import WINDOW
 from scheduler.workers.outcome import Outcome
 from scheduler.workers.reporter import Report, Reporter
 from scheduler.workers.running import Ended, RunningCommand, Supervisors
@@ -58,6 +68,7 @@ class AtWork:
     command: RunningCommand
     report_at: float
     reported: Ended | None = None
+    ticket: int | None = None
 
 
 class Commands:
@@ -75,6 +86,7 @@ class Commands:
         self._worker = worker
         offered = commands_file.load(settings.commands_file or "")
         self._offers = {name: Offer(command) for name, command in offered.items()}
+        self._shared = [offer for offer in self._offers.values() if offer.turns is not None]
         for name, command in offered.items():
             worker.offer(f"{COMMAND_KEY_PREFIX}{name}", tenants=command.tenants)
         metrics.declare_commands(offered)
@@ -95,7 +107,8 @@ class Commands:
         reply_to = listen_for_answers(link, partial(self._tell, self._answered))
         publisher = Publisher(link)
         queues = {
-            name: CommandQueue(link, name, self._settings.queue_type, partial(self._tell, self._delivered, offer))
+            name: CommandQueue(link, name, self._settings.queue_type, partial(self._tell, self._delivered, offer),
+                               1 if offer.turns is None else WINDOW)
             for name, offer in self._offers.items()
         }
         self._reporter.attach(link, reply_to)
@@ -129,6 +142,8 @@ class Commands:
                 self._news.get(timeout=_TURN_SECONDS)()
             self._health.turn()
             self._starts.turn()
+            for offer in self._shared:
+                self._serve(offer)
             if self._connected:
                 self._report_running()
                 self._reporter.turn()
@@ -150,6 +165,8 @@ class Commands:
         self._starts.detach()
         for offer in self._offers.values():
             offer.queue = None
+            if offer.turns is not None:
+                offer.turns.clear()  # all of it comes again
 
     def _go_on(self, offer: Offer) -> None:
         if offer.queue is not None and not offer.full and not self._stop:
@@ -165,7 +182,7 @@ class Commands:
             log.warning("dropped what is no event of a job with a target", queue=queue.name, problem=str(error))
             queue.acknowledge(delivery.tag)
             return
-        if attempt.key in self._at_work or attempt.key in self._starts:  # the event came twice
+        if self._has(offer, attempt.key):  # the event came twice
             queue.acknowledge(delivery.tag)
             return
         try:
@@ -176,7 +193,38 @@ class Commands:
             said = attempt.says(outcome, self._worker.name, datetime.now(UTC))
             self._reporter.report([Report(said, then=partial(queue.acknowledge, delivery.tag))])
         else:
-            self._starts.announce(Start(offer, attempt, order, queue, delivery.tag))
+            self._start(Start(offer, attempt, order, queue, delivery.tag))
+
+    def _has(self, offer: Offer, key: Key) -> bool:
+        waiting = () if offer.turns is None else offer.turns.waiting()
+        return key in self._at_work or key in self._starts or any(each.attempt.key == key for each in waiting)
+
+    def _start(self, start: Start) -> None:
+        turns = start.offer.turns
+        if turns is None:
+            self._starts.announce(start)
+        else:
+            turns.wait(start.attempt.tenant, start)
+            self._serve(start.offer)
+
+    def _serve(self, offer: Offer) -> None:
+        """Begin what of a shared command can begin, in turn, and put off what cannot wait for it."""
+        turns = offer.turns
+        if turns is None or not turns or self._stop or not self._connected:
+            return
+        while offer.taken + self._starts.announced(offer) < offer.command.concurrency:
+            turn = turns.next()
+            if turn is None:
+                break
+            ticket, start = turn
+            start.ticket, start.started_at = ticket, datetime.now(UTC)
+            start.answer_by = time.monotonic() + ANSWER_SECONDS
+            self._starts.announce(start)
+        for start, seconds in list(turns.put_off()):
+            outcome = Outcome.snoozed(seconds, "its command has no turn for it yet")
+            self._worker.end(start.attempt, outcome)
+            said = start.attempt.says(outcome, self._worker.name)
+            self._reporter.report([Report(said, then=partial(start.queue.acknowledge, start.tag))])
 
     def _answered(self, correlation_id: str | None, body: bytes) -> None:
         try:
@@ -197,7 +245,9 @@ class Commands:
         self._worker.begin(attempt, offer.command.name, datetime.now(UTC))
         command = self._supervisors.start(start.order, partial(self._tell, self._ended, attempt.key))
         report_at = time.monotonic() + REPORT_SECONDS
-        self._at_work[attempt.key] = AtWork(offer, attempt, start.started_at, command, report_at)
+        self._at_work[attempt.key] = AtWork(
+            offer, attempt, start.started_at, command, report_at, ticket=start.ticket
+        )
         metrics.commands_running.set(len(self._at_work))
 
     def _report_running(self) -> None:
@@ -215,6 +265,9 @@ class Commands:
         each = self._at_work.pop(key)
         metrics.commands_running.set(len(self._at_work))
         each.offer.taken -= 1
+        if each.offer.turns is not None and each.ticket is not None:
+            each.offer.turns.end(each.ticket)
+            self._serve(each.offer)
         self._go_on(each.offer)
         outcome = outcome_of(ended, each.attempt.timeout)
         self._count(each.offer, each.attempt, outcome, ended)
@@ -251,6 +304,8 @@ class Commands:
             for offer in self._offers.values():
                 if offer.queue is not None:
                     offer.queue.pause()
+                for start in [] if offer.turns is None else offer.turns.clear():
+                    start.queue.give_back(start.tag)
         if self._at_work:
             self._flush_by = now + _FLUSH_SECONDS
             if now >= self._stop_by:

@@ -114,3 +114,42 @@ def test_a_worker_of_another_release_or_with_a_bad_header(sidecar, host):
     rows = until(lambda: (found := sidecar.sql("SELECT offer_tenants FROM workers")) and len(found) == 2 and found,
                  "both workers")
     assert sorted((row["offer_tenants"] for row in rows), key=str) == [None, {"command.x": ["acme"]}]
+
+
+def test_a_tenant_that_fills_a_shared_command_does_not_keep_another_from_its_turn(sidecar, host, tmp_path):
+    sidecar.up()
+    program = ("import os, sys\nname = sys.argv[1]\nopen('began', 'a').write(name + '\\n')\n"
+               "import time\nwhile not os.path.exists('go-' + name): time.sleep(0.02)\n")
+    path = tmp_path / "commands.toml"
+    path.write_text(f"[slow]\nrun = {json.dumps([sys.executable, '-c', program])}\n"
+                    'tenants = ["*"]\narguments = true\n'
+                    f"directory = {json.dumps(str(tmp_path))}\n")
+    sidecar.start("worker", SCHEDULER_COMMANDS_FILE=str(path)).ready()
+
+    def ask(tenant, name):
+        return host.request(run_at=utc().isoformat(), tenant=tenant, run={"timeout": 600},
+                            target={"command": {"name": "slow", "arguments": [name]}})
+
+    def began(count):
+        def there():
+            lines = (tmp_path / "began").read_text().split() if (tmp_path / "began").exists() else []
+            return lines if len(lines) >= count else None
+
+        return until(there, f"{count} that have begun")
+
+    def waiting():
+        return sidecar.sql("SELECT count(*) AS n FROM runs WHERE status IN ('delivered', 'waiting')")[0]["n"]
+
+    ask("noisy", "first")
+    assert began(1) == ["first"]
+    for number in range(40):
+        ask("noisy", f"noisy{number}")
+    until(lambda: waiting() == 40, "all of the noisy tenant's emitted")
+    quiet = ask("quiet", "quiet")
+    emitted = "SELECT 1 FROM runs WHERE job_id = %s AND status = 'delivered'"
+    until(lambda: sidecar.sql(emitted, quiet), "the other's emitted")
+    # The worker has put off most of the noisy tenant's, and holds the other's.
+    until(lambda: host.channel.queue_declare("scheduler_command_slow", passive=True).method.message_count == 0,
+          "an empty queue")
+    (tmp_path / "go-first").touch()
+    assert began(2) == ["first", "quiet"]

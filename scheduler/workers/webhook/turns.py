@@ -8,7 +8,6 @@ tenant, so that of 100,000 calls to a dead endpoint a few come by in a second, a
 What is known of an endpoint is known for each tenant by itself: one's slow calls say nothing about another's.
 """
 
-import random
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from scheduler.domain.messages.base import DEFAULT_TENANT
+from scheduler.workers.pace import Pace
 from scheduler.workers.webhook.shares import Shares
 
 Call = TypeVar("Call")
@@ -24,41 +24,9 @@ WAIT_SECONDS = 1.0  # a turn that is further away is put off
 CROWDED_WAIT_SECONDS = 0.25  # the same where few places are left
 BLOCKED_SECONDS = 5.0  # where few places are left: a tenant's own turn that is further away is put off
 _CROWDED = 0.75
-FIRST_GUESS_SECONDS = 0.1  # of a call to an endpoint that nothing is known of
-CAREFUL_GUESS_SECONDS = 0.5  # the same for what is put off: should it hang, all of that comes again
-LEAST_SECONDS = 1.0
-MOST_SECONDS = 900.0
 REMEMBERED = 10_000  # endpoints
 _FORGET_SECONDS = 15.0  # from one look for idle tenants and hosts to the next
 FAILING_SECONDS = 3600.0
-_WEIGHT = 0.2  # of the newest call in a mean
-
-
-@dataclass(slots=True)
-class Pace:
-    """How quickly turns come, by the calls so far and those in flight."""
-
-    begun: OrderedDict[int, float] = field(default_factory=OrderedDict)  # when each call in flight began
-    mean: float | None = None  # seconds that a call takes
-    booked_until: float = 0.0  # turns up to then are given to calls that were put off
-
-    def seconds(self, now: float, limit: int, guess: float = FIRST_GUESS_SECONDS) -> float:
-        """Return the seconds from one turn to the next with so many calls at once."""
-        oldest = next(iter(self.begun.values()), None)
-        age = 0.0 if oldest is None else now - oldest
-        return max(guess if self.mean is None else self.mean, age) / limit
-
-    def put_off(self, now: float, limit: int) -> float:
-        """Book the next turn that is free and return the seconds until then."""
-        booked = max(self.booked_until, now + LEAST_SECONDS) + self.seconds(now, limit, CAREFUL_GUESS_SECONDS)
-        self.booked_until = min(booked, now + MOST_SECONDS)
-        # All that come beyond the last turn that is worked out would come back in the same moment.
-        return (self.booked_until - now) * random.uniform(0.9, 1.0)  # noqa: S311 - jitter, not a secret
-
-    def end(self, ticket: int, now: float) -> None:
-        """Note that a call has ended."""
-        took = now - self.begun.pop(ticket)
-        self.mean = took if self.mean is None else (1 - _WEIGHT) * self.mean + _WEIGHT * took
 
 
 @dataclass(slots=True)

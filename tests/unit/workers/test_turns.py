@@ -2,7 +2,8 @@
 
 import pytest
 
-from scheduler.workers.webhook.turns import CAREFUL_GUESS_SECONDS, MOST_SECONDS, WAIT_SECONDS, Turns
+from scheduler.workers.pace import CAREFUL_GUESS_SECONDS, MOST_SECONDS
+from scheduler.workers.webhook.turns import WAIT_SECONDS, Turns
 
 
 class Clock:

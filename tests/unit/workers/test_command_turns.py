@@ -1,0 +1,68 @@
+"""Turns of a shared command on a settable clock."""
+
+import pytest
+
+from scheduler.workers.command_turns import CROWDED, FIRST_SECONDS, OTHERS_SECONDS, CommandTurns
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def test_the_tenant_with_the_fewest_at_work_is_next_and_then_in_turn(clock):
+    turns = CommandTurns(2, clock)
+    for number in range(4):
+        turns.wait("a", f"a{number}")
+    turns.wait("b", "b0")
+    turns.wait("c", "c0")
+    tickets, order = [], []
+    while (turn := turns.next()) is not None:
+        tickets.append(turn[0])
+        order.append(turn[1])
+    assert order == ["a0", "b0", "c0", "a1", "a2", "a3"]
+    for each in tickets:
+        turns.end(each)
+    assert turns.next() is None
+
+
+def test_what_a_tenant_has_too_much_of_is_put_off_and_others_come_through(clock):
+    turns = CommandTurns(1, clock)
+    turns.wait("a", "first")
+    turns.next()
+    clock.now = 100.0
+    put_off = []
+    for number in range(1000):
+        turns.wait("a", number)
+        put_off += turns.put_off()
+        assert len(turns) < CROWDED
+    assert len(put_off) > 900
+    assert 90 < put_off[0][1] < put_off[5][1] <= 900  # at the pace of the command
+    turns.wait("b", "b0")
+    assert [start for start, _ in turns.put_off()].count("b0") == 0
+    assert turns.next()[1] == "b0"
+
+
+def test_only_a_tenants_first_waits_long(clock):
+    turns = CommandTurns(1, clock)
+    turns.wait("a", "at work")
+    turns.next()
+    for number in range(3):
+        turns.wait("a", f"a{number}")
+    turns.wait("b", "b0")
+    assert list(turns.put_off()) == []
+    clock.now = OTHERS_SECONDS + 1
+    assert [start for start, _ in turns.put_off()] == ["a2", "a1"]
+    clock.now = FIRST_SECONDS + 1
+    assert list(turns.put_off()) == [("a0", 0.0), ("b0", 0.0)]
+    assert len(turns) == 0
+    turns.wait("a", "again")
+    assert list(turns.waiting()) == ["again"]
+    assert turns.clear() == ["again"]
