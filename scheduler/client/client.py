@@ -1,7 +1,7 @@
 """Sends commands to the sidecar: confirmed, or an error."""
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Self, Unpack
 from uuid import UUID
 
@@ -40,7 +40,7 @@ class SchedulerClient:
         wait: bool | float = False, **when: Unpack[When],
     ) -> ScheduleAccepted | None:
         """Run a job once or again and again; the same id again replaces the schedule."""
-        return self._send(request(id, job_type, payload, when), wait)
+        return self._send(request(id, job_type, payload, when, self._now), wait)
 
     def cancel(
         self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[Sending]
@@ -71,6 +71,10 @@ class SchedulerClient:
     ) -> ScheduleAccepted | None:
         """Give a run that was given up or cancelled a fresh set of attempts, at once."""
         return self._send(order("retry", event_id, sending), wait)
+
+    def _now(self) -> datetime:
+        """The time that a `run_at` of `timedelta` counts from."""
+        return datetime.now(UTC)
 
     def _send(self, outgoing: Outgoing, wait: bool | float) -> ScheduleAccepted | None:
         # Encoded once: should it be sent twice over a broken connection, the second changes nothing.

@@ -1,7 +1,7 @@
 """Commands as a host writes them: Python values in, checked and encoded messages out."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypedDict
@@ -22,10 +22,14 @@ _AS_GIVEN = {"rrule", "cron", "timezone", "on_missed", "name", "priority", "rout
 _ANY_SIZE = 1 << 40  # how large a payload may be is the sidecar's setting: it says so itself
 
 
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
 class When(TypedDict, total=False):
     """The optional fields of a request, as Python values."""
 
-    run_at: datetime | str
+    run_at: datetime | timedelta | str  # a timedelta: that long from now
     rrule: str
     cron: str
     every: timedelta | float | str
@@ -72,17 +76,17 @@ class Outgoing:
         return encode(fields)
 
 
-def request(id: UUID | str, job_type: str, payload: Payload | None, when: When) -> Outgoing:
+def request(
+    id: UUID | str, job_type: str, payload: Payload | None, when: When, now: Callable[[], datetime] = _utc_now
+) -> Outgoing:
     """Build a ScheduleRequest; raise CommandRejected for what the sidecar would reject anyway."""
     if unknown := when.keys() - When.__annotations__.keys():
         raise TypeError(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(When.__annotations__)}")
     fields = _common(id, when) | {"job_type": job_type}
     if payload is not None:
-        fields["payload"] = (
-            payload.model_dump(mode="json") if isinstance(payload, BaseModel) else dict(payload)
-        )
+        fields["payload"] = _payload(payload)
     if "run_at" in when:
-        fields["run_at"] = _run_at(when["run_at"])
+        fields["run_at"] = _run_at(when["run_at"], now, zoned="timezone" in when)
     if "every" in when:
         fields["every"] = _seconds(when["every"])
     if "max_lateness" in when:
@@ -99,11 +103,23 @@ def order(kind: str, id: UUID | str, sending: Sending) -> Outgoing:
 
 
 def encode(fields: dict[str, Any]) -> bytes:
-    """Write a body; what is not JSON is the caller's mistake."""
+    """Write a body; a value that is not JSON is the caller's mistake."""
     try:
-        return json.dumps(fields, allow_nan=False, separators=(",", ":")).encode()
-    except (TypeError, ValueError) as error:
-        raise CommandRejected([Problem("payload", f"is not JSON: {error}")]) from None
+        return _json(fields).encode()
+    except (TypeError, ValueError, RecursionError):
+        raise CommandRejected(_not_json(fields)) from None
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, allow_nan=False, separators=(",", ":"))
+
+
+def _not_json(fields: dict[str, Any]) -> Iterator[Problem]:
+    for name, value in fields.items():
+        try:
+            _json(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            yield Problem(name, f"is not JSON: {error}")
 
 
 def _common(id: UUID | str, sending: When | Sending, about: str = "id") -> dict[str, Any]:
@@ -124,9 +140,37 @@ def _beside(sending: When | Sending) -> dict[str, Any]:
     }
 
 
-def _run_at(moment: datetime | str) -> str:
-    """A naive datetime is wall time in the request's timezone, and stays so."""
+def _payload(payload: object) -> dict[str, Any]:
+    if isinstance(payload, BaseModel):
+        try:
+            return payload.model_dump(mode="json")
+        except ValueError as error:  # pydantic's own errors are such
+            raise CommandRejected([Problem("payload", f"is not JSON: {error}")]) from None
+    if not isinstance(payload, Mapping):
+        kind = type(payload).__name__
+        raise CommandRejected([Problem("payload", f"must be a mapping or a pydantic model, not of type {kind}")])
+    return dict(payload)
+
+
+def _run_at(moment: datetime | timedelta | str, now: Callable[[], datetime], *, zoned: bool) -> str:
+    """Write a moment; a naive one is local time in the request's `timezone`, and an error without it."""
+    if isinstance(moment, timedelta):
+        try:
+            return rfc3339(now() + moment)
+        except OverflowError:
+            raise CommandRejected([Problem("run_at", "is too far from now")]) from None
+    if not zoned and _naive(moment):
+        raise CommandRejected([Problem(
+            "run_at", "is naive: add a zone, as in datetime.now(UTC) or 2026-12-01T08:00:00Z, or give `timezone`"
+        )])
     return moment.isoformat() if isinstance(moment, datetime) else moment
+
+
+def _naive(moment: datetime | str) -> bool:
+    try:
+        return (moment if isinstance(moment, datetime) else datetime.fromisoformat(moment)).utcoffset() is None
+    except (ValueError, TypeError):
+        return False  # no date and time at all: the sidecar's own rules say so
 
 
 def _seconds(span: timedelta | float | str) -> float | str:

@@ -19,7 +19,14 @@ from pika.exceptions import (
 )
 from pika.frame import Header
 
-from scheduler.client.errors import BrokerUnavailable, ClientError, CommandRejected, NoAnswer, NoSidecar
+from scheduler.client.errors import (
+    AccessRefused,
+    BrokerUnavailable,
+    ClientError,
+    CommandRejected,
+    NoAnswer,
+    NoSidecar,
+)
 from scheduler.domain.errors import Misconfigured, Problem
 from scheduler.domain.messages import ScheduleAccepted
 from scheduler.domain.names import COMMANDS_EXCHANGE
@@ -27,7 +34,7 @@ from scheduler.rabbit import address
 
 _REPLY_TO = "amq.rabbitmq.reply-to"  # the broker's own pseudo-queue: answers come back on this channel
 _HEARTBEAT = 30
-_NOT_FOUND = 404
+_ACCESS_REFUSED, _NOT_FOUND, _NOT_ALLOWED = 403, 404, 530
 _FRAME_MAX = 131072  # bytes: what RabbitMQ and pika agree on by default
 
 
@@ -36,7 +43,7 @@ class MessageRefused(BrokerUnavailable):
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated(url: str) -> Iterator[None]:
     """Turn pika's errors into the kit's own, without a password in any of them."""
     try:
         yield
@@ -53,10 +60,27 @@ def translated() -> Iterator[None]:
             raise NoSidecar(f"{error.reply_text}: start `scheduler consumer` on this virtual host") from None
         raise MessageRefused(f"the broker closed the channel: {error.reply_text}") from None
     except (ProbableAuthenticationError, ProbableAccessDeniedError) as error:
-        raise BrokerUnavailable(f"the broker refuses our user or virtual host: {type(error).__name__}") from None
+        raise _refused(url, error) from None
     except (AMQPError, OSError) as error:
         # Some of pika's errors are a bundle whose text shows the whole URL: the name alone will do.
-        raise BrokerUnavailable(f"the broker cannot be reached: {type(error).__name__}") from None
+        raise _unreachable(url, error) from None
+
+
+def _unreachable(url: str, error: Exception) -> BrokerUnavailable:
+    return BrokerUnavailable(f"the broker at {address.place(url)} cannot be reached: {type(error).__name__}")
+
+
+def _refused(url: str, error: AMQPError) -> BrokerUnavailable:
+    """Tell a refusal, whose code pika quotes, from a connection that was lost at the same stage."""
+    text, who = str(error), f"user {address.user(url)!r}"
+    where = f"{address.place(url)}, virtual host {address.virtual_host(url)!r}"
+    if not any(f"({code})" in text for code in (_ACCESS_REFUSED, _NOT_ALLOWED)):
+        return _unreachable(url, error)
+    if isinstance(error, ProbableAuthenticationError):
+        return AccessRefused(f"authentication failed for {who} at {where}: check user and password")
+    if "not found" in text:
+        return AccessRefused(f"the virtual host does not exist: {who} at {where}")
+    return AccessRefused(f"the virtual host is not allowed: {who} at {where}; grant the user access to it")
 
 
 def parameters(url: str, name: str) -> pika.URLParameters:
@@ -74,13 +98,13 @@ class Connection:
     """A connection with one channel in confirm mode; used by one thread at a time."""
 
     def __init__(self, url: str, name: str = "client") -> None:
+        self._url = url
         self._answers: dict[str, tuple[str, bytes]] = {}
-        with translated():
+        with translated(url):
             self._connection = pika.BlockingConnection(parameters(url, name))
             self._channel = self._connection.channel()
             self._channel.confirm_delivery()
-            agreed = getattr(getattr(self._connection, "_impl", None), "params", None)
-            self._frame_max = int(getattr(agreed, "frame_max", None) or _FRAME_MAX)
+            self._frame_max = frame_max(getattr(self._connection, "_impl", None))
         self._listening = False
 
     @property
@@ -96,8 +120,8 @@ class Connection:
         self, key: str, body: bytes, properties: pika.BasicProperties, exchange: str = COMMANDS_EXCHANGE
     ) -> None:
         """Return once the broker has confirmed that a queue holds the message."""
-        _check_header(properties, self._frame_max)
-        with translated():
+        check_header(properties, self._frame_max)
+        with translated(self._url):
             self._channel.basic_publish(exchange, key, body, properties, mandatory=True)
 
     def ask(
@@ -106,7 +130,7 @@ class Connection:
         """Publish, then wait for the sidecar's answer."""
         wanted = properties.correlation_id = properties.correlation_id or str(uuid4())
         if not self._listening:
-            with translated():
+            with translated(self._url):
                 self._channel.basic_consume(_REPLY_TO, self._on_answer, auto_ack=True)
             self._listening = True
         properties.reply_to = _REPLY_TO
@@ -118,7 +142,7 @@ class Connection:
             if remaining <= 0:
                 raise NoAnswer(f"no answer within {timeout:g} s; the command is in the queue: "
                                "is `scheduler consumer` running?")
-            with translated():
+            with translated(self._url):
                 self._connection.process_data_events(min(remaining, 1.0))
         return _answer(*self._answers.pop(wanted))
 
@@ -133,7 +157,12 @@ class Connection:
             self._connection.close()
 
 
-def _check_header(properties: pika.BasicProperties, frame_max: int) -> None:
+def frame_max(connection: object) -> int:
+    """Return the frame size that pika's connection has agreed on with the broker."""
+    return int(getattr(getattr(connection, "params", None), "frame_max", None) or _FRAME_MAX)
+
+
+def check_header(properties: pika.BasicProperties, frame_max: int) -> None:
     """Raise MessageRefused over headers that exceed a frame: the broker would close the connection."""
     try:
         size = len(Header(1, 0, properties).marshal())

@@ -31,5 +31,9 @@ class BrokerUnavailable(ClientError):
     """The broker could not be reached, or did not confirm, within the client's timeout."""
 
 
+class AccessRefused(BrokerUnavailable):
+    """The broker refuses the user, the password or the virtual host: trying again does not help."""
+
+
 class NotInTransaction(ClientError):
     """The connection commits every statement by itself, which would undo what the table is for."""

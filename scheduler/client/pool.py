@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from scheduler.client.connection import Connection, MessageRefused
-from scheduler.client.errors import BrokerUnavailable
+from scheduler.client.errors import AccessRefused, BrokerUnavailable
 
 T = TypeVar("T")
 _IDLE = 4  # kept open for the next caller
@@ -34,7 +34,7 @@ class Pool:
         while True:
             try:
                 return self._attempt(act)
-            except MessageRefused:
+            except (MessageRefused, AccessRefused):
                 raise  # another connection would hear the same
             except BrokerUnavailable:
                 if time.monotonic() + delay > deadline:
@@ -58,15 +58,19 @@ class Pool:
             if connection.usable:
                 return connection
             connection.close()
-        for attempt in range(1, self._attempts + 1):
+        return self._connect()
+
+    def _connect(self) -> Connection:
+        """Try every URL once; AccessRefused is raised if all of them refuse us."""
+        problems: list[BrokerUnavailable] = []
+        for _ in range(self._attempts):
             with self._lock:
                 url = next(self._urls)
             try:
                 return Connection(url, self._name)
-            except BrokerUnavailable:
-                if attempt == self._attempts:
-                    raise
-        raise AssertionError  # the last attempt returned or raised
+            except BrokerUnavailable as error:
+                problems.append(error)
+        raise next((each for each in problems if not isinstance(each, AccessRefused)), problems[0])
 
     def _pop(self) -> Connection | None:
         with self._lock:

@@ -23,6 +23,8 @@ def parameters(url: str, name: str) -> pika.URLParameters:
     query = parse_qsl(parts.query, keep_blank_values=True)
     tls = {key: value for key, value in query if key in _TLS}
     rest = [(key, value) for key, value in query if key not in _TLS]
+    if parts.username and not parts.password:
+        raise Misconfigured(f"AMQP_URL, for {place(url)}: the password of user {user(url)!r} is missing")
     try:
         found = pika.URLParameters(urlunsplit(parts._replace(query=urlencode(rest))))
         if tls and parts.scheme != "amqps":
@@ -48,6 +50,11 @@ def place(url: str) -> str:
 def user(url: str) -> str:
     """Return the user that the broker knows us as."""
     return unquote(urlsplit(url).username or "guest")
+
+
+def virtual_host(url: str) -> str:
+    """Return the virtual host that a URL names."""
+    return unquote(urlsplit(url).path.removeprefix("/")) or "/"
 
 
 def _tls(given: dict[str, str], host: str) -> pika.SSLOptions:

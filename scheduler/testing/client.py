@@ -18,6 +18,9 @@ class InProcessClient(SchedulerClient):
         self._sidecar = sidecar
         self._last = datetime.min.replace(tzinfo=sidecar.now.tzinfo)
 
+    def _now(self) -> datetime:
+        return self._sidecar.now
+
     def _issued_now(self) -> datetime:
         self._last = max(self._sidecar.now, self._last + timedelta(microseconds=1))
         return self._last
