@@ -4,28 +4,45 @@ import contextlib
 import json
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pika
 
-from scheduler.client.connection import MessageRefused
 from scheduler.client.database import execute
-from scheduler.client.errors import ClientError, NoSidecar
-from scheduler.client.pool import Pool
+from scheduler.client.errors import AccessRefused, BrokerUnavailable, ClientError, NoSidecar
+from scheduler.client.publisher import Message, Outcome, Publisher
 from scheduler.domain.messages import COMMAND_MODELS
+from scheduler.domain.names import COMMANDS_EXCHANGE
 
 log = logging.getLogger(__name__)
 BATCH = 100
 _MOST_SECONDS = 60.0
 _ABSENT_SECONDS = 5.0
+_PING_SECONDS = 4.0  # a session may have a limit for idle transactions: `scheduler outbox` has 15 s
+_AGAIN_SECONDS = 0.2
+_STOP_SECONDS = 3.0  # how long a stop waits for confirms
+
+
+@dataclass(slots=True)
+class _Row:
+    """A command of the table."""
+
+    number: int
+    attempts: int
+    message: Message
+    outcome: Outcome = Outcome.UNKNOWN
+    problem: str = "the broker refused the message: the sidecar's queue is full"
 
 
 class Relay:
     """Sends what stands in scheduler_outbox; run as many as you like, in threads or processes of their own.
 
-    One that dies between the confirm and its commit sends those commands again: their issued_at makes the
-    second one change nothing.
+    A batch is published at once and confirmed together, in one transaction that takes no longer than the broker.
+    Whatever ends it, the commands that were confirmed are removed. A relay that dies between the confirm and its
+    commit sends those commands again: their issued_at makes the second one change nothing.
     """
 
     def __init__(
@@ -34,62 +51,131 @@ class Relay:
     ) -> None:
         """Take a function that opens a connection to the host's database, and the broker's URL.
 
-        `user_id` is the broker's user that we are, where the sidecar takes tenants from it.
+        `timeout` is how long `run_once` tries to connect to the broker. `user_id` is our user there, if the
+        sidecar takes tenants from it.
         """
         self._user_id = user_id
         self._connect = connect
         self._database: Any = None
-        self._pool = Pool([part.strip() for part in url.split(",")], "outbox")
+        self._urls = [part.strip() for part in url.split(",")]
+        self._publisher: Publisher | None = None
         self._batch = batch
         self._interval = interval
         self._timeout = timeout
         self._stop = threading.Event()
+        self._stop_by: float | None = None
+        self._pinged_at = 0.0
         self._thread: threading.Thread | None = None
 
     def run_once(self) -> int:
-        """Send one batch and return how many commands were confirmed; raise when a server is away."""
-        if self._database is None:
-            self._database = self._connect()
+        """Send one batch and return how many commands were confirmed; raise when a server is unavailable."""
+        if self._publisher is not None and not self._publisher.usable:  # this also serves its heartbeats
+            self._drop_publisher()
         try:
-            rows = execute(self._database, "take_commands", (self._batch,))
-            sent = self._send(rows)
-            if sent:
-                execute(self._database, "strike_commands", (sent,))
-            self._database.commit()
+            rows = self._take()
+            if rows and self._publisher is None:
+                self._database.commit()  # connecting may take longer than a transaction may be idle
+                self._publisher = self._open_publisher()
+                rows = self._take()
+            return self._send(rows)
         except BaseException:
             self._disconnect()
             raise
-        return len(sent)
 
-    def _send(self, rows: list[tuple[Any, ...]]) -> list[int]:
-        """Send the commands; one that the broker refuses by itself is put off, so that it blocks no other."""
-        sent = []
-        for number, kind, *rest, attempts in rows:
-            try:
-                self._publish(kind, *rest)
-            except MessageRefused as error:
-                self._put_off(number, min(2.0**attempts, _MOST_SECONDS), error)
-            except NoSidecar as error:
-                self._put_off(number, min(2.0**attempts, _ABSENT_SECONDS), error)
-                break  # the others would fare no better
-            else:
-                sent.append(number)
-        return sent
+    def _take(self) -> list[_Row]:
+        if self._database is None:
+            self._database = self._connect()
+        taken = execute(self._database, "take_commands", (self._batch,))
+        self._pinged_at = time.monotonic()
+        return [self._row(*each) for each in taken]
 
-    def _publish(  # noqa: PLR0917 - the columns of take_commands.sql
-        self, kind: str, body: str, dated: bool, issued_at: str, correlation_id: str | None, headers: str | None
-    ) -> None:
+    def _row(  # noqa: PLR0917 - the columns of take_commands.sql
+        self, number: int, kind: str, body: str, dated: bool, issued_at: str, correlation_id: str | None,
+        headers: str | None, attempts: int,
+    ) -> _Row:
         properties = pika.BasicProperties(
             content_type="application/json", delivery_mode=2, type=COMMAND_MODELS[kind].__name__,
             correlation_id=correlation_id, headers=json.loads(headers) if headers else None,
             user_id=self._user_id,
         )
         encoded = (body if dated else _dated(body, issued_at)).encode()
-        self._pool.use(lambda connection: connection.publish(kind, encoded, properties), self._timeout)
+        return _Row(number, attempts, Message(kind, encoded, properties))
 
-    def _put_off(self, number: int, delay: float, error: ClientError) -> None:
-        log.warning("command %s stays in the outbox for %g s: %s", number, delay, error)
-        execute(self._database, "put_off_command", (delay, str(error)[:1000], number))
+    def _send(self, rows: list[_Row]) -> int:
+        """Publish the commands, remove those that were confirmed, and put off those that were refused."""
+        problem: BrokerUnavailable | None = None
+        try:
+            self._publish(rows)
+        except BrokerUnavailable as error:
+            problem = error
+        confirmed = [row.number for row in rows if row.outcome is Outcome.CONFIRMED]
+        if confirmed:
+            execute(self._database, "strike_commands", (confirmed,))
+        self._put_off([row for row in rows if row.outcome is Outcome.REFUSED], _MOST_SECONDS)
+        returned = [row for row in rows if row.outcome is Outcome.RETURNED]
+        for row in returned:
+            row.problem = f"no queue takes this command from {COMMANDS_EXCHANGE}: start `scheduler consumer` once"
+        self._put_off(returned, _ABSENT_SECONDS)
+        self._database.commit()
+        if problem is not None:
+            self._drop_publisher()
+            if not confirmed:
+                raise problem
+            log.warning("%d of %d commands confirmed, retrying the rest: %s", len(confirmed), len(rows), problem)
+        return len(confirmed)
+
+    def _publish(self, rows: Sequence[_Row]) -> None:
+        """Publish in the order of the table; if the broker closes the channel, find the command it refuses."""
+        for batch in _batches(rows):
+            publisher = self._publisher
+            assert publisher is not None  # noqa: S101 - connected before the rows were taken
+            outcomes = publisher.publish([row.message for row in batch], self._tick)
+            for row, outcome in zip(batch, outcomes, strict=True):
+                row.outcome = outcome
+            if publisher.channel_closed:
+                _blame(rows, batch, publisher)
+                publisher.reopen()
+            elif Outcome.UNKNOWN in outcomes:
+                publisher.check()
+                raise BrokerUnavailable("the broker did not confirm in time")
+
+    def _tick(self) -> bool:
+        """Keep the transaction from being idle for too long; return False to wait no longer."""
+        if time.monotonic() >= self._pinged_at + _PING_SECONDS:
+            execute(self._database, "ping", ())
+            self._pinged_at = time.monotonic()
+        if not self._stop.is_set():
+            return True
+        self._stop_by = self._stop_by or time.monotonic() + _STOP_SECONDS
+        return time.monotonic() < self._stop_by
+
+    def _put_off(self, rows: Sequence[_Row], most: float) -> None:
+        """Let commands wait that the broker does not take, so that they block no others."""
+        if rows:
+            delays = [min(2.0 ** min(row.attempts, 10), most) for row in rows]
+            problems = [row.problem[:1000] for row in rows]
+            execute(self._database, "put_off_commands", ([row.number for row in rows], delays, problems))
+            first = rows[0]
+            log.warning("%d commands stay in the outbox, such as %s: %s", len(rows), first.number, first.problem)
+
+    def _open_publisher(self) -> Publisher:
+        """Try every URL in turn until the timeout; if all of them refuse us, that does not help."""
+        give_up_at = time.monotonic() + self._timeout
+        while True:
+            problems: list[BrokerUnavailable] = []
+            for url in self._urls:
+                try:
+                    return Publisher(url, "outbox")
+                except BrokerUnavailable as error:
+                    problems.append(error)
+            refused = all(isinstance(each, AccessRefused) for each in problems)
+            if refused or time.monotonic() > give_up_at or self._stop.wait(_AGAIN_SECONDS):
+                raise next((each for each in problems if not isinstance(each, AccessRefused)), problems[0])
+
+    def _drop_publisher(self) -> None:
+        if self._publisher is not None:
+            self._publisher.close()
+            self._publisher = None
 
     def run(self) -> None:
         """Send until `stop` is called, whatever happens to the servers meanwhile."""
@@ -119,13 +205,34 @@ class Relay:
     def close(self) -> None:
         """Close its connections; for a host that calls `run_once` itself."""
         self._disconnect()
-        self._pool.close()
+        self._drop_publisher()
 
     def _disconnect(self) -> None:
         if self._database is not None:
             with contextlib.suppress(Exception):  # it may be broken already; its transaction is gone anyway
                 self._database.close()
             self._database = None
+
+
+def _batches(rows: Sequence[_Row]) -> Iterator[list[_Row]]:
+    """Yield all rows; while the broker closes the channel over them, one by one until the culprit is known."""
+    single = False
+    while rest := [row for row in rows if row.outcome is Outcome.UNKNOWN]:
+        batch = rest[:1] if single else rest
+        yield batch
+        single = not single or batch[0].outcome is not Outcome.REFUSED
+
+
+def _blame(rows: Sequence[_Row], batch: Sequence[_Row], publisher: Publisher) -> None:
+    """Note why the broker closed the channel: over the only command of a batch, or over any."""
+    try:
+        publisher.check()
+    except NoSidecar:
+        for row in rows:
+            row.outcome = Outcome.RETURNED if row.outcome is Outcome.UNKNOWN else row.outcome
+    except ClientError as error:
+        if len(batch) == 1:
+            batch[0].outcome, batch[0].problem = Outcome.REFUSED, str(error)
 
 
 def _explained(error: Exception) -> str:

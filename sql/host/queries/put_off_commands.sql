@@ -1,4 +1,6 @@
--- Keep a command that the broker refused, and let those behind it pass.
-UPDATE scheduler_outbox
-SET attempts = attempts + 1, try_at = clock_timestamp() + make_interval(secs => %s), last_error = %s
-WHERE id = %s
+-- Keep commands that the broker does not take, and let those behind them pass.
+UPDATE scheduler_outbox AS command
+SET attempts = command.attempts + 1, try_at = clock_timestamp() + make_interval(secs => late.delay),
+    last_error = late.problem
+FROM unnest(%s::bigint[], %s::float8[], %s::text[]) AS late (id, delay, problem)
+WHERE command.id = late.id

@@ -280,7 +280,7 @@ def test_without_a_sidecar_commands_stay_until_there_is_one(host_database, vhost
     carrier = relay(vhost)
     assert carrier.run_once() == 0
     stand = rows(host_database, "SELECT attempts, last_error FROM scheduler_outbox ORDER BY id")
-    assert [attempts for attempts, _ in stand] == [1, 0, 0]
+    assert [attempts for attempts, _ in stand] == [1, 1, 1]
     assert "scheduler consumer" in stand[0][1]
 
 
