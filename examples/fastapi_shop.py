@@ -13,7 +13,7 @@ import time
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import psycopg
 import sqlalchemy as sa
@@ -71,7 +71,7 @@ def create(customer: str) -> dict[str, int]:
         number = database.execute(new).scalar_one()
         Outbox(database).schedule(
             job_id("invoice", number), "invoice.reminder", {"invoice": number},
-            run_at=datetime.now(UTC) + timedelta(seconds=2),
+            run_at=timedelta(seconds=2),
         )
     return {"invoice": number}
 

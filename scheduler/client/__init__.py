@@ -3,6 +3,7 @@
 from scheduler.client.client import SchedulerClient
 from scheduler.client.database import tables
 from scheduler.client.errors import (
+    AccessRefused,
     BrokerUnavailable,
     ClientError,
     CommandRejected,
@@ -20,7 +21,7 @@ from scheduler.client.runner import Runner
 from scheduler.domain.messages import ScheduleAccepted
 
 __all__ = [
-    "BrokerUnavailable", "ClientError", "CommandRejected", "Due", "GiveUp", "Handlers", "NoAnswer", "NoSidecar",
-    "NotInTransaction", "Outbox", "Relay", "Runner", "ScheduleAccepted", "SchedulerClient", "Snooze",
-    "UnknownJobType", "forget", "handlers", "job_id", "on_due", "once", "tables",
+    "AccessRefused", "BrokerUnavailable", "ClientError", "CommandRejected", "Due", "GiveUp", "Handlers",
+    "NoAnswer", "NoSidecar", "NotInTransaction", "Outbox", "Relay", "Runner", "ScheduleAccepted",
+    "SchedulerClient", "Snooze", "UnknownJobType", "forget", "handlers", "job_id", "on_due", "once", "tables",
 ]  # fmt: skip

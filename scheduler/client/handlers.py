@@ -1,16 +1,22 @@
 """What the host does when a reminder is due: one function for each job type."""
 
+import functools
+import inspect
+import threading
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from scheduler.client.event_loop import EventLoop
 from scheduler.domain.messages import DueRun
 
 P = TypeVar("P")
+_lock = threading.Lock()
 
 
 class Due(BaseModel, Generic[P]):
@@ -37,10 +43,12 @@ Handle = Callable[[Due[Any]], object]
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A function, and the model its events are read with."""
+    """A function, the model its events are read with, and how it is run."""
 
     handle: Handle
     model: type[Due[Any]]
+    process: bool = False
+    timeout: float | None = None  # seconds
 
 
 class UnknownJobType(Exception):  # noqa: N818 - a state of the deployment, not an accident
@@ -56,14 +64,28 @@ class Handlers:
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
+        with _lock:
+            _sets.add(self)
 
-    def on_due(self, job_type: str, payload: Any = dict[str, Any]) -> Callable[[Handle], Handle]:
-        """Register the decorated function for a job type; `payload` is the type its payload is read as."""
+    def on_due(
+        self, job_type: str, payload: Any = dict[str, Any], *, process: bool = False,
+        timeout: timedelta | float | None = None,
+    ) -> Callable[[Handle], Handle]:
+        """Register the decorated function for a job type; `payload` is the type its payload is read as.
+
+        The function may be async. With `process=True` it runs in a child process. Both can be stopped, after
+        `timeout` (seconds or a timedelta) and when the sidecar gives up the attempt: an async function is
+        cancelled, a process terminated. A function in a thread cannot be stopped, so it has no `timeout`.
+        """
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        if seconds is not None and not seconds > 0:
+            raise ValueError(f"timeout must be more than 0 seconds, not {seconds:g}")
 
         def register(handle: Handle) -> Handle:
+            _check(handle, process=process, timeout=seconds)
             if job_type in self._handlers:
                 raise ValueError(f"{job_type!r} has a handler already")
-            self._handlers[job_type] = Handler(handle, Due[payload])
+            self._handlers[job_type] = Handler(handle, Due[payload], process, seconds)
             return handle
 
         return register
@@ -77,22 +99,73 @@ class Handlers:
         if self._handlers.setdefault(job_type, handler) is not handler:
             raise ValueError(f"{job_type!r} has a handler already")
 
-    def dispatch(self, body: bytes) -> object:
-        """Read an event, have it handled and return what comes of it; whatever is raised means it was not."""
+    def read(self, body: bytes) -> tuple[Handler, Due[Any]]:
+        """Return an event and its handler; raise UnknownJobType or UnreadableEvent."""
         try:
             job_type = _JobType.model_validate_json(body).job_type
             handler = self._handlers.get(job_type)
             if handler is None:
                 raise UnknownJobType(f"no handler for {job_type!r}; there are {sorted(self._handlers)}")
-            event = handler.model.model_validate_json(body)
+            return handler, handler.model.model_validate_json(body)
         except ValidationError as error:
             raise UnreadableEvent(str(error)) from error
-        return handler.handle(event)
+
+    def dispatch(self, body: bytes) -> object:
+        """Read an event, run its handler in this process, also an async one, and return what it returns."""
+        handler, event = self.read(body)
+        returned = handler.handle(event)
+        if not inspect.isawaitable(returned):
+            return returned
+        loop = EventLoop()
+        try:
+            return loop.run(returned, lambda _: None, handler.timeout)
+        finally:
+            loop.close()
+
+
+def registered(job_type: str) -> list[Handler]:
+    """Return the handlers for a job type in all sets of this process."""
+    with _lock:
+        sets = list(_sets)
+    return [handler for each in sets for name, handler in each if name == job_type]
+
+
+def function_name(handle: Handle) -> str:
+    """Return the name of a handler's function within its module."""
+    return str(getattr(_function(handle), "__qualname__", ""))
+
+
+def module_name(handle: Handle) -> str:
+    """Return the module that defines a handler's function."""
+    return str(getattr(_function(handle), "__module__", ""))
+
+
+def _function(handle: Any) -> Any:
+    """Return the function that a partial or a callable object calls."""
+    while isinstance(handle, functools.partial):
+        handle = handle.func
+    return handle if inspect.isroutine(handle) or inspect.isclass(handle) else type(handle).__call__
+
+
+def _check(handle: Handle, *, process: bool, timeout: float | None) -> None:
+    """Refuse functions that could never be run as asked."""
+    function = _function(handle)
+    name = function_name(handle) or repr(handle)
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise TypeError(f"{name} is a generator, whose body would never run: a handler must return, not yield")
+    if process and ("<" in name or not module_name(handle)):
+        raise TypeError(f"{name} cannot be found by a child process: process=True needs a function at the top "
+                        "level of a module")
+    if timeout is not None and not process and not inspect.iscoroutinefunction(function):
+        raise TypeError(f"{name} runs in a thread, which cannot be stopped: timeout needs process=True or an "
+                        "async function")
 
 
 class _JobType(BaseModel):
     job_type: str
 
+
+_sets: "weakref.WeakSet[Handlers]" = weakref.WeakSet()
 
 # Hosts with one set of handlers use these two; others make Handlers of their own.
 handlers = Handlers()

@@ -1,24 +1,29 @@
-"""Tells the sidecar what becomes of the attempts that a Runner makes."""
+"""Reports the attempts that a Runner makes to the sidecar: heartbeats, then the result, confirmed."""
 
+import contextlib
+import json
 import logging
 import os
 import socket
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pika
+from pika import spec
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import ChannelClosedByBroker, NackError, UnroutableError
+from pika.exceptions import AMQPError, ChannelClosed, ChannelWrongStateError, NackError, UnroutableError
 
-from scheduler.client.results import Attempt
+from scheduler.client.work import Work
 from scheduler.domain.messages import ScheduleResult
 from scheduler.domain.names import COMMANDS_EXCHANGE
 
 log = logging.getLogger(__name__)
 HEARTBEAT = 25.0  # a Runner that dies or freezes is noticed within 30 s, as a worker is
-_BEATS = 3  # signs of life within the time that was promised for one
+_BEATS = 3  # reports within the time that was promised for one
+_BEAT_SECONDS = 5.0  # for a handler that can be stopped: how soon it learns that the sidecar gave up its attempt
 _AGAIN_SECONDS = 1.0
 _WORKER_CHARACTERS = 200
+_REPLY_TO = "amq.rabbitmq.reply-to"
 
 
 def worker_name(name: str | None) -> str:
@@ -27,71 +32,123 @@ def worker_name(name: str | None) -> str:
 
 
 @dataclass(slots=True)
-class _Said:
+class _Report:
     body: bytes
-    next_at: float  # monotonic: when to say it, or to say it again
+    next_at: float  # monotonic
+    confirmed: bool = False  # at least once
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the last reports brought about."""
+
+    started: list[Work] = field(default_factory=list)  # the broker has the first `running`
+    settled: list[Work] = field(default_factory=list)  # the broker has the result
+    superseded: list[Work] = field(default_factory=list)  # the sidecar has given up the attempt
 
 
 class Reporter:
-    """Signs of life while handlers are at work, and at last what became of each attempt, confirmed.
+    """Keeps what is to be reported, also while there is no connection.
 
-    Used by the thread that has the connection, which comes by a few times in a second: pika wants it so. A
-    handler, however long it takes, keeps nobody from saying that it is at work.
+    Used by the thread that has the connection, which calls `turn` a few times in a second: pika wants it so. A
+    handler, however long it takes, keeps nobody from reporting that it runs.
     """
 
-    def __init__(self, connection: pika.BlockingConnection, heartbeat: float, user_id: str | None = None) -> None:
-        self._properties = pika.BasicProperties(
-            content_type="application/json", delivery_mode=2, type=ScheduleResult.__name__, user_id=user_id,
-        )
-        self._connection = connection
+    def __init__(self, heartbeat: float, user_id: str | None = None) -> None:
         self._heartbeat = heartbeat
-        self._channel = self._open()
-        self._at_work: dict[int, _Said] = {}  # by delivery tag
-        self._ended: dict[int, _Said] = {}
+        self._user_id = user_id
+        self._connection: pika.BlockingConnection | None = None
+        self._channel: BlockingChannel | None = None
+        self._running: dict[Work, _Report] = {}
+        self._ended: dict[Work, _Report] = {}
+        self._superseded: list[Work] = []
 
-    def begin(self, tag: int, attempt: Attempt) -> None:
-        """Say that a handler is at work, from now until its end."""
-        self._at_work[tag] = _Said(attempt.running(self._heartbeat), time.monotonic())
+    def attach(self, connection: pika.BlockingConnection) -> None:
+        """Use this connection from now on, and report at once that handlers still run."""
+        self._connection = connection
+        self._channel = None
+        for report in (*self._running.values(), *self._ended.values()):
+            report.next_at = 0.0
 
-    def end(self, tag: int, result: bytes) -> None:
-        """Say what became of it, until the broker has confirmed that."""
-        running = self._at_work.pop(tag, None)
-        if running is not None and running.next_at <= time.monotonic():
+    @property
+    def idle(self) -> bool:
+        """Whether every result is confirmed."""
+        return not self._ended
+
+    def begin(self, work: Work) -> None:
+        """Report that a handler runs, from now until its end."""
+        assert work.attempt is not None  # noqa: S101 - only tracked jobs are reported
+        self._running[work] = _Report(work.attempt.running(self._heartbeat), time.monotonic())
+
+    def end(self, work: Work, result: bytes) -> None:
+        """Report the result, until the broker has confirmed it."""
+        running = self._running.pop(work, None)
+        self._ended[work] = _Report(result, 0.0)  # first: the connection may be lost while publishing
+        if running is not None and not running.confirmed:
             self._publish(running.body)
-        self._ended[tag] = _Said(result, time.monotonic())
 
-    def turn(self) -> list[int]:
-        """Say what is to be said by now; return the tags of the events whose end the broker knows."""
+    def forget(self, work: Work) -> None:
+        """Report no more of an attempt that the sidecar has given up."""
+        self._running.pop(work, None)
+
+    def turn(self) -> Progress:
+        """Publish the reports that are due."""
         now = time.monotonic()
-        for said in self._at_work.values():
-            if said.next_at <= now:
-                taken = self._publish(said.body)
-                said.next_at = now + (self._heartbeat / _BEATS if taken else _AGAIN_SECONDS)
-        settled = []
-        for tag, said in list(self._ended.items()):
-            if said.next_at > now:
+        progress = Progress(superseded=self._superseded)
+        self._superseded = []
+        for work, report in list(self._running.items()):
+            if report.next_at > now:
                 continue
-            if self._publish(said.body):
-                del self._ended[tag]
-                settled.append(tag)
+            taken = self._publish(report.body, work if report.confirmed else None)
+            report.next_at = now + (self._beat_seconds(work) if taken else _AGAIN_SECONDS)
+            if taken and not report.confirmed:
+                report.confirmed = True
+                progress.started.append(work)
+        for work, report in list(self._ended.items()):
+            if report.next_at > now:
+                continue
+            if self._publish(report.body):
+                del self._ended[work]
+                progress.settled.append(work)
             else:
-                said.next_at = now + _AGAIN_SECONDS
-        return settled
+                report.next_at = now + _AGAIN_SECONDS
+        return progress
 
-    def _publish(self, body: bytes) -> bool:
+    def _beat_seconds(self, work: Work) -> float:
+        promised = self._heartbeat / _BEATS
+        return min(promised, _BEAT_SECONDS) if work.stoppable else promised
+
+    def _publish(self, body: bytes, asks: Work | None = None) -> bool:
+        """Return whether the broker has confirmed it; with `asks`, have the sidecar reply whose attempt it is."""
+        properties = pika.BasicProperties(
+            content_type="application/json", delivery_mode=2, type=ScheduleResult.__name__, user_id=self._user_id,
+        )
+        if asks is not None:
+            properties.reply_to, properties.correlation_id = _REPLY_TO, _name(asks)
         try:
-            self._channel.basic_publish(
-                COMMANDS_EXCHANGE, ScheduleResult.kind, body, self._properties, mandatory=True
-            )
-        except (UnroutableError, NackError, ChannelClosedByBroker) as error:
+            channel = self._open()
+            channel.basic_publish(COMMANDS_EXCHANGE, ScheduleResult.kind, body, properties, mandatory=True)
+        except (UnroutableError, NackError, ChannelClosed, ChannelWrongStateError) as error:
             log.warning("no queue takes a result from %s, trying again: %s; start `scheduler consumer`",
                         COMMANDS_EXCHANGE, type(error).__name__)
-            if not self._channel.is_open:
-                self._channel = self._open()
             return False
         return True
 
     def _open(self) -> BlockingChannel:
-        channel = self._connection.channel()
-        channel.confirm_delivery()
-        return channel
+        if self._channel is None or not self._channel.is_open:
+            assert self._connection is not None  # noqa: S101 - `attach` comes first
+            self._channel = self._connection.channel()
+            self._channel.confirm_delivery()
+            self._channel.basic_consume(_REPLY_TO, self._on_reply, auto_ack=True)
+        return self._channel
+
+    def _on_reply(
+        self, _: BlockingChannel, __: spec.Basic.Deliver, properties: pika.BasicProperties, body: bytes
+    ) -> None:
+        with contextlib.suppress(ValueError, TypeError, KeyError, AMQPError):
+            if json.loads(body)["status"] == "superseded":
+                self._superseded += [work for work in self._running if _name(work) == properties.correlation_id]
+
+
+def _name(work: Work) -> str:
+    return f"{work.key[0]} {work.key[1]}"

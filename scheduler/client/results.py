@@ -32,6 +32,23 @@ class GiveUp(Exception):  # noqa: N818 - as above
     """Raised by the handler of a tracked job: no further attempt will do better."""
 
 
+class NotJson(Exception):  # noqa: N818 - as above
+    """A handler returned a value that is not JSON."""
+
+
+def as_json(returned: object) -> str:
+    """Write what a handler returned as JSON; raise NotJson if it is none."""
+    try:
+        output = returned.model_dump(mode="json") if isinstance(returned, BaseModel) else returned
+        return json.dumps(output, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise NotJson(
+            f"the handler returned a value of type {type(returned).__name__} that is not JSON: {why}; "
+            "return JSON values, a pydantic model or None"
+        ) from None
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """Which attempt of which event, and who makes it."""
@@ -55,16 +72,16 @@ class Attempt:
         return self.says(ResultStatus.RUNNING, heartbeat=heartbeat)
 
     def succeeded(self, returned: object, **times: str) -> bytes:
-        """Say what a handler returned: as JSON, or where it is none its repr."""
-        try:
-            output = returned.model_dump(mode="json") if isinstance(returned, BaseModel) else returned
-            said = self.says(ResultStatus.SUCCEEDED, output=output, **times)
-            if len(said) <= _SENT_BYTES:
+        """Say what a handler returned; raise NotJson if that cannot be said."""
+        text = as_json(returned)
+        said = self.says(ResultStatus.SUCCEEDED, output=json.loads(text), **times)
+        if len(said) <= _SENT_BYTES:
+            try:
                 parse_result(ScheduleResult.kind, said)
+            except Rejected:
+                text = _repr(returned)  # a text that Postgres cannot hold
+            else:
                 return said
-            text = json.dumps(output, ensure_ascii=False)
-        except (TypeError, ValueError, RecursionError, Rejected):
-            text = _repr(returned)
         # Longer than what is kept, if it was: then the sidecar marks it as cut.
         return self.says(ResultStatus.SUCCEEDED, output=_sendable(text[: 2 * OUTPUT_BYTES]), **times)
 
@@ -72,7 +89,7 @@ class Attempt:
         """Say what a handler raised, which may be a Snooze or a GiveUp."""
         if isinstance(error, Snooze):
             return self.says(ResultStatus.SNOOZED, retry_in=error.seconds, **times)
-        given_up = isinstance(error, GiveUp)
+        given_up = isinstance(error, GiveUp | NotJson)  # the work is done: another attempt would repeat it
         text = str(error) if given_up else "".join(traceback.format_exception(error))
         last, again = _sendable(text)[-ERROR_CHARACTERS:], not (given_up or hopeless)
         return self.says(ResultStatus.FAILED, error=last, retry=again, **times)

@@ -10,6 +10,8 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
+from scheduler.domain.names import DUE_QUEUE
+
 ATTEMPT = "x-attempt"  # how often the event was handled in vain
 DELAYS = (1.0, 5.0, 30.0, 120.0, 600.0)
 _NOT_FOUND = 404
@@ -36,9 +38,11 @@ class Retries:
             self.room_arguments |= {"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
             self.dead_arguments["x-delivery-limit"] = 1_000_000
 
-    def declare(self, connection: pika.BlockingConnection) -> None:
-        """Declare the queues; the host's own is left as it is, whatever its kind."""
+    def declare(self, connection: pika.BlockingConnection) -> bool:
+        """Declare the queues; return False if the host's own is missing. Only `mainapp_due` is created."""
         if not _exists(connection, self.queue):
+            if self.queue != DUE_QUEUE:
+                return False
             with contextlib.closing(connection.channel()) as channel:
                 channel.queue_declare(self.queue, durable=True)
         with contextlib.closing(connection.channel()) as channel:
@@ -48,6 +52,7 @@ class Retries:
                     self.room(milliseconds), durable=True,
                     arguments=self.room_arguments | {"x-message-ttl": milliseconds},
                 )
+        return True
 
     def room(self, milliseconds: int | str) -> str:
         """Return the name of the queue for one delay."""

@@ -4,6 +4,7 @@ import inspect
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from types import ModuleType
@@ -11,18 +12,22 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from scheduler.client.errors import ClientError
 from scheduler.client.handlers import Handler, Handlers
 from scheduler.client.handlers import handlers as common
-from scheduler.client.runner import Runner
+from scheduler.client.runner import FLUSH_SECONDS, Runner
 from scheduler.domain.errors import Misconfigured
 from scheduler.ops.health import HealthPart
+from scheduler.ops.logs import get_logger
 from scheduler.rabbit.address import user
 from scheduler.rabbit.link import Link
 from scheduler.runtime import Stop
 from scheduler.settings import Settings
 from scheduler.workers.worker import Worker
 
+log = get_logger(__name__)
 _LOOK_SECONDS = 0.5
+_REFUSED_SECONDS = 5.0
 
 
 def load(modules: Sequence[str]) -> Handlers:
@@ -101,9 +106,20 @@ class HandlersWork:
             grace=self._grace, name=worker.name,
             user_id=user(settings.amqp_urls[0]) if settings.tenant_by == "user_id" else None,
         )
-        self._thread = threading.Thread(target=self._runner.run, name="handlers", daemon=True)
-        stop.wait_for(self._thread.is_alive)
+        self._leave_at = float("inf")
+        self._thread = threading.Thread(target=self._serve, name="handlers", daemon=True)
+        stop.wait_for(lambda: self._thread.is_alive() and time.monotonic() < self._leave_at)
         self._thread.start()
+
+    def _serve(self) -> None:
+        """Run; a worker waits for a broker that refuses it, as for one that is unavailable."""
+        while not self._stop:
+            try:
+                return self._runner.run()
+            except ClientError as error:
+                log.warning("handlers not connected: trying again", problem=str(error))
+                self._stop.wait(_REFUSED_SECONDS)
+        return None
 
     def run(self, link: Link) -> None:
         """Keep an eye on it until the connection is lost or the process shall stop."""
@@ -116,9 +132,10 @@ class HandlersWork:
                 self._health.missing("rabbitmq", "the handlers are not connected yet")
 
     def finish(self) -> None:
-        """Take no more events, and give handlers at work their time."""
+        """Take no more events, and give running handlers their time."""
+        self._leave_at = time.monotonic() + self._grace + FLUSH_SECONDS
         self._runner.stop()
-        self._thread.join(self._grace + _LOOK_SECONDS)
+        self._thread.join(self._grace + FLUSH_SECONDS)
 
 
 def serving(served: Handlers, queue: str) -> Callable[[Settings, Stop, HealthPart, Worker], HandlersWork]:

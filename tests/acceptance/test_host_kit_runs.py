@@ -1,7 +1,11 @@
 """Handlers of tracked jobs: the Runner reports, and the real sidecar tries again, puts off or gives up."""
 
+import asyncio
 import json
 import queue
+import signal
+import subprocess
+import sys
 import threading
 from uuid import uuid4
 
@@ -85,10 +89,12 @@ def test_a_handler_that_fails_is_tried_again_by_the_sidecar_until_it_succeeds(up
     assert unused(host)
 
 
-def test_a_value_that_is_not_json_is_told_by_its_repr(handlers, ask, finished):
+def test_a_value_that_is_not_json_is_an_error_that_says_so(handlers, ask, finished):
     handlers.on_due("test.job")(lambda _: {1j})
-    ask({})
-    assert finished()["output"] == "{1j}"
+    ask(AT_ONCE)
+    told = finished()
+    assert (told["status"], told["attempts"]) == ("dead", 1)
+    assert "the handler returned a value of type set that is not JSON" in told["error"]
 
 
 def test_a_snoozed_event_comes_again_and_the_attempt_does_not_count(up, handlers, ask, finished):
@@ -148,3 +154,75 @@ def test_a_handler_that_takes_its_time_gives_signs_of_life(up, handlers, ask, fi
     until(renewed, "further signs of life")
     finish.set()
     assert finished()["status"] == "succeeded"
+
+
+def test_an_async_handler_is_cancelled_when_its_run_has_timed_out(up, handlers, ask, finished):
+    cancelled = threading.Event()
+
+    @handlers.on_due("test.job")
+    async def _(_event):
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            cancelled.set()
+
+    ask({"timeout": 1, "max_attempts": 1})
+    told = finished()
+    assert told["status"] == "dead"
+    assert cancelled.wait(DEADLINE)
+    assert outcomes(up, told["event_id"]) == [("timed_out", "w1")]
+
+
+def test_a_handler_that_outlasts_its_timeout_and_succeeds_ends_the_run(up, handlers, ask, finished):
+    calls, finish = queue.SimpleQueue(), threading.Event()
+
+    @handlers.on_due("test.job")
+    def _(event):
+        calls.put(event.run.attempt)
+        assert finish.wait(DEADLINE)
+        return event.run.attempt
+
+    ask({"timeout": 1, "backoff": [0], "start_timeout": 600})
+    until(lambda: up.sql("SELECT 1 FROM runs WHERE attempt = 2 AND status = 'delivered'"), "the second attempt")
+    finish.set()
+    told = finished()
+    assert (told["status"], told["output"]) == ("succeeded", 1)
+    assert calls.get() == 1
+    assert calls.empty()
+
+
+RUNNER = """
+import sys, time
+from scheduler.client import Runner, on_due
+
+@on_due("test.job")
+def work(event):
+    print("at work", flush=True)
+    time.sleep(3600)
+
+Runner(sys.argv[1], name="dies", heartbeat=3).run()
+"""
+
+
+def test_a_runner_that_dies_after_its_acknowledgement_is_noticed(up, host, amqp_url, ask, finished):
+    process = subprocess.Popen([sys.executable, "-c", RUNNER, amqp_url], stdout=subprocess.PIPE, text=True)
+    try:
+        ask({"backoff": [0], "timeout": 3600})
+        assert process.stdout.readline() == "at work\n"
+        promised = set()  # with the second heartbeat the event is acknowledged
+        until(lambda: promised.update(row["alive_until"] for row in up.sql(
+            "SELECT alive_until FROM runs WHERE status = 'running'")) or len(promised) > 1, "two heartbeats")
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    made = Handlers()
+    made.on_due("test.job")(lambda event: event.run.attempt)
+    runner = Runner(amqp_url, handlers=made, name="w2", heartbeat=DEADLINE)
+    thread = threading.Thread(target=runner.run)
+    thread.start()
+    told = finished()
+    runner.stop()
+    thread.join(DEADLINE)
+    assert (told["status"], told["output"]) == ("succeeded", 2)
+    assert outcomes(up, told["event_id"]) == [("lost", "dies"), ("succeeded", "w2")]
+    assert unused(host)

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from scheduler.client import GiveUp, Runner, Snooze
-from scheduler.client.results import Attempt, tracked
+from scheduler.client.results import Attempt, NotJson, tracked
 from scheduler.domain.messages import ResultStatus
 from scheduler.domain.parsing import parse_result
 from scheduler.settings import load
@@ -32,21 +32,36 @@ def endless():
     return value
 
 
+def deep():
+    value = []
+    for _ in range(100_000):
+        value = [value]
+    return value
+
+
 @pytest.mark.parametrize(("returned", "output"), [
     (None, None),
     ({"a": [1, 2.5, "é"]}, {"a": [1, 2.5, "é"]}),
     (Receipt(number=7), {"number": 7}),
-    ({3}, "{3}"),
-    (float("nan"), "nan"),
     ("a\x00b", "'a\\x00b'"),
     ("\ud800", "'\\ud800'"),
-    (endless(), "[[...]]"),
-    (Shy(), "<Shy whose repr raises RuntimeError>"),
 ])
-def test_what_a_handler_returns_is_told_as_json_or_by_its_repr(returned, output):
+def test_a_returned_value_is_reported_as_json_and_text_that_postgres_cannot_hold_by_its_repr(returned, output):
     said = ATTEMPT.succeeded(returned, started_at="2026-01-01T00:00:00Z")
     assert parse_result("result", said).status == "succeeded"
     assert json.loads(said).get("output") == output
+
+
+@pytest.mark.parametrize(("returned", "kind"), [
+    ({3}, "set"), (float("nan"), "float"), (endless(), "list"), (Shy(), "Shy"), (deep(), "list"),
+    (Receipt.model_construct(number=object()), "Receipt"),
+])
+def test_a_returned_value_that_is_not_json_fails_the_attempt_for_good(returned, kind):
+    with pytest.raises(NotJson, match=f"type {kind} that is not JSON") as caught:
+        ATTEMPT.succeeded(returned)
+    failed = parse_result("result", ATTEMPT.failed(caught.value))
+    assert not failed.retry
+    assert "return JSON values" in failed.error
 
 
 def test_letters_of_any_script_are_counted_as_they_are_and_not_by_their_escapes():

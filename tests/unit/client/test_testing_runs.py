@@ -1,5 +1,6 @@
 """Tracked jobs in the sidecar for hosts' own tests."""
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
@@ -164,6 +165,32 @@ def test_handlers_of_tracked_jobs_are_reported_as_a_runner_does_it(sidecar):
     sidecar.request(id=uuid4(), job_type="b", run_at=sidecar.now, run={})
     with pytest.raises(UnknownJobType):
         sidecar.deliver(handlers)
+
+
+def test_async_handlers_are_awaited_also_inside_a_running_loop(sidecar):
+    handlers, seen = Handlers(), []
+
+    @handlers.on_due("a")
+    async def _(event):
+        await asyncio.sleep(0)
+        seen.append(event.payload)
+        return event.payload
+
+    async def deliver():
+        return sidecar.deliver(handlers)
+
+    sidecar.request(id=uuid4(), job_type="a", payload={"n": 1}, run_at=START, run={})
+    assert sidecar.deliver(handlers) == 1
+    assert sidecar.finished()[0].output == {"n": 1}
+    sidecar.request(id=uuid4(), job_type="a", payload={"n": 2}, run_at=sidecar.now)
+    assert asyncio.run(deliver()) == 1
+    assert seen == [{"n": 1}, {"n": 2}]
+
+
+def test_a_client_counts_a_timedelta_from_the_sidecars_clock(sidecar):
+    InProcessClient(sidecar).schedule(uuid4(), "a", run_at=timedelta(minutes=5))
+    sidecar.advance(minutes=5)
+    assert [event.due_at for event in sidecar.due()] == [START + timedelta(minutes=5)]
 
 
 def test_an_attempt_that_nobody_may_begin_any_more_is_not_delivered(sidecar):

@@ -1,0 +1,97 @@
+"""Runs handlers: in threads, on an event loop, or in child processes, so many at a time."""
+
+import inspect
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+from scheduler.client.event_loop import EventLoop
+from scheduler.client.handlers import Due, Handler, Handlers
+from scheduler.client.process_handler import HandlerProcess
+from scheduler.client.work import Work
+from scheduler.domain.times import rfc3339
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A handler has started."""
+
+    work: Work
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A handler has ended: it returned something, or raised an error."""
+
+    work: Work
+    returned: object
+    error: BaseException | None
+    started_at: str
+    finished_at: str
+
+
+News = Begun | Done
+
+
+class Executor:
+    """A fixed number of worker threads; `tell` is called in them."""
+
+    def __init__(self, handlers: Handlers, workers: int, tell: Callable[[News], None]) -> None:
+        self._handlers = handlers
+        self._tell = tell
+        self._loop = EventLoop()
+        self._started = False
+        self._waiting: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        # Daemons: a handler that hangs beyond the grace period must not keep the process from ending.
+        self._threads = [
+            threading.Thread(target=self._serve, name=f"scheduler handler {number}", daemon=True)
+            for number in range(1, workers + 1)
+        ]
+
+    def start(self) -> None:
+        """Start the threads, unless they run already."""
+        if not self._started:
+            self._started = True
+            for thread in self._threads:
+                thread.start()
+
+    def submit(self, work: Work) -> None:
+        """Run a handler as soon as a thread is free."""
+        self._waiting.put(work)
+
+    def close(self) -> None:
+        """End the threads that are free, and the others when their handler has returned."""
+        for _ in self._threads:
+            self._waiting.put(None)
+        self._loop.close()
+
+    def _serve(self) -> None:
+        while (work := self._waiting.get()) is not None:
+            if work.begin():
+                self._run(work)
+
+    def _run(self, work: Work) -> None:
+        if work.attempt is not None:
+            self._tell(Begun(work))
+        returned: object = None
+        error: BaseException | None = None
+        started_at = rfc3339(datetime.now(UTC))
+        try:
+            handler, event = self._handlers.read(work.body)
+            returned = self._call(handler, event, work)
+        except BaseException as raised:  # noqa: BLE001 - also SystemExit must not lose the event
+            error = raised
+        self._tell(Done(work, returned, error, started_at, rfc3339(datetime.now(UTC))))
+
+    def _call(self, handler: Handler, event: Due[object], work: Work) -> object:
+        if handler.process:
+            process = HandlerProcess(handler, event.job_type, work.body)
+            work.on_stop(process.stop)
+            return process.wait(handler.timeout)
+        returned = handler.handle(event)
+        if inspect.isawaitable(returned):
+            return self._loop.run(returned, partial(Work.on_stop, work), handler.timeout)
+        return returned

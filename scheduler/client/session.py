@@ -1,0 +1,373 @@
+"""One connection of a Runner: takes events, acknowledges them, and publishes what became of them."""
+
+import contextlib
+import logging
+import queue
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import pika
+from pika import spec
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import AMQPError, ChannelClosed, ChannelWrongStateError
+
+from scheduler.client.executor import Begun, Done, News
+from scheduler.client.handlers import UnknownJobType, UnreadableEvent
+from scheduler.client.reporter import Reporter
+from scheduler.client.results import Attempt, NotJson, Snooze
+from scheduler.client.retries import Retries
+from scheduler.client.work import State, StopReason, Work, Works, identify
+
+log = logging.getLogger(__name__)
+Unknown = Literal["retry", "dead", "drop"]
+_TURN_SECONDS = 0.25
+_MISSING_SECONDS = 5.0  # between two looks for a queue that is missing
+_FULL_SECONDS = 0.5  # a full Runner acknowledges a start only after this long: most handlers have returned by then
+_FLUSH_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How failures are treated, and who reports them."""
+
+    unknown: Unknown
+    name: str
+
+    def hopeless(self, error: BaseException) -> bool:
+        """Whether no further attempt would do better."""
+        return isinstance(error, UnreadableEvent) or (isinstance(error, UnknownJobType) and self.unknown == "dead")
+
+    def drops(self, error: BaseException | None) -> bool:
+        """Whether the event is acknowledged as if it had succeeded."""
+        return isinstance(error, UnknownJobType) and self.unknown == "drop"
+
+    def result(self, attempt: Attempt, done: Done) -> tuple[bytes, bool]:
+        """Return the ScheduleResult of an attempt, and whether it succeeded.
+
+        A run that no handler will ever take must end, too.
+        """
+        times = {"started_at": done.started_at, "finished_at": done.finished_at}
+        error = done.error
+        if error is None:
+            try:
+                return attempt.succeeded(done.returned, **times), True
+            except NotJson as not_json:
+                error = not_json
+        if not isinstance(error, Snooze):
+            log.error("attempt %s of event %s failed", attempt.attempt, attempt.event_id, exc_info=error)
+        return attempt.failed(error, hopeless=self.hopeless(error) or self.drops(error), **times), False
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The parts of a Runner that outlive a connection."""
+
+    works: Works
+    reporter: Reporter
+    retries: Retries
+    policy: Policy
+    news: "queue.SimpleQueue[News]"
+    submit: Callable[[Work], None]
+    set_ready: Callable[[bool], None]
+    prefetch: int
+
+
+class Session:
+    """Used by one thread. Whatever it loses is delivered again, or reported by the next session."""
+
+    def __init__(self, connection: pika.BlockingConnection, shared: Shared) -> None:
+        self._connection = connection
+        self._shared = shared
+        self._works = shared.works
+        self._channel: BlockingChannel | None = None
+        self._outgoing: BlockingChannel | None = None
+        self._tag: str | None = None
+        self._window = 0  # the consumer's prefetch
+        self._cancelled = False  # by the broker
+        self._closing = False
+        self._look_at = 0.0
+        self._started: dict[Work, float] = {}  # their `running` is confirmed: when to acknowledge them
+        shared.reporter.attach(connection)
+
+    def wake(self) -> None:
+        """End the wait in `turn`; from any thread."""
+        with contextlib.suppress(AMQPError):  # closed: the next session reads the news
+            self._connection.add_callback_threadsafe(lambda: None)
+
+    def turn(self, seconds: float = _TURN_SECONDS) -> None:
+        """Exchange data with the broker for a while, or until a handler has news."""
+        self._connection.process_data_events(seconds)
+        self._check_channel()
+        self._read_news()
+        progress = self._shared.reporter.turn()
+        for work in progress.started:
+            work.confirmed = True
+            self._start(work)
+        for work in progress.settled:
+            self._settle(work)
+        for work in progress.superseded:
+            self._supersede(work, "the sidecar has given it up")
+        self._acknowledge_started()
+        self._adjust()
+
+    def drain(self, stop_by: float) -> None:
+        """Take no more events, and wait for handlers until `stop_by`; return unstarted events to the queue."""
+        self._closing = True
+        for work in self._works:
+            self._give_back(work)
+        self._pause()
+        while self._busy and time.monotonic() < stop_by:
+            self.turn()
+        if not self._busy:
+            return
+        running = [work for work in self._works if work.state is State.RUNNING]
+        stopped = [work for work in running if work.stop(StopReason.SHUTDOWN)]
+        flush_by = time.monotonic() + _FLUSH_SECONDS
+        while any(work.state is State.RUNNING for work in stopped) and time.monotonic() < flush_by:
+            self.turn()
+        for work in running:
+            if work.state is State.RUNNING and work.attempt is not None and work.confirmed:
+                # The event is acknowledged: without a result, the next attempt waits for the heartbeat to end.
+                work.state = State.ENDED
+                self._shared.reporter.end(work, work.attempt.failed(Snooze(0)))
+        flush_by = time.monotonic() + _FLUSH_SECONDS
+        while not self._shared.reporter.idle and time.monotonic() < flush_by:
+            self.turn()
+
+    @property
+    def _busy(self) -> bool:
+        news = not self._shared.news.empty()
+        return news or not self._shared.reporter.idle or any(work.state is State.RUNNING for work in self._works)
+
+    def _give_back(self, work: Work) -> None:
+        unstarted = list(work.later)
+        work.later = []
+        if work.drop():
+            self._works.remove(work)
+            unstarted.append(work)
+        for each in unstarted:
+            for tag in each.deliveries:
+                with self._closed_later():
+                    if self._channel is not None:
+                        self._channel.basic_nack(tag, requeue=True)
+
+    def lose(self) -> None:
+        """Note that the connection is gone."""
+        self._shared.set_ready(False)
+        self._works.lose_deliveries()
+
+    # Consuming
+
+    def _check_channel(self) -> None:
+        """Consume again if the broker closed the channel or cancelled the consumer, as after its timeout."""
+        if self._channel is not None and self._channel.is_open and not self._cancelled:
+            return
+        if self._channel is not None:
+            log.warning("the broker stopped delivering from %s: consuming again", self._shared.retries.queue)
+            self._abandon_channel()
+        if not self._closing and time.monotonic() >= self._look_at:
+            self._open_channel()
+
+    def _abandon_channel(self) -> None:
+        self._shared.set_ready(False)
+        self._works.lose_deliveries()
+        self._started.clear()
+        channel, self._channel, self._tag, self._cancelled = self._channel, None, None, False
+        # RabbitMQ 4.3 keeps a cancelled consumer suspended until cancel-ok, which pika never sends.
+        if channel is not None and channel.is_open:
+            with contextlib.suppress(ChannelClosed, ChannelWrongStateError):
+                channel.close()
+
+    def _open_channel(self) -> None:
+        if not self._shared.retries.declare(self._connection):
+            self._look_at = time.monotonic() + _MISSING_SECONDS
+            log.warning("queue %s does not exist: waiting for it; create it, and bind it to schedule.events",
+                        self._shared.retries.queue)
+            return
+        self._channel = self._connection.channel()
+        self._channel.add_on_cancel_callback(lambda _: self._on_cancel())
+        self._consume()
+        self._shared.set_ready(True)
+
+    def _on_cancel(self) -> None:
+        self._cancelled = True
+
+    def _consume(self) -> None:
+        """Take up to `prefetch` events, with those that this Runner has already."""
+        assert self._channel is not None  # noqa: S101 - the caller has opened it
+        self._window = max(1, self._shared.prefetch - len(self._works))
+        self._channel.basic_qos(prefetch_count=self._window)
+        self._tag = self._channel.basic_consume(self._shared.retries.queue, self._on_event)
+
+    def _pause(self) -> None:
+        if self._channel is not None and self._tag is not None:
+            tag, self._tag = self._tag, None
+            with self._closed_later():
+                self._channel.basic_cancel(tag)
+
+    @property
+    def _full(self) -> bool:
+        return len(self._works) >= self._shared.prefetch
+
+    def _adjust(self) -> None:
+        """Hold no more than `prefetch` events: the broker does not count those acknowledged at their start."""
+        if self._channel is None or not self._channel.is_open or self._closing:
+            return
+        if self._tag is not None:
+            if self._full and self._works.acknowledged:
+                self._pause()
+            elif self._window < self._shared.prefetch - len(self._works) and not self._works.waiting:
+                self._pause()
+                self._resume()
+        elif not self._full and not self._works.waiting:
+            self._resume()
+
+    def _resume(self) -> None:
+        with self._closed_later():
+            self._consume()
+
+    def _on_event(
+        self, _: BlockingChannel, method: spec.Basic.Deliver, properties: pika.BasicProperties, body: bytes
+    ) -> None:
+        key, attempt = identify(properties, body, self._shared.policy.name)
+        work = Work(key, body, properties, attempt, [method.delivery_tag])
+        current = self._works.current(key)
+        if method.redelivered and self._works.finished(key):
+            self._acknowledge(work)
+        elif current is None:
+            self._submit(work)
+        elif current.key == key:
+            self._join(current, work)
+        elif attempt is not None and current.attempt is not None:
+            self._follow(current, work)
+        else:
+            current.later.append(work)
+
+    def _submit(self, work: Work) -> None:
+        self._works.add(work)
+        self._shared.submit(work)
+
+    def _join(self, current: Work, work: Work) -> None:
+        """Let one handler do for two deliveries of the same attempt."""
+        current.deliveries += work.deliveries
+        if current.confirmed:
+            self._started[current] = 0.0
+
+    def _follow(self, current: Work, work: Work) -> None:
+        """Let another attempt at a run wait until the handler of the one before has returned."""
+        newest = current.later[-1] if current.later else current
+        if newest.key == work.key:
+            self._join(newest, work)
+        elif newest.key[1] > work.key[1]:
+            self._acknowledge(work)  # the sidecar has given it up
+        elif current.drop():
+            self._acknowledge(current)
+            self._submit(work)
+        else:
+            for each in current.later:
+                self._acknowledge(each)
+            current.later = [work]
+            self._supersede(current, f"attempt {work.key[1]} has been delivered")
+
+    def _supersede(self, work: Work, why: str) -> None:
+        self._shared.reporter.forget(work)
+        if work.state is State.RUNNING and work.stop_reason is None and not work.stop(StopReason.SUPERSEDED):
+            log.warning("attempt %s of event %s still runs, though %s: a handler in a thread cannot be stopped",
+                        work.key[1], work.key[0], why)
+
+    # Settling
+
+    def _read_news(self) -> None:
+        while not self._shared.news.empty():
+            news = self._shared.news.get_nowait()
+            if isinstance(news, Begun):
+                self._shared.reporter.begin(news.work)
+            else:
+                self._end(news)
+
+    def _end(self, done: Done) -> None:
+        work = done.work
+        if work.state is State.ENDED:
+            return  # reported as snoozed when the Runner stopped
+        work.state = State.ENDED
+        self._started.pop(work, None)
+        if work.attempt is not None:
+            self._end_tracked(work, work.attempt, done)
+        elif done.error is None or self._shared.policy.drops(done.error):
+            self._settle(work)
+        elif work.deliveries:
+            self._divert(work, done.error)
+            self._settle(work)
+        else:
+            # The broker delivers it again: a copy in a retry queue would be a second event.
+            log.error("event %s failed and is delivered again", work.key[0], exc_info=done.error)
+            self._next(work)
+
+    def _end_tracked(self, work: Work, attempt: Attempt, done: Done) -> None:
+        stopped = done.error is not None and work.stoppable
+        if stopped and work.stop_reason is StopReason.SUPERSEDED:
+            log.warning("attempt %s of event %s stopped: the sidecar has given it up", work.key[1], work.key[0])
+            self._settle(work)
+        elif stopped and work.stop_reason is StopReason.SHUTDOWN:
+            self._shared.reporter.end(work, attempt.failed(Snooze(0)))
+        else:
+            result, work.succeeded = self._shared.policy.result(attempt, done)
+            self._shared.reporter.end(work, result)
+            if work.later and not work.succeeded:
+                self._next(work)  # the sidecar waits for the later attempt, not for this one
+
+    def _divert(self, work: Work, error: BaseException) -> None:
+        # Ack the original only after the copy is confirmed: duplicates are fine, losses are not.
+        if self._outgoing is None or not self._outgoing.is_open:
+            self._outgoing = self._connection.channel()
+            self._outgoing.confirm_delivery()
+        target = self._shared.retries.divert(
+            self._outgoing, work.body, work.properties, error, final=self._shared.policy.hopeless(error)
+        )
+        log.error("event %s failed and went to %s", work.key[0], target, exc_info=error)
+
+    def _settle(self, work: Work) -> None:
+        """Acknowledge an event that needs no handler any more; a run that succeeded needs no later attempt."""
+        self._works.finish(work.key)
+        self._acknowledge(work)
+        if work.succeeded:
+            for each in work.later:
+                self._works.finish(each.key)
+                self._acknowledge(each)
+            work.later = []
+        self._next(work)
+
+    def _next(self, work: Work) -> None:
+        """Forget an attempt, and start the one that waited for it."""
+        self._works.remove(work)
+        if work.later:
+            following, *following.later = work.later
+            work.later = []
+            self._submit(following)
+
+    def _start(self, work: Work) -> None:
+        """Acknowledge an attempt soon: the broker has its `running`, so its heartbeat protects it."""
+        self._started[work] = time.monotonic() + (_FULL_SECONDS if self._full else 0.0)
+
+    def _acknowledge_started(self) -> None:
+        now = time.monotonic()
+        for work, at in list(self._started.items()):
+            if at <= now:
+                del self._started[work]
+                if self._full:
+                    self._pause()  # first: the acknowledgement makes room for another event
+                self._acknowledge(work)
+
+    def _acknowledge(self, work: Work) -> None:
+        for tag in work.deliveries:
+            with self._closed_later():
+                if self._channel is not None:
+                    self._channel.basic_ack(tag)
+        work.deliveries = []
+
+    @staticmethod
+    def _closed_later() -> contextlib.suppress:
+        """Go on if the broker has just closed the channel: `turn` notices that, and all is delivered again."""
+        return contextlib.suppress(ChannelClosed, ChannelWrongStateError)
