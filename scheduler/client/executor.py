@@ -12,7 +12,6 @@ from scheduler.client.event_loop import EventLoop
 from scheduler.client.handlers import Due, Handler, Handlers
 from scheduler.client.process_handler import HandlerProcess
 from scheduler.client.work import Work
-from scheduler.domain.times import rfc3339
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +28,8 @@ class Done:
     work: Work
     returned: object
     error: BaseException | None
-    started_at: str
-    finished_at: str
+    started_at: datetime
+    finished_at: datetime
 
 
 News = Begun | Done
@@ -78,13 +77,13 @@ class Executor:
             self._tell(Begun(work))
         returned: object = None
         error: BaseException | None = None
-        started_at = rfc3339(datetime.now(UTC))
+        started_at = datetime.now(UTC)
         try:
             handler, event = self._handlers.read(work.body)
             returned = self._call(handler, event, work)
         except BaseException as raised:  # noqa: BLE001 - also SystemExit must not lose the event
             error = raised
-        self._tell(Done(work, returned, error, started_at, rfc3339(datetime.now(UTC))))
+        self._tell(Done(work, returned, error, started_at, datetime.now(UTC)))
 
     def _call(self, handler: Handler, event: Due[object], work: Work) -> object:
         if handler.process:

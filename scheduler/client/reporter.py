@@ -57,6 +57,7 @@ class Reporter:
     def __init__(self, heartbeat: float, user_id: str | None = None) -> None:
         self._heartbeat = heartbeat
         self._user_id = user_id
+        self._properties = self._make_properties()
         self._connection: pika.BlockingConnection | None = None
         self._channel: BlockingChannel | None = None
         self._running: dict[Work, _Report] = {}
@@ -69,6 +70,11 @@ class Reporter:
         self._channel = None
         for report in (*self._running.values(), *self._ended.values()):
             report.next_at = 0.0
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything to report."""
+        return bool(self._running or self._ended or self._superseded)
 
     @property
     def idle(self) -> bool:
@@ -120,11 +126,9 @@ class Reporter:
 
     def _publish(self, body: bytes, asks: Work | None = None) -> bool:
         """Return whether the broker has confirmed it; with `asks`, have the sidecar reply whose attempt it is."""
-        properties = pika.BasicProperties(
-            content_type="application/json", delivery_mode=2, type=ScheduleResult.__name__, user_id=self._user_id,
+        properties = self._properties if asks is None else self._make_properties(
+            reply_to=_REPLY_TO, correlation_id=_name(asks)
         )
-        if asks is not None:
-            properties.reply_to, properties.correlation_id = _REPLY_TO, _name(asks)
         try:
             channel = self._open()
             channel.basic_publish(COMMANDS_EXCHANGE, ScheduleResult.kind, body, properties, mandatory=True)
@@ -133,6 +137,12 @@ class Reporter:
                         COMMANDS_EXCHANGE, type(error).__name__)
             return False
         return True
+
+    def _make_properties(self, **more: str) -> pika.BasicProperties:
+        return pika.BasicProperties(
+            content_type="application/json", delivery_mode=2, type=ScheduleResult.__name__, user_id=self._user_id,
+            **more,
+        )
 
     def _open(self) -> BlockingChannel:
         if self._channel is None or not self._channel.is_open:

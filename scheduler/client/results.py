@@ -73,8 +73,9 @@ class Attempt:
 
     def succeeded(self, returned: object, **times: str) -> bytes:
         """Say what a handler returned; raise NotJson if that cannot be said."""
-        text = as_json(returned)
-        said = self.says(ResultStatus.SUCCEEDED, output=json.loads(text), **times)
+        text = "null" if returned is None else as_json(returned)
+        output = returned.model_dump(mode="json") if isinstance(returned, BaseModel) else returned
+        said = self.says(ResultStatus.SUCCEEDED, output=output, **times)
         if len(said) <= _SENT_BYTES:
             try:
                 parse_result(ScheduleResult.kind, said)
@@ -97,6 +98,8 @@ class Attempt:
 
 def tracked(body: bytes, worker: str | None = None) -> Attempt | None:
     """Return which attempt an event is, or None if its job is not tracked or that cannot be read."""
+    if b'"run"' not in body:
+        return None  # most are not tracked, and need not be read
     try:
         event = _Tracked.model_validate_json(body)
     except ValidationError:

@@ -19,6 +19,7 @@ from scheduler.client.reporter import Reporter
 from scheduler.client.results import Attempt, NotJson, Snooze
 from scheduler.client.retries import Retries
 from scheduler.client.work import State, StopReason, Work, Works, identify
+from scheduler.domain.times import rfc3339
 
 log = logging.getLogger(__name__)
 Unknown = Literal["retry", "dead", "drop"]
@@ -48,7 +49,7 @@ class Policy:
 
         A run that no handler will ever take must end, too.
         """
-        times = {"started_at": done.started_at, "finished_at": done.finished_at}
+        times = {"started_at": rfc3339(done.started_at), "finished_at": rfc3339(done.finished_at)}
         error = done.error
         if error is None:
             try:
@@ -101,6 +102,13 @@ class Session:
         self._connection.process_data_events(seconds)
         self._check_channel()
         self._read_news()
+        if self._shared.reporter.busy:
+            self._report()
+        if self._started:
+            self._acknowledge_started()
+        self._adjust()
+
+    def _report(self) -> None:
         progress = self._shared.reporter.turn()
         for work in progress.started:
             work.confirmed = True
@@ -109,8 +117,6 @@ class Session:
             self._settle(work)
         for work in progress.superseded:
             self._supersede(work, "the sidecar has given it up")
-        self._acknowledge_started()
-        self._adjust()
 
     def drain(self, stop_by: float) -> None:
         """Take no more events, and wait for handlers until `stop_by`; return unstarted events to the queue."""
@@ -361,11 +367,13 @@ class Session:
                 self._acknowledge(work)
 
     def _acknowledge(self, work: Work) -> None:
-        for tag in work.deliveries:
-            with self._closed_later():
-                if self._channel is not None:
+        if work.deliveries and self._channel is not None:
+            try:
+                for tag in work.deliveries:
                     self._channel.basic_ack(tag)
-        work.deliveries = []
+            except (ChannelClosed, ChannelWrongStateError):
+                log.debug("the channel was closed before an acknowledgement: the event is delivered again")
+            work.deliveries = []
 
     @staticmethod
     def _closed_later() -> contextlib.suppress:

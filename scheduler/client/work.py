@@ -32,6 +32,9 @@ class StopReason(Enum):
     SHUTDOWN = auto()
 
 
+_lock = threading.Lock()  # for the states of all works: it is held for an instant only
+
+
 @dataclass(eq=False, slots=True)
 class Work:
     """One attempt at one event, from its delivery to its acknowledgement.
@@ -50,11 +53,10 @@ class Work:
     state: State = State.WAITING
     stop_reason: StopReason | None = None
     _stop: Callable[[StopReason], None] | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self) -> bool:
         """Mark it as running; return False if it was dropped."""
-        with self._lock:
+        with _lock:
             if self.state is not State.WAITING:
                 return False
             self.state = State.RUNNING
@@ -62,7 +64,7 @@ class Work:
 
     def drop(self) -> bool:
         """Keep it from starting; return False if it has started."""
-        with self._lock:
+        with _lock:
             if self.state is not State.WAITING:
                 return False
             self.state = State.DROPPED
@@ -70,7 +72,7 @@ class Work:
 
     def on_stop(self, stop: Callable[[StopReason], None]) -> None:
         """Have `stop` called when the handler must end: at once if that was asked for before."""
-        with self._lock:
+        with _lock:
             self._stop = stop
             reason = self.stop_reason
         if reason is not None:
@@ -83,7 +85,7 @@ class Work:
 
     def stop(self, reason: StopReason) -> bool:
         """Ask the handler to end; return whether it can be stopped. Only the first reason counts."""
-        with self._lock:
+        with _lock:
             first = self.stop_reason is None
             self.stop_reason = self.stop_reason or reason
             stop = self._stop
@@ -111,8 +113,8 @@ class Works:
         return iter(list(self._by_event.values()))
 
     def __len__(self) -> int:
-        """Count the events, with the later attempts that wait for another."""
-        return sum(1 + len(work.later) for work in self._by_event.values())
+        """Count the events, without later attempts at the same one."""
+        return len(self._by_event)
 
     @property
     def waiting(self) -> int:
