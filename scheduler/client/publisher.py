@@ -12,7 +12,7 @@ from pika.adapters.select_connection import IOLoop
 from pika.channel import Channel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
-from scheduler.client.connection import parameters, translated
+from scheduler.client.connection import frame_max, parameters, translated
 from scheduler.client.errors import BrokerUnavailable
 from scheduler.domain.names import COMMANDS_EXCHANGE
 from scheduler.rabbit import address
@@ -61,6 +61,11 @@ class Publisher:
                 on_close_callback=self._on_closed, custom_ioloop=self._loop,
             )
             self._wait_for_channel()
+
+    @property
+    def frame_max(self) -> int:
+        """The largest frame that the broker takes, in bytes."""
+        return frame_max(self._connection)
 
     @property
     def usable(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pika
 
+from scheduler.client.connection import MessageRefused, check_header
 from scheduler.client.database import execute
 from scheduler.client.errors import AccessRefused, BrokerUnavailable, ClientError, NoSidecar
 from scheduler.client.publisher import Message, Outcome, Publisher
@@ -126,6 +127,8 @@ class Relay:
 
     def _publish(self, rows: Sequence[_Row]) -> None:
         """Publish in the order of the table; if the broker closes the channel, find the command it refuses."""
+        if rows and self._publisher is not None:
+            _check_headers(rows, self._publisher.frame_max)
         for batch in _batches(rows):
             publisher = self._publisher
             assert publisher is not None  # noqa: S101 - connected before the rows were taken
@@ -212,6 +215,15 @@ class Relay:
             with contextlib.suppress(Exception):  # it may be broken already; its transaction is gone anyway
                 self._database.close()
             self._database = None
+
+
+def _check_headers(rows: Sequence[_Row], frame_max: int) -> None:
+    """Refuse commands whose headers exceed a frame: the broker would close the connection over them."""
+    for row in rows:
+        try:
+            check_header(row.message.properties, frame_max)
+        except MessageRefused as error:
+            row.outcome, row.problem = Outcome.REFUSED, str(error)
 
 
 def _batches(rows: Sequence[_Row]) -> Iterator[list[_Row]]:

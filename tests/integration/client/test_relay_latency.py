@@ -90,17 +90,20 @@ def test_what_was_confirmed_before_the_connection_broke_is_removed(outbox, slow,
     relay.close()
 
 
-def test_a_command_that_the_broker_closes_the_channel_over_holds_up_no_other(outbox, amqp_url, host):
+@pytest.mark.parametrize(("headers", "says"), [
+    ({"CC": "no list"}, "closed the channel"), ({"traceparent": "x" * 200_000}, "frame_max"),
+])
+def test_a_command_that_the_broker_refuses_holds_up_no_other(outbox, amqp_url, host, headers, says):
     relay = Relay(lambda: connect(outbox.url, "outbox"), amqp_url)
     outbox(2)
-    with psycopg.connect(outbox.url) as database:  # RabbitMQ takes no message with a CC header that is no list
-        database.execute("UPDATE scheduler_outbox SET headers = '{\"CC\": \"no list\"}' WHERE id = 1")
+    with psycopg.connect(outbox.url) as database:
+        database.execute("UPDATE scheduler_outbox SET headers = %s WHERE id = 1", [json.dumps(headers)])
     outbox(2)
     assert relay.run_once() == 3
     relay.close()
     with psycopg.connect(outbox.url) as database:
         [(number, problem)] = database.execute("SELECT id, last_error FROM scheduler_outbox").fetchall()
     assert number == 1
-    assert "closed the channel" in problem
+    assert says in problem
     bodies = {json.loads(body)["id"] for body in host.drain("scheduler_inbox")}
     assert len(bodies) == 3
