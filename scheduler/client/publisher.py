@@ -133,18 +133,11 @@ class Publisher:
         with contextlib.suppress(AMQPError, OSError):
             if self._connection.is_open:
                 self._connection.close()
-            self._serve_until_closed()
-            transport = getattr(self._connection, "_transport", None)
-            if not self._connection.is_closed and transport is not None:
-                transport.abort()  # pika itself would wait for a broker that does not respond
-                self._serve_until_closed()
+            give_up_at = time.monotonic() + _CLOSE_SECONDS
+            while not self._connection.is_closed and time.monotonic() < give_up_at:
+                self._serve(_TICK_SECONDS)
         self._closed = True
         self._loop.close()
-
-    def _serve_until_closed(self) -> None:
-        give_up_at = time.monotonic() + _CLOSE_SECONDS
-        while not self._connection.is_closed and time.monotonic() < give_up_at:
-            self._serve(_TICK_SECONDS)
 
     def _serve(self, seconds: float) -> None:
         """Exchange data for so long, or until all is settled."""

@@ -1,10 +1,8 @@
 """Runs the host's handlers on the events of mainapp_due: acknowledged in time, never lost."""
 
 import logging
-import os
 import queue
 import random
-import signal
 import threading
 import time
 from collections.abc import Sequence
@@ -20,6 +18,7 @@ from scheduler.client.process_child import active
 from scheduler.client.reporter import HEARTBEAT, Reporter, worker_name
 from scheduler.client.retries import DELAYS, Retries
 from scheduler.client.session import Policy, Session, Shared, Unknown
+from scheduler.client.signals import stop_on_signal
 from scheduler.client.work import State, Works
 from scheduler.domain.messages.base import LIFETIME
 from scheduler.domain.names import DUE_QUEUE
@@ -131,18 +130,7 @@ class Runner:
 
     def run_until_signal(self) -> None:
         """Run as a process of its own: SIGTERM and SIGINT stop it gracefully, a second one ends it at once."""
-
-        def on_signal(number: int, _: object) -> None:
-            if self._stop.is_set():
-                os._exit(128 + number)
-            self.stop()
-            # Whatever hangs, be it a handler or the broker, the process ends in time.
-            last = threading.Timer(self._grace + FLUSH_SECONDS, os._exit, (0,))
-            last.daemon = True
-            last.start()
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, on_signal)
+        stop_on_signal(self.stop, self._grace + FLUSH_SECONDS)
         self.run()
 
     def stop(self) -> None:

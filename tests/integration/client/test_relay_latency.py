@@ -64,6 +64,7 @@ def test_a_confirm_may_take_longer_than_a_transaction_may_be_idle(outbox, slow, 
     slow.delay = 8.0
     outbox(3)
     assert relay.run_once() == 3
+    slow.delay = 0.0
     relay.close()
     assert left(outbox.url) == 0
     assert len(host.drain("scheduler_inbox")) == 4
