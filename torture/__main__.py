@@ -14,7 +14,8 @@ from typing import Any
 import torture.rules_events
 import torture.rules_replies
 import torture.rules_runs
-import torture.rules_system  # noqa: F401 - registers its rules
+import torture.rules_system
+import torture.themes_beyond  # noqa: F401 - registers its themes; the others their rules
 from scheduler.dev.servers import start_stack
 from torture import shrink
 from torture.checker import Violation, judge

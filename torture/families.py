@@ -1,8 +1,8 @@
-"""Families of jobs whose events the host receives: schedules, lives of commands, runs, tenants."""
+"""Families of jobs whose events the host receives: schedules, lives of commands, tenants."""
 
 from collections.abc import Iterator
 
-from torture.generator import LIMIT, Draw, Step, at, behaviour, command, dress, family, filler, properties, request
+from torture.generator import LIMIT, Draw, Step, at, command, dress, family, filler, properties, request
 
 
 @family
@@ -116,49 +116,6 @@ def odd_times(draw: Draw) -> Iterator[Step]:
 
 
 @family
-def tracked(draw: Draw) -> Iterator[Step]:
-    """Runs that fail, snooze and succeed, by one-shots and by schedules, with every policy."""
-    beat = draw.get("beat")
-    for n in range(draw.count):
-        attempts = draw.pick(1, 2, 3, 5)
-        run = {"max_attempts": attempts, "timeout": draw.get("timeout", 120), "overlap": draw.get("overlap") or draw.pick(
-            "allow", "skip", "wait")}
-        run["backoff"] = draw.pick([0.2], [0, 0.5, 1], "fixed", "linear", "exponential")
-        if not isinstance(run["backoff"], list):
-            run |= {"delay": draw.pick(0, 0.3, 1), "max_delay": draw.pick(1, 5)}
-        do = behaviour(draw, attempts, beat=beat)
-        if hold := draw.get("hold"):
-            do[-1] = {"o": "ok", "hold": round(draw.rng.uniform(*hold), 2), "beat": beat or 2}
-        body = dress(draw, {"payload": {"n": n, "do": do}, "run": run, "run_at": at(draw.when(1, draw.length * 0.7))})
-        if draw.chance(draw.get("recur", 0.3)):
-            body |= {"every": draw.pick(1, 2, 5), "on_missed": draw.pick("latest", "all", "skip"), "run_at": at(draw.when(1, 5))}
-        yield request(draw.when(0, 1), draw.id(n), body, **properties(draw))
-        if draw.chance(0.05):
-            yield command(draw.when(5, draw.length), "cancel", draw.id(n), tenancy(body))
-
-
-@family
-def holds(draw: Draw) -> Iterator[Step]:
-    """Many jobs every second that wait for (or skip over) their open run; the host answers at once."""
-    for n in range(draw.count):
-        hold = draw.pick(*draw.get("hold", [0, 0, 0, 1.5]))
-        run = {"overlap": draw.get("overlap", "wait"), "max_attempts": 2, "backoff": [0.5], "timeout": 300}
-        yield request(draw.when(0, 4), draw.id(n), {
-            "every": 1, "run_at": at(draw.when(1, 6)), "on_missed": draw.pick("latest", "latest", "all", "skip"),
-            "run": run, "payload": {"n": n, "do": [{"o": "ok", **({"hold": hold} if hold else {})}]}}, quiet=True)
-
-
-@family
-def snoozers(draw: Draw) -> Iterator[Step]:
-    """Runs that are snoozed again and again at once."""
-    for n in range(draw.count):
-        times = draw.get("times", 1000)
-        yield request(draw.when(0, 1), draw.id(n), {
-            "run_at": at(1), "run": {"max_attempts": 1, "timeout": 600},
-            "payload": {"n": n, "do": [*[{"o": "snooze", "in": 0}] * times, {"o": "ok"}]}})
-
-
-@family
 def heavy(draw: Draw) -> Iterator[Step]:
     """Payloads up to the limit, all due within a moment."""
     due = draw.get("due", 20.0)
@@ -167,18 +124,6 @@ def heavy(draw: Draw) -> Iterator[Step]:
         if draw.get("run"):
             body |= {"run": {}, "payload": {**filler(draw, 200_000, LIMIT - 100), "do": [{"o": "ok"}]}}
         yield request(draw.when(0, due * 0.6), draw.id(n), body, quiet=True)
-
-
-@family
-def triggers(draw: Draw) -> Iterator[Step]:
-    """Thousands of triggers of a few jobs."""
-    for n in range(draw.get("jobs", 3)):
-        body = {"run_at": at(draw.length + 3600), "payload": {"n": n, "do": [{"o": "ok"}]}}
-        if draw.chance(0.6):
-            body["run"] = {"overlap": draw.pick("allow", "wait"), "max_attempts": 1}
-        yield request(0, draw.id(n), body)
-        for _ in range(draw.count):
-            yield command(draw.when(2, 12), "trigger", draw.id(n), quiet=True)
 
 
 @family
@@ -201,14 +146,3 @@ def tenants(draw: Draw) -> Iterator[Step]:
 
 def tenancy(body: dict[str, object]) -> dict[str, object]:
     return {"tenant": body["tenant"]} if "tenant" in body else {}
-
-
-@family
-def poked(draw: Draw) -> Iterator[Step]:
-    """Jobs that get commands all the time, some with open runs; the nemesis locks their rows."""
-    for n in range(draw.count):
-        body = {"run_at": at(1.0), "every": 2, "payload": {"n": n, "do": [{"o": "ok", "hold": 4.0, "beat": 4}]},
-                "run": {"overlap": "allow", "max_attempts": 2, "backoff": [0.5], "timeout": 120}}
-        yield request(0.1, draw.id(n), {**body, "issued_at": at(0)})
-        for k in range(1, int(draw.length // 4)):
-            yield request(4.0 * k + draw.rng.random(), draw.id(n), {**body, "name": f"poke {k}", "issued_at": at(4.0 * k)})

@@ -17,44 +17,54 @@ def routes(draw: Draw) -> Iterator[Step]:
         yield request(draw.when(0, 1), draw.id(n), body, reaches=not route.startswith("no"))
 
 
+def _frames(draw: Draw) -> dict[str, Any]:
+    """Draw headers up to the size of a frame."""
+    brim = {"$frame": draw.pick(0, 1, 4, 20, 60, 100, 150, 200, 300, 500)}  # bytes short of a full frame
+    return {"trace": {"traceparent": brim}, "state": {"headers": {draw.pick("tracestate", "other"): brim}},
+            "table": {"headers": {f"h{k}": {"$fill": 1000} for k in range((FRAME - draw.pick(3000, 30_000)) // 1010)}},
+            "types": {"headers": {"traceparent": draw.pick(7, None, True, [1], {"a": 1}, -2**40)}}}
+
+
+def _raw(draw: Draw, job: str) -> dict[str, Any]:
+    """Draw bodies that are not JSON, not a request, or not storable."""
+    begin = f'{{"id": "{job}", "job_type": "x", "run_at": "2026-01-01T00:00:00Z", '
+    odd = ['"payload": {"a": "\\u0000"}', '"payload": {"\\ud800": 1}', '"name": "\\u0000"', '"payload": {"a": 1e999}',
+           '"payload": {"a": 1' + "0" * 5000 + "}", '"max_lateness": 1e300', '"payload": {"a": NaN}']
+    return {"junk": {"raw": draw.pick("{", "[]", "nope", '{"id": 5}', "\u0000", *(begin + text + "}" for text in odd))},
+            "deep": {"raw": begin + f'"payload": {{"a": {"[" * 9000}{"]" * 9000}}}}}'}}
+
+
+def _schedules(draw: Draw) -> dict[str, Any]:
+    """Draw rules that are impossible or began long ago."""
+    return {"rule": {"rrule": draw.pick(
+                "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30", "FREQ=SECONDLY;BYMONTH=2;BYMONTHDAY=30;BYHOUR=3",
+                "FREQ=MINUTELY;BYSETPOS=-1;BYDAY=SU;BYMONTHDAY=29;BYMONTH=2", "FREQ=SECONDLY;COUNT=999999999")},
+            "ancient": {"run_at": f"{draw.pick(1, 1970, 2000, 2020):04}-01-01T00:00:00Z", "on_missed": draw.pick("latest", "all", "skip"),
+                        **draw.pick({"rrule": "FREQ=SECONDLY"}, {"rrule": "FREQ=SECONDLY;BYSECOND=0,30"}, {"every": 1},
+                                    {"cron": "* * * * *"}, {"rrule": "FREQ=MINUTELY;BYHOUR=3"})}}
+
+
+def _contents(draw: Draw) -> dict[str, Any]:
+    """Draw fields of great size."""
+    return {"keys": {"payload": {f"k{k}": k for k in range(draw.pick(10, 20_000))}},
+            "backoff": {"run": {"backoff": [0.5] * draw.pick(10, 20_000), "max_attempts": 100}, "payload": {"do": [{"o": "ok"}]}},
+            "target": {"run": {"max_attempts": 1}, "target": {"webhook": {
+                "url": "http://127.0.0.1:9/" + "u" * 1900, "body": {"$fill": draw.pick(1, 250_000)}}}},
+            "wide": {"payload": filler(draw, LIMIT - 50, LIMIT + 20)}}
+
+
 @family
 def hostile(draw: Draw) -> Iterator[Step]:
     """Messages that the broker accepts and that are hard to handle; each must be accepted or rejected, alone."""
-    kinds = draw.get("kinds", ["table", "types", "junk", "deep", "keys", "rule", "backoff", "target", "wide"])
+    kinds = draw.get("kinds", ["table", "types", "junk", "deep", "keys", "rule", "ancient", "backoff", "target", "wide"])
     for n in range(draw.count):
-        body: dict[str, Any] = {"run_at": at(draw.when(3, draw.length * 0.6)), "payload": {"n": n}}
-        more: dict[str, Any] = {"expect": "any"}
-        near = FRAME - draw.pick(3000, 30_000)
-        brim = {"$frame": draw.pick(0, 1, 4, 20, 60, 100, 150, 200, 300, 500)}  # bytes short of a full frame
-        match draw.pick(*kinds):
-            case "trace":
-                more["traceparent"] = brim
-            case "state":
-                more["headers"] = {draw.pick("tracestate", "other"): brim}
-            case "table":
-                more["headers"] = {f"h{k}": {"$fill": 1000} for k in range(near // 1010)}
-            case "types":
-                more["headers"] = {"traceparent": draw.pick(7, None, True, [1], {"a": 1}, -2**40)}
-            case "junk":
-                more["raw"] = draw.pick("{", "[]", "nope", '{"id": 5}', '{"id": "' + draw.id(n) + '"}', "\u0000")
-            case "deep":
-                more["raw"] = f'{{"id": "{draw.id(n)}", "job_type": "x", "payload": {{"a": {"[" * 9000}{"]" * 9000}}}}}'
-            case "keys":
-                body["payload"] = {f"k{k}": k for k in range(draw.pick(10, 20_000))}
-            case "rule":
-                body |= {"rrule": draw.pick(
-                    "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30", "FREQ=SECONDLY;BYMONTH=2;BYMONTHDAY=30;BYHOUR=3",
-                    "FREQ=MINUTELY;BYSETPOS=-1;BYDAY=SU;BYMONTHDAY=29;BYMONTH=2", "FREQ=SECONDLY;COUNT=999999999")}
-            case "backoff":
-                body["run"] = {"backoff": [0.5] * draw.pick(10, 20_000), "max_attempts": 100}
-                body["payload"] = {"do": [{"o": "ok"}]}
-            case "target":
-                body["target"] = {"webhook": {"url": "http://127.0.0.1:9/" + "u" * 1900, "body": {"$fill": draw.pick(1, 250_000)}}}
-                body["run"] = {"max_attempts": 1}
-                more["reaches"] = False  # without a worker it stays due
-            case "wide":
-                body["payload"] = filler(draw, LIMIT - 50, LIMIT + 20)
-        yield request(draw.when(0, 2), draw.id(n), body, **more)
+        kind = draw.pick(*kinds)
+        body = {"run_at": at(draw.when(3, draw.length * 0.6)), "payload": {"n": n}}
+        body |= {**_schedules(draw), **_contents(draw)}.get(kind, {})
+        more = {**_frames(draw), **_raw(draw, draw.id(n))}.get(kind, {})
+        if kind == "target":
+            more["reaches"] = False  # without a worker it stays due
+        yield request(draw.when(0, 2), draw.id(n), body, expect="any", **more)
 
 
 @family
@@ -140,9 +150,39 @@ def delayed(draw: Draw) -> Iterator[Step]:
 
 
 @family
-def outputs(draw: Draw) -> Iterator[Step]:
-    """Runs whose results carry large outputs."""
+def noise(draw: Draw) -> Iterator[Step]:
+    """Results of unknown events, malformed results and worker messages, in numbers."""
     for n in range(draw.count):
-        yield request(draw.when(0, 1), draw.id(n), {
-            "run_at": at(draw.when(2, 4)), "run": {"max_attempts": 1},
-            "payload": {"do": [{"o": "ok", "size": draw.rng.randint(*draw.get("size", [60_000, 400_000]))}]}}, quiet=True)
+        raw = draw.pick(
+            f'{{"event_id": "{draw.id(n)}", "attempt": 1, "status": "succeeded"}}', f'{{"event_id": "{draw.id(n)}", "attempt": 1, "status": "running", "heartbeat": 1}}',
+            '{"event_id": 7}', "{", f'{{"event_id": "{draw.id(n)}", "attempt": {10**30}, "status": "failed"}}', f'{{"event_id": "{draw.id(n)}", "attempt": 1, "status": "failed", "error": "\\u0000"}}')
+        yield {"at": draw.when(1, draw.length * 0.6), "do": draw.pick("result", "result", "result", "worker"), "job": draw.id(n), "body": {},
+               "raw": raw, "expect": "any", "quiet": True}
+
+
+@family
+def classes(draw: Draw) -> Iterator[Step]:
+    """Three classes of priority, all due at the same instant."""
+    for n in range(draw.count):
+        body = {"run_at": at(draw.get("due", 15.0)), "priority": ("high", "normal", "low")[n % 3]}
+        yield request(draw.when(0, 8), draw.id(n), body, quiet=True)
+
+
+@family
+def people(draw: Draw) -> Iterator[Step]:
+    """Jobs made, changed and stopped over the REST API and the command line, also by those whose jobs they are not."""
+    for n in range(draw.count):
+        owner = draw.pick("default", "acme")
+        body = dress(draw, {"run_at": at(draw.when(6, draw.length)), "payload": {"n": n}}) | {"tenant": owner}
+        yield request(draw.when(0, 2), draw.id(n), body, via="api", **({"as": owner} if draw.chance(0.5) else {}))
+        when = draw.when(4, draw.length)
+        match draw.pick("nothing", "steal", "stop", "cli", "again"):
+            case "steal":
+                kind = draw.pick("cancel", "pause", "trigger", "resume", "request")
+                yield {**command(when, kind, draw.id(n), {"run_at": at(draw.length + 900), "job_type": "x"}), "via": "api", "as": "evil", "expect": "reject"}
+            case "stop":
+                yield command(when, draw.pick("cancel", "pause"), draw.id(n), via="api")
+            case "cli" if draw.chance(0.3):
+                yield command(when, draw.pick("cancel", "pause"), draw.id(n), via="cli", expect="any")
+            case "again":
+                yield request(when, draw.id(n), {**body, "name": "again"}, via="api", settled=True)

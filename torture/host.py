@@ -163,13 +163,20 @@ class Host:
             final["retry_in"] = step["in"]
         if "size" in step:
             final["output"] = "x" * step["size"]
+        if "evil" in step:
+            self._report({**common, "status": "succeeded", "tenant": step["evil"]}, began)
         for _ in range(step.get("times", 1)):
             self._report(final, began + hold)
+        if "again" in step:
+            self._send("retry", {"event_id": event["event_id"], **({"tenant": event["tenant"]} if event["tenant"] else {})},
+                       began + hold + step["again"], {})
 
     def _report(self, body: dict[str, Any], at: float) -> None:
         small = {name: value for name, value in body.items() if name != "output"}
-        record = self._history.add("report", at=at, **small)
+        self._send("result", body, at, self._history.add("evil" if "tenant" in body else "report", at=at, **small))
+
+    def _send(self, key: str, body: dict[str, Any], at: float, record: Record) -> None:
         courier = self.results[uuid.UUID(body["event_id"]).int % len(self.results)]
         raw = json.dumps(body).encode()
         properties = pika.BasicProperties(content_type="application/json", delivery_mode=2)
-        courier.post(Message("schedule.commands", "result", lambda: raw, properties, record), at)
+        courier.post(Message("schedule.commands", key, lambda: raw, properties, record), at)

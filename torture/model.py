@@ -47,13 +47,13 @@ def outcome(behaviour: list[dict[str, Any]], max_attempts: int) -> tuple[str, in
         match step["o"]:
             case "ok":
                 return "succeeded", attempt
-            case "giveup":
-                return "dead", attempt
             case "snooze":
                 continue
             case _:
-                counted += 1
-        if counted >= max_attempts:
+                counted = max_attempts if step["o"] == "giveup" else counted + 1
+        if counted >= max_attempts and "again" in step:
+            counted = 0  # dead, and retried
+        elif counted >= max_attempts:
             return "dead", attempt
     return "open", 0
 

@@ -73,7 +73,7 @@ def content_is_kept(case: Case) -> Iterator[Violation]:
         if len(requests) != 1 or requests[0]["publishes"] > 1:
             continue
         body, request = requests[0]["body"], requests[0]
-        wanted = {"correlation_id": request["cid"], "job_type": body["job_type"],
+        wanted = {"correlation_id": None if request.get("via") in {"api", "cli"} else request["cid"], "job_type": body["job_type"],
                   "priority": {"high": 9, "normal": 5, "low": 1, None: None}[body.get("priority")],
                   "tenant": None if body.get("tenant", "default") == "default" else body["tenant"]}
         if request["expect"] == "ok" and "traceparent" in request:
@@ -187,3 +187,18 @@ def not_emitted_again(case: Case) -> Iterator[Violation]:
                 yield Violation("emitted again", f"{event['event_id']} was emitted again {emitted - known:.1f} s later, after a "
                                 "request with the same schedule", [job.id])
                 break
+
+
+@rule
+def no_class_starves(case: Case) -> Iterator[Violation]:
+    """Each class with due events gets at least a tenth of every thousand emitted; `high` is done first."""
+    events = sorted((e for job in case.books.jobs.values() if job.family == "classes" for e in list(job.emitted.values())),
+                    key=lambda event: event["emitted_at"])
+    for begin in range(0, len(events) - 1000, 500):
+        window = events[begin:begin + 1000]
+        for priority in (9, 5, 1):
+            remaining = sum(1 for event in events[begin:] if event["priority"] == priority)
+            got = sum(1 for event in window if event["priority"] == priority)
+            if remaining > 300 and got < 80:
+                yield Violation("starved", f"priority {priority} got {got} of 1,000 events while {remaining} were due")
+                return

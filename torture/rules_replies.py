@@ -8,7 +8,7 @@ from torture.checker import Case, Violation, rule
 @rule
 def replies_as_predicted(case: Case) -> Iterator[Violation]:
     for record in case.history.of("sent"):
-        if record.get("quiet") or record.get("via") or "confirmed" not in record or record["do"] == "delay":
+        if record.get("quiet") or record.get("via") == "outbox" or "confirmed" not in record or record["do"] == "delay":
             continue
         reply = record.get("reply")
         if reply is None:

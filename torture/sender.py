@@ -5,18 +5,18 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
-from urllib import error, request
 from uuid import UUID
 
 import pika
 import psycopg2
 
 from torture.courier import Courier, Message
-from torture.fleet import Fleet
 from torture.generator import Step
 from torture.history import History, digest, instant
 from torture.host import REPLIES
+from torture.people import People
 
 LANES = 3
 VALID_TRACE = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -37,23 +37,29 @@ class Sender:
         self.couriers = [Courier(amqp_url) for _ in range(LANES)]
         self.origin = 0.0
         self.host_database: str | None = None
-        self.call_api: Callable[..., tuple[int, Any]] | None = None
+        self.people: People | None = None
         self._outbox: list[tuple[float, Step, dict[str, Any]]] = []
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self, origin: float, steps: list[Step]) -> None:
         self.origin = origin
+        asked: list[tuple[float, Step, dict[str, Any], Any]] = []
         for number, step in enumerate(steps):
             record = self._history.add(
                 "sent", cid=self._cid(number, step), do=step["do"], job=step["job"], group=step["group"],
                 family=step["family"], expect=step.get("expect", "ok"), planned=origin + step["at"],
                 **{name: step[name] for name in ("lasts", "reaches", "settled", "via", "quiet") if name in step})
+            if step.get("via") in {"api", "cli"}:
+                asked.append((origin + step["at"], step, record, partial(self._content, step, record)))
+                continue
             if step.get("via") == "outbox":
                 self._outbox.append((origin + step["at"], step, record))
                 continue
             lane = step.get("lane", UUID(step["job"]).int % LANES)
             self.couriers[lane].post(self._message(step, record), origin + step["at"])
+        if asked and self.people:
+            self.people.start(asked)
         if self._outbox:
             self._thread = threading.Thread(target=self._write_outbox, name="outbox", daemon=True)
             self._thread.start()
@@ -64,6 +70,8 @@ class Sender:
 
     def close(self) -> None:
         self._stop.set()
+        if self.people:
+            self.people.close()
         for courier in self.couriers:
             courier.close()
         if self._thread:
@@ -95,9 +103,12 @@ class Sender:
         if "$bytes" in step["body"]:
             record["headers"] = {name: value for name, value in self.resolve(step["headers"]).items() if name != "big"}
             return b"b" * step["body"]["$bytes"]
+        return json.dumps(self._content(step, record)).encode()
+
+    def _content(self, step: Step, record: dict[str, Any]) -> dict[str, Any]:
         body = self.resolve(step["body"])
         self._note(step, body, record)
-        return json.dumps(body).encode()
+        return body
 
     def _note(self, step: Step, body: dict[str, Any], record: dict[str, Any]) -> None:
         record["payload"] = digest(body.get("payload", {}))
@@ -146,30 +157,3 @@ class Sender:
                     record["publishes"] = 1
                 except psycopg2.Error as problem:
                     record["gave_up"] = str(problem)
-
-
-class Api:
-    """A REST client with a token of all tenants."""
-
-    def __init__(self, base: str, token: str) -> None:
-        self.base = base
-        self._token = token
-
-    def __call__(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        asked = request.Request(f"{self.base}/api/v1{path}", method=method, data=json.dumps(body).encode() if body else None,
-                                headers={"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"})
-        try:
-            with request.urlopen(asked, timeout=20) as answer:
-                return answer.status, json.load(answer)
-        except error.HTTPError as problem:
-            with problem:
-                return problem.code, None
-        except OSError as problem:
-            return 0, str(problem)
-
-
-def make_token(fleet: Fleet, key: str) -> str:
-    code, output = fleet.run(["token", "--role", "admin", "--sub", "torture"], {"SCHEDULER_JWT_KEY": key})
-    if code:
-        raise RuntimeError(f"no token: {output}")
-    return output.strip()

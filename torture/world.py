@@ -13,20 +13,21 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg2
 
 import torture.families
-import torture.families_beyond  # noqa: F401 - registers its families
+import torture.families_beyond
+import torture.families_runs  # noqa: F401 - registers its families
 from torture import host as hosts
 from torture.endpoint import Endpoints
 from torture.fleet import Fleet
 from torture.generator import steps
 from torture.history import History
 from torture.nemesis import Nemesis
+from torture.people import KEY, People, free_port
 from torture.probes import Probes
 from torture.proxy import Proxy
 from torture.sender import Sender
 from torture.settling import settle
 
 HERE = Path(__file__).parent
-KEY = "k" * 40
 SCRIPT = """#!/bin/sh
 note() {
   printf '{"event_id": "%s", "job": "%s", "attempt": %s, "what": "%s", "t": %s, "tracked": true}\\n' \\
@@ -59,12 +60,14 @@ class World:
         due = plan.get("broker", {}).get("due_arguments")
         hosts.declare(self.amqp_url, due, ["fast", "slow.a"])
         self.links: list[str] = []
+        self._port = 0
         self._people()
         reads = not any(self.plan["fleet"].get(role) for role in ("runner", "handlers"))
         self.history.host_reads = reads
         self.host = hosts.Host(self.amqp_url, self.history, ["torture_fast", "torture_slow.a"], reads_due=reads)
         self.sender = Sender(self.history, self.amqp_url, self.endpoints.url)
         self.sender.host_database = self.host_database
+        self.sender.people = People(self.fleet, self.database_url, self._port)
         self.probes = Probes(self.history, self.fleet, self.database_url, self.amqp_url)
 
     def _tune(self, broker: dict[str, Any]) -> None:
@@ -107,7 +110,8 @@ class World:
                 if role != "runner":
                     env["DATABASE_URL"] = self._via(self.host_database if role == "outbox" else self.database_url, name, "database")
                 if role == "api":
-                    env |= {"API_PORT": "0", "SCHEDULER_API_RATE": "10000"}
+                    self._port = free_port()
+                    env |= {"API_PORT": str(self._port), "SCHEDULER_API_RATE": "10000"}
                 arguments = {"runner": [str(HERE / "hands.py")],
                              "handlers": ["-m", "scheduler", "worker", "--handlers", "hands"]}.get(
                                  role, ["-m", "scheduler", role])

@@ -7,7 +7,7 @@ import pytest
 import torture.__main__
 from torture import model, shrink
 from torture.checker import judge
-from torture.families import tracked
+from torture.families_runs import tracked
 from torture.generator import Draw, steps
 from torture.history import History, instant
 from torture.releases import ROOT
