@@ -131,7 +131,7 @@ class Books:
         if first["do"] == "delay":
             bad = first.get("gave_up") or first["expect"] == "any" or len(job.sent) > 1 or "first" not in first
             return None if bad or self.delayed[job.id] else "a delayed message did not come out"
-        if request is None or job.stopped or request.get("reaches") is False or "confirmed" not in request:
+        if request is None or job.stopped or request.get("unsure") or request.get("reaches") is False or "confirmed" not in request:
             return None
         if request["family"] == "handlers":
             ran = job.id in done and ("run" not in request["body"] or job.finished)

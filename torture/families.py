@@ -144,5 +144,17 @@ def tenants(draw: Draw) -> Iterator[Step]:
             yield command(draw.when(3, draw.length), kind, draw.id(n), stolen, expect="reject")
 
 
+@family
+def owned(draw: Draw) -> Iterator[Step]:
+    """Requests of the broker's user; those without a user, or with another tenant, are rejected."""
+    for n in range(draw.count):
+        body = {"run_at": at(draw.when(3, draw.length)), "payload": {"n": n, "do": [{"o": "ok"}]}}
+        if draw.chance(0.5):
+            body["run"] = {"max_attempts": 2, "backoff": [0.5]}
+        how = draw.pick("own", "own", "nobody", "other")
+        more = {"own": {}, "nobody": {"user": None, "expect": "reject"}, "other": {"expect": "reject"}}[how]
+        yield request(draw.when(0, 2), draw.id(n), body | ({"tenant": "other"} if how == "other" else {}), **more)
+
+
 def tenancy(body: dict[str, object]) -> dict[str, object]:
     return {"tenant": body["tenant"]} if "tenant" in body else {}

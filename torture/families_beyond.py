@@ -89,7 +89,8 @@ def webhooks(draw: Draw) -> Iterator[Step]:
             webhook["body"] = {"at": "{{due_at}}", "n": "{{payload.n}}", "id": "{{event_id}}", "attempt": "{{attempt}}"}
         if draw.chance(draw.get("recur", 0.2)):
             body |= {"every": draw.pick(1, 2)}
-        yield request(draw.when(0, 1), draw.id(n), body | {"target": {"webhook": webhook}})
+        more = {"reaches": False} if how == "hang" else {}  # calls to such an endpoint are put off, for how long is open
+        yield request(draw.when(0, 1), draw.id(n), body | {"target": {"webhook": webhook}}, **more)
 
 
 @family
@@ -186,3 +187,12 @@ def people(draw: Draw) -> Iterator[Step]:
                 yield command(when, draw.pick("cancel", "pause"), draw.id(n), via="cli", expect="any")
             case "again":
                 yield request(when, draw.id(n), {**body, "name": "again"}, via="api", settled=True)
+
+
+@family
+def delayed_in_order(draw: Draw) -> Iterator[Step]:
+    """Messages due at the same instant, published one after the other on one connection."""
+    for n in range(draw.count):
+        yield {"at": 1.0 + n * 0.002, "do": "delay", "job": draw.id(n), "exchange": "schedule.delay", "key": "out.order", "lane": 0,
+               "body": {"$bytes": draw.rng.randint(0, 300)}, "headers": {"x-opt-delivery-time": {"$ms": draw.get("due", 15)}},
+               "message_id": draw.id(n), "quiet": True}

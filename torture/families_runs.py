@@ -130,3 +130,22 @@ def held_lives(draw: Draw) -> Iterator[Step]:
                 case _:
                     yield command(when, "pause", draw.id(n), {"issued_at": at(when)})
                     yield command(when + 2, "resume", draw.id(n), {"issued_at": at(when + 2)})
+
+
+@family
+def odd_results(draw: Draw) -> Iterator[Step]:
+    """Results at and beyond every limit: each is recorded or rejected, alone."""
+    deep: list[object] = []
+    for _ in range(200):
+        deep = [deep]
+    odd = [{"retry_in": 1e300}, {"retry_in": 3e11}, {"retry_in": 2.6e11}, {"retry_in": -5}, {"output": "\u0000"}, {"output": {"\ud800": 1}}, {"output": 10**400},
+           {"output": deep}, {"error": "\u0000"}, {"error": "e" * 100_000}, {"worker": "\u0000"}, {"started_at": "0001-01-01T00:00:00Z"},
+           {"started_at": "9999-12-31T23:59:59.999999Z", "finished_at": "0001-01-01T00:00:00Z"}, {"attempt": 2**31}, {"attempt": 2**63}, {"attempt": 10**30},
+           {"status": "running", "heartbeat": 1e300}, {"status": "running", "heartbeat": 3e11}, {"status": "running", "progress": 7}, {"status": "done"}]
+    for n in range(draw.count):
+        do = [{"o": draw.pick("fail", "snooze", "ok"), "in": 0.5, "extra": draw.pick(*odd)}, {"o": "ok"}]
+        if do[0]["o"] == "ok":
+            del do[0]["in"]
+        yield request(draw.when(0, 1), draw.id(n), {
+            "run_at": at(draw.when(2, draw.length * 0.6)), "run": {"max_attempts": 2, "backoff": [0.5]}, "payload": {"n": n, "do": do}},
+            expect="any", unsure=True)

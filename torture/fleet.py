@@ -10,6 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 from torture.history import History
@@ -21,13 +22,15 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 class Member:
     """One process of the fleet; the supervisor starts it again when it ends."""
 
-    def __init__(self, name: str, command: list[str], env: dict[str, str], code: Path, folder: Path) -> None:
+    def __init__(self, name: str, command: list[str], env: dict[str, str], code: Path, folder: Path,
+                 adopt: Callable[[int], None]) -> None:
         self.name = name
         self.role = name.partition("-")[0]
         self.log = folder / f"{name}.log"
         self.command = command
         self.env = env
         self.code = code
+        self._adopt = adopt
         self.popen: subprocess.Popen[bytes] | None = None
         self.held = False  # the nemesis keeps it down
         self.killed = False
@@ -42,6 +45,8 @@ class Member:
         with self.log.open("ab") as output:
             self.popen = subprocess.Popen(self.command, env=env, cwd=self.log.parent, stdin=subprocess.DEVNULL,
                                           stdout=output, stderr=output)
+        with contextlib.suppress(ProcessLookupError):
+            self._adopt(self.popen.pid)
 
     @property
     def running(self) -> bool:
@@ -83,17 +88,19 @@ class Member:
 class Fleet:
     """All members; records starts and ends that nobody ordered."""
 
-    def __init__(self, history: History, code: Path, folder: Path) -> None:
+    def __init__(self, history: History, code: Path, folder: Path, adopt: Callable[[int], None]) -> None:
+        """Have `adopt` end each process with the servers, should the harness be killed."""
         self.members: list[Member] = []
         self._history = history
         self._code = code
         self._folder = folder
+        self._adopt = adopt
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
 
     def add(self, name: str, arguments: list[str], env: dict[str, str]) -> Member:
         command = [sys.executable, *arguments]
-        member = Member(name, command, env, self._code, self._folder)
+        member = Member(name, command, env, self._code, self._folder, self._adopt)
         self.members.append(member)
         return member
 

@@ -39,13 +39,15 @@ def declare(url: str, due_arguments: dict[str, Any] | None, routes: list[str]) -
 class Host:
     """Receives on one connection; reports over couriers of its own."""
 
-    def __init__(self, url: str, history: History, queues: list[str], *, reads_due: bool) -> None:
+    def __init__(self, url: str, history: History, queues: list[str], *, reads_due: bool, user: str | None) -> None:
         self._url = url
         self._history = history
         self._queues = [REPLIES, TAP, EXIT, *queues]
         self._reads_due = reads_due
+        self._user = user
         self.full = False  # the nemesis lets `mainapp_due` fill up
-        self._answered: set[tuple[str, int]] = set()
+        self._answered: set[tuple[str, int, str]] = set()  # what the broker delivers twice is answered once
+        self._retried: dict[str, tuple[float, str | None]] = {}  # dead runs to be retried, after how long and whose
         self._stop = threading.Event()
         self.results = [Courier(url) for _ in range(2)]
         self.replies: dict[str, Record] = {}
@@ -122,6 +124,9 @@ class Host:
         small = {k: v for k, v in content.items() if k not in {"payload", "output", "error", "target"}} if isinstance(
             content, dict) else {}
         headers = {k: str(v)[:300] for k, v in (properties.headers or {}).items() if k.startswith("x-")}
+        if what == "finished" and small["status"] == "dead" and small["event_id"] in self._retried:
+            wait, tenant = self._retried.pop(small["event_id"])
+            self._send("retry", {"event_id": small["event_id"], **({"tenant": tenant} if tenant else {})}, time.time() + wait, {})
         self._history.add(what, key=method.routing_key, body=small, headers=headers, size=size,
                           message_id=properties.message_id, again=method.redelivered)
 
@@ -136,7 +141,7 @@ class Host:
             traceparent=digest(headers.get("traceparent")) if "traceparent" in headers else None,
         )
         if run and "target" not in content and isinstance(payload, dict) and "do" in payload:
-            key = (content["event_id"], run["attempt"])
+            key = (content["event_id"], run["attempt"], content["emitted_at"])
             if key not in self._answered:
                 self._answered.add(key)
                 self._work(record, payload["do"])
@@ -163,20 +168,20 @@ class Host:
             final["retry_in"] = step["in"]
         if "size" in step:
             final["output"] = "x" * step["size"]
+        final |= step.get("extra", {})
         if "evil" in step:
             self._report({**common, "status": "succeeded", "tenant": step["evil"]}, began)
         for _ in range(step.get("times", 1)):
             self._report(final, began + hold)
         if "again" in step:
-            self._send("retry", {"event_id": event["event_id"], **({"tenant": event["tenant"]} if event["tenant"] else {})},
-                       began + hold + step["again"], {})
+            self._retried[event["event_id"]] = (step["again"], event["tenant"])
 
     def _report(self, body: dict[str, Any], at: float) -> None:
-        small = {name: value for name, value in body.items() if name != "output"}
+        small = {name: value for name, value in body.items() if name in {"event_id", "attempt", "status", "heartbeat", "retry_in", "tenant"}}
         self._send("result", body, at, self._history.add("evil" if "tenant" in body else "report", at=at, **small))
 
     def _send(self, key: str, body: dict[str, Any], at: float, record: Record) -> None:
         courier = self.results[uuid.UUID(body["event_id"]).int % len(self.results)]
         raw = json.dumps(body).encode()
-        properties = pika.BasicProperties(content_type="application/json", delivery_mode=2)
+        properties = pika.BasicProperties(content_type="application/json", delivery_mode=2, user_id=self._user)
         courier.post(Message("schedule.commands", key, lambda: raw, properties, record), at)

@@ -7,6 +7,7 @@ from typing import Any
 from torture.history import seconds
 
 SECONDS = {"PT3S": 3.0, "PT1S": 1.0, "PT15M": 900.0}
+MOST = 10_000  # the newest instants that are looked at
 SCHEDULE = ("run_at", "rrule", "cron", "every", "timezone")
 
 
@@ -24,14 +25,15 @@ def instants(body: dict[str, Any], stored: float, until: float) -> list[float]:
     if "every" in body:
         step = interval(body["every"])
         start = stored + step if start is None else start
-        return [start + n * step for n in range(max(0, math.floor((until - start) / step) + 1))]
+        count = max(0, math.floor((until - start) / step) + 1)
+        return [start + n * step for n in range(max(0, count - MOST), count)]
     if "rrule" in body and (rule := re.fullmatch(r"FREQ=SECONDLY(?:;INTERVAL=(\d+))?;COUNT=(\d+)", body["rrule"])):
         step = float(rule[1] or 1)
         return [at for n in range(int(rule[2])) if (at := start + n * step) <= until]
     if "cron" in body:  # the only rule that is drawn is every minute
         first = math.ceil((stored if start is None else start) / 60) * 60.0
-        return [float(at) for at in range(int(first), int(until) + 1, 60)]
-    return [start] if start is not None and "rrule" not in body else []
+        return [float(at) for at in range(max(int(first), int(until) // 60 * 60 - MOST * 60), int(until) + 1, 60)]
+    return [start] if start is not None and start <= until and "rrule" not in body else []
 
 
 def ends(body: dict[str, Any]) -> bool:

@@ -122,7 +122,7 @@ class Proxy:
         self._lock = threading.Lock()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "torture.proxy"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            cwd=Path(__file__).parent.parent,
+            stderr=subprocess.DEVNULL, cwd=Path(__file__).parent.parent,
         )
         threading.Thread(target=self._listen, name="proxy", daemon=True).start()
 

@@ -1,6 +1,7 @@
 """Rules about answers to commands: the owner's are accepted, those of other tenants rejected, hostile ones alone."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from torture.checker import Case, Violation, rule
 
@@ -41,3 +42,18 @@ def delayed_not_early(case: Case) -> Iterator[Violation]:
         for out in case.books.delayed[job.id]:
             if out["t"] < due - 0.002:
                 yield Violation("early", f"delayed message {job.id} came {due - out['t']:.3f} s early", [job.id])
+
+
+@rule
+def delayed_in_order(case: Case) -> Iterator[Violation]:
+    """Of two messages due at the same instant, the one stored first is sent first if one producer sends both."""
+    if case.plan["fleet"]["producer"] > 1 or not case.exactly_once:
+        return
+    sent = [job.sent[0] for job in case.books.jobs.values() if job.family == "delayed_in_order"]
+    if any(record.get("publishes") != 1 for record in sent):
+        return
+    order = {record["job"]: n for n, record in enumerate(sorted(sent, key=lambda record: record["planned"]))}
+    out = [order[r["message_id"]] for r in case.history.of("delayed") if r["message_id"] in order and not r["again"]]
+    wrong = sum(1 for before, after in pairwise(out) if after < before)
+    if wrong:
+        yield Violation("order", f"{wrong} of {len(out)} delayed messages of the same instant came before one that was stored earlier")

@@ -18,7 +18,7 @@ def attempts_follow_the_policy(case: Case) -> Iterator[Violation]:
             finals.setdefault((report["event_id"], report["attempt"]), report)
     for job in case.books.jobs.values():
         request = job.request
-        if request is None or not request.get("behaviour") or "run" not in request["body"] or len(job.of("request")) > 1:
+        if request is None or request.get("unsure") or not request.get("behaviour") or "run" not in request["body"] or len(job.of("request")) > 1:
             continue
         attempts: dict[str, dict[int, Record]] = defaultdict(dict)
         for event in job.due:
@@ -42,7 +42,7 @@ def _one_run(case: Case, job: Job, request: Record, event_id: str, seen: dict[in
         step = behaviour[min(attempt, len(behaviour)) - 1]
         counted += step["o"] != "snooze"
         report = finals.get((event_id, attempt))
-        if report and attempt + 1 in seen and step["o"] in {"fail", "snooze"}:
+        if report and attempt + 1 in seen and step["o"] in {"fail", "snooze"} and "again" not in step:
             wait = model.least_wait(run, max(1, counted), attempt, step)
             gap = seconds(seen[attempt + 1]["emitted_at"]) - report["first"]
             if gap < wait - 0.01:

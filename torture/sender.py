@@ -38,6 +38,7 @@ class Sender:
         self.origin = 0.0
         self.host_database: str | None = None
         self.people: People | None = None
+        self.user: str | None = None  # the broker's user that messages name, if tenants come from it
         self._outbox: list[tuple[float, Step, dict[str, Any]]] = []
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -49,7 +50,7 @@ class Sender:
             record = self._history.add(
                 "sent", cid=self._cid(number, step), do=step["do"], job=step["job"], group=step["group"],
                 family=step["family"], expect=step.get("expect", "ok"), planned=origin + step["at"],
-                **{name: step[name] for name in ("lasts", "reaches", "settled", "via", "quiet") if name in step})
+                **{name: step[name] for name in ("lasts", "reaches", "settled", "via", "quiet", "unsure") if name in step})
             if step.get("via") in {"api", "cli"}:
                 asked.append((origin + step["at"], step, record, partial(self._content, step, record)))
                 continue
@@ -86,7 +87,7 @@ class Sender:
         properties = pika.BasicProperties(
             content_type="application/json", delivery_mode=2, headers=self.resolve(headers) or None,
             correlation_id=record["cid"], reply_to=None if step.get("quiet") else REPLIES,
-            message_id=step.get("message_id"))
+            message_id=step.get("message_id"), user_id=step.get("user", self.user))
         for name, value in headers.items():
             if isinstance(value, dict) and "$frame" in value:
                 properties.headers[name] = "x" * (FRAME_MAX - value["$frame"] - _frame(properties))

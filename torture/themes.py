@@ -128,7 +128,7 @@ def slow_broker(rng: random.Random) -> Plan:
 def locks(rng: random.Random) -> Plan:
     """A session of an operator holds rows locked, or reads for long, while commands and results for them come."""
     table = rng.choice(["jobs", "runs", "jobs"])
-    return {"length": 45.0, "groups": [CANARY, group("poked", 12), group("oneshots", 100), group("tracked", 60, beat=5)],
+    return {"length": 45.0, "broker": {"consumer_timeout": rng.choice([6000, 1_800_000])}, "groups": [CANARY, group("poked", 12), group("oneshots", 100), group("tracked", 60, beat=5)],
             "faults": [fault(5, "lock", table=table, rows=rng.choice([1, 5]), **{"for": 30}), fault(3, "snapshot", **{"for": 40})]}
 
 

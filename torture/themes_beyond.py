@@ -40,6 +40,10 @@ def outbox(rng: random.Random) -> Plan:
 def delayed(rng: random.Random) -> Plan:
     """Delayed messages: many, large, with large headers."""
     big = rng.random() < 0.5
+    if rng.random() < 0.2:
+        return {"length": 30.0, "fleet": {"consumer": 1, "producer": 1}, "groups": [CANARY, group("delayed_in_order", 2000)]}
+    if rng.random() < 0.25:
+        return {"length": 35.0, "groups": [CANARY, group("delayed", 16, size=30_000_000, due=24, until=14)]}
     return {"length": 30.0, "groups": [CANARY, group("delayed", 150 if big else 1500, size=3_000_000 if big else 2000, odd=0.0 if big else 0.01,
                                                      **({"due": 20, "until": 14} if big else {}))],
             "faults": interruptions(rng, ["producer", "consumer"], rng.choice([0, 1]), 25)}
@@ -54,7 +58,21 @@ def snoozes(rng: random.Random) -> Plan:
 @theme
 def outputs(rng: random.Random) -> Plan:
     """Results with large outputs, in numbers."""
-    return {"length": 30.0, "groups": [CANARY, group("outputs", rng.choice([300, 800]), size=rng.choice([[60_000, 64_000], [300_000, 1_000_000]]))]}
+    count, size = rng.choice([(800, [60_000, 64_000]), (300, [300_000, 1_000_000]), (60, [4_000_000, 9_000_000])])
+    return {"length": 30.0, "groups": [CANARY, group("outputs", count, size=size)]}
+
+
+@theme
+def odd_results(rng: random.Random) -> Plan:
+    """Results at and beyond every limit; everyone else's are recorded."""
+    return {"length": 25.0, "groups": [CANARY, group("odd_results", rng.choice([6, 40])), group("tracked", 40, recur=0.1)]}
+
+
+@theme
+def users(_: random.Random) -> Plan:
+    """SCHEDULER_TENANT_BY=user_id: tenants come from the broker's users, also for workers and handlers."""
+    return {"length": 30.0, "user": "scheduler", "env": {"SCHEDULER_TENANT_BY": "user_id"}, "fleet": {"consumer": 1, "producer": 1, "worker": 1},
+            "groups": [CANARY, group("owned", 60), group("webhooks", 20, how=["ok", "500"]), group("commands", 8)]}
 
 
 @theme

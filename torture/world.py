@@ -50,7 +50,7 @@ class World:
         self.folder = Path(tempfile.mkdtemp(prefix="torture-"))
         self._stack = stack
         self._tune(plan.get("broker", {}))
-        self.fleet = Fleet(self.history, code, self.folder)
+        self.fleet = Fleet(self.history, code, self.folder, stack.adopt)
         self.proxy = Proxy(lambda message: self.history.add("accept", link=message["accept"]))
         self.endpoints = Endpoints(self.history)
         self._template(templates, code)
@@ -64,9 +64,10 @@ class World:
         self._people()
         reads = not any(self.plan["fleet"].get(role) for role in ("runner", "handlers"))
         self.history.host_reads = reads
-        self.host = hosts.Host(self.amqp_url, self.history, ["torture_fast", "torture_slow.a"], reads_due=reads)
+        self.host = hosts.Host(self.amqp_url, self.history, ["torture_fast", "torture_slow.a"], reads_due=reads, user=plan.get("user"))
         self.sender = Sender(self.history, self.amqp_url, self.endpoints.url)
         self.sender.host_database = self.host_database
+        self.sender.user = plan.get("user")
         self.sender.people = People(self.fleet, self.database_url, self._port)
         self.probes = Probes(self.history, self.fleet, self.database_url, self.amqp_url)
 
