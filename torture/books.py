@@ -169,7 +169,9 @@ class Books:
             return None
         passed = job.passed  # published, not settled, and passed over in the end: no run of it is left
         begun = {r["event_id"] for r in job.due if seconds(r["due_at"]) <= self.healed and seconds(r["due_at"]) not in passed}
-        if left := [event for event in begun if not job.finished.get(event)]:
+        again = any("again" in step for step in request.get("behaviour") or ())
+        if left := [event for event in begun if not job.finished.get(event) or (
+                again and job.finished[event][-1]["body"]["status"] == "dead")]:
             return f"{len(left)} runs are open"
         return "no run has ended" if request.get("target") and not job.finished else None
 

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 
 from torture import model
 from torture.books import Job
@@ -168,8 +169,8 @@ def in_order(case: Case) -> Iterator[Violation]:
         numbers = [event["occurrence"] for _, event in sorted(job.emitted.items())]
         if numbers != list(range(1, len(numbers) + 1)):
             yield Violation("order", f"occurrences are numbered {numbers[:12]}…", [job.id])
-        emitted = [event["emitted_at"] for _, event in sorted(job.emitted.items())]
-        if emitted != sorted(emitted):
+        emitted = [seconds(event["emitted_at"]) for _, event in sorted(job.emitted.items())]
+        if any(after < before - 0.25 for before, after in pairwise(emitted)):  # each process has its own idea of the database's clock
             yield Violation("order", "occurrences were not emitted in the order of their instants", [job.id])
 
 

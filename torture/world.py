@@ -107,7 +107,7 @@ class World:
                        "AMQP_URL": self._via(self.amqp_url, name, "broker")}
                 if role in {"worker", "handlers"}:
                     env |= {"SCHEDULER_COMMANDS_FILE": str(self.folder / "commands.toml"),
-                            "SCHEDULER_WEBHOOK_ALLOW": "127.0.0.1"}
+                            "SCHEDULER_WEBHOOK_ALLOW": "127.0.0.1", "SCHEDULER_STOP_GRACE": "5"}
                 if role != "runner":
                     env["DATABASE_URL"] = self._via(self.host_database if role == "outbox" else self.database_url, name, "database")
                 if role == "api":
