@@ -303,6 +303,8 @@ class Session:
             self._end_tracked(work, work.attempt, done)
         elif done.error is None or self._shared.policy.drops(done.error):
             self._settle(work)
+        elif work.stop_reason is StopReason.SHUTDOWN:
+            self._works.remove(work)  # delivered again once the connection is closed
         elif work.deliveries:
             self._divert(work, done.error)
             self._settle(work)

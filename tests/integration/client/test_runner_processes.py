@@ -220,6 +220,17 @@ def test_a_second_signal_ends_a_runner_at_once(script, job_type):
 
 
 @pytest.mark.parametrize("job_type", ["slow", "task"])
+def test_an_event_whose_handler_outlasts_the_grace_period_is_delivered_again(script, job_type):
+    runner = script(0.2)
+    script.events.emit(due(job_type, do="hang"))
+    assert runner.stdout.readline() == "begun\n"
+    runner.send_signal(signal.SIGTERM)
+    assert runner.wait(DEADLINE) == 0
+    assert script.events.host.get("mainapp_due")[1].headers is None
+    assert script.events.depth("mainapp_due_retry_3600000ms") == 0
+
+
+@pytest.mark.parametrize("job_type", ["slow", "task"])
 def test_a_handler_that_outlasts_the_grace_period_is_left_to_another_runner(script, job_type):
     runner = script(0.2)
     sent = script.events.emit(tracked(job_type=job_type, do="hang"))
