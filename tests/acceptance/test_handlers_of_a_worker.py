@@ -129,3 +129,45 @@ def test_with_a_queue_of_its_own_a_worker_serves_that_one_alone(sidecar, host, m
     [row] = until(lambda: sidecar.sql("SELECT job_id, status::text, output FROM run_history"), "its run ended")
     assert (str(row["job_id"]), row["status"], row["output"]) == (its_own, "succeeded", {"reminded": 7})
     assert [event["job_id"] for event in host.due()] == [others]
+
+
+SLOW = """
+import asyncio, time
+from scheduler.client import on_due
+
+@on_due("sleeping")
+def sleeping(due):
+    if due.run.attempt == 1:
+        time.sleep(3600)
+    return due.run.attempt
+
+@on_due("awaiting")
+async def awaiting(due):
+    if due.run.attempt == 1:
+        await asyncio.sleep(3600)
+    return due.run.attempt
+
+@on_due("apart", process=True)
+def apart(due):
+    if due.run.attempt == 1:
+        time.sleep(3600)
+    return due.run.attempt
+"""
+
+
+def test_a_stopping_worker_leaves_handlers_that_outlast_the_grace_to_another(sidecar, host, modules, tmp_path):
+    (tmp_path / "shop_slow.py").write_text(SLOW)
+    sidecar.up()
+    env = modules | sidecar.env | {"SCHEDULER_STOP_GRACE": "1"}
+    first, jobs = Process("worker", env, "--handlers", "shop_slow").ready(), ("apart", "awaiting", "sleeping")
+    for job_type in jobs:
+        host.request(job_type=job_type, run={"max_attempts": 1, "timeout": 3600}, run_at=utc().isoformat())
+    until(lambda: len(sidecar.sql("SELECT 1 FROM runs WHERE status = 'running'")) == 3, "three running handlers")
+    assert first.stop() == 0
+    second = Process("worker", env, "--handlers", "shop_slow").ready()
+    sidecar.processes.append(second)
+    history = "SELECT * FROM run_history ORDER BY job_type"
+    rows = until(lambda: found if len(found := sidecar.sql(history)) == 3 else None, "every run's end")
+    ends = [(row["job_type"], row["status"], row["output"]) for row in rows]
+    assert ends == [(name, "succeeded", 2) for name in jobs]
+    assert {row["attempts"][0]["outcome"] for row in rows} == {"snoozed"}
