@@ -91,7 +91,9 @@ class Consumer:
 
     def run(self, link: Link) -> None:
         """Serve one connection to the broker until it is lost or the process shall stop."""
-        answers = Answers(link, self._wait_for_alarm, ReplyQueues(self._settings.reply_queues))
+        strangers = self._settings.tenant_by == "user_id" and self._settings.tenant_routes == "prefix"
+        queues = ReplyQueues(self._settings.reply_queues, strangers=strangers)
+        answers = Answers(link, self._wait_for_alarm, queues)
         read = self._reader(link)
         queue_type = self._settings.queue_type
         if queue_type != "quorum":

@@ -16,6 +16,7 @@ from scheduler.domain.runs.marker import MARKER_HEADER, Marker, read_marker
 from scheduler.domain.runs.result import Heard, Result
 from scheduler.domain.trace_context import trace_context
 from scheduler.ops.logs import get_logger
+from scheduler.ops.throttled import ThrottledWarning
 from scheduler.rabbit.reading import Delivery, UnreadableProperties
 from scheduler.rabbit.topology import DELIVERY_LIMIT
 
@@ -23,6 +24,7 @@ log = get_logger(__name__)
 
 CRASHED = f"was delivered {DELIVERY_LIMIT} times and never answered: handling it ends the consumer"
 BY_FIELD = Tenancy()
+_untrusted = ThrottledWarning(log, "worker liveness message ignored: its user is not a worker")
 
 
 def read_command(
@@ -71,7 +73,11 @@ def read_result(
         if delivery.routing_key == ScheduleWorker.kind:
             worker = parse_worker(delivery.body, message_type=delivery.properties.type)
             header = (delivery.properties.headers or {}).get(OFFER_TENANTS_HEADER)
-            return Heard(worker, read_offer_tenants(header, worker.offers))
+            trusted = tenancy.trusts_worker(delivery.properties.user_id)
+            if not trusted:
+                _untrusted.warning(user_id=delivery.properties.user_id,
+                                   do="add the broker user to SCHEDULER_WORKER_USERS, or upgrade the worker")
+            return Heard(worker, read_offer_tenants(header, worker.offers), trusted)
         result = parse_result(delivery.routing_key, delivery.body, message_type=delivery.properties.type)
         result.tenant = tenancy.of_result(result.tenant, delivery.properties.user_id)
         return result  # noqa: TRY300 - all of this may be refused

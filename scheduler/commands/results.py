@@ -38,7 +38,7 @@ def execute_results(
 def _execute(
     cursor: Cursor, batch: Sequence[Result | Heard | Marker], soon: timedelta, attendant: Attendant
 ) -> list[Verdict]:
-    heard = [each for each in batch if isinstance(each, Heard)]
+    heard = [each for each in batch if isinstance(each, Heard) and each.trusted]
     results = [each for each in batch if isinstance(each, Result)]
     save_workers(cursor, heard)
     recorded = iter(_record(cursor, results, soon, attendant) if results else [])

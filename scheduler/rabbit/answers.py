@@ -35,23 +35,28 @@ class Answer:
 
 
 class ReplyQueues:
-    """The queues that replies may be sent to (SCHEDULER_REPLY_QUEUES): any, where the setting names none.
+    """The queues that replies may be sent to (SCHEDULER_REPLY_QUEUES).
 
     A reply is published with the sidecar's own rights, so a host could have it write to queues that are not the
-    host's. RabbitMQ's direct reply-to, and the queues where our workers wait for answers, are always allowed.
+    host's. RabbitMQ's direct reply-to, and the queues where our workers wait for replies, are always allowed. If
+    tenants are strangers to each other, a user's replies go to that user's queues (`USER:…`), to queues that the
+    broker named, and to those of the setting. Otherwise any queue is allowed if the setting names none.
     """
 
-    def __init__(self, patterns: Sequence[str] = ()) -> None:
-        always = ("amq.rabbitmq.reply-to.*", f"{ANSWERS_QUEUE_PREFIX}*")
+    def __init__(self, patterns: Sequence[str] = (), *, strangers: bool = False) -> None:
+        always = ("amq.rabbitmq.reply-to.*", f"{ANSWERS_QUEUE_PREFIX}*", *(("amq.gen-*",) if strangers else ()))
         texts = [".*".join(map(re.escape, each.split("*"))) for each in (*patterns, *always)]
-        self._allowed = re.compile("|".join(texts)).fullmatch if patterns else None
+        self._allowed = re.compile("|".join(texts)).fullmatch if patterns or strangers else None
+        self._strangers = strangers
 
-    def allow(self, name: str | bytes) -> bool:
-        """Tell whether a reply may be sent to the queue; log it if not."""
+    def allow(self, name: str | bytes, user_id: str | None) -> bool:
+        """Tell whether a reply to this broker user may be sent to the queue; log it if not."""
         if self._allowed is None:
             return True
-        if isinstance(name, str) and self._allowed(name):
-            return True
+        if isinstance(name, str):
+            own = self._strangers and user_id and name.startswith(f"{user_id}:")
+            if own or self._allowed(name):
+                return True
         _withheld.warning(queue=str(name)[:100], do="add it to SCHEDULER_REPLY_QUEUES if replies belong there")
         return False
 
@@ -91,7 +96,7 @@ class Answers:
         self._reply([
             _reply(answer) for answer in answers
             if answer.entered is None and answer.delivery.properties.reply_to
-            and self._queues.allow(answer.delivery.properties.reply_to)
+            and self._queues.allow(answer.delivery.properties.reply_to, answer.delivery.properties.user_id)
         ])
         for delivery, receipt in zip(copied, self._receipts(dead), strict=True):
             if receipt is Receipt.UNSENDABLE:

@@ -24,7 +24,9 @@ _SUMMARY_SECONDS = 60.0
 class Presence:
     """The sign of life, on a connection of its own: no amount of work delays it."""
 
-    def __init__(self, _: Settings, stop: Stop, health: HealthPart, worker: Worker) -> None:
+    def __init__(self, settings: Settings, stop: Stop, health: HealthPart, worker: Worker) -> None:
+        self._verified = settings.tenant_by == "user_id"
+        self._user_id: str | None = None
         self._stop = stop
         self._health = health
         self._worker = worker
@@ -33,6 +35,7 @@ class Presence:
     def run(self, link: Link) -> None:
         """Serve one connection to the broker until it is lost or the process shall stop."""
         publisher = Publisher(link)
+        self._user_id = link.user if self._verified else None
         due = time.monotonic()
         while not self._stop or self._worker.in_flight:
             link.check_open()
@@ -54,7 +57,9 @@ class Presence:
         key = f"{said.id}:{said.beat}"
         tenants = self._worker.offer_tenants()
         headers = None if tenants is None else {OFFER_TENANTS_HEADER: tenants}
-        message = command_message(ScheduleWorker.kind, ScheduleWorker.__name__, body, key=key, headers=headers)
+        message = command_message(
+            ScheduleWorker.kind, ScheduleWorker.__name__, body, key=key, user_id=self._user_id, headers=headers
+        )
         publisher.send([message]).wait(wait)
 
     def _summarise(self) -> None:

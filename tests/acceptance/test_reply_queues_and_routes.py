@@ -1,5 +1,6 @@
 """Whose queues replies go to, and whose routes a tenant uses: both bounded by a setting."""
 
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
@@ -82,3 +83,32 @@ def test_without_the_setting_routes_are_everybody_s(sidecar):
     for tenant, route, _ in ROUTES:
         assert api.as_("operator", tenant).post(
             "/jobs", {"job_type": "a", "run_at": LATER, "route": route or "a"}).status == 201
+
+
+def test_strangers_replies_go_to_their_own_queues(sidecar, host, amqp_url):
+    """The consumer verifies the user; a tenant cannot have the sidecar write to another's queue."""
+    user = urlsplit(amqp_url).username
+    own, other = f"{user}:replies", "globex:due"
+    for name in (own, other):
+        host.channel.queue_declare(name)
+    named_by_broker = host.channel.queue_declare("", exclusive=True).method.queue
+    sidecar.start("consumer", SCHEDULER_TENANT_BY="user_id", SCHEDULER_TENANT_ROUTES="prefix").ready()
+    request = {"job_type": "a", "run_at": LATER}
+    for queue in (other, "mainapp_due", own, named_by_broker):
+        host.publish("request", request | {"id": str(uuid4())}, reply_to=queue, user_id=user)
+    host.publish("request", request | {"id": str(uuid4())}, reply_to=other)  # rejected: it has no user_id
+    host.publish("request", request | {"id": str(uuid4())}, reply_to=own, user_id=user)
+    for queue in (own, named_by_broker, own):
+        assert b"scheduled" in host.get(queue)[2]
+    assert host.drain(other) == host.drain("mainapp_due") == []
+
+
+def test_only_workers_users_are_believed_about_workers(sidecar, host, amqp_url):
+    sidecar.start("consumer", SCHEDULER_TENANT_BY="user_id", AMQP_URL=amqp_url).ready()
+    liveness = {"host": "h", "pid": 1, "version": "0.3", "started_at": "2026-01-01T00:00:00Z",
+                "offers": ["webhooks"], "in_flight": 0, "beat": 1}
+    forged, real = str(uuid4()), str(uuid4())
+    host.publish("worker", liveness | {"id": forged})  # without the user that the broker verifies
+    host.publish("worker", liveness | {"id": real}, user_id=urlsplit(amqp_url).username)
+    until(lambda: sidecar.sql("SELECT 1 FROM workers WHERE id = %s", real), "the worker")
+    assert not sidecar.sql("SELECT 1 FROM workers WHERE id = %s", forged)

@@ -61,6 +61,7 @@ class Heard:
 
     said: ScheduleWorker
     offer_tenants: OfferTenants | None = None
+    trusted: bool = True  # False: its broker user is not a worker's, and it is not stored
 
     @property
     def about(self) -> str:
