@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Generic
 
@@ -50,6 +51,7 @@ class Batch(Generic[Thing, Emission]):
         self._emitted_at = claim.claimed_at
         self.empty = not claim.things
         self.full = claim.full
+        self.size = claim.size
         self.urgent = claim.urgent
         self.resume_from = claim.resume_from
         self.refused = False
@@ -121,9 +123,17 @@ class Batch(Generic[Thing, Emission]):
         _observe("settle", began)
         self.refused = Receipt.REFUSED in receipts
         self._report(results, receipts, times)
+        self._let_go()
         if Receipt.UNKNOWN in receipts:
             raise BrokerUnavailable(self._lost)
-        return LONG_AGO if self._undecided else due_again
+        if self._undecided:
+            return LONG_AGO
+        return min((each for each in (due_again, self._claim.left_from) if each is not None), default=None)
+
+    def _let_go(self) -> None:
+        """Free what was sent: the loop keeps its last batch to tell the time by it."""
+        self._claim = replace(self._claim, things=[])
+        self._emissions, self._counts, self._unreadable, self._confirms = [], [], [], None
 
     def _confirmed(self, confirms: Confirms | None) -> list[Receipt]:
         if confirms is None:

@@ -16,6 +16,9 @@ from scheduler.rabbit.publisher import Publisher
 SESSIONS = 3
 # Wake-ups closer together than this become one.
 REST_SECONDS = 0.003
+# While the batches under way hold more than this, none is claimed beside them. In memory they take a few times as
+# much: rows, bodies and frames.
+MAX_BYTES_UNDER_WAY = 8 * 1024 * 1024
 
 
 class Emitter:
@@ -58,6 +61,8 @@ class Emitter:
 
     def _emit(self, watch: Watch) -> Batch[Any, Any]:
         """Claim and publish, and only then settle the batch before: beside the next claim, where there is one."""
+        if sum(each.size for each in self._under_way) > MAX_BYTES_UNDER_WAY:
+            self.settle()
         batch = Batch.claimed(watch.source, self._free[0], self._batch_size, watch.watermark.bounds())
         del self._free[0]
         watch.claimed(batch)
@@ -71,6 +76,10 @@ class Emitter:
             else:
                 self._settle(each)
         return batch
+
+    @property
+    def _under_way(self) -> list[Batch[Any, Any]]:
+        return [*self._in_flight, *([self._settling[0]] if self._settling is not None else [])]
 
     def settle(self) -> None:
         """Settle what is on its way, if anything is."""

@@ -29,6 +29,8 @@ class Claim(Generic[Thing]):
     resume_from: tuple[datetime, ...] = ()  # where the next claim may begin, for each class
     full: bool = False  # there may be more
     urgent: bool = False  # a few of the best class are among many others
+    size: int = 0  # about how many bytes the things hold
+    left_from: datetime | None = None  # others are locked that it has no room for: they fell due from here on
 
 
 class ClaimSession:
@@ -44,6 +46,10 @@ class ClaimSession:
         # Called before a statement that may wait for a row lock. It settles the other batches of this process: one
         # of them may hold the lock.
         self.before_waiting: Callable[[], None] = _do_nothing
+        # How much larger than stored the large values of a table were, of late (postgres/large_values.py).
+        self.expansions: dict[str, float] = {}
+        # How many rows of a kind fit into a claim, of late, where that is less than it may have.
+        self.row_limits: dict[str, int] = {}
 
     def claim(self, kind: str, statement: str, *values: datetime | int) -> list[tuple[Any, ...]]:
         """Run a kind's claim with its values, $1 first, in a transaction that stays open."""

@@ -46,7 +46,7 @@ class Confirms:
         self._then = then
         self._unsendable = unsendable
         self._messages = messages
-        self._open = len(messages)
+        self._count = self._open = len(messages)
         self._receipts = [Receipt.UNKNOWN] * len(messages)
         self._answered = 0  # all before this index have their receipt
         self._scattered = False  # some behind it have theirs too
@@ -76,11 +76,11 @@ class Confirms:
     @property
     def last_tag(self) -> int:
         """The delivery tag of its last message."""
-        return self.first_tag + len(self._messages) - 1
+        return self.first_tag + self._count - 1
 
     def _settle_up_to(self, tag: int, receipt: Receipt) -> None:
         """Give all up to this tag the receipt, but for those that have one."""
-        start, end = self._answered, min(tag - self.first_tag + 1, len(self._messages))
+        start, end = self._answered, min(tag - self.first_tag + 1, self._count)
         if self._scattered or self._returned:
             for index in range(start, end):
                 self._settle(index, receipt)
@@ -109,6 +109,8 @@ class Confirms:
 
     def _return(self, method: spec.Basic.Return, message_id: str | None, body: bytes) -> None:
         """Note a return; it comes before the confirm of the same message, which may be of another batch."""
+        if self.done:
+            return
         if isinstance(self._messages[0], RawMessage):
             self._returned.add((method.exchange, as_bytes(method.routing_key), body))
         elif message_id is not None or any(each.key is None for each in self._messages):
@@ -128,6 +130,7 @@ class Confirms:
             self._end()
 
     def _end(self) -> None:
+        self._messages = ()  # they may be large, and who sent them may keep this
         self._done.set()
         if self._then is not None:
             self._then(self._all_receipts())
@@ -299,7 +302,7 @@ class Publisher:
     def _on_close(self, why: str) -> None:
         waiting = [
             message for batch in self._unconfirmed
-            for message, receipt in zip(batch._messages, batch._receipts, strict=True)  # noqa: SLF001 - one module
+            for message, receipt in zip(batch._messages, batch._receipts, strict=False)  # noqa: SLF001 - one module
             if receipt is Receipt.UNKNOWN
         ]
         self._isolation.closed(why, waiting[: len(waiting) - len(self._queued)])

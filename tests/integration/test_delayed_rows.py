@@ -18,6 +18,7 @@ from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.connection import connect, transaction
 from scheduler.postgres.delayed import due, store
 from scheduler.postgres.delayed.due import Settlement
+from scheduler.postgres.large_values import MAX_CLAIM_BYTES
 
 SOON = timedelta(seconds=1)
 
@@ -82,10 +83,10 @@ def test_one_claim_holds_no_more_than_so_many_bytes(database_url):
     add(database_url, *(message(b"x" * 600_000) for _ in range(100)))
     with session(database_url) as claiming:
         first = due.claim(claiming, 500)
-        assert len(first.things) == -(-due.MOST_BYTES // 600_002)
+        assert len(first.things) == -(-MAX_CLAIM_BYTES // 600_002)
         assert first.full
         claiming.release()
-    add(database_url, message(b"y" * (due.MOST_BYTES + 1), instant=datetime(2020, 1, 1, tzinfo=UTC)))
+    add(database_url, message(b"y" * (MAX_CLAIM_BYTES + 1), instant=datetime(2020, 1, 1, tzinfo=UTC)))
     with session(database_url) as claiming:
         claiming.query("UPDATE delayed_messages SET wake_at = '2020-01-01' WHERE octet_length(body) > 1000000", {})
         assert len(due.claim(claiming, 500).things) == 1

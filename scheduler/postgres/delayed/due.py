@@ -9,10 +9,9 @@ from scheduler.domain.delayed.message import Waiting
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession, array
 from scheduler.postgres.columns import names
 from scheduler.postgres.delayed.store import KIND
+from scheduler.postgres.large_values import MAX_CLAIM_BYTES
 from scheduler.resources import query
 
-# However large they are, one claim holds no more than this and one message.
-MOST_BYTES = 16 * 1024 * 1024
 CLASSES = 1  # their priority is for those who receive them
 COLUMNS = names(Waiting)
 # Most are looked at when they are due: a second timestamp would only be written and read for nothing.
@@ -20,7 +19,7 @@ _RETURNED = {"wake_at": "nullif(sized.wake_at, sized.due_at)"}
 CLAIM = query(
     "delayed/claim", selected=", ".join(COLUMNS),
     returned=", ".join(_RETURNED.get(name, f"sized.{name}") for name in COLUMNS),
-    most_bytes=str(MOST_BYTES),
+    most_bytes=str(MAX_CLAIM_BYTES),
 )
 
 
@@ -50,7 +49,10 @@ def claim(session: ClaimSession, limit: int, since: Sequence[datetime] = (LONG_A
         session.release()
         return Claim([], claimed_at, seconds_to_next, tuple(since))
     full = locked >= limit or locked > len(messages)
-    return Claim(messages, claimed_at, seconds_to_next, (messages[-1].wake_at,), full)
+    size = sum([len(each.body) + len(each.properties) for each in messages])
+    left_from = messages[-1].wake_at if locked > len(messages) else None
+    resume_from = (messages[-1].wake_at,)
+    return Claim(messages, claimed_at, seconds_to_next, resume_from, full, size=size, left_from=left_from)
 
 
 def _read(row: Sequence[Any]) -> Waiting:

@@ -16,6 +16,7 @@ from scheduler.domain.jobs.missed import OnMissed
 from scheduler.domain.messages import Priority, RunPolicy
 from scheduler.domain.recurrence import Spec, zone
 from scheduler.postgres.columns import Column, Row, interval, names
+from scheduler.postgres.large_values import marked_if_large
 
 _STATE = names(Job, "definition")
 _ASKED = names(Definition, "spec")
@@ -32,11 +33,16 @@ _TEXTS = {name: f"{name}::text AS {name}" for name in AS_JSON}
 SELECTED = ", ".join(_TEXTS.get(name, name) for name in COLUMNS)
 # The same of a job that is due, but for what its emission does not depend on: each value takes a while to fetch.
 # When it was asked for matters only if it was paused.
+_TRACE = ("traceparent", "tracestate")
 _UNUSED = ("name", "triggered_at", "cancelled_at", "start_source")
 _OF_DUE = _TEXTS | {name: f"NULL AS {name}" for name in _UNUSED} | {
     "status": "'pending' AS status",
     "requested_at": "CASE WHEN paused_at IS NOT NULL THEN requested_at END AS requested_at",
 }
+LARGE = ("payload", "target")
+_OF_DUE |= {name: marked_if_large(name, "$10", "$11") for name in LARGE}
+# Release 0.2 stored them whatever their size.
+_OF_DUE |= {name: f"CASE WHEN octet_length({name}) <= 512 THEN {name} END AS {name}" for name in _TRACE}
 SELECTED_OF_DUE = ", ".join(_OF_DUE.get(name, name) for name in COLUMNS)
 
 _state, _asked, _spec = attrgetter(*_STATE), attrgetter(*_ASKED), attrgetter(*_SPEC)

@@ -15,6 +15,7 @@ from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import Attempt, AttemptOutcome, End, Occurrence, Origin, Run, RunStatus
 from scheduler.postgres.columns import Column, Row, names
 from scheduler.postgres.jobs.columns import PRIORITIES, read_policy, write_policy
+from scheduler.postgres.large_values import marked_if_large
 from scheduler.resources import query
 
 _STATE = names(Run, "occurrence")
@@ -62,6 +63,13 @@ def column_type(name: str) -> str:
 
 
 SELECTED = selected()
+# For claims, which are bounded in bytes. A trace context stored by release 0.2 may be large; then it is left out.
+LARGE = ("event", "output", "attempts", "early", "unannounced")
+_OF_DUE = {name: marked_if_large(name, "$10", "$11") for name in LARGE} | {
+    name: f"CASE WHEN octet_length({name}) <= 512 THEN {name} END AS {name}"
+    for name in ("traceparent", "tracestate")
+}
+SELECTED_OF_DUE = ", ".join(_OF_DUE.get(name) or selected([name]) for name in COLUMNS)
 _ABSENT = {
     "early": "'[]' AS early", "noted_at": "NULL::timestamptz AS noted_at",
     "unannounced": "NULL::text AS unannounced",
