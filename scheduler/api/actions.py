@@ -1,6 +1,7 @@
 """What can be done: each method takes who asks, and goes the way that a command over AMQP goes."""
 
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -9,7 +10,7 @@ from uuid import UUID, uuid4
 
 from scheduler.api.database import Database
 from scheduler.api.identity import Identity, Need, check, visible_tenant
-from scheduler.api.problems import Changed, Conflict, NotFound, Unprocessable
+from scheduler.api.problems import Changed, Conflict, NotFound, TooMany, Unprocessable
 from scheduler.commands import asking, bulk
 from scheduler.commands.asking import (
     AboutJob,
@@ -31,6 +32,7 @@ from scheduler.postgres.runs.lists import RunFilter
 from scheduler.settings import Settings
 from scheduler.views.runs import WholeRunView, whole_run_view
 
+MOST_BULK_ACTIONS = 2  # of one tenant at once
 Stopped = Callable[[], Awaitable[bool]]
 _NO_FILTER = Problem("query", "must have at least one filter: this would be about everything")
 _OVERTAKEN = "A newer command has overtaken this one."
@@ -55,6 +57,7 @@ class Actions:
         self._database = database
         self._most = settings.max_payload_bytes
         self._tenancy = Tenancy.of("field", (), settings.tenant_routes)
+        self._bulk_actions: Counter[str | None] = Counter()  # running ones by tenant
         self._soon = timedelta(milliseconds=settings.poll_interval_ms + 100)
 
     async def create(self, who: Identity, body: bytes) -> Done:
@@ -122,7 +125,7 @@ class Actions:
             raise Unprocessable([_NO_FILTER])
         tenant, any_ = visible_tenant(who, wanted.tenant)
         step = bulk.job_step(verb, replace(wanted, tenant=tenant), _caller(who), self._soon)
-        return await self._all(step, stopped) if any_ else 0
+        return await self._all(who, step, stopped) if any_ else 0
 
     async def all_runs(self, who: Identity, wanted: RunFilter, stopped: Stopped = _never) -> int:
         """Retry all runs that match, as far as they have failed; return how many matched until it was stopped."""
@@ -131,13 +134,20 @@ class Actions:
             raise Unprocessable([_NO_FILTER])
         tenant, any_ = visible_tenant(who, wanted.tenant)
         step = bulk.retry_step(replace(wanted, tenant=tenant), _caller(who), self._soon)
-        return await self._all(step, stopped) if any_ else 0
+        return await self._all(who, step, stopped) if any_ else 0
 
-    async def _all(self, step: bulk.Step, stopped: Stopped) -> int:
+    async def _all(self, who: Identity, step: bulk.Step, stopped: Stopped) -> int:
+        """Apply the steps; one tenant's bulk actions leave connections for the writes of others."""
+        if who.tenant is not None and self._bulk_actions[who.tenant] >= MOST_BULK_ACTIONS:
+            raise TooMany(f"{MOST_BULK_ACTIONS} bulk actions of this tenant are running.", 5)
         progress = bulk.Progress()
-        while not progress.done and not await stopped():
-            current = progress
-            progress = await self._database.write(lambda at: step(at, current))  # noqa: B023 - awaited at once
+        self._bulk_actions[who.tenant] += 1
+        try:
+            while not progress.done and not await stopped():
+                current = progress
+                progress = await self._database.write(lambda at: step(at, current))  # noqa: B023 - awaited at once
+        finally:
+            self._bulk_actions[who.tenant] -= 1
         return progress.matched
 
     async def note(self, who: Identity, action: str, kind: str, thing: str, after: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 import itertools
 import select
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
@@ -46,6 +47,22 @@ def test_more_than_a_batch_is_worked_through(api, shared):
     assert [tuple(each.values()) for each in found] == [("pending", 1), ("paused", 1203)]
     [told] = shared.sql("SELECT count(*) FROM audit WHERE tenant = %s AND action = 'pause'", tenant)
     assert told["count"] == 1203
+
+
+def test_a_tenant_has_two_bulk_actions_at_once(api, shared):
+    """Others' writes need connections too."""
+    job = api.job(job_type="held")
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    with ThreadPoolExecutor(2) as pool, connected(shared.database_url) as connection:
+        connection.autocommit = False
+        connection.cursor().execute("SELECT 1 FROM jobs WHERE id = %s FOR UPDATE", (job["id"],))
+        started = [pool.submit(api.post, "/jobs/pause", job_type="held") for _ in range(2)]
+        until(lambda: len(shared.sql(waiting)) == 2, "both wait for the row")
+        refused = api.post("/jobs/pause", job_type="held")
+        assert (refused.status, "retry-after" in refused.headers) == (429, True)
+        connection.rollback()
+        assert {future.result().status for future in started} <= {200, 503}  # 503: the row was locked too long
+    assert api.post("/jobs/pause", job_type="held").json == {"matched": 1}
 
 
 def test_a_client_that_hangs_up_stops_it_between_two_batches(api, shared):

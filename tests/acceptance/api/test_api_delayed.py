@@ -48,9 +48,10 @@ def test_delayed_messages_are_listed_shown_and_taken_back(served, shop, shared):
         assert served.ask("DELETE", f"/delayed/{name}").status == 404
         assert served.get(f"/delayed/{name}").status == 404
     assert len(viewer.get("/delayed").json["items"]) == 4
-    audit = served.get("/audit", kind="delayed").json["items"]
-    assert [(each["action"], each["id"]) for each in audit] == [
-        ("cancel", str(rows[0]["id"])), ("cancel", named)]
+    cancelled = [str(rows[0]["id"]), named]
+    audit = served.get("/audit", kind="delayed").json["items"]  # other tests of this module cancel others
+    assert [(entry["action"], entry["id"]) for entry in audit if entry["id"] in cancelled] == [
+        ("cancel", job_id) for job_id in cancelled]
 
 
 def test_a_routing_key_is_found_however_long_amqp_lets_it_be(served, shop, shared):
