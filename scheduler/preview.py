@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -116,7 +117,7 @@ def _after(fields: Mapping[str, object]) -> tuple[datetime | None, list[Problem]
         moment = read_moment(str(text))
         if moment.offset is not None:
             return moment.instant(), []
-        local = clock(_zone_name(fields))
+        local = clock(moment.zone or _zone_name(fields))
         wall = moment.wall.replace(tzinfo=UTC)
         shown = moment.wall.replace(tzinfo=zone(local.name)).utcoffset() or timedelta()
         return wall - shown, []
@@ -129,6 +130,9 @@ def _after(fields: Mapping[str, object]) -> tuple[datetime | None, list[Problem]
 def _zone_name(fields: Mapping[str, object]) -> str:
     """Return the zone that the schedule will follow; a wrong one is resolve's to report."""
     name = fields.get("timezone")
+    if name is None and isinstance(run_at := fields.get("run_at"), str) and run_at.endswith("]"):
+        with suppress(Fault):
+            name = read_moment(run_at).zone
     try:
         text = read_text(str(fields["rrule"])) if fields.get("rrule") is not None else None
     except Faulty:

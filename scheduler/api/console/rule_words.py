@@ -64,7 +64,7 @@ def _once(run_at: Any, timezone: str) -> str:
         return str(run_at)
     if moment.offset is not None:
         return local(moment.instant(), timezone)
-    return f"{moment.wall:%a} {moment.wall.day} {moment.wall:%b %Y %H:%M} in {timezone}"
+    return f"{moment.wall:%a} {moment.wall.day} {moment.wall:%b %Y %H:%M} in {moment.zone or timezone}"
 
 
 def _rule_in_words(job: Mapping[str, Any], timezone: str) -> str:

@@ -1,17 +1,20 @@
-"""`run_at` and `every` as people write them: RFC 3339 and ISO 8601, or seconds."""
+"""`run_at` and `every` as people write them: RFC 3339 (and RFC 9557) and ISO 8601, or seconds."""
 
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 
+from scheduler.domain.recurrence.schedule import to_seconds
 from scheduler.domain.recurrence.stamp import Fault
+from scheduler.domain.recurrence.zones import clock, unknown_zone
 
 SHORTEST = timedelta(milliseconds=100)
 LONGEST = timedelta(days=36_525)
 _MOMENT = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)?"
-    r"(?:([Zz])|([+-])([0-9]{2}):?([0-9]{2}))?",
+    r"(?:([Zz])|([+-])([0-9]{2}):?([0-9]{2}))?(?P<suffixes>(?:\[[^][]{1,100}\]){0,8})",
 )
+_SUFFIX = re.compile(r"\[(!?)([^]]+)\]")
 _PLAIN = re.compile(r"[0-9-]{10}T[0-9:]{8}(?:\.[0-9]{6})?(?:Z|[+-][0-9]{2}:[0-9]{2})")
 _DURATION = re.compile(
     r"[Pp](?:([0-9.,]+)[Ww])?(?:([0-9.,]+)[Dd])?"
@@ -28,6 +31,7 @@ class Moment:
 
     wall: datetime  # naive
     offset: timedelta | None
+    zone: str | None = None  # from an RFC 9557 suffix; an offset agrees with it
 
     def instant(self) -> datetime:
         """Return the UTC instant of a moment that has an offset."""
@@ -46,7 +50,7 @@ def plain_instant(text: str) -> datetime | None:
 
 
 def read_moment(text: str) -> Moment:
-    """Return what an RFC 3339 text says, its offset left out or not, or raise Fault."""
+    """Return the moment that an RFC 3339 or RFC 9557 text means; the offset may be absent. Raises Fault."""
     match = _MOMENT.fullmatch(text)
     if not match:
         raise Fault(
@@ -58,7 +62,50 @@ def read_moment(text: str) -> Moment:
         wall = datetime(year, month, day, hour, minute, second, micro)  # noqa: DTZ001 - the offset comes next
     except ValueError as error:
         raise Fault(f"{text[:40]} does not exist: {error}") from None
-    return Moment(wall, _offset(match))
+    offset = _offset(match)
+    if not match["suffixes"]:
+        return Moment(wall, offset)
+    moment = Moment(wall, offset, _zone(match["suffixes"]))
+    if moment.zone is not None and offset is not None and not match[8]:
+        _check_offset(moment, moment.zone, offset)
+    return moment
+
+
+def _zone(suffixes: str) -> str | None:
+    """Return the zone that RFC 9557 suffixes name. Other suffixes are ignored unless they are critical (`!`)."""
+    zone = None
+    for place, (critical, content) in enumerate(_SUFFIX.findall(suffixes)):
+        if "=" in content:
+            if critical:
+                raise Fault(f"the suffix [!{content[:40]}] is not supported; leave it out")
+        elif place:
+            raise Fault("give one zone in brackets, right after the time: 2026-12-01T09:00:00+01:00[Europe/Berlin]")
+        else:
+            zone = content
+            try:
+                clock(zone)
+            except KeyError:
+                raise Fault(unknown_zone(zone)) from None
+    return zone
+
+
+def _check_offset(moment: Moment, zone: str, offset: timedelta) -> None:
+    """Raise Fault if the zone does not have this offset then. A `Z` contradicts no zone (RFC 9557, section 2.2)."""
+    try:
+        instant = moment.instant()
+    except OverflowError:
+        return  # outside the years 1 to 9999, which the reader of the moment reports
+    actual = timedelta(seconds=clock(zone).offset(to_seconds(instant)[0]))
+    if actual != offset:
+        raise Fault(
+            f"the offset is not that of {zone} at this time, which is {_written(actual)} there: "
+            "leave out the offset or the zone, or give the right one"
+        )
+
+
+def _written(offset: timedelta) -> str:
+    minutes = round(abs(offset).total_seconds() / 60)
+    return f"{'-' if offset < timedelta() else '+'}{minutes // 60:02d}:{minutes % 60:02d}"
 
 
 def _offset(match: re.Match[str]) -> timedelta | None:

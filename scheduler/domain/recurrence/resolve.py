@@ -21,7 +21,7 @@ from scheduler.domain.recurrence.spec import (
 )
 from scheduler.domain.recurrence.stamp import Fault, Form, Stamp
 from scheduler.domain.recurrence.text import Faulty, RuleText, read_text
-from scheduler.domain.recurrence.zones import Clock, clock, suggest
+from scheduler.domain.recurrence.zones import Clock, clock, unknown_zone
 
 ALL_EXCLUDED = "never fires: EXDATE leaves nothing of the rule"
 _MILLENNIUM = 365_250 * DAY
@@ -70,6 +70,8 @@ def resolve(
             return Spec(None, None, None, "UTC", None, instant, None)
     request = _Request(run_at, rrule, cron, every, timezone)
     fields = _read(request)
+    if fields.moment is not None and fields.moment.zone is not None:
+        request = _with_suffix(request, fields, fields.moment.zone)
     _agree(request, fields)
     local = fields.local
     if fields.problems or local is None:
@@ -98,7 +100,7 @@ def _read(request: _Request) -> _Fields:
     try:
         fields.local = clock("UTC" if request.timezone is None else request.timezone)
     except KeyError:
-        fields.fault("timezone", _zone_fault(request.timezone or ""))
+        fields.fault("timezone", unknown_zone(request.timezone or ""))
     try:
         fields.moment = None if request.run_at is None else read_moment(request.run_at)
     except Fault as fault:
@@ -119,10 +121,13 @@ def _read(request: _Request) -> _Fields:
     return fields
 
 
-def _zone_fault(name: str) -> str:
-    near = suggest(name)
-    hint = f"did you mean {near}?" if near else "write an IANA name such as Europe/Berlin or UTC"
-    return f"{name[:64]!r} is not the name of a time zone: {hint}"
+def _with_suffix(request: _Request, fields: _Fields, zone: str) -> _Request:
+    """Let the zone in a suffix of run_at stand for an absent timezone."""
+    if request.timezone not in (None, zone):
+        fields.fault("timezone", f"run_at says {zone}: leave timezone out or give the same")
+        return request
+    fields.local = clock(zone)
+    return replace(request, timezone=zone)
 
 
 def _agree(request: _Request, fields: _Fields) -> None:

@@ -57,6 +57,13 @@ def suggest(name: str) -> str | None:
     return _lower_names()[close[0]] if close else None
 
 
+def unknown_zone(name: str) -> str:
+    """Return the problem of a text that is not the name of a zone."""
+    near = suggest(name)
+    hint = f"did you mean {near}?" if near else "write an IANA name such as Europe/Berlin or UTC"
+    return f"{name[:64]!r} is not the name of a time zone: {hint}"
+
+
 @cache
 def _names_by_part() -> dict[str, tuple[str, ...]]:
     """Return the names by three letters in a row that they have; letters that many names have tell nothing."""

@@ -70,6 +70,63 @@ def test_run_at_that_is_no_moment(text):
     assert set(problems_of(run_at=text)) == {"run_at"}
 
 
+VANCOUVER = "America/Vancouver"
+
+
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("2027-03-01T09:00:00-07:00[America/Vancouver]", "2027-03-01T16:00:00Z"),
+        ("2027-03-01T09:00:00-07:00[!America/Vancouver]", "2027-03-01T16:00:00Z"),
+        ("2027-03-01T09:00:00[America/Vancouver]", "2027-03-01T16:00:00Z"),
+        ("2027-03-01T09:00:00Z[America/Vancouver]", "2027-03-01T09:00:00Z"),
+        ("2027-03-01T09:00:00-07:00[America/Vancouver][u-ca=gregory]", "2027-03-01T16:00:00Z"),
+        ("2027-03-01T09:00:00.5-07:00[America/Vancouver]", "2027-03-01T16:00:00.500000Z"),
+    ],
+)
+def test_run_at_with_a_zone_in_a_suffix(text, instant):
+    for timezone in (None, VANCOUVER):
+        spec = spec_of(run_at=text, timezone=timezone)
+        assert (spec.starts_at, spec.timezone) == (utc(instant), VANCOUVER)
+    assert spec_of(run_at=text, rrule="FREQ=DAILY").timezone == VANCOUVER
+
+
+def test_a_suffix_chooses_the_pass_of_a_repeated_time_by_the_offset():
+    first, second = (spec_of(run_at=f"2026-11-01T01:30:00{offset}[{NEW_YORK}]") for offset in ("-04:00", "-05:00"))
+    assert (first.starts_at, second.starts_at) == (utc("2026-11-01T05:30:00Z"), utc("2026-11-01T06:30:00Z"))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("2027-03-01T09:00:00-05:00[America/Vancouver]", "which is -07:00 there"),
+        ("2026-07-01T09:00:00+00:00[Europe/London]", "which is +01:00 there"),
+        ("2026-03-08T02:30:00-05:00[America/New_York]", "which is -04:00 there"),  # no such time: in a gap
+        ("2027-03-01T09:00:00-07:00[America/Vancuver]", "did you mean America/Vancouver?"),
+        ("2027-03-01T09:00:00+01:00[+01:00]", "is not the name of a time zone"),
+        ("2027-03-01T09:00:00Z[!u-ca=hebrew]", "is not supported"),
+        ("2027-03-01T09:00:00Z[Europe/Paris][Europe/Berlin]", "give one zone"),
+        ("2027-03-01T09:00:00Z[]", "write RFC 3339"),
+        ("2027-03-01T09:00:00Z[Europe/Paris", "write RFC 3339"),
+        ("2027-03-01T09:00:00Z" + "[a=b]" * 100_000, "write RFC 3339"),
+    ],
+)
+def test_suffixes_that_contradict_or_are_unknown(text, reason):
+    problems = problems_of(run_at=text)
+    assert set(problems) == {"run_at"}
+    assert reason in problems["run_at"]
+
+
+def test_a_suffix_and_another_zone():
+    problems = problems_of(run_at="2027-03-01T09:00:00-07:00[America/Vancouver]", timezone="America/Phoenix")
+    assert problems == {"timezone": "run_at says America/Vancouver: leave timezone out or give the same"}
+    problems = problems_of(
+        run_at="2026-12-01T09:00:00+01:00[Europe/Berlin]",
+        rrule="DTSTART;TZID=Europe/Paris:20261201T090000\nRRULE:FREQ=DAILY",
+    )
+    assert set(problems) == {"timezone"}
+
+
 @pytest.mark.parametrize(
     ("value", "length"),
     [
