@@ -4,17 +4,31 @@ import argparse
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 from scheduler.domain.errors import Problem, Rejected
+from scheduler.domain.messages.base import TENANT_PATTERN
 from scheduler.domain.recurrence import Schedule, Spec, compile_schedule, local_time, resolve, zone
+from scheduler.domain.recurrence.adjustment_fields import (
+    ADJUSTMENT_FIELDS,
+    CALENDAR_FIELDS,
+    FindCalendar,
+    checked_planner,
+    read_adjustments,
+)
 from scheduler.domain.recurrence.moment import read_moment
+from scheduler.domain.recurrence.move_notes import note_of, passed_note
 from scheduler.domain.recurrence.notes import note
+from scheduler.domain.recurrence.planner import Adjustments, Occurrence, PassedOver, Planner
 from scheduler.domain.recurrence.resolve import dtstart_zone
 from scheduler.domain.recurrence.stamp import Fault
 from scheduler.domain.recurrence.text import Faulty, read_text
@@ -22,11 +36,58 @@ from scheduler.domain.recurrence.zones import clock, zone_names
 
 USUAL_COUNT, USUAL_LINE_COUNT = 10, 100  # a screenful for people; programs cut for themselves
 MOST = 1000
+MOST_SKIPPED = 100
 REFUSED = 65  # EX_DATAERR
 _MICRO = timedelta(microseconds=1)
-_TEXTS = ("run_at", "rrule", "cron", "timezone", "after")
-_FIELDS = (*_TEXTS, "every", "count")
+_FAR = datetime(9999, 12, 31, tzinfo=UTC)
+_SCHEDULE = ("run_at", "rrule", "cron", "every", "timezone")
+_TEXTS = ("run_at", "rrule", "cron", "timezone", "after", "tenant", "id")
+_FIELDS = (*_SCHEDULE, *ADJUSTMENT_FIELDS, "tenant", "id", "after", "count")
+# What `calendar show --json` prints beside the fields of a calendar.
+_SHOWN_FIELDS = ("name", "tenant", "version", "jobs", "updated_at", "updated_by")
 _BOLD, _DIM, _YELLOW, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[0m"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One occurrence for people; `nominal_at` and `moved` only if something moved it."""
+
+    local: str
+    utc: str
+    note: str
+    nominal_at: str | None = None
+    moved: tuple[str, ...] = ()
+
+    def fields(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        shown: dict[str, Any] = {"local": self.local, "utc": self.utc, "note": self.note}
+        if self.nominal_at is not None:
+            shown |= {"nominal_at": self.nominal_at, "moved": list(self.moved)}
+        return shown
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """One occurrence that is not emitted, for people."""
+
+    nominal_at: str
+    reason: str
+    note: str
+
+    def fields(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {"nominal_at": self.nominal_at, "reason": self.reason, "note": self.note}
+
+
+@dataclass(frozen=True, slots=True)
+class Adjusted:
+    """The occurrences of a schedule with a calendar, a window or jitter."""
+
+    planner: Planner
+    jitter_known: bool
+    occurrences: tuple[Occurrence, ...]
+    passed: tuple[PassedOver, ...]
+    further: bool  # there are more occurrences
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +97,34 @@ class Preview:
     spec: Spec
     schedule: Schedule
     occurrences: tuple[datetime, ...]
+    adjusted: Adjusted | None = None
+
+    @property
+    def items(self) -> list[Item]:
+        """Return the occurrences for people."""
+        adjusted = self.adjusted
+        if adjusted is None:
+            return [Item(self._local(each), written(each), note(self.schedule, each)) for each in self.occurrences]
+        return [self._item(adjusted, each) for each in adjusted.occurrences]
+
+    @property
+    def skipped(self) -> list[Skipped] | None:
+        """Return what is not emitted for people; None without a calendar, a window or jitter."""
+        adjusted = self.adjusted
+        if adjusted is None:
+            return None
+        return [
+            Skipped(written(each.nominal_at), str(each.reason), passed_note(adjusted.planner, each))
+            for each in adjusted.passed
+        ]
+
+    def _item(self, adjusted: Adjusted, each: Occurrence) -> Item:
+        words = note_of(adjusted.planner, each, jitter_known=adjusted.jitter_known)
+        nominal = written(each.nominal_at) if each.moved else None
+        return Item(self._local(each.due_at), written(each.due_at), words, nominal, tuple(map(str, each.moved)))
+
+    def _local(self, instant: datetime) -> str:
+        return local_time(instant, self.spec.timezone).isoformat()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +138,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timezone", metavar="Z", help="IANA name (default: UTC)")
     parser.add_argument("--after", metavar="T", help="only what comes after this (default: from the first run)")
     parser.add_argument("--count", metavar="N", type=int, help=f"how many, 1 to {MOST} (default: {USUAL_COUNT})")
+    parser.add_argument("--calendar", metavar="NAME|@FILE", help="name of a calendar, or a file with one as JSON")
+    parser.add_argument("--on-closed", metavar="HOW", help="skip, next, previous, nearest or next_in_month")
+    parser.add_argument("--window", metavar="HOURS", help="hours and days, such as 09:00-18:00,MO,TU")
+    parser.add_argument("--jitter", metavar="SECONDS", type=float, help="maximum delay, 0 to 86400")
+    parser.add_argument("--id", metavar="ID", help="job id, on which the jitter depends")
+    parser.add_argument("--tenant", metavar="T", help="owner of the job and of the calendar")
     parser.add_argument("--jsonl", action="store_true", help="read one JSON object a line on standard input")
 
 
@@ -60,7 +155,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         if not given.keys() & {"rrule", "cron", "every", "run_at"}:
             raise Rejected([Problem("rrule", "give --rrule, --cron or --every")])
-        found = preview(given, datetime.now(UTC))
+        found = preview(given | _from_options(given), datetime.now(UTC))
     except Rejected as rejected:
         for problem in rejected.problems:
             print(f"{problem.field}: {problem.problem}", file=sys.stderr)
@@ -70,28 +165,78 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def preview(fields: Mapping[str, object], now: datetime, usual_count: int = USUAL_COUNT) -> Preview:
+def _from_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are written in another way on the command line."""
+    found: dict[str, Any] = {}
+    if "window" in given:
+        hours, *days = given["window"].split(",")
+        opens, _, closes = hours.partition("-")
+        found["window"] = {"from": opens, "to": closes} | ({"days": days} if days else {})
+    if given.get("calendar", "").startswith("@"):
+        found["calendar"] = _read_file(given["calendar"][1:])
+    return found
+
+
+def _read_file(path: str) -> Any:
+    try:
+        calendar = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Rejected([Problem("calendar", f"cannot read {path}: {error.strerror}")]) from None
+    except (ValueError, RecursionError) as error:
+        raise Rejected([Problem("calendar", f"{path} is not JSON: {error}")]) from None
+    if not isinstance(calendar, dict):
+        fields = ", ".join(CALENDAR_FIELDS)
+        raise Rejected([Problem("calendar", f"{path} must contain a JSON object with {fields}")])
+    return {name: value for name, value in calendar.items() if name not in _SHOWN_FIELDS}
+
+
+def preview(
+    fields: Mapping[str, object], now: datetime, usual_count: int = USUAL_COUNT, find: FindCalendar | None = None
+) -> Preview:
     """Return the occurrences of a schedule; raise Rejected with the words that a command would get."""
     problems = _mistyped(fields)
     if problems:
         raise Rejected(problems)
     after, problem = _after(fields)
     stored_at = now if after is None else after
-    names = ("run_at", "rrule", "cron", "every", "timezone")
+    adjustments: Adjustments | None = None
     try:
-        spec = resolve(**{name: fields.get(name) for name in names}, stored_at=stored_at)  # type: ignore[arg-type]
+        adjustments = read_adjustments(fields, find)
+    except Rejected as rejected:
+        problem.extend(rejected.problems)
+    kept = {} if adjustments is None else {"keep_wall": True}
+    try:
+        spec = resolve(
+            **{name: fields.get(name) for name in _SCHEDULE}, stored_at=stored_at, **kept,  # type: ignore[arg-type]
+        )
     except Rejected as rejected:
         raise Rejected((*rejected.problems, *problem)) from None
     if problem:
         raise Rejected(problem)
+    count = usual_count if fields.get("count") is None else fields["count"]
+    assert isinstance(count, int)  # noqa: S101 - checked by _mistyped
     schedule = compile_schedule(spec)
+    if adjustments is not None:
+        job_id = None if fields.get("id") is None else UUID(str(fields["id"]))
+        planner = checked_planner(spec, adjustments, job_id)
+        adjusted = _adjusted(planner, after, count, jitter_known=job_id is not None)
+        return Preview(spec, schedule, tuple(each.due_at for each in adjusted.occurrences), adjusted)
     if after is None:
         # With run_at the first run is shown, however long ago; without it the schedule starts now.
         first = schedule.first()
         after = now if first is None else first - _MICRO
-    count = usual_count if fields.get("count") is None else fields["count"]
-    assert isinstance(count, int)  # noqa: S101 - checked by _mistyped
     return Preview(spec, schedule, tuple(islice(schedule.after(after), count)))
+
+
+def _adjusted(planner: Planner, after: datetime | None, count: int, *, jitter_known: bool) -> Adjusted:
+    """Return the occurrences due after `after`, and those of the same time that are not emitted."""
+    following = planner.all() if after is None else planner.after(after)
+    occurrences = tuple(islice(following, count))
+    further = next(following, None) is not None
+    since = planner.schedule.starts_at - _MICRO if after is None else after
+    until = occurrences[-1].due_at if len(occurrences) == count else _FAR
+    passed = planner.passed_over(since, until, MOST_SKIPPED)
+    return Adjusted(planner, jitter_known, occurrences, tuple(passed), further)
 
 
 def _mistyped(fields: Mapping[str, object]) -> list[Problem]:
@@ -105,7 +250,20 @@ def _mistyped(fields: Mapping[str, object]) -> list[Problem]:
         problems.append(Problem("every", "must be an ISO 8601 duration or a number of seconds"))
     if count is not None and (isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST):
         problems.append(Problem("count", f"must be a whole number from 1 to {MOST}"))
+    tenant, job_id = fields.get("tenant"), fields.get("id")
+    if isinstance(tenant, str) and not re.fullmatch(TENANT_PATTERN, tenant):
+        problems.append(Problem("tenant", "takes 1 to 100 characters from A-Z, a-z, 0-9, '.', '_' and '-'"))
+    if isinstance(job_id, str) and not _is_uuid(job_id):
+        problems.append(Problem("id", "must be a UUID"))
     return problems
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _after(fields: Mapping[str, object]) -> tuple[datetime | None, list[Problem]]:
@@ -163,28 +321,43 @@ def _answer(line: str, now: datetime) -> dict[str, object]:
         return {"errors": [{"field": "line", "problem": f"is not JSON: {error}"}]}
     except Rejected as rejected:
         return {"errors": [{"field": p.field, "problem": p.problem} for p in rejected.problems]}
-    return {"occurrences": [_rfc3339(instant) for instant in found.occurrences]}
+    answer: dict[str, object] = {"occurrences": [written(instant) for instant in found.occurrences]}
+    skipped = found.skipped
+    if skipped is not None:
+        answer["items"] = [item.fields() for item in found.items]
+        answer["skipped"] = [each.fields() for each in skipped]
+    return answer
 
 
-def _rfc3339(instant: datetime) -> str:
-    """Write an instant in UTC, with a fraction only where there is one."""
+def written(instant: datetime) -> str:
+    """Write an instant in UTC, with a fraction only if there is one."""
     return instant.replace(tzinfo=None).isoformat() + "Z"
 
 
 def _table(found: Preview, *, colour: bool) -> Iterable[str]:
     """Yield the lines of the table."""
     rows = [(f"local time ({found.spec.timezone})", "UTC", "")]
-    for instant in found.occurrences:
+    for instant, item in zip(found.occurrences, found.items, strict=True):
         here = local_time(instant, found.spec.timezone)
-        rows.append((f"{here:%a} {_wall(here)} {here:%Z}", _rfc3339(instant), note(found.schedule, instant)))
+        rows.append((f"{here:%a} {_wall(here)} {here:%Z}", item.utc, item.note))
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
     for number, (shown, utc, remark) in enumerate(rows):
         styles = (_BOLD, _BOLD) if number == 0 else ("", _DIM)
         cells = (shown.ljust(widths[0]), utc.ljust(widths[1]) if remark else utc)
         line = "  ".join(_paint(cell, style, colour=colour) for cell, style in zip(cells, styles, strict=True))
         yield f"{line}  {_paint(remark, _YELLOW, colour=colour)}" if remark else line
-    if found.schedule.next_after(found.occurrences[-1] if found.occurrences else datetime.now(UTC)) is None:
+    if not _further(found):
         yield _paint("No further runs.", _DIM, colour=colour)
+    for each in found.skipped or ():
+        yield f"{_paint('Not emitted:', _DIM, colour=colour)} {each.nominal_at}  {each.note}"
+
+
+def _further(found: Preview) -> bool:
+    """Tell whether there are more occurrences than those shown."""
+    if found.adjusted is not None:
+        return found.adjusted.further
+    last = found.occurrences[-1] if found.occurrences else datetime.now(UTC)
+    return found.schedule.next_after(last) is not None
 
 
 def _wall(here: datetime) -> str:

@@ -8,6 +8,8 @@ from pydantic import BaseModel
 
 from scheduler.api.answers import ProblemView
 from scheduler.domain.messages import SchedulePause, ScheduleRequest, ScheduleResult, ScheduleRetry
+from scheduler.domain.recurrence.adjustment_fields import LONGEST_NAME, MOST_JITTER
+from scheduler.domain.recurrence.business_calendar import OnClosed
 
 _REF = "#/components/schemas/{model}"
 # What a body is called in the document, the message it is read as, and the field that the path may give instead.
@@ -18,6 +20,28 @@ _BODIES: dict[str, tuple[type[BaseModel], str]] = {
     "RunResult": (ScheduleResult, "event_id"),
 }
 _SCHEDULE_FIELDS = ("run_at", "rrule", "cron", "every", "timezone")
+
+_WEEKDAYS = {"type": "array", "items": {"enum": ["MO", "TU", "WE", "TH", "FR", "SA", "SU"]}}
+_DATES = {"type": "object", "additionalProperties": {"type": "string", "maxLength": LONGEST_NAME}}
+_CALENDAR = {
+    "type": "object", "additionalProperties": False,
+    "properties": {"weekend": _WEEKDAYS, "closed": _DATES, "open": _DATES,
+                   "valid_until": {"type": "string", "format": "date"}},
+}
+_TIME_OF_DAY = {"type": "string", "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$"}
+_ADJUSTMENTS: dict[str, Any] = {
+    "calendar": {"anyOf": [{"type": "string"}, _CALENDAR],
+                 "description": "The name of a calendar, or its fields."},
+    "on_closed": {"enum": list(OnClosed), "default": "skip",
+                  "description": "What happens to an occurrence on a closed day. Needs a calendar."},
+    "window": {"type": "object", "additionalProperties": False, "required": ["from", "to"],
+               "properties": {"from": _TIME_OF_DAY, "to": _TIME_OF_DAY, "days": _WEEKDAYS},
+               "description": "The hours, in timezone, in which the event may be emitted."},
+    "jitter": {"type": "number", "minimum": 0, "maximum": MOST_JITTER,
+               "description": "Seconds: each occurrence is emitted up to this much later."},
+    "tenant": {"type": "string", "description": "The owner of the job and of the calendar."},
+    "id": {"type": "string", "format": "uuid", "description": "The job, on which the jitter depends."},
+}
 
 
 def describe(app: FastAPI) -> None:
@@ -52,7 +76,8 @@ def _document(app: FastAPI) -> dict[str, Any]:
 
 def _preview(request: dict[str, Any]) -> dict[str, Any]:
     fields = {name: request["properties"][name] for name in _SCHEDULE_FIELDS}
+    fields |= _ADJUSTMENTS
     fields["after"] = {"type": "string", "description": "Only what comes after this."}
     fields["count"] = {"type": "integer", "minimum": 1, "maximum": 1000, "default": 10}
     return {"title": "Preview", "type": "object", "additionalProperties": False, "properties": fields,
-            "description": "The schedule fields of a request, after, and count."}
+            "description": "The schedule fields of a request, tenant, id, after, and count."}

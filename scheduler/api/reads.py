@@ -26,7 +26,7 @@ from scheduler.settings import Settings
 from scheduler.views.base import Page
 from scheduler.views.health import DetailedHealth, ServerHealth
 from scheduler.views.jobs import JobView, job_view
-from scheduler.views.occurrences import OccurrenceView, occurrences, previewed
+from scheduler.views.occurrences import OccurrenceView, PreviewPage, occurrences, previewed
 from scheduler.views.overview import (
     AuditView,
     ReplicaView,
@@ -87,11 +87,11 @@ class Reads:
         now = datetime.now(UTC)
         return Page(await asyncio.to_thread(occurrences, row, now, count=count, start=start, end=end))
 
-    async def preview(self, who: Identity, body: bytes) -> Page[OccurrenceView]:
+    async def preview(self, who: Identity, body: bytes) -> PreviewPage:
         """Return when a schedule would run; raise Rejected in the words that a command would get."""
         check(who, Need.READ)
         fields, _ = parse_object(body or b"{}", exact="")
-        return Page(await asyncio.to_thread(previewed, fields, datetime.now(UTC)))
+        return await asyncio.to_thread(previewed, fields, datetime.now(UTC))
 
     async def runs(
         self, who: Identity, wanted: RunFilter, limit: int = USUAL_LIMIT, after: str | None = None

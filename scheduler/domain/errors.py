@@ -41,7 +41,7 @@ class Reason(StrEnum):
     REDELIVERED = "redelivered"
 
 
-_SCHEDULE_FIELDS = {"rrule", "cron", "every", "run_at", "timezone"}
+_SCHEDULE_FIELDS = {"rrule", "cron", "every", "run_at", "timezone", "calendar", "on_closed", "window", "jitter"}
 
 
 class Rejected(SchedulerError):  # noqa: N818 - a verdict, not an accident

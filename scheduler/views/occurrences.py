@@ -1,15 +1,17 @@
 """When a schedule runs, as people read it: in local time, in UTC, and what the clocks did to it."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice, takewhile
+from typing import Literal
 
 from scheduler.domain.jobs.job import JobStatus
 from scheduler.domain.recurrence import Schedule, compile_schedule, local_time
 from scheduler.domain.recurrence.notes import note
 from scheduler.postgres.jobs.lists import JobRow
-from scheduler.preview import preview
-from scheduler.views.base import View
+from scheduler.preview import Item, preview, written
+from scheduler.views.base import Page, View
 
 MOST = 1000
 USUAL = 10
@@ -21,6 +23,36 @@ class OccurrenceView(View):
     local: str
     utc: str
     note: str
+
+
+class MovedOccurrenceView(OccurrenceView):
+    """An occurrence at another instant than its schedule alone gives."""
+
+    nominal_at: str
+    moved: list[Literal["calendar", "window", "jitter"]]
+
+
+class SkippedView(View):
+    """An occurrence that is not emitted."""
+
+    nominal_at: str
+    reason: Literal["calendar", "merged"]
+    note: str
+
+
+class PreviewView(View):
+    """The occurrences of a schedule with a calendar, a window or jitter."""
+
+    items: list[MovedOccurrenceView | OccurrenceView]
+    next: str | None
+    skipped: list[SkippedView]
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewPage(Page[OccurrenceView]):
+    """The occurrences of a schedule; `skipped` is None without a calendar, a window and jitter."""
+
+    skipped: list[SkippedView] | None = None
 
 
 def occurrences(
@@ -41,13 +73,21 @@ def occurrences(
     return [_view(schedule, asked.spec.timezone, each) for each in islice(following, count)]
 
 
-def previewed(fields: Mapping[str, object], now: datetime) -> list[OccurrenceView]:
-    """Return the occurrences of a schedule that nobody relies on yet; raise Rejected in a command's own words."""
+def previewed(fields: Mapping[str, object], now: datetime) -> PreviewPage:
+    """Return the occurrences of a schedule before it is used. Raises Rejected as for a command."""
     found = preview(fields, now, USUAL)
-    return [_view(found.schedule, found.spec.timezone, each) for each in found.occurrences]
+    skipped = found.skipped
+    return PreviewPage(
+        [_item_view(item) for item in found.items],
+        skipped=None if skipped is None else [SkippedView.model_validate(each.fields()) for each in skipped],
+    )
+
+
+def _item_view(item: Item) -> OccurrenceView:
+    kind = OccurrenceView if item.nominal_at is None else MovedOccurrenceView
+    return kind.model_validate(item.fields())
 
 
 def _view(schedule: Schedule, timezone: str, instant: datetime) -> OccurrenceView:
     here = local_time(instant, timezone)
-    utc = instant.replace(tzinfo=None).isoformat() + "Z"  # a fraction only where there is one, as `preview` does
-    return OccurrenceView(local=here.isoformat(), utc=utc, note=note(schedule, instant))
+    return OccurrenceView(local=here.isoformat(), utc=written(instant), note=note(schedule, instant))

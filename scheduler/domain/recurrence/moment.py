@@ -79,7 +79,7 @@ def _zone(suffixes: str) -> str | None:
             if critical:
                 raise Fault(f"the suffix [!{content[:40]}] is not supported; leave it out")
         elif place:
-            raise Fault("give one zone in brackets, right after the time: 2026-12-01T09:00:00+01:00[Europe/Berlin]")
+            raise Fault("give one zone in brackets, first: 2026-12-01T09:00:00+01:00[Europe/Berlin]")
         else:
             zone = content
             try:
@@ -90,7 +90,7 @@ def _zone(suffixes: str) -> str | None:
 
 
 def _check_offset(moment: Moment, zone: str, offset: timedelta) -> None:
-    """Raise Fault if the zone does not have this offset then. A `Z` contradicts no zone (RFC 9557, section 2.2)."""
+    """Raise Fault if the zone does not have this offset then. A `Z` contradicts no zone (RFC 9557, 2.2)."""
     try:
         instant = moment.instant()
     except OverflowError:

@@ -61,8 +61,12 @@ def resolve(
     every: str | float | None,
     timezone: str | None,
     stored_at: datetime,
+    keep_wall: bool = False,
 ) -> Spec:
-    """Judge the schedule fields of a request; raise Rejected with every problem found, by field."""
+    """Judge the schedule fields of a request; raise Rejected with every problem found, by field.
+
+    With `keep_wall` a one-shot has the wall time of its run_at as `dtstart`: a calendar that moves it needs it.
+    """
     if run_at is not None and rrule is None and cron is None and every is None:
         instant = plain_instant(run_at)
         # Most requests are one-shots like this, with nothing left to judge once their zone is known.
@@ -81,6 +85,8 @@ def resolve(
     field = "run_at"
     try:
         spec = _start(spec, fields, local)
+        if keep_wall and spec.one_shot and fields.moment is not None and fields.moment.offset is None:
+            spec = replace(spec, dtstart=fields.moment.wall)
         field = "cron" if cron is not None else "rrule"
         return _judge(spec, fields, local)
     except Fault as fault:

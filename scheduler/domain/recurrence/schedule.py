@@ -49,6 +49,11 @@ class Schedule(ABC):
         """Return the first occurrence not before `starts_at`."""
         return self.next_after(_just_before(self.starts_at))
 
+    def first_in(self, start: datetime, end: datetime) -> datetime | None:
+        """Return the first occurrence not before `start` and before `end`."""
+        found = self.next_after(_just_before(start))
+        return found if found is not None and found < end else None
+
     def fires_at(self, instant: datetime) -> bool:
         """Tell whether `instant` is an occurrence."""
         return self.next_after(_just_before(instant)) == instant
@@ -144,6 +149,11 @@ class Recurring(Schedule):
     def next_after(self, instant: datetime) -> datetime | None:
         """Return the first occurrence strictly after `instant`, or None once the schedule is spent."""
         found = self.next_within(self._floor(instant) + 1, END_OF_TIME - 1)
+        return None if found is None else to_instant(found, self.micro)
+
+    def first_in(self, start: datetime, end: datetime) -> datetime | None:
+        """Return the first occurrence not before `start` and before `end`; the search does not look further."""
+        found = self.next_within(self._floor(_just_before(start)) + 1, self._floor(_just_before(end)))
         return None if found is None else to_instant(found, self.micro)
 
     def next_within(self, instant: int, last: int) -> int | None:

@@ -190,7 +190,9 @@ async def edit(request: Request, the: The, who: Visitor, form: Form, job_id: UUI
 
 def _same_schedule(read: Read, row: JobRow) -> bool:
     """Tell whether a form asks for the stored schedule, which then goes on by itself."""
-    fields = {name: read.fields.get(name) for name in ("run_at", "rrule", "cron", "every", "timezone")}
+    fields: dict[str, Any] = {
+        name: read.fields.get(name) for name in ("run_at", "rrule", "cron", "every", "timezone")
+    }
     try:
         spec = resolve(**fields, stored_at=datetime.now(UTC))
     except Rejected:

@@ -1,0 +1,353 @@
+"""The occurrences of a schedule after calendar, window and jitter, in the order in which they are due."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from heapq import heappop, heappush
+from uuid import UUID
+
+from scheduler.domain.recurrence.business_calendar import FURTHEST, BusinessCalendar, OnClosed
+from scheduler.domain.recurrence.calendar import DAY, WEEK
+from scheduler.domain.recurrence.jitter import jitter_delay
+from scheduler.domain.recurrence.moved_days import END, MICRO, Days, MovedDays, PlainDays, Span, moment, plus
+from scheduler.domain.recurrence.named_walls import NamedWalls, named_walls, near
+from scheduler.domain.recurrence.schedule import Schedule, to_seconds
+from scheduler.domain.recurrence.spec import Spec, compile_schedule
+from scheduler.domain.recurrence.window import Hours, Window
+
+MOST_SPREAD = 3_600  # occurrences within a jitter: each of them is looked at to find the next that is due
+_YEAR = timedelta(days=366)
+_CENTURY = timedelta(days=36_525)
+_EARLIEST = timedelta(days=FURTHEST + 3)  # a calendar moves nothing further back
+_LATEST = timedelta(days=2 * FURTHEST + 5)  # calendar, window and jitter move nothing further on
+_WHOLE_WEEK = frozenset(range(WEEK))
+_MOST_VAIN = 1_000  # occurrences without an opening in time: a search goes weeks further with nearly each
+_MOST_EXAMINED = 2_000  # nominal occurrences, in search of those that are passed over
+
+
+class Mover(StrEnum):
+    """What changed the instant of an occurrence."""
+
+    CALENDAR = "calendar"
+    WINDOW = "window"
+    JITTER = "jitter"
+
+
+class Passed(StrEnum):
+    """Why an occurrence is not emitted."""
+
+    CALENDAR = "calendar"
+    MERGED = "merged"
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustments:
+    """The calendar, window and jitter of a job."""
+
+    calendar: BusinessCalendar | None = None
+    on_closed: OnClosed = OnClosed.SKIP
+    window: Window | None = None
+    jitter: timedelta = timedelta()
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One event to emit."""
+
+    nominal_at: datetime
+    due_at: datetime
+    moved: tuple[Mover, ...] = ()
+    merged: int = 0  # further occurrences that it is emitted for
+    planned_at: datetime | None = None  # due_at before jitter
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """An occurrence that is not emitted."""
+
+    nominal_at: datetime
+    reason: Passed
+    into: datetime | None = None  # if merged: the nominal instant of the one that is emitted
+
+
+@dataclass(slots=True)
+class _Group:
+    """The occurrences that come to one instant before jitter."""
+
+    planned_at: datetime
+    nominal_at: datetime  # of the one that is emitted
+    spans: list[Span]
+
+    def size(self) -> int:
+        """Return how many they are."""
+        return sum(span.count() for span in self.spans)
+
+
+class Planner:
+    """A schedule with adjustments. Pure: equal arguments give equal occurrences."""
+
+    __slots__ = ("_days", "_hours", "_job_id", "_newest", "adjustments", "names", "schedule")
+
+    def __init__(self, spec: Spec, adjustments: Adjustments, job_id: UUID | None = None) -> None:
+        """Without `job_id` there is no jitter."""
+        self.schedule: Schedule = compile_schedule(spec)
+        self.names: NamedWalls = named_walls(self.schedule, spec)
+        self.adjustments = adjustments
+        calendar, window = adjustments.calendar, adjustments.window
+        self._days: Days = PlainDays(self.schedule)
+        if calendar is not None:
+            self._days = MovedDays(self.schedule, self.names, calendar, adjustments.on_closed)
+        self._hours = None if window is None else Hours(window, self.names.clock)
+        self._job_id = job_id if adjustments.jitter else None
+        self._newest: _Group | None = None  # many occurrences may be asked about that belong to the same
+
+    def all(self) -> Iterator[Occurrence]:
+        """Yield every occurrence in the order of due_at."""
+        return self.after(plus(self.schedule.starts_at, -_EARLIEST))
+
+    def after(self, instant: datetime) -> Iterator[Occurrence]:
+        """Yield the occurrences due after `instant` in the order of due_at; equal ones by nominal_at."""
+        if self._job_id is None:
+            for planned in self._planned(plus(instant, MICRO)):
+                yield self._occurrence(planned)
+            return
+        waiting: list[tuple[datetime, datetime, Occurrence]] = []
+        for planned in self._planned(plus(instant, MICRO - self.adjustments.jitter)):
+            while waiting and waiting[0][0] < planned:  # jitter only delays: nothing can come before it any more
+                yield heappop(waiting)[2]
+            found = self._occurrence(planned)
+            if found.due_at > instant:
+                heappush(waiting, (found.due_at, found.nominal_at, found))
+        while waiting:
+            yield heappop(waiting)[2]
+
+    def emits(self) -> bool:
+        """Tell whether any occurrence is emitted within 100 years of the start."""
+        start = self.schedule.starts_at
+        return self._first(plus(start, -_EARLIEST), plus(start, _CENTURY + _LATEST)) is not None
+
+    def crowd(self) -> int:
+        """Return the most occurrences found in a span as long as the jitter, in the first year.
+
+        The search ends with the first number above MOST_SPREAD.
+        """
+        first = self.schedule.first()
+        return 0 if first is None else self._crowd(plus(first, -MICRO), plus(first, _YEAR))
+
+    def _crowd(self, after: datetime, until: datetime) -> int:
+        span = max(until - after, self.adjustments.jitter)
+        number = self.schedule.count(after, plus(after, span))
+        if number <= MOST_SPREAD or span == self.adjustments.jitter:
+            return number
+        middle = after + (until - after) / 2
+        earlier = self._crowd(after, middle)
+        return earlier if earlier > MOST_SPREAD else max(earlier, self._crowd(middle, until))
+
+    def passed_over(self, after: datetime, until: datetime, limit: int) -> list[PassedOver]:
+        """Return the first occurrences with nominal instants in (after, until] that are not emitted."""
+        found: list[PassedOver] = []
+        nominal, end = plus(after, MICRO), plus(until, MICRO)
+        for _ in range(_MOST_EXAMINED):
+            following = self.schedule.first_in(nominal, end) if nominal < end else None
+            if following is None or len(found) == limit:
+                break
+            nominal = self._undisturbed_until(following)
+            if nominal == following:
+                passed = self.passed(following)
+                if passed is not None:
+                    found.append(passed)
+                nominal = plus(following, MICRO)
+        return found
+
+    def passed(self, nominal: datetime) -> PassedOver | None:
+        """Return why an occurrence is not emitted; None if it is."""
+        moved = self._days.moved(nominal)
+        planned = None if moved is None else self._in_window(moved)
+        if planned is None:
+            return PassedOver(nominal, Passed.CALENDAR)
+        group = self._group(planned)
+        return None if group.nominal_at == nominal else PassedOver(nominal, Passed.MERGED, group.nominal_at)
+
+    def merged(self, occurrence: Occurrence, limit: int) -> list[datetime]:
+        """Return the newest nominal instants that are merged into an occurrence, at most `limit`, in order."""
+        group = self._group(occurrence.planned_at or occurrence.due_at)
+        newest = {each for span in group.spans for each in span.newest(limit + 1)} - {group.nominal_at}
+        return sorted(newest)[-limit:]
+
+    def steps(self, nominal: datetime) -> tuple[datetime | None, datetime | None]:
+        """Return the instants of an occurrence after the calendar and after the window."""
+        moved = self._days.moved(nominal)
+        return moved, None if moved is None else self._in_window(moved)
+
+    def _undisturbed_until(self, nominal: datetime) -> datetime:
+        """Return the end of the day of an occurrence if all of that day are emitted, otherwise its own instant."""
+        days = self._days
+        if self._hours is not None or not isinstance(days, MovedDays):
+            return nominal if self._hours is not None else END
+        day = self.names.wall(to_seconds(nominal)[0]) // DAY
+        low, _, shifts = self.names.offsets(day)
+        return nominal if shifts or not days.alone(day) else moment((day + 1) * DAY - low)
+
+    def _planned(self, start: datetime) -> Iterator[datetime]:
+        """Yield the instants before jitter, from `start` on."""
+        found = self._first(start, plus(start, _CENTURY))
+        while found is not None:
+            yield found
+            start = plus(found, MICRO)
+            found = self._first(start, plus(start, _CENTURY)) if start < END else None
+
+    def _first(self, start: datetime, end: datetime) -> datetime | None:
+        """Return the first instant before jitter not before `start` and before `end`."""
+        if self._hours is None:
+            return self._days.first(start, end)
+        hours, days = self._hours, self._days
+        found, vain = days.first(self._shut_since(to_seconds(start)[0], start), end), 0
+        while found is not None and vain < _MOST_VAIN:
+            second = to_seconds(found)[0]
+            closes = hours.end(second)
+            if closes is not None:
+                if found >= start:
+                    return found
+                found = days.first(min(start, moment(closes)), end)
+                continue
+            opening = self._opening(second)
+            if opening is not None:
+                # It waits. One inside a window that opens on a closed day may come first.
+                inside = self._first_inside(max(start, found), moment(opening))
+                return moment(opening) if inside is None else inside
+            found, vain = days.first(self._worth_a_look(second), end), vain + 1
+        return None
+
+    def _first_inside(self, start: datetime, end: datetime) -> datetime | None:
+        """Return the first instant after the calendar that lies in a window."""
+        hours = self._hours
+        assert hours is not None  # noqa: S101 - called with a window only
+        found = self._days.first(start, end)
+        while found is not None:
+            second = to_seconds(found)[0]
+            if hours.end(second) is not None:
+                return found
+            following = hours.next_start(second)
+            found = None if following is None else self._days.first(moment(following), end)
+        return None
+
+    def _in_window(self, instant: datetime) -> datetime | None:
+        """Return the instant to which the window moves an occurrence; None: nothing opens in time."""
+        second = to_seconds(instant)[0]
+        if self._hours is None or self._hours.end(second) is not None:
+            return instant
+        opening = self._opening(second)
+        return None if opening is None else moment(opening)
+
+    def _opening(self, second: int) -> int | None:
+        """Return the first opening after an instant on an open day, at most 31 days on."""
+        low, high, _ = near(self.names.clock, second)
+        for day in range((second + low) // DAY - 1, (second + high) // DAY + FURTHEST + 1):
+            opening = self._opens(day)
+            if opening is not None and opening > second >= self._waits_since(day):
+                return opening
+        return None
+
+    def _opens(self, day: int) -> int | None:
+        """Return the instant at which the window opens on `day`, if it does and the day is open."""
+        assert self._hours is not None  # noqa: S101 - called with a window only
+        span, calendar = self._hours.span(day), self.adjustments.calendar
+        return span[0] if span is not None and (calendar is None or calendar.is_open(day)) else None
+
+    def _waits_since(self, day: int) -> int:
+        """Return the first instant from which an occurrence may wait for an opening on `day`."""
+        return self.names.clock.to_utc((day - FURTHEST) * DAY)
+
+    def _shut_since(self, second: int, start: datetime) -> datetime:
+        """Return from when on occurrences may wait for an opening not before `start`."""
+        high = near(self.names.clock, second).high
+        last = (second + high) // DAY
+        for day in range(last, last - FURTHEST - 3, -1):
+            opening = self._opens(day)
+            if opening is not None and moment(opening) < start:
+                return moment(opening)
+        return plus(start, -_EARLIEST)
+
+    def _worth_a_look(self, second: int) -> datetime:
+        """Return the next instant after one without an opening in time at which an occurrence may be emitted."""
+        calendar, window, hours = self.adjustments.calendar, self.adjustments.window, self._hours
+        if calendar is None or window is None or hours is None:
+            return END
+        low, high, _ = near(self.names.clock, second)
+        candidates = []
+        # It may wait for the next opening, however far, from 31 days before on.
+        day = calendar.next_open((second + high) // DAY, window.days)
+        while day is not None and hours.span(day) is None:
+            day = calendar.next_open(day + 1, window.days)
+        if day is not None:
+            candidates.append(self._waits_since(day))
+        # Or it may lie inside a window that opened the day before, which was closed.
+        if window.closes <= window.opens:
+            mornings = frozenset((weekday + 1) % WEEK for weekday in window.days)
+            day = calendar.next_open((second + low) // DAY + 1, mornings)
+            if day is not None:
+                candidates.append(day * DAY - self.names.offsets(day).high)
+        return moment(max(second + 1, min(candidates))) if candidates else END
+
+    def _group(self, planned: datetime) -> _Group:
+        """Return the occurrences that come to an instant before jitter."""
+        if self._newest is not None and self._newest.planned_at == planned:
+            return self._newest
+        waiting = self._waiting(planned) if self._hours is not None else ()
+        spans = [*self._days.spans(planned, plus(planned, MICRO)), *waiting]
+        if any(span.includes(planned) for span in spans):
+            nominal = planned
+        else:
+            nominal = min(first for span in spans if (first := span.first_nominal()) is not None)
+        self._newest = _Group(planned, nominal, spans)
+        return self._newest
+
+    def _waiting(self, planned: datetime) -> Iterator[Span]:
+        """Yield the occurrences that wait outside the window for it to open at an instant."""
+        hours = self._hours
+        assert hours is not None  # noqa: S101 - called with a window only
+        second, fraction = to_seconds(planned)
+        low, high, _ = near(self.names.clock, second)
+        nearby = range((second + low) // DAY - 1, (second + high) // DAY + 1)
+        opening = next((day for day in nearby if self._opens(day) == second), None)
+        if opening is None or fraction:
+            return
+        start = to_seconds(self._shut_since(second, planned))[0]
+        start = max(start, self._waits_since(opening))
+        # What lies between the windows, which may open on closed days, too.
+        while start < second:
+            closes = hours.end(start)
+            if closes is not None:
+                start = closes
+                continue
+            following = hours.next_start(start)
+            end = second if following is None else min(second, following)
+            yield from self._days.spans(moment(start), moment(end))
+            start = end
+
+    def _occurrence(self, planned: datetime) -> Occurrence:
+        """Return the occurrence that is emitted for all that come to an instant before jitter."""
+        if self._hours is None and isinstance(self._days, PlainDays):
+            nominal, merged = planned, 0
+        else:
+            group = self._group(planned)
+            nominal, merged = group.nominal_at, group.size() - 1
+        due = planned
+        if self._job_id is not None:
+            limit = self.adjustments.jitter
+            closes = None if self._hours is None else self._hours.end(to_seconds(planned)[0])
+            if closes is not None:
+                limit = min(limit, moment(closes) - planned)
+            due = min(END, plus(planned, jitter_delay(self._job_id, nominal, limit)))
+        if due == nominal:
+            return Occurrence(nominal, due, (), merged, planned)
+        moved = self._days.moved(nominal)
+        movers = []
+        if moved != nominal:
+            movers.append(Mover.CALENDAR)
+        if planned != moved:
+            movers.append(Mover.WINDOW)
+        if due != planned:
+            movers.append(Mover.JITTER)
+        return Occurrence(nominal, due, tuple(movers), merged, planned)

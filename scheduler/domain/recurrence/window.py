@@ -1,0 +1,68 @@
+"""Sending windows: the hours of a day, in local time, in which an event may be emitted."""
+
+from dataclasses import dataclass, field
+
+from scheduler.domain.recurrence.business_calendar import FIRST_TARGET, LAST_TARGET
+from scheduler.domain.recurrence.calendar import DAY, WEEK
+from scheduler.domain.recurrence.named_walls import near
+from scheduler.domain.recurrence.zones import Clock
+
+_REMEMBERED = 512  # days
+_EMPTY_DAYS = 400  # no zone leaves a window empty for so many days in a row
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Wall times from which and to which a window is open, and the weekdays on which it opens."""
+
+    opens: int  # seconds of the day
+    closes: int  # not after `opens`: on the next day
+    days: frozenset[int] = frozenset(range(WEEK))  # Monday is 0
+
+    def __str__(self) -> str:
+        ends = (self.opens, self.closes)
+        return "-".join(f"{second // 3600:02d}:{second // 60 % 60:02d}" for second in ends)
+
+
+@dataclass(slots=True, eq=False)
+class Hours:
+    """A window in a zone: its spans in whole seconds, as instants."""
+
+    window: Window
+    clock: Clock
+    _known: dict[int, tuple[int, int] | None] = field(default_factory=dict)
+
+    def span(self, day: int) -> tuple[int, int] | None:
+        """Return the instants at which the window opens on `day` and closes again; None if it does not open."""
+        if day not in self._known:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[day] = self._span(day)
+        return self._known[day]
+
+    def _span(self, day: int) -> tuple[int, int] | None:
+        window = self.window
+        if (day - 1) % WEEK not in window.days or not FIRST_TARGET <= day <= LAST_TARGET:
+            return None
+        start = self.clock.to_utc(day * DAY + window.opens)
+        end = self.clock.to_utc((day + (window.closes <= window.opens)) * DAY + window.closes)
+        return (start, end) if start < end else None  # daylight saving can leave it empty
+
+    def end(self, second: int) -> int | None:
+        """Return the instant at which the window around `second` closes; None if none is open then."""
+        low, high, _ = near(self.clock, second)
+        latest = None
+        for day in range((second + low) // DAY - 1, (second + high) // DAY + 1):
+            span = self.span(day)
+            if span is not None and span[0] <= second < span[1]:
+                latest = span[1] if latest is None else max(latest, span[1])
+        return latest
+
+    def next_start(self, second: int) -> int | None:
+        """Return the first instant after `second` at which a window opens, on an open or a closed day."""
+        first = (second + near(self.clock, second)[0]) // DAY - 1
+        for day in range(first, first + _EMPTY_DAYS):
+            span = self.span(day)
+            if span is not None and span[0] > second:
+                return span[0]
+        return None
