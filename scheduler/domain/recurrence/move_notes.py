@@ -24,8 +24,7 @@ def note_of(planner: Planner, occurrence: Occurrence, *, jitter_known: bool = Tr
     if Mover.WINDOW in occurrence.moved and moved is not None and planned is not None:
         parts.append(f"{_outside(planner, moved)}: moved to its next opening, {_day_and_time(planner, planned)}")
     if occurrence.merged:
-        others = "another one" if occurrence.merged == 1 else f"{occurrence.merged:,} others"
-        parts.append(f"emitted once for {others} as well")
+        parts.append(f"one event for {occurrence.merged + 1:,} occurrences")
     if Mover.JITTER in occurrence.moved and planned is not None:
         parts.append(f"delayed by {_length(occurrence.due_at - planned)} (jitter)")
     elif planner.adjustments.jitter and not jitter_known:

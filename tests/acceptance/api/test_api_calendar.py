@@ -1,4 +1,4 @@
-"""At either end of the calendar, where a zone's own time would lie outside it, moments are shown in UTC."""
+"""Previews: at either end of time, where moments are shown in UTC, and with a calendar."""
 
 import pytest
 
@@ -31,3 +31,21 @@ def test_its_occurrences_are_told_in_utc_where_its_zone_has_no_time_for_them(ser
     every = {"every": "PT30M", "timezone": "Asia/Tokyo", "after": "9999-12-31T14:00:00Z", "count": 2}
     assert [each["local"] for each in served.post("/preview", every).json["items"]] == [
         "9999-12-31T23:30:00+09:00", "9999-12-31T15:00:00+00:00"]
+
+
+def test_a_preview_with_a_calendar_shows_what_is_moved_and_skipped(served):
+    calendar = {"weekend": ["SA", "SU"], "closed": {"2026-12-25": "Christmas Day"}}
+    fields = {"rrule": "FREQ=DAILY", "run_at": "2026-12-25T09:00:00Z", "calendar": calendar, "count": 1}
+    answer = served.post("/preview", fields | {"on_closed": "next"}).json
+    assert answer["next"] is None
+    assert [item["utc"] for item in answer["items"]] == ["2026-12-28T09:00:00Z"]
+    assert [(each["nominal_at"], each["reason"]) for each in answer["skipped"]] == [
+        (f"2026-12-{day}T09:00:00Z", "merged") for day in (25, 26, 27)]
+    (item,) = served.post("/preview", fields | {"rrule": "FREQ=WEEKLY", "on_closed": "next"}).json["items"]
+    assert (item["nominal_at"], item["moved"]) == ("2026-12-25T09:00:00Z", ["calendar"])
+    assert "Christmas Day" in item["note"]
+    rejected = served.post("/preview", fields | {"calendar": "de"})
+    assert (rejected.status, [each["field"] for each in rejected.json["errors"]]) == (422, ["calendar"])
+    plain = served.post("/preview", {"every": 60, "run_at": "2026-12-25T09:00:00Z", "count": 1}).json
+    assert plain == {"items": [{"local": "2026-12-25T09:00:00+00:00", "utc": "2026-12-25T09:00:00Z", "note": ""}],
+                     "next": None}

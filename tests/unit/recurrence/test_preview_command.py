@@ -233,3 +233,175 @@ def test_in_a_process_of_its_own():
     assert answers[0] == {"occurrences": ["2026-12-01T09:00:00Z"]}
     assert [answer["errors"][0]["field"] for answer in answers[1:]] == ["line", "run_at"]
     assert done.stderr == b""
+
+
+CHRISTMAS = {"weekend": ["SA", "SU"], "closed": {"2026-12-25": "Christmas Day"}}
+DAILY = {"rrule": "FREQ=DAILY", "run_at": "2026-12-24T09:00:00", "timezone": "Europe/Berlin"}
+MONDAY = "Monday 28 December"
+JOB = "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11"
+
+
+def test_a_schedule_with_a_calendar_also_has_items_and_what_is_skipped(ask):
+    (answer,) = ask(DAILY | {"calendar": CHRISTMAS, "on_closed": "next", "count": 2})
+    assert answer == {
+        "occurrences": ["2026-12-24T08:00:00Z", "2026-12-28T08:00:00Z"],
+        "items": [
+            {"local": "2026-12-24T09:00:00+01:00", "utc": "2026-12-24T08:00:00Z", "note": ""},
+            {"local": "2026-12-28T09:00:00+01:00", "utc": "2026-12-28T08:00:00Z",
+             "note": "one event for 4 occurrences"},
+        ],
+        "skipped": [
+            {"nominal_at": f"2026-12-{day}T08:00:00Z", "reason": "merged",
+             "note": f"{name}: moved to {MONDAY}; merged into the occurrence of {MONDAY} 09:00"}
+            for day, name in ((25, "Friday 25 December is closed (Christmas Day)"),
+                              (26, "Saturday 26 December is closed (weekend)"),
+                              (27, "Sunday 27 December is closed (weekend)"))
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "item"),
+    [
+        (
+            {"run_at": "2026-12-25T09:00:00", "calendar": CHRISTMAS, "on_closed": "next"},
+            {"utc": "2026-12-28T09:00:00Z", "nominal_at": "2026-12-25T09:00:00Z", "moved": ["calendar"],
+             "note": "Friday 25 December is closed (Christmas Day): moved to Monday 28 December"},
+        ),
+        (
+            {"run_at": "2026-12-25T20:30:00", "calendar": CHRISTMAS, "on_closed": "previous",
+             "window": {"from": "09:00", "to": "18:00"}},
+            {"utc": "2026-12-28T09:00:00Z", "nominal_at": "2026-12-25T20:30:00Z", "moved": ["calendar", "window"],
+             "note": "Friday 25 December is closed (Christmas Day): moved to Thursday 24 December; "
+             "20:30 is outside the window 09:00-18:00: moved to its next opening, Monday 28 December 09:00"},
+        ),
+        (
+            {"run_at": "2026-03-07T02:30:00", "timezone": NEW_YORK, "calendar": CHRISTMAS | {"weekend": ["SA"]},
+             "on_closed": "next"},
+            {"utc": "2026-03-08T07:30:00Z", "nominal_at": "2026-03-07T07:30:00Z", "moved": ["calendar"],
+             "note": "Saturday 7 March is closed (weekend): moved to Sunday 8 March, where 02:30 does not exist: "
+             "runs at 03:30"},
+        ),
+        (
+            {"run_at": "2026-12-01T09:00:00Z", "jitter": 300},
+            {"utc": "2026-12-01T09:00:00Z", "note": "delayed by up to 5 min (jitter)"},
+        ),
+        (
+            {"run_at": "2026-03-08T02:30:00", "timezone": NEW_YORK, "rrule": "FREQ=DAILY", "jitter": 0},
+            {"utc": "2026-03-08T07:30:00Z", "note": "02:30 does not exist on 8 March: runs at 03:30"},
+        ),
+    ],
+)
+def test_notes_say_what_moved_an_occurrence(ask, fields, item):
+    (answer,) = ask(fields | {"count": 1})
+    (found,) = answer["items"]
+    found.pop("local")
+    assert found == item
+
+
+@pytest.mark.parametrize(
+    ("fields", "skipped"),
+    [
+        ({"calendar": CHRISTMAS}, ("calendar", "Friday 25 December is closed (Christmas Day)")),
+        (
+            {"calendar": {"closed": {f"2026-12-{day:02d}": "" for day in range(1, 32)}}, "rrule": "FREQ=MONTHLY",
+             "run_at": "2026-12-24T09:00:00", "on_closed": "next_in_month"},
+            ("calendar", "Thursday 24 December is closed, and so is the rest of the month"),
+        ),
+        (
+            {"calendar": {"closed": {f"2027-01-{day:02d}": "" for day in range(1, 32)}}, "rrule": "FREQ=MONTHLY",
+             "run_at": "2026-12-31T20:00:00", "window": {"from": "10:00", "to": "11:00"}},
+            ("calendar",
+             "20:00 is outside the window 10:00-11:00, which does not open on an open day within 31 days"),
+        ),
+        (
+            {"rrule": "FREQ=HOURLY", "run_at": "2026-12-24T08:30:00", "window": {"from": "10:00", "to": "11:00"}},
+            ("merged",
+             "09:30 is outside the window 10:00-11:00; merged into the occurrence of Thursday 24 December 08:30"),
+        ),
+    ],
+)
+def test_what_is_skipped_is_explained(ask, fields, skipped):
+    (answer,) = ask({"run_at": "2026-12-24T09:00:00", "rrule": "FREQ=DAILY", "count": 2} | fields)
+    assert (answer["skipped"][0]["reason"], answer["skipped"][0]["note"]) == skipped
+
+
+def test_after_and_count_are_about_the_moved_occurrences(ask):
+    previous = {"rrule": "FREQ=WEEKLY;BYDAY=SA", "run_at": "2026-12-01T09:00:00Z", "calendar": CHRISTMAS,
+                "on_closed": "previous"}  # fmt: skip
+    answers = ask(
+        previous | {"count": 2},
+        previous | {"count": 1, "after": "2026-12-04T08:59:59Z"},
+        previous | {"count": 1, "after": "2026-12-04T09:00:00Z"},
+        previous | {"count": 1, "after": "2026-12-20T00:00:00Z"},
+    )
+    assert [answer["occurrences"] for answer in answers] == [
+        ["2026-12-04T09:00:00Z", "2026-12-11T09:00:00Z"],
+        ["2026-12-04T09:00:00Z"],
+        ["2026-12-11T09:00:00Z"],
+        ["2026-12-24T09:00:00Z"],
+    ]
+
+
+def test_skipped_ends_with_the_last_item_and_at_a_hundred(ask):
+    answers = ask(
+        DAILY | {"calendar": CHRISTMAS, "count": 1},
+        DAILY | {"calendar": CHRISTMAS, "count": 1, "after": "2026-12-25T10:00:00Z"},
+        DAILY | {"calendar": CHRISTMAS, "rrule": "FREQ=DAILY;COUNT=5"},
+        DAILY | {"calendar": CHRISTMAS, "rrule": "FREQ=HOURLY;COUNT=500", "count": 1000},
+    )
+    days = [[each["nominal_at"][8:10] for each in answer["skipped"]] for answer in answers]
+    assert days[:3] == [[], ["26", "27"], ["25", "26", "27"]]
+    assert len(days[3]) == 100
+
+
+def test_the_jitter_of_a_job(ask):
+    jobs = (JOB, JOB, JOB[:-1] + "2")
+    one, again, other = (ask(DAILY | {"jitter": 600, "id": job, "count": 3})[0] for job in jobs)
+    assert one == again
+    assert one["occurrences"] != other["occurrences"]
+    for item in one["items"]:
+        assert item["moved"] == ["jitter"]
+        assert item["nominal_at"] < item["utc"] < item["nominal_at"].replace("08:00:00", "08:10:00")
+        assert item["note"].startswith("delayed by ")
+
+
+def test_fields_of_a_calendar_that_are_wrong(ask):
+    answers = ask(
+        DAILY | {"calendar": "de"},
+        DAILY | {"calendar": {"weekend": ["XX"]}, "window": {"from": "9"}, "jitter": "x", "timezone": "Mars"},
+        DAILY | {"on_closed": "next"},
+        DAILY | {"id": "x", "tenant": "no spaces"},
+        DAILY | {"calendar": {"weekend": ["MO", "TU", "WE", "TH", "FR", "SA", "SU"]}},
+        DAILY | {"id": JOB, "tenant": "acme", "count": 1},
+    )
+    assert [[error["field"] for error in answer.get("errors", [])] for answer in answers] == [
+        ["calendar"],
+        ["timezone", "calendar.weekend", "window.from", "window.to", "jitter"],
+        ["on_closed"],
+        ["tenant", "id"],
+        ["calendar"],
+        [],
+    ]
+    assert answers[5] == {"occurrences": ["2026-12-24T08:00:00Z"]}
+
+
+def test_a_table_with_a_calendar_from_a_file(capsys, tmp_path):
+    file = tmp_path / "calendar.json"
+    file.write_text(json.dumps(CHRISTMAS | {"name": "de", "tenant": "default", "version": 3, "jobs": 7}))
+    arguments = ("--rrule", "FREQ=DAILY", "--run-at", "2026-12-24T20:30:00", "--calendar", f"@{file}")
+    lines = table(capsys, *arguments, "--window", "09:00-18:00,MO,FR", "--jitter", "90", "--count", "1")
+    moved = "20:30 is outside the window 09:00-18:00: moved to its next opening, Monday 28 December 09:00"
+    assert lines == [
+        f"Mon 2026-12-28 09:00:00 UTC  2026-12-28T09:00:00Z  {moved}; delayed by up to 1 min 30 s (jitter)",
+        "Not emitted: 2026-12-25T20:30:00Z  Friday 25 December is closed (Christmas Day)",
+        "Not emitted: 2026-12-26T20:30:00Z  Saturday 26 December is closed (weekend)",
+        "Not emitted: 2026-12-27T20:30:00Z  Sunday 27 December is closed (weekend)",
+    ]
+    for wrong in ("de", f"@{tmp_path}/none", f"@{tmp_path}"):
+        assert run(*arguments[:-1], wrong) == 65
+        assert capsys.readouterr().err.startswith("calendar: ")
+    file.write_text("[1]")
+    assert run(*arguments) == 65
+    file.write_text("BEGIN:VCALENDAR")
+    assert run(*arguments) == 65
