@@ -12,7 +12,7 @@
 #
 # TENANTS are broker users for tenants who are strangers to each other: the user name is the tenant. Set
 # SCHEDULER_TENANT_BY=user_id and SCHEDULER_TENANT_ROUTES=prefix with them. A tenant's name has no dot here, because
-# routes are divided by dots.
+# routes are divided by dots. Each of a tenant's queues holds TENANT_QUEUE_BYTES at most (default: 100 MiB).
 set -eu
 vhost=${VHOST:-/}
 
@@ -20,7 +20,7 @@ fail() { printf 'rabbitmq.sh: %s\n' "$1" >&2; exit 64; }
 
 json() { printf '%s' "$1" | sed 's/[\\"]/\\&/g'; }
 
-users='' permissions='' topics='' comma=',
+users='' permissions='' topics='' policies='' comma=',
     '
 
 user() { # name, password, configure, write, read, tags
@@ -80,6 +80,10 @@ for each in ${TENANTS:-}; do
         "^(schedule\\.events|$tenant:.*|amq\\.gen.*)\$"
     topic "$tenant" schedule.commands '^(request|cancel|pause|resume|trigger|retry|result)$' '^$'
     topic "$tenant" schedule.events '^$' "^due\\.$tenant(\\..+)?\$"
+    # A full queue refuses events, which stay due: a tenant that consumes nothing does not fill the broker's disk.
+    policies="$policies${policies:+$comma}{\"name\": \"tenant-$tenant\", \"vhost\": \"$(json "$vhost")\", \
+\"pattern\": \"^$tenant:\", \"apply-to\": \"queues\", \"priority\": 0, \
+\"definition\": {\"max-length-bytes\": ${TENANT_QUEUE_BYTES:-104857600}, \"overflow\": \"reject-publish\"}}"
 done
 [ -z "$names" ] ||
     topic scheduler_host schedule.events '^$' "^(due(\\.(?!($names)(\\.|\$))[^*#]+)?)\$"
@@ -96,7 +100,8 @@ done
 definitions() {
     printf '{"vhosts": [{"name": "%s"}],\n "users": [\n    %s],\n "permissions": [\n    %s],\n' \
         "$(json "$vhost")" "$users" "$permissions"
-    printf ' "exchanges": [\n    %s],\n "topic_permissions": [\n    %s]}\n' "$exchanges" "$topics"
+    printf ' "policies": [\n    %s],\n "exchanges": [\n    %s],\n "topic_permissions": [\n    %s]}\n' \
+        "$policies" "$exchanges" "$topics"
 }
 
 if [ "${1:-}" = --definitions ]; then

@@ -316,6 +316,7 @@ def test_a_definitions_file_creates_the_same_users(least, stack, tmp_path):
                           config=[f"load_definitions = {file}"])
     server.start()
     try:
+        assert "max-length-bytes" in server.ctl("list_policies", "-p", "/")
         for list_command in ("list_permissions", "list_topic_permissions"):
             there = server.ctl(list_command, "-p", "/", "--no-table-headers").splitlines()
             here = stack.rabbitmq.ctl(list_command, "-p", name_of(vhost), "--no-table-headers").splitlines()
