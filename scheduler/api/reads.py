@@ -170,5 +170,7 @@ class Reads:
 def _page(
     rows: list[Row], limit: int, view: Callable[[Row], Shown], cursor: Callable[[Row], str]
 ) -> Page[Shown]:
-    """Return what was asked for; one row more than that shows that there is a next page."""
-    return Page([view(row) for row in rows[:limit]], cursor(rows[limit - 1]) if len(rows) > limit else None)
+    """Return what was asked for; one row more than that, or a cut page, shows that there is a next page."""
+    shown = rows[:limit]
+    more = len(rows) > limit or getattr(rows, "cut", False)
+    return Page([view(row) for row in shown], cursor(shown[-1]) if more else None)

@@ -31,7 +31,11 @@ _HEAD = ("ID", "STATUS", "TYPE", "NAME", "NEXT RUN", "EMITTED", "TENANT")
 def list(settings: Settings, args: Namespace) -> None:  # noqa: A001 - the verb's own name
     """Print jobs, newest first."""
     with connected(settings, "job list") as connection:
-        jobs = [job_view(row) for row in list_jobs(connection, _wanted(args), args.limit)]
+        page = list_jobs(connection, _wanted(args), args.limit)
+        jobs = [job_view(row) for row in page]
+        while page.cut:  # its jobs are large
+            page = list_jobs(connection, _wanted(args), args.limit - len(jobs), page[-1].position)
+            jobs += map(job_view, page)
     if args.json:
         print(in_ascii(list_as_json(jobs)))
     else:

@@ -1,17 +1,24 @@
-"""Bounds how many bytes a claim holds: large values are left out, and fetched afterwards as far as there is room.
+"""Bounds how many bytes of rows a process reads at once.
 
-In their place the claim returns a marker with their stored size, which Postgres knows without reading them.
+Large values are left out: in their place a claim, or a batch that locks its rows, gets a marker with their stored
+size, which Postgres knows without reading them. A claim fetches them afterwards as far as there is room. A batch
+of commands or results is executed in smaller parts.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from scheduler.postgres.claims import ClaimSession, array
+import psycopg2.extensions
+
+from scheduler.domain.errors import SchedulerError
+from scheduler.postgres.claims import array
 from scheduler.resources import query
 
 # What one claim holds, apart from its last row. A batch takes several times as much: as rows, bodies and frames.
 MAX_CLAIM_BYTES = 4 * 1024 * 1024
+MAX_LOCKED_BYTES = 16 * 1024 * 1024  # of the rows that a batch of commands or results is about
+FEW = 4  # rows are read whole, however large they are
 _MARK = "\x01"  # begins no JSON text
 _RESERVED = 10  # each class of priority with something due has this fraction of the bytes for certain
 
@@ -26,11 +33,36 @@ def inline_limits(limit: int) -> tuple[int, int]:
     return min(1400, 700_000 // limit), min(8192, MAX_CLAIM_BYTES // limit)
 
 
-def marked_if_large(column: str, compressed: str, plain: str) -> str:
-    """Return a JSON column as text in a select list, or the marker; the limits are parameters of the statement."""
+class RowsTooLarge(SchedulerError):  # noqa: N818 - a state, not an accident
+    """These rows have too many bytes to be read together: read fewer."""
+
+
+def marked_if_large(column: str, compressed: str = "1400", plain: str = "8192") -> str:
+    """Return a JSON column as text in a select list, or the marker; the limits may be parameters."""
     large = (f"pg_column_size({column}) > {compressed} AND (pg_column_compression({column}) IS NOT NULL "
              f"OR pg_column_size({column}) > {plain})")
     return f"CASE WHEN {large} THEN chr(1) || pg_column_size({column}) ELSE {column}::text END AS {column}"
+
+
+class Reader(Protocol):
+    """What fetches the values: the session of a claim, or a CursorReader."""
+
+    expansions: dict[str, float]
+
+    def query(self, statement: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """Run a statement in the same transaction and return its rows."""
+
+
+class CursorReader:
+    """Fetches with a cursor."""
+
+    def __init__(self, cursor: psycopg2.extensions.cursor) -> None:
+        self._cursor = cursor
+        self.expansions: dict[str, float] = {}
+
+    def query(self, statement: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+        self._cursor.execute(statement, values)
+        return self._cursor.fetchall()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +84,14 @@ class LargeValues:
             size += sum(map(len, texts))
         return size
 
-    def fetch(self, session: ClaimSession, classes: Sequence[Sequence[Row]]) -> tuple[list[list[Row]], int]:
+    def check(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Return the rows, or raise RowsTooLarge."""
+        size = self.inline_size(rows)
+        if size is None or size > MAX_LOCKED_BYTES:
+            raise RowsTooLarge("Postgres: these rows have too many bytes to be read together")
+        return rows
+
+    def fetch(self, session: Reader, classes: Sequence[Sequence[Row]]) -> tuple[list[list[Row]], int]:
         """Return the first rows of each class that fit together, with their large values, and their size.
 
         Each class keeps at least one row.
@@ -67,7 +106,7 @@ class LargeValues:
             used += size
         return kept, used
 
-    def _fetch_class(self, session: ClaimSession, rows: Sequence[Row], room: int) -> tuple[list[Row], int]:
+    def _fetch_class(self, session: Reader, rows: Sequence[Row], room: int) -> tuple[list[Row], int]:
         kept: list[Row] = []
         size = 0
         while len(kept) < len(rows) and (size < room or not kept):
@@ -78,7 +117,7 @@ class LargeValues:
                 size += self._size(row)
         return kept, size
 
-    def _fetch_some(self, session: ClaimSession, rows: Sequence[Row], room: int) -> list[Row]:
+    def _fetch_some(self, session: Reader, rows: Sequence[Row], room: int) -> list[Row]:
         """Return the first rows with their values, about as many as there is room for, and at least one."""
         expansion = session.expansions.get(self.table)
         some: list[Row] = []

@@ -1,14 +1,23 @@
-"""A claim holds a bounded number of bytes, and leaves the rest for the next one."""
+"""Rows of any size are read within a bounded number of bytes: by claims and by batches of commands and results."""
 
 import json
+import tracemalloc
+from datetime import timedelta
 
 import pytest
 from support import connected
 
+from scheduler.commands.executing import execute
+from scheduler.commands.results import execute_results
+from scheduler.domain.parsing import parse_command, parse_result
 from scheduler.postgres.claims import ClaimSession
+from scheduler.postgres.connection import connect
 from scheduler.postgres.jobs.due import claim
+from scheduler.postgres.jobs.lists import JobFilter, list_jobs, list_next_jobs
 from scheduler.postgres.large_values import MAX_CLAIM_BYTES
 from scheduler.postgres.runs.due import claim as claim_runs
+
+SOON = timedelta(seconds=1)
 
 
 @pytest.fixture
@@ -116,3 +125,54 @@ def test_runs_are_bounded_by_their_event_outputs_and_attempts(database_url, sess
     for run in found.things:
         assert len(run.attempts[0].output) == 200_002
         assert run.output is None or len(run.output) == 60_002
+
+
+def test_a_batch_about_large_rows_is_executed_in_parts(database_url):
+    """A thousand small commands or results may be about rows of any size."""
+    ids = sorted(fill(database_url, 150, "repeat('x', 250000)"))
+    commands = [{"id": job_id, "issued_at": "2020-01-01T00:00:00Z"} for job_id in ids]
+    pauses = [parse_command("pause", json.dumps(each).encode(), max_payload_bytes=1000) for each in commands]
+    with connected(database_url) as other, other.cursor() as cursor:
+        cursor.execute("""
+            INSERT INTO runs (event_id, status, attempt, counted, emitted_at, deadline, wake_at, job_id, job_type,
+                              due_at, origin, policy, event, attempts)
+            SELECT gen_random_uuid(), 'delivered', 2, 2, now(), now() + interval '1 hour',
+                   now() + interval '1 hour', gen_random_uuid(), 'a', now(), 'schedule', '{}', '{"event_id": "x"}',
+                   json_build_array(json_build_object('attempt', 1, 'outcome', 'failed', 'finished_at', now(),
+                                                      'output', to_json(repeat('x', 250000))::text))
+            FROM generate_series(1, 150) RETURNING event_id""")
+        results = [parse_result("result", json.dumps({"event_id": event_id, "attempt": 2, "status": "succeeded"})
+                                .encode()) for event_id, in cursor.fetchall()]
+    connection = connect(database_url, "test")
+    tracemalloc.start()
+    try:
+        assert {each.status for each in execute(connection, pauses, SOON)} == {"scheduled"}
+        assert set(execute_results(connection, results, SOON)) == {"recorded"}
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        connection.close()
+    assert most < 20_000_000
+    with connected(database_url) as other, other.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM jobs WHERE status = 'paused'")
+        assert cursor.fetchone() == (150,)
+        cursor.execute("SELECT count(*) FROM runs WHERE status = 'succeeded' AND json_array_length(attempts) = 2")
+        assert cursor.fetchone() == (150,)
+
+
+def test_a_page_of_large_jobs_is_cut_and_the_next_goes_on(database_url):
+    ids = fill(database_url, 60, mixed())
+    connection = connect(database_url, "test")
+    try:
+        pages = [list_jobs(connection, JobFilter(), 200)]
+        while pages[-1].cut:
+            pages.append(list_jobs(connection, JobFilter(), 200, pages[-1][-1].position))
+        assert list_next_jobs(connection, JobFilter(), 60)[0].job.definition.payload == "{}"
+    finally:
+        connection.close()
+    assert len(pages) > 1
+    seen = [row.job for page in pages for row in page]
+    assert {job.id for job in seen} == ids
+    assert len(seen) == 60
+    assert all(sum(sizes([row.job for row in page[:-1]])) < MAX_CLAIM_BYTES for page in pages)
+    assert {len(json.loads(job.definition.payload)["text"]) for job in seen} == {5, 250_000, 256_000}

@@ -16,7 +16,7 @@ from scheduler.domain.jobs.missed import OnMissed
 from scheduler.domain.messages import Priority, RunPolicy
 from scheduler.domain.recurrence import Spec, zone
 from scheduler.postgres.columns import Column, Row, interval, names
-from scheduler.postgres.large_values import marked_if_large
+from scheduler.postgres.large_values import LargeValues, marked_if_large
 
 _STATE = names(Job, "definition")
 _ASKED = names(Definition, "spec")
@@ -43,6 +43,10 @@ LARGE = ("payload", "target")
 _OF_DUE |= {name: marked_if_large(name, "$10", "$11") for name in LARGE}
 # Release 0.2 stored them whatever their size.
 _OF_DUE |= {name: f"CASE WHEN octet_length({name}) <= 512 THEN {name} END AS {name}" for name in _TRACE}
+_MARKED = _TEXTS | {name: marked_if_large(name) for name in LARGE}
+SELECTED_WITHOUT_PAYLOAD = ", ".join((_TEXTS | {"payload": "'{}' AS payload"}).get(name, name) for name in COLUMNS)
+SELECTED_MARKED = ", ".join(_MARKED.get(name, name) for name in COLUMNS)
+LARGE_VALUES = LargeValues("jobs", "id", LARGE, tuple(map(COLUMNS.index, LARGE)))
 SELECTED_OF_DUE = ", ".join(_OF_DUE.get(name, name) for name in COLUMNS)
 
 _state, _asked, _spec = attrgetter(*_STATE), attrgetter(*_ASKED), attrgetter(*_SPEC)

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 from scheduler.domain.runs.run import Run
 from scheduler.postgres.claims import ClaimSession, array, place_array
 from scheduler.postgres.classes import ClassedClaim
-from scheduler.postgres.jobs.columns import COLUMNS, LARGE, SELECTED_OF_DUE, read
+from scheduler.postgres.jobs.columns import LARGE_VALUES, SELECTED_OF_DUE, read
 from scheduler.postgres.jobs.holds import RELEASE_EXPIRED
-from scheduler.postgres.large_values import LargeValues
 from scheduler.postgres.runs.columns import STORED
 from scheduler.postgres.runs.store import REPLACE, records
 from scheduler.resources import query
@@ -19,7 +18,7 @@ KIND = "jobs"
 CLAIM = ClassedClaim(
     KIND, query("claims/claim", selected=f"{SELECTED_OF_DUE}, ctid::text AS place", table="jobs",
                 claimable="status = 'pending'"), read,
-    LargeValues("jobs", "id", LARGE, tuple(map(COLUMNS.index, LARGE))), placed=True,
+    LARGE_VALUES, placed=True,
 )
 claim = CLAIM.claim
 

@@ -10,13 +10,23 @@ from uuid import UUID
 from scheduler.domain.jobs.job import Job
 from scheduler.domain.messages import DEFAULT_TENANT, Priority
 from scheduler.postgres.connection import Connection, translated
-from scheduler.postgres.jobs.columns import COLUMNS, SELECTED, read
+from scheduler.postgres.jobs.columns import (
+    COLUMNS,
+    LARGE_VALUES,
+    SELECTED,
+    SELECTED_MARKED,
+    SELECTED_WITHOUT_PAYLOAD,
+    read,
+)
 from scheduler.postgres.jobs.store import Cursor
+from scheduler.postgres.large_values import MAX_CLAIM_BYTES, CursorReader
 from scheduler.postgres.lists import Listed
 from scheduler.postgres.prepared import execute_again, execute_prepared
 from scheduler.resources import query
 
 _PARTS = {"selected": SELECTED, "beside": query("jobs/beside")}
+_PAGE_PARTS = _PARTS | {"selected": SELECTED_MARKED}
+_NEXT_PARTS = _PARTS | {"selected": SELECTED_WITHOUT_PAYLOAD}
 _WANTED = query("jobs/wanted", also=query("jobs/beginning"))
 # By the one column that is asked for and has an index of its own: the beginning of its order, and which rows; not
 # by `=`, after which the planner knows that there is nothing to order.
@@ -73,6 +83,12 @@ class JobRow:
         return self.beside.created_at, self.job.id
 
 
+class JobPage(list[JobRow]):
+    """Some jobs of a list. A page is `cut` if its jobs are so large that it has fewer than were asked for."""
+
+    cut = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
     """Which jobs are asked for; `q` is how an id, a name or a type begins."""
@@ -124,13 +140,19 @@ class JobFilter:
 
 def list_jobs(
     connection: Connection, wanted: JobFilter, limit: int, after: tuple[datetime, str] | None = None
-) -> list[JobRow]:
-    """Return at most so many jobs, newest first, from where the last page ended."""
+) -> JobPage:
+    """Return at most so many jobs, newest first, from where the last page ended; fewer of those that are large."""
     before, before_id = after or (None, None)
     values = wanted.values() | {"limit": limit, "before": before, "before_id": before_id}
     with translated(), connection.cursor() as cursor:
-        execute_again(cursor, query("jobs/page", newest=wanted.newest, **_PARTS), values)
-        return _rows(cursor)
+        execute_again(cursor, query("jobs/page", newest=wanted.newest, **_PAGE_PARTS), values)
+        rows = kept = cursor.fetchall()
+        size = LARGE_VALUES.inline_size(rows)
+        if size is None or size > MAX_CLAIM_BYTES:
+            [kept], _ = LARGE_VALUES.fetch(CursorReader(cursor), [rows])
+        page = JobPage(_rows(cursor, kept))
+        page.cut = len(kept) < len(rows)
+        return page
 
 
 def page_of_job_ids(
@@ -147,7 +169,7 @@ def page_of_job_ids(
 def list_next_jobs(
     connection: Connection, wanted: JobFilter, limit: int, after: tuple[datetime, str] | None = None
 ) -> list[JobRow]:
-    """Return at most so many of the pending jobs, those due next first, from where the last page ended."""
+    """Return at most so many of the pending jobs, those due next first, without their payloads."""
     pending = replace(wanted, status="pending")
     if wanted.status not in (None, "pending"):
         return []
@@ -155,8 +177,8 @@ def list_next_jobs(
     values = pending.values() | {"limit": _FEW_NEXT, "shown": limit, "before": None, "before_id": None,
                                  "due_after": due_after, "due_after_id": due_after_id}
     with translated(), connection.cursor() as cursor:
-        cursor.execute(query("jobs/page_next", next=pending.next, **_PARTS), values)
-        return _rows(cursor)
+        cursor.execute(query("jobs/page_next", next=pending.next, **_NEXT_PARTS), values)
+        return _rows(cursor, cursor.fetchall())
 
 
 def count_jobs(connection: Connection, wanted: JobFilter, most: int) -> int:
@@ -177,13 +199,13 @@ def find_job(connection: Connection, job_id: str) -> JobRow | None:
 def find_with(cursor: Cursor, job_id: str) -> JobRow | None:
     """Return one job, in a transaction that is open."""
     execute_prepared(cursor, _FIND, job_id)
-    found = _rows(cursor)
+    found = _rows(cursor, cursor.fetchall())
     return found[0] if found else None
 
 
-def _rows(cursor: Cursor) -> list[JobRow]:
+def _rows(cursor: Cursor, rows: Iterable[tuple[Any, ...]]) -> list[JobRow]:
     """Return what was asked for, with the last run's status of those that are tracked."""
-    found = [_row(row) for row in cursor]
+    found = [_row(row) for row in rows]
     tracked = {row.job.id: row.beside for row in found if row.job.definition and row.job.definition.run}
     if tracked:
         last_due_ats = [beside.last_due_at for beside in tracked.values()]

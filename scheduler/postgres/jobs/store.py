@@ -14,7 +14,17 @@ from scheduler.domain.jobs.job import Job
 from scheduler.postgres.client_timeout import Session
 from scheduler.postgres.columns import copy_text, json_record
 from scheduler.postgres.connection import Connection, Contended, roll_back, translated
-from scheduler.postgres.jobs.columns import AS_JSON, COLUMNS, SELECTED, read, write, write_fresh
+from scheduler.postgres.jobs.columns import (
+    AS_JSON,
+    COLUMNS,
+    LARGE_VALUES,
+    SELECTED,
+    SELECTED_MARKED,
+    read,
+    write,
+    write_fresh,
+)
+from scheduler.postgres.large_values import FEW
 from scheduler.resources import query
 
 Cursor = psycopg2.extensions.cursor
@@ -23,6 +33,7 @@ _MAKER = ("created_by", "created_via")
 MANY = 200
 _id = attrgetter("id")
 _LOCK = query("jobs/lock", selected=SELECTED)
+_LOCK_MARKED = query("jobs/lock", selected=SELECTED_MARKED)
 _INSERT = query("jobs/insert", columns=", ".join((*COLUMNS, *_MAKER)))
 _UPDATE = query("jobs/update", columns=_NAMES, saved=", ".join(f"saved.{name}" for name in COLUMNS))
 
@@ -33,6 +44,7 @@ def lock(cursor: Cursor, ids: Sequence[str], *, requested: bool = False) -> dict
     Of many that are all `requested` it returns none, without a look, where those before were new as well: to look
     takes Postgres a fifth of what to store them does. If one is there after all, to save them is Contended, and
     the next try looks. Not of a few: that costs little, and each such mistake is an error in Postgres' log.
+    Raises RowsTooLarge if they have too many bytes to be read together.
     """
     session: Session = cursor.connection  # type: ignore[assignment]  # the only kind that we make
     new = requested and session.saves_new_jobs and len(ids) >= MANY
@@ -40,8 +52,9 @@ def lock(cursor: Cursor, ids: Sequence[str], *, requested: bool = False) -> dict
     if new:
         return {}
     # As one literal: an array of so many parts takes longer to read than to look up.
-    cursor.execute(_LOCK, {"ids": f"{{{','.join(ids)}}}"})
-    return {job.id: job for job in map(read, cursor)}
+    cursor.execute(_LOCK_MARKED if len(ids) > FEW else _LOCK, {"ids": f"{{{','.join(ids)}}}"})
+    rows = cursor.fetchall()
+    return {job.id: job for job in map(read, LARGE_VALUES.check(rows) if len(ids) > FEW else rows)}
 
 
 def save(

@@ -15,7 +15,7 @@ from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import Attempt, AttemptOutcome, End, Occurrence, Origin, Run, RunStatus
 from scheduler.postgres.columns import Column, Row, names
 from scheduler.postgres.jobs.columns import PRIORITIES, read_policy, write_policy
-from scheduler.postgres.large_values import marked_if_large
+from scheduler.postgres.large_values import LargeValues, marked_if_large
 from scheduler.resources import query
 
 _STATE = names(Run, "occurrence")
@@ -75,10 +75,17 @@ _ABSENT = {
     "unannounced": "NULL::text AS unannounced",
 }
 SELECTED_OF_HISTORY = ", ".join(_ABSENT.get(name) or selected([name]) for name in COLUMNS)
+# The same for batches, of which no more is read than has room in memory.
+_MARKED = {name: marked_if_large(name) for name in LARGE}
+SELECTED_MARKED = ", ".join(_MARKED.get(name) or selected([name]) for name in COLUMNS)
+MARKED_OF_HISTORY = ", ".join((_MARKED | _ABSENT).get(name) or selected([name]) for name in COLUMNS)
+LARGE_VALUES = LargeValues("runs", "event_id", LARGE, tuple(map(COLUMNS.index, LARGE)))
 
 # For results: of what a run is about, no more than they are weighed by, and none of it changes.
 _UNWEIGHED = frozenset(_ABOUT) - {"job_id", "policy", "tenant", "work"}
 WEIGHED = ", ".join(f"NULL AS {name}" if name in _UNWEIGHED else selected([name]) for name in COLUMNS)
+_UNREAD_OF_WEIGHED = _MARKED | {name: f"NULL AS {name}" for name in _UNWEIGHED}
+MARKED_WEIGHED = ", ".join(_UNREAD_OF_WEIGHED.get(name) or selected([name]) for name in COLUMNS)
 
 # For lists: without what may be large and only a run's own page shows; of the attempts only the times of the last.
 _UNREAD = _ABSENT | {"event": "'' AS event", "output": "NULL::text AS output",

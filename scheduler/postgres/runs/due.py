@@ -12,12 +12,10 @@ from scheduler.postgres.claims import ClaimSession, Statement, array
 from scheduler.postgres.classes import ClassedClaim
 from scheduler.postgres.columns import copy_line, copy_text
 from scheduler.postgres.jobs.holds import RELEASE
-from scheduler.postgres.large_values import LargeValues
 from scheduler.postgres.runs.columns import (
     CHANGING,
-    COLUMNS,
     KEPT,
-    LARGE,
+    LARGE_VALUES,
     SELECTED,
     SELECTED_OF_DUE,
     STORED,
@@ -30,7 +28,7 @@ from scheduler.resources import query
 POSTPONED_SECONDS = 5.0
 CLAIM = ClassedClaim(
     KIND, query("claims/claim", selected=SELECTED_OF_DUE, table="runs", claimable="true"), read,
-    LargeValues("runs", "event_id", LARGE, tuple(map(COLUMNS.index, LARGE))),
+    LARGE_VALUES,
 )
 claim = CLAIM.claim
 _LOCK = query("runs/lock", selected=SELECTED)

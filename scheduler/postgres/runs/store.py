@@ -11,11 +11,16 @@ from scheduler.domain.runs.run import Run
 from scheduler.postgres.claims import array
 from scheduler.postgres.columns import json_record
 from scheduler.postgres.connection import Contended
+from scheduler.postgres.large_values import FEW
 from scheduler.postgres.runs.columns import (
     AS_JSON,
     CHANGING,
     COLUMNS,
+    LARGE_VALUES,
+    MARKED_OF_HISTORY,
+    MARKED_WEIGHED,
     SELECTED,
+    SELECTED_MARKED,
     SELECTED_OF_HISTORY,
     STORED,
     WEIGHED,
@@ -31,10 +36,12 @@ from scheduler.resources import query
 Cursor = psycopg2.extensions.cursor
 KIND = "runs"
 _NOT_SHARED = ("uuid", "text", "json")  # the id, by which a row is found, and words
-_LOCK = query("runs/lock", selected=SELECTED)
-_LOCK_WEIGHED = query("runs/lock", selected=WEIGHED)
-_LOCK_OF_JOBS = query("runs/lock_of_jobs", selected=SELECTED)
-_LOCK_FINISHED = query("runs/lock_finished", selected=SELECTED_OF_HISTORY)
+# Of a few runs, which are read whole, and of many.
+_LOCK = query("runs/lock", selected=SELECTED), query("runs/lock", selected=SELECTED_MARKED)
+_LOCK_WEIGHED = query("runs/lock", selected=WEIGHED), query("runs/lock", selected=MARKED_WEIGHED)
+_LOCK_OF_JOBS = (query("runs/lock_of_jobs", selected=SELECTED),) * 2
+_LOCK_FINISHED = (query("runs/lock_finished", selected=SELECTED_OF_HISTORY),
+                  query("runs/lock_finished", selected=MARKED_OF_HISTORY))
 INSERT = query("runs/insert", columns=", ".join(STORED))
 
 
@@ -56,7 +63,7 @@ _UPDATE_FINISHED = update(_ATTEMPT_COLUMNS, table="run_history")
 
 
 def lock(cursor: Cursor, ids: Iterable[str]) -> dict[str, Run]:
-    """Return the open runs of these events, locked until the transaction ends."""
+    """Return the open runs of these events, locked until the transaction ends; may raise RowsTooLarge."""
     return _locked(cursor, _LOCK, ids)
 
 
@@ -136,9 +143,13 @@ def records(runs: Sequence[Run], columns: tuple[str, ...]) -> str:
     return f"[{','.join(json_record(columns, row(run), AS_JSON) for run in runs)}]"
 
 
-def _locked(cursor: Cursor, statement: str, ids: Iterable[str]) -> dict[str, Run]:
-    cursor.execute(statement, {"ids": array(ids)})
-    return {run.event_id: run for run in map(read, cursor)}
+def _locked(cursor: Cursor, statements: tuple[str, str], ids: Iterable[str]) -> dict[str, Run]:
+    wanted = list(ids)
+    of_few, of_many = statements
+    many = len(wanted) > FEW and of_many is not of_few
+    cursor.execute(of_many if many else of_few, {"ids": array(wanted)})
+    rows = cursor.fetchall()
+    return {run.event_id: run for run in map(read, LARGE_VALUES.check(rows) if many else rows)}
 
 
 assert STORED[:-1] == COLUMNS  # noqa: S101 - wake_at is reckoned, and comes last
