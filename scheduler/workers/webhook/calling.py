@@ -30,6 +30,7 @@ from scheduler.workers.webhook.guard import Dialled, Guard, current
 from scheduler.workers.webhook.redaction import Redaction
 from scheduler.workers.webhook.request import Request
 from scheduler.workers.webhook.resolving import THREADS, TenantResolver
+from scheduler.workers.webhook.response_limits import BoundedConnector, ResponseLimitExceeded, bounded_socket
 
 log = get_logger(__name__)
 
@@ -60,9 +61,9 @@ class Caller:
     def open(self) -> None:
         """Make the client; only on the event loop."""
         asyncio.get_running_loop().set_default_executor(self._resolving)
-        connector = aiohttp.TCPConnector(
+        connector = BoundedConnector(
             limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, resolver=TenantResolver(),
-            socket_factory=None if self._proxy else self._guard.socket,
+            socket_factory=bounded_socket if self._proxy else self._guard.socket,
         )
         self._session = aiohttp.ClientSession(
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, trust_env=False,
@@ -141,6 +142,8 @@ def _judged(error: Exception, dialled: Dialled, endpoint: str, redaction: Redact
         log.warning("this worker has reached a limit of its machine", problem=cause.strerror,
                     do="raise its limit of open files, or lower SCHEDULER_WORKER_CONCURRENCY")
         return Called(Outcome.snoozed(_AGAIN_SECONDS, f"the worker: {cause.strerror}"), "put_off", answered=True)
+    if isinstance(cause, ResponseLimitExceeded):
+        return _failed(f"{endpoint} exceeded a limit: it sent {cause.message}", "connection")
     match error:
         case aiohttp.InvalidURL():
             return _failed(f"{endpoint}: the URL cannot be called", "invalid", retry=False)

@@ -2,7 +2,7 @@
 
 `ClientSession` makes some thirty objects and a task of its own for each request, which was half of what a call
 cost (docs/decisions/0011-webhooks.md). The pool, the names, TLS, the guard's socket factory and the parser are
-aiohttp's here too. What aiohttp does not promise of them is used in this module alone.
+aiohttp's here too. What aiohttp does not promise of them is used in this module and in `response_limits` alone.
 """
 
 import asyncio

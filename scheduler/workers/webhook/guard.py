@@ -12,6 +12,7 @@ from scheduler.domain.errors import Misconfigured
 from scheduler.domain.targets.addresses import Address, unwrapped, why_not_public
 from scheduler.domain.targets.allowed import AllowList
 from scheduler.settings import Settings
+from scheduler.workers.webhook.response_limits import bounded_socket
 
 AddrInfo = tuple[Any, Any, Any, Any, Any]
 
@@ -51,7 +52,7 @@ class Guard:
 
     def socket(self, info: AddrInfo) -> socket.socket:
         """Make the socket for a dial, or raise AddressRefused: aiohttp's `socket_factory`."""
-        family, kind, protocol, _, place = info
+        place = info[4]
         call = current.get()
         host = "" if call is None else call.host
         why = self.judge(host, place[0], place[1])
@@ -61,9 +62,7 @@ class Guard:
             raise AddressRefused(why)
         if call is not None:
             call.dials += 1
-        made = socket.socket(family, kind, protocol)
-        made.setblocking(False)
-        return made
+        return bounded_socket(info)
 
     def judge(self, host: str, where: str, port: int) -> str | None:
         """Say why an address must not be dialled for a host; None if it may be."""

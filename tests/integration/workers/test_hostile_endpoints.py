@@ -1,7 +1,10 @@
 """Whatever an endpoint does, its attempt ends in a clear outcome, in bounded memory, and the worker goes on."""
 
+import asyncio
 import datetime as dt
+import socket
 import ssl
+import threading
 import zlib
 from contextlib import ExitStack
 from ipaddress import ip_address
@@ -13,16 +16,22 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from endpoints import answer, endless, endpoint, event, raw, results, silent, slowly
-from support import Process, until
+from support import DEADLINE, Process, until
 
+from scheduler.settings import Settings
+from scheduler.workers.webhook import calling, guard
 from scheduler.workers.webhook.answer import MOST_BODY
+from scheduler.workers.webhook.calling import Caller
+from scheduler.workers.webhook.request import Request
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
+INTERIM = b"HTTP/1.1 102 Processing\r\n\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 MANY = b"x" * 65536
 BOMB = zlib.compress(b"\x00" * 100_000_000, 9)
 MOST_GROWTH = 60 * 1024 * 1024
 LONG = 120  # seconds: the machine is busy with all of them at once
+TIMEOUT = 900  # the longest that a job may ask for; a call that lasts so long fails the test by its deadline
 
 
 # What the endpoint does, the seconds it gets where it would take for ever, and what comes of it.
@@ -42,7 +51,24 @@ HOSTILE = {
     "204": (answer(204), LONG, "succeeded", None),
     "205": (answer(205), LONG, "succeeded", None),
     "304": (raw(b"HTTP/1.1 304 Not Modified\r\n\r\n"), LONG, "failed", "304"),
-    "1xx for ever": (endless(b"", b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n" * 20), 1, "failed", "within 1 s"),
+    "20 interim responses": (raw(INTERIM * 20 + HEAD + b"\r\n"), LONG, "succeeded", None),
+    "21 interim responses": (raw(INTERIM * 21 + HEAD + b"\r\n"), LONG, "failed", "more than 20 interim responses"),
+    "endless 100": (endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000), LONG, "failed", "interim responses"),
+    "endless 102": (endless(b"", (b"HTTP/1.1 102 Processing\r\n" + b"X-A: b\r\n" * 50 + b"\r\n") * 50), LONG,
+                    "failed", "interim responses"),
+    "endless 103": (endless(b"", b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n" * 20), LONG, "failed",
+                    "interim responses"),
+    "interim responses with 100 KiB of headers": (
+        raw((b"HTTP/1.1 103 Early Hints\r\n" + b"Link: " + b"a" * 7000 + b"\r\n\r\n") * 15 + HEAD + b"\r\n"), LONG,
+        "failed", "64 KiB of headers"),
+    "endless empty lines": (endless(b"", b"\r\n" * 10_000), LONG, "failed", "64 KiB of headers"),
+    "an endless chunk extension": (endless(CHUNKED + b"1;", b"x" * 1000), LONG, "failed", "256 KiB"),
+    "endless chunk extensions": (endless(CHUNKED, b"1;" + b"x" * 1000 + b"\r\na\r\n"), LONG, "failed", "256 KiB"),
+    "endless chunks of a byte": (endless(CHUNKED, b"1\r\na\r\n" * 1000), LONG, "succeeded", None),
+    "endless trailers": (endless(CHUNKED + b"0\r\n", b"X-A: " + b"b" * 4000 + b"\r\n"), LONG, "failed", "256 KiB"),
+    "single bytes": (endless(CHUNKED + b"1;", b"x"), LONG, "failed", "exceeded a limit"),
+    "endless responses": (endless(b"", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n" * 1000), LONG, "succeeded",
+                          None),
     "switches protocols": (raw(b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), LONG,
                            "failed", "101"),
     "HTTP/1.0": (raw(b"HTTP/1.0 200 OK\r\n\r\nold"), LONG, "succeeded", None),
@@ -155,3 +181,144 @@ def test_certificates_are_checked(host, certificates):
     assert "expired" in told["expired"]["error"]
     assert "TLS" in told["other"]["error"]
     assert "mismatch" in told["other"]["error"] or "match" in told["other"]["error"]
+
+
+FLOODS = {name: HOSTILE[name] for name in (
+    "endless 100", "endless 102", "endless 103", "endless empty lines", "an endless chunk extension",
+    "endless chunk extensions", "endless trailers", "single bytes",
+)}
+
+
+@pytest.mark.usefixtures("worker")
+def test_calls_to_other_endpoints_complete_while_endpoints_flood(host):
+    with ExitStack() as servers:
+        asked, fine = {}, []
+        good = servers.enter_context(endpoint())
+        for _ in range(4):
+            for name, (behaviour, *_) in FLOODS.items():
+                own = servers.enter_context(endpoint())
+                flood = event(own.on("/", behaviour), timeout=TIMEOUT) | {"tenant": "noisy"}
+                asked[flood["event_id"]] = name
+                host.publish("webhook", flood, exchange="schedule.work")
+            call = event(good.url("/")) | {"tenant": "quiet"}
+            fine.append(call["event_id"])
+            host.publish("webhook", call, exchange="schedule.work")
+        told = results(host, len(asked) + len(fine))
+    assert {told[each]["status"] for each in fine} == {"succeeded"}
+    for event_id, name in asked.items():
+        assert told[event_id]["status"] == "failed"
+        assert FLOODS[name][3] in told[event_id]["error"]
+        assert told[event_id].get("retry", True)
+
+
+@pytest.fixture
+def sockets(monkeypatch):
+    """Record the sockets of every connection."""
+    made, bounded_socket = [], guard.bounded_socket
+
+    def record(info):
+        made.append(bounded_socket(info))
+        return made[-1]
+
+    monkeypatch.setattr(guard, "bounded_socket", record)
+    monkeypatch.setattr(calling, "bounded_socket", record)
+    return made
+
+
+def call(url, after=None, **settings):
+    """Make one call with the longest timeout, and return its outcome."""
+
+    async def run():
+        caller = Caller(Settings(webhook_allow=("127.0.0.1",), **settings))
+        caller.open()
+        try:
+            async with asyncio.timeout(DEADLINE):
+                called = await caller.call(Request("GET", url, {}, None, TIMEOUT), "there", "127.0.0.1", 60)
+                while after is not None and not after():  # noqa: ASYNC110 - set by a thread
+                    await asyncio.sleep(0.01)
+        finally:
+            await caller.close()
+        return called.outcome
+
+    return asyncio.run(run())
+
+
+def bounded(sockets):
+    """Tell whether one connection was made, and little was read from it."""
+    [(received, reads)] = [each.received for each in sockets]
+    return 0 < received <= 256 * 1024 and reads <= 1024
+
+
+@pytest.mark.parametrize("way", ["directly", "session", "proxy"])
+@pytest.mark.parametrize("name", FLOODS)
+def test_a_flood_is_cut_off_after_few_bytes_and_reads(monkeypatch, sockets, name, way):
+    behaviour, _, _, words = FLOODS[name]
+    if way == "session":
+        monkeypatch.setattr(calling, "possible", lambda: False)
+    with endpoint() as server:
+        server.on("/", behaviour)
+        server.on("http://127.0.0.1/", behaviour)  # as a proxy is asked for it
+        url = "http://127.0.0.1/" if way == "proxy" else server.url("/")
+        outcome = call(url, webhook_proxy=server.url("") if way == "proxy" else None)
+    assert outcome.status == "failed"
+    assert outcome.retry
+    assert words in outcome.error
+    assert bounded(sockets)
+
+
+def test_a_flood_in_reply_to_connect_is_cut_off(sockets):
+    with endpoint() as proxy:
+        proxy.on("127.0.0.1:443", FLOODS["endless 102"][0])
+        outcome = call("https://127.0.0.1/", webhook_proxy=proxy.url(""))
+    assert outcome.status == "failed"
+    assert "interim responses" in outcome.error
+    assert bounded(sockets)
+
+
+@pytest.mark.parametrize("flood", ["session tickets", "records of a byte"])
+def test_a_flood_under_tls_is_cut_off(monkeypatch, sockets, certificates, flood):
+    authority, contexts = certificates
+    trusted = ssl.create_default_context(cafile=str(authority))
+    monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", trusted)
+    context = contexts["right"]
+    behaviour = endless(CHUNKED + b"1;", b"x")
+    if flood == "session tickets":
+        monkeypatch.setattr(context, "num_tickets", 1_000_000)
+    with endpoint(tls=context) as server:
+        outcome = call(server.on("/", behaviour))
+    assert outcome.status == "failed"
+    assert "exceeded a limit" in outcome.error
+    assert bounded(sockets)
+
+
+def test_a_connection_that_sends_data_after_its_response_is_closed(sockets):
+    closed, go = threading.Event(), threading.Event()
+
+    def later(connection, _):
+        connection.sendall(HEAD + b"Content-Length: 2\r\n\r\nok")
+        go.wait(DEADLINE)
+        try:
+            endless(b"", HEAD + b"Content-Length: 0\r\n\r\n")(connection, _)
+        except OSError:
+            closed.set()
+
+    def done():
+        go.set()
+        return closed.is_set()
+
+    with endpoint() as server:
+        outcome = call(server.on("/", later), after=done)
+    assert outcome.output["body"] == "ok"
+    assert sockets[0].received[0] <= 32 * 1024
+
+
+def test_a_response_in_many_small_packets_is_read_whole(sockets):
+    def act(connection, _):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in HEAD + b"Content-Length: 5000\r\n\r\n" + b"x" * 5000:
+            connection.sendall(bytes([byte]))
+
+    with endpoint() as server:
+        outcome = call(server.on("/", act))
+    assert outcome.output["body"] == "x" * 5000
+    assert bounded(sockets)
