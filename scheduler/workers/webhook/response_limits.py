@@ -24,6 +24,9 @@ PAUSE_PER_READ = 0.001  # seconds; later reads wait longer, so many small packet
 MAX_PAUSE = 1.0
 _FINAL = 200
 _SWITCHING = 101
+_recv, _recv_into = socket.socket.recv, socket.socket.recv_into
+_data_received = ResponseHandler.data_received
+_feed_data = ResponseHandler.feed_data
 
 
 class ResponseLimitExceeded(aiohttp.ClientError, OSError):  # noqa: N818 - the endpoint's fault, not an error here
@@ -43,33 +46,36 @@ class BoundedSocket(socket.socket):
 
     def renew(self) -> None:
         """Start a new exchange."""
-        self._bytes_left, self._reads_left = MAX_BYTES, MAX_READS
+        self._bytes_left = MAX_BYTES
+        self._reads_left = MAX_READS
 
     @property
     def received(self) -> tuple[int, int]:
         """Bytes and reads of this exchange."""
         return MAX_BYTES - self._bytes_left, MAX_READS - self._reads_left
 
+    # These two and `data_received` run for every webhook: they make no calls that they can do without.
+
     def recv(self, size: int, flags: int = 0) -> bytes:
-        data = super().recv(self._allowed(size), flags)
-        self._count(len(data))
+        if self._bytes_left <= 0 or self._reads_left <= 0:
+            raise self._exceeded()
+        data = _recv(self, min(size, READ_BYTES), flags)
+        self._bytes_left -= len(data)
+        self._reads_left -= 1
         return data
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
-        count = super().recv_into(buffer, self._allowed(nbytes or len(buffer)), flags)
-        self._count(count)
+        if self._bytes_left <= 0 or self._reads_left <= 0:
+            raise self._exceeded()
+        count = _recv_into(self, buffer, min(nbytes or len(buffer), READ_BYTES), flags)
+        self._bytes_left -= count
+        self._reads_left -= 1
         return count
 
-    def _allowed(self, size: int) -> int:
+    def _exceeded(self) -> ResponseLimitExceeded:
         if self._bytes_left <= 0:
-            raise ResponseLimitExceeded(f"more than {MAX_BYTES // 1024} KiB for one response")
-        if self._reads_left <= 0:
-            raise ResponseLimitExceeded(f"its response in more than {MAX_READS} pieces")
-        return min(size, READ_BYTES, self._bytes_left)
-
-    def _count(self, received: int) -> None:
-        self._bytes_left -= received
-        self._reads_left -= 1
+            return ResponseLimitExceeded(f"more than {MAX_BYTES // 1024} KiB for one response")
+        return ResponseLimitExceeded(f"its response in more than {MAX_READS} pieces")
 
 
 def bounded_socket(info: tuple[Any, Any, Any, Any, Any]) -> BoundedSocket:
@@ -117,20 +123,24 @@ class BoundedHandler(ResponseHandler):
             self._interim += 1
         else:
             self._final = content
-            super().feed_data(data, size)
+            _feed_data(self, data, size)
 
     def data_received(self, data: bytes) -> None:
-        if self.exception() is not None:
+        if self._exception is not None:
             return
-        if data and self._final is not None and self._final.is_eof():
+        if self._final is not None and data and self._final.is_eof():
             self._close()
             return
-        super().data_received(data)
-        if not data or self.exception() is not None:
-            return
+        _data_received(self, data)
         self._reads += 1
+        if self._final is None or self._reads > FREE_READS or self._interim > MAX_INTERIM:
+            self._check(len(data))
+
+    def _check(self, received: int) -> None:
+        if self._exception is not None or not received:
+            return
         if self._final is None:
-            self._head += len(data)
+            self._head += received
         if self._interim > MAX_INTERIM:
             self._fail(ResponseLimitExceeded(f"more than {MAX_INTERIM} interim responses"))
         elif self._head > MAX_HEAD_BYTES:
