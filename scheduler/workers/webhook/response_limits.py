@@ -38,6 +38,14 @@ class ResponseLimitExceeded(aiohttp.ClientError, OSError):  # noqa: N818 - the e
         self.message = message
 
 
+class MalformedBody(aiohttp.ClientPayloadError):
+    """The body is not HTTP; `message` says why."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
 class BoundedSocket(socket.socket):
     """A socket that receives a limited number of bytes and reads until `renew` is called, under TLS as well."""
 
@@ -88,8 +96,8 @@ def bounded_socket(info: tuple[Any, Any, Any, Any, Any]) -> BoundedSocket:
 class BoundedHandler(ResponseHandler):
     """aiohttp's protocol, with limits per exchange.
 
-    Drops interim responses instead of queueing them, closes a connection that sends data after its response, and
-    reads at a lower rate after the first few reads.
+    Drops interim responses instead of queueing them, closes a connection that sends data after its response, fails
+    a malformed body at once, and reads at a lower rate after the first few reads.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -133,11 +141,13 @@ class BoundedHandler(ResponseHandler):
             return
         _data_received(self, data)
         self._reads += 1
-        if self._final is None or self._reads > FREE_READS or self._interim > MAX_INTERIM:
+        if (error := self.exception()) is not None:
+            self._fail_body(error)
+        elif self._final is None or self._reads > FREE_READS or self._interim > MAX_INTERIM:
             self._check(len(data))
 
     def _check(self, received: int) -> None:
-        if self._exception is not None or not received:
+        if not received:
             return
         if self._final is None:
             self._head += received
@@ -152,6 +162,11 @@ class BoundedHandler(ResponseHandler):
         if isinstance(exc, ResponseLimitExceeded):
             self._fail(exc)
         super().connection_lost(exc)
+
+    def _fail_body(self, error: BaseException) -> None:
+        """Report the parser's error to the reader of the body, which aiohttp leaves waiting for the timeout."""
+        if self._final is not None and not self._final.is_eof() and self._final.exception() is None:
+            self._final.set_exception(MalformedBody(str(getattr(error, "message", "") or type(error).__name__)))
 
     def _fail(self, error: ResponseLimitExceeded) -> None:
         if self._final is not None and not self._final.is_eof():

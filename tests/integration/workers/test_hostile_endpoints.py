@@ -19,7 +19,7 @@ from endpoints import answer, endless, endpoint, event, raw, results, silent, sl
 from support import DEADLINE, Process, until
 
 from scheduler.settings import Settings
-from scheduler.workers.webhook import calling, guard
+from scheduler.workers.webhook import calling, exchange, guard
 from scheduler.workers.webhook.answer import MOST_BODY
 from scheduler.workers.webhook.calling import Caller
 from scheduler.workers.webhook.request import Request
@@ -273,6 +273,31 @@ def test_a_flood_in_reply_to_connect_is_cut_off(sockets):
     assert outcome.status == "failed"
     assert "interim responses" in outcome.error
     assert bounded(sockets)
+
+
+@pytest.mark.parametrize("way", ["directly", "session"])
+def test_a_body_that_becomes_malformed_fails_at_once(monkeypatch, way):
+    if way == "session":
+        monkeypatch.setattr(calling, "possible", lambda: False)
+    reading, read_beginning = threading.Event(), calling.beginning
+
+    async def beginning(content, most):
+        reading.set()
+        return await read_beginning(content, most)
+
+    monkeypatch.setattr(calling, "beginning", beginning)
+    monkeypatch.setattr(exchange, "beginning", beginning)
+
+    def act(connection, received):
+        connection.sendall(CHUNKED + b"1\r\na\r\n")
+        assert reading.wait(DEADLINE)  # the error comes in a later read than the headers
+        connection.sendall(b"not a chunk\r\n")
+        silent(connection, received)
+
+    with endpoint() as server:
+        outcome = call(server.on("/", act))
+    assert outcome.status == "failed"
+    assert "not HTTP: Invalid character in chunk size" in outcome.error
 
 
 @pytest.mark.parametrize("flood", ["session tickets", "records of a byte"])
