@@ -1,5 +1,6 @@
 """What can be done: each method takes who asks, and goes the way that a command over AMQP goes."""
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ from scheduler.commands.asking import (
 from scheduler.commands.tenants import Tenancy
 from scheduler.domain.caller import Caller, Via
 from scheduler.domain.errors import Problem
-from scheduler.domain.jobs.definition import Incoming
+from scheduler.domain.jobs.definition import Incoming, can_work_out, work_out_schedule
 from scheduler.domain.parsing import parse_command, parse_result
 from scheduler.domain.trace_context import trace_context
 from scheduler.postgres.audit import Entry, write_alone
@@ -170,6 +171,8 @@ class Actions:
 
     async def _ask(self, asked: AboutJob) -> JobRow:
         try:
+            if can_work_out(asked.incoming):  # before a connection is taken
+                await asyncio.to_thread(work_out_schedule, asked.incoming)
             return await self._database.write(lambda at: asking.ask(at, asked, self._soon))
         except NotThere:
             raise NotFound(f"No job has the id {asked.incoming.about}.") from None

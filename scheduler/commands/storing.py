@@ -1,12 +1,13 @@
 """Keeps commands until they are stored: waits for the database, and gives up in time for another consumer."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from scheduler.domain.errors import Unavailable
+from scheduler.domain.jobs.definition import Incoming, can_work_out, work_out_schedule
 from scheduler.ops import metrics
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
@@ -25,6 +26,8 @@ _losses = ThrottledWarning(log, "database unavailable: commands stay in the queu
 KEEP_SECONDS = 8.0
 MOST_KEEP_SECONDS = 1500.0  # RabbitMQ itself takes back what is not acknowledged for half an hour
 
+PART_SECONDS = 0.25  # of working out rules
+
 
 class DatabaseAway(Unavailable):
     """The database has been away for so long that the commands are given back."""
@@ -37,6 +40,23 @@ class Stored:
     verdicts: Sequence[Any]
     began: int
     ended: int
+
+
+def parts(batch: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Yield the commands of a batch in parts, each as soon as its rules are worked out.
+
+    A part ends after PART_SECONDS of work, so that costly rules delay neither what came before them nor the
+    liveness of the consumer. Nearly always there is one part.
+    """
+    began, first = time.monotonic(), 0
+    for index, command in enumerate(batch, 1):
+        if isinstance(command, Incoming) and can_work_out(command):
+            work_out_schedule(command)
+            if time.monotonic() - began > PART_SECONDS:
+                yield batch[first:index]
+                began, first = time.monotonic(), index
+    if first < len(batch):
+        yield batch[first:]
 
 
 Execute = Callable[[Connection, Sequence[Any], timedelta], Sequence[Any]]
@@ -87,6 +107,18 @@ class Storing:
         began = time.time_ns()
         if not batch:
             return Stored((), began, began)
+        verdicts: list[Any] = []
+        for part in parts(batch):
+            stored = self._store(session, part, check_broker)
+            if stored is None:
+                return None
+            verdicts += stored
+            self._health.turn()
+        return Stored(verdicts, began, time.time_ns())
+
+    def _store(
+        self, session: StoreSession, batch: Sequence[Any], check_broker: Callable[[], None]
+    ) -> Sequence[Any] | None:
         until = time.monotonic() + self._keep_seconds
         for delay in backoff(most=5.0):
             started = time.perf_counter()
@@ -104,7 +136,7 @@ class Storing:
                 self._keep_seconds = KEEP_SECONDS
                 metrics.loop_seconds.labels("store").observe(time.perf_counter() - started)
                 self._health.found("postgres")
-                return Stored(verdicts, began, time.time_ns())
+                return verdicts
         raise AssertionError  # backoff never ends
 
     def wait(self, session: StoreSession, check_broker: Callable[[], None]) -> None:

@@ -1,14 +1,17 @@
 """What a host asked for: a request's fields, its schedule resolved, beside what came with the message."""
 
 from dataclasses import dataclass, fields, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
 from scheduler.domain.caller import Caller
+from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.missed import OnMissed
 from scheduler.domain.messages import DEFAULT_TENANT, Command, Priority, RunPolicy, ScheduleRequest
 from scheduler.domain.recurrence import Spec, StartSource, resolve
+
+_ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 # What this module makes is never changed afterwards. It is not `frozen`: to make that takes several times as long,
@@ -27,6 +30,7 @@ class Incoming:
     caller: Caller | None = None  # None: over AMQP, by a user whom the broker has not verified
     message_id: str | None = None  # of a trigger without issued_at, by which a redelivery is recognised
     repeated: bool = False  # a message with that id was stored before
+    schedule: Spec | Rejected | None = None  # of a request, if it was worked out before the request is stored
 
 
 @dataclass(slots=True)
@@ -60,10 +64,37 @@ def define(incoming: Incoming, now: datetime) -> Definition:
         request.name, request.priority, request.route,
         None if target is None else target.model_dump_json(exclude_unset=True),
         incoming.correlation_id, incoming.traceparent, incoming.tracestate,
-        resolve(
-            run_at=request.run_at, rrule=request.rrule, cron=request.cron, every=request.every,
-            timezone=request.timezone if "timezone" in request.model_fields_set else None, stored_at=now,
-        ),
+        _schedule(incoming, request, now),
+    )
+
+
+def can_work_out(incoming: Incoming) -> bool:
+    """Say whether a request has a rule and its start: when it is stored makes no difference to its schedule."""
+    request = incoming.command
+    if not isinstance(request, ScheduleRequest) or request.rrule is None:
+        return False
+    return request.run_at is not None or "DTSTART" in request.rrule.upper()
+
+
+def work_out_schedule(incoming: Incoming) -> None:
+    """Work out such a schedule before any row is locked, for that may take milliseconds."""
+    assert isinstance(incoming.command, ScheduleRequest)  # noqa: S101 - nothing else can be worked out
+    try:
+        incoming.schedule = _resolved(incoming.command, _ANY_TIME)
+    except Rejected as rejected:
+        incoming.schedule = rejected.kept()
+
+
+def _schedule(incoming: Incoming, request: ScheduleRequest, now: datetime) -> Spec:
+    if isinstance(incoming.schedule, Rejected):
+        raise incoming.schedule
+    return incoming.schedule or _resolved(request, now)
+
+
+def _resolved(request: ScheduleRequest, now: datetime) -> Spec:
+    return resolve(
+        run_at=request.run_at, rrule=request.rrule, cron=request.cron, every=request.every,
+        timezone=request.timezone if "timezone" in request.model_fields_set else None, stored_at=now,
     )
 
 

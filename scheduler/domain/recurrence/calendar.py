@@ -3,7 +3,7 @@
 Days are proleptic Gregorian ordinals (`date.toordinal`), walls and instants are seconds on the same scale.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from functools import cache, lru_cache
 from typing import Protocol
@@ -14,6 +14,7 @@ LAST_YEAR = 9999
 LAST_DAY = date(LAST_YEAR, 12, 31).toordinal()
 END_OF_TIME = (LAST_DAY + 1) * DAY  # the first second that a datetime cannot hold
 MONTH_LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+MOST_YEARS = 1_500  # looked at in one search for a day; more than the 400 years after which all days repeat
 _MONDAYS = sum(1 << day for day in range(0, 400, WEEK))
 _MIDWEEK = 3  # the fourth day of a week decides to which year the week belongs
 
@@ -148,15 +149,30 @@ def next_day(days: Days, day: int, last: int) -> int | None:
     year = date.fromordinal(day).year
     rest = days.mask(year) >> (day - january_first(year))
     if not rest:
-        final = year_of(min(last, LAST_DAY))
-        while not rest:
-            year += 1
-            if year > final:
-                return None
-            rest = days.mask(year)
-        day = january_first(year)
+        found = _next_year(days, year + 1, year_of(min(last, LAST_DAY)))
+        if found is None:
+            return None
+        rest, day = days.mask(found), january_first(found)
     day += (rest & -rest).bit_length() - 1
     return day if day <= last else None
+
+
+def _next_year(days: Days, year: int, final: int) -> int | None:
+    """Return the first year from `year` to `final` that has a matching day, or None.
+
+    The search gives up after MOST_YEARS years. Without an INTERVAL, days repeat after 400 years, so that it misses
+    nothing; with one, it skips the years that no period touches.
+    """
+    skip: Callable[[int], int] | None = getattr(days, "year_from", None)
+    for _ in range(MOST_YEARS):
+        if skip is not None:
+            year = skip(year)
+        if year > final:
+            return None
+        if days.mask(year):
+            return year
+        year += 1
+    return None
 
 
 def has_day(days: Days, day: int) -> bool:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from scheduler.domain.recurrence.calendar import (
     DAY,
     LAST_DAY,
+    LAST_YEAR,
     WEEK,
     Days,
     comb,
@@ -27,9 +28,16 @@ from scheduler.domain.recurrence.calendar import (
 )
 from scheduler.domain.recurrence.rule import Freq, Rule
 from scheduler.domain.recurrence.times import Times, pick
-from scheduler.domain.recurrence.walls import MOST_STEPS
 
 _EVERY_MONTH = tuple(range(1, 13))
+_STUBBORN = 4  # periods without a member before it pays to count whether any can have one
+# A search gives up after so many periods without a member. No rule has so many in 100 years: the fullest month
+# comes again within 40 years, and weeks that lie within a month are all alike.
+MOST_PERIODS = 1_200
+# One year for each weekday of 1 January, length, and lengths of the years around it.
+_KINDS_OF_YEARS = tuple({
+    (*year_kind(year), year_length(year - 1), year_length(year + 1)): year for year in range(2000, 2400)
+}.values())
 
 
 @dataclass(slots=True, eq=False)
@@ -115,6 +123,23 @@ class AlignedDays:
         return mask & teeth
 
 
+    def year_from(self, year: int) -> int:
+        """Return the first year from `year` on that a period touches; 10000 if there is none before."""
+        freq, step, anchor = self.rule.freq, self.rule.interval, self.anchor
+        if freq == Freq.YEARLY:
+            found = year + (anchor.year - year) % step
+        elif freq == Freq.MONTHLY:
+            before = year * 12 - (anchor.year * 12 + anchor.month - 1)
+            found = (year * 12 + -before % step) // 12
+        else:
+            width = WEEK if freq == Freq.WEEKLY else 1
+            origin = anchor.toordinal() - (anchor.weekday() - self.rule.wkst) % WEEK * (width == WEEK)
+            start = january_first(year) - width + 1  # a week that began in December touches the year
+            day = start + (origin - start) % (step * width)
+            found = year if day <= january_first(year) else LAST_YEAR + 1 if day > LAST_DAY else year_of(day)
+        return min(found, LAST_YEAR + 1)
+
+
 def aligned_days(days: Days, rule: Rule, day: int) -> Days:
     """Return the days of `rule` counted from its DTSTART's `day`."""
     return days if rule.interval == 1 else AlignedDays(days, rule, date.fromordinal(day))
@@ -131,13 +156,38 @@ class Positions:
     whole: RuleDays  # without regard to INTERVAL, which reaches a period as a whole or not at all
     _recent: tuple[int, list[int]] | None = None
     _counts: dict[tuple[int, ...], int] = field(default_factory=dict)
+    _picked: dict[int, int] = field(default_factory=dict)  # by the number of matching days of a period
+    _fewest: int = field(init=False)  # members that a period must have for any to be chosen
+
+    def __post_init__(self) -> None:
+        self._fewest = min(map(abs, self.rule.bysetpos))
+
+    def _chooses_nothing(self) -> bool:
+        """Say whether no period can ever have as many members as BYSETPOS asks for."""
+        rule = self.whole.rule
+        most = {Freq.WEEKLY: len(rule.byday) or WEEK, Freq.MONTHLY: 31, Freq.YEARLY: 366}[rule.freq]
+        if most * self.times.size >= self._fewest and rule.freq != Freq.WEEKLY:
+            most = max(map(self._most_in_period, _KINDS_OF_YEARS))
+        return most * self.times.size < self._fewest
+
+    def _most_in_period(self, year: int) -> int:
+        """Return how many days the fullest month of `year` has, or the year itself."""
+        mask = self.whole.mask(year)
+        if self.rule.freq == Freq.YEARLY:
+            return mask.bit_count()
+        return max((mask >> start & (1 << size) - 1).bit_count() for start, size in months(year_length(year)))
+
+    def _count_days(self, start: int, end: int) -> int:
+        """Return how many matching days the period from `start` up to, not including, `end` has."""
+        first = max(start, 1)
+        return day_bits(self.whole, first, min(end, LAST_DAY + 1)).bit_count()
 
     def next_from(self, wall: int, last: int) -> int | None:
         """Return the first member from `wall` to `last`, or None."""
         final = min(last // DAY, LAST_DAY)
         matching = next_day(self.days, min(wall // DAY, LAST_DAY), final)
-        for _ in range(MOST_STEPS):
-            if matching is None:
+        for attempt in range(MOST_PERIODS):
+            if matching is None or (attempt == _STUBBORN and self._chooses_nothing()):
                 return None
             first, end = self._period(matching)
             for found in self._chosen(first, end):
@@ -171,11 +221,32 @@ class Positions:
         key = (*year_kind(year), year_length(year - 1), year_length(year + 1), phase)
         known = self._counts.get(key)
         if known is None:
-            known = self._counts[key] = sum(1 for _ in self._starting_in(year))
+            known = self._counts[key] = self._count_starting_in(year)
         return known
+
+    def _count_starting_in(self, year: int) -> int:
+        """Return how many members the periods that start in `year` have, without listing them."""
+        if self.rule.freq == Freq.WEEKLY and not self.rule.bymonth and 1 < year < LAST_YEAR:
+            period = self.rule.interval * WEEK
+            first = (self._period(self.anchor.toordinal())[0] - january_first(year)) % period
+            return len(range(first, year_length(year), period)) * self._count_picked(len(self.whole.rule.byday))
+        return sum(
+            self._count_picked(self._count_days(start, end)) for start, end in self._periods_starting_in(year)
+        )
+
+    def _count_picked(self, days: int) -> int:
+        """Return how many members are chosen in a period with so many matching days."""
+        if days not in self._picked:
+            self._picked[days] = len(pick(self.rule.bysetpos, days * self.times.size))
+        return self._picked[days]
 
     def _starting_in(self, year: int) -> Iterator[int]:
         """Yield the members of the periods that start in `year`, in order."""
+        for start, end in self._periods_starting_in(year):
+            yield from self._chosen(start, end)
+
+    def _periods_starting_in(self, year: int) -> Iterator[tuple[int, int]]:
+        """Yield the first day of each period with a matching day that starts in `year`, and the day after it."""
         day, last = january_first(year), january_first(year + 1) - 1
         start, end = self._period(day)
         if start < day:
@@ -184,7 +255,7 @@ class Positions:
             start, day = self._period(matching)
             if start > last:
                 return
-            yield from self._chosen(start, day)
+            yield start, day
 
     def flags(self, first: int, end: int) -> bytes:
         """Return one byte for each second from `first` up to, not including, `end`: 1 for a member."""
@@ -211,6 +282,8 @@ class Positions:
         """Return the chosen members of one period, in order."""
         if self._recent is not None and self._recent[0] == start:
             return self._recent[1]
+        if self._count_days(start, end) * self.times.size < self._fewest:
+            return []
         first = max(start, 1)
         members = _members(self.whole, first, min(end, LAST_DAY + 1))
         size = self.times.size

@@ -10,7 +10,7 @@ from scheduler.domain.recurrence.cron import read_cron
 from scheduler.domain.recurrence.moment import Moment, plain_instant, read_duration, read_moment
 from scheduler.domain.recurrence.never import CENTURY, NOTHING_CHOSEN, why_never, why_never_cron
 from scheduler.domain.recurrence.rule import Freq, Rule
-from scheduler.domain.recurrence.schedule import Recurring, nth_instant, to_instant, to_seconds
+from scheduler.domain.recurrence.schedule import Recurring, TooFar, nth_instant, to_instant, to_seconds
 from scheduler.domain.recurrence.spec import (
     Spec,
     StartSource,
@@ -20,11 +20,20 @@ from scheduler.domain.recurrence.spec import (
     wall_seconds,
 )
 from scheduler.domain.recurrence.stamp import Fault, Form, Stamp
+from scheduler.domain.recurrence.subdaily import Steps
 from scheduler.domain.recurrence.text import Faulty, RuleText, read_text
+from scheduler.domain.recurrence.walls import Between
 from scheduler.domain.recurrence.zones import Clock, clock, unknown_zone
 
 ALL_EXCLUDED = "never fires: EXDATE leaves nothing of the rule"
-_MILLENNIUM = 365_250 * DAY
+_MILLENNIUM = 365_250  # days
+# Years to count in search of the last run by COUNT: a rule whose last run lies farther off counts as endless.
+_YEARS = 600
+_YEARS_BY_TIME = 250  # of rules by the hour, minute or second
+_YEARS_BY_DAYS = 30  # of those that are counted day by day
+# Runs to step through where the years do not suffice.
+_STEPS = 1_000
+_STEPS_BY_TIME = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,13 +250,38 @@ def _judge(spec: Spec, fields: _Fields, local: Clock) -> Spec:
         raise Fault(NOTHING_CHOSEN) from None
     fires = rule.next_within(start, start + CENTURY) is not None
     if fires and bare.rule.count is not None:
-        spec = replace(spec, ends_at=nth_instant(rule, bare.rule.count, within=_patience(bare.rule)))
+        spec = replace(spec, ends_at=_last_by_count(rule, bare.rule, bare.rule.count))
         whole = rule_schedule(spec, local_text(fields.text, local))
     if whole.next_within(start, start + CENTURY) is None:
         raise Fault(ALL_EXCLUDED if fires else why_never(bare.rule, spec.dtstart, rule, start))
     return spec
 
 
-def _patience(rule: Rule) -> int:
-    """Return how far ahead to look for the last run; what is slow to count is endless after 1,000 years."""
-    return END_OF_TIME if rule.freq <= Freq.DAILY else _MILLENNIUM
+def _last_by_count(schedule: Recurring, rule: Rule, count: int) -> datetime | None:
+    """Return the last instant by COUNT; None if it is so far away that the rule counts as endless."""
+    if count > _most_a_day(rule) * _MILLENNIUM:
+        return None
+    years, steps = _YEARS, _STEPS
+    if rule.freq > Freq.DAILY:
+        years, steps = _YEARS_BY_DAYS if _slow_to_count(schedule) else _YEARS_BY_TIME, _STEPS_BY_TIME
+    try:
+        return nth_instant(schedule, count, years, steps)
+    except TooFar as far:
+        if far.seconds >= CENTURY:
+            return None
+        raise Fault(f"the last run by COUNT={count} takes too long to work out for this rule: use UNTIL") from None
+
+
+def _slow_to_count(schedule: Recurring) -> bool:
+    walls = schedule.timeline.walls
+    return isinstance(walls, Between) and isinstance(walls.walls, Steps) and walls.walls.slow_to_count
+
+
+def _most_a_day(rule: Rule) -> int:
+    """Return a bound of how many runs a day can have."""
+    seconds, minutes = len(rule.bysecond) or 1, len(rule.byminute) or 1
+    if rule.freq <= Freq.DAILY:
+        return (len(rule.byhour) or 1) * minutes * seconds
+    if rule.freq == Freq.HOURLY:
+        return (24 // rule.interval + 1) * minutes * seconds
+    return 1_440 // rule.interval * seconds + seconds if rule.freq == Freq.MINUTELY else DAY // rule.interval + 1

@@ -14,6 +14,9 @@ _ORIGIN = datetime(1, 1, 1, tzinfo=UTC)
 _MICRO = timedelta(microseconds=1)
 _BEGINNING = DAY
 _STEPPED = 16  # runs to step through before counting is the faster way to a far one
+_YEARS_BEFORE_STEPS = 100  # to count where it could step through all runs
+_LEAP = 8  # how many times longer the next jump may be
+_YEAR = 366 * DAY
 
 
 def to_seconds(instant: datetime) -> tuple[int, int]:
@@ -81,8 +84,17 @@ class Schedule(ABC):
         `total` is their number, if it is known already.
         """
         total = self.count(after, until) if total is None else total
-        low, surplus = after, total - limit
-        high = until
+        low, found, share = after, total, 2 * limit
+        while share < total:  # the newest ones lie near the end: look there before halving the whole
+            near = max(after, until - (until - after) * share // total)
+            found = self.count(near, until)
+            if found >= limit:
+                low = near
+                break
+            share *= 16
+        else:
+            found = total
+        surplus, high = found - limit, until
         while surplus > limit and high - low > timedelta(seconds=1):
             middle = low + (high - low) / 2
             passed = self.count(low, middle)
@@ -187,35 +199,54 @@ class Recurring(Schedule):
         return seconds - (micro < self.micro)
 
 
-def nth_instant(schedule: Recurring, number: int, *, within: int = END_OF_TIME) -> datetime | None:
-    """Return the instant of the `number`th run; None if there is none, or if a far one is not `within` seconds."""
-    found = to_seconds(schedule.starts_at)[0] - 1
-    if number <= _STEPPED:
-        for _ in range(number):
-            following = schedule.next_within(found + 1, END_OF_TIME - 1)
-            if following is None:
-                return None
-            found = following
-        return to_instant(found, schedule.micro)
-    return _counted(schedule, found, number, min(schedule.until, found + within, END_OF_TIME - 1))
+class TooFar(Exception):  # noqa: N818 - a verdict, not an accident
+    """The work for finding a run is used up; at the pace so far it comes about `seconds` after the start."""
+
+    def __init__(self, seconds: int) -> None:
+        self.seconds = seconds
+        super().__init__(seconds)
 
 
-def _counted(schedule: Recurring, low: int, missing: int, end: int) -> datetime | None:
-    """Find the instant with exactly `missing` runs after `low` up to it, by doubling and then halving."""
-    span = missing
-    while True:
-        high = min(low + span, end)
-        passed = schedule.timeline.count(low + 1, high + 1)
-        if passed >= missing:
-            break
-        if high == end:
+def nth_instant(schedule: Recurring, number: int, years: int, steps: int) -> datetime | None:
+    """Return the instant of the `number`th run; None if there is none.
+
+    Count at most `years` years, then step through at most `steps` runs; raise TooFar where that is not enough.
+    """
+    start = to_seconds(schedule.starts_at)[0] - 1
+    low, missing = start, number
+    if number > _STEPPED:
+        end = min(schedule.until, END_OF_TIME - 1)
+        if number <= steps:
+            years = min(years, _YEARS_BEFORE_STEPS)
+        low, missing = _counted(schedule, start, number, end, years)
+        if missing > steps and low < end:
+            raise TooFar((low - start) * number // max(number - missing, 1))
+    for _ in range(missing):
+        following = schedule.next_within(low + 1, END_OF_TIME - 1)
+        if following is None:
             return None
-        low, missing, span = high, missing - passed, span * 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        passed = schedule.timeline.count(low + 1, middle + 1)
+        low = following
+    return to_instant(low, schedule.micro)
+
+
+def _counted(schedule: Recurring, low: int, missing: int, end: int, years: int) -> tuple[int, int]:
+    """Return an instant and how many runs after it are missing, a few if the years to count suffice.
+
+    Jump ahead while too few runs have passed; the runs in a jump say how far the next one goes.
+    """
+    span, most = missing, END_OF_TIME
+    left = years * _YEAR
+    while missing > _STEPPED and low < end and left > 0:
+        span = max(1, min(span, most, end - low, left))
+        left -= span + _YEAR
+        passed = schedule.timeline.count(low + 1, low + span + 1)
         if passed >= missing:
-            high = middle
-        else:
-            low, missing = middle, missing - passed
-    return to_instant(high, schedule.micro)
+            most = span - 1
+            span = min(span // 2, span * max(missing - _STEPPED // 2, 1) // passed) if span > 1 else 0
+            if span < 1:
+                break
+            continue
+        low, missing, most = low + span, missing - passed, max(most - span, 0) or END_OF_TIME
+        ahead = span * (missing - _STEPPED // 2) // passed if passed else span * _LEAP
+        span = min(max(ahead, 1), span * _LEAP)
+    return low, missing

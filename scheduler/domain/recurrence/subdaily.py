@@ -4,11 +4,13 @@ from array import array
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import compress
 from math import gcd
 
 from scheduler.domain.recurrence.calendar import (
     DAY,
     LAST_DAY,
+    WEEK,
     Days,
     bits,
     day_bits,
@@ -17,10 +19,16 @@ from scheduler.domain.recurrence.calendar import (
     year_kind,
     year_of,
 )
-from scheduler.domain.recurrence.walls import MOST_STEPS
 
 _YES = b"\x01"
 _GLANCE = 64
+_LISTED = 4_096  # days of a cycle that are worth a list
+_LONGEST_YEAR = 366
+_RARE = 8  # days between two steps
+_AS_FLAGS = bytes.maketrans(b"01", b"\x00\x01")
+# A search gives up after so many days without a member. Once it knows on which days the steps reach an allowed
+# unit, no rule has so many in 100 years.
+MOST_STEPS = 2_000
 _STUBBORN = 16  # days without a hit before it pays to work out where the hits are
 
 
@@ -35,8 +43,10 @@ class Steps:
     origin: int  # the unit, counted from ordinal 0, that DTSTART lies in
     allowed: bytes | None  # one byte a unit of the day, 1 where allowed; None: all of them
     offsets: tuple[int, ...]  # seconds within a unit, in order, BYSETPOS applied; never empty
+    weekdays: frozenset[int] = frozenset()  # that `days` keep to, Monday is 0; empty: any
     _counts: dict[int, int] = field(default_factory=dict)
     _years: dict[tuple[int, ...], int] = field(default_factory=dict)
+    _by_day: list[int] | None = None  # units that match on each day of the cycle, date filters aside
     _hits: "array[int] | None" = None  # not subscriptable before Python 3.12
 
     @property
@@ -44,12 +54,19 @@ class Steps:
         """Return the number of units in a day."""
         return DAY // self.unit
 
+    @property
+    def slow_to_count(self) -> bool:
+        """Say whether counting looks at each day: neither a short cycle nor few steps make it faster."""
+        dense = self.allowed is not None and self.allowed.count(_YES) > _LISTED
+        return self.cycle > _LISTED and self.step <= _RARE * self.units and (dense or not self.every_day)
+
     def next_from(self, wall: int, last: int) -> int | None:
         """Return the first member from `wall` to `last`, or None."""
         if wall > last:
             return None
         units, final = self.units, min(last // DAY, LAST_DAY)
         day, second = divmod(wall, DAY)
+        known = False  # that the steps reach an allowed unit
         for attempt in range(MOST_STEPS):
             matching = next_day(self.days, day, final) if not self.every_day else day if day <= final else None
             if matching is None:
@@ -66,8 +83,9 @@ class Steps:
                 return found if found <= last else None
             day, second = day + 1, 0
             if attempt > _STUBBORN:
-                if not self.hits():
+                if not known and not self._meets():
                     return None
+                known = True
                 day = self._next_hit(day)
         return None
 
@@ -146,7 +164,7 @@ class Steps:
 
     def _whole_days(self, low: int, high: int) -> int:
         """Return how many units match on the days from `low` up to, not including, `high`."""
-        if self.every_day:
+        if self.every_day and not self.slow_to_count:
             return self._units_before(high) - self._units_before(low)
         total = 0
         for year in range(year_of(low), year_of(min(high, LAST_DAY)) + 1) if low < high else ():
@@ -165,14 +183,36 @@ class Steps:
     def _on_days(self, start: int, end: int) -> int:
         """Return how many units match on the days from `start` up to, not including, `end` of one year."""
         mask = day_bits(self.days, start, end) if start < end else 0
-        if self.cycle == 1:
+        cycle = self.cycle
+        if cycle == 1:
             return mask.bit_count() * self._in_whole_day(start)
-        return sum(self._in_whole_day(start + bit) for bit in bits(mask))
+        if cycle > _LISTED:
+            if self.step > self.units:
+                return self._count_steps(mask, start, end)
+            return sum(self._in_whole_day(start + bit) for bit in bits(mask))
+        if self._by_day is None:
+            # A year longer than the cycle, so that a year can begin anywhere in it.
+            row = [self._in_whole_day(day) for day in range(cycle)]
+            self._by_day = row * ((cycle + _LONGEST_YEAR) // cycle + 1)
+        chosen = f"{mask:b}"[::-1].encode().translate(_AS_FLAGS)
+        first = start % cycle
+        return sum(compress(self._by_day[first : first + len(chosen)], chosen))
+
+    def _count_steps(self, mask: int, start: int, end: int) -> int:
+        """Return how many steps match on the days of `mask`, which begins at `start`: fewer than one a day."""
+        units, allowed, total = self.units, self.allowed, 0
+        low, high = start * units, end * units
+        for unit in range(low + (self.origin - low) % self.step, high, self.step):
+            day, index = divmod(unit - low, units)
+            total += mask >> day & 1 and (allowed is None or allowed[index])
+        return total
 
     def _units_before(self, day: int) -> int:
         """Return how many units match from some far day up to, not including, `day`, date filters aside."""
         if self.allowed is None:
             return -((self.origin - day * self.units) // self.step)
+        if self.cycle == 1:
+            return day * self._in_whole_day(0)
         rounds, rest = divmod(day, self.cycle)
         return rounds * len(self.hits()) + bisect_left(self.hits(), rest)
 
@@ -198,11 +238,19 @@ class Steps:
             self._hits = _hits(self.step, self.units, self.origin, self.allowed)
         return self._hits
 
+    def _meets(self) -> bool:
+        """Say whether the steps reach an allowed unit at all, and on a weekday that matches."""
+        hits, weekdays = self.hits(), self.weekdays
+        if not weekdays or self.cycle % WEEK:  # otherwise each hit keeps to its weekday
+            return len(hits) > 0
+        return any((hit - 1) % WEEK in weekdays for hit in hits)
+
     def _next_hit(self, day: int) -> int:
         """Return the first day from `day` on which a step reaches an allowed unit."""
-        hits, today = self.hits(), day % self.cycle
+        hits, cycle = self.hits(), self.cycle
+        today = day % cycle
         index = bisect_left(hits, today)
-        return day - today + (hits[index] if index < len(hits) else self.cycle + hits[0])
+        return day - today + (hits[index] if index < len(hits) else cycle + hits[0])
 
 
 @lru_cache(maxsize=32)  # up to 0.7 MB each; the same job asks again when it runs
@@ -211,7 +259,6 @@ def _hits(step: int, units: int, origin: int, allowed: bytes | None) -> "array[i
     around, cycle = units // common, step // common
     inverse = pow(step // common, -1, around)
     reached = range(origin % common, units, common)
-    turns = (
-        (unit - origin) // common * inverse % around for unit in reached if allowed is None or allowed[unit]
-    )
+    units_reached = reached if allowed is None else compress(reached, allowed[reached.start :: common])
+    turns = ((unit - origin) // common * inverse % around for unit in units_reached)
     return array("q", sorted((origin + turn * step) // units % cycle for turn in turns))

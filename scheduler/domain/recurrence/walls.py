@@ -8,10 +8,6 @@ from typing import Protocol
 from scheduler.domain.recurrence.calendar import DAY, LAST_DAY, Days, count_days, has_day, next_day
 from scheduler.domain.recurrence.times import Times
 
-# A search gives up after so many vain candidates. Each takes it two days further at least, so that it never
-# gives up within 100 years, and all of them together take milliseconds.
-MOST_STEPS = 20_000
-
 
 class Walls(Protocol):
     """An ordered set of wall times, in seconds."""

@@ -13,12 +13,10 @@ from zoneinfo import ZoneInfo
 
 import tzdata  # type: ignore[import-untyped]
 
-from scheduler.domain.recurrence.calendar import DAY, END_OF_TIME, january_first
+from scheduler.domain.recurrence.calendar import DAY, END_OF_TIME, january_first, year_kind, year_length
 
 _ZERO = datetime(1, 1, 1)  # noqa: DTZ001 - the origin of wall time, which has no zone
-_CYCLE_YEARS = 400
-_CYCLE = 146_097 * DAY
-_CYCLIC_FROM = 2500  # by then every zone follows its yearly rule, so years repeat after 400
+_REGULAR_FROM = 2100  # by then every zone follows its yearly rule
 _FIRST_SHIFTS = 1800  # until then every place keeps its own sun's time; the first to change is Manila, in 1844
 _STRIDE = 6 * DAY  # the fastest there and back: Boa Vista in October 2000, after seven days less an hour
 NEARBY = 2 * DAY  # longer than any shift: Samoa skipped a whole day
@@ -111,7 +109,7 @@ class Clock:
         self.name = name
         self._info = info
         self.fixed: int | None = None
-        self._years: dict[int, tuple[Shift, ...]] = {}
+        self._years: dict[int, tuple[int, tuple[Shift, ...]]] = {}  # the year in which they were found, and they
         self._near: dict[int, tuple[Segment, ...]] = {}
         self._recent: tuple[Segment, Segment] = ((0, 0, 0, 0), (0, 0, 0, 0))
         always = info.utcoffset(None)  # known without a date only where the clocks never change
@@ -200,11 +198,11 @@ class Clock:
         """Return the shifts of one UTC year."""
         if year < _FIRST_SHIFTS:
             return ()
-        cycles = max(0, (year - _CYCLIC_FROM) // _CYCLE_YEARS + 1)
-        key = year - cycles * _CYCLE_YEARS
-        known = self._years.get(key)
+        # Years of a kind have the same shifts, as many seconds after they begin.
+        key = year if year < _REGULAR_FROM else -_REGULAR_FROM - year_kind(year)[0] * 2 - year_length(year) % 2
+        same, known = self._years.get(key, (year, None))
         if known is None:
-            start, end = january_first(key) * DAY, january_first(key + 1) * DAY
+            start, end = january_first(year) * DAY, january_first(year + 1) * DAY
             edges = [*range(start - 1, end - 1, _STRIDE), end - 1]
             offsets = [self._look_up(edge) for edge in edges]
             known = tuple(
@@ -213,10 +211,11 @@ class Clock:
                 if before != after
                 for shift in self._scan(low, high)
             )
-            self._years[key] = known
-        if not cycles:
+            self._years[key] = year, known
+        if same == year:
             return known
-        return tuple(Shift(s.at + cycles * _CYCLE, s.before, s.after) for s in known)
+        later = (january_first(year) - january_first(same)) * DAY
+        return tuple(Shift(shift.at + later, shift.before, shift.after) for shift in known)
 
     def _scan(self, after: int, until: int) -> Iterator[Shift]:
         """Yield the shifts of a span that has at most one for each change seen at its ends, by halving."""
