@@ -77,9 +77,8 @@ def _steps(rule: Rule, start: int, second: int) -> Steps:
             raise NothingChosen
     every_month, every_weekday = len(rule.bymonth) in (0, 12), len(rule.byday) in (0, WEEK)
     every_day = every_month and every_weekday and not (rule.byyearday or rule.bymonthday)
-    weekdays = frozenset() if every_weekday else frozenset(weekday for _, weekday in rule.byday)
     return Steps(
-        _shared_days(rule), every_day, unit, rule.interval, start // unit, _allowed(rule), offsets, weekdays
+        _shared_days(rule), every_day, unit, rule.interval, start // unit, _allowed(rule), offsets, rule.byday
     )
 
 

@@ -157,18 +157,14 @@ class Positions:
     _recent: tuple[int, list[int]] | None = None
     _counts: dict[tuple[int, ...], int] = field(default_factory=dict)
     _picked: dict[int, int] = field(default_factory=dict)  # by the number of matching days of a period
-    _fewest: int = field(init=False)  # members that a period must have for any to be chosen
-
-    def __post_init__(self) -> None:
-        self._fewest = min(map(abs, self.rule.bysetpos))
 
     def _chooses_nothing(self) -> bool:
         """Say whether no period can ever have as many members as BYSETPOS asks for."""
-        rule = self.whole.rule
+        rule, fewest = self.whole.rule, min(map(abs, self.rule.bysetpos))
         most = {Freq.WEEKLY: len(rule.byday) or WEEK, Freq.MONTHLY: 31, Freq.YEARLY: 366}[rule.freq]
-        if most * self.times.size >= self._fewest and rule.freq != Freq.WEEKLY:
+        if most * self.times.size >= fewest and rule.freq != Freq.WEEKLY:
             most = max(map(self._most_in_period, _KINDS_OF_YEARS))
-        return most * self.times.size < self._fewest
+        return most * self.times.size < fewest
 
     def _most_in_period(self, year: int) -> int:
         """Return how many days the fullest month of `year` has, or the year itself."""
@@ -186,13 +182,18 @@ class Positions:
         """Return the first member from `wall` to `last`, or None."""
         final = min(last // DAY, LAST_DAY)
         matching = next_day(self.days, min(wall // DAY, LAST_DAY), final)
+        fewest = 0  # members that a period must have for any to be chosen
         for attempt in range(MOST_PERIODS):
             if matching is None or (attempt == _STUBBORN and self._chooses_nothing()):
                 return None
             first, end = self._period(matching)
-            for found in self._chosen(first, end):
-                if found >= wall:
-                    return found if found <= last else None
+            # The first period is likely to be known; to list a later one that is too small would be work in vain.
+            if attempt == 1:
+                fewest = min(map(abs, self.rule.bysetpos))
+            if not attempt or self._count_days(first, end) * self.times.size >= fewest:
+                for found in self._chosen(first, end):
+                    if found >= wall:
+                        return found if found <= last else None
             matching = next_day(self.days, end, final)
         return None
 
@@ -282,8 +283,6 @@ class Positions:
         """Return the chosen members of one period, in order."""
         if self._recent is not None and self._recent[0] == start:
             return self._recent[1]
-        if self._count_days(start, end) * self.times.size < self._fewest:
-            return []
         first = max(start, 1)
         members = _members(self.whole, first, min(end, LAST_DAY + 1))
         size = self.times.size

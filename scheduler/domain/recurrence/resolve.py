@@ -32,7 +32,7 @@ _YEARS = 600
 _YEARS_BY_TIME = 250  # of rules by the hour, minute or second
 _YEARS_BY_DAYS = 30  # of those that are counted day by day
 # Runs to step through where the years do not suffice.
-_STEPS = 1_000
+_STEPS = 500
 _STEPS_BY_TIME = 100
 
 

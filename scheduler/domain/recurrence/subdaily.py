@@ -43,7 +43,7 @@ class Steps:
     origin: int  # the unit, counted from ordinal 0, that DTSTART lies in
     allowed: bytes | None  # one byte a unit of the day, 1 where allowed; None: all of them
     offsets: tuple[int, ...]  # seconds within a unit, in order, BYSETPOS applied; never empty
-    weekdays: frozenset[int] = frozenset()  # that `days` keep to, Monday is 0; empty: any
+    byday: tuple[tuple[int, int], ...] = ()  # of the rule; `days` keep to these weekdays
     _counts: dict[int, int] = field(default_factory=dict)
     _years: dict[tuple[int, ...], int] = field(default_factory=dict)
     _by_day: list[int] | None = None  # units that match on each day of the cycle, date filters aside
@@ -240,7 +240,7 @@ class Steps:
 
     def _meets(self) -> bool:
         """Say whether the steps reach an allowed unit at all, and on a weekday that matches."""
-        hits, weekdays = self.hits(), self.weekdays
+        hits, weekdays = self.hits(), {weekday for _, weekday in self.byday}
         if not weekdays or self.cycle % WEEK:  # otherwise each hit keeps to its weekday
             return len(hits) > 0
         return any((hit - 1) % WEEK in weekdays for hit in hits)
