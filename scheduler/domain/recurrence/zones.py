@@ -1,12 +1,15 @@
 """Time zones from the `tzdata` package, so that all replicas agree whatever their operating systems carry."""
 
 import difflib
+import struct
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from itertools import pairwise
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
@@ -17,6 +20,10 @@ from scheduler.domain.recurrence.calendar import DAY, END_OF_TIME, january_first
 
 _ZERO = datetime(1, 1, 1)  # noqa: DTZ001 - the origin of wall time, which has no zone
 _REGULAR_FROM = 2100  # by then every zone follows its yearly rule
+_UNIX = 719_163 * DAY  # 1970 on the scale of `calendar`
+_TZIF_COUNTS = struct.Struct(">6I")
+_TZIF_COUNTS_AT = 20
+_TZIF_HEADER = 44
 _FIRST_SHIFTS = 1800  # until then every place keeps its own sun's time; the first to change is Manila, in 1844
 _STRIDE = 6 * DAY  # the fastest there and back: Boa Vista in October 2000, after seven days less an hour
 NEARBY = 2 * DAY  # longer than any shift: Samoa skipped a whole day
@@ -103,11 +110,14 @@ class Shift:
 class Clock:
     """One zone's offsets, in whole seconds on the scale of `calendar`."""
 
-    __slots__ = ("_info", "_near", "_recent", "_years", "fixed", "name")
+    __slots__ = ("_changes", "_info", "_near", "_recent", "_regular_from", "_years", "fixed", "name")
 
-    def __init__(self, name: str, info: ZoneInfo) -> None:
+    def __init__(self, name: str, info: ZoneInfo, changes: tuple[int, ...] = ()) -> None:
+        """Know a zone by what zoneinfo says, and by the instants of the changes that its file lists, if any."""
         self.name = name
         self._info = info
+        self._changes = changes
+        self._regular_from = _year_at(changes[-1]) + 1 if changes else _REGULAR_FROM
         self.fixed: int | None = None
         self._years: dict[int, tuple[int, tuple[Shift, ...]]] = {}  # the year in which they were found, and they
         self._near: dict[int, tuple[Segment, ...]] = {}
@@ -198,9 +208,13 @@ class Clock:
         """Return the shifts of one UTC year."""
         if year < _FIRST_SHIFTS:
             return ()
-        # Years of a kind have the same shifts, as many seconds after they begin.
-        key = year if year < _REGULAR_FROM else -_REGULAR_FROM - year_kind(year)[0] * 2 - year_length(year) % 2
+        # Once a zone follows its yearly rule, years of a kind have the same shifts, as long after they begin.
+        regular = year >= self._regular_from
+        key = -1 - year_kind(year)[0] * 2 - year_length(year) % 2 if regular else year
         same, known = self._years.get(key, (year, None))
+        if known is None and year < self._regular_from - 1 and self._changes:
+            known = self._listed(january_first(year) * DAY, january_first(year + 1) * DAY)
+            self._years[key] = year, known
         if known is None:
             start, end = january_first(year) * DAY, january_first(year + 1) * DAY
             edges = [*range(start - 1, end - 1, _STRIDE), end - 1]
@@ -216,6 +230,12 @@ class Clock:
             return known
         later = (january_first(year) - january_first(same)) * DAY
         return tuple(Shift(shift.at + later, shift.before, shift.after) for shift in known)
+
+    def _listed(self, start: int, end: int) -> tuple[Shift, ...]:
+        """Return the shifts from `start` up to, not including, `end`, where the zone's file lists all of them."""
+        changes = self._changes[bisect_left(self._changes, start) : bisect_left(self._changes, end)]
+        shifts = (Shift(at, self._look_up(at - 1), self._look_up(at)) for at in changes)
+        return tuple(shift for shift in shifts if shift.before != shift.after)
 
     def _scan(self, after: int, until: int) -> Iterator[Shift]:
         """Yield the shifts of a span that has at most one for each change seen at its ends, by halving."""
@@ -241,9 +261,22 @@ def zone(name: str) -> ZoneInfo:
     """Return a zone by its exact IANA name; KeyError for any other text."""
     if name not in zone_names():
         raise KeyError(name)
-    file = resources.files(tzdata).joinpath("zoneinfo", *name.split("/"))
-    with file.open("rb") as data:
+    with _file(name).open("rb") as data:
         return ZoneInfo.from_file(data, key=name)
+
+
+def _file(name: str) -> Traversable:
+    return resources.files(tzdata).joinpath("zoneinfo", *name.split("/"))
+
+
+def _listed_changes(data: bytes) -> tuple[int, ...]:
+    """Return the instants that a TZif file (RFC 9636) lists; after the last one a zone follows its yearly rule."""
+    if data[4:5] < b"2":
+        return ()
+    utc, standard, leaps, times, types, letters = _TZIF_COUNTS.unpack_from(data, _TZIF_COUNTS_AT)
+    second = _TZIF_HEADER + times * 5 + types * 6 + letters + leaps * 8 + standard + utc  # with times of 64 bits
+    count = _TZIF_COUNTS.unpack_from(data, second + _TZIF_COUNTS_AT)[3]
+    return tuple(_UNIX + at for at in struct.unpack_from(f">{count}q", data, second + _TZIF_HEADER))
 
 
 def local_time(instant: datetime, name: str) -> datetime:
@@ -257,4 +290,4 @@ def local_time(instant: datetime, name: str) -> datetime:
 @cache
 def clock(name: str) -> Clock:
     """Return the clock of a zone; KeyError if there is no such zone."""
-    return Clock(name, zone(name))
+    return Clock(name, zone(name), _listed_changes(_file(name).read_bytes()))
