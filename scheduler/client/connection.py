@@ -101,7 +101,7 @@ class Connection:
         self._url = url
         self._answers: dict[str, tuple[str, bytes]] = {}
         with translated(url):
-            self._connection = pika.BlockingConnection(parameters(url, name))
+            self._connection = address.open_connection(parameters(url, name))
             self._channel = self._connection.channel()
             self._channel.confirm_delivery()
             self._frame_max = frame_max(getattr(self._connection, "_impl", None))

@@ -162,7 +162,9 @@ class Publisher:
         channel.confirm_delivery(self._on_confirm, callback=ready)
 
     def _on_closed(self, _: object, error: BaseException | str) -> None:
-        self._error = self._error or (error if isinstance(error, BaseException) else AMQPError(error))
+        # If an open times out, pika's exception is neither of the two.
+        known = error if isinstance(error, AMQPError | OSError) else AMQPError(f"{type(error).__name__}: {error}")
+        self._error = self._error or known
         self._loop.stop()
 
     def _on_return(

@@ -22,6 +22,7 @@ from scheduler.client.signals import stop_on_signal
 from scheduler.client.work import State, Works
 from scheduler.domain.messages.base import LIFETIME
 from scheduler.domain.names import DUE_QUEUE
+from scheduler.rabbit import address
 
 log = logging.getLogger(__name__)
 FLUSH_SECONDS = 5.0  # after the grace period: to report what was stopped
@@ -86,7 +87,7 @@ class Runner:
             attempt += 1
             try:
                 with translated(url):
-                    connection = pika.BlockingConnection(parameters(url, "handlers"))
+                    connection = address.open_connection(parameters(url, "handlers"))
             except BrokerUnavailable as error:
                 refused = refused + 1 if isinstance(error, AccessRefused) else 0
                 if refused >= len(self._urls) and not served:

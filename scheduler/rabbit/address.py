@@ -1,9 +1,12 @@
 """What an AMQP URL says: where, as whom, and with which certificates."""
 
 import ssl
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import pika
+from pika.adapters.utils.connection_workflow import AMQPConnectorException
+from pika.exceptions import AMQPConnectionError
 
 from scheduler.domain.errors import Misconfigured
 
@@ -81,3 +84,14 @@ def _problem(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"a certificate file cannot be read: {error.strerror}"
     return str(error) if isinstance(error, _WrongTlsError) else "a parameter after the ? is not understood"
+
+
+def open_connection(how: pika.ConnectionParameters, **options: Any) -> pika.BlockingConnection:
+    """Open a blocking connection; every failure is an AMQPError or an OSError.
+
+    If the broker accepts TCP and does not respond, pika raises an AMQPConnectorException, which is neither.
+    """
+    try:
+        return pika.BlockingConnection(how, **options)
+    except AMQPConnectorException as error:
+        raise AMQPConnectionError(f"the broker does not respond ({type(error).__name__})") from error

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterator
 
-import pika
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from scheduler.domain.delayed.migration import Binding, Pair, Plan
 from scheduler.domain.names import delay_queue
-from scheduler.rabbit.address import parameters, place
+from scheduler.rabbit.address import open_connection, parameters, place
 from scheduler.rabbit.link import BrokerUnavailable, reason
 from scheduler.rabbit.topology import BY_DELAY_HEADER, inbox_arguments
 
@@ -18,7 +17,7 @@ Act = Callable[[BlockingChannel], object]
 def apply(url: str, plan: Plan, queue_type: str) -> list[str]:
     """Declare it all and return what could not be, with why; raise BrokerUnavailable without a broker."""
     try:
-        connection = pika.BlockingConnection(parameters(url, "delayed migrate"))
+        connection = open_connection(parameters(url, "delayed migrate"))
     except (AMQPError, OSError) as error:
         raise BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
     problems = []

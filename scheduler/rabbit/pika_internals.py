@@ -16,6 +16,7 @@ from pika.adapters.select_connection import SelectConnection
 from pika.channel import Channel
 
 from scheduler.domain.errors import Misconfigured
+from scheduler.rabbit.address import open_connection
 from scheduler.rabbit.reading import (
     MORE,
     NOT_OURS,
@@ -117,7 +118,7 @@ class RawProperties(pika.BasicProperties):  # type: ignore[misc]  # pika's types
 
 def blocking(parameters: pika.ConnectionParameters) -> pika.BlockingConnection:
     """Open a connection that reads whatever comes: all properties have their bytes as `raw`."""
-    return pika.BlockingConnection(parameters, **{IMPLEMENTATION: ReadingConnection})
+    return open_connection(parameters, **{IMPLEMENTATION: ReadingConnection})
 
 
 def frame_max(connection: pika.BlockingConnection) -> int:

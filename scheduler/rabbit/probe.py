@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-import pika
 from pika.exceptions import AMQPError
 
-from scheduler.rabbit.address import parameters, place
+from scheduler.rabbit.address import open_connection, parameters, place
 from scheduler.rabbit.link import reason
 
 
@@ -16,7 +15,7 @@ def problem(urls: Sequence[str], seconds: float = 3.0) -> str | None:
         how = parameters(url, "probe")
         how.socket_timeout = how.stack_timeout = how.blocked_connection_timeout = seconds
         try:
-            pika.BlockingConnection(how).close()
+            open_connection(how).close()
         except (AMQPError, OSError) as error:
             found.append(f"RabbitMQ at {place(url)}: {reason(error)}")
         else:

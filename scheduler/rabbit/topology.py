@@ -27,7 +27,7 @@ from scheduler.domain.names import (
     delay_entry,
     delay_queue,
 )
-from scheduler.rabbit.address import parameters, place
+from scheduler.rabbit.address import open_connection, parameters, place
 from scheduler.rabbit.link import BrokerUnavailable, reason
 
 # A command that was delivered this often without an answer crashes the consumer: it goes to schedule.dead.
@@ -79,7 +79,7 @@ def declare(
     `delay_exchanges` are further exits of delayed messages, each with its type.
     """
     try:
-        connection = pika.BlockingConnection(parameters(url, "topology"))
+        connection = open_connection(parameters(url, "topology"))
     except (AMQPError, OSError) as error:
         raise BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
     try:
@@ -97,7 +97,7 @@ def declare(
 def declared(url: str) -> bool:
     """Return whether the exchanges and the queue that a worker uses exist, without permission to declare any."""
     try:
-        connection = pika.BlockingConnection(parameters(url, "topology"))
+        connection = open_connection(parameters(url, "topology"))
     except (AMQPError, OSError) as error:
         raise BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
     try:

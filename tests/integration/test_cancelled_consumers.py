@@ -92,4 +92,6 @@ def test_a_deleted_queue_is_named_as_such(amqp_url, host, kind):
         _, queue = consuming(kind, link)
         host.channel.queue_delete(queue)
         until(lambda: link.closed, "the connection is given up")
-        assert link.closed == f"the queue {queue} was deleted; it is declared again on the next connection"
+        # The broker may close the channel that checks the queue before the check has its answer.
+        deleted = f"the queue {queue} was deleted; it is declared again on the next connection"
+        assert link.closed == deleted or f"NOT_FOUND - no queue '{queue}'" in link.closed
