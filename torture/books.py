@@ -168,7 +168,7 @@ class Books:
         if "run" not in request["body"] and not request.get("target"):
             return None
         passed = job.passed  # published, not settled, and passed over in the end: no run of it is left
-        begun = {r["event_id"] for r in job.due if seconds(r["due_at"]) <= self.healed and seconds(r["due_at"]) not in passed}
+        begun = {r["event_id"] for r in job.due if r["t"] <= self.healed and seconds(r["due_at"]) not in passed}
         again = any("again" in step for step in request.get("behaviour") or ())
         if left := [event for event in begun if not job.finished.get(event) or (
                 again and job.finished[event][-1]["body"]["status"] == "dead")]:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 from torture import model
 from torture.books import Job
@@ -13,6 +14,7 @@ from torture.history import Record, seconds
 @rule
 def attempts_follow_the_policy(case: Case) -> Iterator[Violation]:
     finals: dict[tuple[str, int], Record] = {}
+    reports = _reports(case)
     for report in case.history.of("report"):
         if report["status"] != "running" and "first" in report:
             finals.setdefault((report["event_id"], report["attempt"]), report)
@@ -25,17 +27,18 @@ def attempts_follow_the_policy(case: Case) -> Iterator[Violation]:
             if event["run"]:
                 attempts[event["event_id"]].setdefault(event["run"]["attempt"], event)
         for event_id, seen in attempts.items():
-            yield from _one_run(case, job, request, event_id, seen, finals)
+            timely = all(_in_time(reports[event_id, attempt], request["body"]["run"]) for attempt in seen)
+            yield from _one_run(case, job, request, event_id, seen, finals, timely=timely)
 
 
 def _one_run(case: Case, job: Job, request: Record, event_id: str, seen: dict[int, Record],
-             finals: dict[tuple[str, int], Record]) -> Iterator[Violation]:
+             finals: dict[tuple[str, int], Record], *, timely: bool) -> Iterator[Violation]:
     run, behaviour = request["body"]["run"], request["behaviour"]
     most = run.get("max_attempts", 3)
     status, deliveries = model.outcome(behaviour, most)
     if sorted(seen) != list(range(1, len(seen) + 1)):
         yield Violation("attempts", f"{event_id}: attempts {sorted(seen)[:20]}", [job.id])
-    if len(seen) > deliveries and status != "open":
+    if len(seen) > deliveries and status != "open" and timely:
         yield Violation("attempts", f"{event_id}: {len(seen)} attempts, but it must end as {status} after {deliveries}", [job.id])
     counted = 0
     for attempt in sorted(seen):
@@ -50,7 +53,7 @@ def _one_run(case: Case, job: Job, request: Record, event_id: str, seen: dict[in
     ended = job.finished.get(event_id)
     if any("again" in step for step in behaviour) and seconds(seen[min(seen)]["due_at"]) > case.books.healed:
         return  # it may be retried after the end
-    if ended and not job.of("cancel") and ended[-1]["body"]["status"] != status:
+    if ended and timely and not job.of("cancel") and ended[-1]["body"]["status"] != status:
         yield Violation("outcome", f"{event_id} ended as {ended[-1]['body']['status']}, its reports say {status}", [job.id])
     if ended:
         told = ended[0]["t"]
@@ -65,24 +68,36 @@ def _one_run(case: Case, job: Job, request: Record, event_id: str, seen: dict[in
 @rule
 def reported_in_time_is_not_lost(case: Case) -> Iterator[Violation]:
     """An attempt is not `lost` or `timed_out` if its worker's reports reached the broker in time."""
-    reports: dict[tuple[str, int], list[Record]] = defaultdict(list)
-    for report in case.history.of("report"):
-        if "confirmed" in report:
-            reports[report["event_id"], report["attempt"]].append(report)
+    reports = _reports(case)
     for run in case.history.of("exported"):
         for attempt in run["attempts"]:
-            made = sorted(reports[run["event_id"], attempt["attempt"]], key=lambda r: r["confirmed"])
-            if attempt["outcome"] not in {"lost", "timed_out"} or not made or made[-1]["status"] == "running":
-                continue
-            beats = [r["confirmed"] for r in made]
-            promised = next((r["heartbeat"] for r in made if r.get("heartbeat")), None)
-            gaps = [b - a for a, b in pairwise(beats)]
+            made = reports[run["event_id"], attempt["attempt"]]
             job = case.books.jobs.get(run["job"])
-            timeout = job.request["body"]["run"].get("timeout", 300) if job and job.request else 300
-            in_time = max(gaps, default=0) < (promised or 1e9) - 1 and beats[-1] - beats[0] < timeout - 5
-            if in_time:
+            policy = job.request["body"]["run"] if job and job.request else {}
+            if attempt["outcome"] in {"lost", "timed_out"} and _in_time(made, policy):
+                gap = max((b["confirmed"] - a["confirmed"] for a, b in pairwise(made)), default=0.0)
                 yield Violation("healthy lost", f"{run['event_id']}: attempt {attempt['attempt']} is {attempt['outcome']}, but its worker "
-                                f"reported every {max(gaps, default=0):.1f} s and {made[-1]['status']} in the end", [run["job"]])
+                                f"reported every {gap:.1f} s and {made[-1]['status']} in the end", [run["job"]])
+
+
+def _reports(case: Case) -> dict[tuple[str, int], list[Record]]:
+    """Return the reports that the broker confirmed, by event and attempt, in the order of their confirms."""
+    found: dict[tuple[str, int], list[Record]] = defaultdict(list)
+    for report in sorted((r for r in case.history.of("report") if "confirmed" in r), key=lambda r: r["confirmed"]):
+        found[report["event_id"], report["attempt"]].append(report)
+    return found
+
+
+def _in_time(made: list[Record], policy: dict[str, Any]) -> bool:
+    """Whether an attempt's reports came to its end, each within the heartbeat and all within the timeout."""
+    if not made or made[-1]["status"] == "running":
+        return False
+    beats = [report["confirmed"] for report in made]
+    promised = next((report["heartbeat"] for report in made if report.get("heartbeat")), float("inf"))
+    longest = max((after - before for before, after in pairwise(beats)), default=0.0)
+    delivered = made[0]["t"]  # when the host planned the report: it had the event then
+    return (longest < promised - 1 and beats[-1] - beats[0] < policy.get("timeout", 300) - 5
+            and beats[0] - delivered < policy.get("start_timeout", 3600) - 1)
 
 
 @rule

@@ -72,7 +72,7 @@ def odd_results(rng: random.Random) -> Plan:
 def users(_: random.Random) -> Plan:
     """SCHEDULER_TENANT_BY=user_id: tenants come from the broker's users, also for workers and handlers."""
     return {"length": 30.0, "user": "scheduler", "env": {"SCHEDULER_TENANT_BY": "user_id"}, "fleet": {"consumer": 1, "producer": 1, "worker": 1},
-            "groups": [CANARY, group("owned", 60), group("webhooks", 20, how=["ok", "500"]), group("commands", 8)]}
+            "groups": [CANARY, group("owned", 60), group("webhooks", 20, how=["ok", "500"], plain=True), group("commands", 8)]}
 
 
 @theme
