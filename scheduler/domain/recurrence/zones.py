@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 import tzdata  # type: ignore[import-untyped]
 
-from scheduler.domain.recurrence.calendar import DAY, END_OF_TIME, january_first, year_kind, year_length
+from scheduler.domain.recurrence.calendar import DAY, END_OF_TIME, LAST_YEAR, january_first, year_kind, year_length
 
 _ZERO = datetime(1, 1, 1)  # noqa: DTZ001 - the origin of wall time, which has no zone
 _REGULAR_FROM = 2100  # by then every zone follows its yearly rule
@@ -206,10 +206,11 @@ class Clock:
 
     def _year(self, year: int) -> tuple[Shift, ...]:
         """Return the shifts of one UTC year."""
-        if year < _FIRST_SHIFTS:
+        if not _FIRST_SHIFTS <= year <= LAST_YEAR:
             return ()
         # Once a zone follows its yearly rule, years of a kind have the same shifts, as long after they begin.
-        regular = year >= self._regular_from
+        # The last year shares nothing: its end cannot be looked up.
+        regular = self._regular_from <= year < LAST_YEAR
         key = -1 - year_kind(year)[0] * 2 - year_length(year) % 2 if regular else year
         same, known = self._years.get(key, (year, None))
         if known is None and year < self._regular_from - 1 and self._changes:
