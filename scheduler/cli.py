@@ -9,7 +9,6 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
-from typing import Any
 
 from scheduler import __version__, preview, settings
 from scheduler.domain.errors import Misconfigured, Unavailable
@@ -83,9 +82,6 @@ def _parser() -> argparse.ArgumentParser:
         add_no_wait(added)
         if role.name == "worker":
             _add_handlers(added)
-        if role.name == "api":
-            added.add_argument("--inherited", help=argparse.SUPPRESS)  # for a process that another one started
-            added.set_defaults(command=_api)
     outbox = add("outbox", _outbox, "Host's outbox → AMQP: DATABASE_URL is the host's own database.")
     outbox.add_argument("--sql", action="store_true", help="print the SQL of the host's tables and exit")
     add_no_wait(outbox)
@@ -174,36 +170,7 @@ def _only(role: Role, kind: str | None) -> Role:
     return replace(role, works=(presence, webhooks if kind == "webhooks" else commands))
 
 
-def _api(args: argparse.Namespace) -> int:
-    found = settings.load(os.environ)
-    if args.inherited is None and found.api_processes == 1:
-        return _serve(args)
-    args.role.load(found)  # says what has to be installed
-    from scheduler.api import processes  # noqa: PLC0415 - only this command needs it
-
-    if args.inherited is not None:
-        inherited = processes.Inherited.read(args.inherited)
-        inherited.leave_with_the_starter()
-        args.role = replace(args.role, works=(processes.server(inherited),))
-        return _serve(args, processes.asked_at(inherited))
-    return _serve_by_many(args, processes.Processes)
-
-
-def _serve_by_many(args: argparse.Namespace, many: Callable[[Settings, Stop], Any]) -> int:
-    forbid_reading()
-    from scheduler.postgres.connection import connect  # noqa: PLC0415 - only this command needs it
-
-    found = _settings(args.role.name)
-    if args.no_wait:
-        connect(found.database_url, args.role.name).close()
-    stop = Stop()
-    stop.listen()
-    many(found, stop).run()
-    logs.get_logger(__name__).info("stopped", role=args.role.name)
-    return 0
-
-
-def _serve(args: argparse.Namespace, asked_at: Any = None) -> int:
+def _serve(args: argparse.Namespace) -> int:
     forbid_reading()
     from scheduler import process  # noqa: PLC0415 - only this command needs it
     from scheduler.postgres.connection import connect  # noqa: PLC0415 - only this command needs it
@@ -214,7 +181,7 @@ def _serve(args: argparse.Namespace, asked_at: Any = None) -> int:
     stop = Stop()
     if args.no_wait and role.database:
         connect(found.database_url, role.name).close()
-    parts, maintenance = process.start(role, found, stop, asked_at)
+    parts, maintenance = process.start(role, found, stop)
     try:
         process.serve(role, found, stop, parts, wait=not args.no_wait)
     finally:

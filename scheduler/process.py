@@ -13,7 +13,7 @@ from scheduler.domain.recurrence import tzdata_version
 from scheduler.maintenance import Maintenance
 from scheduler.ops import health as http
 from scheduler.ops import metrics
-from scheduler.ops.health import AskedAt, Health, HealthPart
+from scheduler.ops.health import Health, HealthPart
 from scheduler.ops.logs import get_logger
 from scheduler.ops.reaching import reach
 from scheduler.rabbit import pika_internals, topology
@@ -26,9 +26,7 @@ from scheduler.settings import Settings
 log = get_logger(__name__)
 
 
-def start(
-    role: Role, settings: Settings, stop: Stop, asked_at: AskedAt | None = None
-) -> tuple[list[HealthPart], Maintenance]:
+def start(role: Role, settings: Settings, stop: Stop) -> tuple[list[HealthPart], Maintenance]:
     """Check pika, take over the signals, serve metrics and health, and start the maintenance beside the work."""
     pika_internals.check()
     stop.listen()
@@ -45,11 +43,7 @@ def start(
     needs += ["postgres"] if role.database and not role.idle_without_database else []
     parts = [health.part(*needs) for _ in works]
     maintenance_part = health.part("postgres", loops=False) if role.idle_without_database else None
-    if asked_at is None:
-        port = http.serve(health, settings.metrics_host, settings.metrics_port)
-    else:
-        http.serve_on(asked_at.listening, health.checks)
-        port = asked_at.port
+    port = http.serve(health, settings.metrics_host, settings.metrics_port)
     log.info("started", role=role.name, metrics_host=settings.metrics_host, metrics_port=port)
     return parts, Maintenance(role, settings, stop, maintenance_part, port).start()
 

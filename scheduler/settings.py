@@ -18,6 +18,7 @@ TENANT_ROUTES = ("any", "prefix")
 EXCHANGE_TYPES = ("topic", "direct", "fanout", "headers")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("json", "text")
+_REMOVED = {"SCHEDULER_API_PROCESSES": "run several `scheduler api` behind a load balancer"}
 
 
 _ENCODE = "in a password write @ / ? # % as %40 %2F %3F %23 %25"
@@ -153,7 +154,6 @@ class Settings:
     api_host: str = _setting("API_HOST", "127.0.0.1", str)
     api_port: int = _setting("API_PORT", 8080, _number(0, 65535))
     api_rate: int = _setting("SCHEDULER_API_RATE", 50, _number(1, 1_000_000))
-    api_processes: int = _setting("SCHEDULER_API_PROCESSES", 1, _number(1, 64))
     api_connections: int = _setting("SCHEDULER_API_CONNECTIONS", 8, _number(1, 200))
     jwt_key: str | None = _setting("SCHEDULER_JWT_KEY", None, str, secret=True)
     jwks_file: str | None = _setting("SCHEDULER_JWKS_FILE", None, str)
@@ -187,6 +187,7 @@ def load(environment: Mapping[str, str]) -> Settings:
             shown = "" if secret else f", not {text!r}" if text is not None else ""
             mistakes.append(f"{name} {error}{shown}")
     mistakes.extend(
+        f"{name} was removed; {_REMOVED[name]}" if name in _REMOVED else
         f"{name} is not a setting; known are {', '.join(sorted(n for n in known if n[:4] == 'SCHE'))}"
         for name in sorted(environment)
         if name.startswith("SCHEDULER_") and name not in known and name not in COMMAND_VARIABLES

@@ -11,7 +11,6 @@ import uvloop
 
 from scheduler.api.app import application, build
 from scheduler.api.console.site import Site
-from scheduler.api.limits import Buckets
 from scheduler.api.patience import ImpatientProtocol
 from scheduler.api.services import services
 from scheduler.domain.errors import Misconfigured
@@ -31,16 +30,12 @@ _KEEP_ALIVE_SECONDS = 15
 class ApiServer:
     """Serves HTTP on a thread with an event loop of its own."""
 
-    def __init__(
-        self, settings: Settings, stop: Stop, health: HealthPart, listening: socket.socket | None = None,
-        buckets: Buckets | None = None,
-    ) -> None:
-        """Take the socket, and the buckets of tokens, that it has in common with other processes if it has."""
+    def __init__(self, settings: Settings, stop: Stop, health: HealthPart) -> None:
         self._settings = settings
         self._stop = stop
         self._health = health
-        self._services = services(settings, health, buckets)
-        self._socket = listening or listen(settings.api_host, settings.api_port)
+        self._services = services(settings, health)
+        self._socket = _listen(settings.api_host, settings.api_port)
 
     def run(self) -> None:
         """Serve until the stop."""
@@ -89,7 +84,7 @@ class ApiServer:
             await asyncio.sleep(_TURN_SECONDS)
 
 
-def listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int) -> socket.socket:
     """Return a socket that takes connections; raise Misconfigured where that cannot be."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)

@@ -10,7 +10,7 @@ from scheduler.api.dead import Dead
 from scheduler.api.delayed import Delayed
 from scheduler.api.identity import Identity
 from scheduler.api.keys import keys
-from scheduler.api.limits import Buckets, RateLimit
+from scheduler.api.limits import RateLimit
 from scheduler.api.problems import Away
 from scheduler.api.reads import Reads
 from scheduler.api.tokens import Tokens
@@ -65,9 +65,7 @@ class Services:
         return self.tokens.identify(token, address)
 
 
-def services(
-    settings: Settings, health: HealthPart | None = None, buckets: Buckets | None = None
-) -> Services:
+def services(settings: Settings, health: HealthPart | None = None) -> Services:
     """Make the services; raise Misconfigured where there is no key."""
     found = keys(settings)
     database = Database(settings.database_url, settings.api_connections, health)
@@ -77,6 +75,6 @@ def services(
         settings=settings, reads=Reads(database, settings), actions=actions, dead=Dead(actions, settings),
         delayed=Delayed(database, actions),
         tokens=tokens,
-        limit=RateLimit(settings.api_rate, buckets=buckets), database=database,
+        limit=RateLimit(settings.api_rate), database=database,
         fetches=KeyFetches(tokens),
     )

@@ -15,7 +15,7 @@ _USUAL_PORT = 8080
 
 def api_environment(given: Mapping[str, str]) -> dict[str, str]:
     """Return settings for an API of our own: a secret that nobody knows, and the usual port if that is free."""
-    made = {"API_HOST": "127.0.0.1", "SCHEDULER_API_PROCESSES": "1"}  # a link is known to the process that made it
+    made = {"API_HOST": "127.0.0.1"}
     if not any(given.get(name) for name in ("SCHEDULER_JWT_KEY", "SCHEDULER_JWT_KEY_FILE", "SCHEDULER_JWKS_FILE",
                                             "SCHEDULER_JWKS_URL")):
         made["SCHEDULER_JWT_KEY"] = secrets.token_urlsafe(48)

@@ -5,7 +5,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -19,14 +18,6 @@ from scheduler.ops.logs import without_secrets
 STUCK_AFTER = 60.0
 Verdict = tuple[bool, dict[str, object]]
 Check = Callable[[], Verdict]
-
-
-@dataclass(frozen=True, slots=True)
-class AskedAt:
-    """Where a process that is one of several tells its metrics, and the port where all of them are asked."""
-
-    listening: socket.socket
-    port: int
 
 
 class HealthPart:
@@ -105,13 +96,12 @@ class Health:
 
 def serve(health: Health, host: str, port: int) -> int:
     """Serve metrics and health in a thread of their own; return the port."""
-    listening = listen(host, port)
-    serve_on(listening, health.checks)
+    listening = _listen(host, port)
+    _serve_on(listening, health.checks)
     return int(listening.getsockname()[1])
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that takes connections for metrics and health."""
+def _listen(host: str, port: int) -> socket.socket:
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -125,10 +115,8 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def serve_on(
-    listening: socket.socket, checks: Mapping[str, Check], tell: Callable[[], bytes] = generate_latest
-) -> None:
-    """Answer there, in a thread of its own, with what `tell` returns as metrics and with the checks."""
+def _serve_on(listening: socket.socket, checks: Mapping[str, Check]) -> None:
+    """Serve metrics and the checks on a thread of its own."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = 10  # a client that says nothing does not keep its thread
@@ -136,7 +124,7 @@ def serve_on(
         def do_GET(self) -> None:
             path = self.path.split("?")[0]
             if path == "/metrics":
-                self._answer(200, tell(), CONTENT_TYPE_LATEST)
+                self._answer(200, generate_latest(), CONTENT_TYPE_LATEST)
             elif path in checks:
                 fine, answer = checks[path]()
                 self._answer(200 if fine else 503, json.dumps(answer).encode() + b"\n", "application/json")

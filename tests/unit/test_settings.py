@@ -45,6 +45,11 @@ def test_every_mistake_is_told_at_once():
         load({"METRICS_PORT": "x", "SCHEDULER_PREFETCH": "x", "SCHEDULER_X": ""})
 
 
+def test_a_removed_setting_is_an_error_that_names_the_remedy():
+    with pytest.raises(Misconfigured, match=r"SCHEDULER_API_PROCESSES was removed; .*load balancer"):
+        load({"SCHEDULER_API_PROCESSES": "4"})
+
+
 def test_a_secret_may_stand_in_a_file(tmp_path):
     file = tmp_path / "url"
     file.write_text("postgresql://u:p@h/d\n")
