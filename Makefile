@@ -12,7 +12,7 @@ LOCK   := uv pip compile -q --generate-hashes --universal --python-version 3.11 
           --custom-compile-command 'make constraints'
 ARGS   ?=
 
-.PHONY: help run test test-deep lint schemas dashboards example overview screenshots chaos torture bench bench-against bench-peers build constraints audit sbom clean
+.PHONY: help run test test-deep lint schemas dashboards example screenshots chaos torture bench bench-against bench-peers build constraints audit sbom clean
 
 help: ## a line for each target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,9 +45,6 @@ dashboards: $(READY) ## write grafana/dashboards/*.json and the alert rules for 
 
 example: $(READY) ## the examples for hosts, against a sidecar of their own (ARGS="plain_pika.py" for one)
 	@$(BIN)/python examples/run.py $(ARGS)
-
-overview: $(READY) ## draw docs/overview.png, the overview dashboard, from a real run of two minutes
-	@$(BIN)/python -m bench.overview
 
 screenshots: $(READY) ## draw docs/console/*.png, the console in both themes, from a real run of some minutes
 	@$(BIN)/python -m scheduler.dev.screenshots
