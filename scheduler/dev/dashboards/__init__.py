@@ -1,1 +1,1 @@
-"""Grafana dashboards as short Python; `make dashboards` writes the JSON that is committed in grafana/."""
+"""Grafana dashboards as Python code. `make dashboards` writes the committed JSON in grafana/."""

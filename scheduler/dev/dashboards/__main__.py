@@ -1,4 +1,4 @@
-"""Writes grafana/dashboards/*.json: `python -m scheduler.dev.dashboards`."""
+"""Write grafana/dashboards/*.json: `python -m scheduler.dev.dashboards`."""
 
 import json
 from pathlib import Path
@@ -9,9 +9,9 @@ FOLDER = Path(__file__).resolve().parents[3] / "grafana" / "dashboards"
 
 
 def texts() -> dict[str, str]:
-    """Return each dashboard's file name and text."""
+    """Return the JSON of each dashboard by file name."""
     built = {"overview.json": overview.build(), "internals.json": internals.build()}
-    return {name: json.dumps(each, indent=2) + "\n" for name, each in built.items()}
+    return {name: json.dumps(board, indent=2) + "\n" for name, board in built.items()}
 
 
 def main() -> None:

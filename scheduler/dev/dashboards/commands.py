@@ -1,4 +1,4 @@
-"""The row about the commands that workers run."""
+"""Overview row for commands that workers run."""
 
 from scheduler.dev.dashboards.panels import BLUE, GREEN, RED, Json, graph, query, row, stat
 
@@ -11,11 +11,11 @@ def _time(share: float) -> Json:
 
 
 def lines() -> list[tuple[int, list[Json]]]:
-    """Return the lines of the row."""
+    """Return the panels of the row Commands."""
     running = stat(
-        "Commands at work",
+        "Running commands",
         f"sum(scheduler_commands_running{{{_ME}}})",
-        "In all workers, at this moment.",
+        "In all workers.",
         unit="short",
         decimals=0,
         steps=(BLUE,),
@@ -23,28 +23,28 @@ def lines() -> list[tuple[int, list[Json]]]:
     not_offered = stat(
         "Not offered",
         f"sum(increase(scheduler_commands_unoffered_total{{{_ME}}}[5m]))",
-        "Events of the last five minutes whose command no worker offers: scheduler job show ID names it.",
+        "Events in the last five minutes with a command that no worker offers. scheduler job show ID names it.",
         unit="short",
         decimals=0,
         steps=(GREEN, 1, RED),
     )
-    began = graph(
-        "Commands begun",
+    started = graph(
+        "Commands started",
         [query(f"sum by (command) (rate(scheduler_commands_taken_total{{{_ME}}}[$__rate_interval]))",
                "{{command}}")],
-        "By the names in the workers' own files.",
+        "By the command names in the workers' files.",
         unit="ops",
         stack=True,
     )
-    ended = graph(
-        "Commands ended",
+    finished = graph(
+        "Commands finished",
         [query(f"sum by (command, outcome) (rate(scheduler_commands_ended_total{{{_ME}}}[$__rate_interval]))",
                "{{command}} {{outcome}}")],
-        "snoozed: its worker was stopped; superseded: ended because the run had been given to another worker.",
+        "snoozed: the worker was stopped. superseded: terminated because another worker has the run.",
         unit="ops",
         stack=True,
     )
     time = graph(
         "Command time", [_time(0.5), _time(0.99)], "From a command's start to its end.", unit="s", log=True, fill=0
     )
-    return [(1, [row("Commands")]), (5, [running, not_offered]), (8, [began, ended, time])]
+    return [(1, [row("Commands")]), (5, [running, not_offered]), (8, [started, finished, time])]

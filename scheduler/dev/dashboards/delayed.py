@@ -1,4 +1,4 @@
-"""Delayed messages on the overview: how many wait, come in and go out, and how late."""
+"""Overview row for delayed messages: pending, stored and emitted messages, and their lag."""
 
 from scheduler.dev.dashboards.panels import BLUE, GREEN, RED, Json, graph, query, row, stat
 
@@ -6,14 +6,14 @@ _ME = 'instance=~"$instance"'
 
 
 def rows() -> list[tuple[int, list[Json]]]:
-    """Return the lines about delayed messages."""
-    waiting = stat(
-        "Delayed messages waiting", "max(scheduler_delayed_messages)",
-        "Stored, and not yet due: scheduler delayed list.", unit="short", decimals=0, steps=(BLUE,),
+    """Return the panels of the row Delayed messages."""
+    pending = stat(
+        "Pending delayed messages", "max(scheduler_delayed_messages)",
+        "Stored and not yet due: scheduler delayed list.", unit="short", decimals=0, steps=(BLUE,),
     )
-    given_up = stat(
-        "Delayed messages given up", f"sum(increase(scheduler_delayed_dead_total{{{_ME}}}[$__range]))",
-        "No queue took them for an hour: they are in scheduler_dead. Bind a queue where they come out.",
+    dead = stat(
+        "Dead delayed messages", f"sum(increase(scheduler_delayed_dead_total{{{_ME}}}[$__range]))",
+        "No queue accepted them for an hour. They are in scheduler_dead. Bind a queue to the exit exchange.",
         unit="short", decimals=0, steps=(GREEN, 1, RED),
     )
     flow = graph(
@@ -21,13 +21,13 @@ def rows() -> list[tuple[int, list[Json]]]:
         [_rate("scheduler_delayed_in_total", "in"), _rate("scheduler_delayed_out_total", "out"),
          query(f"sum by (reason) (rate(scheduler_delayed_dropped_total{{{_ME}}}[$__rate_interval]))",
                "{{reason}}")],
-        "Stored, let out, and dropped because the same one waits already or is cancelled.", unit="ops",
+        "Stored, emitted, and dropped as a duplicate or because it was cancelled.", unit="ops",
     )
     lag = graph(
         "Lag of delayed messages", [_lag(0.5), _lag(0.99)],
-        "From a message's time to its confirm by the broker.", unit="s", log=True, fill=0,
+        "From a message's due time to the broker's confirm.", unit="s", log=True, fill=0,
     )
-    return [(1, [row("Delayed messages")]), (8, [waiting, given_up, flow, lag])]
+    return [(1, [row("Delayed messages")]), (8, [pending, dead, flow, lag])]
 
 
 def _rate(metric: str, legend: str) -> Json:

@@ -1,4 +1,4 @@
-"""The internals: what each replica does with its time."""
+"""Internals dashboard: the time and resources of each replica."""
 
 from scheduler.dev.dashboards.panels import (
     AMBER,
@@ -19,13 +19,13 @@ _ME = 'instance=~"$instance"'
 _JOBS = f'job=~"scheduler-.+", {_ME}'
 
 
-def _each(metric: str, by: str = "instance") -> str:
+def _rate_by(metric: str, by: str = "instance") -> str:
     return f"sum by ({by}) (rate({metric}{{{_ME}}}[$__rate_interval]))"
 
 
 def _mean(metric: str, by: str) -> str:
-    # Phases that a process never enters have no events: 0 / 0 is no answer, and shown as none.
-    return f"{_each(f'{metric}_sum', by)} / ({_each(f'{metric}_count', by)} > 0)"
+    # A process never enters some phases. Hide them instead of showing 0 / 0.
+    return f"{_rate_by(f'{metric}_sum', by)} / ({_rate_by(f'{metric}_count', by)} > 0)"
 
 
 def _quantile(share: float, metric: str, by: str) -> str:
@@ -37,7 +37,7 @@ def build() -> Json:
     """Return the dashboard."""
     state = [
         stat(
-            "Replicas that answer",
+            "Replicas up",
             f"sum(up{{{_JOBS}}})",
             "Processes that Prometheus can scrape.",
             unit="short",
@@ -47,21 +47,21 @@ def build() -> Json:
         stat(
             "Postgres",
             f'min(scheduler_dependency_up{{dependency="postgres", {_ME}}})',
-            "1 while every chosen replica reaches the database.",
+            "1 while every selected replica reaches the database.",
             unit="bool_on_off",
             steps=(RED, 1, GREEN),
         ),
         stat(
             "RabbitMQ",
             f'min(scheduler_dependency_up{{dependency="rabbitmq", {_ME}}})',
-            "1 while every chosen replica can work with the broker.",
+            "1 while every selected replica can use the broker.",
             unit="bool_on_off",
             steps=(RED, 1, GREEN),
         ),
         stat(
             "Connections lost",
             f"sum(increase(scheduler_dependency_losses_total{{{_ME}}}[$__range]))",
-            "How often a replica lost its database or its broker, over the time range above.",
+            "Lost connections to the database or the broker, in the selected time range.",
             unit="short",
             decimals=0,
             steps=(GREEN, 1, AMBER, 10, RED),
@@ -69,15 +69,15 @@ def build() -> Json:
     ]
     phases = graph(
         "Loop: time in each phase",
-        [query(_each("scheduler_loop_seconds_sum", "instance, phase"), "{{instance}} {{phase}}")],
-        "Seconds of each second. Nearer to 1 in all: the replica is at its limit.",
+        [query(_rate_by("scheduler_loop_seconds_sum", "instance, phase"), "{{instance}} {{phase}}")],
+        "Seconds per second. Near 1 in total, the replica is at its limit.",
         unit="percentunit",
         stack=True,
     )
     slow = graph(
         "Loop: p99 of each phase",
         [query(_quantile(0.99, "scheduler_loop_seconds", "phase"), "{{phase}}")],
-        "store, claim, publish, confirm, settle: which one is slow says where to look.",
+        "store, claim, settle: Postgres. publish, confirm: RabbitMQ.",
         unit="s",
         log=True,
         fill=0,
@@ -85,44 +85,45 @@ def build() -> Json:
     batches = graph(
         "Batch size, mean",
         [query(_mean("scheduler_batch_size", "instance"), "{{instance}}")],
-        "Commands stored or jobs claimed at once. At SCHEDULER_BATCH_SIZE the replica is behind.",
+        "Commands stored or jobs claimed per batch. At SCHEDULER_BATCH_SIZE the replica is behind.",
         unit="short",
         fill=0,
     )
     largest = graph(
         "Batch size, p95",
         [query(_quantile(0.95, "scheduler_batch_size", "instance"), "{{instance}}")],
-        "The larger batches: bursts.",
+        "Large batches indicate bursts.",
         unit="short",
         fill=0,
     )
     confirms = graph(
         "Confirms",
-        [query(_each("scheduler_confirms_total", "instance, receipt"), "{{instance}} {{receipt}}")],
-        "What the broker said of each event.",
+        [query(_rate_by("scheduler_confirms_total", "instance, receipt"), "{{instance}} {{receipt}}")],
+        "The broker's response to each event.",
         unit="ops",
     )
     retries = graph(
         "Retries and missed",
         [
-            query(_each("scheduler_retries_total"), "{{instance}} retries"),
-            query(_each("scheduler_jobs_missed_total"), "{{instance}} missed"),
+            query(_rate_by("scheduler_retries_total"), "{{instance}} retries"),
+            query(_rate_by("scheduler_jobs_missed_total"), "{{instance}} missed"),
         ],
-        "Jobs put back for later, and occurrences passed over.",
+        "Postponed jobs and skipped occurrences.",
         unit="ops",
     )
     connections = graph(
         "Connections",
         [query(f"scheduler_dependency_up{{{_ME}}}", "{{instance}} {{dependency}}")],
-        "1 while the replica can work with it; /readyz says why not, and since when.",
+        "1 while the replica can use the dependency. /readyz shows the error and its start time.",
         unit="bool_on_off",
         max=1.1,
         min=0,
     )
     losses = graph(
         "Connections lost",
-        [query(_each("scheduler_dependency_losses_total", "instance, dependency"), "{{instance}} {{dependency}}")],
-        "Each time one went away.",
+        [query(_rate_by("scheduler_dependency_losses_total", "instance, dependency"),
+               "{{instance}} {{dependency}}")],
+        "Lost connections per second.",
         unit="ops",
     )
     memory = graph(
@@ -135,14 +136,14 @@ def build() -> Json:
     cpu = graph(
         "CPU",
         [query(f"rate(process_cpu_seconds_total{{{_JOBS}}}[$__rate_interval])", "{{instance}}")],
-        "Of one core. Python works on one: at 1 it is at its limit, and another replica helps.",
+        "Share of one core. Python uses one core: at 1 the replica is at its limit, and another replica helps.",
         unit="percentunit",
         min=0,
     )
     files = graph(
         "Open files",
         [query(f"process_open_fds{{{_JOBS}}}", "{{instance}}")],
-        "Connections mostly; it should stay flat.",
+        "Mostly connections. It should stay flat.",
         unit="short",
         min=0,
     )
@@ -154,17 +155,17 @@ def build() -> Json:
                 "{{instance}}",
             )
         ],
-        "Of all generations.",
+        "All generations.",
         unit="ops",
     )
     pruned = graph(
         "Pruned",
-        [query(_each("scheduler_jobs_pruned_total"), "{{instance}}")],
-        "Finished jobs deleted after SCHEDULER_RETENTION_DAYS; one replica at a time does it.",
+        [query(_rate_by("scheduler_jobs_pruned_total"), "{{instance}}")],
+        "Finished jobs deleted after SCHEDULER_RETENTION_DAYS. One replica at a time prunes.",
         unit="ops",
     )
     who = table(
-        "What runs",
+        "Versions",
         [query(f"scheduler_build_info{{{_ME}}}", instant=True)],
         "Version, Python and time zone data.",
         hidden=("Value", "__name__"),
@@ -188,5 +189,5 @@ def build() -> Json:
         (7, [memory, cpu, files]),
         (7, [garbage, pruned, who]),
     ]
-    about = "What each replica does with its time."
-    return dashboard(UID, "Scheduler: internals", about, lines, link_to("scheduler-overview", "Overview"))
+    description = "Time and resources of each replica."
+    return dashboard(UID, "Scheduler: internals", description, lines, link_to("scheduler-overview", "Overview"))

@@ -1,4 +1,4 @@
-"""The overview: are reminders on time, and if not, why."""
+"""Overview dashboard: whether reminders are on time, and the cause if they are late."""
 
 from scheduler.dev.dashboards import commands, delayed, webhooks
 from scheduler.dev.dashboards.panels import (
@@ -61,7 +61,7 @@ def build() -> Json:
         stat(
             "On time",
             _on_time("$__range"),
-            "Reminders out within 500 ms of their due time, over the time range above. The objective is 99 %.",
+            "Reminders emitted within 500 ms of their due time in the selected range. The objective is 99 %.",
             unit="percentunit",
             decimals=2,
             max=1,
@@ -70,7 +70,7 @@ def build() -> Json:
         stat(
             "Oldest due",
             "max(scheduler_oldest_due_age_seconds)",
-            "How long the oldest due reminder has waited. Seconds are normal under load; a minute is not.",
+            "Age of the oldest due reminder. Seconds are normal under load; a minute is not.",
             unit="s",
             decimals=1,
             steps=(GREEN, 10, AMBER, 60, RED),
@@ -78,7 +78,7 @@ def build() -> Json:
         stat(
             "Backlog",
             "max(scheduler_backlog_jobs)",
-            "Reminders due and not yet out; counted up to 100,000.",
+            "Reminders that are due and not yet emitted; counted up to 100,000.",
             unit="short",
             decimals=0,
             steps=(GREEN, 1000, AMBER, 10000, RED),
@@ -86,14 +86,14 @@ def build() -> Json:
         stat(
             "Pending",
             "max(scheduler_pending_jobs)",
-            "Reminders that wait for their time (estimate).",
+            "Reminders that are not due yet (estimate).",
             unit="short",
             steps=(BLUE,),
         ),
         stat(
             "Dead letters",
             'sum(rabbitmq_detailed_queue_messages{queue="scheduler_dead"})',
-            "Rejected commands that nobody has looked at yet.",
+            "Messages in scheduler_dead: rejected commands and dead runs.",
             unit="short",
             decimals=0,
             steps=(GREEN, 1, AMBER, 100, RED),
@@ -126,9 +126,9 @@ def build() -> Json:
         steps=(RED, 0.99, GREEN),
     )
     spread = heatmap(
-        "Lag, all of it",
+        "Lag distribution",
         f"sum by (le) (increase({_BUCKETS}[$__rate_interval]))",
-        "How many reminders were how late. A second band above the first is a replica in trouble or a restart.",
+        "Number of reminders by lag. A second band above the first is a slow replica or a restart.",
     )
     flow = graph(
         "In and out",
@@ -138,34 +138,34 @@ def build() -> Json:
             _rate("jobs_cancelled_total", "cancelled /s"),
             _rate("scheduler_jobs_missed_total", "missed /s"),
         ],
-        "Events out, requests and cancels in, occurrences passed over.",
+        "Emitted events, received requests and cancels, skipped occurrences.",
         unit="ops",
     )
     backlog = graph(
         "Backlog",
-        [query("max(scheduler_backlog_jobs)", "due, not out")],
-        "What waits though its time has come.",
+        [query("max(scheduler_backlog_jobs)", "due, not emitted")],
+        "Due jobs that are not yet emitted.",
         unit="short",
         fill=20,
     )
     oldest = graph(
         "Oldest due",
         [query("max(scheduler_oldest_due_age_seconds)", "age")],
-        "It grows by a second each second while nothing goes out.",
+        "It grows by a second per second while nothing is emitted.",
         unit="s",
         fill=20,
     )
     refused = graph(
         "Rejected commands",
         [_by_reason("scheduler_commands_rejected_total")],
-        "Commands sent to schedule.dead: see x-rejected-reason of each in scheduler_dead.",
+        "Commands sent to schedule.dead. The header x-rejected-reason has the cause.",
         unit="ops",
         stack=True,
     )
     failures = graph(
         "Publish failures",
         [_by_reason("scheduler_publish_failures_total")],
-        "Events that reached no queue; each is tried again.",
+        "Events that reached no queue. Producers retry them.",
         unit="ops",
         stack=True,
     )
@@ -178,14 +178,14 @@ def build() -> Json:
                 "{{queue}}",
             )
         ],
-        "What waits for us (scheduler_inbox), for the host (mainapp_due) and for a human (scheduler_dead).",
+        "Messages for the sidecar (scheduler_inbox), the host (mainapp_due) and the operator (scheduler_dead).",
         unit="short",
     )
     lines = [
         (5, numbers),
         (9, [lag, on_time]),
         (9, [spread, flow]),
-        (1, [row("If not, why")]),
+        (1, [row("Causes of lateness")]),
         (8, [backlog, oldest]),
         (8, [refused, failures, queues]),
         *_classes(),
@@ -194,30 +194,30 @@ def build() -> Json:
         *commands.lines(),
         *webhooks.rows(),
     ]
-    about = "Are reminders on time, and if not, why?"
-    return dashboard(UID, "Scheduler: overview", about, lines, link_to("scheduler-internals", "Internals"))
+    description = "Are reminders on time, and if not, why?"
+    return dashboard(UID, "Scheduler: overview", description, lines, link_to("scheduler-internals", "Internals"))
 
 
 def _classes() -> list[tuple[int, list[Json]]]:
-    """Return the lines about who goes first."""
+    """Return the panels of the row Priorities."""
     panels = [
         graph(
             "Backlog by class",
             [query("max by (class) (scheduler_backlog_class_jobs)", "{{class}}")],
-            "Due and not out, by priority. Low may wait; high never should.",
+            "Due and not yet emitted jobs, by priority class. Low may be delayed; high should not.",
             unit="short",
         ),
         graph(
-            "Out by class",
+            "Emitted by class",
             [_by("class", "scheduler_due_class_total")],
-            "Events out. Under backlog each class with something due has at least a tenth.",
+            "Emitted events. Under backlog each class with due jobs gets at least a tenth.",
             unit="short",
         ),
         graph(
             "Lag by class, p99",
             [query("histogram_quantile(0.99, sum by (class, le) "
                    f"(rate(scheduler_due_lag_class_seconds_bucket{{{_ME}}}[$__rate_interval])))", "{{class}}")],
-            "Of jobs that were given a priority.",
+            "Only jobs with a priority.",
             unit="s",
             log=True,
             fill=0,
@@ -227,11 +227,11 @@ def _classes() -> list[tuple[int, list[Json]]]:
 
 
 def _runs() -> list[tuple[int, list[Json]]]:
-    """Return the lines about what became of the reminders of tracked jobs."""
+    """Return the panels of the row Runs."""
     success = stat(
-        "Runs that succeed",
+        "Successful runs",
         _succeeded("$__range"),
-        "Of the runs that came to an end, cancelled ones apart, over the time range above.",
+        "Share of finished runs in the selected time range, without cancelled ones.",
         unit="percentunit",
         decimals=2,
         max=1,
@@ -241,7 +241,7 @@ def _runs() -> list[tuple[int, list[Json]]]:
         stat(
             "Open runs",
             "max(scheduler_runs_open)",
-            "Delivered, at work, or waiting for another attempt; counted up to 100,000.",
+            "Delivered, running, or waiting for a retry; counted up to 100,000.",
             unit="short",
             decimals=0,
             steps=(BLUE,),
@@ -249,7 +249,7 @@ def _runs() -> list[tuple[int, list[Json]]]:
         stat(
             "Overdue runs",
             "max(scheduler_runs_overdue)",
-            "Open beyond their deadline: producers do not get round to them. It should be zero.",
+            "Open runs past their deadline that no producer has processed. It should be zero.",
             unit="short",
             decimals=0,
             steps=(GREEN, 1, RED),
@@ -257,7 +257,7 @@ def _runs() -> list[tuple[int, list[Json]]]:
         stat(
             "Dead runs",
             "max(scheduler_runs_dead)",
-            "Given up and still kept: scheduler run list --status dead. A retry gives each new attempts.",
+            "Stored dead runs: scheduler run list --status dead. A retry resets the attempt count.",
             unit="short",
             decimals=0,
             steps=(GREEN, 1, AMBER, 100, RED),
@@ -266,14 +266,14 @@ def _runs() -> list[tuple[int, list[Json]]]:
     attempts = graph(
         "Attempts by outcome",
         [_by("outcome", "scheduler_run_attempts_total")],
-        "timed_out: nobody began it, or it took too long; lost: its worker fell silent.",
+        "timed_out: no worker started it in time, or it took too long. lost: its worker missed its heartbeat.",
         unit="ops",
         stack=True,
     )
-    standing = graph(
+    run_counts = graph(
         "Runs: open, overdue, dead",
-        [query(f"max(scheduler_runs_{each})", each) for each in ("open", "overdue", "dead")],
-        "Open ones that only become more: workers do not keep up, or report nothing.",
+        [query(f"max(scheduler_runs_{state})", state) for state in ("open", "overdue", "dead")],
+        "If open runs only grow, workers are too slow or do not report.",
         unit="short",
     )
     time = graph(
@@ -287,8 +287,8 @@ def _runs() -> list[tuple[int, list[Json]]]:
     results = graph(
         "Results by status",
         [_by("status", "scheduler_results_total"), _rate("scheduler_results_unknown_total", "unknown")],
-        "superseded: an earlier attempt spoke too late; unknown: dropped, no such event after an hour.",
+        "superseded: a late result of an earlier attempt. unknown: dropped, no such event for an hour.",
         unit="ops",
         stack=True,
     )
-    return [(1, [row("Runs")]), (5, [success, *counts]), (8, [attempts, standing]), (8, [time, results])]
+    return [(1, [row("Runs")]), (5, [success, *counts]), (8, [attempts, run_counts]), (8, [time, results])]

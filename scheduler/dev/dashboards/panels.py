@@ -1,4 +1,4 @@
-"""The few kinds of panel that the dashboards are made of."""
+"""Panel types of the dashboards."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,8 +16,8 @@ def query(expression: str, legend: str = "", *, instant: bool = False, heatmap: 
     return {"datasource": SOURCE, "expr": expression, "legendFormat": legend or "__auto", **kind, **shape}
 
 
-def stat(title: str, expression: str, about: str, *, unit: str, steps: Sequence[Any], **more: Any) -> Json:
-    """Return a big number that is coloured by thresholds: value, colour, value, colour …, from below."""
+def stat(title: str, expression: str, description: str, *, unit: str, steps: Sequence[Any], **more: Any) -> Json:
+    """Return a number panel, coloured by thresholds in ascending order: colour, value, colour, value …"""
     options = {
         "colorMode": "background",
         "graphMode": "area",
@@ -25,12 +25,12 @@ def stat(title: str, expression: str, about: str, *, unit: str, steps: Sequence[
         "textMode": "value",
     }
     return _panel(
-        "stat", title, [query(expression)], about, defaults=_defaults(unit, steps, more), options=options
+        "stat", title, [query(expression)], description, defaults=_defaults(unit, steps, more), options=options
     )
 
 
-def graph(title: str, queries: Sequence[Json], about: str, *, unit: str, **more: Any) -> Json:
-    """Return lines over time."""
+def graph(title: str, queries: Sequence[Json], description: str, *, unit: str, **more: Any) -> Json:
+    """Return a time series panel."""
     style = {"lineWidth": 2, "fillOpacity": more.pop("fill", 8), "showPoints": "never", "spanNulls": 60000}
     if more.pop("stack", False):
         style |= {"stacking": {"mode": "normal"}, "fillOpacity": 30}
@@ -41,11 +41,11 @@ def graph(title: str, queries: Sequence[Json], about: str, *, unit: str, **more:
         style["thresholdsStyle"] = {"mode": "dashed"}
     options = {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}}
     defaults = _defaults(unit, steps, more) | {"custom": style}
-    return _panel("timeseries", title, queries, about, defaults=defaults, options=options)
+    return _panel("timeseries", title, queries, description, defaults=defaults, options=options)
 
 
-def heatmap(title: str, expression: str, about: str) -> Json:
-    """Return a heat map of a histogram of seconds."""
+def heatmap(title: str, expression: str, description: str) -> Json:
+    """Return a heat map panel for a histogram of seconds."""
     options = {
         "calculate": False,
         "cellGap": 1,
@@ -58,32 +58,34 @@ def heatmap(title: str, expression: str, about: str) -> Json:
         "heatmap",
         title,
         [query(expression, "{{le}}", heatmap=True)],
-        about,
+        description,
         defaults={"unit": "s"},
         options=options,
     )
 
 
-def table(title: str, queries: Sequence[Json], about: str, *, hidden: Sequence[str] = ()) -> Json:
-    """Return a table with a row for each set of labels."""
+def table(title: str, queries: Sequence[Json], description: str, *, hidden: Sequence[str] = ()) -> Json:
+    """Return a table panel with one row per label set."""
     tidy = {"id": "organize", "options": {"excludeByName": dict.fromkeys(("Time", *hidden), True)}}
-    for each in queries:
-        each["format"] = "table"
-    merged = _panel("table", title, queries, about, defaults={}, options={"showHeader": True})
+    for target in queries:
+        target["format"] = "table"
+    merged = _panel("table", title, queries, description, defaults={}, options={"showHeader": True})
     return merged | {"transformations": [{"id": "merge", "options": {}}, tidy]}
 
 
 def row(title: str) -> Json:
-    """Return a heading."""
+    """Return a row heading."""
     return {"type": "row", "title": title, "collapsed": False, "panels": []}
 
 
-def _panel(kind: str, title: str, queries: Sequence[Json], about: str, *, defaults: Json, options: Json) -> Json:
-    targets = [each | {"refId": chr(ord("A") + index)} for index, each in enumerate(queries)]
+def _panel(
+    kind: str, title: str, queries: Sequence[Json], description: str, *, defaults: Json, options: Json
+) -> Json:
+    targets = [target | {"refId": chr(ord("A") + index)} for index, target in enumerate(queries)]
     return {
         "type": kind,
         "title": title,
-        "description": about,
+        "description": description,
         "datasource": SOURCE,
         "targets": targets,
         "fieldConfig": {"defaults": defaults, "overrides": []},
@@ -101,24 +103,26 @@ def _defaults(unit: str, steps: Sequence[Any], more: Json) -> Json:
 
 
 def lay_out(lines: Sequence[tuple[int, Sequence[Json]]]) -> list[Json]:
-    """Place panels line by line; a line is a height and the panels that share its width evenly."""
+    """Place panels line by line. A line is a height and the panels that share its width evenly."""
     placed: list[Json] = []
     y = 0
     for height, panels in lines:
         width = WIDTH // len(panels)
         for index, panel in enumerate(panels):
-            place = {"x": index * width, "y": y, "w": width, "h": height}
-            placed.append({"id": len(placed) + 1, "gridPos": place, **panel})
+            position = {"x": index * width, "y": y, "w": width, "h": height}
+            placed.append({"id": len(placed) + 1, "gridPos": position, **panel})
         y += height
     return placed
 
 
-def dashboard(uid: str, title: str, about: str, lines: Sequence[tuple[int, Sequence[Json]]], other: Json) -> Json:
-    """Return a whole dashboard, with the variables, annotations and links that ours have in common."""
+def dashboard(
+    uid: str, title: str, description: str, lines: Sequence[tuple[int, Sequence[Json]]], other: Json
+) -> Json:
+    """Return a dashboard with the common variables, annotations and links."""
     return {
         "uid": uid,
         "title": title,
-        "description": about,
+        "description": description,
         "tags": ["scheduler"],
         "schemaVersion": 39,
         "editable": False,
@@ -136,7 +140,7 @@ def dashboard(uid: str, title: str, about: str, lines: Sequence[tuple[int, Seque
 
 
 def link_to(uid: str, title: str) -> Json:
-    """Return a link to another dashboard that keeps the time range and the chosen instances."""
+    """Return a link to another dashboard that keeps the time range and the selected instances."""
     return {
         "title": title,
         "type": "link",
@@ -170,7 +174,7 @@ _INSTANCE_VARIABLE = {
     "current": {"text": "All", "value": "$__all"},
 }
 _RESTARTS = {
-    # The value of the series is the moment itself: one mark for each start, of new replicas too.
+    # The value of the series is the start time: one mark per start, also for new replicas.
     "name": "Restarts",
     "enable": True,
     "iconColor": "purple",
@@ -187,5 +191,5 @@ _OPERATING = {
     "icon": "doc",
     "targetBlank": True,
     "url": "/public/scheduler/operating.md",
-    "tooltip": "docs/operating.md: what each alert means and what to do",
+    "tooltip": "docs/operating.md: a runbook for each alert",
 }

@@ -1,4 +1,4 @@
-"""The rows of the overview about workers and webhooks."""
+"""Overview rows for workers and webhooks."""
 
 from scheduler.dev.dashboards.panels import AMBER, BLUE, GREEN, Json, graph, query, row, stat
 
@@ -12,11 +12,11 @@ def _seconds(share: float) -> Json:
 
 
 def rows() -> list[tuple[int, list[Json]]]:
-    """Return the lines."""
+    """Return the panels of the row."""
     workers = stat(
         "Workers",
         'max(scheduler_replicas{role="worker"})',
-        "Workers that say they live: scheduler top tells what each is busy with.",
+        "Workers with a heartbeat. scheduler top shows what each one runs.",
         unit="short",
         decimals=0,
         steps=(BLUE,),
@@ -24,42 +24,42 @@ def rows() -> list[tuple[int, list[Json]]]:
     failing = stat(
         "Endpoints failing",
         "max(scheduler_webhook_endpoints_failing)",
-        "Endpoints that have answered no call well for an hour; the worker's log names each.",
+        "Endpoints without a 2xx response for an hour. The workers' logs name them.",
         unit="short",
         decimals=0,
         steps=(GREEN, 1, AMBER),
     )
     refused = stat(
-        "Refused",
+        "Blocked calls",
         f'sum(increase(scheduler_webhook_requests_total{{class="refused", {_ME}}}[$__range]))',
-        "Calls to addresses that are not public, over the time range above: a mistake, or somebody tries.",
+        "Calls to addresses that are not public, in the selected time range: a mistake or an attack.",
         unit="short",
         decimals=0,
         steps=(GREEN, 1, AMBER),
     )
     calls = graph(
-        "Webhooks by answer",
+        "Webhooks by response",
         [query(f"sum by (class) ({_CALLS})", "{{class}}")],
-        "put_off: the endpoint has no turn for it yet; it comes back later and counts as no attempt.",
+        "put_off: the endpoint has no free slot. The call is postponed and does not count as an attempt.",
         unit="ops",
         stack=True,
     )
     time = graph(
         "Webhook time",
         [_seconds(0.5), _seconds(0.95), _seconds(0.99)],
-        "From the first dial to the end of the answer, all endpoints together.",
+        "From the first connect to the end of the response, for all endpoints together.",
         unit="s",
         log=True,
         fill=0,
     )
-    standing = graph(
+    in_flight = graph(
         "Webhooks in flight",
         [
             query(f"sum(scheduler_webhooks_in_flight{{{_ME}}})", "in flight"),
-            query(f"sum(scheduler_webhooks_waiting{{{_ME}}})", "waiting for their turn"),
+            query(f"sum(scheduler_webhooks_waiting{{{_ME}}})", "waiting for a slot"),
             query('sum(rabbitmq_detailed_queue_messages{queue="scheduler_webhooks"})', "in the queue"),
         ],
-        "A queue that only grows: more workers, or a higher SCHEDULER_WORKER_CONCURRENCY.",
+        "If the queue only grows, add workers or raise SCHEDULER_WORKER_CONCURRENCY.",
         unit="short",
     )
-    return [(1, [row("Workers and webhooks")]), (4, [workers, failing, refused]), (8, [calls, time, standing])]
+    return [(1, [row("Workers and webhooks")]), (4, [workers, failing, refused]), (8, [calls, time, in_flight])]
