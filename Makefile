@@ -32,22 +32,22 @@ lint: $(READY) ## ruff, mypy strict, the container files and Kubernetes manifest
 	@$(BIN)/mypy
 	@if [ -f docker-compose.yml ]; then $(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml; fi
 	@if [ -f Dockerfile ]; then $(BIN)/hadolint Dockerfile; fi
-	@$(BIN)/python -m scheduler.dev.kubernetes
-	@$(BIN)/python -m scheduler.dev.prometheus
+	@$(BIN)/python -m tools.kubernetes
+	@$(BIN)/python -m tools.prometheus
 
 schemas: $(READY) ## write schemas/*.json and schemas/asyncapi.yaml from the models
-	@$(BIN)/python -m scheduler.dev.schemas
-	@$(BIN)/python -m scheduler.dev.asyncapi
+	@$(BIN)/python -m tools.schemas
+	@$(BIN)/python -m tools.asyncapi
 
 dashboards: $(READY) ## write grafana/dashboards/*.json and the alert rules for Kubernetes
-	@$(BIN)/python -m scheduler.dev.dashboards
-	@$(BIN)/python -m scheduler.dev.kubernetes rules
+	@$(BIN)/python -m tools.dashboards
+	@$(BIN)/python -m tools.kubernetes rules
 
 example: $(READY) ## the examples for hosts, against a sidecar of their own (ARGS="plain_pika.py" for one)
 	@$(BIN)/python examples/run.py $(ARGS)
 
 screenshots: $(READY) ## draw docs/console/*.png, the console in both themes, from a real run of some minutes
-	@$(BIN)/python -m scheduler.dev.screenshots
+	@$(BIN)/python -m tools.screenshots
 
 chaos: $(READY) ## break every part while the sidecar works, and account for every event (FAULT=kill for one)
 	@$(BIN)/python -m chaos $(FAULT) $(ARGS)

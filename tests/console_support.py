@@ -17,8 +17,8 @@ from support import DEADLINE, Host, Sidecar, iso, patiently, until, utc
 
 from scheduler.api.console.session import COOKIE, form_token
 from scheduler.api.tokens import issue
-from scheduler.dev.browser import ARGUMENTS, chromium
 from scheduler.rabbit import topology
+from tools.browser import ARGUMENTS, chromium
 
 KEY = "a secret of at least thirty-two bytes"
 AXE = ("axe", {"axe-core": "4.14.0"})

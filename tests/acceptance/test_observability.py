@@ -9,13 +9,13 @@ from uuid import uuid4
 import pytest
 from support import Host, Sidecar, iso, patiently, until, utc
 
-from scheduler.dev.dashboards.__main__ import FOLDER
-from scheduler.dev.prometheus import Prometheus, ensure, promtool
 from scheduler.dev.servers import start_stack
 from scheduler.dev.servers.ports import free_ports
 from scheduler.domain.jobs.emission import event_id
 from scheduler.postgres.migrate import migrate
 from scheduler.rabbit import topology
+from tools.dashboards.__main__ import FOLDER
+from tools.prometheus import Prometheus, ensure, promtool
 
 PAST = {'instance=~"$instance"': 'instance=~".+"', "$__rate_interval": "20s", "$__range": "60s"}
 

@@ -79,6 +79,11 @@ def test_a_room_imports_only_what_lies_below_it(room):
                 assert name.split(".")[1] in BELOW[room] | {room, "__version__"}, f"{path.name} imports {name}"
 
 
+def test_the_package_does_not_import_the_tools_of_its_repository():
+    for path in PACKAGE.rglob("*.py"):
+        assert not [name for name in imports(path) if name.split(".")[0] == "tools"], path
+
+
 def test_a_host_takes_of_the_rabbit_room_only_how_an_address_is_read():
     taken = {name for path in files("client") for name in imports(path) if name.startswith("scheduler.rabbit")}
     assert taken == {"scheduler.rabbit.address"}

@@ -3,8 +3,8 @@ import json
 import pytest
 from jsonschema import Draft202012Validator
 
-from scheduler.dev.schemas import OPENAPI, openapi, schemas
 from scheduler.resources import folder
+from tools.schemas import OPENAPI, openapi, schemas
 
 
 @pytest.mark.parametrize("name", schemas())

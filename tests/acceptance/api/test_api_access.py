@@ -7,7 +7,7 @@ import pytest
 from api_support import Api, start_api
 from support import iso, until, utc
 
-from scheduler.dev.schemas import openapi
+from tools.schemas import openapi
 
 SECRET_WORDS = "only-for-acme"
 LEAST = {  # the least role that each kind of route takes; all others are for viewers

@@ -24,7 +24,7 @@ from support import DEADLINE, iso, until, utc
 
 from scheduler.api import console
 from scheduler.api.console.session import COOKIE, FLASH, form_token
-from scheduler.dev.schemas import openapi
+from tools.schemas import openapi
 
 TENANTS = ("acme", "globex")
 SECRETS = {tenant: f"only-for-{tenant}" for tenant in TENANTS}

@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from support import DEADLINE, until
 
-from scheduler.dev.schemas import openapi
+from tools.schemas import openapi
 
 CHECKS = [not_a_server_error, content_type_conformance, response_headers_conformance, response_schema_conformance,
           status_code_conformance]

@@ -4,8 +4,8 @@ import json
 
 from node_support import PARSER, node, package, run
 
-from scheduler.dev.asyncapi import FILE
 from scheduler.resources import folder
+from tools.asyncapi import FILE
 
 PARSE = """
 const { Parser } = require('@asyncapi/parser');

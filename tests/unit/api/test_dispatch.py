@@ -11,8 +11,8 @@ import pytest
 from scheduler.api import app as application
 from scheduler.api.dispatch import Dispatch
 from scheduler.api.services import services
-from scheduler.dev.schemas import openapi
 from scheduler.settings import Settings
+from tools.schemas import openapi
 
 SECRET = "a secret of at least thirty-two bytes, for tests"
 TOKEN = jwt.encode({"sub": "ann", "exp": int(time.time()) + 3600, "role": "admin"}, SECRET, "HS256")

@@ -5,10 +5,10 @@ import json
 import pytest
 from jsonschema import Draft7Validator
 
-from scheduler.dev import asyncapi
 from scheduler.domain import names
 from scheduler.domain.messages import COMMAND_MODELS, EVENT_MODELS, RESULT_MODELS
 from scheduler.resources import folder
+from tools import asyncapi
 
 DOCUMENT = asyncapi.document()
 

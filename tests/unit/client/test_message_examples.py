@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 import pytest
 from jsonschema import Draft202012Validator
 
-from scheduler.dev.message_examples import EXAMPLES
-from scheduler.dev.schemas import MODELS
 from scheduler.domain.jobs.job import apply
 from scheduler.domain.messages import Command, ScheduleResult, ScheduleRetry
 from scheduler.domain.parsing import parse_command, parse_result
 from scheduler.resources import folder
+from tools.message_examples import EXAMPLES
+from tools.schemas import MODELS
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from scheduler.dev import prometheus
+from tools import prometheus
 
 ROOT = Path(__file__).parents[3]
 TESTS = ROOT / "prometheus" / "tests" / "alerts_test.yml"

@@ -8,8 +8,8 @@ import pytest
 from prometheus_client import REGISTRY
 from ruamel.yaml import YAML
 
-from scheduler.dev.dashboards.__main__ import FOLDER, texts
 from scheduler.ops import metrics
+from tools.dashboards.__main__ import FOLDER, texts
 
 ROOT = Path(__file__).parents[3]
 FOREIGN = re.compile(r"(process|python|rabbitmq|prometheus)_\w+|up|ALERTS")

@@ -10,14 +10,14 @@ import pytest
 from prometheus_client import REGISTRY
 
 from scheduler import __version__
-from scheduler.dev import kubernetes
-from scheduler.dev.kubernetes import FILES, OVERLAYS, containers, pod, render
 from scheduler.domain import names
 from scheduler.domain.targets.addresses import NOT_PUBLIC
 from scheduler.ops import health, metrics
 from scheduler.roles import ROLES
 from scheduler.settings import Settings, load
 from scheduler.workers import commands_file
+from tools import kubernetes
+from tools.kubernetes import FILES, OVERLAYS, containers, pod, render
 
 ROOT = FILES.parents[1]
 RENDERED = {name: render(FILES / "overlays" / name) for name in OVERLAYS}

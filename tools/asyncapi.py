@@ -7,12 +7,12 @@ from pydantic.json_schema import models_json_schema
 
 from scheduler import __version__
 from scheduler.client.retries import Retries
-from scheduler.dev.message_examples import EXAMPLES
-from scheduler.dev.message_headers import headers, properties
 from scheduler.domain import messages, names
 from scheduler.domain.messages import COMMAND_MODELS, RESULT_MODELS, ContractMessage
 from scheduler.rabbit import topology
 from scheduler.resources import folder
+from tools.message_examples import EXAMPLES
+from tools.message_headers import headers, properties
 
 FILE = "asyncapi.yaml"
 _MODELS: tuple[type[ContractMessage], ...] = (

@@ -1,11 +1,11 @@
-"""Write grafana/dashboards/*.json: `python -m scheduler.dev.dashboards`."""
+"""Write grafana/dashboards/*.json: `python -m tools.dashboards`."""
 
 import json
 from pathlib import Path
 
-from scheduler.dev.dashboards import internals, overview
+from tools.dashboards import internals, overview
 
-FOLDER = Path(__file__).resolve().parents[3] / "grafana" / "dashboards"
+FOLDER = Path(__file__).resolve().parents[2] / "grafana" / "dashboards"
 
 
 def texts() -> dict[str, str]:

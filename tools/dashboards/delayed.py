@@ -1,6 +1,6 @@
 """Overview row for delayed messages: pending, stored and emitted messages, and their lag."""
 
-from scheduler.dev.dashboards.panels import BLUE, GREEN, RED, Json, graph, query, row, stat
+from tools.dashboards.panels import BLUE, GREEN, RED, Json, graph, query, row, stat
 
 _ME = 'instance=~"$instance"'
 

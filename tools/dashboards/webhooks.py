@@ -1,6 +1,6 @@
 """Overview rows for workers and webhooks."""
 
-from scheduler.dev.dashboards.panels import AMBER, BLUE, GREEN, Json, graph, query, row, stat
+from tools.dashboards.panels import AMBER, BLUE, GREEN, Json, graph, query, row, stat
 
 _ME = 'instance=~"$instance"'
 _CALLS = f"rate(scheduler_webhook_requests_total{{{_ME}}}[$__rate_interval])"

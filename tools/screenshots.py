@@ -10,9 +10,9 @@ from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
-from scheduler.dev.browser import ARGUMENTS, chromium
+from tools.browser import ARGUMENTS, chromium
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "console"
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "console"
 _LINK = re.compile(r"http://127\.0\.0\.1:[0-9]+/login/[\w-]+")
 _SECONDS = 300  # the run ends by itself should we not end it
 _PATIENCE_MS = 180_000

@@ -16,7 +16,7 @@ from typing import Any
 import kubernetes_validate  # type: ignore[import-untyped]
 from ruamel.yaml import YAML
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 FILES = ROOT / "deploy" / "kubernetes"
 OVERLAYS = ("small", "production")
 RULES = FILES / "components" / "monitoring" / "rules.yaml"

@@ -1,18 +1,6 @@
 """Internals dashboard: the time and resources of each replica."""
 
-from scheduler.dev.dashboards.panels import (
-    AMBER,
-    GREEN,
-    RED,
-    Json,
-    dashboard,
-    graph,
-    link_to,
-    query,
-    row,
-    stat,
-    table,
-)
+from tools.dashboards.panels import AMBER, GREEN, RED, Json, dashboard, graph, link_to, query, row, stat, table
 
 UID = "scheduler-internals"
 _ME = 'instance=~"$instance"'

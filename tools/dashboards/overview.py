@@ -1,7 +1,7 @@
 """Overview dashboard: whether reminders are on time, and the cause if they are late."""
 
-from scheduler.dev.dashboards import commands, delayed, webhooks
-from scheduler.dev.dashboards.panels import (
+from tools.dashboards import commands, delayed, webhooks
+from tools.dashboards.panels import (
     AMBER,
     BLUE,
     GREEN,

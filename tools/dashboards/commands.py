@@ -1,6 +1,6 @@
 """Overview row for commands that workers run."""
 
-from scheduler.dev.dashboards.panels import BLUE, GREEN, RED, Json, graph, query, row, stat
+from tools.dashboards.panels import BLUE, GREEN, RED, Json, graph, query, row, stat
 
 _ME = 'instance=~"$instance"'
 

@@ -19,7 +19,7 @@ from scheduler.dev.servers.ledger import Ledger, default_base, exclusive
 from scheduler.dev.servers.ports import LOOPBACK, free_ports
 from scheduler.dev.servers.processes import SERVER_DEADLINE, Identity, end, wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 RULES = ROOT / "prometheus" / "rules"
 _PROGRAMS = ("prometheus", "promtool")
 _ADVICE = (

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from scheduler.dev.message_examples import EXAMPLES
 from scheduler.domain import messages
 from scheduler.resources import folder
+from tools.message_examples import EXAMPLES
 
 MODELS: tuple[type[BaseModel], ...] = (
     *messages.COMMAND_MODELS.values(),
