@@ -13,8 +13,7 @@ from node_support import node, npm_install
 from support import DEADLINE, Host, Sidecar, until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-README = EXAMPLES.parent / "README.md"
-ADDRESS = "amqp://guest:guest@localhost:5672/%2F"  # of the README
+ROOT = EXAMPLES.parent
 DUE = r"reminded of invoice 42, due at 20\d\d-"
 
 
@@ -88,66 +87,55 @@ def test_a_node_program(run, running, node_folder):
     assert (row["status"], row["attempt"], row["output"]) == ("succeeded", 1, {"sent": True})
 
 
-@pytest.fixture
-def started():
-    """Start programs that go on for ever, and end them with the test."""
-    running = []
-
-    def _started(*command, **options):
-        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options))
-        return running[-1]
-
-    yield _started
-    for each in running:
-        each.kill()
-        each.communicate()
+def block(page, language, containing=""):
+    """Return the first code block of a page in that language that contains a text."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(f"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    return next(code for code in blocks if containing in code)
 
 
-def snippet(language, running, number=0):
-    """Return a piece of the README's code, with the address of the sidecar at hand."""
-    code = re.findall(f"```{language}\n(.*?)```", README.read_text(), re.DOTALL)[number]
-    assert ADDRESS in code
-    return code.replace(ADDRESS, running.amqp_url)
+def run_block(sidecar, *command, cwd=None):
+    """Run a program that reads AMQP_URL and ends without help; return its output."""
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=5 * DEADLINE,
+                          env=os.environ | {"AMQP_URL": sidecar.amqp_url})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
-def test_the_readmes_first_request_in_python(sidecar, started):
-    # A sidecar of its own: the program is ended while it may still have an event.
-    program = started(sys.executable, "-u", "-c", snippet("python", sidecar.up()))
-    assert "'payload': {'invoice': 42}" in program.stdout.readline()
-
-
-def test_the_readmes_life_of_a_run_in_ten_lines(sidecar, started):
-    code = snippet("python", sidecar.up(), 2)
-    assert len(code.splitlines()) == 10
-    started(sys.executable, "-u", "-c", code)
+def test_the_readmes_example(sidecar):
+    printed = run_block(sidecar.up(), sys.executable, "-c", block("README.md", "python"))
+    assert printed == "reminder sent for invoice 42\n"
     [row] = until(lambda: sidecar.sql("SELECT * FROM run_history"), "the run's end")
-    assert [each["outcome"] for each in row["attempts"]] == ["failed", "succeeded"]
-    assert (row["status"], row["attempts"][1]["output"]) == ("succeeded", '{"sent":42}')
-    assert "ConnectionError: mail server away" in row["attempts"][0]["error"]
+    assert [attempt["outcome"] for attempt in row["attempts"]] == ["failed", "succeeded"]
+    assert (row["status"], row["attempts"][1]["output"]) == ("succeeded", '{"sent":true}')
+    assert "ConnectionError: mail server unavailable" in row["attempts"][0]["error"]
 
 
-def test_the_readmes_request_in_node(running, started, node_folder):
-    imports = "const amqp = require('amqplib'); const { randomUUID } = require('crypto');"
-    started(node(), "-e", f"{imports} (async () => {{ {snippet('js', running)} }})();", cwd=node_folder)
-    stored = until(lambda: running.sql("SELECT * FROM jobs WHERE rrule LIKE 'FREQ=WEEKLY%'"), "the job")
-    assert (stored[0]["status"], stored[0]["timezone"]) == ("pending", "Europe/Berlin")
+def test_the_request_in_plain_pika(sidecar):
+    printed = run_block(sidecar.up(), sys.executable, "-c", block("docs/messages.md", "python"))
+    assert "'payload': {'invoice': 42}" in printed
 
 
-def test_the_readmes_five_lines_for_a_cron_user(sidecar, host, tmp_path):
+def test_the_request_in_node(sidecar, node_folder):
+    printed = run_block(sidecar.up(), node(), "-e", block("docs/messages.md", "js"), cwd=node_folder)
+    assert "payload: { invoice: 42 }" in printed
+
+
+def test_the_lines_for_a_cron_user(sidecar, host, tmp_path):
     cache = tmp_path / "cache"
     cache.mkdir()
     old, new = cache / "old", cache / "new"
     old.touch()
     new.touch()
     os.utime(old, (0, 0))
-    code = next(each for each in re.findall(r"```sh\n(.*?)```", README.read_text(), re.DOTALL) if "cron=" in each)
-    assert len(code.splitlines()) == 5
-    code = code.replace(ADDRESS, sidecar.up().amqp_url).replace("/var/tmp/cache", str(cache))
+    sidecar.up()
+    code = block("docs/commands.md", "sh", "cron=").replace("/var/tmp/cache", str(cache))
+    *lines, stop = code.splitlines()
+    assert stop.startswith("kill $WORKER")
     env = os.environ | sidecar.env | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "METRICS_PORT": "0",
-        "METRICS_HOST": "127.0.0.1",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "METRICS_HOST": "127.0.0.1",
     }
-    shell_line = ["/bin/sh", "-ec", f"{code}\nwait"]
+    shell_line = ["/bin/sh", "-ec", "\n".join([*lines, "wait"])]
     with subprocess.Popen(shell_line, cwd=tmp_path, env=env, start_new_session=True) as shell:
         try:
             [job] = until(lambda: sidecar.sql("SELECT id FROM jobs"), "the job stored")

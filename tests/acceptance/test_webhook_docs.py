@@ -1,4 +1,4 @@
-"""What the documents say of webhooks is run: the README's request, the ten-line receiver, and `webhook test`."""
+"""Runs the code of docs/webhooks.md: the requests, the ten-line receiver, and `webhook test`."""
 
 import json
 import os
@@ -112,24 +112,25 @@ def test_webhook_test_says_what_came_back_and_what_a_job_would_make_of_it(secret
     assert (nameless.returncode, json.loads(nameless.stdout)["sent"]) == (1, None)
 
 
-def test_the_readmes_webhook_is_called(sidecar, host, secrets):
+def test_the_pages_webhook_is_called(sidecar, host, secrets):
     sidecar.up()
     sidecar.start("worker", **secrets).ready()
     done = host.listen("schedule.events", "finished")
-    code = block("README.md", "<!-- webhook: run by")
+    code = block("docs/webhooks.md", "<!-- webhook: run by")
     with endpoint() as server:
         code = code.replace("https://shop.example", server.url("").rstrip("/"))
-        code = code.replace("amqp://guest:guest@localhost:5672/%2F", sidecar.amqp_url)
-        subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE)
+        env = os.environ | {"AMQP_URL": sidecar.amqp_url}
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE, env=env)
         finished = json.loads(host.get(done)[2])
         assert (finished["status"], finished["job_type"]) == ("succeeded", "invoice.reminder")
         sent = server.one("/invoices/42")
         assert Webhook(SECRET).verify(sent.body, sent.headers)["payload"] == {"invoice": 42}
 
         api = start_api(sidecar)
-        shell = block("README.md", "<!-- webhook: run by", "sh").replace("http://localhost:8080", api.url)
+        shell = block("docs/webhooks.md", "<!-- webhook: run by", "sh")
         shell = shell.replace("https://shop.example", server.url("").rstrip("/"))
-        subprocess.run(["sh", "-c", shell], check=True, timeout=DEADLINE, env=os.environ | {"TOKEN": api.token})
+        env |= {"API_URL": api.url, "TOKEN": api.token}
+        subprocess.run(["sh", "-c", shell], check=True, timeout=DEADLINE, env=env)
         finished = json.loads(host.get(done)[2])
         assert finished["status"] == "succeeded"
         assert len(server.calls("/invoices/42")) == 2

@@ -1,0 +1,58 @@
+"""README.md and docs/: size, index, links and settings."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from scheduler.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
+WITHOUT_CODE = re.compile(r"^(```|~~~).*?^\1$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+
+
+def links(page: Path) -> list[str]:
+    """Return the targets of a page's links and images within the repository."""
+    text = WITHOUT_CODE.sub("", page.read_text(encoding="utf-8"))
+    targets = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|srcset|href)="([^"]+)"', text)
+    return [target for target in targets if not re.match(r"[a-z]+:", target)]
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives to a page's headings."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_readme_has_at_most_10_kb():
+    assert len((ROOT / "README.md").read_bytes()) <= 10_000
+
+
+def test_the_index_links_every_page():
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / target.partition("#")[0]).resolve() for target in links(index)}
+    assert {page.relative_to(ROOT) for page in (ROOT / "docs").rglob("*.md")} - {
+        page.relative_to(ROOT) for page in linked | {index}
+    } == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_resolve(page):
+    missing = []
+    for target in links(page):
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            missing.append(target)
+    assert missing == []
+
+
+def test_the_settings_page_lists_every_setting():
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert {name for cell in cells for name in re.findall(r"`([A-Z_]+)`", cell)} == {
+        field.metadata["name"] for field in fields(Settings)
+    }
