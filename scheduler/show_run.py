@@ -1,9 +1,7 @@
-"""A run in words and as JSON: why it is where it is, what comes next, and how each attempt went."""
+"""A run in words: why it is where it is, what comes next, and how each attempt went."""
 
-import json
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
 
 from scheduler.domain.runs.run import FIRST_KEPT, Attempt, AttemptOutcome, Run, RunStatus
 from scheduler.domain.times import rfc3339
@@ -23,35 +21,6 @@ _ENDED = {
 }
 _HEAD = ("DUE", "STATUS", "ATTEMPT", "TYPE", "EVENT", "WORKER", "ERROR")
 _ATTEMPT_HEAD = ("ATTEMPT", "OUTCOME", "STARTED", "FINISHED", "TOOK", "WORKER", "ERROR")
-
-
-def as_json(run: Run, *, alone: bool = False) -> dict[str, Any]:
-    """Return a run as JSON has it, its attempts only where it is alone."""
-    about = run.occurrence
-    known: dict[str, Any] = {
-        "event_id": run.event_id,
-        "job_id": about and about.job_id,
-        "job_type": about and about.job_type,
-        "tenant": about and about.tenant,
-        "due_at": about and rfc3339(about.due_at),
-        "origin": about and about.origin.value,
-        "status": run.status.value,
-        "attempt": run.attempt,
-        "max_attempts": _max_attempts(run),
-        "deadline": _instant(run.deadline),
-        "retry_at": _instant(run.retry_at),
-        "started_at": _instant(run.started_at),
-        "finished_at": _instant(run.finished_at),
-        "duration_ms": None if run.duration is None else round(run.duration / timedelta(milliseconds=1)),
-        "worker": run.worker,
-        "error": run.error,
-        "output": _output(run.output),
-        "progress": run.progress,
-    }
-    if not alone:
-        return known
-    omitted = {"attempts_omitted": run.attempts_omitted} if run.attempts_omitted else {}
-    return known | {"attempts": [_attempt(each) for each in run.attempts]} | omitted
 
 
 def rows(runs: Sequence[Run]) -> list[str]:
@@ -234,17 +203,5 @@ def _by(moment: datetime | None, known: RunReport) -> str:
     return "" if moment is None else f" by {rfc3339(moment)}, {from_now(moment, known.now)}"
 
 
-def _attempt(each: Attempt) -> dict[str, Any]:
-    return {
-        "attempt": each.attempt, "outcome": each.outcome.value, "worker": each.worker,
-        "started_at": _instant(each.started_at), "finished_at": rfc3339(each.finished_at), "error": each.error,
-        "output": _output(each.output),
-    }
-
-
 def _instant(moment: datetime | None) -> str | None:
     return None if moment is None else rfc3339(moment)
-
-
-def _output(text: str | None) -> Any:
-    return None if text is None else json.loads(text)

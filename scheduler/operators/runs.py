@@ -12,7 +12,9 @@ from scheduler.operators.common import caller, connected, soon, work_through
 from scheduler.postgres.runs.lists import RunFilter, list_runs
 from scheduler.postgres.runs.reads import export_runs, find_run
 from scheduler.settings import Settings
-from scheduler.show_run import as_json, explain, rows
+from scheduler.show_run import explain, rows
+from scheduler.views.base import in_ascii, list_as_json
+from scheduler.views.runs import run_json, run_view
 
 _ALL = "No run is like that."
 
@@ -22,7 +24,7 @@ def list(settings: Settings, args: Namespace) -> None:  # noqa: A001 - the verb'
     with connected(settings, "run list") as connection:
         runs = list_runs(connection, _wanted(args), args.limit)
     if args.json:
-        print(json.dumps([as_json(run) for run in runs]))
+        print(in_ascii(list_as_json(map(run_view, runs))))
     else:
         print("\n".join(rows(runs)) if runs else _ALL)
 
@@ -32,7 +34,7 @@ def show(settings: Settings, args: Namespace) -> str | None:
     known = find_run(settings.database_url, args.event_id)
     if known is None:
         return f"no run has the event_id {args.event_id}"
-    print(json.dumps(as_json(known.run, alone=True)) if args.json else "\n".join(explain(known)))
+    print(in_ascii(run_json(known.run)) if args.json else "\n".join(explain(known)))
     return None
 
 
@@ -55,7 +57,7 @@ def retry(settings: Settings, args: Namespace) -> str | None:
         except Rejected as rejected:
             return "; ".join(f"{each.field} {each.problem}" for each in rejected.problems)
     if args.json:
-        print(json.dumps(as_json(run, alone=True)))
+        print(in_ascii(run_json(run)))
     elif verdict.status == "scheduled":
         print(f"scheduled: attempt {run.attempt + 1} goes out at once")
     else:
@@ -66,7 +68,7 @@ def retry(settings: Settings, args: Namespace) -> str | None:
 def export(settings: Settings, args: Namespace) -> None:
     """Print finished runs as JSON lines."""
     for run in export_runs(settings.database_url, args.since, args.until):
-        print(json.dumps(as_json(run, alone=True)))
+        print(in_ascii(run_json(run)))
 
 
 def _wanted(args: Namespace) -> RunFilter:

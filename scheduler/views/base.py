@@ -48,11 +48,11 @@ def stored(text: str) -> Any:
         return Verbatim(text)
 
 
-def as_json(view: BaseModel) -> str:
+def as_json(view: BaseModel, *, warnings: bool = True) -> str:
     """Write a view as JSON, and what is Verbatim in it as it is."""
     absent = {name for name in getattr(view, "optional", ()) if getattr(view, name) is None}
     try:
-        return view.model_dump_json(exclude=absent or None)
+        return view.model_dump_json(exclude=absent or None, warnings=warnings)
     except PydanticSerializationError:
         members = ((name, _member(view, name)) for name in type(view).model_fields if name not in absent)
         return f"{{{','.join(f'{json.dumps(name)}:{text}' for name, text in members)}}}"
@@ -64,7 +64,7 @@ def _member(view: BaseModel, name: str) -> str:
         return value.text
     if isinstance(value, list) and all(isinstance(each, BaseModel) for each in value):
         return list_as_json(value)
-    return view.model_dump_json(include={name}).partition(":")[2][:-1]
+    return view.model_dump_json(include={name}, warnings=False).partition(":")[2][:-1]
 
 
 def list_as_json(views: Iterable[BaseModel]) -> str:

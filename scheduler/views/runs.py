@@ -1,5 +1,6 @@
 """A run as people see it."""
 
+import json
 from datetime import timedelta
 from typing import Any, ClassVar, Literal, get_args
 from uuid import UUID
@@ -8,7 +9,7 @@ from pydantic import Field
 
 from scheduler.domain.messages import Instant
 from scheduler.domain.runs.run import Attempt, Run, RunStatus
-from scheduler.views.base import View, stored
+from scheduler.views.base import View, as_json, stored
 
 RunState = Literal["delivered", "running", "waiting", "emitted", "succeeded", "dead", "cancelled"]
 RUN_STATES: tuple[RunState, ...] = get_args(RunState)
@@ -74,6 +75,15 @@ def whole_run_view(run: Run) -> WholeRunView:
     )
 
 
+def run_json(run: Run) -> str:
+    """Write any run with its attempts as JSON; one that is known only from results has nulls for its job."""
+    view = whole_run_view(run)
+    if run.occurrence is not None:
+        return as_json(view)
+    known = json.loads(as_json(view, warnings=False))
+    return json.dumps(dict.fromkeys(RunView.model_fields) | known)
+
+
 def attempt_view(each: Attempt) -> AttemptView:
     """Return an attempt."""
     return AttemptView.model_construct(
@@ -84,16 +94,18 @@ def attempt_view(each: Attempt) -> AttemptView:
 
 def _fields(run: Run) -> dict[str, Any]:
     about = run.occurrence
-    assert about is not None  # noqa: S101 - the queries leave out what is known by results only
-    tracked = run.status is not RunStatus.EMITTED and about.policy is not None
-    return {
-        "event_id": UUID(run.event_id), "job_id": UUID(about.job_id), "job_type": about.job_type,
-        "tenant": about.tenant, "due_at": about.due_at, "origin": about.origin.value, "status": run.status.value,
-        "attempt": run.attempt, "max_attempts": about.policy.max_attempts if tracked else None,
+    fields: dict[str, Any] = {
+        "event_id": UUID(run.event_id), "status": run.status.value, "attempt": run.attempt, "max_attempts": None,
         "deadline": run.deadline, "retry_at": run.retry_at, "started_at": run.started_at,
         "finished_at": run.finished_at, "duration_ms": _milliseconds(run.duration),
         "worker": run.worker, "error": run.error, "output": _output(run.output), "progress": run.progress,
     }
+    if about is not None:
+        fields |= {"job_id": UUID(about.job_id), "job_type": about.job_type, "tenant": about.tenant,
+                   "due_at": about.due_at, "origin": about.origin.value}
+        if about.policy is not None and run.status is not RunStatus.EMITTED:
+            fields["max_attempts"] = about.policy.max_attempts
+    return fields
 
 
 def _milliseconds(span: timedelta | None) -> int | None:

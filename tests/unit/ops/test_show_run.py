@@ -10,9 +10,9 @@ from scheduler.domain.messages import RunPolicy
 from scheduler.domain.runs.run import Attempt, AttemptOutcome, Occurrence, Origin, Run, RunStatus
 from scheduler.domain.times import rfc3339
 from scheduler.postgres.runs.reads import RunReport
-from scheduler.show_run import as_json, explain, rows
-from scheduler.views import base as views
-from scheduler.views.runs import whole_run_view
+from scheduler.show_run import explain, rows
+from scheduler.views.base import as_json
+from scheduler.views.runs import run_json, run_view
 
 DUE = datetime(2026, 12, 1, 8, tzinfo=UTC)
 EVENT = "0b6f9c1e-6f0c-4b50-9b0e-0d8a3f3f2a11"
@@ -142,13 +142,12 @@ def test_nothing_reaches_the_terminal_as_a_command():
 def test_a_run_is_json_as_the_contract_has_it():
     known = run("succeeded", attempts=(attempt(1, "succeeded", output="[1]"),), started_at=after(1),
                 finished_at=after(3.5), worker="w1", output='{"sent": true}')
-    values = json.loads(json.dumps(as_json(known, alone=True)))
-    assert values == json.loads(views.as_json(whole_run_view(known)))  # and as the API has it
+    values = json.loads(run_json(known))
     assert values.pop("attempts") == [{
         "attempt": 1, "outcome": "succeeded", "worker": "w1", "started_at": at(10), "finished_at": at(12.5),
         "error": "no", "output": [1],
     }]
-    assert values == as_json(known) == {
+    assert values == json.loads(as_json(run_view(known))) == {
         "event_id": EVENT, "job_id": JOB, "job_type": "invoice.reminder", "tenant": "default", "due_at": at(0),
         "origin": "schedule", "status": "succeeded", "attempt": 1, "max_attempts": 3, "deadline": None,
         "retry_at": None, "started_at": at(1), "finished_at": at(3.5), "duration_ms": 2500, "worker": "w1",
@@ -157,6 +156,6 @@ def test_a_run_is_json_as_the_contract_has_it():
 
 
 def test_a_run_of_which_only_results_are_known_is_json_too():
-    values = as_json(Run(EVENT, RunStatus.EXPECTED), alone=True)
+    values = json.loads(run_json(Run(EVENT, RunStatus.EXPECTED)))
     assert values["attempts"] == []
     assert {values[name] for name in ("job_id", "due_at", "origin", "max_attempts")} == {None}
