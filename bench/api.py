@@ -19,9 +19,9 @@ from bench import report
 from bench.servers import ROOT, Bed, Running, finished_in
 from scheduler.api import cursors
 from scheduler.api.tokens import issue
-from scheduler.consumer import BATCH
 from scheduler.dev.servers import Stack
 from scheduler.dev.servers.ports import free_ports
+from scheduler.processes.consumer import BATCH
 
 SECRET = "a secret of at least thirty-two bytes, for the bench"
 ENV = {"SCHEDULER_JWT_KEY": SECRET, "SCHEDULER_API_RATE": "1000000"}

@@ -16,7 +16,7 @@ from scheduler.api.services import services
 from scheduler.domain.errors import Misconfigured
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
-from scheduler.runtime import Stop
+from scheduler.processes.runtime import Stop
 from scheduler.settings import Settings
 
 log = get_logger(__name__)

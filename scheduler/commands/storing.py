@@ -14,7 +14,7 @@ from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled import ThrottledWarning
 from scheduler.postgres.connection import Connection, connect
 from scheduler.postgres.jobs.store import check
-from scheduler.runtime import Stop, backoff
+from scheduler.processes.runtime import Stop, backoff
 from scheduler.settings import Settings
 
 log = get_logger(__name__)

@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from scheduler.dev.screen import Screen
 from scheduler.dev.servers import Stack
 from scheduler.domain.errors import Unavailable
-from scheduler.roles import ROLES, how_to_install
+from scheduler.processes.roles import ROLES, how_to_install
 
 _START_SECONDS = 180
 _FOR_THE_API = frozenset({"SCHEDULER_JWT_KEY", "SCHEDULER_JWT_KEY_FILE"})

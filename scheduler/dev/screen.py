@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, TextIO
 
-from scheduler.terminal import plain
+from scheduler.cli.terminal import plain
 
 _STYLES = {"bold": "1", "dim": "2", "green": "32", "yellow": "33", "cyan": "36", "red": "31"}
 _LATE_MS = 100

@@ -9,8 +9,8 @@ from typing import Literal
 from scheduler.domain.jobs.job import JobStatus
 from scheduler.domain.recurrence import Schedule, compile_schedule, local_time
 from scheduler.domain.recurrence.notes import note
+from scheduler.domain.recurrence.preview import Item, preview, written
 from scheduler.postgres.jobs.lists import JobRow
-from scheduler.preview import Item, preview, written
 from scheduler.views.base import Page, View
 
 MOST = 1000

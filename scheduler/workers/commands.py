@@ -17,11 +17,11 @@ from scheduler.domain.names import COMMAND_KEY_PREFIX
 from scheduler.ops import metrics
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
+from scheduler.processes.runtime import Stop
 from scheduler.rabbit.command_queue import CommandQueue, listen_for_answers
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.publisher import Publisher
 from scheduler.rabbit.reading import Delivery
-from scheduler.runtime import Stop
 from scheduler.settings import Settings
 from scheduler.workers import commands_file
 from scheduler.workers.attempt import Attempt, read_attempt

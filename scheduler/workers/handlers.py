@@ -19,9 +19,9 @@ from scheduler.client.runner import FLUSH_SECONDS, Runner
 from scheduler.domain.errors import Misconfigured
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
+from scheduler.processes.runtime import Stop
 from scheduler.rabbit.address import user
 from scheduler.rabbit.link import Link
-from scheduler.runtime import Stop
 from scheduler.settings import Settings
 from scheduler.workers.worker import Worker
 

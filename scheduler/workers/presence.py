@@ -8,10 +8,10 @@ from scheduler.domain.messages import ScheduleWorker
 from scheduler.domain.messages.workers import BEAT_SECONDS, OFFER_TENANTS_HEADER
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
+from scheduler.processes.runtime import Stop
 from scheduler.rabbit.frames import command_message
 from scheduler.rabbit.link import BrokerUnavailable, Link
 from scheduler.rabbit.publisher import Publisher
-from scheduler.runtime import Stop
 from scheduler.settings import Settings
 from scheduler.workers.worker import Worker
 

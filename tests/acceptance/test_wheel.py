@@ -14,7 +14,7 @@ import pytest
 from support import DEADLINE, Host, Process, iso, until, utc
 
 from scheduler import __version__
-from scheduler.roles import ROLES
+from scheduler.processes.roles import ROLES
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,15 +6,15 @@ from uuid import uuid4
 import pytest
 from support import connected
 
-from scheduler import maintenance
 from scheduler.domain.errors import Unavailable
-from scheduler.maintenance import Maintenance
 from scheduler.ops import metrics
 from scheduler.ops.health import Health
 from scheduler.postgres.maintenance import PENDING_COUNTED, Backlog, MaintenanceSession, Replica
+from scheduler.processes import maintenance
+from scheduler.processes.maintenance import Maintenance
+from scheduler.processes.roles import ROLES
+from scheduler.processes.runtime import Stop
 from scheduler.resources import query
-from scheduler.roles import ROLES
-from scheduler.runtime import Stop
 from scheduler.settings import Settings
 
 JOBS = """

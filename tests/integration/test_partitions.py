@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from support import connected, until
 
-from scheduler.maintenance import Maintenance
 from scheduler.postgres.maintenance import PARTITIONS_AHEAD, MaintenanceSession
+from scheduler.processes.maintenance import Maintenance
+from scheduler.processes.roles import ROLES
+from scheduler.processes.runtime import Stop
 from scheduler.resources import query
-from scheduler.roles import ROLES
-from scheduler.runtime import Stop
 from scheduler.settings import Settings
 
 OLD = "run_history_20200101"

@@ -7,13 +7,13 @@ from uuid import uuid4
 import pika
 import pytest
 
-from scheduler import consumer as module
 from scheduler.commands.storing import Stored
-from scheduler.consumer import Consumer
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ScheduleCancel
+from scheduler.processes import consumer as module
+from scheduler.processes.consumer import Consumer
+from scheduler.processes.runtime import Stop
 from scheduler.rabbit.reading import Delivery
-from scheduler.runtime import Stop
 
 STORED = Stored((), 0, 0)
 

@@ -14,8 +14,8 @@ from scheduler.commands.delayed import read_delayed
 from scheduler.domain.errors import MOST_PROBLEMS, Rejected
 from scheduler.domain.jobs.definition import define
 from scheduler.domain.parsing import claimed_id, parse_command, parse_result, parse_worker
+from scheduler.domain.recurrence.preview import preview
 from scheduler.domain.strict_json import parse_object
-from scheduler.preview import preview
 from scheduler.rabbit.reading import NOTHING, Delivery
 
 ID = str(uuid4())

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.cli.show.run import explain
 from scheduler.commands.judging import judge_retry
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ResultStatus, RunPolicy, ScheduleRetry
@@ -30,7 +31,6 @@ from scheduler.domain.runs.run import (
 )
 from scheduler.domain.runs.transitions import cancelled, delivered, overdue, reported, retried
 from scheduler.postgres.runs.reads import RunReport
-from scheduler.show_run import explain
 from scheduler.views.runs import whole_run_view
 
 EVENT = "0b2c4c1e-7a51-5b0a-8d3e-6b0f8c6d2a10"

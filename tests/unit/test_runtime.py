@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.domain.errors import Unavailable
 from scheduler.ops import reaching
-from scheduler.runtime import Stop
+from scheduler.processes.runtime import Stop
 
 CONTRACT_SECONDS = 5
 

@@ -11,7 +11,7 @@ from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ScheduleCancel, ScheduleRequest
 from scheduler.domain.recurrence import Spec
-from scheduler.runtime import Stop
+from scheduler.processes.runtime import Stop
 
 
 def request(**fields):

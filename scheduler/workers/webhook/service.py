@@ -7,9 +7,9 @@ from scheduler.domain.errors import Unavailable
 from scheduler.domain.names import WEBHOOKS_QUEUE
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
+from scheduler.processes.runtime import Stop
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.work import WorkQueue
-from scheduler.runtime import Stop
 from scheduler.settings import Settings
 from scheduler.workers.reporter import Reporter
 from scheduler.workers.webhook.loop import CallLoop

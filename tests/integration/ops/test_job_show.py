@@ -10,10 +10,10 @@ from uuid import UUID, uuid4
 import pytest
 from support import connected
 
+from scheduler.cli.show.job import explain
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.jobs.job import JobStatus
 from scheduler.postgres.jobs.report import JobReport, report
-from scheduler.show_job import explain
 
 DUE = datetime(2026, 12, 1, 8, tzinfo=UTC)
 REFUSED_AND_LATE = """

@@ -9,10 +9,10 @@ import pytest
 from support import DEADLINE, until
 
 from scheduler.ops.health import Health
+from scheduler.processes.runtime import Stop
 from scheduler.rabbit.command_queue import CommandQueue
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.topology import work_arguments
-from scheduler.runtime import Stop
 from scheduler.settings import Settings
 from scheduler.workers import commands as commands_module
 from scheduler.workers.commands import Commands

@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from scheduler import __version__
-from scheduler.roles import ROLES
+from scheduler.processes.roles import ROLES
 from scheduler.settings import Settings, load
 from scheduler.workers import commands_file
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from scheduler import process
 from scheduler.domain.errors import Misconfigured
 from scheduler.ops import metrics
 from scheduler.ops.health import STUCK_AFTER, Health, serve
-from scheduler.roles import ROLES
+from scheduler.processes import lifecycle
+from scheduler.processes.roles import ROLES
 from scheduler.settings import Settings
 
 
@@ -65,13 +65,13 @@ def test_only_what_loops_says_whether_the_process_lives():
 @pytest.mark.parametrize("role", ROLES.values(), ids=lambda role: role.name)
 def test_every_part_of_a_process_that_loops_is_one_of_its_works(role, monkeypatch):
     made = []
-    monkeypatch.setattr(process, "Health", lambda: made.append(Health()) or made[-1])
-    monkeypatch.setattr(process, "Maintenance", lambda *_: SimpleNamespace(start=lambda: None))
-    monkeypatch.setattr(process.http, "serve", lambda *_: 0)
+    monkeypatch.setattr(lifecycle, "Health", lambda: made.append(Health()) or made[-1])
+    monkeypatch.setattr(lifecycle, "Maintenance", lambda *_: SimpleNamespace(start=lambda: None))
+    monkeypatch.setattr(lifecycle.http, "serve", lambda *_: 0)
     for name in ("setswitchinterval",):
-        monkeypatch.setattr(process.sys, name, lambda _: None)
-    monkeypatch.setattr(process, "gc", SimpleNamespace(freeze=lambda: None, set_threshold=lambda *_: None))
-    parts, _ = process.start(role, Settings(), SimpleNamespace(listen=lambda: None))
+        monkeypatch.setattr(lifecycle.sys, name, lambda _: None)
+    monkeypatch.setattr(lifecycle, "gc", SimpleNamespace(freeze=lambda: None, set_threshold=lambda *_: None))
+    parts, _ = lifecycle.start(role, Settings(), SimpleNamespace(listen=lambda: None))
     assert [part for part in made[0].parts if part.loops] == parts
     assert len(parts) == len(role.load(Settings()))
 

@@ -13,7 +13,7 @@ from scheduler import __version__
 from scheduler.domain import names
 from scheduler.domain.targets.addresses import NOT_PUBLIC
 from scheduler.ops import health, metrics
-from scheduler.roles import ROLES
+from scheduler.processes.roles import ROLES
 from scheduler.settings import Settings, load
 from scheduler.workers import commands_file
 from tools import kubernetes

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from scheduler.cli.top import Frame, render
 from scheduler.ops.metrics import LAG_BUCKETS
 from scheduler.postgres.maintenance import Backlog, Next, Seen
-from scheduler.top import Frame, render
 
 LAGS = [0] * (len(LAG_BUCKETS) + 1)
 FAST = [*LAGS[:3], 100, *LAGS[4:]]

@@ -12,7 +12,8 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 def test_nothing_is_imported_without_an_address():
     code = (
-        "import sys; from scheduler import consumer, producer, cli; from scheduler.ops import traces; "
+        "import sys; from scheduler import cli; from scheduler.ops import traces; "
+        "from scheduler.processes import consumer, producer; "
         "traces.set_up('consumer', {}); assert traces.sink is None; traces.close(); "
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )

@@ -9,7 +9,7 @@ import sys
 import pytest
 from recurrence_helpers import cases, utc
 
-from scheduler import preview
+from scheduler.cli import preview
 
 NEW_YORK = "America/New_York"
 

@@ -3,16 +3,16 @@
 import json
 from argparse import Namespace
 
+from scheduler.cli.show.run import explain, rows
+from scheduler.cli.verb_helpers import caller, connected, soon, work_through
 from scheduler.commands import asking, bulk
 from scheduler.commands.asking import NotThere
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ScheduleRetry
-from scheduler.operators.common import caller, connected, soon, work_through
 from scheduler.postgres.runs.lists import RunFilter, list_runs
 from scheduler.postgres.runs.reads import export_runs, find_run
 from scheduler.settings import Settings
-from scheduler.show_run import explain, rows
 from scheduler.views.base import in_ascii, list_as_json
 from scheduler.views.runs import run_json, run_view
 

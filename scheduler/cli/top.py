@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from scheduler import settings
+from scheduler.cli.terminal import plain
 from scheduler.domain.errors import Unavailable
 from scheduler.ops import logs
 from scheduler.ops.metrics import LAG_BUCKETS
 from scheduler.ops.recent import percentile
 from scheduler.postgres.maintenance import BACKLOG_COUNTED, Backlog, MaintenanceSession, Next, Seen
 from scheduler.postgres.workers import SeenWorker
-from scheduler.runtime import Stop
-from scheduler.terminal import plain
+from scheduler.processes.runtime import Stop
 
 NEXT_SHOWN = 10
 ON_TIME_SECONDS = 0.5

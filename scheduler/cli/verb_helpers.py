@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
+from scheduler.cli.terminal import plain
 from scheduler.commands import bulk
 from scheduler.domain.caller import Caller, Via
 from scheduler.postgres.connection import Connection, connect
 from scheduler.settings import Settings
-from scheduler.terminal import plain
 
 _LEAST_CELL = 8
 

@@ -15,9 +15,9 @@ from scheduler.ops.logs import get_logger
 from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.connection import Unstorable
 from scheduler.postgres.wakeup import Wakeup
+from scheduler.processes.runtime import Stop, backoff
 from scheduler.rabbit.link import BrokerUnavailable, Link
 from scheduler.rabbit.publisher import Publisher
-from scheduler.runtime import Stop, backoff
 from scheduler.settings import Settings
 
 log = get_logger(__name__)

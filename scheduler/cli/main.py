@@ -10,16 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
 
-from scheduler import __version__, preview, settings
+from scheduler import __version__, settings
+from scheduler.cli import preview, verb_arguments
 from scheduler.domain.errors import Misconfigured, Unavailable
 from scheduler.domain.messages.base import DEFAULT_TENANT
 from scheduler.domain.names import DUE_QUEUE
 from scheduler.domain.recurrence import tzdata_version
-from scheduler.operators import arguments
 from scheduler.ops import logs, reaching, traces
 from scheduler.ops.undumpable import forbid_reading
-from scheduler.roles import ROLES, Role, how_to_install
-from scheduler.runtime import EX_CONFIG, EX_UNAVAILABLE, Stop
+from scheduler.processes.roles import ROLES, Role, how_to_install
+from scheduler.processes.runtime import EX_CONFIG, EX_UNAVAILABLE, Stop
 from scheduler.settings import Settings
 
 
@@ -91,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     top = add("top", _top, "The overview live in a terminal: rates, lag, backlog, replicas.")
     top.add_argument("--once", action="store_true", help="print one frame and end; the default when piped")
     top.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="refresh (default: 1)")
-    arguments.add(commands, _operate)
+    verb_arguments.add(commands, _operate)
     text = "Try the webhooks of jobs."
     _add_webhook_verbs(commands.add_parser("webhook", help=text, description=text))
     health = add("health", _health, "Ask a running process whether it is ready; for HEALTHCHECK.")
@@ -129,15 +129,15 @@ def _settings(role: str) -> Settings:
 
 
 def _migrate(args: argparse.Namespace) -> int:
-    from scheduler import migrating  # noqa: PLC0415 - only this command needs it
+    from scheduler.cli import migrate  # noqa: PLC0415 - only this command needs it
 
     url = _settings("migrate").database_url
     if args.status:
-        migrating.show_status(url)
+        migrate.show_status(url)
     elif args.plan:
-        migrating.show_plan(url)
+        migrate.show_plan(url)
     else:
-        return migrating.run(url, Stop(late_exit_code=EX_UNAVAILABLE), wait=not args.no_wait)
+        return migrate.run(url, Stop(late_exit_code=EX_UNAVAILABLE), wait=not args.no_wait)
     return 0
 
 
@@ -172,8 +172,8 @@ def _only(role: Role, kind: str | None) -> Role:
 
 def _serve(args: argparse.Namespace) -> int:
     forbid_reading()
-    from scheduler import process  # noqa: PLC0415 - only this command needs it
     from scheduler.postgres.connection import connect  # noqa: PLC0415 - only this command needs it
+    from scheduler.processes import lifecycle  # noqa: PLC0415 - only this command needs it
 
     role: Role = args.role
     found = _settings(role.name)
@@ -181,9 +181,9 @@ def _serve(args: argparse.Namespace) -> int:
     stop = Stop()
     if args.no_wait and role.database:
         connect(found.database_url, role.name).close()
-    parts, maintenance = process.start(role, found, stop)
+    parts, maintenance = lifecycle.start(role, found, stop)
     try:
-        process.serve(role, found, stop, parts, wait=not args.no_wait)
+        lifecycle.serve(role, found, stop, parts, wait=not args.no_wait)
     finally:
         # A thread that is inside the database driver while the interpreter ends can take the process down with it.
         stop.set()
@@ -194,8 +194,8 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _outbox(args: argparse.Namespace) -> int:
-    from scheduler import outbox  # noqa: PLC0415 - only this command needs it
     from scheduler.client import tables  # noqa: PLC0415 - only this command needs it
+    from scheduler.processes import outbox  # noqa: PLC0415 - only this command needs it
 
     if args.sql:
         print(tables())
@@ -205,7 +205,7 @@ def _outbox(args: argparse.Namespace) -> int:
 
 
 def _top(args: argparse.Namespace) -> int:
-    from scheduler import top  # noqa: PLC0415 - only this command needs it
+    from scheduler.cli import top  # noqa: PLC0415 - only this command needs it
 
     return top.run(once=args.once, every=args.every)
 

@@ -5,8 +5,8 @@ import threading
 from scheduler.client.relay import Relay
 from scheduler.ops.logs import get_logger
 from scheduler.postgres.connection import Connection, connect
+from scheduler.processes.runtime import Stop
 from scheduler.rabbit.address import parameters, user
-from scheduler.runtime import Stop
 from scheduler.settings import Settings
 
 log = get_logger(__name__)

@@ -31,12 +31,12 @@ from scheduler.domain.names import (
 from scheduler.domain.parsing import claimed_id
 from scheduler.domain.runs.marker import Marker
 from scheduler.ops.health import HealthPart
+from scheduler.processes.runtime import Stop
 from scheduler.rabbit.address import user
 from scheduler.rabbit.answers import Answer, Answers, ReplyQueues
 from scheduler.rabbit.inbox import Inbox
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.reading import Decode, Delivery, decoded, undecoded
-from scheduler.runtime import Stop
 from scheduler.settings import Settings
 
 BATCH = 1000

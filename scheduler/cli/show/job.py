@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from scheduler.cli.terminal import from_now, plain, span
+from scheduler.cli.top import ON_TIME_SECONDS
 from scheduler.domain.jobs.job import JobStatus
 from scheduler.domain.times import rfc3339
 from scheduler.postgres.jobs.report import JobReport, report
 from scheduler.settings import Settings
-from scheduler.terminal import from_now, plain, span
-from scheduler.top import ON_TIME_SECONDS
 
 _ON_TIME = timedelta(seconds=ON_TIME_SECONDS)
 _LONGEST_DELAY = timedelta(minutes=1)  # between a refusal and the next try

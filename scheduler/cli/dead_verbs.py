@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
+from scheduler.cli.terminal import plain
+from scheduler.cli.verb_helpers import agreed, caller, connected, soon, table
 from scheduler.commands import asking
 from scheduler.commands.asking import NotThere
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ScheduleRetry
-from scheduler.operators.common import agreed, caller, connected, soon, table
 from scheduler.postgres.audit import Entry, write_alone
 from scheduler.postgres.connection import Connection
 from scheduler.rabbit.dead import DeadLetters, NotReplayable
 from scheduler.rabbit.dead_letter import DeadLetter
 from scheduler.settings import Settings
-from scheduler.terminal import plain
 from scheduler.views.dead import dead_view
 
 _HEAD = ("ID", "SINCE", "KEY", "REASON")

@@ -4,7 +4,8 @@ import json
 from argparse import Namespace
 from collections.abc import Sequence
 
-from scheduler import show_job
+from scheduler.cli.show import job
+from scheduler.cli.verb_helpers import agreed, caller, connected, soon, table, work_through
 from scheduler.commands import bulk
 from scheduler.commands.asking import AboutJob, JobIsCancelled, NotThere, Overtaken, ask
 from scheduler.domain.errors import Rejected
@@ -16,7 +17,6 @@ from scheduler.domain.messages import (
     ScheduleResume,
     ScheduleTrigger,
 )
-from scheduler.operators.common import agreed, caller, connected, soon, table, work_through
 from scheduler.postgres.jobs.lists import JobFilter, list_jobs
 from scheduler.settings import Settings
 from scheduler.views.base import as_json, in_ascii, instant, list_as_json
@@ -44,7 +44,7 @@ def list(settings: Settings, args: Namespace) -> None:  # noqa: A001 - the verb'
 
 def show(settings: Settings, args: Namespace) -> str | None:
     """Print one job, and why its last event was late."""
-    found = show_job.run(settings, args.id, as_json=args.json)
+    found = job.run(settings, args.id, as_json=args.json)
     return None if found else f"no job has the id {args.id}"
 
 

@@ -4,7 +4,7 @@ from scheduler.domain.errors import Unavailable
 from scheduler.ops.logs import get_logger
 from scheduler.postgres.migrate import migrate, status
 from scheduler.postgres.migration_plan import plan
-from scheduler.runtime import EX_UNAVAILABLE, Stop, backoff
+from scheduler.processes.runtime import EX_UNAVAILABLE, Stop, backoff
 
 log = get_logger(__name__)
 

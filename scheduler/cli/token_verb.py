@@ -3,9 +3,9 @@
 import json
 from argparse import Namespace
 
+from scheduler.cli.verb_helpers import caller
 from scheduler.domain.errors import Misconfigured
-from scheduler.operators.common import caller
-from scheduler.roles import how_to_install
+from scheduler.processes.roles import how_to_install
 from scheduler.settings import Settings
 
 _LONGEST_SUB = 200

@@ -61,9 +61,10 @@ def _found(path: str | Callable[..., Any]) -> Any:
 
 ROLES = {role.name: role for role in (
     Role("consumer", "AMQP → Postgres: commands become rows.",
-         ("scheduler.consumer:Consumer", "scheduler.consumer:ResultsConsumer", "scheduler.consumer:DelayConsumer"),
+         ("scheduler.processes.consumer:Consumer", "scheduler.processes.consumer:ResultsConsumer",
+          "scheduler.processes.consumer:DelayConsumer"),
          in_dev=1, switch_seconds=0.002, idle_without_database=True),
-    Role("producer", "Postgres → AMQP: due rows become events.", ("scheduler.producer:Producer",),
+    Role("producer", "Postgres → AMQP: due rows become events.", ("scheduler.processes.producer:Producer",),
          in_dev=2, switch_seconds=0.0005),
     Role("worker", "AMQP → the work itself: calls webhooks, runs commands and handlers, reports results.",
          ("scheduler.workers.presence:Presence", "scheduler.workers.webhook.service:Webhooks",

@@ -14,8 +14,8 @@ from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
 from scheduler.ops.recent import Recent, percentile
 from scheduler.postgres.maintenance import MaintenanceSession, Replica
-from scheduler.roles import ROLES, Role
-from scheduler.runtime import Stop
+from scheduler.processes.roles import ROLES, Role
+from scheduler.processes.runtime import Stop
 from scheduler.settings import Settings
 
 log = get_logger(__name__)

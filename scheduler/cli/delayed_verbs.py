@@ -4,14 +4,14 @@ import json
 from argparse import Namespace
 from urllib.parse import unquote, urlsplit
 
+from scheduler.cli.terminal import plain
+from scheduler.cli.verb_helpers import agreed, caller, connected, table
 from scheduler.domain.delayed import migration
-from scheduler.operators.common import agreed, caller, connected, table
 from scheduler.postgres.audit import Entry, write
 from scheduler.postgres.connection import transaction
 from scheduler.postgres.delayed.reads import DelayedFilter, cancel_delayed, find_delayed, list_delayed
 from scheduler.rabbit import migrating
 from scheduler.settings import Settings
-from scheduler.terminal import plain
 from scheduler.views.delayed import delayed_view, whole_delayed_view
 
 _HEAD = ("COMES OUT", "ID", "BYTES", "EXCHANGE", "KEY", "TRIES")

@@ -10,17 +10,17 @@ from typing import Any
 
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.recurrence import tzdata_version
-from scheduler.maintenance import Maintenance
 from scheduler.ops import health as http
 from scheduler.ops import metrics
 from scheduler.ops.health import Health, HealthPart
 from scheduler.ops.logs import get_logger
 from scheduler.ops.reaching import reach
+from scheduler.processes.maintenance import Maintenance
+from scheduler.processes.roles import Role
+from scheduler.processes.runtime import Stop, backoff
 from scheduler.rabbit import pika_internals, topology
 from scheduler.rabbit.address import place
 from scheduler.rabbit.link import Link
-from scheduler.roles import Role
-from scheduler.runtime import Stop, backoff
 from scheduler.settings import Settings
 
 log = get_logger(__name__)

@@ -28,25 +28,25 @@ Add = Callable[[str, str], argparse.ArgumentParser]
 def add(commands: Any, run: Callable[[argparse.Namespace], int]) -> None:
     """Declare the commands; each verb has `run` called with its module and its name."""
     for name, module, text, declare in (
-        ("job", "jobs", "What the database knows of jobs, and what can be done with them.", _job),
-        ("run", "runs", "What became of the occurrences of tracked jobs, and another chance for those given up.",
-         _run),
-        ("dead", "deads", "What lies in scheduler_dead and why: look, send again, drop.", _dead),
-        ("delayed", "delayed", "Messages that wait to come out, and the way from the delayed-message plugin.",
-         _delayed),
+        ("job", "job_verbs", "What the database knows of jobs, and what can be done with them.", _job),
+        ("run", "run_verbs",
+         "What became of the occurrences of tracked jobs, and another chance for those given up.", _run),
+        ("dead", "dead_verbs", "What lies in scheduler_dead and why: look, send again, drop.", _dead),
+        ("delayed", "delayed_verbs",
+         "Messages that wait to come out, and the way from the delayed-message plugin.", _delayed),
     ):
         parser = commands.add_parser(name, help=text, description=text)
         verbs = parser.add_subparsers(required=True, metavar="VERB")
 
         def add_verb(verb: str, text: str, verbs: Any = verbs, module: str = module) -> argparse.ArgumentParser:
             added: argparse.ArgumentParser = verbs.add_parser(verb, help=text, description=text)
-            added.set_defaults(command=run, module=f"scheduler.operators.{module}", verb=verb)
+            added.set_defaults(command=run, module=f"scheduler.cli.{module}", verb=verb)
             return added
 
         declare(add_verb)
     text = "Print a token for the API, where SCHEDULER_JWT_KEY is a secret."
     token = commands.add_parser("token", help=text, description=text)
-    token.set_defaults(command=run, module="scheduler.operators.tokens", verb="make")
+    token.set_defaults(command=run, module="scheduler.cli.token_verb", verb="make")
     token.add_argument("--role", choices=_ROLES, required=True, metavar="R", help=f"one of {', '.join(_ROLES)}")
     token.add_argument("--tenant", type=lambda text: None if text == "*" else _tenant(text), metavar="T",
                        help="for this tenant only (default, or *: all)")

@@ -1,0 +1,148 @@
+"""`scheduler preview`: the next occurrences of a schedule, before anyone relies on it."""
+
+import argparse
+import io
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from scheduler.domain.errors import Problem, Rejected
+from scheduler.domain.recurrence import local_time
+from scheduler.domain.recurrence.adjustment_fields import CALENDAR_FIELDS
+from scheduler.domain.recurrence.preview import FIELDS, MOST, USUAL_COUNT, Preview, preview, written
+
+USUAL_LINE_COUNT = 100  # USUAL_COUNT is a screenful for people; programs cut for themselves
+REFUSED = 65  # EX_DATAERR
+# What `calendar show --json` prints beside the fields of a calendar.
+_SHOWN_FIELDS = ("name", "tenant", "version", "jobs", "updated_at", "updated_by")
+_BOLD, _DIM, _YELLOW, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[0m"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `scheduler preview`."""
+    parser.description = "Show when a schedule would run. Rules that would be rejected are explained."
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--rrule", metavar="TEXT", help="RFC 5545, such as 'FREQ=WEEKLY;BYDAY=MO,WE'")
+    kind.add_argument("--cron", metavar="TEXT", help="five fields or @daily, such as '30 2 * * 1-5'")
+    kind.add_argument("--every", metavar="TEXT", help="ISO 8601 duration or seconds, such as PT15M")
+    parser.add_argument("--run-at", metavar="T", help="RFC 3339: the first run and the rule's DTSTART")
+    parser.add_argument("--timezone", metavar="Z", help="IANA name (default: UTC)")
+    parser.add_argument("--after", metavar="T", help="only what comes after this (default: from the first run)")
+    parser.add_argument("--count", metavar="N", type=int, help=f"how many, 1 to {MOST} (default: {USUAL_COUNT})")
+    parser.add_argument("--calendar", metavar="NAME|@FILE", help="name of a calendar, or a file with one as JSON")
+    parser.add_argument("--on-closed", metavar="HOW", help="skip, next, previous, nearest or next_in_month")
+    parser.add_argument("--window", metavar="HOURS", help="hours and days, such as 09:00-18:00,MO,TU")
+    parser.add_argument("--jitter", metavar="SECONDS", type=float, help="maximum delay, 0 to 86400")
+    parser.add_argument("--id", metavar="ID", help="job id, on which the jitter depends")
+    parser.add_argument("--tenant", metavar="T", help="owner of the job and of the calendar")
+    parser.add_argument("--jsonl", action="store_true", help="read one JSON object a line on standard input")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print a table, or with --jsonl one line of JSON for each line read."""
+    if args.jsonl:
+        return _run_lines()
+    given = {name: getattr(args, name) for name in FIELDS if getattr(args, name) is not None}
+    try:
+        if not given.keys() & {"rrule", "cron", "every", "run_at"}:
+            raise Rejected([Problem("rrule", "give --rrule, --cron or --every")])
+        found = preview(given | _from_options(given), datetime.now(UTC))
+    except Rejected as rejected:
+        for problem in rejected.problems:
+            print(f"{problem.field}: {problem.problem}", file=sys.stderr)
+        return REFUSED
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    print("\n".join(_table(found, colour=colour)))
+    return 0
+
+
+def _from_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are written in another way on the command line."""
+    found: dict[str, Any] = {}
+    if "window" in given:
+        hours, *days = given["window"].split(",")
+        opens, _, closes = hours.partition("-")
+        found["window"] = {"from": opens, "to": closes} | ({"days": days} if days else {})
+    if given.get("calendar", "").startswith("@"):
+        found["calendar"] = _read_file(given["calendar"][1:])
+    return found
+
+
+def _read_file(path: str) -> Any:
+    try:
+        calendar = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Rejected([Problem("calendar", f"cannot read {path}: {error.strerror}")]) from None
+    except (ValueError, RecursionError) as error:
+        raise Rejected([Problem("calendar", f"{path} is not JSON: {error}")]) from None
+    if not isinstance(calendar, dict):
+        fields = ", ".join(CALENDAR_FIELDS)
+        raise Rejected([Problem("calendar", f"{path} must contain a JSON object with {fields}")])
+    return {name: value for name, value in calendar.items() if name not in _SHOWN_FIELDS}
+
+
+def _run_lines() -> int:
+    """Answer each line of standard input with one line."""
+    now = datetime.now(UTC)
+    if isinstance(sys.stdin, io.TextIOWrapper):  # bytes that are no UTF-8 spoil their own line only
+        sys.stdin.reconfigure(encoding="utf-8", errors="replace")
+    for line in sys.stdin:
+        if line.strip():
+            print(json.dumps(_answer(line, now)), flush=True)
+    return 0
+
+
+def _answer(line: str, now: datetime) -> dict[str, object]:
+    try:
+        fields = json.loads(line)
+        if not isinstance(fields, dict):
+            raise Rejected([Problem("line", "must be a JSON object")])
+        found = preview(fields, now, USUAL_LINE_COUNT)
+    except (ValueError, RecursionError) as error:
+        return {"errors": [{"field": "line", "problem": f"is not JSON: {error}"}]}
+    except Rejected as rejected:
+        return {"errors": [{"field": p.field, "problem": p.problem} for p in rejected.problems]}
+    answer: dict[str, object] = {"occurrences": [written(instant) for instant in found.occurrences]}
+    skipped = found.skipped
+    if skipped is not None:
+        answer["items"] = [item.fields() for item in found.items]
+        answer["skipped"] = [each.fields() for each in skipped]
+    return answer
+
+
+def _table(found: Preview, *, colour: bool) -> Iterable[str]:
+    """Yield the lines of the table."""
+    rows = [(f"local time ({found.spec.timezone})", "UTC", "")]
+    for instant, item in zip(found.occurrences, found.items, strict=True):
+        here = local_time(instant, found.spec.timezone)
+        rows.append((f"{here:%a} {_wall(here)} {here:%Z}", item.utc, item.note))
+    widths = [max(len(row[column]) for row in rows) for column in range(2)]
+    for number, (shown, utc, remark) in enumerate(rows):
+        styles = (_BOLD, _BOLD) if number == 0 else ("", _DIM)
+        cells = (shown.ljust(widths[0]), utc.ljust(widths[1]) if remark else utc)
+        line = "  ".join(_paint(cell, style, colour=colour) for cell, style in zip(cells, styles, strict=True))
+        yield f"{line}  {_paint(remark, _YELLOW, colour=colour)}" if remark else line
+    if not _further(found):
+        yield _paint("No further runs.", _DIM, colour=colour)
+    for each in found.skipped or ():
+        yield f"{_paint('Not emitted:', _DIM, colour=colour)} {each.nominal_at}  {each.note}"
+
+
+def _further(found: Preview) -> bool:
+    """Tell whether there are more occurrences than those shown."""
+    if found.adjusted is not None:
+        return found.adjusted.further
+    last = found.occurrences[-1] if found.occurrences else datetime.now(UTC)
+    return found.schedule.next_after(last) is not None
+
+
+def _wall(here: datetime) -> str:
+    return here.replace(tzinfo=None).isoformat(" ")
+
+
+def _paint(text: str, style: str, *, colour: bool) -> str:
+    return f"{style}{text}{_PLAIN}" if colour and style and text else text

@@ -1,0 +1,1 @@
+"""Jobs and runs in words: `scheduler job show` and `scheduler run show`."""

@@ -1,0 +1,1 @@
+"""The long-running processes: their roles, start, work and stop."""
