@@ -1,4 +1,4 @@
-"""The tables of docs/scaling.md, from what `costs` and `scale` measured last."""
+"""Write the tables in docs/scaling.md from the last results of `costs` and `scale`."""
 
 import math
 import statistics
@@ -9,8 +9,8 @@ from bench.sizes import ARCHIVE, CLAIM, INDEXES, SCATTERED, STORE, TABLE, WAL
 
 PAGE = report.DOCS / "scaling.md"
 EVENT, COMMAND, PUBLISHED = "an event, 1 replica", "a command stored, 1 consumer", "a bare publisher's message"
-RATES = (1_000, 100_000, 10_000_000)  # reminders a minute
-# What one sidecar is given here, a second: well below what two cores emit, so that a rush finds room.
+RATES = (1_000, 100_000, 10_000_000)  # reminders per minute
+# Assumed load per second: well below the rate that two cores emit, to leave headroom for peaks.
 SIDECAR, PRODUCER, CONSUMER = 10_000, 5_000, 10_000
 CONNECTIONS = {"producer": 5, "consumer": 6, "API": 20}
 MOST_BUSY = 0.5  # of a core, over the minute
@@ -28,50 +28,50 @@ class Cost(NamedTuple):
 
 
 def publish() -> None:
-    """Write the tables anew, as far as there is something to write."""
+    """Rewrite the tables whose results exist."""
     costs, sizes = report.details("costs"), report.details("sizes")
     if costs:
-        found = {what: _cost(costs[f"{what}, one node"]) for what in (EVENT, COMMAND, PUBLISHED)}
-        report.put(PAGE, "costs", _costs(found))
+        cost_of = {kind: _cost(costs[f"{kind}, one node"]) for kind in (EVENT, COMMAND, PUBLISHED)}
+        report.put(PAGE, "costs", _costs(cost_of))
         if sizes:
-            report.put(PAGE, "arithmetic", _arithmetic(_life(found), sizes["jobs"]))
+            report.put(PAGE, "arithmetic", _arithmetic(_life(cost_of), sizes["jobs"]))
     if sizes:
         report.put(PAGE, "rows", _rows(sizes))
 
 
-def _cost(turns: list[list[float]]) -> Cost:
-    _, ours, postgres, *nodes = (statistics.median(each) for each in zip(*turns, strict=True))
+def _cost(rounds: list[list[float]]) -> Cost:
+    _, ours, postgres, *nodes = (statistics.median(column) for column in zip(*rounds, strict=True))
     return Cost(ours, postgres, sum(nodes))
 
 
-def _life(found: dict[str, Cost]) -> Cost:
-    """Return what a one-shot reminder costs from its host to its host: an event is taken as a command is taken."""
-    event, command, published = (found[what] for what in (EVENT, COMMAND, PUBLISHED))
+def _life(cost_of: dict[str, Cost]) -> Cost:
+    """Return the total cost of a one-shot reminder. Consuming an event costs as much as consuming a command."""
+    event, command, published = (cost_of[kind] for kind in (EVENT, COMMAND, PUBLISHED))
     return Cost(event.ours + command.ours, event.postgres + command.postgres,
                 published.rabbitmq + 2 * command.rabbitmq + event.rabbitmq)
 
 
-def _costs(found: dict[str, Cost]) -> list[str]:
-    event, command, published = (found[what] for what in (EVENT, COMMAND, PUBLISHED))
+def _costs(cost_of: dict[str, Cost]) -> list[str]:
+    event, command, published = (cost_of[kind] for kind in (EVENT, COMMAND, PUBLISHED))
     return [
         "| µs of processor time | our process | Postgres | RabbitMQ | sum |", "| --- | --- | --- | --- | --- |",
-        f"| a command is published by its host (its own time left out) | {Cost(0, 0, published.rabbitmq)} |",
-        f"| … taken and stored | {command} |",
-        f"| an event is emitted | {event} |",
-        f"| … and taken by its host, as a command is taken | {Cost(0, 0, command.rabbitmq)} |",
-        f"| a one-shot reminder, all of it | {_life(found)} |",
+        f"| the host publishes a command (without the host's own time) | {Cost(0, 0, published.rabbitmq)} |",
+        f"| … a consumer stores it | {command} |",
+        f"| a producer emits an event | {event} |",
+        f"| … the host consumes it (same cost as consuming a command) | {Cost(0, 0, command.rabbitmq)} |",
+        f"| total for a one-shot reminder | {_life(cost_of)} |",
     ]
 
 
 def _rows(sizes: dict[str, dict[str, dict[str, float]]]) -> list[str]:
-    lines = ["| a row, of so many | table | indexes | WAL when it is stored | WAL when it is emitted, or moved on |",
+    lines = ["| per row, of N rows | table | indexes | WAL to store it | WAL to emit or move it |",
              "| --- | --- | --- | --- | --- |"]
     for kind, costs in sizes.items():
         many = max(costs[TABLE], key=int)
 
         def span(*names: str, costs: dict[str, dict[str, float]] = costs) -> str:
-            found = [value for name in names for value in costs.get(WAL + name, {}).values()]
-            return f"{min(found):,.0f} … {max(found):,.0f} B" if found else ""
+            values = [value for name in names for value in costs.get(WAL + name, {}).values()]
+            return f"{min(values):,.0f} … {max(values):,.0f} B" if values else ""
 
         lines.append(f"| {kind}, {int(many):,} | {costs[TABLE][many]:,.0f} B | {costs[INDEXES][many]:,.0f} B | "
                      f"{span(STORE)} | {span(CLAIM, SCATTERED, ARCHIVE)} |")
@@ -84,19 +84,19 @@ def _arithmetic(life: Cost, jobs: dict[str, dict[str, float]]) -> list[str]:
     least = jobs[WAL + STORE][few] + jobs[WAL + CLAIM][few]
     most = jobs[WAL + STORE][many] + jobs[WAL + SCATTERED][many]
     columns = [_column(rate / 60, life, row, least, most) for rate in RATES]
-    names = ["reminders a second", "sidecars (a database and a virtual host each)", "producers + consumers, of each sidecar",
-             "cores busy: ours + Postgres + RabbitMQ", "cores to have, half busy: ours + Postgres + RabbitMQ",
-             "rows a day", "disk for what is finished, 30 days / 7 / 1", "WAL, all pages written lately … none of them",
+    names = ["reminders per second", "sidecars (a database and a virtual host each)", "producers + consumers per sidecar",
+             "busy cores: ours + Postgres + RabbitMQ", "cores to provide at 50 % use: ours + Postgres + RabbitMQ",
+             "rows per day", "disk for finished jobs, 30 days / 7 / 1", "WAL, all pages recently written … none",
              "connections to each Postgres, with one API"]
-    head = "| | " + " | ".join(f"{rate:,} a minute" for rate in RATES) + " |"
+    head = "| | " + " | ".join(f"{rate:,} per minute" for rate in RATES) + " |"
     body = [f"| {name} | " + " | ".join(cells) + " |" for name, cells in zip(names, zip(*columns, strict=True), strict=True)]
     return [head, "|" + " --- |" * (len(RATES) + 1), *body]
 
 
 def _column(rate: float, life: Cost, row: float, least: float, most: float) -> list[str]:
     sidecars = math.ceil(rate / SIDECAR)
-    each = rate / sidecars
-    producers, consumers = max(2, math.ceil(each / PRODUCER)), max(2, math.ceil(each / CONSUMER))
+    sidecar_rate = rate / sidecars
+    producers, consumers = max(2, math.ceil(sidecar_rate / PRODUCER)), max(2, math.ceil(sidecar_rate / CONSUMER))
     busy = [rate * cost / 1e6 for cost in life]
     connections = producers * CONNECTIONS["producer"] + consumers * CONNECTIONS["consumer"] + CONNECTIONS["API"]
     day = rate * 86400
