@@ -1,4 +1,4 @@
-"""docs/host.md works as it stands: its snippets are run in order, as one program, against the real sidecar."""
+"""Runs the snippets of docs/host.md in order, as one program, against the real sidecar."""
 
 import re
 import sys
@@ -33,7 +33,8 @@ def page(sidecar, amqp_url, empty_database, monkeypatch):
     sidecar.up()
     module = types.ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", module)
-    module.AMQP_URL, module.HOST_DATABASE_URL = amqp_url, empty_database
+    monkeypatch.setenv("AMQP_URL", amqp_url)
+    monkeypatch.setenv("HOST_DATABASE_URL", empty_database)
     yield module
     for name in ("runner", "relay", "client"):
         if hasattr(module, name):
@@ -72,6 +73,6 @@ def test_every_snippet_does_what_the_page_says(page, sidecar, capsys, scheduler_
             database.execute(statement)
             database.commit()
             sidecar.stored(re.search(r'"id": "(.*?)"', statement)[1])
-    page.test_an_unpaid_invoice_is_reminded_of_each_week()
-    page.test_a_mail_server_that_is_away_is_tried_again()
-    page.test_what_happens_after_a_long_night(scheduler_sidecar)
+    page.test_an_unpaid_invoice_gets_weekly_reminders()
+    page.test_a_failed_mail_is_retried()
+    page.test_downtime_folds_missed_reports_into_one(scheduler_sidecar)
