@@ -9,6 +9,7 @@ import pytest
 from scheduler.settings import Settings
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "scheduler"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
 WITHOUT_CODE = re.compile(r"^(```|~~~).*?^\1$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 
@@ -56,3 +57,18 @@ def test_the_settings_page_lists_every_setting():
     assert {name for cell in cells for name in re.findall(r"`([A-Z_]+)`", cell)} == {
         field.metadata["name"] for field in fields(Settings)
     }
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/architecture.md"])
+def test_named_modules_exist(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:[\w.-]+/)+(?:[\w.-]+\.(?:py|html|sql|sh))?)`", text)
+    elsewhere = [path.rstrip("/") for path in paths if not (ROOT / path).exists()]
+    assert [path for path in elsewhere if not list(PACKAGE.rglob(path))] == []
+
+
+def test_the_modules_in_the_architecture_table_exist():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = "".join(line for line in text.splitlines() if line.startswith("| `"))
+    modules = {path.stem for path in PACKAGE.rglob("*") if path.is_dir() or path.suffix == ".py"}
+    assert set(re.findall(r"`([a-z_]+)`", rows)) - modules - {"scheduler_dead"} == set()
