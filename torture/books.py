@@ -27,7 +27,7 @@ class Job:
     def of(self, kind: str) -> list[Record]:
         """Commands of a kind that were sent and not rejected, by their `issued_at`."""
         taken = [r for r in self.sent if r["do"] == kind and "first" in r and "gave_up" not in r and not r.get("rejected")
-                 and r["expect"] != "reject" and "body" in r]
+                 and r["expect"] not in {"reject", "foreign"} and "body" in r]
         return sorted(taken, key=model.issued)
 
     @property

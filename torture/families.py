@@ -104,6 +104,23 @@ def lives(draw: Draw) -> Iterator[Step]:
 
 
 @family
+def overtaken(draw: Draw) -> Iterator[Step]:
+    """Requests that arrive after a newer cancel, up to minutes later: for the first time, or redelivered."""
+    for n in range(draw.count):
+        tenant = draw.pick({}, {"tenant": "acme"})
+        cancelled = draw.when(2, draw.length * 0.2)
+        arrives = draw.when(cancelled, draw.length * 0.9)
+        body = {**tenant, "run_at": at(arrives + draw.rng.uniform(-5, 5)), "payload": {"n": n},
+                "issued_at": at(cancelled - draw.pick(0.001, 1, 60))}
+        if draw.chance(0.3):
+            body["every"] = draw.pick(1, 2)
+        if draw.chance(0.5):
+            yield request(0.5, draw.id(n), body)
+        yield command(cancelled, "cancel", draw.id(n), {**tenant, "issued_at": at(cancelled)})
+        yield request(arrives, draw.id(n), body)
+
+
+@family
 def odd_times(draw: Draw) -> Iterator[Step]:
     """Very old and far-future `issued_at`."""
     for n in range(draw.count):
@@ -142,6 +159,20 @@ def tenants(draw: Draw) -> Iterator[Step]:
             yield request(draw.when(3, draw.length), draw.id(n), stolen, expect="reject")
         else:
             yield command(draw.when(3, draw.length), kind, draw.id(n), stolen, expect="reject")
+
+
+@family
+def foreign_commands(draw: Draw) -> Iterator[Step]:
+    """Commands from other tenants for one-shot jobs whose run stays open for long after its event was emitted."""
+    for n in range(draw.count):
+        owner, other = draw.pick(("acme", "evil"), ("acme", "default"), ("default", "evil"))
+        due, hold = draw.when(1, 8), draw.when(2, draw.length * 0.8)
+        do = [{"o": draw.pick("ok", "ok", "fail"), "hold": hold, "beat": 6}, {"o": "ok"}]
+        yield request(0.5, draw.id(n), {"tenant": owner, "run_at": at(due), "payload": {"n": n, "do": do}, "issued_at": at(0),
+                                        "run": {"max_attempts": 3, "backoff": [1], "timeout": 600}})
+        for _ in range(draw.pick(1, 2)):
+            yield command(draw.when(due + 1, due + hold), draw.pick("cancel", "cancel", "pause", "resume", "trigger"), draw.id(n),
+                          {"tenant": other}, expect="foreign")
 
 
 @family

@@ -121,7 +121,8 @@ def handlers(draw: Draw) -> Iterator[Step]:
 
 @family
 def outbox(draw: Draw) -> Iterator[Step]:
-    """Commands through the host's outbox, some of which no broker takes."""
+    """Commands through the host's outbox, written singly or in bursts, some of which no broker takes."""
+    bursts = [draw.when(0, draw.length * 0.5) for _ in range(draw.get("bursts", 0))]
     for n in range(draw.count):
         body = {"run_at": at(draw.when(4, draw.length)), "payload": filler(draw, 0, draw.get("size", 300))}
         more: dict[str, Any] = {"via": "outbox"}
@@ -129,7 +130,7 @@ def outbox(draw: Draw) -> Iterator[Step]:
             more |= {"expect": "any"} | draw.pick(
                 {"pad": 400}, {"headers": {"big": {"$fill": 200_000}}}, {"headers": {"n": 2**70}},
                 {"headers": {"k" * 300: 1}}, {"headers": {"": None, "f": 1.5, "l": [1, None, {"a": 1}]}})
-        yield request(draw.when(0, draw.length * 0.7), draw.id(n), body, **more)
+        yield request(draw.pick(*bursts) if bursts else draw.when(0, draw.length * 0.7), draw.id(n), body, **more)
 
 
 @family

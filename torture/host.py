@@ -13,20 +13,25 @@ from pika.exceptions import AMQPError
 from torture.courier import Courier, Message, parameters
 from torture.history import History, Record, digest
 
-REPLIES, TAP, EXIT = "torture_replies", "torture_tap", "torture_exit"
+REPLIES, TAP, EXIT, RELAYED = "torture_replies", "torture_tap", "torture_exit", "torture_relayed"
 KEPT = ("event_id", "job_id", "job_type", "due_at", "emitted_at", "occurrence", "missed", "next_run_at", "tenant")
 
 
-def declare(url: str, due_arguments: dict[str, Any] | None, routes: list[str]) -> None:
-    """Declare the host's queues and listen to everything but `due`, whose routing is under test."""
+def declare(url: str, due_arguments: dict[str, Any] | None, routes: list[str], *, relay: bool) -> None:
+    """Declare the host's queues and listen to everything but `due`, whose routing is under test.
+
+    With `relay`, also receive a copy of each request, to count how often the relay publishes it.
+    """
     with contextlib.closing(pika.BlockingConnection(parameters(url))) as connection:
         channel = connection.channel()
         if due_arguments is not None:
             channel.queue_declare("mainapp_due", durable=True, arguments=due_arguments)
         for name in ("schedule.commands", "schedule.events", "schedule.dead", "schedule.delayed"):
             channel.exchange_declare(name, "topic", durable=True)
-        for name in (REPLIES, TAP, EXIT):
+        for name in (REPLIES, TAP, EXIT, RELAYED):
             channel.queue_declare(name, durable=True)
+        if relay:
+            channel.queue_bind(RELAYED, "schedule.commands", "request")
         for key in ("missed", "finished", "rejected"):
             channel.queue_bind(TAP, "schedule.events", key)
         channel.queue_bind(TAP, "schedule.dead", "#")
@@ -42,7 +47,7 @@ class Host:
     def __init__(self, url: str, history: History, queues: list[str], *, reads_due: bool, user: str | None) -> None:
         self._url = url
         self._history = history
-        self._queues = [REPLIES, TAP, EXIT, *queues]
+        self._queues = [REPLIES, TAP, EXIT, RELAYED, *queues]
         self._reads_due = reads_due
         self._user = user
         self.full = False  # the nemesis lets `mainapp_due` fill up
@@ -106,6 +111,10 @@ class Host:
         if queue == EXIT:
             self._history.add("delayed", message_id=properties.message_id, key=method.routing_key,
                               size=len(body), again=method.redelivered)
+            return
+        if queue == RELAYED:
+            if not method.redelivered:  # a copy that the broker delivers twice was published once
+                self._history.add("relayed", cid=properties.correlation_id)
             return
         try:
             content = json.loads(body)

@@ -1,9 +1,12 @@
 """Rules about answers to commands: the owner's are accepted, those of other tenants rejected, hostile ones alone."""
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
-from torture.checker import Case, Violation, rule
+from torture import model
+from torture.checker import Case, Violation, concerns, rule
+from torture.rules_system import stall
 
 
 @rule
@@ -22,12 +25,57 @@ def replies_as_predicted(case: Case) -> Iterator[Violation]:
 
 
 @rule
+def older_requests_lose(case: Case) -> Iterator[Violation]:
+    """A request older than a cancel that was answered before is not answered `scheduled`."""
+    for job in case.books.jobs.values():
+        for request in job.of("request"):
+            reply = request.get("reply")
+            if reply is None or not isinstance(reply["body"], dict) or "issued_at" not in request["body"]:
+                continue
+            newer = [r for r in job.of("cancel") if "issued_at" in r["body"] and r.get("answered", float("inf")) < request["first"]
+                     and model.issued(r) > model.issued(request)]
+            if newer and reply["body"].get("status") == "scheduled":
+                yield Violation("after cancel", f"{job.family}: a request was answered `scheduled` {request['first'] - newer[-1]['answered']:.0f} s "
+                                "after a newer cancel", [job.id])
+
+
+@rule
 def outbox_drains(case: Case) -> Iterator[Violation]:
     odd = {r["job"] for r in case.history.of("sent") if r["expect"] == "any"}
     stuck = [r for r in case.history.of("unsent") if r["job"] not in odd]
     if stuck:
         yield Violation("outbox", f"{len(stuck)} good rows are left in the outbox; one of them: {stuck[0]['problem']}",
                         [r["job"] for r in stuck[:20]])
+
+
+@rule
+def outbox_goes_on(case: Case) -> Iterator[Violation]:
+    """While commands wait in the outbox, the relay publishes one that it has not published before."""
+    written = {r["cid"]: r["first"] for r in case.history.of("sent") if r.get("via") == "outbox" and r["expect"] == "ok" and "first" in r}
+    relayed: dict[str, float] = {}
+    for record in case.history.of("relayed"):
+        if record["cid"] in written:
+            relayed.setdefault(record["cid"], record["t"])
+    moments = sorted([*((t, 1) for t in written.values()), *((t, -1) for t in relayed.values()), (case.end, 0)])
+    waiting, since = 0, 0.0
+    for at, change in moments:
+        if waiting > 0 and change <= 0:
+            yield from stall(case, "outbox", since, at)
+        if waiting <= 0 or change < 0:
+            since = at
+        waiting += change
+
+
+@rule
+def outbox_sends_once(case: Case) -> Iterator[Violation]:
+    """A command is published once; again only if its relay was interrupted, and at most once more if it was slow."""
+    near = [f for f in case.faults if concerns(f, {"outbox"})]
+    most = 1 + sum(1 for f in near if f["kind"] != "slow") + any(f["kind"] == "slow" for f in near)
+    written = {r["cid"]: r["job"] for r in case.history.of("sent") if r.get("via") == "outbox"}
+    times = Counter(r["cid"] for r in case.history.of("relayed") if r["cid"] in written)
+    if again := [cid for cid, count in times.items() if count > most]:
+        yield Violation("outbox", f"{len(again)} commands were published more than {most} times, one of them {max(times.values())} times",
+                        [written[cid] for cid in again[:20]])
 
 
 @rule

@@ -1,5 +1,6 @@
 """Rules about runs: attempts counted and never early, outcomes as reported, nothing executed side by side."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
@@ -9,6 +10,7 @@ from torture import model
 from torture.books import Job
 from torture.checker import Case, Violation, rule
 from torture.history import Record, seconds
+from torture.rules_system import stall
 
 
 @rule
@@ -66,6 +68,17 @@ def _one_run(case: Case, job: Job, request: Record, event_id: str, seen: dict[in
 
 
 @rule
+def only_the_owner_cancels(case: Case) -> Iterator[Violation]:
+    """A run is cancelled only by a cancel from its job's tenant."""
+    for job in case.books.jobs.values():
+        if any(r["do"] == "cancel" and r["expect"] not in {"reject", "foreign"} for r in job.sent):
+            continue
+        for event_id, ended in job.finished.items():
+            if any(record["body"]["status"] == "cancelled" for record in ended):
+                yield Violation("tenancy", f"{event_id} was cancelled, but its tenant sent no cancel", [job.id])
+
+
+@rule
 def reported_in_time_is_not_lost(case: Case) -> Iterator[Violation]:
     """An attempt is not `lost` or `timed_out` if its worker's reports reached the broker in time."""
     reports = _reports(case)
@@ -98,6 +111,27 @@ def _in_time(made: list[Record], policy: dict[str, Any]) -> bool:
     delivered = made[0]["t"]  # when the host planned the report: it had the event then
     return (longest < promised - 1 and beats[-1] - beats[0] < policy.get("timeout", 300) - 5
             and beats[0] - delivered < policy.get("start_timeout", 3600) - 1)
+
+
+@rule
+def waiting_jobs_go_on(case: Case) -> Iterator[Violation]:
+    """A job with `overlap: wait` is emitted again soon after its run has ended and its next occurrence is due."""
+    if not case.history.host_reads or any(f["kind"] == "full" or f.get("rate") for f in case.faults):
+        return
+    for job in case.books.jobs.values():
+        request = job.request
+        if request is None or not job.simple or job.of("cancel") or len(job.of("request")) > 1 or "every" not in request["body"]:
+            continue
+        again = any("again" in step for step in request.get("behaviour") or ())
+        if request["body"].get("run", {}).get("overlap") != "wait" or again:
+            continue
+        step = model.interval(request["body"]["every"])
+        events = sorted(job.emitted.values(), key=lambda event: event["t"])
+        for before, after in pairwise([*events, None]):
+            ended = job.finished.get(before["event_id"])
+            begin = max(ended[0]["t"], seconds(before["due_at"])) + step if ended else math.inf
+            for late in stall(case, "runs", begin, after["t"] if after else case.end):
+                yield Violation("held", f"a job with `overlap: wait` after its run had ended: {late.text}", [job.id])
 
 
 @rule

@@ -15,7 +15,7 @@ BROKER_CONNECTS, DATABASE_CONNECTS, WINDOW = 6, 25, 20.0
 
 
 PIPELINES = {"emission": {"producer"}, "commands": {"consumer"}, "runs": {"producer", "consumer"},
-             "webhooks": {"producer", "consumer", "worker"}}
+             "webhooks": {"producer", "consumer", "worker"}, "outbox": {"outbox"}}
 AWAY = {"kill", "freeze", "partition", "broker", "database"}
 
 
@@ -51,7 +51,7 @@ def emission_goes_on(case: Case) -> Iterator[Violation]:
                       if narrow or e["body"]["job_type"] == "canary.run"]}
     for pipeline, seen in times.items():
         for before, after in pairwise([begin, *(t for t in sorted(seen) if begin < t < case.end), case.end]):
-            yield from _stall(case, pipeline, before, after)
+            yield from stall(case, pipeline, before, after)
 
 
 @rule
@@ -59,12 +59,13 @@ def commands_are_stored(case: Case) -> Iterator[Violation]:
     """Each canary's request is answered soon after the broker has it."""
     for record in case.history.of("sent"):
         if record["family"] == "canary" and "confirmed" in record:
-            found = list(_stall(case, "commands", record["confirmed"], record.get("answered", case.end)))
+            found = list(stall(case, "commands", record["confirmed"], record.get("answered", case.end)))
             if found and not case.disturbed(record["confirmed"], case.end, 0, {"broker"}):
                 yield from found
 
 
-def _stall(case: Case, pipeline: str, before: float, after: float) -> Iterator[Violation]:
+def stall(case: Case, pipeline: str, before: float, after: float) -> Iterator[Violation]:
+    """Yield a violation if a pipeline made no progress between two times for longer than it may."""
     counted = case.counted(before, after)
     if counted > (allowed := _allowed(case, pipeline, before, after)):
         yield Violation("stall", f"{pipeline}: nothing for {after - before:.1f} s (of which {counted:.1f} count, {allowed:.0f} "

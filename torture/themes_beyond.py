@@ -16,7 +16,8 @@ def requests_again(rng: random.Random) -> Plan:
 def no_retention(_: random.Random) -> Plan:
     """SCHEDULER_RETENTION_DAYS=0 under every kind of work."""
     return {"length": 130.0, "env": {"SCHEDULER_RETENTION_DAYS": "0"}, "groups": [
-        CANARY, group("tracked", 100, hold=[1, 50], beat=6, recur=0.05, overlap="allow"), group("lives", 60), group("oneshots", 100)]}
+        CANARY, group("tracked", 100, hold=[1, 50], beat=6, recur=0.05, overlap="allow"), group("lives", 60), group("oneshots", 100),
+        group("overtaken", 40), group("foreign_commands", 30)]}
 
 
 @theme
@@ -34,6 +35,16 @@ def outbox(rng: random.Random) -> Plan:
     return {"length": 35.0, "fleet": {"consumer": 1, "producer": 1, "outbox": 1}, "groups": [
         CANARY, group("outbox", rng.choice([100, 400]), odd=rng.choice([0, 0.05, 0.05]), size=rng.choice([300, 200_000]))],
         "faults": rng.choice([[], [fault(8, "cut", link="outbox-*/*")], [fault(4, "slow", link="outbox-*/broker", delay=0.2, rate=1_000_000, **{"for": 25})]])}
+
+
+@theme
+def slow_outbox(rng: random.Random) -> Plan:
+    """50 to 500 ms between the relay of the host's outbox and its servers."""
+    slow = fault(3, "slow", link=rng.choice(["outbox-*/broker", "outbox-*/database", "outbox-*/*"]),
+                 delay=round(rng.uniform(0.05, 0.5), 2), **{"for": 80})
+    return {"length": 90.0, "fleet": {"consumer": 1, "producer": 1, "outbox": rng.choice([1, 2])}, "groups": [
+        CANARY, group("outbox", rng.choice([50, 200, 600]), size=rng.choice([300, 20_000]), bursts=rng.choice([0, 1, 3]))],
+        "faults": [slow, *interruptions(rng, ["outbox"], rng.choice([0, 0, 1]), 60)]}
 
 
 @theme

@@ -58,7 +58,7 @@ class World:
         self.host_database = stack.create_database()
         self.amqp_url = stack.create_vhost()
         due = plan.get("broker", {}).get("due_arguments")
-        hosts.declare(self.amqp_url, due, ["fast", "slow.a"])
+        hosts.declare(self.amqp_url, due, ["fast", "slow.a"], relay=bool(plan["fleet"].get("outbox")))
         self.links: list[str] = []
         self._port = 0
         self._people()
