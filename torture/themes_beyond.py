@@ -150,6 +150,14 @@ def overlaps(_: random.Random) -> Plan:
 
 
 @theme
+def slow_overlaps(rng: random.Random) -> Plan:
+    """Schedules whose runs end about when the next occurrence is due, over slow links."""
+    link = rng.choice(["producer-*", "consumer-*", "*"]) + rng.choice(["/broker", "/database"])
+    return {"length": 60.0, "groups": [CANARY, group("tracked", rng.choice([50, 200]), recur=0.9, hold=[0, 3], beat=4)],
+            "faults": [fault(4, "slow", link=link, delay=round(rng.uniform(0.05, 0.5), 2), **{"for": 50})]}
+
+
+@theme
 def crowd(rng: random.Random) -> Plan:
     """Thousands due together: by class, or for a route without a queue."""
     work = rng.choice([group("classes", 4500), group("routes", 3000, routes=["nowhere"]), group("noise", 3000)])

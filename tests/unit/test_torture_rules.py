@@ -48,6 +48,11 @@ class Story:
     def add(self, what, at, **fields):
         self.history.records.append({"what": what, "t": T0 + at, **fields})
 
+    def ticks(self, until):
+        """Let both servers answer each probe up to a time."""
+        for n in range(until * 4):
+            self.add("tick", n / 4, late=0.0, database=0.1, broker=0.1)
+
     def rules(self):
         self.add("healed", 30)
         self.add("settled", 31)
@@ -94,6 +99,70 @@ def test_a_command_of_another_tenant_that_was_accepted():
     story.due(job, 5)
     story.request(1, do="cancel", job=job, expect="reject")
     assert story.rules() == {"tenancy"}
+
+
+def test_an_older_request_after_an_answered_cancel():
+    for status, rules in (("superseded", set()), ("scheduled", {"after cancel"})):
+        story = Story()
+        job = story.request(1, do="cancel", issued_at=instant(T0 + 1))
+        story.request(90, job=job, run_at=instant(T0 + 300), issued_at=instant(T0))
+        story.history.records[-1]["body"] = {"status": status}
+        assert story.rules() == rules
+
+
+@pytest.mark.parametrize(("expect", "rules"), [("ok", set()), ("foreign", {"tenancy"})])
+def test_a_run_is_cancelled_only_by_its_tenant(expect, rules):
+    story = Story()
+    job = story.request(run_at=instant(T0 + 1), run={}, behaviour=[{"o": "ok"}])
+    event = story.due(job, 1, attempt=1)
+    story.request(2, do="cancel", job=job, expect=expect)
+    story.add("finished", 2, body={"event_id": event, "job_id": job, "job_type": "torture", "status": "cancelled",
+                                   "due_at": instant(T0 + 1)})
+    assert story.rules() == rules
+
+
+@pytest.mark.parametrize(("gap", "rules"), [(3, set()), (25, {"held"})])
+def test_a_waiting_job_goes_on_when_its_run_has_ended(gap, rules):
+    story = Story()
+    job = story.request(run_at=instant(T0 + 1), every=1, on_missed="latest", run={"overlap": "wait"}, behaviour=[{"o": "ok"}])
+    for due_at in (1, 1 + gap):
+        event = story.due(job, due_at, attempt=1)
+        story.add("finished", due_at + 0.1, body={"event_id": event, "job_id": job, "job_type": "torture",
+                                                  "status": "succeeded", "due_at": instant(T0 + due_at)})
+    story.ticks(1 + gap)
+    assert story.rules() & {"held"} == rules
+
+
+def outbox(story, rows):
+    """Write rows at once; the relay has published row n at the times in `rows[n]`."""
+    for times in rows:
+        job = story.request(1, run_at=instant(T0 + 1))
+        sent = story.history.records[-2]
+        sent["via"] = "outbox"
+        story.due(job, 1, at=max(times, default=29))
+        for at in times:
+            story.add("relayed", at, cid=sent["cid"])
+    story.ticks(31)
+    story.history.records.sort(key=lambda record: record["t"])
+
+
+@pytest.mark.parametrize(("rows", "rules"), [
+    ([[2], [3], [4]], set()), ([[2], [3], [25]], {"stall"}), ([[2], [3], []], {"stall"}), ([[2, 3], [3]], {"outbox"})])
+def test_the_relay_publishes_each_command_once_and_goes_on(rows, rules):
+    story = Story()
+    outbox(story, rows)
+    assert story.rules() == rules
+
+
+@pytest.mark.parametrize(("fault", "times", "rules"), [
+    ({"kind": "slow", "link": "outbox-*/broker", "delay": 0.2}, 2, set()),
+    ({"kind": "slow", "link": "outbox-*/broker", "delay": 0.2}, 3, {"outbox"}),
+    ({"kind": "kill", "who": "outbox-1"}, 2, set()), ({"kind": "kill", "who": "producer-1"}, 2, {"outbox"})])
+def test_the_relay_publishes_again_only_after_a_fault(fault, times, rules):
+    story = Story()
+    story.add("fault", 1, ended=T0 + 20, **fault)
+    outbox(story, [[2 + n for n in range(times)]])
+    assert story.rules() == rules
 
 
 def test_missed_instants_are_reported_once_and_counted():
