@@ -1,5 +1,6 @@
 """Sends the steps of a plan: over AMQP, through the outbox, the REST API and the command line."""
 
+import contextlib
 import json
 import re
 import threading
@@ -141,7 +142,7 @@ class Sender:
         return {name: self.resolve(item) for name, item in value.items()}
 
     def _write_outbox(self) -> None:
-        with psycopg2.connect(self.host_database) as connection:
+        with contextlib.closing(psycopg2.connect(self.host_database)) as connection:  # `with connection` is one transaction
             connection.autocommit = True
             for when, step, record in self._outbox:
                 if self._stop.wait(max(0.0, when - time.time())):

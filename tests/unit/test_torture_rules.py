@@ -124,7 +124,7 @@ def test_a_run_is_cancelled_only_by_its_tenant(expect, rules):
 @pytest.mark.parametrize(("gap", "rules"), [(3, set()), (25, {"held"})])
 def test_a_waiting_job_goes_on_when_its_run_has_ended(gap, rules):
     story = Story()
-    job = story.request(run_at=instant(T0 + 1), every=1, on_missed="latest", run={"overlap": "wait"}, behaviour=[{"o": "ok"}])
+    job = story.request(run_at=instant(T0 + 1), every=1, run={"overlap": "wait"}, behaviour=[{"o": "ok"}])
     for due_at in (1, 1 + gap):
         event = story.due(job, due_at, attempt=1)
         story.add("finished", due_at + 0.1, body={"event_id": event, "job_id": job, "job_type": "torture",
@@ -147,7 +147,8 @@ def outbox(story, rows):
 
 
 @pytest.mark.parametrize(("rows", "rules"), [
-    ([[2], [3], [4]], set()), ([[2], [3], [25]], {"stall"}), ([[2], [3], []], {"stall"}), ([[2, 3], [3]], {"outbox"})])
+    ([[2], [3], [4]], set()), ([[2], [3], [25]], {"stall"}), ([[2], [3], []], {"stall"}),
+    ([[2, 3], [3]], {"outbox"})])
 def test_the_relay_publishes_each_command_once_and_goes_on(rows, rules):
     story = Story()
     outbox(story, rows)
