@@ -17,7 +17,7 @@ from bench.lag import quantile
 from bench.servers import ROOT, Bed, Running, finished_in, insert
 from bench.yardsticks import BODY
 from scheduler.dev.servers import Stack
-from scheduler.rabbit import content
+from scheduler.rabbit import content_header
 from scheduler.rabbit.frames import AmqpMessage, RawMessage
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.publisher import Publisher
@@ -75,7 +75,7 @@ def stored(bed: Bed, count: int, *, named: bool) -> float:
 def row(when: str) -> dict[str, str]:
     """Return a message as a consumer leaves it, each value an SQL expression of the row number n."""
     raw = b"".join(PROPERTIES.encode())
-    written = content.read(raw).written(replace={b"x-delay": content.number(-DAY_MS)})
+    written = content_header.read(raw).written(replace={b"x-delay": content_header.number(-DAY_MS)})
     return {
         "exchange": "'schedule.delayed'", "due_at": when, "wake_at": when,
         **{name: f"decode('{value.hex()}', 'hex')"

@@ -17,10 +17,10 @@ from bench.lag import receive
 from bench.servers import PAYLOAD, Bed, finished_in
 from scheduler.dev.servers import Stack
 from scheduler.domain.runs.transitions import delivered
-from scheduler.emitting.jobs import DueJobs
 from scheduler.emitting.source import Times
+from scheduler.emitting.sources.jobs import DueJobs
 from scheduler.postgres.claims import ClaimSession
-from scheduler.postgres.classes import FROM_THE_BOTTOM
+from scheduler.postgres.priority_classes import FROM_THE_BOTTOM
 from scheduler.postgres.runs import due as runs_due
 from scheduler.rabbit.frames import AmqpMessage, DueMessage
 from scheduler.rabbit.link import Link

@@ -14,8 +14,8 @@ from bench.sized_rows import KINDS
 from bench.sizes import Sized, unit
 from scheduler.dev.servers import Stack
 from scheduler.postgres.claims import ClaimSession
-from scheduler.postgres.classes import FROM_THE_BOTTOM
 from scheduler.postgres.jobs.due import Settlement, claim, settle
+from scheduler.postgres.priority_classes import FROM_THE_BOTTOM
 
 BATCH = 500
 SIZES = (100_000, 1_000_000, 10_000_000)

@@ -28,24 +28,24 @@ from bench.sizes import (
     timed,
 )
 from bench.yardsticks import BODY
-from scheduler.commands.delayed import execute_delayed
-from scheduler.commands.executing import execute
-from scheduler.commands.results import execute_results
+from scheduler.commands.apply_batch import execute
+from scheduler.commands.apply_delayed import execute_delayed
+from scheduler.commands.apply_results import execute_results
 from scheduler.domain.delayed.delay import Delay
 from scheduler.domain.delayed.message import Arrived
+from scheduler.domain.message_parser import parse_command
 from scheduler.domain.messages import ResultStatus
-from scheduler.domain.parsing import parse_command
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.transitions import delivered
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
-from scheduler.postgres.classes import FROM_THE_BOTTOM
 from scheduler.postgres.connection import connect, transaction
 from scheduler.postgres.delayed import due as delayed_due
 from scheduler.postgres.delayed import store as delayed_store
-from scheduler.postgres.delayed.reads import DelayedFilter, list_delayed
+from scheduler.postgres.delayed.operator_queries import DelayedFilter, list_delayed
 from scheduler.postgres.jobs import due as jobs_due
 from scheduler.postgres.jobs.lists import JobFilter, list_jobs
-from scheduler.postgres.maintenance import MaintenanceSession
+from scheduler.postgres.maintenance_queries import MaintenanceSession
+from scheduler.postgres.priority_classes import FROM_THE_BOTTOM
 from scheduler.postgres.runs import due as runs_due
 from scheduler.postgres.runs.lists import RunFilter, find_run, list_runs
 

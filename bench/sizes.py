@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from bench.servers import Bed
-from scheduler.commands.storing import Execute, StoreSession
+from scheduler.commands.store_batches import Execute, StoreSession
 from scheduler.dev.servers import Stack
 from scheduler.postgres.claims import Claim, ClaimSession
 from scheduler.postgres.connection import Connection, connect

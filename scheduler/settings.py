@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from scheduler.domain.errors import Misconfigured
+from scheduler.domain.instants import parse_instant
 from scheduler.domain.names import COMMAND_VARIABLES
-from scheduler.domain.times import parse_instant
 
 QUEUE_TYPES = ("quorum", "classic", "default")
 HISTORIES = ("tracked", "all")

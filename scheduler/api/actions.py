@@ -12,8 +12,8 @@ from uuid import UUID, uuid4
 from scheduler.api.database import Database
 from scheduler.api.identity import Identity, Need, check, visible_tenant
 from scheduler.api.problems import Changed, Conflict, NotFound, TooMany, Unprocessable
-from scheduler.commands import asking, bulk
-from scheduler.commands.asking import (
+from scheduler.commands import bulk_commands, operator_commands
+from scheduler.commands.operator_commands import (
     AboutJob,
     ChangedMeanwhile,
     Exists,
@@ -21,11 +21,11 @@ from scheduler.commands.asking import (
     NotThere,
     Overtaken,
 )
-from scheduler.commands.tenants import Tenancy
+from scheduler.commands.tenancy import Tenancy
 from scheduler.domain.caller import Caller, Via
 from scheduler.domain.errors import Problem
 from scheduler.domain.jobs.definition import Incoming, can_work_out, work_out_schedule
-from scheduler.domain.parsing import parse_command, parse_result
+from scheduler.domain.message_parser import parse_command, parse_result
 from scheduler.domain.trace_context import trace_context
 from scheduler.postgres.audit import Entry, write_alone
 from scheduler.postgres.jobs.lists import JobFilter, JobRow, find_job
@@ -99,7 +99,8 @@ class Actions:
         incoming = parse_command("retry", body or b"{}", max_payload_bytes=self._most, beside=beside)
         incoming.caller = _caller(who)
         try:
-            run, _ = await self._database.write(lambda at: asking.retry(at, incoming, who.tenant, self._soon))
+            run, _ = await self._database.write(lambda at: operator_commands.retry(at, incoming, who.tenant,
+                                                                                   self._soon))
         except NotThere:
             raise NotFound(f"No run has the event_id {event_id}.") from None
         return whole_run_view(run)
@@ -111,7 +112,7 @@ class Actions:
         try:
             return whole_run_view(
                 await self._database.write(
-                    lambda at: asking.report(at, result, who.tenant, self._soon, _caller(who))
+                    lambda at: operator_commands.report(at, result, who.tenant, self._soon, _caller(who))
                 )
             )
         except NotThere:
@@ -125,7 +126,7 @@ class Actions:
         if wanted == JobFilter():
             raise Unprocessable([_NO_FILTER])
         tenant, any_ = visible_tenant(who, wanted.tenant)
-        step = bulk.job_step(verb, replace(wanted, tenant=tenant), _caller(who), self._soon)
+        step = bulk_commands.job_step(verb, replace(wanted, tenant=tenant), _caller(who), self._soon)
         return await self._all(who, step, stopped) if any_ else 0
 
     async def all_runs(self, who: Identity, wanted: RunFilter, stopped: Stopped = _never) -> int:
@@ -134,14 +135,14 @@ class Actions:
         if wanted == RunFilter():
             raise Unprocessable([_NO_FILTER])
         tenant, any_ = visible_tenant(who, wanted.tenant)
-        step = bulk.retry_step(replace(wanted, tenant=tenant), _caller(who), self._soon)
+        step = bulk_commands.retry_step(replace(wanted, tenant=tenant), _caller(who), self._soon)
         return await self._all(who, step, stopped) if any_ else 0
 
-    async def _all(self, who: Identity, step: bulk.Step, stopped: Stopped) -> int:
+    async def _all(self, who: Identity, step: bulk_commands.Step, stopped: Stopped) -> int:
         """Apply the steps; one tenant's bulk actions leave connections for the writes of others."""
         if who.tenant is not None and self._bulk_actions[who.tenant] >= MOST_BULK_ACTIONS:
             raise TooMany(f"{MOST_BULK_ACTIONS} bulk actions of this tenant are running.", 5)
-        progress = bulk.Progress()
+        progress = bulk_commands.Progress()
         self._bulk_actions[who.tenant] += 1
         try:
             while not progress.done and not await stopped():
@@ -173,7 +174,7 @@ class Actions:
         try:
             if can_work_out(asked.incoming):  # before a connection is taken
                 await asyncio.to_thread(work_out_schedule, asked.incoming)
-            return await self._database.write(lambda at: asking.ask(at, asked, self._soon))
+            return await self._database.write(lambda at: operator_commands.ask(at, asked, self._soon))
         except NotThere:
             raise NotFound(f"No job has the id {asked.incoming.about}.") from None
         except ChangedMeanwhile:

@@ -9,15 +9,15 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from scheduler import __version__
-from scheduler.api import console, documents
+from scheduler.api import console, openapi
 from scheduler.api.dispatch import Dispatch
-from scheduler.api.gate import App, Gate
 from scheduler.api.problems import ApiError, Away, Unprocessable, problem
+from scheduler.api.request_middleware import App, Gate
 from scheduler.api.requests import SECURED
 from scheduler.api.routes import dead, delayed, health, jobs, overview, preview, runs
 from scheduler.api.services import Services
 from scheduler.domain.errors import Problem, Rejected, Unavailable
-from scheduler.domain.parsing import detail_words
+from scheduler.domain.message_parser import detail_words
 
 PREFIX = "/api/v1"
 _UNDER_PREFIX = (jobs, runs, preview, overview, dead, delayed)
@@ -42,7 +42,7 @@ def build(services: Services | None = None) -> FastAPI:
     app.add_exception_handler(Unavailable, _unavailable)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
-    documents.describe(app)
+    openapi.describe(app)
     return app
 
 

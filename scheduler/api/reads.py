@@ -9,10 +9,10 @@ from uuid import UUID
 
 from scheduler import __version__
 from scheduler.api import cursors
+from scheduler.api.coalesced_reads import Shared
 from scheduler.api.database import Database
 from scheduler.api.identity import Identity, Need, check, visible_tenant
 from scheduler.api.problems import Away, NotFound
-from scheduler.api.shared import Shared
 from scheduler.domain.runs.run import Run
 from scheduler.domain.strict_json import parse_object
 from scheduler.ops.logs import without_secrets
@@ -21,7 +21,7 @@ from scheduler.postgres.connection import ping
 from scheduler.postgres.jobs.lists import JobFilter, JobRow, find_job, list_jobs
 from scheduler.postgres.runs.lists import RunFilter, find_run, list_runs
 from scheduler.postgres.stats import list_processes, stats
-from scheduler.rabbit import probe
+from scheduler.rabbit import broker_probe
 from scheduler.settings import Settings
 from scheduler.views.base import Page
 from scheduler.views.health import DetailedHealth, ServerHealth
@@ -153,7 +153,7 @@ class Reads:
         """Return each server as this process sees it."""
         check(who, Need.READ)
         postgres = await self._postgres_problem()
-        rabbitmq = await asyncio.to_thread(probe.problem, self._amqp_urls)
+        rabbitmq = await asyncio.to_thread(broker_probe.problem, self._amqp_urls)
         servers = {name: ServerHealth(status="unavailable" if found else "ok", problem=found)
                    for name, found in (("postgres", postgres), ("rabbitmq", rabbitmq))}
         status: Literal["ok", "degraded", "unavailable"] = "degraded" if rabbitmq else "ok"

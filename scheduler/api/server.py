@@ -11,8 +11,8 @@ import uvloop
 
 from scheduler.api.app import application, build
 from scheduler.api.console.site import Site
-from scheduler.api.patience import ImpatientProtocol
 from scheduler.api.services import services
+from scheduler.api.slow_clients import ImpatientProtocol
 from scheduler.domain.errors import Misconfigured
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from scheduler.api.actions import Actions
 from scheduler.api.database import Database
-from scheduler.api.dead import Dead
-from scheduler.api.delayed import Delayed
+from scheduler.api.dead_letters import Dead
+from scheduler.api.delayed_messages import Delayed
 from scheduler.api.identity import Identity
 from scheduler.api.keys import keys
-from scheduler.api.limits import RateLimit
 from scheduler.api.problems import Away
+from scheduler.api.rate_limit import RateLimit
 from scheduler.api.reads import Reads
 from scheduler.api.tokens import Tokens
 from scheduler.ops.health import HealthPart

@@ -8,17 +8,17 @@ from uuid import UUID
 
 from scheduler.cli.terminal import plain
 from scheduler.cli.verb_helpers import agreed, caller, connected, soon, table
-from scheduler.commands import asking
-from scheduler.commands.asking import NotThere
+from scheduler.commands import operator_commands
+from scheduler.commands.operator_commands import NotThere
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ScheduleRetry
 from scheduler.postgres.audit import Entry, write_alone
 from scheduler.postgres.connection import Connection
-from scheduler.rabbit.dead import DeadLetters, NotReplayable
 from scheduler.rabbit.dead_letter import DeadLetter
+from scheduler.rabbit.dead_letter_queue import DeadLetters, NotReplayable
 from scheduler.settings import Settings
-from scheduler.views.dead import dead_view
+from scheduler.views.dead_letters import dead_view
 
 _HEAD = ("ID", "SINCE", "KEY", "REASON")
 
@@ -58,7 +58,7 @@ def replay(settings: Settings, args: Namespace) -> str | None:
             try:
                 event_id = UUID(json.loads(letter.body)["event_id"])
                 incoming = Incoming(ScheduleRetry(event_id=event_id), str(event_id), caller=caller())
-                asking.retry(connection, incoming, None, soon(settings))
+                operator_commands.retry(connection, incoming, None, soon(settings))
             except (ValueError, TypeError, KeyError):
                 raise NotReplayable("it is no event of ours") from None
             except (NotThere, Rejected):

@@ -6,13 +6,13 @@ from urllib.parse import unquote, urlsplit
 
 from scheduler.cli.terminal import plain
 from scheduler.cli.verb_helpers import agreed, caller, connected, table
-from scheduler.domain.delayed import migration
+from scheduler.domain.delayed import plugin_migration
 from scheduler.postgres.audit import Entry, write
 from scheduler.postgres.connection import transaction
-from scheduler.postgres.delayed.reads import DelayedFilter, cancel_delayed, find_delayed, list_delayed
-from scheduler.rabbit import migrating
+from scheduler.postgres.delayed.operator_queries import DelayedFilter, cancel_delayed, find_delayed, list_delayed
+from scheduler.rabbit import plugin_declarations
 from scheduler.settings import Settings
-from scheduler.views.delayed import delayed_view, whole_delayed_view
+from scheduler.views.delayed_messages import delayed_view, whole_delayed_view
 
 _HEAD = ("COMES OUT", "ID", "BYTES", "EXCHANGE", "KEY", "TRIES")
 
@@ -69,18 +69,18 @@ def migrate(settings: Settings, args: Namespace) -> str | None:
     """Print what takes the place of the plugin's exchanges, or declare it."""
     try:
         text = args.definitions.read_text(encoding="utf-8")
-        plan = migration.plan(text, _vhost(text, settings, args.vhost), args.suffix)
-    except (OSError, UnicodeDecodeError, migration.NoDefinitions) as error:
+        plan = plugin_migration.plan(text, _vhost(text, settings, args.vhost), args.suffix)
+    except (OSError, UnicodeDecodeError, plugin_migration.NoDefinitions) as error:
         return f"{args.definitions}: {error}"
     apply = args.apply and bool(plan.pairs)
     if args.json:
-        problems = migrating.apply(settings.amqp_urls[0], plan, settings.queue_type) if apply else []
+        problems = plugin_declarations.apply(settings.amqp_urls[0], plan, settings.queue_type) if apply else []
         print(json.dumps(plan.as_json() | {"declared": apply and not problems, "undeclared": problems}))
         return "; ".join([*plan.problems, *problems]) or None
     print("\n".join(plan.lines()) or "No exchange is of the plugin's type.")
     if not apply:
         return "; ".join(plan.problems) or None
-    problems = migrating.apply(settings.amqp_urls[0], plan, settings.queue_type)
+    problems = plugin_declarations.apply(settings.amqp_urls[0], plan, settings.queue_type)
     for each in problems:
         print(f"problem   {each}")
     if problems:
@@ -91,7 +91,7 @@ def migrate(settings: Settings, args: Namespace) -> str | None:
 
 def _vhost(text: str, settings: Settings, wanted: str | None) -> str | None:
     """Return the virtual host to read: the one asked for, that of AMQP_URL, or the only one there is."""
-    there = migration.vhosts(text)
+    there = plugin_migration.vhosts(text)
     if not there:
         return None
     ours = unquote(urlsplit(settings.amqp_urls[0]).path[1:]) or "/"
@@ -101,7 +101,7 @@ def _vhost(text: str, settings: Settings, wanted: str | None) -> str | None:
     if wanted is None and len(there) == 1:
         return there[0]
     named = ", ".join(repr(each) for each in there)
-    raise migration.NoDefinitions(f"exchanges of the plugin are in {named}; choose one with --vhost")
+    raise plugin_migration.NoDefinitions(f"exchanges of the plugin are in {named}; choose one with --vhost")
 
 
 def _missing(args: Namespace) -> str:

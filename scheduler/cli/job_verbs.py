@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from scheduler.cli.show import job
 from scheduler.cli.verb_helpers import agreed, caller, connected, soon, table, work_through
-from scheduler.commands import bulk
-from scheduler.commands.asking import AboutJob, JobIsCancelled, NotThere, Overtaken, ask
+from scheduler.commands import bulk_commands
+from scheduler.commands.operator_commands import AboutJob, JobIsCancelled, NotThere, Overtaken, ask
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import (
@@ -79,7 +79,7 @@ def _do(settings: Settings, args: Namespace) -> str | None:
     if args.id is not None:
         return _one(settings, args)
     with connected(settings, f"job {args.verb}") as connection:
-        matched = work_through(connection, bulk.job_step(args.verb, wanted, caller(), soon(settings)))
+        matched = work_through(connection, bulk_commands.job_step(args.verb, wanted, caller(), soon(settings)))
     print(json.dumps({"matched": matched}) if args.json else f"{matched:,} matched")
     return None
 

@@ -16,7 +16,7 @@ from scheduler.domain.errors import Misconfigured, Unavailable
 from scheduler.domain.messages.base import DEFAULT_TENANT
 from scheduler.domain.names import DUE_QUEUE
 from scheduler.domain.recurrence import tzdata_version
-from scheduler.ops import logs, reaching, traces
+from scheduler.ops import interruptible_connect, logs, traces
 from scheduler.ops.undumpable import forbid_reading
 from scheduler.processes.roles import ROLES, Role, how_to_install
 from scheduler.processes.runtime import EX_CONFIG, EX_UNAVAILABLE, Stop
@@ -26,7 +26,7 @@ from scheduler.settings import Settings
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     code = _main(argv)
-    if reaching.left_behind():
+    if interruptible_connect.left_behind():
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -149,14 +149,14 @@ def _worker(args: argparse.Namespace) -> int:
         return _serve(args)
     if args.only:
         raise Misconfigured("--only and --handlers exclude each other")
-    from scheduler.workers import handlers  # noqa: PLC0415 - only this command needs it
+    from scheduler.workers import handler_worker  # noqa: PLC0415 - only this command needs it
 
-    served = handlers.load(args.handlers)
+    served = handler_worker.load(args.handlers)
     if args.list:
-        print("\n".join(handlers.described(served)))
+        print("\n".join(handler_worker.described(served)))
         return 0
     presence, _, commands = args.role.works
-    args.role = replace(args.role, works=(presence, commands, handlers.serving(served, args.queue)))
+    args.role = replace(args.role, works=(presence, commands, handler_worker.serving(served, args.queue)))
     return _serve(args)
 
 
@@ -223,13 +223,13 @@ def _operate(args: argparse.Namespace) -> int:
 
 def _webhook_test(args: argparse.Namespace) -> int:
     try:
-        from scheduler.workers.webhook import trying  # noqa: PLC0415 - only this command needs it, and an extra
+        from scheduler.workers.webhook import test_call  # noqa: PLC0415 - only this command needs it, and an extra
     except ModuleNotFoundError as error:
         missing = f"scheduler webhook test needs {error.name}, which is not installed: {how_to_install('worker')}"
         raise Misconfigured(missing) from None
 
     found = settings.load(os.environ)
-    return 0 if trying.run(found, args.url, args.secret, print, tenant=args.tenant, as_json=args.json) else 1
+    return 0 if test_call.run(found, args.url, args.secret, print, tenant=args.tenant, as_json=args.json) else 1
 
 
 def _dev(args: argparse.Namespace) -> int:

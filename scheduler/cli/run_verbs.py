@@ -5,13 +5,13 @@ from argparse import Namespace
 
 from scheduler.cli.show.run import explain, rows
 from scheduler.cli.verb_helpers import caller, connected, soon, work_through
-from scheduler.commands import asking, bulk
-from scheduler.commands.asking import NotThere
+from scheduler.commands import bulk_commands, operator_commands
+from scheduler.commands.operator_commands import NotThere
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ScheduleRetry
 from scheduler.postgres.runs.lists import RunFilter, list_runs
-from scheduler.postgres.runs.reads import export_runs, find_run
+from scheduler.postgres.runs.report import export_runs, find_run
 from scheduler.settings import Settings
 from scheduler.views.base import in_ascii, list_as_json
 from scheduler.views.runs import run_json, run_view
@@ -45,13 +45,13 @@ def retry(settings: Settings, args: Namespace) -> str | None:
         return "give an EVENT_ID, or at least one filter"
     with connected(settings, "run retry") as connection:
         if args.event_id is None:
-            matched = work_through(connection, bulk.retry_step(wanted, caller(), soon(settings)))
+            matched = work_through(connection, bulk_commands.retry_step(wanted, caller(), soon(settings)))
             words = f"{matched:,} matched: those that were dead or cancelled get new attempts"
             print(json.dumps({"matched": matched}) if args.json else words)
             return None
         incoming = Incoming(ScheduleRetry(event_id=args.event_id), str(args.event_id), caller=caller())
         try:
-            run, verdict = asking.retry(connection, incoming, None, soon(settings))
+            run, verdict = operator_commands.retry(connection, incoming, None, soon(settings))
         except NotThere:
             return f"no run has the event_id {args.event_id}"
         except Rejected as rejected:

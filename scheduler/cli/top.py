@@ -12,9 +12,9 @@ from scheduler.cli.terminal import plain
 from scheduler.domain.errors import Unavailable
 from scheduler.ops import logs
 from scheduler.ops.metrics import LAG_BUCKETS
-from scheduler.ops.recent import percentile
-from scheduler.postgres.maintenance import BACKLOG_COUNTED, Backlog, MaintenanceSession, Next, Seen
-from scheduler.postgres.workers import SeenWorker
+from scheduler.ops.recent_activity import percentile
+from scheduler.postgres.maintenance_queries import BACKLOG_COUNTED, Backlog, MaintenanceSession, Next, Seen
+from scheduler.postgres.worker_rows import SeenWorker
 from scheduler.processes.runtime import Stop
 
 NEXT_SHOWN = 10

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from scheduler.cli.terminal import plain
-from scheduler.commands import bulk
+from scheduler.commands import bulk_commands
 from scheduler.domain.caller import Caller, Via
 from scheduler.postgres.connection import Connection, connect
 from scheduler.settings import Settings
@@ -49,9 +49,9 @@ def agreed(what: str, *, yes: bool) -> str | None:
     return None if sys.stdin.readline().strip().lower() in ("y", "yes") else "not done"
 
 
-def work_through(connection: Connection, step: bulk.Step) -> int:
+def work_through(connection: Connection, step: bulk_commands.Step) -> int:
     """Do all that match, showing on a terminal how far it is; Ctrl-C stops between two batches."""
-    progress = bulk.Progress()
+    progress = bulk_commands.Progress()
     shows = sys.stderr.isatty()
     while not progress.done:
         progress = step(connection, progress)

@@ -11,10 +11,10 @@ from pydantic import BaseModel
 
 from scheduler.client.errors import CommandRejected
 from scheduler.domain.errors import Problem, Rejected
+from scheduler.domain.instants import rfc3339
 from scheduler.domain.jobs.job import apply
+from scheduler.domain.message_parser import parse_command
 from scheduler.domain.messages import COMMAND_MODELS, JobCommand
-from scheduler.domain.parsing import parse_command
-from scheduler.domain.times import rfc3339
 
 Payload = Mapping[str, Any] | BaseModel
 # What is sent as it is; of these the sidecar's own rules say what is wrong.

@@ -19,7 +19,7 @@ from scheduler.client.reporter import Reporter
 from scheduler.client.results import Attempt, NotJson, Snooze
 from scheduler.client.retries import Retries
 from scheduler.client.work import State, StopReason, Work, Works, identify
-from scheduler.domain.times import rfc3339
+from scheduler.domain.instants import rfc3339
 
 log = logging.getLogger(__name__)
 Unknown = Literal["retry", "dead", "drop"]

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from scheduler.commands.storing import StoreSession, Storing
+from scheduler.commands.store_batches import StoreSession, Storing
 from scheduler.domain.errors import Unavailable
 from scheduler.postgres.connection import Connection, transaction
-from scheduler.postgres.repeated import count_redeliveries, digest, forget_redeliveries
-from scheduler.rabbit.reading import Delivery, as_bytes
+from scheduler.postgres.duplicates import count_redeliveries, digest, forget_redeliveries
+from scheduler.rabbit.delivery_parser import Delivery, as_bytes
 
 UNREAD = object()  # stands for what a delivery says until its redelivery is counted
 

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import uuid4
 
-from scheduler.commands.storing import StoreSession
+from scheduler.commands.store_batches import StoreSession
 from scheduler.domain.errors import Unavailable
 from scheduler.ops.logs import get_logger
 from scheduler.postgres import result_readers
-from scheduler.rabbit.inbox import Inbox
+from scheduler.rabbit.batch_consumer import Inbox
 
 log = get_logger(__name__)
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from scheduler import settings
-from scheduler.dev.fleet import processes, roles
+from scheduler.dev.processes import processes, roles
 from scheduler.dev.samples import Sample, Visitor, samples
 from scheduler.dev.sandbox import sandbox
 from scheduler.dev.screen import Screen
@@ -82,7 +82,7 @@ def _environment(amqp_url: str, database_url: str, wanted: list[str]) -> dict[st
         "LOG_FORMAT": "json", "LOG_LEVEL": "info",  # the ports are told at info
     }
     if "api" in wanted:
-        from scheduler.dev.console_link import api_environment  # noqa: PLC0415 - its libraries may be missing
+        from scheduler.dev.login_link import api_environment  # noqa: PLC0415 - its libraries may be missing
 
         made |= api_environment(os.environ)
     return made
@@ -99,7 +99,7 @@ def _banner(
         if "api_port" in ports:
             console = f"http://127.0.0.1:{ports['api_port']}/"
             if secret is not None and "-----BEGIN" not in secret:
-                from scheduler.dev.console_link import login_link  # noqa: PLC0415 - its libraries may be missing
+                from scheduler.dev.login_link import login_link  # noqa: PLC0415 - its libraries may be missing
 
                 console = login_link(ports["api_port"], secret)
     screen.banner(amqp_url, database_url, console, [(role, ports["metrics_port"]) for role, ports in running])

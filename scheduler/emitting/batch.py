@@ -10,7 +10,7 @@ from scheduler.domain.errors import Unavailable
 from scheduler.emitting.source import Emission, Result, Source, Stamp, Thing, Times
 from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
-from scheduler.ops.throttled import ThrottledWarning
+from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
 from scheduler.rabbit.frames import Publishable
 from scheduler.rabbit.link import BrokerUnavailable

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from scheduler.emitting.batch import Batch
+from scheduler.emitting.poll_schedule import Watch
 from scheduler.emitting.source import Source
-from scheduler.emitting.watch import Watch
 from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.wakeup import Wakeup
 from scheduler.rabbit.publisher import Publisher

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from uuid import uuid4
 
 from scheduler.domain.runs.run import Run
-from scheduler.emitting.messages import marker_message
+from scheduler.emitting.run_messages import marker_message
 from scheduler.ops.logs import get_logger
-from scheduler.ops.throttled import ThrottledWarning
+from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.postgres.claims import LONG_AGO, ClaimSession
 from scheduler.postgres.result_readers import MarkerState, check_markers, remove_silent, wake_expired
 from scheduler.postgres.runs.due import POSTPONED_SECONDS

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
 
-from scheduler.domain.times import rfc3339
+from scheduler.domain.instants import rfc3339
 from scheduler.ops.traces import Traced
 from scheduler.postgres.claims import Claim, ClaimSession
 from scheduler.rabbit.frames import Publishable

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from scheduler.domain.errors import Misconfigured
-from scheduler.domain.times import rfc3339
+from scheduler.domain.instants import rfc3339
 from scheduler.ops import metrics
 from scheduler.ops.logs import without_secrets
 

@@ -10,8 +10,8 @@ from uuid import UUID
 import psycopg2.extensions
 
 from scheduler.domain.caller import Caller
-from scheduler.postgres.columns import copy_line
 from scheduler.postgres.connection import Connection, transaction, translated
+from scheduler.postgres.row_text import copy_line
 from scheduler.resources import query
 
 Cursor = psycopg2.extensions.cursor

@@ -10,8 +10,8 @@ import psycopg2.extensions
 from psycopg2 import errors
 
 from scheduler.domain.errors import SchedulerError, Unavailable
+from scheduler.ops.interruptible_connect import reach
 from scheduler.ops.logs import without_secrets
-from scheduler.ops.reaching import reach
 from scheduler.postgres import client_timeout
 from scheduler.resources import query
 

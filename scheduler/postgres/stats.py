@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler.postgres.connection import Connection, translated
-from scheduler.postgres.maintenance import Seen
-from scheduler.postgres.workers import SeenWorker, list_workers
+from scheduler.postgres.maintenance_queries import Seen
+from scheduler.postgres.worker_rows import SeenWorker, list_workers
 from scheduler.resources import query
 
 COUNTED = 100_000  # beyond, numbers are estimates

@@ -7,18 +7,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from scheduler.commands import reporting
-from scheduler.commands.answers import answer
-from scheduler.commands.delayed import execute_delayed, read_delayed
-from scheduler.commands.executing import execute
-from scheduler.commands.judging import Verdict
-from scheduler.commands.reading import read_command, read_result
+from scheduler.commands import batch_telemetry
+from scheduler.commands.apply_batch import execute
+from scheduler.commands.apply_delayed import execute_delayed, read_delayed
+from scheduler.commands.apply_results import execute_results
+from scheduler.commands.command_replies import answer
+from scheduler.commands.decide_commands import Verdict
+from scheduler.commands.parse_deliveries import read_command, read_result
 from scheduler.commands.redeliveries import Redeliveries
 from scheduler.commands.result_reader import ResultReader
-from scheduler.commands.results import execute_results
-from scheduler.commands.storing import DatabaseAway, Execute, Stored, StoreSession, Storing
-from scheduler.commands.tenants import Tenancy
+from scheduler.commands.store_batches import DatabaseAway, Execute, Stored, StoreSession, Storing
+from scheduler.commands.tenancy import Tenancy
 from scheduler.domain.errors import Rejected, Unavailable
+from scheduler.domain.message_parser import claimed_id
 from scheduler.domain.names import (
     DELAY_EXCHANGE,
     DELAY_QUEUE,
@@ -28,15 +29,14 @@ from scheduler.domain.names import (
     delay_entry,
     delay_queue,
 )
-from scheduler.domain.parsing import claimed_id
 from scheduler.domain.runs.marker import Marker
 from scheduler.ops.health import HealthPart
 from scheduler.processes.runtime import Stop
 from scheduler.rabbit.address import user
-from scheduler.rabbit.answers import Answer, Answers, ReplyQueues
-from scheduler.rabbit.inbox import Inbox
+from scheduler.rabbit.batch_consumer import Inbox
+from scheduler.rabbit.delivery_parser import Decode, Delivery, decoded, undecoded
 from scheduler.rabbit.link import Link
-from scheduler.rabbit.reading import Decode, Delivery, decoded, undecoded
+from scheduler.rabbit.reply_sender import Answer, Answers, ReplyQueues
 from scheduler.settings import Settings
 
 BATCH = 1000
@@ -65,9 +65,9 @@ class Kind:
     decode: Decode | None = None
 
 
-COMMANDS = Kind(INBOX_QUEUE, read_command, execute, reporting.count)
-RESULTS = Kind(RESULTS_QUEUE, read_result, execute_results, reporting.count_results)
-DELAYED = Kind(DELAY_QUEUE, read_delayed, execute_delayed, reporting.count_delayed, undecoded)
+COMMANDS = Kind(INBOX_QUEUE, read_command, execute, batch_telemetry.count)
+RESULTS = Kind(RESULTS_QUEUE, read_result, execute_results, batch_telemetry.count_results)
+DELAYED = Kind(DELAY_QUEUE, read_delayed, execute_delayed, batch_telemetry.count_delayed, undecoded)
 
 
 class Consumer:
@@ -182,7 +182,7 @@ class Consumer:
         verdicts = [each.read if isinstance(each.read, Rejected) else next(told) for each in batch]
         refused = answers.give(self._answers(batch, verdicts))
         self.kind.count(batch, verdicts)
-        reporting.show(batch, verdicts, stored.began, stored.ended)
+        batch_telemetry.show(batch, verdicts, stored.began, stored.ended)
         inbox.ack(batch, refused)
         if self._redeliveries:
             self._redeliveries.forget(batch)

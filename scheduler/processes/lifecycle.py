@@ -13,8 +13,8 @@ from scheduler.domain.recurrence import tzdata_version
 from scheduler.ops import health as http
 from scheduler.ops import metrics
 from scheduler.ops.health import Health, HealthPart
+from scheduler.ops.interruptible_connect import reach
 from scheduler.ops.logs import get_logger
-from scheduler.ops.reaching import reach
 from scheduler.processes.maintenance import Maintenance
 from scheduler.processes.roles import Role
 from scheduler.processes.runtime import Stop, backoff

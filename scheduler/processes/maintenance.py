@@ -9,11 +9,11 @@ from uuid import uuid4
 
 from scheduler import __version__
 from scheduler.domain.errors import Unavailable
-from scheduler.ops import metrics, throttled
+from scheduler.ops import metrics, throttled_warnings
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
-from scheduler.ops.recent import Recent, percentile
-from scheduler.postgres.maintenance import MaintenanceSession, Replica
+from scheduler.ops.recent_activity import Recent, percentile
+from scheduler.postgres.maintenance_queries import MaintenanceSession, Replica
 from scheduler.processes.roles import ROLES, Role
 from scheduler.processes.runtime import Stop
 from scheduler.settings import Settings
@@ -80,7 +80,7 @@ class Maintenance:
 
     def run_once(self) -> bool:
         """Do what a tick is for; return whether the database answered."""
-        throttled.flush_all()
+        throttled_warnings.flush_all()
         if not self._role.database:
             return True
         if time.monotonic() >= self._summary_due:

@@ -4,12 +4,12 @@ from contextlib import ExitStack, closing, suppress
 
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.names import DELAYED_EXCHANGE
-from scheduler.emitting.delayed import DueDelayed
-from scheduler.emitting.jobs import DueJobs
 from scheduler.emitting.loop import SESSIONS, Emitter
+from scheduler.emitting.poll_schedule import MOST_LOOK_SECONDS
 from scheduler.emitting.results_probe import ResultsProbe
-from scheduler.emitting.runs import DueRuns
-from scheduler.emitting.watch import MOST_LOOK_SECONDS
+from scheduler.emitting.sources.delayed import DueDelayed
+from scheduler.emitting.sources.jobs import DueJobs
+from scheduler.emitting.sources.runs import DueRuns
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
 from scheduler.postgres.claims import ClaimSession

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from scheduler.ops import reaching
+from scheduler.ops import interruptible_connect
 from scheduler.ops.logs import get_logger
 
 log = get_logger(__name__)
@@ -83,7 +83,7 @@ class Stop:
         deadline.daemon = True
         deadline.start()
         self.set()
-        reaching.give_up()
+        interruptible_connect.give_up()
 
     def _leave(self) -> None:
         while any(busy() for busy in self._busy):

@@ -11,8 +11,8 @@ from pika.exceptions import ChannelClosedByBroker
 
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.names import ANSWERS_QUEUE_PREFIX, COMMAND_KEY_PREFIX, COMMAND_QUEUE_PREFIX, WORK_EXCHANGE
+from scheduler.rabbit.delivery_parser import Delivery
 from scheduler.rabbit.link import Link
-from scheduler.rabbit.reading import Delivery
 from scheduler.rabbit.topology import translated, work_arguments
 
 

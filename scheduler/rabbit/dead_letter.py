@@ -17,12 +17,12 @@ from scheduler.domain.names import (
     delay_entry,
     delay_queue,
 )
-from scheduler.rabbit import content, header_values
-from scheduler.rabbit.passing import DEATH, ORIGINAL_EXCHANGE, SAID
+from scheduler.rabbit import content_header, header_values
+from scheduler.rabbit.message_forwarding import DEATH, ORIGINAL_EXCHANGE, SAID
 
 _OF_A_DELAYED_ONE = frozenset((b"x-attempts", b"x-due-at"))  # beside our x-dead-reason
 _BROKERS = frozenset((
-    DEATH, *content.COUNTS, b"x-first-death-exchange", b"x-first-death-queue", b"x-first-death-reason",
+    DEATH, *content_header.COUNTS, b"x-first-death-exchange", b"x-first-death-queue", b"x-first-death-reason",
     b"x-last-death-exchange", b"x-last-death-queue", b"x-last-death-reason",
 ))
 _ENTRIES = {INBOX_QUEUE: COMMANDS_EXCHANGE, RESULTS_QUEUE: COMMANDS_EXCHANGE, DELAY_QUEUE: DELAY_EXCHANGE}
@@ -92,15 +92,15 @@ class DeadLetter:
 
     def before(self) -> bytes:
         """Return its properties without what came to them on the way here; it is persistent."""
-        found = content.read(self.raw)
+        found = content_header.read(self.raw)
         for name in ("user_id", "expiration"):  # the broker would refuse the one, and the other ended it
             found.parts.pop(name, None)
         found.parts["delivery_mode"] = _PERSISTENT
         if self._death:
             return found.written(drop=_BROKERS)  # all else is its publisher's own
         expiration = self._said("x-original-expiration")
-        if expiration is not None and len(expiration.encode()) <= content.MOST_SHORT:
-            found.parts["expiration"] = content.short(expiration)
+        if expiration is not None and len(expiration.encode()) <= content_header.MOST_SHORT:
+            found.parts["expiration"] = content_header.short(expiration)
         delayed = _OF_A_DELAYED_ONE if "x-dead-reason" in self.headers else frozenset[bytes]()
         return found.written(drop=_BROKERS | SAID | delayed)
 
@@ -122,20 +122,20 @@ def _fed_by(queue: Any, exchange: Any) -> str | None:
 def read(key: bytes, raw: bytes, body: bytes, tag: int) -> DeadLetter:
     """Return what came, as far as it can be read."""
     try:
-        found = content.read(raw)
-    except content.Unreadable:
-        found = content.Content({}, [], b"")
+        found = content_header.read(raw)
+    except content_header.Unreadable:
+        found = content_header.Content({}, [], b"")
     headers = header_values.headers(found)
-    for name in content.COUNTS:  # what the queue writes with each look is no part of it
+    for name in content_header.COUNTS:  # what the queue writes with each look is no part of it
         headers.pop(name.decode(), None)
     properties = header_values.properties(found)
     properties.pop("delivery_mode", None)
     return DeadLetter(_id(key, found, body), key, body, headers, properties, raw, tag)
 
 
-def _id(key: bytes, found: content.Content, body: bytes) -> str:
+def _id(key: bytes, found: content_header.Content, body: bytes) -> str:
     """Return the same at each look, though the queue counts them and may write the headers in another order."""
     parts = sorted((name, part) for name, part in found.parts.items() if name != "headers")
-    entries = [each for each in found.entries if each.name not in content.COUNTS]
+    entries = [each for each in found.entries if each.name not in content_header.COUNTS]
     headers = sorted(found.table[each.start : each.end] for each in entries)
     return str(UUID(bytes=hashlib.sha256(repr((key, parts, headers)).encode() + body).digest()[:16]))

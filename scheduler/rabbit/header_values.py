@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from scheduler.domain.delayed.delay import Other, Timestamp
-from scheduler.rabbit import content
-from scheduler.rabbit.content import Content, Entry
+from scheduler.rabbit import content_header
+from scheduler.rabbit.content_header import Content, Entry
 
 _DEEPEST = 20
 _TABLE, _ARRAY = b"FA"
@@ -16,7 +16,7 @@ _TABLE, _ARRAY = b"FA"
 def properties(found: Content) -> dict[str, str | int]:
     """Return all properties but the headers; what is no UTF-8 is written with backslashes."""
     return {
-        name: int.from_bytes(part, "big") if name in content.FIXED else as_text(part[1:])
+        name: int.from_bytes(part, "big") if name in content_header.FIXED else as_text(part[1:])
         for name, part in found.parts.items() if name != "headers"
     }
 
@@ -41,7 +41,7 @@ def _table(table: bytes, entries: Sequence[Entry], depth: int) -> dict[str, Any]
 
 
 def _value(table: bytes, entry: Entry, depth: int) -> Any:
-    match said := content.value(table, entry):
+    match said := content_header.value(table, entry):
         case Timestamp(seconds):
             return _instant(seconds) or said
         case Other():
@@ -53,12 +53,12 @@ def _nested(kind: int, written: bytes, depth: int) -> Any:
     """Read what has a length before it."""
     if kind in (_TABLE, _ARRAY) and depth > _DEEPEST:
         return "…"
-    with suppress(content.Unreadable):
+    with suppress(content_header.Unreadable):
         if kind == _TABLE:
-            return _table(written, content.headers(written), depth)
+            return _table(written, content_header.headers(written), depth)
         if kind == _ARRAY:
-            return [_value(written, each, depth) for each in content.elements(written)]
-    return written[content.LENGTH_SIZE :]
+            return [_value(written, each, depth) for each in content_header.elements(written)]
+    return written[content_header.LENGTH_SIZE :]
 
 
 def _instant(seconds: int) -> datetime | None:

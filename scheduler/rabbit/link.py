@@ -21,8 +21,8 @@ from pika.exceptions import (
 
 from scheduler.domain.errors import Unavailable
 from scheduler.rabbit.address import OPEN_TIMEOUT, parameters, place
+from scheduler.rabbit.delivery_parser import Decode, Handler
 from scheduler.rabbit.pika_internals import ReadingConnection
-from scheduler.rabbit.reading import Decode, Handler
 
 T = TypeVar("T")
 _NOT_FOUND = 404

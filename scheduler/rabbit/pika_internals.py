@@ -17,7 +17,7 @@ from pika.channel import Channel
 
 from scheduler.domain.errors import Misconfigured
 from scheduler.rabbit.address import open_connection
-from scheduler.rabbit.reading import (
+from scheduler.rabbit.delivery_parser import (
     MORE,
     NOT_OURS,
     Decode,

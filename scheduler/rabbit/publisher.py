@@ -9,11 +9,11 @@ import pika
 from pika import spec
 
 from scheduler.ops.logs import get_logger
-from scheduler.ops.throttled import ThrottledWarning
+from scheduler.ops.throttled_warnings import ThrottledWarning
+from scheduler.rabbit.delivery_parser import as_bytes
 from scheduler.rabbit.frames import Publishable, RawMessage, UnsendableMessage, encode
-from scheduler.rabbit.isolation import MessageIsolation, isolation
 from scheduler.rabbit.link import Link, reason
-from scheduler.rabbit.reading import as_bytes
+from scheduler.rabbit.message_isolation import MessageIsolation, isolation
 
 log = get_logger(__name__)
 

@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from scheduler.commands.judging import Verdict, judge_result, judge_retry
+from scheduler.commands.decide_commands import Verdict, judge_result, judge_retry
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.emission import Emission, occurrence
 from scheduler.domain.messages import AMQP_PRIORITIES
 from scheduler.domain.names import due_address
-from scheduler.domain.runs.ends import as_it_ended, keep_ends
 from scheduler.domain.runs.event import due_body, finished_body
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import Occurrence, Run, RunStatus, replace
 from scheduler.domain.runs.transitions import cancelled, delivered, overdue
+from scheduler.domain.runs.unannounced_ends import as_it_ended, keep_ends
 
 
 @dataclass(frozen=True, slots=True)

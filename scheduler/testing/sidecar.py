@@ -12,12 +12,14 @@ from pydantic import BaseModel
 
 from scheduler.client.handlers import Handlers, UnknownJobType, UnreadableEvent, handlers
 from scheduler.client.results import tracked
-from scheduler.commands.answers import answer
-from scheduler.commands.judging import Verdict, judge
+from scheduler.commands.command_replies import answer
+from scheduler.commands.decide_commands import Verdict, judge
 from scheduler.domain.errors import Rejected
+from scheduler.domain.instants import rfc3339
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.emission import decide, due_body, missed_body, settle
 from scheduler.domain.jobs.job import Job, JobStatus, Outcome
+from scheduler.domain.message_parser import claimed_id, parse_command, parse_result, parse_worker
 from scheduler.domain.messages import (
     AMQP_PRIORITIES,
     Overlap,
@@ -34,9 +36,7 @@ from scheduler.domain.messages import (
     ScheduleWorker,
 )
 from scheduler.domain.names import due_address
-from scheduler.domain.parsing import claimed_id, parse_command, parse_result, parse_worker
 from scheduler.domain.runs.run import Run
-from scheduler.domain.times import rfc3339
 from scheduler.domain.trace_context import trace_context
 from scheduler.testing.runs import Event, Runs
 

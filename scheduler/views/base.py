@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticSerializationError, from_json
 
-from scheduler.domain.times import rfc3339
+from scheduler.domain.instants import rfc3339
 
 Item = TypeVar("Item")
 

@@ -6,12 +6,12 @@ from uuid import UUID
 
 from pydantic import Field, SerializeAsAny
 
+from scheduler.domain.instants import rfc3339
 from scheduler.domain.jobs.definition import Definition
 from scheduler.domain.jobs.etag import etag
 from scheduler.domain.messages import DEFAULT_TENANT, Instant, Priority, RunPolicy
 from scheduler.domain.recurrence import Spec, zone
 from scheduler.domain.targets.credentials import masked_target
-from scheduler.domain.times import rfc3339
 from scheduler.postgres.jobs.lists import JobRow
 from scheduler.views.base import View, seconds, stored
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from scheduler.domain.jobs.job import JobStatus
 from scheduler.domain.recurrence import Schedule, compile_schedule, local_time
-from scheduler.domain.recurrence.notes import note
+from scheduler.domain.recurrence.dst_notes import note
 from scheduler.domain.recurrence.preview import Item, preview, written
 from scheduler.postgres.jobs.lists import JobRow
 from scheduler.views.base import Page, View

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from scheduler.domain.messages import Instant
-from scheduler.domain.offers import usable_offers
+from scheduler.domain.offer_tenants import usable_offers
 from scheduler.domain.targets.credentials import masked_text
 from scheduler.postgres.audit import AuditRow
-from scheduler.postgres.maintenance import Seen
+from scheduler.postgres.maintenance_queries import Seen
 from scheduler.postgres.stats import Stats
-from scheduler.postgres.workers import SeenWorker
+from scheduler.postgres.worker_rows import SeenWorker
 from scheduler.views.base import View
 from scheduler.views.jobs import JOB_STATES
 from scheduler.views.runs import RUN_STATES

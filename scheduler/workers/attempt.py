@@ -7,12 +7,12 @@ from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-
 from typing import Any, NoReturn
 
 from scheduler.domain.errors import Problem, Rejected
+from scheduler.domain.instants import rfc3339
 from scheduler.domain.messages import ResultStatus
 from scheduler.domain.messages.base import DEFAULT_TENANT
 from scheduler.domain.messages.runs import WEEK
 from scheduler.domain.strict_json import parse_apart
-from scheduler.domain.times import rfc3339
-from scheduler.rabbit.reading import Delivery, UnreadableProperties
+from scheduler.rabbit.delivery_parser import Delivery, UnreadableProperties
 from scheduler.workers.outcome import Outcome
 
 DEFAULT_TIMEOUT = 300.0

@@ -10,11 +10,11 @@ from scheduler.domain.messages.targets import CommandTarget
 from scheduler.domain.names import COMMAND_VARIABLES
 from scheduler.domain.targets.placeholders import UnknownPlaceholder, fill
 from scheduler.workers.attempt import Attempt
+from scheduler.workers.command_output import fitted, printable
+from scheduler.workers.command_process import Ended, Order
 from scheduler.workers.commands_file import OfferedCommand, environment_of
 from scheduler.workers.outcome import Outcome
-from scheduler.workers.output import fitted, printable
-from scheduler.workers.running import Ended, Order
-from scheduler.workers.tenants import includes
+from scheduler.workers.tenant_filter import includes
 
 STOPPED, SUPERSEDED = "stop", "superseded"  # why this worker ends a command
 NEVER_AGAIN = (65, 78)  # of <sysexits.h>: the data are bad, the configuration is bad

@@ -15,15 +15,15 @@ from uuid import uuid4
 
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.messages import ScheduleResult
-from scheduler.domain.offers import ALL_TENANTS
+from scheduler.domain.offer_tenants import ALL_TENANTS
 from scheduler.ops.logs import get_logger
 from scheduler.rabbit.command_queue import CommandQueue
 from scheduler.rabbit.frames import command_message
 from scheduler.rabbit.publisher import Publisher, Receipt
 from scheduler.workers.attempt import Attempt
-from scheduler.workers.command_turns import CommandTurns
+from scheduler.workers.command_fairness import CommandTurns
+from scheduler.workers.command_process import Order
 from scheduler.workers.commands_file import OfferedCommand
-from scheduler.workers.running import Order
 
 log = get_logger(__name__)
 

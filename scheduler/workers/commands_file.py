@@ -12,7 +12,7 @@ from typing import Any
 
 from scheduler.domain.errors import Misconfigured
 from scheduler.domain.names import COMMAND_VARIABLES
-from scheduler.workers.tenants import DEFAULT_TENANTS, read_tenants
+from scheduler.workers.tenant_filter import DEFAULT_TENANTS, read_tenants
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 DEFAULT_GRACE = 10

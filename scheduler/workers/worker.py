@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 from scheduler import __version__
 from scheduler.domain.messages import Busy, ResultStatus, ScheduleWorker
 from scheduler.domain.messages.workers import MOST_BUSY, MOST_OFFERS
-from scheduler.domain.offers import ALL_TENANTS, write_offer_tenants
+from scheduler.domain.offer_tenants import ALL_TENANTS, write_offer_tenants
 from scheduler.settings import Settings
 from scheduler.workers.attempt import Attempt
 from scheduler.workers.outcome import Outcome

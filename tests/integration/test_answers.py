@@ -5,9 +5,9 @@ from itertools import count
 import pika
 import pytest
 
-from scheduler.rabbit.answers import Answer, Answers
+from scheduler.rabbit.delivery_parser import Delivery
 from scheduler.rabbit.link import Link
-from scheduler.rabbit.reading import Delivery
+from scheduler.rabbit.reply_sender import Answer, Answers
 
 
 @pytest.mark.parametrize("moment", [0, 1, 2])

@@ -10,10 +10,10 @@ from pika.frame import Method
 from support import until
 
 from scheduler.dev.servers.ports import LOOPBACK
+from scheduler.rabbit.batch_consumer import Inbox
 from scheduler.rabbit.command_queue import CommandQueue
-from scheduler.rabbit.inbox import Inbox
 from scheduler.rabbit.link import BrokerUnavailable, Link
-from scheduler.rabbit.work import WorkQueue
+from scheduler.rabbit.work_queue import WorkQueue
 
 
 class SpeakingProxy:

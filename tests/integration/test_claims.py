@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from support import connected
 
 from scheduler.postgres.claims import LONG_AGO, PLANNER, ClaimSession
-from scheduler.postgres.classes import FROM_THE_BOTTOM, LOW_BESIDE, NORMAL_BESIDE, Shares
 from scheduler.postgres.jobs.due import CLAIM, Failed, Passed, Settlement, claim, settle
+from scheduler.postgres.priority_classes import FROM_THE_BOTTOM, LOW_BESIDE, NORMAL_BESIDE, Shares
 from scheduler.resources import query
 
 

@@ -17,10 +17,10 @@ from scheduler.domain.jobs.job import Job, JobStatus
 from scheduler.domain.jobs.missed import OnMissed
 from scheduler.domain.messages import Priority, RunPolicy
 from scheduler.domain.recurrence import Spec
-from scheduler.postgres.columns import copy_line, copy_text
 from scheduler.postgres.connection import connect
 from scheduler.postgres.jobs.columns import COLUMNS, FRESH
 from scheduler.postgres.jobs.store import lock, save
+from scheduler.postgres.row_text import copy_line, copy_text
 
 # The database's own: nobody asked for them, and no command changes them but by finishing the job.
 ITS_OWN = {

@@ -7,10 +7,10 @@ import pytest
 from delayed_support import Raw, headers_only, keeping_raw, raw_headers, short, table, text, value
 from support import until
 
-from scheduler.rabbit.dead import DeadLetters
 from scheduler.rabbit.dead_letter import read
-from scheduler.rabbit.passing import dead_letter
-from scheduler.views.dead import dead_view
+from scheduler.rabbit.dead_letter_queue import DeadLetters
+from scheduler.rabbit.message_forwarding import dead_letter
+from scheduler.views.dead_letters import dead_view
 
 # A time in milliseconds: pika cannot read the year 55840, and ends the connection over it.
 MILLISECONDS = value("T", "Q", 1_700_000_000_000)

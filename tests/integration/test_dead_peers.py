@@ -10,7 +10,7 @@ from support import DEADLINE, connected, until
 
 from chaos.proxy import Proxy
 from scheduler.domain.errors import Unavailable
-from scheduler.postgres import classes, large_values
+from scheduler.postgres import large_values, priority_classes
 from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.connection import CONNECT, SESSION, connect
 from scheduler.postgres.jobs.due import claim
@@ -36,7 +36,7 @@ def test_rows_that_were_being_sent_when_a_client_went_silent_are_let_go(stack, d
             "json_build_object('x', repeat('x', 200000)), now() FROM generate_series(1, 150)"
         )
     # A claim is bounded in bytes, and the buffers of the machine may hold all of it: this one must be larger.
-    for module in (classes, large_values):
+    for module in (priority_classes, large_values):
         monkeypatch.setattr(module, "MAX_CLAIM_BYTES", 1 << 30)
     cut_off = database_url.replace(f":{stack.postgres.port}/", f":{proxy.port}/")
     with ExitStack() as opened:

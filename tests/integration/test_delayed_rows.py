@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 from support import connected, until
 
-from scheduler.commands.delayed import execute_delayed
-from scheduler.commands.executing import execute
+from scheduler.commands.apply_batch import execute
+from scheduler.commands.apply_delayed import execute_delayed
 from scheduler.domain.delayed.delay import Delay
 from scheduler.domain.delayed.message import Arrival, Arrived
 from scheduler.domain.jobs.definition import Incoming

@@ -10,20 +10,20 @@ import psycopg2
 import pytest
 from support import DEADLINE, connected, iso, until, utc
 
-from scheduler.commands import executing
-from scheduler.commands.attendant import Attendant
-from scheduler.commands.executing import execute
-from scheduler.commands.results import execute_results
+from scheduler.commands import apply_batch
+from scheduler.commands.apply_batch import execute
+from scheduler.commands.apply_results import execute_results
+from scheduler.commands.transaction_hooks import Attendant
 from scheduler.domain.errors import SchedulerError
-from scheduler.domain.parsing import parse_command, parse_result
-from scheduler.emitting import watch
-from scheduler.emitting.jobs import DueJobs
+from scheduler.domain.message_parser import parse_command, parse_result
+from scheduler.emitting import poll_schedule
 from scheduler.emitting.loop import SESSIONS, Emitter
-from scheduler.emitting.runs import DueRuns
 from scheduler.emitting.source import Stamp, Times
+from scheduler.emitting.sources.jobs import DueJobs
+from scheduler.emitting.sources.runs import DueRuns
 from scheduler.postgres.claims import ClaimSession
-from scheduler.postgres.classes import FROM_THE_BOTTOM
 from scheduler.postgres.connection import connect
+from scheduler.postgres.priority_classes import FROM_THE_BOTTOM
 from scheduler.postgres.wakeup import Wakeup
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.publisher import Publisher, Receipt
@@ -180,14 +180,14 @@ def test_a_command_that_has_the_job_locked_checks_the_hold(sessions, consumers, 
     """The release skips the job, whether or not the command is applied in the end."""
     job_id, event_id = open_run(consumers[0], sessions[0])
     hold(sql, sessions[0]).settle()
-    save = executing.save
+    save = apply_batch.save
 
     def saved(*arguments):
         succeed(consumers[1], event_id)
         Batch(DueRuns(), sessions[1]).settle()
         save(*arguments)
 
-    monkeypatch.setattr(executing, "save", saved)
+    monkeypatch.setattr(apply_batch, "save", saved)
     trigger = parse_command("trigger", json.dumps({"id": job_id}).encode(), max_payload_bytes=1000)
     if refused:
         with pytest.raises(RefusedError):
@@ -220,7 +220,7 @@ def test_a_release_reads_held_jobs_only(sessions, sql):
 @pytest.fixture
 def emitter(database_url, amqp_url, monkeypatch):
     """An emitting loop that looks at all there is each time, by batches of two."""
-    monkeypatch.setattr(watch, "LOOK_SHARE", 0.0)
+    monkeypatch.setattr(poll_schedule, "LOOK_SHARE", 0.0)
     with ExitStack() as stack:
         link = stack.enter_context(closing(Link(amqp_url, "test")))
         own = [stack.enter_context(closing(ClaimSession(database_url, f"own {n}"))) for n in range(SESSIONS)]

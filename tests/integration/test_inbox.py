@@ -4,10 +4,10 @@ import random
 
 import pika
 
-from scheduler.rabbit import inbox as inbox_module
-from scheduler.rabbit.inbox import Inbox
+from scheduler.rabbit import batch_consumer as inbox_module
+from scheduler.rabbit.batch_consumer import Inbox
+from scheduler.rabbit.delivery_parser import Delivery
 from scheduler.rabbit.link import Link
-from scheduler.rabbit.reading import Delivery
 from tests.support import until
 
 

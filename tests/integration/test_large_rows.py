@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from support import connected
 
-from scheduler.commands.executing import execute
-from scheduler.commands.results import execute_results
-from scheduler.domain.parsing import parse_command, parse_result
+from scheduler.commands.apply_batch import execute
+from scheduler.commands.apply_results import execute_results
+from scheduler.domain.message_parser import parse_command, parse_result
 from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.connection import connect
 from scheduler.postgres.jobs.due import claim

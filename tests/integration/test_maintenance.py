@@ -9,7 +9,7 @@ from support import connected
 from scheduler.domain.errors import Unavailable
 from scheduler.ops import metrics
 from scheduler.ops.health import Health
-from scheduler.postgres.maintenance import PENDING_COUNTED, Backlog, MaintenanceSession, Replica
+from scheduler.postgres.maintenance_queries import PENDING_COUNTED, Backlog, MaintenanceSession, Replica
 from scheduler.processes import maintenance
 from scheduler.processes.maintenance import Maintenance
 from scheduler.processes.roles import ROLES
@@ -212,7 +212,8 @@ def test_an_idle_tick_is_two_queries(database_url, monkeypatch):
     made = Maintenance(ROLES["producer"], Settings(database_url=database_url), Stop(), None, 8000)
     made.run_once()
     asked = []
-    monkeypatch.setattr("scheduler.postgres.maintenance.query", lambda name: asked.append(name) or query(name))
+    monkeypatch.setattr("scheduler.postgres.maintenance_queries.query",
+                        lambda name: asked.append(name) or query(name))
     made.run_once()
     assert asked[0] == "replicas/beat"
     assert len(asked) <= 2

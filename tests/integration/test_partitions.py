@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from support import connected, until
 
-from scheduler.postgres.maintenance import PARTITIONS_AHEAD, MaintenanceSession
+from scheduler.postgres.maintenance_queries import PARTITIONS_AHEAD, MaintenanceSession
 from scheduler.processes.maintenance import Maintenance
 from scheduler.processes.roles import ROLES
 from scheduler.processes.runtime import Stop
@@ -88,7 +88,8 @@ def test_an_open_reader_postpones_the_partitions_and_nothing_else(database_url, 
     assert made.run_once()  # the heartbeat's session is kept
     assert LAST not in partitions(sql)
     asked = []
-    monkeypatch.setattr("scheduler.postgres.maintenance.query", lambda name: asked.append(name) or query(name))
+    monkeypatch.setattr("scheduler.postgres.maintenance_queries.query",
+                        lambda name: asked.append(name) or query(name))
     assert made.run_once()
     assert not [name for name in asked if "partition" in name], asked  # it backs off
     other.connection.rollback()

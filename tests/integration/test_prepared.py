@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.postgres.connection import connect
-from scheduler.postgres.prepared import MOST_PLANS, execute_again, execute_prepared
+from scheduler.postgres.prepared_statements import MOST_PLANS, execute_again, execute_prepared
 
 SHOW = "SELECT %(a)s::int, '100%%' AS whole"
 

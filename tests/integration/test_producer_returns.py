@@ -10,9 +10,9 @@ import pytest
 from support import DEADLINE, iso, until, utc
 
 from scheduler.emitting.batch import Batch
-from scheduler.emitting.jobs import DueJobs
-from scheduler.emitting.runs import DueRuns
-from scheduler.emitting.watch import LowWatermark, Watch
+from scheduler.emitting.poll_schedule import LowWatermark, Watch
+from scheduler.emitting.sources.jobs import DueJobs
+from scheduler.emitting.sources.runs import DueRuns
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.publisher import Publisher
@@ -109,7 +109,7 @@ def test_what_is_settled_after_a_later_batch_is_looked_at_again_in_time():
 @pytest.mark.parametrize(("seconds_to_next", "pause"), [(None, 2.0), (3600.0, 0.5)])
 def test_a_kind_of_which_there_is_nothing_is_left_alone_for_longer(monkeypatch, seconds_to_next, pause):
     watch, now, clock = Watch(DueRuns(), poll=0.5), utc(), time.monotonic()
-    monkeypatch.setattr("scheduler.emitting.watch.time", SimpleNamespace(monotonic=lambda: clock))
+    monkeypatch.setattr("scheduler.emitting.poll_schedule.time", SimpleNamespace(monotonic=lambda: clock))
     batch = Batch(watch.source, None, Claim([], now, seconds_to_next, (now,) * 3), clock)
     watch.claimed(batch)
     watch.settled(batch, None)
@@ -119,7 +119,7 @@ def test_a_kind_of_which_there_is_nothing_is_left_alone_for_longer(monkeypatch, 
 def test_looks_from_the_bottom_become_rarer_where_they_are_slow(monkeypatch):
     """With an old snapshot in the way each of them walks over all that is dead in the index."""
     clock = iter(())
-    monkeypatch.setattr("scheduler.emitting.watch.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("scheduler.emitting.poll_schedule.time", SimpleNamespace(monotonic=lambda: next(clock)))
     watermark, newest = LowWatermark(every=0.5, classes=2), utc()
     for took, pause in ((0.001, 0.5), (0.01, 3.0), (5.0, 8.0)):
         clock = iter((100.0, 100.0, 100.0 + pause - 0.01, 100.0 + pause))

@@ -8,17 +8,17 @@ from uuid import uuid4
 import pytest
 from support import DEADLINE, connected, iso, until, utc
 
-from scheduler.commands import results
-from scheduler.commands.executing import execute
-from scheduler.commands.results import execute_results
-from scheduler.domain.parsing import parse_command, parse_result
+from scheduler.commands import apply_results
+from scheduler.commands.apply_batch import execute
+from scheduler.commands.apply_results import execute_results
+from scheduler.domain.message_parser import parse_command, parse_result
 from scheduler.domain.runs.run import replace
-from scheduler.emitting.jobs import DueJobs
-from scheduler.emitting.runs import SPARED, DueRuns
 from scheduler.emitting.source import Stamp, Times
+from scheduler.emitting.sources.jobs import DueJobs
+from scheduler.emitting.sources.runs import SPARED, DueRuns
 from scheduler.postgres.claims import ClaimSession
-from scheduler.postgres.classes import FROM_THE_BOTTOM
 from scheduler.postgres.connection import connect
+from scheduler.postgres.priority_classes import FROM_THE_BOTTOM
 from scheduler.postgres.runs import due as runs_due
 from scheduler.postgres.runs import store
 from scheduler.rabbit.publisher import Receipt
@@ -80,16 +80,16 @@ def test_a_run_that_is_opened_and_ends_again_while_it_is_looked_for(database_url
     ).encode())
     assert execute_results(consumer, [failed], SOON) == ["recorded"]
     finish(session)
-    look, other = results.lock_finished, connect(database_url, "other")
+    look, other = apply_results.lock_finished, connect(database_url, "other")
 
     def looked(cursor, ids):
-        monkeypatch.setattr(results, "lock_finished", look)
+        monkeypatch.setattr(apply_results, "lock_finished", look)
         assert succeed(other, emission) == ["recorded"]  # it moves among the open ones before we look here
         found = look(cursor, ids)
         finish(session)  # and back before we say what we know of it
         return found
 
-    monkeypatch.setattr(results, "lock_finished", looked)
+    monkeypatch.setattr(apply_results, "lock_finished", looked)
     assert execute_results(consumer, [failed], SOON) == ["unchanged"]
     other.close()
     assert statuses(database_url) == {}

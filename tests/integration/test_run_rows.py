@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 from support import DEADLINE, connected
 
-from scheduler.commands.judging import judge_result
-from scheduler.commands.results import execute_results
+from scheduler.commands.apply_results import execute_results
+from scheduler.commands.decide_commands import judge_result
 from scheduler.domain.messages import Priority, ResultStatus, RunPolicy
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import (
@@ -24,10 +24,10 @@ from scheduler.domain.runs.run import (
     RunStatus,
 )
 from scheduler.postgres.claims import PLANNER, ClaimSession
-from scheduler.postgres.classes import FROM_THE_BOTTOM, Shares
 from scheduler.postgres.connection import connect
-from scheduler.postgres.console import watched_runs
-from scheduler.postgres.maintenance import MaintenanceSession, Partitions
+from scheduler.postgres.console_queries import watched_runs
+from scheduler.postgres.maintenance_queries import MaintenanceSession, Partitions
+from scheduler.postgres.priority_classes import FROM_THE_BOTTOM, Shares
 from scheduler.postgres.runs.columns import KEPT, STORED, write_changing
 from scheduler.postgres.runs.due import CLAIM, record
 from scheduler.postgres.runs.lists import PAGE, RunFilter, list_runs

@@ -13,7 +13,7 @@ from commands import EXAMPLES, histories
 from hypothesis import HealthCheck, given, settings
 from support import DEADLINE, connected
 
-from scheduler.commands.executing import execute
+from scheduler.commands.apply_batch import execute
 from scheduler.domain.errors import Rejected, Unavailable
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import COMMAND_MODELS

@@ -7,13 +7,13 @@ from uuid import uuid4
 import pika
 import pytest
 
-from scheduler.commands.storing import Stored
+from scheduler.commands.store_batches import Stored
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ScheduleCancel
 from scheduler.processes import consumer as module
 from scheduler.processes.consumer import Consumer
 from scheduler.processes.runtime import Stop
-from scheduler.rabbit.reading import Delivery
+from scheduler.rabbit.delivery_parser import Delivery
 
 STORED = Stored((), 0, 0)
 

@@ -5,10 +5,10 @@ import gc
 import pika
 import pytest
 
-from scheduler.commands.reading import read_command
+from scheduler.commands.parse_deliveries import read_command
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
-from scheduler.rabbit.reading import Delivery
+from scheduler.rabbit.delivery_parser import Delivery
 
 
 @pytest.mark.parametrize("body", [

@@ -10,14 +10,14 @@ from commands import EXAMPLES
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from scheduler.commands.delayed import read_delayed
+from scheduler.commands.apply_delayed import read_delayed
 from scheduler.domain.delayed.delay import DELAY_HEADERS, MOST, Delay, Timestamp, due_at, negated, read_delay
 from scheduler.domain.delayed.message import Arrived, Waiting
 from scheduler.domain.errors import Rejected
-from scheduler.rabbit import content
-from scheduler.rabbit.passing import dead_letter, passed_on
-from scheduler.rabbit.reading import Delivery
-from scheduler.views.delayed import shown
+from scheduler.rabbit import content_header
+from scheduler.rabbit.delivery_parser import Delivery
+from scheduler.rabbit.message_forwarding import dead_letter, passed_on
+from scheduler.views.delayed_messages import shown
 
 NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
 CENTURY_MS = MOST // timedelta(milliseconds=1)
@@ -125,7 +125,7 @@ def test_what_comes_out_is_never_early_and_never_delayed_again(delays, others_):
     if isinstance(found, Rejected):
         assert {each.field for each in found.problems} <= set(DELAY_HEADERS)
         return
-    left = content.read(found.properties).values({name.encode() for name in DELAY_HEADERS})
+    left = content_header.read(found.properties).values({name.encode() for name in DELAY_HEADERS})
     assert set(left) <= {"x-delay"}
     assert all(negated(each) is None for each in left.values())
     try:
@@ -146,9 +146,9 @@ def test_bytes_of_any_kind_are_read_or_rejected(raw):
     assert isinstance(arrived(raw), Arrived | Rejected)
     assert isinstance(arrived(raw, redelivered=True), Arrived | Rejected)
     try:
-        assert content.read(raw).written() == raw
+        assert content_header.read(raw).written() == raw
         shown(raw)
-    except content.Unreadable:
+    except content_header.Unreadable:
         pass
 
 
@@ -163,7 +163,7 @@ nested = st.recursive(
 @often(100)
 def test_what_pika_writes_is_read_whole(headers, message_id):
     raw = b"".join(pika.BasicProperties(headers=headers, message_id=message_id).encode())
-    found = content.read(raw)
+    found = content_header.read(raw)
     assert [entry.name.decode() for entry in found.entries] == list(headers)
     assert found.text("message_id") == message_id
     assert found.written() == raw
@@ -209,7 +209,7 @@ def test_a_user_is_moved_where_there_is_room():
 def test_a_dead_letter_neither_expires_nor_is_refused():
     raw = encoded([(b"x-rejected-reason", text(b"forged"))], {"expiration": short(b"5"), "user_id": short(b"u")})
     dead = dead_letter("k", raw, b"", {"x-rejected-reason": "why", "x-attempts": 3})
-    found = content.read(dead.properties)
+    found = content_header.read(dead.properties)
     assert set(found.parts) == {"headers", "delivery_mode"}
     assert shown(dead.properties)[1] == {
         "x-rejected-reason": "why", "x-attempts": 3, "x-original-expiration": "5", "x-original-user-id": "u",

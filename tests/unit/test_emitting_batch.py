@@ -12,7 +12,7 @@ from scheduler.domain.jobs.missed import OnMissed
 from scheduler.domain.recurrence import Spec
 from scheduler.emitting import batch as module
 from scheduler.emitting.batch import Batch
-from scheduler.emitting.jobs import DueJobs, retry_delay
+from scheduler.emitting.sources.jobs import DueJobs, retry_delay
 from scheduler.postgres.claims import LONG_AGO, Claim
 from scheduler.rabbit.link import BrokerUnavailable
 from scheduler.rabbit.publisher import Receipt

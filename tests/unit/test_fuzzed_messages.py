@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_rejection_cost import LEAST, MOST_RATIO, NOW, accepted, seconds
 
-from scheduler.commands.answers import answer
-from scheduler.commands.delayed import read_delayed
-from scheduler.commands.reading import read_command, read_result
+from scheduler.commands.apply_delayed import read_delayed
+from scheduler.commands.command_replies import answer
+from scheduler.commands.parse_deliveries import read_command, read_result
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming, define
+from scheduler.domain.message_parser import claimed_id
 from scheduler.domain.messages import COMMAND_MODELS, RESULT_MODELS, ScheduleRequest
-from scheduler.domain.parsing import claimed_id
-from scheduler.rabbit.reading import Delivery, decoded
+from scheduler.rabbit.delivery_parser import Delivery, decoded
 
 COMMANDS = {key: model.__name__ for key, model in COMMAND_MODELS.items()}
 RESULTS = {key: model.__name__ for key, model in RESULT_MODELS.items()}

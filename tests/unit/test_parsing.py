@@ -4,8 +4,8 @@ from uuid import uuid4
 import pytest
 
 from scheduler.domain.errors import Rejected
-from scheduler.domain.parsing import claimed_id, parse_command
-from scheduler.domain.times import rfc3339
+from scheduler.domain.instants import rfc3339
+from scheduler.domain.message_parser import claimed_id, parse_command
 
 ID = str(uuid4())
 

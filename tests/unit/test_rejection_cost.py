@@ -9,14 +9,14 @@ from uuid import uuid4
 
 import pytest
 
-from scheduler.commands.answers import answer
-from scheduler.commands.delayed import read_delayed
+from scheduler.commands.apply_delayed import read_delayed
+from scheduler.commands.command_replies import answer
 from scheduler.domain.errors import MOST_PROBLEMS, Rejected
 from scheduler.domain.jobs.definition import define
-from scheduler.domain.parsing import claimed_id, parse_command, parse_result, parse_worker
+from scheduler.domain.message_parser import claimed_id, parse_command, parse_result, parse_worker
 from scheduler.domain.recurrence.preview import preview
 from scheduler.domain.strict_json import parse_object
-from scheduler.rabbit.reading import NOTHING, Delivery
+from scheduler.rabbit.delivery_parser import NOTHING, Delivery
 
 ID = str(uuid4())
 NOW = datetime(2026, 11, 18, tzinfo=UTC)

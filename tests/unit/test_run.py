@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.cli.show.run import explain
-from scheduler.commands.judging import judge_retry
+from scheduler.commands.decide_commands import judge_retry
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ResultStatus, RunPolicy, ScheduleRetry
 from scheduler.domain.runs.backoff import backoff, chance
-from scheduler.domain.runs.ends import keep_ends
 from scheduler.domain.runs.event import due_body, finished_body
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import (
@@ -30,7 +29,8 @@ from scheduler.domain.runs.run import (
     RunStatus,
 )
 from scheduler.domain.runs.transitions import cancelled, delivered, overdue, reported, retried
-from scheduler.postgres.runs.reads import RunReport
+from scheduler.domain.runs.unannounced_ends import keep_ends
+from scheduler.postgres.runs.report import RunReport
 from scheduler.views.runs import whole_run_view
 
 EVENT = "0b2c4c1e-7a51-5b0a-8d3e-6b0f8c6d2a10"

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from scheduler.domain.errors import Rejected
-from scheduler.domain.parsing import parse_command, parse_result
+from scheduler.domain.message_parser import parse_command, parse_result
 from scheduler.domain.runs.result import OUTPUT_BYTES
 
 GOOD = {"event_id": "0B2C4C1E-7A51-5B0A-8D3E-6B0F8C6D2A10", "attempt": 1, "status": "running"}

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from scheduler.domain.errors import Unavailable
-from scheduler.ops import reaching
+from scheduler.ops import interruptible_connect
 from scheduler.processes.runtime import Stop
 
 CONTRACT_SECONDS = 5
@@ -40,7 +40,7 @@ def timers(monkeypatch):
 
     monkeypatch.setattr(threading, "Timer", make)
     monkeypatch.setattr(os, "_exit", end)
-    monkeypatch.setattr(reaching, "_told_to_stop", False)  # and so again for the tests that follow
+    monkeypatch.setattr(interruptible_connect, "_told_to_stop", False)  # and so again for the tests that follow
     return made
 
 
@@ -49,7 +49,7 @@ def test_what_hangs_is_cut_off_within_the_seconds_of_the_contract(timers):
     stop._on_signal(signal.SIGTERM)
     assert stop
     with pytest.raises(Unavailable, match="the process stops"):  # no server is waited for any longer
-        reaching.reach(lambda: None)
+        interruptible_connect.reach(lambda: None)
     [timer] = timers
     assert (timer.started, timer.daemon) == (True, True)
     assert 0 < timer.seconds < CONTRACT_SECONDS

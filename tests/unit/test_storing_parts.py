@@ -5,8 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from scheduler.commands import storing
-from scheduler.commands.storing import Storing, parts
+from scheduler.commands import store_batches
+from scheduler.commands.store_batches import Storing, parts
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ScheduleCancel, ScheduleRequest
@@ -35,7 +35,7 @@ def test_what_costs_little_is_one_part():
 
 
 def test_a_part_ends_when_its_rules_took_long(monkeypatch):
-    monkeypatch.setattr(storing, "PART_SECONDS", -1)
+    monkeypatch.setattr(store_batches, "PART_SECONDS", -1)
     batch = [cancel(), rule(), request(rrule="FREQ=DAILY"), rule("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30"), cancel()]
     assert list(parts(batch)) == [batch[:2], batch[2:4], batch[4:]]
     assert batch[2].schedule is None  # it starts when it is stored
@@ -43,7 +43,7 @@ def test_a_part_ends_when_its_rules_took_long(monkeypatch):
 
 
 def test_liveness_is_told_after_each_part(monkeypatch):
-    monkeypatch.setattr(storing, "PART_SECONDS", -1)
+    monkeypatch.setattr(store_batches, "PART_SECONDS", -1)
     told = []
     health = SimpleNamespace(turn=lambda: told.append("turn"), found=lambda _: None, missing=lambda *_: None)
     session = SimpleNamespace(execute=lambda batch, _: told.append(len(batch)) or [each.about for each in batch])

@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.domain.trace_context import trace_context
-from scheduler.emitting.messages import trace_headers
+from scheduler.emitting.run_messages import trace_headers
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -3,11 +3,22 @@
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
-from scheduler.api.console.pages import audit, dead, delayed, edit, entry, job, jobs, live, overview, runs
+from scheduler.api.console.pages import (
+    audit,
+    dead_letters,
+    delayed_messages,
+    event_stream,
+    job,
+    job_form,
+    jobs,
+    login,
+    overview,
+    runs,
+)
 from scheduler.api.console.site import Site
 from scheduler.api.services import Services
 
-_PAGES = (entry, overview, live, jobs, edit, job, runs, dead, delayed, audit)
+_PAGES = (login, overview, event_stream, jobs, job_form, job, runs, dead_letters, delayed_messages, audit)
 
 
 def error_page(request: Request, status: int, detail: str) -> Response | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler.api.console.dates_in_words import WEEKDAYS
+from scheduler.api.console.date_description import WEEKDAYS
 from scheduler.domain.recurrence.rule import weekday_name
 
 UNITS = {"second": "S", "minute": "M", "hour": "H", "day": "D", "week": "W"}

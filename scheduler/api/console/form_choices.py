@@ -1,7 +1,7 @@
 """The names of the form's fields, and what its lists offer."""
 
-from scheduler.api.console.dates_in_words import WEEKDAYS
-from scheduler.api.console.words import ordinal
+from scheduler.api.console.date_description import WEEKDAYS
+from scheduler.api.console.formatting import ordinal
 
 _WHAT = ("job_type", "name", "tenant", "priority", "on_missed", "max_lateness", "route", "payload")
 _WHEN = (

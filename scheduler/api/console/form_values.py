@@ -8,9 +8,9 @@ from typing import Any
 
 from scheduler.domain.recurrence import zone, zone_names
 from scheduler.domain.recurrence.moment import read_duration, read_moment
+from scheduler.domain.recurrence.rfc5545_stamp import Fault
+from scheduler.domain.recurrence.rrule_text import Faulty, read_text
 from scheduler.domain.recurrence.rule import Freq, Rule, weekday_name
-from scheduler.domain.recurrence.stamp import Fault
-from scheduler.domain.recurrence.text import Faulty, read_text
 from scheduler.views.base import Verbatim
 
 _SPACINGS = ((604_800, "week"), (86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))

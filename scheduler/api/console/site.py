@@ -12,9 +12,9 @@ from fastapi.routing import APIRoute
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from scheduler.api.console import session
-from scheduler.api.console.live import Broadcaster, Streams
+from scheduler.api.console.broadcaster import Broadcaster, Streams
+from scheduler.api.console.subscriptions import Seen, Wants, look
 from scheduler.api.console.templating import environment
-from scheduler.api.console.watching import Seen, Wants, look
 from scheduler.api.identity import Identity, Need, Role, check
 from scheduler.api.problems import TITLES, ApiError, Away, Forbidden, Unauthorized, Unprocessable
 from scheduler.api.services import Services

@@ -10,9 +10,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BaseModel
 
 from scheduler import __version__
-from scheduler.api.console import assets, words
-from scheduler.api.console.rule_words import in_words
-from scheduler.domain.times import rfc3339
+from scheduler.api.console import assets, formatting
+from scheduler.api.console.schedule_description import in_words
+from scheduler.domain.instants import rfc3339
 from scheduler.views.base import Verbatim
 
 FOLDER = Path(__file__).resolve().parent / "templates"
@@ -27,7 +27,7 @@ SHAPES = {
     "lost": "▲",
     "snoozed": "○",
     "dead": "■",
-    "cancelled": words.NOTHING,
+    "cancelled": formatting.NOTHING,
     "pending": "●",
     "paused": "‖",
     "done": "✓",
@@ -50,10 +50,12 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.globals |= {"asset": assets.address, "version": __version__, "nothing": words.NOTHING, "shape": _shape,
+    made.globals |= {"asset": assets.address, "version": __version__, "nothing": formatting.NOTHING,
+                     "shape": _shape,
                      "problems": {}}
     made.filters |= {
-        "relative": words.relative, "span": words.span, "number": words.number, "local": words.local, "iso": _iso,
+        "relative": formatting.relative, "span": formatting.span, "number": formatting.number,
+        "local": formatting.local, "iso": _iso,
         "full": _full, "pretty": _pretty, "schedule": _schedule, "took": _took,
     }
     made.tests |= {"moment_like": _MOMENT.fullmatch, "time_like": _TIME.fullmatch}
@@ -65,14 +67,14 @@ def _shape(word: str) -> str:
 
 
 def _iso(moment: str | datetime) -> str:
-    when = words.instant(moment)
+    when = formatting.instant(moment)
     return "" if when is None else rfc3339(when.astimezone(UTC))
 
 
 def _full(moment: str | datetime, zone_name: str | None = None) -> str:
     """Write a moment for a title: in the job's own zone, where it has one, and in UTC."""
-    utc = words.exactly(moment)
-    return utc if zone_name in (None, "UTC") else f"{words.local(moment, zone_name)} · {utc}"
+    utc = formatting.exactly(moment)
+    return utc if zone_name in (None, "UTC") else f"{formatting.local(moment, zone_name)} · {utc}"
 
 
 def _pretty(value: Any) -> str:
@@ -86,4 +88,5 @@ def _schedule(job: Any) -> str:
 
 
 def _took(attempt: Any) -> str:
-    return words.span(words.duration_of(attempt.model_dump() if isinstance(attempt, BaseModel) else attempt))
+    return formatting.span(formatting.duration_of(attempt.model_dump() if isinstance(attempt,
+                                                                                     BaseModel) else attempt))

@@ -5,16 +5,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from scheduler.api.console import overview as shown
-from scheduler.api.console.history import SAMPLE_SECONDS
-from scheduler.api.console.job_story import PARTS, job_context
-from scheduler.api.console.live import Moment
-from scheduler.api.console.news import Place, new_jobs, new_runs
-from scheduler.api.console.run_story import run_context
+from scheduler.api.console import overview_data as shown
+from scheduler.api.console.activity_history import SAMPLE_SECONDS
+from scheduler.api.console.broadcaster import Moment
+from scheduler.api.console.job_summary import PARTS, job_context
+from scheduler.api.console.new_rows import Place, new_jobs, new_runs
+from scheduler.api.console.run_summary import run_context
 from scheduler.api.console.site import Site, letters_for, may, whole_rights
-from scheduler.api.console.watching import Watch
+from scheduler.api.console.subscriptions import Watch
 from scheduler.api.identity import Identity, Need
-from scheduler.postgres.console import MOST_NEW
+from scheduler.postgres.console_queries import MOST_NEW
 from scheduler.postgres.jobs.lists import JobFilter
 from scheduler.postgres.runs.lists import RunFilter
 from scheduler.views.jobs import JobView

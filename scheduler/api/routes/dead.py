@@ -6,9 +6,9 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from scheduler.api.answers import Listed, answer, listed, responses
+from scheduler.api.api_responses import Listed, answer, listed, responses
 from scheduler.api.requests import DeadLetterAdmin, PageQuery, Serve
-from scheduler.views.dead import DeadView
+from scheduler.views.dead_letters import DeadView
 
 router = APIRouter(prefix="/dead", tags=["dead letters"])
 

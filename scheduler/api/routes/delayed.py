@@ -6,11 +6,11 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from scheduler.api.answers import Listed, answer, listed, responses
+from scheduler.api.api_responses import Listed, answer, listed, responses
 from scheduler.api.requests import PageQuery, ReaderOfAll, RoutingKey, Serve, WriterOfAll
 from scheduler.domain.messages.base import Instant
-from scheduler.postgres.delayed.reads import DelayedFilter
-from scheduler.views.delayed import DelayedView, WholeDelayedView
+from scheduler.postgres.delayed.operator_queries import DelayedFilter
+from scheduler.views.delayed_messages import DelayedView, WholeDelayedView
 
 router = APIRouter(prefix="/delayed", tags=["delayed messages"])
 

@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from scheduler.api.answers import answer, responses
+from scheduler.api.api_responses import answer, responses
 from scheduler.api.problems import Away
 from scheduler.api.requests import SECURED, Serve, Who
 from scheduler.views.health import Alive, DetailedHealth

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from scheduler.api.actions import Done
-from scheduler.api.answers import Listed, answer, body, listed, responses
+from scheduler.api.api_responses import Listed, answer, body, listed, responses
 from scheduler.api.requests import JobsFilter, JobsQuery, OccurrencesQuery, RunsQuery, Serve, Who, if_match
 from scheduler.api.routes.runs import Matched, run_filter
 from scheduler.postgres.jobs.lists import JobFilter, JobRow

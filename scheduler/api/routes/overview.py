@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from scheduler.api.answers import Listed, answer, listed, responses
+from scheduler.api.api_responses import Listed, answer, listed, responses
 from scheduler.api.requests import Auditor, AuditQuery, Serve, Who
 from scheduler.postgres.audit import AuditFilter
 from scheduler.views.overview import AuditView, ReplicaView, RoleView, StatsView

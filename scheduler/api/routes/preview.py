@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from scheduler.api.answers import Listed, answer, body, listed, responses
+from scheduler.api.api_responses import Listed, answer, body, listed, responses
 from scheduler.api.requests import Reader, Serve
 from scheduler.views.occurrences import OccurrenceView, PreviewView
 

@@ -6,7 +6,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from scheduler.api.answers import Listed, answer, body, listed, responses
+from scheduler.api.api_responses import Listed, answer, body, listed, responses
 from scheduler.api.requests import RunsFilter, RunsQuery, Serve, Who
 from scheduler.postgres.runs.lists import RunFilter
 from scheduler.views.base import View

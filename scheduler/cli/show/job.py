@@ -9,8 +9,8 @@ from uuid import UUID
 
 from scheduler.cli.terminal import from_now, plain, span
 from scheduler.cli.top import ON_TIME_SECONDS
+from scheduler.domain.instants import rfc3339
 from scheduler.domain.jobs.job import JobStatus
-from scheduler.domain.times import rfc3339
 from scheduler.postgres.jobs.report import JobReport, report
 from scheduler.settings import Settings
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from scheduler.cli.terminal import from_now, plain, span
+from scheduler.domain.instants import rfc3339
 from scheduler.domain.runs.run import FIRST_KEPT, Attempt, AttemptOutcome, Run, RunStatus
-from scheduler.domain.times import rfc3339
-from scheduler.postgres.runs.reads import RunReport
+from scheduler.postgres.runs.report import RunReport
 
 _LONGEST_REASON = 500
 _LONGEST_CELL = 60

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from scheduler.domain.errors import Problem, Reason, Rejected
-from scheduler.domain.times import parse_instant
+from scheduler.domain.instants import parse_instant
 
 # In the order in which they count, where a message has several.
 DELIVER_AT, DELIVERY_TIME, DELIVERY_DELAY, DELAY = (

@@ -7,13 +7,13 @@ from hashlib import sha1
 from json.encoder import encode_basestring_ascii as _quoted  # what json.dumps makes of a text, and quicker
 from uuid import UUID
 
+from scheduler.domain.instants import rfc3339
 from scheduler.domain.jobs.definition import Definition
 from scheduler.domain.jobs.job import Job, JobStatus
 from scheduler.domain.jobs.missed import plan
 from scheduler.domain.messages import DEFAULT_TENANT, HUNDRED, Overlap, work_key
 from scheduler.domain.recurrence import compile_schedule
 from scheduler.domain.runs.run import Occurrence, Origin, Run
-from scheduler.domain.times import rfc3339
 
 _EVENT_NAMESPACE = UUID("6f1f4a0e-3c55-5f0b-9d0a-4f0f4c1b7a52")
 _EVENT_DIGEST = sha1(_EVENT_NAMESPACE.bytes, usedforsecurity=False)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from operator import attrgetter
 
 from scheduler.domain.errors import Problem, Rejected
-from scheduler.domain.issued import TRUSTED_AHEAD, check_issued_at
+from scheduler.domain.issued_at import TRUSTED_AHEAD, check_issued_at
 from scheduler.domain.jobs.definition import Definition, Incoming, content, define, keep_start
 from scheduler.domain.jobs.missed import MOST, OnMissed
 from scheduler.domain.messages import (

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
-from scheduler.domain.times import parse_instant, rfc3339
+from scheduler.domain.instants import parse_instant, rfc3339
 
 
 def _instant(value: Any) -> datetime:

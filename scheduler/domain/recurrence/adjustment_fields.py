@@ -8,7 +8,7 @@ from uuid import UUID
 
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.recurrence.business_calendar import BusinessCalendar, OnClosed
-from scheduler.domain.recurrence.calendar import LAST_DAY, WEEK
+from scheduler.domain.recurrence.day_masks import LAST_DAY, WEEK
 from scheduler.domain.recurrence.planner import MOST_SPREAD, Adjustments, Planner
 from scheduler.domain.recurrence.spec import Spec
 from scheduler.domain.recurrence.window import Window

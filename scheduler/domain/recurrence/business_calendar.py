@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 
-from scheduler.domain.recurrence.calendar import LAST_DAY, WEEK
+from scheduler.domain.recurrence.day_masks import LAST_DAY, WEEK
 
 FURTHEST = 31  # days that an occurrence may move
 FIRST_TARGET, LAST_TARGET = 4, LAST_DAY - 4  # nothing moves to the ends of time, where zones have no instants

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from scheduler.domain.recurrence.calendar import (
+from scheduler.domain.recurrence.day_masks import (
     WEEK,
     month_mask,
     monthday_mask,
@@ -14,10 +14,10 @@ from scheduler.domain.recurrence.calendar import (
     weekday_mask,
     year_kind,
 )
-from scheduler.domain.recurrence.stamp import Fault
-from scheduler.domain.recurrence.text import Faults, Faulty
-from scheduler.domain.recurrence.times import clock_times
-from scheduler.domain.recurrence.walls import DaysAndTimes
+from scheduler.domain.recurrence.rfc5545_stamp import Fault
+from scheduler.domain.recurrence.rrule_text import Faults, Faulty
+from scheduler.domain.recurrence.times_of_day import clock_times
+from scheduler.domain.recurrence.wall_times import DaysAndTimes
 
 _MACROS = {
     "@hourly": "0 * * * *",

@@ -4,9 +4,9 @@ from dataclasses import fields
 from operator import attrgetter
 
 from scheduler.domain.recurrence.cron import read_cron
+from scheduler.domain.recurrence.rrule_text import read_text
 from scheduler.domain.recurrence.rule import Rule
 from scheduler.domain.recurrence.spec import Spec, StartSource
-from scheduler.domain.recurrence.text import read_text
 
 _rule_parts = attrgetter(*(each.name for each in fields(Rule)))
 

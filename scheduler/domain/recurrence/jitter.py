@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 from uuid import UUID
 
-from scheduler.domain.times import rfc3339
+from scheduler.domain.instants import rfc3339
 
 _MICRO = timedelta(microseconds=1)
 

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 
+from scheduler.domain.recurrence.rfc5545_stamp import Fault
 from scheduler.domain.recurrence.schedule import to_seconds
-from scheduler.domain.recurrence.stamp import Fault
 from scheduler.domain.recurrence.zones import clock, unknown_zone
 
 SHORTEST = timedelta(milliseconds=100)

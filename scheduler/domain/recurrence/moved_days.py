@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from scheduler.domain.recurrence.business_calendar import FURTHEST, BusinessCalendar, OnClosed
-from scheduler.domain.recurrence.calendar import DAY, END_OF_TIME
-from scheduler.domain.recurrence.named_walls import NamedWalls
+from scheduler.domain.recurrence.day_masks import DAY, END_OF_TIME
+from scheduler.domain.recurrence.named_wall_times import NamedWalls
 from scheduler.domain.recurrence.schedule import Schedule, to_instant, to_seconds
 
 MICRO = timedelta(microseconds=1)

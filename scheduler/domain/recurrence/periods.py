@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
 
-from scheduler.domain.recurrence.calendar import (
+from scheduler.domain.recurrence.day_masks import (
     DAY,
     LAST_DAY,
     LAST_YEAR,
@@ -27,7 +27,7 @@ from scheduler.domain.recurrence.calendar import (
     yearday_mask,
 )
 from scheduler.domain.recurrence.rule import Freq, Rule
-from scheduler.domain.recurrence.times import Times, pick
+from scheduler.domain.recurrence.times_of_day import Times, pick
 
 _EVERY_MONTH = tuple(range(1, 13))
 _STUBBORN = 4  # periods without a member before it pays to count whether any can have one

@@ -8,10 +8,10 @@ from heapq import heappop, heappush
 from uuid import UUID
 
 from scheduler.domain.recurrence.business_calendar import FURTHEST, BusinessCalendar, OnClosed
-from scheduler.domain.recurrence.calendar import DAY, WEEK
+from scheduler.domain.recurrence.day_masks import DAY, WEEK
 from scheduler.domain.recurrence.jitter import jitter_delay
 from scheduler.domain.recurrence.moved_days import END, MICRO, Days, MovedDays, PlainDays, Span, moment, plus
-from scheduler.domain.recurrence.named_walls import NamedWalls, named_walls, near
+from scheduler.domain.recurrence.named_wall_times import NamedWalls, named_walls, near
 from scheduler.domain.recurrence.schedule import Schedule, to_seconds
 from scheduler.domain.recurrence.spec import Spec, compile_schedule
 from scheduler.domain.recurrence.window import Hours, Window

@@ -17,15 +17,15 @@ from scheduler.domain.recurrence.adjustment_fields import (
     checked_planner,
     read_adjustments,
 )
+from scheduler.domain.recurrence.adjustment_notes import note_of, passed_note
+from scheduler.domain.recurrence.dst_notes import note
 from scheduler.domain.recurrence.moment import read_moment
-from scheduler.domain.recurrence.move_notes import note_of, passed_note
-from scheduler.domain.recurrence.notes import note
 from scheduler.domain.recurrence.planner import Adjustments, Occurrence, PassedOver, Planner
 from scheduler.domain.recurrence.resolve import dtstart_zone, resolve
+from scheduler.domain.recurrence.rfc5545_stamp import Fault
+from scheduler.domain.recurrence.rrule_text import Faulty, read_text
 from scheduler.domain.recurrence.schedule import Schedule
 from scheduler.domain.recurrence.spec import Spec, compile_schedule
-from scheduler.domain.recurrence.stamp import Fault
-from scheduler.domain.recurrence.text import Faulty, read_text
 from scheduler.domain.recurrence.zones import clock, local_time, zone, zone_names
 
 USUAL_COUNT = 10

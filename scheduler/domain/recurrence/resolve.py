@@ -4,11 +4,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from scheduler.domain.errors import Problem, Rejected
-from scheduler.domain.recurrence.build import NothingChosen
-from scheduler.domain.recurrence.calendar import DAY, END_OF_TIME
+from scheduler.domain.recurrence.build_walls import NothingChosen
 from scheduler.domain.recurrence.cron import read_cron
+from scheduler.domain.recurrence.day_masks import DAY, END_OF_TIME
 from scheduler.domain.recurrence.moment import Moment, plain_instant, read_duration, read_moment
-from scheduler.domain.recurrence.never import CENTURY, NOTHING_CHOSEN, why_never, why_never_cron
+from scheduler.domain.recurrence.never_fires import CENTURY, NOTHING_CHOSEN, why_never, why_never_cron
+from scheduler.domain.recurrence.rfc5545_stamp import Fault, Form, Stamp
+from scheduler.domain.recurrence.rrule_text import Faulty, RuleText, read_text
 from scheduler.domain.recurrence.rule import Freq, Rule
 from scheduler.domain.recurrence.schedule import Recurring, TooFar, nth_instant, to_instant, to_seconds
 from scheduler.domain.recurrence.spec import (
@@ -19,10 +21,8 @@ from scheduler.domain.recurrence.spec import (
     rule_schedule,
     wall_seconds,
 )
-from scheduler.domain.recurrence.stamp import Fault, Form, Stamp
 from scheduler.domain.recurrence.subdaily import Steps
-from scheduler.domain.recurrence.text import Faulty, RuleText, read_text
-from scheduler.domain.recurrence.walls import Between
+from scheduler.domain.recurrence.wall_times import Between
 from scheduler.domain.recurrence.zones import Clock, clock, unknown_zone
 
 ALL_EXCLUDED = "never fires: EXDATE leaves nothing of the rule"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from scheduler.domain.recurrence.stamp import Fault, Stamp, read_stamp
+from scheduler.domain.recurrence.rfc5545_stamp import Fault, Stamp, read_stamp
 
 _MOST = 2**31 - 1
 _WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from scheduler.domain.recurrence.calendar import DAY, END_OF_TIME
+from scheduler.domain.recurrence.day_masks import DAY, END_OF_TIME
 from scheduler.domain.recurrence.timeline import Timeline
 
 _ORIGIN = datetime(1, 1, 1, tzinfo=UTC)

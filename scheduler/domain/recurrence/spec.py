@@ -5,15 +5,15 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 
-from scheduler.domain.recurrence.build import rule_walls
-from scheduler.domain.recurrence.calendar import DAY, END_OF_TIME
+from scheduler.domain.recurrence.build_walls import rule_walls
 from scheduler.domain.recurrence.cron import read_cron
+from scheduler.domain.recurrence.day_masks import DAY, END_OF_TIME
+from scheduler.domain.recurrence.rfc5545_stamp import Form, Stamp, instant_of
+from scheduler.domain.recurrence.rrule_text import RuleText, read_text
 from scheduler.domain.recurrence.rule import Rule
 from scheduler.domain.recurrence.schedule import Every, Once, Recurring, Schedule, to_seconds
-from scheduler.domain.recurrence.stamp import Form, Stamp, instant_of
-from scheduler.domain.recurrence.text import RuleText, read_text
 from scheduler.domain.recurrence.timeline import AsShown, FirstPass, RightAfter, Timeline
-from scheduler.domain.recurrence.walls import Between, Walls, Without
+from scheduler.domain.recurrence.wall_times import Between, Walls, Without
 from scheduler.domain.recurrence.zones import Clock, clock
 
 _LAST_WALL = END_OF_TIME - 1

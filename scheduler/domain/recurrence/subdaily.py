@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import compress
 from math import gcd
 
-from scheduler.domain.recurrence.calendar import (
+from scheduler.domain.recurrence.day_masks import (
     DAY,
     LAST_DAY,
     WEEK,

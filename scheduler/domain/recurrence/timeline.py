@@ -7,8 +7,8 @@ where it starts and where it ends, so its cost depends on neither.
 
 from dataclasses import dataclass
 
-from scheduler.domain.recurrence.calendar import DAY
-from scheduler.domain.recurrence.walls import Walls, includes
+from scheduler.domain.recurrence.day_masks import DAY
+from scheduler.domain.recurrence.wall_times import Walls, includes
 from scheduler.domain.recurrence.zones import NEARBY, Clock, Shift
 
 

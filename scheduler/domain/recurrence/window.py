@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from scheduler.domain.recurrence.business_calendar import FIRST_TARGET, LAST_TARGET
-from scheduler.domain.recurrence.calendar import DAY, WEEK
-from scheduler.domain.recurrence.named_walls import near
+from scheduler.domain.recurrence.day_masks import DAY, WEEK
+from scheduler.domain.recurrence.named_wall_times import near
 from scheduler.domain.recurrence.zones import Clock
 
 _REMEMBERED = 512  # days

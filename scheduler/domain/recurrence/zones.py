@@ -16,7 +16,14 @@ from zoneinfo import ZoneInfo
 
 import tzdata  # type: ignore[import-untyped]
 
-from scheduler.domain.recurrence.calendar import DAY, END_OF_TIME, LAST_YEAR, january_first, year_kind, year_length
+from scheduler.domain.recurrence.day_masks import (
+    DAY,
+    END_OF_TIME,
+    LAST_YEAR,
+    january_first,
+    year_kind,
+    year_length,
+)
 
 _ZERO = datetime(1, 1, 1)  # noqa: DTZ001 - the origin of wall time, which has no zone
 _REGULAR_FROM = 2100  # by then every zone follows its yearly rule

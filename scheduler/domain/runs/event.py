@@ -4,9 +4,9 @@ import json
 from datetime import timedelta
 from functools import lru_cache
 
+from scheduler.domain.instants import rfc3339
 from scheduler.domain.messages import DEFAULT_TENANT
 from scheduler.domain.runs.run import Run
-from scheduler.domain.times import rfc3339
 
 _written = lru_cache(maxsize=64)(rfc3339)  # most of a batch go out at one moment
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from scheduler.domain.messages import ResultStatus, ScheduleResult, ScheduleWorker
-from scheduler.domain.offers import OfferTenants
+from scheduler.domain.offer_tenants import OfferTenants
 
 ERROR_CHARACTERS = 4000
 OUTPUT_BYTES = 64 * 1024

@@ -6,7 +6,7 @@ whichever attempt it is of. So any order and any repetition of the same messages
 
 from datetime import datetime, timedelta
 
-from scheduler.domain.issued import TRUSTED_AHEAD
+from scheduler.domain.issued_at import TRUSTED_AHEAD
 from scheduler.domain.messages import RecordedStatus, ResultStatus
 from scheduler.domain.names import COMMAND_KEY_PREFIX
 from scheduler.domain.runs.backoff import backoff

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from scheduler.domain.delayed.message import Waiting
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession, array
-from scheduler.postgres.columns import names
 from scheduler.postgres.delayed.store import KIND
 from scheduler.postgres.large_values import MAX_CLAIM_BYTES
+from scheduler.postgres.row_text import names
 from scheduler.resources import query
 
 CLASSES = 1  # their priority is for those who receive them

@@ -15,8 +15,8 @@ from scheduler.domain.jobs.job import Job, JobStatus
 from scheduler.domain.jobs.missed import OnMissed
 from scheduler.domain.messages import Priority, RunPolicy
 from scheduler.domain.recurrence import Spec, zone
-from scheduler.postgres.columns import Column, Row, interval, names
 from scheduler.postgres.large_values import LargeValues, marked_if_large
+from scheduler.postgres.row_text import Column, Row, interval, names
 
 _STATE = names(Job, "definition")
 _ASKED = names(Definition, "spec")

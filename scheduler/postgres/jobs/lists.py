@@ -20,8 +20,8 @@ from scheduler.postgres.jobs.columns import (
 )
 from scheduler.postgres.jobs.store import Cursor
 from scheduler.postgres.large_values import MAX_CLAIM_BYTES, CursorReader
-from scheduler.postgres.lists import Listed
-from scheduler.postgres.prepared import execute_again, execute_prepared
+from scheduler.postgres.list_rows import Listed
+from scheduler.postgres.prepared_statements import execute_again, execute_prepared
 from scheduler.resources import query
 
 _PARTS = {"selected": SELECTED, "beside": query("jobs/beside")}

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from scheduler.domain.jobs.job import JobStatus
 from scheduler.postgres.connection import connect, translated
-from scheduler.postgres.maintenance import STALE_SECONDS
+from scheduler.postgres.maintenance_queries import STALE_SECONDS
 from scheduler.resources import query
 
 

@@ -12,7 +12,6 @@ from psycopg2 import errors
 from scheduler.domain.caller import Caller, Via
 from scheduler.domain.jobs.job import Job
 from scheduler.postgres.client_timeout import Session
-from scheduler.postgres.columns import copy_text, json_record
 from scheduler.postgres.connection import Connection, Contended, roll_back, translated
 from scheduler.postgres.jobs.columns import (
     AS_JSON,
@@ -25,6 +24,7 @@ from scheduler.postgres.jobs.columns import (
     write_fresh,
 )
 from scheduler.postgres.large_values import FEW
+from scheduler.postgres.row_text import copy_text, json_record
 from scheduler.resources import query
 
 Cursor = psycopg2.extensions.cursor

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from scheduler.domain.runs.run import Run
 from scheduler.postgres.connection import Connection, translated
-from scheduler.postgres.lists import Listed
+from scheduler.postgres.list_rows import Listed
 from scheduler.postgres.runs.columns import SELECTED, SELECTED_OF_HISTORY, read
 from scheduler.postgres.runs.store import Cursor
 from scheduler.resources import query

@@ -9,9 +9,9 @@ from psycopg2 import errors
 
 from scheduler.domain.runs.run import Run
 from scheduler.postgres.claims import array
-from scheduler.postgres.columns import json_record
 from scheduler.postgres.connection import Contended
 from scheduler.postgres.large_values import FEW
+from scheduler.postgres.row_text import json_record
 from scheduler.postgres.runs.columns import (
     AS_JSON,
     CHANGING,

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.domain.errors import Misconfigured
-from scheduler.domain.targets.allowed import AllowList
-from scheduler.workers.tenants import DEFAULT_TENANTS, includes, read_tenants
+from scheduler.domain.targets.allow_list import AllowList
+from scheduler.workers.tenant_filter import DEFAULT_TENANTS, includes, read_tenants
 
 SETTING = "SCHEDULER_WEBHOOK_SECRETS_FILE"
 PREFIX = "whsec_"

@@ -9,10 +9,10 @@ from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
 from scheduler.processes.runtime import Stop
 from scheduler.rabbit.link import Link
-from scheduler.rabbit.work import WorkQueue
+from scheduler.rabbit.work_queue import WorkQueue
 from scheduler.settings import Settings
-from scheduler.workers.reporter import Reporter
-from scheduler.workers.webhook.loop import CallLoop
+from scheduler.workers.result_publisher import Reporter
+from scheduler.workers.webhook.call_loop import CallLoop
 from scheduler.workers.worker import Worker
 
 log = get_logger(__name__)

@@ -10,8 +10,8 @@ import pytest
 from api_support import start_api, token
 from support import DEADLINE, iso, until, utc
 
+from scheduler.api.console.formatting import NOTHING
 from scheduler.api.console.session import COOKIE
-from scheduler.api.console.words import NOTHING
 
 OTHERS = 7  # of each: a number that the small tenant has of nothing
 

@@ -16,7 +16,7 @@ from scheduler.domain.runs.run import Attempt, AttemptOutcome, Occurrence, Origi
 from scheduler.postgres.runs.columns import KEPT, STORED
 from scheduler.postgres.runs.lists import RunFilter as Filter
 from scheduler.postgres.runs.lists import list_runs as list_with
-from scheduler.postgres.runs.reads import export_runs, find_run
+from scheduler.postgres.runs.report import export_runs, find_run
 from scheduler.postgres.runs.store import INSERT, records
 from scheduler.resources import query
 

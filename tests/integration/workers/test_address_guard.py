@@ -9,7 +9,7 @@ from endpoints import answer, endpoint
 
 from scheduler.domain.targets.urls import filled_url
 from scheduler.settings import Settings
-from scheduler.workers.webhook.calling import Caller
+from scheduler.workers.webhook.http_call import Caller
 from scheduler.workers.webhook.request import Request, read_target
 
 

@@ -14,8 +14,8 @@ from scheduler.rabbit.command_queue import CommandQueue
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.topology import work_arguments
 from scheduler.settings import Settings
-from scheduler.workers import commands as commands_module
-from scheduler.workers.commands import Commands
+from scheduler.workers import command_worker as commands_module
+from scheduler.workers.command_worker import Commands
 from scheduler.workers.worker import Worker
 
 RESULTS = ("scheduler_results", "schedule.commands", "result")

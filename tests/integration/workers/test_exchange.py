@@ -9,8 +9,8 @@ import pytest
 from endpoints import _read, answer, endpoint, raw
 
 from scheduler.settings import Settings
-from scheduler.workers.webhook import calling, exchange
-from scheduler.workers.webhook.calling import Caller
+from scheduler.workers.webhook import exchange, http_call
+from scheduler.workers.webhook.http_call import Caller
 from scheduler.workers.webhook.request import Request
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -64,7 +64,7 @@ def test_directly_and_by_the_session_the_same_is_sent_and_heard(monkeypatch, met
         headers = HEADERS if body is None else HEADERS | {"Content-Type": "text/x"}
         request = Request(method, server.url(path), headers, body, 30)
         [directly] = call(request)
-        monkeypatch.setattr(calling, "possible", lambda: False)
+        monkeypatch.setattr(http_call, "possible", lambda: False)
         [by_session] = call(request)
         first, second = server.received
     assert (first.method, first.target, first.body) == (second.method, second.target, second.body)
@@ -81,7 +81,7 @@ def test_a_connection_is_kept_for_the_next_call(monkeypatch):
             called = call(*(Request("POST", url, {}, b"x", 30) for _ in range(3)))
             assert [each.outcome.output["body"] for each in called] == ["ok", "", "ok"]
             assert served == [(0, 0, "POST"), (0, 1, "POST"), (0, 2, "POST")]
-        monkeypatch.setattr(calling, "possible", lambda: False)
+        monkeypatch.setattr(http_call, "possible", lambda: False)
 
 
 @pytest.mark.parametrize("last", [

@@ -19,10 +19,10 @@ from endpoints import answer, endless, endpoint, event, raw, results, silent, sl
 from support import DEADLINE, Process, until
 
 from scheduler.settings import Settings
-from scheduler.workers.webhook import calling, exchange, guard
-from scheduler.workers.webhook.answer import MOST_BODY
-from scheduler.workers.webhook.calling import Caller
+from scheduler.workers.webhook import address_guard, exchange, http_call
+from scheduler.workers.webhook.http_call import Caller
 from scheduler.workers.webhook.request import Request
+from scheduler.workers.webhook.response import MOST_BODY
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 INTERIM = b"HTTP/1.1 102 Processing\r\n\r\n"
@@ -214,14 +214,14 @@ def test_calls_to_other_endpoints_complete_while_endpoints_flood(host):
 @pytest.fixture
 def sockets(monkeypatch):
     """Record the sockets of every connection."""
-    made, bounded_socket = [], guard.bounded_socket
+    made, bounded_socket = [], address_guard.bounded_socket
 
     def record(info):
         made.append(bounded_socket(info))
         return made[-1]
 
-    monkeypatch.setattr(guard, "bounded_socket", record)
-    monkeypatch.setattr(calling, "bounded_socket", record)
+    monkeypatch.setattr(address_guard, "bounded_socket", record)
+    monkeypatch.setattr(http_call, "bounded_socket", record)
     return made
 
 
@@ -254,7 +254,7 @@ def bounded(sockets):
 def test_a_flood_is_cut_off_after_few_bytes_and_reads(monkeypatch, sockets, name, way):
     behaviour, _, _, words = FLOODS[name]
     if way == "session":
-        monkeypatch.setattr(calling, "possible", lambda: False)
+        monkeypatch.setattr(http_call, "possible", lambda: False)
     with endpoint() as server:
         server.on("/", behaviour)
         server.on("http://127.0.0.1/", behaviour)  # as a proxy is asked for it
@@ -278,14 +278,14 @@ def test_a_flood_in_reply_to_connect_is_cut_off(sockets):
 @pytest.mark.parametrize("way", ["directly", "session"])
 def test_a_body_that_becomes_malformed_fails_at_once(monkeypatch, way):
     if way == "session":
-        monkeypatch.setattr(calling, "possible", lambda: False)
-    reading, read_beginning = threading.Event(), calling.beginning
+        monkeypatch.setattr(http_call, "possible", lambda: False)
+    reading, read_beginning = threading.Event(), http_call.beginning
 
     async def beginning(content, most):
         reading.set()
         return await read_beginning(content, most)
 
-    monkeypatch.setattr(calling, "beginning", beginning)
+    monkeypatch.setattr(http_call, "beginning", beginning)
     monkeypatch.setattr(exchange, "beginning", beginning)
 
     def act(connection, received):

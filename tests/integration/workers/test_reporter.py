@@ -10,8 +10,8 @@ from support import until
 
 from scheduler.domain.errors import Unavailable
 from scheduler.rabbit.link import Link
-from scheduler.rabbit.work import WorkQueue
-from scheduler.workers.reporter import Report, Reporter
+from scheduler.rabbit.work_queue import WorkQueue
+from scheduler.workers.result_publisher import Report, Reporter
 
 
 @pytest.fixture

@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 from support import DEADLINE, until
 
-from scheduler.workers import running
-from scheduler.workers.running import Order, Supervisors
+from scheduler.workers import command_process
+from scheduler.workers.command_process import Order, Supervisors
 from scheduler.workers.supervisor.pipes import KEPT_BYTES, Tail
 
 
 @pytest.fixture
 def supervisors(monkeypatch):
-    monkeypatch.setattr(running, "LEASE_SECONDS", 3600)  # who only waits for the end says nothing meanwhile
+    # who only waits for the end says nothing meanwhile
+    monkeypatch.setattr(command_process, "LEASE_SECONDS", 3600)
     made = Supervisors()
     yield made
     made.close()
@@ -276,8 +277,9 @@ def test_a_supervisor_that_is_killed_takes_its_command_along(supervisors):
 
 
 def test_a_supervisor_needs_nothing_but_the_standard_library():
-    program = running._PROGRAM.replace("main()", "print([n for n in sys.modules if n.startswith('scheduler')])")
-    command = [sys.executable, "-I", "-S", "-c", program, str(Path(running.__file__).parents[2])]
+    program = command_process._PROGRAM.replace("main()",
+                                               "print([n for n in sys.modules if n.startswith('scheduler')])")
+    command = [sys.executable, "-I", "-S", "-c", program, str(Path(command_process.__file__).parents[2])]
     shown = subprocess.run(command, capture_output=True, check=True).stdout
     parts = ["", ".workers", ".workers.supervisor", ".workers.supervisor.arguments", ".workers.supervisor.child",
              ".workers.supervisor.pipes", ".workers.supervisor.watching"]

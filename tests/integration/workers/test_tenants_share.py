@@ -15,9 +15,9 @@ from support import DEADLINE, Process, until
 
 from scheduler.settings import Settings
 from scheduler.workers.webhook import exchange
-from scheduler.workers.webhook.calling import Caller
+from scheduler.workers.webhook.dns_resolver import RESOLVERS
+from scheduler.workers.webhook.http_call import Caller
 from scheduler.workers.webhook.request import Request
-from scheduler.workers.webhook.resolving import RESOLVERS
 
 
 @pytest.fixture

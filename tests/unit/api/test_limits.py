@@ -1,9 +1,9 @@
 """The requests of each API token are limited."""
 
-from scheduler.api import limits
+from scheduler.api import rate_limit
 from scheduler.api.identity import Identity, Role
-from scheduler.api.limits import RateLimit
 from scheduler.api.problems import TooMany
+from scheduler.api.rate_limit import RateLimit
 
 
 def allowed(limit, requests, token="0"):
@@ -29,7 +29,7 @@ def test_a_token_has_its_rate_and_a_burst_of_twice_that():
 
 
 def test_the_least_recently_used_token_is_dropped(monkeypatch):
-    monkeypatch.setattr(limits, "_MAX_TOKENS", 2)
+    monkeypatch.setattr(rate_limit, "_MAX_TOKENS", 2)
     limit = RateLimit(1, lambda: 1.0)
     assert [allowed(limit, 5, token) for token in "0120"] == [2, 2, 2, 2]
     assert allowed(limit, 5, "2") == 0

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from scheduler.api.shared import LEAST_SECONDS, MOST_SECONDS, SHARE, Shared
+from scheduler.api.coalesced_reads import LEAST_SECONDS, MOST_SECONDS, SHARE, Shared
 
 
 class Looks:

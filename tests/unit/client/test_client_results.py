@@ -9,8 +9,8 @@ from pydantic import BaseModel
 
 from scheduler.client import GiveUp, Runner, Snooze
 from scheduler.client.results import Attempt, NotJson, tracked
+from scheduler.domain.message_parser import parse_result
 from scheduler.domain.messages import ResultStatus
-from scheduler.domain.parsing import parse_result
 from scheduler.settings import load
 
 EVENT = uuid4()

@@ -7,8 +7,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from scheduler.domain.jobs.job import apply
+from scheduler.domain.message_parser import parse_command, parse_result
 from scheduler.domain.messages import Command, ScheduleResult, ScheduleRetry
-from scheduler.domain.parsing import parse_command, parse_result
 from scheduler.resources import folder
 from tools.message_examples import EXAMPLES
 from tools.schemas import MODELS

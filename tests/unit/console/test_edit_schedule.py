@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.api.console.form import read_form
 from scheduler.api.console.form_values import values_of
-from scheduler.api.console.pages.edit import _same_schedule, stored
+from scheduler.api.console.pages.job_form import _same_schedule, stored
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import apply
 from scheduler.domain.messages import COMMAND_MODELS

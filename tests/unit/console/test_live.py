@@ -4,13 +4,13 @@ import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from scheduler.api.console.history import KEPT, SAMPLE_SECONDS, History, sample, verdict
-from scheduler.api.console.live import TICK_SECONDS, Broadcaster, rest_seconds
-from scheduler.api.console.overview import overview, processes, roles, tenant_overview
-from scheduler.api.console.watching import Seen, Watching
+from scheduler.api.console.activity_history import KEPT, SAMPLE_SECONDS, History, sample, verdict
+from scheduler.api.console.broadcaster import TICK_SECONDS, Broadcaster, rest_seconds
+from scheduler.api.console.overview_data import overview, processes, roles, tenant_overview
+from scheduler.api.console.subscriptions import Seen, Watching
 from scheduler.ops.metrics import LAG_BUCKETS
-from scheduler.postgres.console import Pulse
-from scheduler.postgres.maintenance import Backlog
+from scheduler.postgres.console_queries import Pulse
+from scheduler.postgres.maintenance_queries import Backlog
 
 NOW = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
 FAST = [10] + [0] * len(LAG_BUCKETS)

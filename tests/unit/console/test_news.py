@@ -3,10 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from scheduler.api.console.live import Moment
-from scheduler.api.console.news import job_matches, new_jobs, new_runs, run_matches
+from scheduler.api.console.broadcaster import Moment
+from scheduler.api.console.new_rows import job_matches, new_jobs, new_runs, run_matches
+from scheduler.api.console.subscriptions import Jobs
 from scheduler.api.console.topics import JobsTopic, Reader
-from scheduler.api.console.watching import Jobs
 from scheduler.api.identity import Identity, Role
 from scheduler.domain.messages import Priority
 from scheduler.postgres.jobs.lists import JobFilter

@@ -2,8 +2,8 @@
 
 from datetime import UTC, date, datetime, timedelta
 
-from scheduler.api.console import strips
-from scheduler.api.console.year import CELL, WEEKS, year
+from scheduler.api.console import run_charts
+from scheduler.api.console.year_calendar import CELL, WEEKS, year
 from scheduler.domain.recurrence import compile_schedule, resolve
 
 NOW = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
@@ -16,26 +16,27 @@ def run(status, minutes_ago, seconds=1.0, **more):
 
 
 def test_the_strip_has_the_oldest_first_and_the_longest_highest():
-    bars = strips.strip([run("succeeded", 1, 10), run("dead", 2, 1, attempt=3), run("succeeded", 3, 0.01)], "UTC")
+    bars = run_charts.strip([run("succeeded", 1, 10), run("dead", 2, 1, attempt=3), run("succeeded", 3, 0.01)],
+                            "UTC")
     assert [bar.x for bar in bars] == [0, 12, 24]
     assert bars[0].height < bars[1].height < bars[2].height
     assert (bars[1].kind, bars[1].mark, bars[1].href) == ("dead", "■", "/runs/e2")
     assert bars[1].title == "dead: Tue 17 Nov 2026 11:58 UTC, took 1 s, attempt 3"
-    assert all(bar.y + bar.height == strips.STRIP_HEIGHT for bar in bars)
+    assert all(bar.y + bar.height == run_charts.STRIP_HEIGHT for bar in bars)
 
 
 def test_the_strip_shows_the_newest_fifty_and_bears_runs_that_have_not_begun():
     runs = [run("delivered", n, started_at=None, finished_at=None) for n in range(70)]
-    bars = strips.strip(runs, "UTC")
+    bars = run_charts.strip(runs, "UTC")
     assert (len(bars), bars[-1].href) == (50, "/runs/e0")
-    assert strips.strip([], "UTC") == []
-    assert strips.lateness(runs) == []
+    assert run_charts.strip([], "UTC") == []
+    assert run_charts.lateness(runs) == []
 
 
 def test_lateness_is_from_due_to_the_first_sign_of_work():
     late = run("succeeded", 1)
     late["started_at"] = (NOW - timedelta(minutes=1) + timedelta(seconds=2)).isoformat()
-    assert strips.lateness([late]) == [(0, 16.0, "began 2 s after it was due")]
+    assert run_charts.lateness([late]) == [(0, 16.0, "began 2 s after it was due")]
 
 
 def test_a_timeline_has_every_attempt_and_the_one_to_come():
@@ -46,7 +47,7 @@ def test_a_timeline_has_every_attempt_and_the_one_to_come():
          "finished_at": (NOW - timedelta(seconds=20)).isoformat()},
     ]
     waiting = run("waiting", 1, attempts=attempts, attempt=2, retry_at=(NOW + timedelta(seconds=40)).isoformat())
-    pieces = strips.timeline(waiting, NOW)
+    pieces = run_charts.timeline(waiting, NOW)
     assert [(piece.kind, piece.label) for piece in pieces] == [
         ("failed", "1"),
         ("timed_out", "2"),
@@ -55,7 +56,7 @@ def test_a_timeline_has_every_attempt_and_the_one_to_come():
     assert pieces[0].x == 0
     assert pieces[0].width == 100.0  # 10 of 100 seconds
     assert pieces[1].x == 100.0  # it may have begun when the first had ended
-    assert all(piece.x + piece.width <= strips.TIMELINE_WIDTH for piece in pieces)
+    assert all(piece.x + piece.width <= run_charts.TIMELINE_WIDTH for piece in pieces)
     assert "timed out" in pieces[1].title
 
 
@@ -63,12 +64,12 @@ def test_a_short_last_attempt_is_seen_too():
     due = NOW - timedelta(seconds=60)
     attempts = [{"attempt": 1, "outcome": "succeeded", "started_at": NOW.isoformat(),
                  "finished_at": (NOW + timedelta(milliseconds=3)).isoformat()}]
-    [piece] = strips.timeline({"due_at": due.isoformat(), "status": "succeeded", "attempts": attempts}, NOW)
-    assert (piece.x + piece.width, piece.width) == (strips.TIMELINE_WIDTH, 8.0)
+    [piece] = run_charts.timeline({"due_at": due.isoformat(), "status": "succeeded", "attempts": attempts}, NOW)
+    assert (piece.x + piece.width, piece.width) == (run_charts.TIMELINE_WIDTH, 8.0)
 
 
 def test_what_is_at_work_reaches_until_now():
-    [piece] = strips.timeline(run("running", 1, attempts=[], finished_at=None), NOW)
+    [piece] = run_charts.timeline(run("running", 1, attempts=[], finished_at=None), NOW)
     assert (piece.kind, piece.x, piece.width) == ("running", 0.0, 1000.0)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.api.console.rule_words import in_words
+from scheduler.api.console.schedule_description import in_words
 
 AT9 = "BYHOUR=9;BYMINUTE=0;BYSECOND=0"
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scheduler.api.console import words
+from scheduler.api.console import formatting
 
 NOW = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
 
@@ -14,59 +14,61 @@ NOW = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
     (-86400, "1 day ago"), (-800 * 86400, "2 years ago"),
 ])
 def test_a_moment_is_told_by_its_largest_unit(seconds, said):
-    assert words.relative(NOW + timedelta(seconds=seconds), NOW) == said
-    assert words.relative((NOW + timedelta(seconds=seconds)).isoformat(), NOW) == said
+    assert formatting.relative(NOW + timedelta(seconds=seconds), NOW) == said
+    assert formatting.relative((NOW + timedelta(seconds=seconds)).isoformat(), NOW) == said
 
 
 def test_no_moment_is_never():
-    assert words.relative(None, NOW) == "never"
+    assert formatting.relative(None, NOW) == "never"
 
 
 @pytest.mark.parametrize(("seconds", "said"), [
-    (None, words.NOTHING), (0.003, "3.0 ms"), (0.0424, "42 ms"), (1.25, "1.2 s"), (5, "5 s"), (125, "2 min 5 s"),
+    (None, formatting.NOTHING), (0.003, "3.0 ms"), (0.0424, "42 ms"), (1.25, "1.2 s"), (5, "5 s"),
+    (125, "2 min 5 s"),
     (3 * 3600 + 4 * 60, "3 h 4 min"), (2 * 86400, "2 days"), (86400, "1 day"), (0, "0 ms"),
 ])
 def test_a_span_has_as_many_digits_as_matter(seconds, said):
-    assert words.span(seconds) == said
+    assert formatting.span(seconds) == said
 
 
 @pytest.mark.parametrize(("share", "said"), [
-    (None, words.NOTHING), (1, "100 %"), (0, "0 %"), (0.9998, "99.98 %"), (0.99999, "99.99 %"), (0.981, "98.1 %"),
+    (None, formatting.NOTHING), (1, "100 %"), (0, "0 %"), (0.9998, "99.98 %"), (0.99999, "99.99 %"),
+    (0.981, "98.1 %"),
 ])
 def test_only_all_is_a_hundred_percent(share, said):
-    assert words.percent(share) == said
+    assert formatting.percent(share) == said
 
 
 def test_a_moment_in_full_names_its_zone():
-    assert words.local("2026-11-20T08:00:00Z", "Europe/Berlin") == "Fri 20 Nov 2026 09:00 CET"
-    assert words.local("2026-11-20T08:00:01Z") == "Fri 20 Nov 2026 08:00:01 UTC"
-    assert words.exactly("2026-11-20T08:00:00.1234Z") == "2026-11-20 08:00:00.123 UTC"
+    assert formatting.local("2026-11-20T08:00:00Z", "Europe/Berlin") == "Fri 20 Nov 2026 09:00 CET"
+    assert formatting.local("2026-11-20T08:00:01Z") == "Fri 20 Nov 2026 08:00:01 UTC"
+    assert formatting.exactly("2026-11-20T08:00:00.1234Z") == "2026-11-20 08:00:00.123 UTC"
 
 
 def test_a_moment_that_a_zone_has_no_time_for_is_told_in_utc():
-    assert words.local("9999-12-31T23:00:00Z", "Asia/Tokyo") == "Fri 31 Dec 9999 23:00 UTC"
-    assert words.local("0001-01-01T00:00:00Z", "America/New_York") == "Mon 1 Jan 1 00:00 UTC"
+    assert formatting.local("9999-12-31T23:00:00Z", "Asia/Tokyo") == "Fri 31 Dec 9999 23:00 UTC"
+    assert formatting.local("0001-01-01T00:00:00Z", "America/New_York") == "Mon 1 Jan 1 00:00 UTC"
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [(None, words.NOTHING), (1204, "1,204"), (3.25, "3.2"), (412.4, "412"), (7, "7")]
+    ("value", "said"), [(None, formatting.NOTHING), (1204, "1,204"), (3.25, "3.2"), (412.4, "412"), (7, "7")]
 )
 def test_numbers(value, said):
-    assert words.number(value) == said
+    assert formatting.number(value) == said
 
 
 def test_what_is_counted_agrees_with_its_number():
-    assert (words.count(1, "job"), words.count(1214, "job")) == ("1 job", "1,214 jobs")
-    assert words.count(2, "reply", "replies") == "2 replies"
+    assert (formatting.count(1, "job"), formatting.count(1214, "job")) == ("1 job", "1,214 jobs")
+    assert formatting.count(2, "reply", "replies") == "2 replies"
 
 
 @pytest.mark.parametrize(("value", "said"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (11, "11th"), (22, "22nd"),
                                              (-1, "last"), (-2, "2nd to last")])
 def test_places(value, said):
-    assert words.ordinal(value) == said
+    assert formatting.ordinal(value) == said
 
 
 def test_a_run_lasts_as_long_as_it_says_or_from_start_to_end():
-    assert words.duration_of({"duration_ms": 1500}) == 1.5
-    assert words.duration_of({"started_at": NOW.isoformat(), "finished_at": NOW + timedelta(seconds=2)}) == 2
-    assert words.duration_of({"started_at": None, "finished_at": NOW}) is None
+    assert formatting.duration_of({"duration_ms": 1500}) == 1.5
+    assert formatting.duration_of({"started_at": NOW.isoformat(), "finished_at": NOW + timedelta(seconds=2)}) == 2
+    assert formatting.duration_of({"started_at": None, "finished_at": NOW}) is None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.dev.fleet import _environment_of
+from scheduler.dev.processes import _environment_of
 
 
 @pytest.mark.parametrize(("role", "has_key"), [

@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 
 from scheduler import __version__
 from scheduler.domain import names
-from scheduler.domain.targets.addresses import NOT_PUBLIC
+from scheduler.domain.targets.public_addresses import NOT_PUBLIC
 from scheduler.ops import health, metrics
 from scheduler.processes.roles import ROLES
 from scheduler.settings import Settings, load

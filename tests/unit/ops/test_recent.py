@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.ops import metrics
-from scheduler.ops.recent import Recent, percentile
+from scheduler.ops.recent_activity import Recent, percentile
 
 BUCKETS = len(metrics.LAG_BUCKETS) + 1
 

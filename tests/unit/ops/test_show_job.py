@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from scheduler.cli.show.job import explain, stored
+from scheduler.domain.instants import rfc3339
 from scheduler.domain.jobs.job import JobStatus
-from scheduler.domain.times import rfc3339
 from scheduler.postgres.jobs.report import JobReport
 
 DUE = datetime(2026, 12, 1, 8, tzinfo=UTC)

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from scheduler.cli.show.run import explain, rows
+from scheduler.domain.instants import rfc3339
 from scheduler.domain.messages import RunPolicy
 from scheduler.domain.runs.run import Attempt, AttemptOutcome, Occurrence, Origin, Run, RunStatus
-from scheduler.domain.times import rfc3339
-from scheduler.postgres.runs.reads import RunReport
+from scheduler.postgres.runs.report import RunReport
 from scheduler.views.base import as_json
 from scheduler.views.runs import run_json, run_view
 

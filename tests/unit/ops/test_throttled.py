@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from scheduler.ops.logs import get_logger
-from scheduler.ops.throttled import ThrottledWarning
+from scheduler.ops.throttled_warnings import ThrottledWarning
 
 
 class Clock:

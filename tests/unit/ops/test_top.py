@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.cli.top import Frame, render
 from scheduler.ops.metrics import LAG_BUCKETS
-from scheduler.postgres.maintenance import Backlog, Next, Seen
+from scheduler.postgres.maintenance_queries import Backlog, Next, Seen
 
 LAGS = [0] * (len(LAG_BUCKETS) + 1)
 FAST = [*LAGS[:3], 100, *LAGS[4:]]

@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.rabbit.frames import NO_LIMIT, DueMessage
-from scheduler.rabbit.isolation import MessageIsolation
+from scheduler.rabbit.message_isolation import MessageIsolation
 
 TOO_LARGE = ("RabbitMQ at h:1 closed the channel: ChannelClosedByBroker: (406, 'PRECONDITION_FAILED - message "
              "size 20000 is larger than {} size 10000')")

@@ -19,8 +19,8 @@ from pika.connection import Connection
 import scheduler
 from scheduler.domain.errors import Misconfigured
 from scheduler.rabbit import pika_internals
+from scheduler.rabbit.delivery_parser import Deliveries, UnreadableProperties
 from scheduler.rabbit.pika_internals import ReadingConnection, check, forget_cancelled
-from scheduler.rabbit.reading import Deliveries, UnreadableProperties
 
 PACKAGE = Path(scheduler.__file__).parent
 HOME = PACKAGE / "rabbit" / "pika_internals.py"

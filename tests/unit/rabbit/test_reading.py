@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pika import frame, spec
 
-from scheduler.rabbit.reading import MORE, NOT_OURS, Deliveries
+from scheduler.rabbit.delivery_parser import MORE, NOT_OURS, Deliveries
 
 CHANNEL, CONSUMER, FRAME_MAX = 3, "ctag3.abc", 4096
 

@@ -8,7 +8,7 @@ import dateutil.rrule
 from hypothesis import strategies as st
 from recurrence_helpers import ZONES, wall_to_utc, zone_info
 
-from scheduler.domain.recurrence.calendar import DAY
+from scheduler.domain.recurrence.day_masks import DAY
 from scheduler.domain.recurrence.schedule import to_instant
 from scheduler.domain.recurrence.zones import clock
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from scheduler.domain.recurrence.calendar import DAY, LAST_YEAR, january_first
+from scheduler.domain.recurrence.day_masks import DAY, LAST_YEAR, january_first
 from scheduler.domain.recurrence.zones import Clock, clock, zone
 
 ORIGIN = datetime(1, 1, 1)  # noqa: DTZ001 - the origin of wall time

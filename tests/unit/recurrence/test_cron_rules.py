@@ -11,7 +11,7 @@ from oracle import starts
 from recurrence_helpers import schedule_of, spec_of, steady, take, utc, wall_to_utc, zone_info
 
 from scheduler.domain.errors import Rejected
-from scheduler.domain.recurrence.calendar import DAY
+from scheduler.domain.recurrence.day_masks import DAY
 from scheduler.domain.recurrence.schedule import to_seconds
 from scheduler.domain.recurrence.zones import clock
 

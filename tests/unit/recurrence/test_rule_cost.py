@@ -10,7 +10,7 @@ import pytest
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.missed import OnMissed, plan
 from scheduler.domain.recurrence import Schedule, Spec, compile_schedule, resolve, zone
-from scheduler.domain.recurrence.calendar import DAY, january_first
+from scheduler.domain.recurrence.day_masks import DAY, january_first
 from scheduler.domain.recurrence.zones import Clock, clock
 
 NOW = datetime(2026, 11, 18, tzinfo=UTC)

@@ -10,7 +10,7 @@ from recurrence_helpers import schedule_of, spec_of, steady, take, utc
 
 from scheduler.domain.errors import Rejected
 from scheduler.domain.recurrence import compile_schedule
-from scheduler.domain.recurrence.calendar import january_first, weekno_mask
+from scheduler.domain.recurrence.day_masks import january_first, weekno_mask
 
 TUESDAY = "1997-09-02T09:00:00"
 THURSDAY = "2026-09-17T09:00:00"

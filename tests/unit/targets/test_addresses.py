@@ -6,9 +6,9 @@ from ipaddress import ip_address
 import pytest
 
 from scheduler.domain.errors import Misconfigured
-from scheduler.domain.targets.addresses import NOT_PUBLIC, why_not_public
+from scheduler.domain.targets.public_addresses import NOT_PUBLIC, why_not_public
 from scheduler.settings import Settings
-from scheduler.workers.webhook.guard import Guard
+from scheduler.workers.webhook.address_guard import Guard
 
 PUBLIC = (
     "1.1.1.1", "8.8.8.8", "11.0.0.1", "100.63.255.255", "100.128.0.0", "128.0.0.1", "169.253.255.255",
@@ -91,7 +91,8 @@ def test_a_refusal_says_what_and_why_and_what_to_do():
 
 
 def test_our_own_ports_are_refused_under_any_address_of_this_machine(monkeypatch):
-    monkeypatch.setattr("scheduler.workers.webhook.guard._is_ours", lambda address: str(address) == "8.8.8.8")
+    monkeypatch.setattr("scheduler.workers.webhook.address_guard._is_ours",
+                        lambda address: str(address) == "8.8.8.8")
     for port in (8000, 8080, 5672, 5432):
         assert "own" in judged("x.org", "8.8.8.8", port=port)
         assert judged("x.org", "8.8.4.4", port=port) is None

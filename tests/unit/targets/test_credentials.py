@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from scheduler.commands.auditing import _differing
+from scheduler.commands.audit_entries import _differing
 from scheduler.domain.errors import Rejected
 from scheduler.domain.messages.targets import Target
 from scheduler.domain.targets.credentials import has_masks, is_sensitive, masked_target, masked_text, unmasked
-from scheduler.views.dead import body_view
+from scheduler.views.dead_letters import body_view
 
 HOOK = {
     "url": "https://a.org/x?token=abc&page=2&sig=%2Fx", "method": "POST",

@@ -7,8 +7,8 @@ import pytest
 
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import define
+from scheduler.domain.message_parser import parse_command
 from scheduler.domain.messages import work_key
-from scheduler.domain.parsing import parse_command
 from scheduler.domain.strict_json import parse_apart
 from scheduler.domain.targets.placeholders import UnknownPlaceholder
 from scheduler.domain.targets.urls import check_url, endpoint, filled_url

@@ -7,8 +7,8 @@ import pika
 import pytest
 
 from scheduler.domain.errors import Rejected
-from scheduler.domain.parsing import parse_result
-from scheduler.rabbit.reading import Delivery
+from scheduler.domain.message_parser import parse_result
+from scheduler.rabbit.delivery_parser import Delivery
 from scheduler.settings import Settings
 from scheduler.workers.attempt import read_attempt
 from scheduler.workers.outcome import Outcome

@@ -8,9 +8,9 @@ import pytest
 from scheduler.domain.messages import ResultStatus
 from scheduler.workers.attempt import Attempt
 from scheduler.workers.command_outcome import RefusedCommand, order_of, outcome_of, output_so_far
+from scheduler.workers.command_process import Ended
 from scheduler.workers.commands_file import OfferedCommand
-from scheduler.workers.running import Ended
-from scheduler.workers.supervisor.arguments import argument_problem
+from scheduler.workers.supervisor.argument_pattern import argument_problem
 
 EVENT = {"job_id": "j", "job_type": "t", "due_at": "d", "event_id": "e", "run": {"attempt": 2},
          "payload": {"nul": "a\0b", "dash": "-rf", "empty": "", "inner": "{{job_id}}"}}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.workers.command_turns import CROWDED, FIRST_SECONDS, OTHERS_SECONDS, CommandTurns
+from scheduler.workers.command_fairness import CROWDED, FIRST_SECONDS, OTHERS_SECONDS, CommandTurns
 
 
 class Clock:

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.client.handlers import Handlers
 from scheduler.domain.errors import Misconfigured
-from scheduler.workers import handlers
+from scheduler.workers import handler_worker
 
 SHOP = '''
 from pydantic import BaseModel
@@ -42,7 +42,7 @@ def modules(tmp_path, monkeypatch):
     """Write modules into the current folder, with a registry of the test's own."""
     mine = Handlers()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(handlers, "common", mine)
+    monkeypatch.setattr(handler_worker, "common", mine)
     monkeypatch.setattr("scheduler.client.on_due", mine.on_due)
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
@@ -58,8 +58,8 @@ def modules(tmp_path, monkeypatch):
 
 def test_several_modules_are_served_together_and_told_of(modules):
     modules(shop_handlers=SHOP, other_handlers=OTHER)
-    served = handlers.load(["shop_handlers", "other_handlers"])
-    assert list(handlers.described(served)) == [
+    served = handler_worker.load(["shop_handlers", "other_handlers"])
+    assert list(handler_worker.described(served)) == [
         "invoice.reminder  shop_handlers.remind",
         "    payload: Invoice(number: int, customer: str | None = …)",
         "    Send the reminder.",
@@ -82,11 +82,11 @@ def test_several_modules_are_served_together_and_told_of(modules):
 def test_a_module_that_is_of_no_use_says_why(modules, text, says):
     modules(broken_handlers=text)
     with pytest.raises(Misconfigured, match="--handlers broken_handlers: ") as error:
-        handlers.load(["broken_handlers"])
+        handler_worker.load(["broken_handlers"])
     assert says in str(error.value)
 
 
 def test_a_module_that_is_not_there(modules):
     modules()
     with pytest.raises(Misconfigured, match="no such module"):
-        handlers.load(["nowhere.at_all"])
+        handler_worker.load(["nowhere.at_all"])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.domain.runs.result import OUTPUT_BYTES
-from scheduler.workers.output import fitted, printable
+from scheduler.workers.command_output import fitted, printable
 
 
 @pytest.mark.parametrize(("raw", "text"), [

@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 import pytest
 
-from scheduler.workers.webhook.answer import MOST_BODY, Answer
 from scheduler.workers.webhook.redaction import Redaction
+from scheduler.workers.webhook.response import MOST_BODY, Answer
 from scheduler.workers.webhook.secrets import SecretMissing, Secrets
 
 KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

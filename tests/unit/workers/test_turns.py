@@ -2,8 +2,8 @@
 
 import pytest
 
-from scheduler.workers.pace import CAREFUL_GUESS_SECONDS, MOST_SECONDS
-from scheduler.workers.webhook.turns import WAIT_SECONDS, Turns
+from scheduler.workers.turn_pace import CAREFUL_GUESS_SECONDS, MOST_SECONDS
+from scheduler.workers.webhook.endpoint_limits import WAIT_SECONDS, Turns
 
 
 class Clock:
@@ -133,7 +133,7 @@ def test_an_endpoint_that_fails_for_an_hour_is_one_that_fails(clock):
 
 
 def test_endpoints_that_are_not_called_any_more_are_forgotten(clock, monkeypatch):
-    monkeypatch.setattr("scheduler.workers.webhook.turns.REMEMBERED", 10)
+    monkeypatch.setattr("scheduler.workers.webhook.endpoint_limits.REMEMBERED", 10)
     turns = Turns(10_000, 10, 10, clock)
     busy = turns.admit("busy", 0)
     for number in range(1000):

@@ -10,7 +10,7 @@ from scheduler.domain.errors import Misconfigured
 from scheduler.domain.runs.result import OUTPUT_BYTES
 from scheduler.settings import load
 from scheduler.workers.attempt import _json
-from scheduler.workers.webhook.answer import MOST_BODY, Answer, judge, retry_after
+from scheduler.workers.webhook.response import MOST_BODY, Answer, judge, retry_after
 from scheduler.workers.webhook.secrets import SecretMissing, Secrets
 
 NEW, OLD = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"

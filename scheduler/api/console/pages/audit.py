@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from scheduler.api.console.lists import address
+from scheduler.api.console.list_filters import address
 from scheduler.api.console.site import ConsoleRoute, The, Visitor
 from scheduler.postgres.audit import AuditFilter
 from scheduler.views.overview import AuditView

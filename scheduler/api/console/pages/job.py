@@ -8,17 +8,17 @@ from uuid import UUID
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from scheduler.api.console import strips
-from scheduler.api.console.job_story import job_context
+from scheduler.api.console import run_charts
+from scheduler.api.console.job_summary import job_context
 from scheduler.api.console.pages.audit import entries
 from scheduler.api.console.session import Flash
 from scheduler.api.console.site import ConsoleRoute, Form, Site, The, Visitor, back, may, to
-from scheduler.api.console.year import WEEKS_BACK, Year, year
+from scheduler.api.console.year_calendar import WEEKS_BACK, Year, year
 from scheduler.api.identity import Identity, Need
 from scheduler.domain.jobs.job import JobStatus
 from scheduler.domain.recurrence import Schedule, compile_schedule
 from scheduler.postgres.audit import AuditFilter
-from scheduler.postgres.console import outcomes_of_job
+from scheduler.postgres.console_queries import outcomes_of_job
 from scheduler.postgres.jobs.lists import JobRow
 from scheduler.postgres.runs.lists import RunFilter
 from scheduler.views.jobs import JobView, job_view
@@ -35,7 +35,7 @@ async def job_page(request: Request, the: The, who: Visitor, job_id: UUID) -> Re
     row = await the.services.reads.job_row(who, job_id)
     job = job_view(row)
     runs, audit, calendar = await asyncio.gather(
-        the.services.reads.runs(who, RunFilter(job_id=str(job_id)), strips.BARS), _audit(the, who, job_id),
+        the.services.reads.runs(who, RunFilter(job_id=str(job_id)), run_charts.BARS), _audit(the, who, job_id),
         _year(the, row, job),
     )
     context = job_context(row, runs.items, datetime.now(UTC))

@@ -8,14 +8,14 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from scheduler.api import cursors
-from scheduler.api.console import bulk
-from scheduler.api.console.lists import JOB_FILTERS, address, filters, in_words, live_address
+from scheduler.api.console import bulk_actions
+from scheduler.api.console.list_filters import JOB_FILTERS, address, filters, in_words, live_address
 from scheduler.api.console.session import Flash
 from scheduler.api.console.site import ConsoleRoute, Form, Site, The, Visitor, may, to
 from scheduler.api.identity import Identity, Need, check, visible_tenant
 from scheduler.api.problems import Unprocessable
 from scheduler.domain.errors import Problem
-from scheduler.domain.times import rfc3339
+from scheduler.domain.instants import rfc3339
 from scheduler.postgres.jobs.lists import JobFilter, list_next_jobs
 from scheduler.views.base import Page
 from scheduler.views.jobs import JobView, job_view
@@ -32,8 +32,8 @@ async def jobs_page(request: Request, the: The, who: Visitor) -> Response:
     sort = "next" if given.get("sort") == "next" else ""
     page = await _page(the, who, found, sort, given.get("after") or None)
     ask = None
-    if given.get("ask") in bulk.VERBS and found and may(who, Need.WRITE):
-        ask = await bulk.ask_jobs(the.services, who, given["ask"], JobFilter(**found), found)
+    if given.get("ask") in bulk_actions.VERBS and found and may(who, Need.WRITE):
+        ask = await bulk_actions.ask_jobs(the.services, who, given["ask"], JobFilter(**found), found)
     here = address("/jobs", found, {"sort": sort})
     context: dict[str, Any] = {
         "who": who, "page": "jobs", "jobs": page.items, "filters": dict.fromkeys(JOB_FILTERS) | found,
@@ -68,18 +68,19 @@ async def _page(the: Site, who: Identity, found: dict[str, str], sort: str, afte
 async def bulk_jobs(the: The, who: Visitor, form: Form) -> Response:
     """Pause, resume or cancel all jobs that match."""
     action, found = form.get("action", ""), filters(form, JOB_FILTERS, "jobs")
-    if action not in bulk.VERBS or not found:
+    if action not in bulk_actions.VERBS or not found:
         raise Unprocessable([Problem("action", "needs a filter, and is pause, resume or cancel")])
     wanted = JobFilter(**found)
-    opposite = bulk.OPPOSITE.get(action)
+    opposite = bulk_actions.OPPOSITE.get(action)
     # What stood so before must stay so: an undo is offered only where it undoes this and nothing else.
-    mixed = opposite is None or await bulk.count_matching(the.services, who, bulk.narrowed(opposite, wanted))
+    mixed = opposite is None or await bulk_actions.count_matching(the.services, who,
+                                                                  bulk_actions.narrowed(opposite, wanted))
     number = 0
-    for each in bulk.narrowed(action, wanted):
+    for each in bulk_actions.narrowed(action, wanted):
         number += await the.services.actions.all_jobs(who, action, each)
     rest = {name: value for name, value in found.items() if name != "status"}
     undo = address("/jobs/undo", rest, {"do": opposite}) if number and not mixed and rest else None
-    return to(address("/jobs", rest), Flash(bulk.done_words(action, number), then=undo))
+    return to(address("/jobs", rest), Flash(bulk_actions.done_words(action, number), then=undo))
 
 
 @router.post("/jobs/undo")
@@ -87,9 +88,9 @@ async def undo(request: Request, the: The, who: Visitor, form: Form) -> Response
     """Resume all that a pause has paused, or pause all that were resumed."""
     given = dict(request.query_params)
     found, action = filters(given, JOB_FILTERS, "jobs"), given.get("do", "")
-    if action not in bulk.OPPOSITE or not found:
+    if action not in bulk_actions.OPPOSITE or not found:
         raise Unprocessable([Problem("do", "needs a filter, and is pause or resume")])
     number = 0
-    for each in bulk.narrowed(action, JobFilter(**found)):
+    for each in bulk_actions.narrowed(action, JobFilter(**found)):
         number += await the.services.actions.all_jobs(who, action, each)
-    return to(address("/jobs", found), Flash(bulk.done_words(action, number)))
+    return to(address("/jobs", found), Flash(bulk_actions.done_words(action, number)))

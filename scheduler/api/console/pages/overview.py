@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from scheduler.api.console import overview as shown
+from scheduler.api.console import overview_data as shown
 from scheduler.api.console.site import ConsoleRoute, The, Visitor, letters_for
 from scheduler.api.identity import Need, check
 

@@ -7,12 +7,12 @@ from uuid import UUID
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from scheduler.api.console import bulk
-from scheduler.api.console.lists import RUN_FILTERS, address, filters, in_words, live_address, wanted_runs
-from scheduler.api.console.run_story import run_context
+from scheduler.api.console import bulk_actions
+from scheduler.api.console.formatting import count
+from scheduler.api.console.list_filters import RUN_FILTERS, address, filters, in_words, live_address, wanted_runs
+from scheduler.api.console.run_summary import run_context
 from scheduler.api.console.session import Flash
 from scheduler.api.console.site import ConsoleRoute, Form, Site, The, Visitor, may, to
-from scheduler.api.console.words import count
 from scheduler.api.identity import Identity, Need
 from scheduler.api.problems import NotFound, Unprocessable
 from scheduler.domain.errors import Problem
@@ -33,7 +33,7 @@ async def runs_page(request: Request, the: The, who: Visitor) -> Response:
     asked, problems = wanted_runs(found)
     ask = None
     if given.get("ask") == "retry" and found.get("status") in _RETRIED and may(who, Need.WRITE):
-        ask = await bulk.ask_runs(the.services, who, asked, found)
+        ask = await bulk_actions.ask_runs(the.services, who, asked, found)
     page = await the.services.reads.runs(who, asked, after=given.get("after") or None)
     context = {
         "who": who,

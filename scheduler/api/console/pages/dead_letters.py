@@ -1,0 +1,51 @@
+"""Dead letters: what was rejected or given up, why, and again."""
+
+from typing import Any
+from uuid import UUID
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from scheduler.api.console.list_filters import address
+from scheduler.api.console.session import Flash
+from scheduler.api.console.site import ConsoleRoute, Form, The, Visitor, to
+from scheduler.views.dead_letters import DeadView
+
+router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
+_LISTED = 50
+
+
+@router.get("/dead")
+async def dead_page(request: Request, the: The, who: Visitor, after: str | None = None) -> Response:
+    """List dead letters."""
+    page = await the.services.dead.list(who, _LISTED, after or None)
+    return the.page(request, "dead.html", {
+        "who": who, "page": "dead", "letters": [_letter(each) for each in page.items],
+        "next": address("/dead", {"after": page.next}) if page.next else None, "first": "/dead" if after else None,
+    })
+
+
+def _letter(letter: DeadView) -> dict[str, Any]:
+    """Return a letter with the run that it is about, where it is about one."""
+    event_id = None
+    if letter.kind == "run" and isinstance(letter.body, dict):
+        try:
+            event_id = str(UUID(str(letter.body.get("event_id"))))
+        except ValueError:
+            event_id = None
+    return letter.model_dump() | {"event_id": event_id}
+
+
+@router.post("/dead/{letter_id}/replay")
+async def replay(the: The, who: Visitor, form: Form, letter_id: UUID) -> Response:  # noqa: ARG001 - checked
+    """Send a letter again to where it came from."""
+    letter = await the.services.dead.replay(who, letter_id)
+    what = "The run gets a fresh set of attempts" if letter.kind == "run" else f"Sent again: {letter.routing_key}"
+    return to("/dead", Flash(what))
+
+
+@router.post("/dead/{letter_id}/drop")
+async def drop(the: The, who: Visitor, form: Form, letter_id: UUID) -> Response:  # noqa: ARG001 - checked
+    """Remove a letter for good."""
+    letter = await the.services.dead.drop(who, letter_id)
+    return to("/dead", Flash(f"Dropped: {letter.routing_key}"))

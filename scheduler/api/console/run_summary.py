@@ -1,0 +1,62 @@
+"""What became of a run, told in a sentence."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from scheduler.api.console.formatting import relative, span
+from scheduler.api.console.run_charts import timeline
+from scheduler.domain.runs.run import FIRST_KEPT
+from scheduler.views.jobs import JobView
+from scheduler.views.runs import WholeRunView
+
+
+def run_context(run: WholeRunView, job: JobView | None, now: datetime) -> dict[str, Any]:
+    """Return what the page of a run shows of it, and of its job where that is still there."""
+    known = run.model_dump()
+    ends = [
+        run.due_at,
+        *(each.finished_at for each in run.attempts),
+        *([run.finished_at] if run.finished_at else []),
+    ]
+    last = max(ends) if run.finished_at else now
+    lasted = (last - min(ends)) / timedelta(seconds=1)
+    changed = job is not None and run.finished_at is not None and job.updated_at > run.finished_at
+    return {"run": run, "job": job, "changed_since": changed, "story": story(run, now),
+            "pieces": timeline(known, now), "span_words": f"{span(max(0.0, lasted))} in all",
+            "first_kept": FIRST_KEPT}
+
+
+def story(run: WholeRunView, now: datetime) -> str:
+    """Say where a run stands and what comes next."""
+    tries = f"attempt {run.attempt}" + (f" of {run.max_attempts}" if run.max_attempts else "")
+    match run.status:
+        case "delivered":
+            return f"Delivered, {tries}: nobody has begun it yet; that is awaited {_until(run.deadline, now)}"
+        case "running":
+            since = _since(run.started_at, now)
+            return f"At work, {tries}, since {since}; it must be done {_until(run.deadline, now)}"
+        case "waiting":
+            why = run.attempts[-1].outcome.replace("_", " ") if run.attempts else "failed"
+            return f"Attempt {run.attempt} {_was(why)}; it is tried again {relative(run.retry_at, now)}"
+        case "succeeded":
+            took = f", in {span(run.duration_ms / 1000)}" if run.duration_ms is not None else ""
+            return f"Succeeded with {tries}{took}"
+        case "dead":
+            return f"Given up after {run.attempt} {'attempt' if run.attempt == 1 else 'attempts'}"
+        case "cancelled":
+            return "Cancelled: no further attempt is made"
+    return "Emitted; its job is not tracked, so what became of it is the host's to know"
+
+
+def _was(outcome: str) -> str:
+    return {"lost": "was lost: its worker fell silent", "snoozed": "was put off"}.get(outcome, outcome)
+
+
+def _until(moment: datetime | None, now: datetime) -> str:
+    if moment is None:
+        return "without a deadline"
+    return f"within {relative(moment, now).removeprefix('in ')}" if moment > now else "any moment now"
+
+
+def _since(moment: datetime | None, now: datetime) -> str:
+    return "a moment ago" if moment is None else relative(moment, now)

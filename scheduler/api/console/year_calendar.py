@@ -1,0 +1,84 @@
+"""A year of one job as a calendar: what became of the past, what is planned, and where the clocks change."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
+
+from scheduler.api.console.formatting import count
+from scheduler.domain.recurrence import Schedule, zone
+
+WEEKS = 53
+WEEKS_BACK = 26
+CELL = 13
+_DAY = timedelta(days=1)
+_BAD = ("dead",)
+_WORDS = {"succeeded": "succeeded", "dead": "given up", "cancelled": "cancelled", "emitted": "emitted"}
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """One day of the calendar."""
+
+    x: int
+    y: int
+    kind: str  # good, bad, mixed, open, planned, none
+    today: bool
+    clocks: bool  # the clocks change on it
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Year:
+    """The days, and the names of the months with where they begin."""
+
+    days: tuple[Day, ...]
+    months: tuple[tuple[int, str], ...]
+
+
+def year(
+    outcomes: Mapping[date, Mapping[str, int]], schedule: Schedule | None, timezone: str, now: datetime
+) -> Year:
+    """Return half a year back and half a year ahead of `now`, in weeks from Monday, by the job's own zone."""
+    here = zone(timezone)
+    today = now.astimezone(here).date()
+    first = today - timedelta(days=today.weekday(), weeks=WEEKS_BACK)
+    midnights = [datetime.combine(first + timedelta(days=n), time(), here) for n in range(WEEKS * 7 + 1)]
+    days, months = [], []
+    for number, (midnight, following) in enumerate(pairwise(midnights)):
+        day = midnight.date()
+        week, weekday = divmod(number, 7)
+        planned = _planned(schedule, max(midnight.astimezone(UTC), now), following.astimezone(UTC))
+        past = outcomes.get(day, {})
+        clocks = following.astimezone(UTC) - midnight.astimezone(UTC) != _DAY
+        days.append(Day(week * CELL, weekday * CELL, _kind(past, planned), day == today, clocks,
+                        _title(day, past, planned, clocks=clocks)))
+        if day.day == 1:
+            months.append((week * CELL, f"{day:%b}"))
+    return Year(tuple(days), tuple(months))
+
+
+def _planned(schedule: Schedule | None, after: datetime, until: datetime) -> int:
+    if schedule is None or until <= after:
+        return 0
+    micro = timedelta(microseconds=1)
+    return schedule.count(after - micro, until - micro)
+
+
+def _kind(past: Mapping[str, int], planned: int) -> str:
+    bad = sum(past.get(name, 0) for name in _BAD)
+    good = past.get("succeeded", 0) + past.get("emitted", 0)
+    if bad:
+        return "mixed" if good else "bad"
+    if good:
+        return "good"
+    if past:
+        return "open"
+    return "planned" if planned else "none"
+
+
+def _title(day: date, past: Mapping[str, int], planned: int, *, clocks: bool) -> str:
+    said = [f"{number:,} {_WORDS.get(name, name)}" for name, number in sorted(past.items())]
+    said += [f"{count(planned, 'run')} planned"] if planned else []
+    said += ["the clocks change"] if clocks else []
+    return f"{day:%a} {day.day} {day:%b %Y}: {', '.join(said) or 'nothing'}"

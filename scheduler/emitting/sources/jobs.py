@@ -1,0 +1,273 @@
+"""Jobs fall due: each emits its occurrence, or says what it missed, and goes on to the next."""
+
+import random
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from scheduler.domain.instants import parse_instant
+from scheduler.domain.jobs.emission import Emission, decide, due_body, missed_body, missed_id, occurrence
+from scheduler.domain.jobs.job import Job
+from scheduler.domain.messages import AMQP_PRIORITIES, Overlap, work_key
+from scheduler.domain.names import EVENTS_EXCHANGE, due_address
+from scheduler.domain.runs.run import Origin, Run, RunStatus
+from scheduler.domain.runs.transitions import delivered
+from scheduler.emitting.run_messages import count_unoffered, not_delivered, run_message, trace_headers
+from scheduler.emitting.source import Result, Stamp, Times
+from scheduler.ops import metrics, traces
+from scheduler.ops.logs import get_logger
+from scheduler.ops.throttled_warnings import ThrottledWarning
+from scheduler.ops.traces import Traced
+from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
+from scheduler.postgres.jobs import due
+from scheduler.postgres.jobs.due import Failed, Passed, Settlement
+from scheduler.postgres.priority_classes import CLASSES
+from scheduler.postgres.runs import due as runs_due
+from scheduler.rabbit.frames import DueMessage, Publishable, json_message
+from scheduler.rabbit.publisher import Receipt
+
+log = get_logger(__name__)
+
+NAMED = 10  # ids in one warning at most
+_warnings = {receipt: ThrottledWarning(log, "events not delivered") for receipt in Receipt}
+
+
+class DueJobs:
+    """The source of ScheduleDue and ScheduleMissed."""
+
+    kind = due.KIND
+    classes = CLASSES
+    look_seconds: float | None = None
+    idle_seconds = 0.0
+
+    def __init__(self, *, keep_all: bool = False) -> None:
+        """Leave a record in the history of every occurrence, or of tracked jobs only."""
+        self._keep_all = keep_all
+
+    def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Job]:
+        """Lock the oldest due jobs, and see which of them must heed a run of theirs that is open."""
+        claim = due.claim(session, limit, since)
+        heedful = [
+            job for job in claim.things
+            if job.definition is not None and job.definition.run is not None
+            and job.definition.run.overlap is not Overlap.ALLOW
+        ]
+        if heedful:
+            opened = runs_due.open_of_jobs(session, [job.id for job in heedful])
+            for job in heedful:
+                job.held_by = opened.get(job.id)
+        return claim
+
+    def decide(self, job: Job, now: datetime) -> Emission:
+        """Say what a job emits, and what comes next."""
+        return decide(job, now)
+
+    def name(self, job: Job) -> str:
+        """Return the job's id."""
+        return job.id
+
+    def messages(self, emission: Emission, stamp: Stamp) -> list[Publishable]:
+        """Return the ScheduleDue, or the ScheduleMissed if there is nothing else."""
+        definition = emission.job.definition
+        assert definition is not None  # noqa: S101 - only a defined job emits
+        messages: list[Publishable] = []
+        if emission.event_id is not None and definition.run is not None:
+            messages.append(run_message(_first_run(emission, stamp.at)))
+        elif emission.event_id is not None:
+            headers = trace_headers(definition.traceparent, definition.tracestate)
+            body = due_body(emission, stamp.text)
+            messages.append(DueMessage(
+                body, emission.event_id, stamp.seconds, definition.correlation_id, headers, None,
+                AMQP_PRIORITIES[definition.priority], *_place(emission),
+            ))
+        elif emission.missed is not None:
+            messages.append(_missed_message(emission, stamp))
+        return messages
+
+    def follow_ups(self, results: Sequence[Result[Emission]], stamp: Stamp) -> list[tuple[int, Publishable]]:
+        """Return the ScheduleMissed of each event that is confirmed.
+
+        Not before that: while the broker refuses an event, more occurrences are folded into it at every retry.
+        """
+        return [
+            (index, _missed_message(emission, stamp)) for index, (emission, _, refusal) in enumerate(results)
+            if emission.missed is not None and emission.event_id is not None and refusal is None
+        ]
+
+    def record(self, session: ClaimSession, emissions: Sequence[Emission], emitted_at: datetime) -> None:
+        """Record the runs that begin: a worker may be done before the broker's confirm is here."""
+        tracked = [emission for emission in emissions if emission.tracked]
+        if not tracked:
+            return
+        known = runs_due.record(session, [_first_run(emission, emitted_at) for emission in tracked])
+        merged = []
+        for emission in tracked if known else ():
+            emission.known = before = known.get(emission.event_id or "")
+            if before is not None and before.status is RunStatus.EXPECTED:
+                merged.append(delivered(before, before.event_id, occurrence(emission), emitted_at))
+        if merged:
+            runs_due.merge(session, merged)
+
+    def settle(
+        self, session: ClaimSession, results: Sequence[Result[Emission]], unreadable: Sequence[Job], times: Times
+    ) -> datetime | None:
+        """Settle each job by its receipts."""
+        settlement = Settlement(times.emitted_at, times.confirmed_at)
+        for emission, receipts, refusal in results:
+            if refusal is None:
+                _add(settlement, emission)
+            else:
+                if emission.event_id is not None and emission.tracked and receipts[0] is not Receipt.CONFIRMED:
+                    _unrecord(settlement, emission.event_id, emission.known)
+                # What the broker did not answer for may be there or not: it stays due and is sent again at once.
+                seconds = None if refusal is Receipt.UNKNOWN else _retry_seconds(emission.job)
+                problem, _ = not_delivered(refusal, *_place(emission))
+                settlement.failed.append(Failed(emission.job.id, seconds, emission.due_at, problem))
+        settlement.failed += [
+            Failed(job.id, _retry_seconds(job), job.next_run_at, "the scheduler cannot read its row")
+            for job in unreadable
+        ]
+        if self._keep_all:
+            emitted = [_emitted(emission) for emission, _, refusal in results
+                       if emission.due_at is not None and not emission.tracked and refusal is None]
+            if emitted:
+                runs_due.keep_emitted(session, emitted, times.emitted_at, times.confirmed_at)
+        due.settle(session, settlement)
+        metrics.retries.inc(sum(each.seconds is not None for each in settlement.failed))
+        return _due_again(settlement, times)
+
+    def report(self, results: Sequence[Result[Emission]], times: Times) -> None:
+        """Count the events that were confirmed, and warn of those that were not."""
+        failed: dict[tuple[Receipt, str, str], list[str]] = {}
+        emitted = 0
+        classes = dict.fromkeys(metrics.CLASSES, 0)
+        for emission, receipts, refusal in results:
+            if refusal is not None:
+                failed.setdefault((refusal, *_place(emission)), []).append(emission.job.id)
+            if emission.due_at is not None and receipts[0] is Receipt.CONFIRMED:
+                emitted += 1
+                late = (times.confirmed_at - emission.due_at).total_seconds()
+                metrics.due_lag.observe(late)
+                priority = None if emission.job.definition is None else emission.job.definition.priority
+                if priority is not None:
+                    classes[priority.value] += 1
+                    metrics.lag_by_class.labels(priority.value).observe(late)
+            if emission.missed is not None and receipts[-1] is Receipt.CONFIRMED:
+                metrics.jobs_missed.inc(emission.missed.count)
+        metrics.jobs_due.inc(emitted)
+        classes["normal"] = emitted - classes["high"] - classes["low"]
+        for name, count in classes.items():
+            metrics.due_by_class.labels(name).inc(count)
+        for (receipt, exchange, key), ids in failed.items():
+            _, advice = not_delivered(receipt, exchange, key)
+            count_unoffered(receipt, key, len(ids))
+            _warnings[receipt].warning(
+                count=len(ids), reason=receipt.value, exchange=exchange, routing_key=key, job_ids=ids[:NAMED],
+                do=advice,
+            )
+        if log.shows_debug:
+            _show(results, times)
+
+    def traced(self, results: Sequence[Result[Emission]]) -> list[Traced]:
+        """Return the events whose request belongs to a trace."""
+        found = []
+        for emission, receipts, _ in results:
+            definition = emission.job.definition
+            if emission.due_at is None or definition is None or definition.traceparent is None:
+                continue
+            attributes = {name: value for name, value in _ids(emission).items() if value}
+            failed = None if receipts[0] is Receipt.CONFIRMED else receipts[0].value
+            found.append(Traced(definition.traceparent, definition.tracestate, attributes, failed))
+        return found
+
+
+def _missed_message(emission: Emission, stamp: Stamp) -> Publishable:
+    definition = emission.job.definition
+    assert definition is not None  # noqa: S101 - only a defined job emits
+    return json_message(
+        EVENTS_EXCHANGE, "missed", "ScheduleMissed", missed_body(emission),
+        correlation_id=definition.correlation_id, timestamp=stamp.seconds, message_id=missed_id(emission),
+    )
+
+
+def _unrecord(settlement: Settlement, event_id: str, known: Run | None) -> None:
+    """Leave of a run whose event did not go out just what there was before: what was heard of it was answered."""
+    if known is None:
+        settlement.unrecorded.append(event_id)
+    elif known.status is RunStatus.EXPECTED:
+        settlement.unmerged.append(known)
+
+
+def _add(settlement: Settlement, emission: Emission) -> None:
+    job, due_at = emission.job, emission.due_at
+    if emission.held:
+        settlement.held.append((job.id, job.held_by or ""))
+    elif emission.triggered:
+        (settlement.struck if due_at is None else settlement.triggered).append(job.id)
+    elif due_at is not job.next_run_at:
+        settlement.passed.append(Passed(job.id, emission.next_run_at, due_at is not None, due_at))
+    elif emission.following is None:
+        settlement.done.append(job.id)
+    else:
+        settlement.moved.append((job.id, emission.following))
+
+
+def _retry_seconds(job: Job) -> float:
+    return retry_delay(job.retries, random.random())  # noqa: S311 - jitter, not a secret
+
+
+def retry_delay(retries: int, jitter: float) -> float:
+    """Return the seconds before the next try: doubling from one second up to a minute, with jitter in 0…1."""
+    span = min(2.0 ** min(retries, 10), 60.0)
+    return span * (0.5 + 0.5 * jitter)
+
+
+def _due_again(settlement: Settlement, times: Times) -> datetime | None:
+    if settlement.triggered or settlement.struck:  # it may have more triggers, or its own occurrence
+        return LONG_AGO
+    again = [each.following for each in settlement.passed if each.following is not None]
+    if settlement.moved:
+        again.append(parse_instant(min(following for _, following in settlement.moved)))  # of one length: as texts
+    again += [times.confirmed_at + timedelta(seconds=each.seconds or 0.0) for each in settlement.failed]
+    soonest = min(again, default=None)
+    return LONG_AGO if soonest is not None and soonest <= times.claimed_at else soonest
+
+
+def _place(emission: Emission) -> tuple[str, str]:
+    """Return the exchange and the routing key of a job's event."""
+    definition = emission.job.definition
+    assert definition is not None  # noqa: S101 - only a defined job emits
+    if definition.target is None and definition.route is None:
+        return EVENTS_EXCHANGE, "due"
+    return due_address(definition.route, None if definition.target is None else work_key(definition.target))
+
+
+def _emitted(emission: Emission) -> runs_due.Emitted:
+    definition, due_at = emission.job.definition, emission.due_at
+    assert definition is not None  # noqa: S101 - only a defined job emits
+    assert due_at is not None  # noqa: S101 - the caller asked whether there is one
+    origin = Origin.TRIGGER if emission.triggered else Origin.SCHEDULE
+    job = emission.job
+    return runs_due.Emitted(emission.event_id or "", job.id, definition.job_type, due_at, origin, job.tenant)
+
+
+def _first_run(emission: Emission, emitted_at: datetime) -> Run:
+    assert emission.event_id is not None  # noqa: S101 - the caller asked whether there is one
+    if emission.run is None:
+        emission.run = delivered(None, emission.event_id, occurrence(emission), emitted_at)
+    return emission.run
+
+
+def _ids(emission: Emission) -> dict[str, str | None]:
+    definition = emission.job.definition
+    correlation_id = None if definition is None else definition.correlation_id
+    return {"job_id": emission.job.id, "event_id": emission.event_id, "correlation_id": correlation_id}
+
+
+def _show(results: Sequence[Result[Emission]], times: Times) -> None:
+    """Show each event at debug."""
+    for emission, receipts, _ in results:
+        if emission.due_at is None or emission.job.definition is None:
+            continue
+        late = times.confirmed_at - emission.due_at
+        log.debug("emitted", **_ids(emission), trace_id=traces.trace_id(emission.job.definition.traceparent),
+                  due_at=emission.due_at, late_ms=round(late.total_seconds() * 1000, 3), receipt=receipts[0].value)

@@ -1,0 +1,210 @@
+"""Runs fall due: an attempt is made again, one that nobody ended is given up, and how a run ended is told."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from scheduler.domain.runs.run import IDLE_SECONDS, Run, RunStatus, replace
+from scheduler.domain.runs.transitions import delivered, overdue
+from scheduler.domain.runs.unannounced_ends import as_it_ended
+from scheduler.emitting.results_probe import ResultsProbe
+from scheduler.emitting.run_messages import count_unoffered, dead_message, finished_message, run_message
+from scheduler.emitting.source import Result, Stamp, Times
+from scheduler.ops import metrics
+from scheduler.ops.logs import get_logger
+from scheduler.ops.throttled_warnings import ThrottledWarning
+from scheduler.ops.traces import Traced
+from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
+from scheduler.postgres.priority_classes import CLASSES
+from scheduler.postgres.runs import due
+from scheduler.postgres.runs.due import Settlement
+from scheduler.postgres.runs.store import KIND
+from scheduler.rabbit.frames import Publishable
+from scheduler.rabbit.publisher import Receipt
+
+log = get_logger(__name__)
+
+NAMED = 10  # ids in one warning at most
+# While the database was away no sign of life could be written down: those that wait at the broker come first.
+SPARED = timedelta(seconds=10)
+_refused = ThrottledWarning(log, "messages of runs not delivered")
+_dead = ThrottledWarning(log, "run given up")
+
+
+@dataclass(slots=True)
+class RunEmission:
+    """A run as it was claimed and as it is now."""
+
+    before: Run
+    after: Run
+    marker: Publishable | None = None  # sent in place of a decision
+
+
+class DueRuns:
+    """The source of later attempts, dead letters and ScheduleFinished."""
+
+    kind = KIND
+    classes = CLASSES
+    look_seconds: float | None = None
+    idle_seconds = IDLE_SECONDS
+
+    def __init__(self, *, after_outage: bool = False, probe: ResultsProbe | None = None) -> None:
+        """Begin, maybe after an outage of the database: then nobody is taken for lost in the first moments.
+
+        With a `probe` no attempt is ended before the results that wait at the broker were read.
+        """
+        self._after_outage = after_outage
+        self._probe = probe
+        self._spared_until: datetime | None = None
+
+    def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Run]:
+        """Lock the runs that fall due."""
+        if self._probe is not None:
+            self._probe.before_claim(session)
+        claimed = due.claim(session, limit, since)
+        if self._probe is not None:
+            self._probe.after_claim(session, claimed.things, claimed.claimed_at)
+        if self._after_outage and self._spared_until is None:
+            self._spared_until = claimed.claimed_at + SPARED
+        return claimed
+
+    def name(self, run: Run) -> str:
+        """Return the run's event_id."""
+        return run.event_id
+
+    def decide(self, run: Run, now: datetime) -> RunEmission:
+        """Say what becomes of a run now that its time has come."""
+        if run.unannounced and run.open:
+            # By themselves: a next attempt that the broker refuses must not have them announced again and again.
+            return RunEmission(run, replace(run, unannounced=None))
+        if run.status is RunStatus.WAITING and run.occurrence is not None:
+            return RunEmission(run, delivered(run, run.event_id, run.occurrence, now))
+        after = run if self._spared(run, now) else overdue(run, now)
+        if after is not run and self._probe is not None and not self._probe.covers(run):
+            return RunEmission(run, run, self._probe.marker(run, now))
+        return RunEmission(run, after)
+
+    def _spared(self, run: Run, now: datetime) -> bool:
+        """Whether it is too soon after an outage to take its worker for lost; its time limit holds even so."""
+        if self._spared_until is None or now >= self._spared_until or run.status is not RunStatus.RUNNING:
+            return False
+        return run.deadline is None or now < run.deadline
+
+    def messages(self, emission: RunEmission, stamp: Stamp) -> Sequence[Publishable]:  # noqa: ARG002 - the run has it
+        """Return the event of the next attempt, or what is told of the end."""
+        run = emission.after
+        if emission.marker is not None:
+            return [emission.marker]
+        earlier = [as_it_ended(run, end) for end in emission.before.unannounced or ()]
+        if earlier and run.open:
+            return [message for each in earlier for message in _announcement(each)]
+        if run.status is RunStatus.DELIVERED and run is not emission.before:
+            return [run_message(run)]
+        if run.open or run.occurrence is None:
+            return []
+        return [message for each in (*earlier, run) for message in _announcement(each)]
+
+    def follow_ups(
+        self, results: Sequence[Result[RunEmission]], stamp: Stamp  # noqa: ARG002 - as all sources
+    ) -> Sequence[tuple[int, Publishable]]:
+        """Return none."""
+        return ()
+
+    def record(self, session: ClaimSession, emissions: Sequence[RunEmission], emitted_at: datetime) -> None:
+        """Nothing: the row is locked, and whoever reports a result waits for it."""
+
+    def settle(
+        self, session: ClaimSession, results: Sequence[Result[RunEmission]], unreadable: Sequence[Run],
+        times: Times,
+    ) -> datetime | None:
+        """Settle each run by its receipts; one that the broker did not answer for stays as it is."""
+        settlement = Settlement(postponed=[run.event_id for run in unreadable])
+        again: list[datetime] = []
+        for emission, _, refusal in results:
+            run = emission.after
+            _release(settlement, emission, refusal)
+            if refusal is not None:
+                if refusal is not Receipt.UNKNOWN:
+                    settlement.postponed.append(run.event_id)
+                continue
+            _add(settlement, emission)
+            if run.open and run.wake_at is not None and run is not emission.before:
+                again.append(run.wake_at)
+        due.settle(session, settlement)
+        soonest = min(again, default=None)
+        return LONG_AGO if soonest is not None and soonest <= times.claimed_at else soonest
+
+    def report(self, results: Sequence[Result[RunEmission]], times: Times) -> None:  # noqa: ARG002 - as all sources
+        """Count the attempts that were given up and the runs that have ended, and warn of what was refused."""
+        refused: dict[Receipt, list[str]] = {}
+        for emission, _, refusal in results:
+            if refusal is not None:
+                refused.setdefault(refusal, []).append(emission.after.event_id)
+                if emission.marker is None and emission.after.occurrence is not None:
+                    count_unoffered(refusal, emission.after.occurrence.work or "")
+            else:
+                _count(emission)
+        for receipt, ids in refused.items():
+            _refused.warning(
+                count=len(ids), reason=receipt.value, event_ids=ids[:NAMED],
+                do="see that a queue is bound to schedule.events for due, and scheduler_dead to schedule.dead",
+            )
+
+    def traced(self, results: Sequence[Result[RunEmission]]) -> list[Traced]:
+        """Return the later attempts whose request belongs to a trace."""
+        found = []
+        for emission, receipts, _ in results:
+            run, occurrence = emission.after, emission.after.occurrence
+            sent = run.status is RunStatus.DELIVERED and run.attempt > emission.before.attempt
+            if sent and occurrence is not None and occurrence.traceparent is not None:
+                attributes = {"job_id": occurrence.job_id, "event_id": run.event_id, "attempt": run.attempt}
+                failed = receipts[0].value if receipts and receipts[0] is not Receipt.CONFIRMED else None
+                found.append(Traced(occurrence.traceparent, occurrence.tracestate, attributes, failed))
+        return found
+
+
+def _announcement(run: Run) -> list[Publishable]:
+    """Return what is told of the end of a run."""
+    finished = finished_message(run)
+    return [dead_message(run), finished] if run.status is RunStatus.DEAD else [finished]
+
+
+def _add(settlement: Settlement, emission: RunEmission) -> None:
+    run = emission.after
+    if run is not emission.before:
+        settlement.changed.append(run)
+    elif run.expires_at is not None:
+        settlement.postponed.append(run.event_id)
+    if run.status is RunStatus.EXPECTED:
+        settlement.forgotten.append(run.event_id)
+    elif not run.open:
+        settlement.ended.append(run.event_id)
+
+
+def _release(settlement: Settlement, emission: RunEmission, refusal: Receipt | None) -> None:
+    """Release the job of a run that has ended, whatever policy the run began with: the job's may have changed.
+
+    A run whose end a consumer has stored has ended even if the broker refuses the message about it.
+    """
+    run = emission.after if refusal is None else emission.before
+    if run.occurrence is not None and not run.open:
+        settlement.released.append(run.occurrence.job_id)
+
+
+def _count(emission: RunEmission) -> None:
+    before, run = emission.before, emission.after
+    for end in before.unannounced or ():
+        metrics.runs.labels(end.status.value).inc()
+    if before.status in (RunStatus.DELIVERED, RunStatus.RUNNING) and run.status is not before.status:
+        metrics.run_attempts.labels(run.attempts[-1].outcome.value).inc()
+    if run.status is RunStatus.EXPECTED:
+        metrics.results_unknown.inc(len(run.early))
+    elif not run.open:
+        metrics.runs.labels(run.status.value).inc()
+        if run.duration is not None:
+            metrics.run_seconds.observe(run.duration.total_seconds())
+        if run.status is RunStatus.DEAD and run.occurrence is not None:
+            _dead.warning(
+                event_id=run.event_id, job_id=run.occurrence.job_id, attempts=run.attempt, error=run.error,
+                do="see the message in scheduler_dead; `scheduler run retry` gives it a fresh set of attempts",
+            )

@@ -1,0 +1,100 @@
+"""Delayed messages that wait, as people look at them, and how they take one back."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import psycopg2.extensions
+
+from scheduler.postgres.connection import Connection, translated
+from scheduler.postgres.delayed import store
+from scheduler.postgres.row_text import names
+from scheduler.resources import query
+
+Cursor = psycopg2.extensions.cursor
+MOST_BODY = 64 * 1024  # bytes that are shown
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A message that waits, without its body."""
+
+    number: int
+    message_id: str | None
+    exchange: str
+    routing_key: bytes
+    due_at: datetime
+    stored_at: datetime
+    wake_at: datetime
+    size: int
+    retries: int
+    problem: str | None
+
+    @property
+    def id(self) -> str:
+        """By what it is named: its message_id where that is a UUID, its number otherwise."""
+        return self.message_id or str(self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A message that waits, with its properties as on the wire and the beginning of its body."""
+
+    listed: Listed
+    properties: bytes
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelayedFilter:
+    """Which messages are asked for."""
+
+    routing_key: str | None = None
+    since: datetime | None = None  # due then or later
+
+
+_WRITTEN = {"number": "id", "message_id": "message_id::text", "size": "octet_length(body)"}
+_LISTED = ", ".join(f"{_WRITTEN.get(name, name)} AS {name}" for name in names(Listed))
+_LIST = query("delayed/list", listed=_LISTED)
+_SHOW = query("delayed/show", listed=_LISTED)
+_COUNT = len(names(Listed))
+
+
+def list_delayed(
+    connection: Connection, wanted: DelayedFilter, limit: int, after: tuple[datetime, int] | None = None
+) -> list[Listed]:
+    """Return those that match, next first, after one that wakes then and has this number."""
+    after_at, after_id = after or (None, None)
+    key = None if wanted.routing_key is None else wanted.routing_key.encode()
+    values = {
+        "routing_key": key, "since": wanted.since, "after_at": after_at, "after_id": after_id, "limit": limit,
+    }
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(_LIST, values)
+        return [_listed(row) for row in cursor.fetchall()]
+
+
+def find_delayed(connection: Connection, name: UUID | int) -> Shown | None:
+    """Return one that waits, by its UUID or its number."""
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(_SHOW, _named(name) | {"most": MOST_BODY})
+        row = cursor.fetchone()
+    return None if row is None else Shown(_listed(row[:_COUNT]), bytes(row[_COUNT]), bytes(row[_COUNT + 1]))
+
+
+def cancel_delayed(cursor: Cursor, name: UUID | int) -> bool:
+    """Take one back and tell whether it was there; one with a UUID is kept off for an hour, as by a command."""
+    if isinstance(name, UUID):
+        return bool(store.cancel(cursor, [str(name)], [str(name)]))
+    cursor.execute(query("delayed/withdraw_one"), {"id": name})
+    return cursor.fetchone() is not None
+
+
+def _named(name: UUID | int) -> dict[str, Any]:
+    return {"message_id": str(name), "id": None} if isinstance(name, UUID) else {"message_id": None, "id": name}
+
+
+def _listed(row: tuple[Any, ...]) -> Listed:
+    number, message_id, exchange, routing_key, *rest = row
+    return Listed(number, message_id, exchange, bytes(routing_key), *rest)

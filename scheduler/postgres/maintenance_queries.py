@@ -1,0 +1,191 @@
+"""What a replica asks of the database beside its work: a heartbeat, the backlog, and old rows gone."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from scheduler.postgres.claims import PLANNER
+from scheduler.postgres.connection import connect, translated
+from scheduler.postgres.worker_rows import STALE_SECONDS as WORKER_STALE_SECONDS
+from scheduler.postgres.worker_rows import SeenWorker, list_workers
+from scheduler.resources import query
+
+# A replica that has not been heard of for so long counts as gone; it says so every five seconds.
+STALE_SECONDS = 17.0
+# The backlog is counted up to here; beyond, the number itself is the message.
+BACKLOG_COUNTED = 100_000
+PENDING_COUNTED = 1_000
+PARTITIONS_AHEAD = 14  # days
+_PRUNING = 0x5C4ED02E  # the advisory lock of the one that prunes
+_PARTITIONS = 0x5C4ED03E  # the advisory lock of the session that keeps the partitions
+_MOST_PARTITIONS = 20  # in a row, so that the heartbeat stays in time
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One process, as others see it."""
+
+    id: UUID
+    role: str
+    host: str
+    pid: int
+    version: str
+    metrics_port: int
+
+
+class Backlog(NamedTuple):
+    """Jobs due and not emitted, the seconds since the oldest of them fell due, and jobs pending in all; runs."""
+
+    due: int
+    oldest_age: float
+    pending: int
+    due_high: int = 0
+    due_low: int = 0
+    runs_open: int = 0
+    runs_overdue: int = 0
+    runs_dead: int = 0
+    delayed: int = 0
+
+    @property
+    def by_class(self) -> dict[str, int]:
+        """What is due, by class of priority; of those that the broker refused it is not known."""
+        return {"high": self.due_high, "normal": max(0, self.due - self.due_high - self.due_low),
+                "low": self.due_low}
+
+
+class Seen(NamedTuple):
+    """A replica as it is listed; silent for too long, it is gone."""
+
+    role: str
+    host: str
+    pid: int
+    version: str
+    metrics_port: int
+    up_seconds: float
+    silent_seconds: float
+    recent: dict[str, Any]
+
+    @property
+    def stale(self) -> bool:
+        return self.silent_seconds > STALE_SECONDS
+
+
+class Next(NamedTuple):
+    """A pending job and the seconds until it is due."""
+
+    id: str
+    job_type: str
+    schedule: str
+    seconds: float
+    retries: int
+
+
+class Partitions(NamedTuple):
+    """Partitions of the history that were added and dropped; `complete` if none is left to add or drop."""
+
+    added: int = 0
+    dropped: int = 0
+    leads: bool = False  # whether this session is the one that keeps them
+    complete: bool = True
+
+
+class MaintenanceSession:
+    """A connection of its own, so that nothing here ever holds up the work."""
+
+    def __init__(self, url: str, role: str) -> None:
+        self._connection = connect(
+            url, f"{role} maintenance", statement_timeout="5s", lock_timeout="1s", **PLANNER
+        )
+        # One statement is one transaction: no round trips for its begin and its end.
+        self._connection.autocommit = True
+        self._leads = False  # whether this session is the one that keeps the partitions
+
+    def measure(self) -> Backlog:
+        """Return the backlog, counted up to a bound, and an estimate of the pending jobs."""
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("maintenance/measure"), {"most": BACKLOG_COUNTED, "few": PENDING_COUNTED})
+            [(due, oldest, *others)] = cursor.fetchall()
+            return Backlog(due, max(0.0, oldest or 0.0), *others)
+
+    def beat(self, replica: Replica, recent: Mapping[str, Any]) -> dict[str, int]:
+        """Say that `replica` lives; return how many live in each role, itself included."""
+        values = asdict(replica) | {
+            "id": str(replica.id), "recent": json.dumps(recent), "stale_after": STALE_SECONDS,
+            "worker_stale_after": WORKER_STALE_SECONDS,
+        }
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("replicas/beat"), values)
+            live = {role: count for role, count in cursor.fetchall()}  # noqa: C416 - tuples of any length to mypy
+        return live | {replica.role: live.get(replica.role, 0) + 1}
+
+    def replicas(self) -> list[Seen]:
+        """List the replicas that have been heard of lately, stale ones too."""
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("replicas/list"))
+            return [Seen(*row) for row in cursor.fetchall()]
+
+    def workers(self) -> list[SeenWorker]:
+        """List the workers that have been heard of lately, stale ones too."""
+        with translated(), self._connection.cursor() as cursor:
+            return list_workers(cursor)
+
+    def next_due(self, limit: int) -> list[Next]:
+        """List the jobs that are due next."""
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("jobs/list_next_due"), {"limit": limit})
+            return [Next(*row) for row in cursor.fetchall()]
+
+    def leave(self, replica: Replica) -> None:
+        """Take `replica` off the list."""
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("replicas/leave"), {"id": str(replica.id)})
+
+    def prune(self, days: int, limit: int) -> int:
+        """Delete at most `limit` jobs that finished so many days ago; return how many were deleted."""
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("maintenance/prune_jobs"), {"days": days, "limit": limit, "lock": _PRUNING})
+            return int(cursor.rowcount)
+
+    def prune_repeated(self, limit: int) -> int:
+        """Forget messages that were stored or counted more than a day ago; return how many, `limit` at most."""
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("maintenance/prune_repeated"), {"limit": limit})
+            [(deleted,)] = cursor.fetchall()
+            return int(deleted)
+
+    def prune_audit(self, days: int, limit: int) -> int:
+        """Delete at most `limit` entries of the audit that are older than so many days; return how many."""
+        with translated(), self._connection.cursor() as cursor:
+            cursor.execute(query("maintenance/prune_audit"), {"days": days, "limit": limit})
+            [(deleted,)] = cursor.fetchall()
+            return int(deleted)
+
+    def keep_partitions(self, retention_days: int) -> Partitions:
+        """Add the history's partitions for the days to come and drop the old ones, each in a short transaction."""
+        if not self._try_lead():
+            return Partitions()
+        added, all_added = self._repeat("maintenance/add_partition", PARTITIONS_AHEAD)
+        dropped, all_dropped = self._repeat("maintenance/drop_partition", retention_days)
+        return Partitions(added, dropped, leads=True, complete=all_added and all_dropped)
+
+    def _try_lead(self) -> bool:
+        if not self._leads:
+            with translated(), self._connection.cursor() as cursor:
+                cursor.execute(query("maintenance/try_lead"), {"lock": _PARTITIONS})
+                [(self._leads,)] = cursor.fetchall()
+        return self._leads
+
+    def _repeat(self, name: str, days: int) -> tuple[int, bool]:
+        """Run a statement for one partition after another; return how many, and whether none is left."""
+        for done in range(_MOST_PARTITIONS):
+            with translated(), self._connection.cursor() as cursor:
+                cursor.execute(query(name), {"days": days})
+                [(found,)] = cursor.fetchall()
+            if not found:  # None: a lock was not available
+                return done, found is not None
+        return _MOST_PARTITIONS, False
+
+    def close(self) -> None:
+        self._connection.close()

@@ -1,0 +1,55 @@
+"""What the database knows of runs, open and finished, for people who ask about them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from scheduler.domain.runs.run import Run
+from scheduler.postgres.connection import connect, translated
+from scheduler.postgres.maintenance_queries import STALE_SECONDS
+from scheduler.postgres.runs.columns import COLUMNS, SELECTED, SELECTED_OF_HISTORY, read
+from scheduler.resources import query
+
+_BOTH = {"selected": SELECTED, "selected_of_history": SELECTED_OF_HISTORY}
+_AT_ONCE = 20  # rows of an export in memory: each may have a hundred attempts with outputs of 64 KiB
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """A run at the moment `now`."""
+
+    run: Run
+    told: bool  # it has ended, and ScheduleFinished is out
+    producers: int  # that live
+    now: datetime
+
+
+def find_run(url: str, event_id: UUID) -> RunReport | None:
+    """Return the run of an event, None if there is none; raise Unavailable when the database cannot be reached."""
+    connection = connect(url, "run show", default_transaction_read_only="on")
+    try:
+        with translated(), connection.cursor() as cursor:
+            cursor.execute(query("runs/show", **_BOTH), {"event_id": str(event_id), "stale_after": STALE_SECONDS})
+            row = cursor.fetchone()
+            return None if row is None else RunReport(read(row), *row[len(COLUMNS) :])
+    finally:
+        connection.close()
+
+
+def export_runs(url: str, since: datetime, until: datetime) -> Iterator[Run]:
+    """Yield the runs that finished from `since` on and before `until`, oldest first, a few in memory at a time."""
+    # Whoever reads the lines may be slow, and to sort a month takes the server a while.
+    connection = connect(
+        url, "run export", default_transaction_read_only="on", statement_timeout="0",
+        idle_in_transaction_session_timeout="0",
+    )
+    try:
+        with translated(), connection.cursor(name="export") as cursor:
+            cursor.itersize = _AT_ONCE
+            cursor.execute(query("runs/export", selected_of_history=SELECTED_OF_HISTORY),
+                           {"since": since, "until": until})
+            for row in cursor:
+                yield read(row)
+    finally:
+        connection.close()

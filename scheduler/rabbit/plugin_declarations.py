@@ -1,0 +1,61 @@
+"""Declares what takes the place of the plugin's exchanges, one thing after the other, and tells of each."""
+
+from collections.abc import Callable, Iterator
+
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import AMQPError, ChannelClosedByBroker
+
+from scheduler.domain.delayed.plugin_migration import Binding, Pair, Plan
+from scheduler.domain.names import delay_queue
+from scheduler.rabbit.address import open_connection, parameters, place
+from scheduler.rabbit.link import BrokerUnavailable, reason
+from scheduler.rabbit.topology import BY_DELAY_HEADER, inbox_arguments
+
+Act = Callable[[BlockingChannel], object]
+
+
+def apply(url: str, plan: Plan, queue_type: str) -> list[str]:
+    """Declare it all and return what could not be, with why; raise BrokerUnavailable without a broker."""
+    try:
+        connection = open_connection(parameters(url, "delayed migrate"))
+    except (AMQPError, OSError) as error:
+        raise BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
+    problems = []
+    try:
+        for pair in plan.pairs:
+            for what, act in _acts(pair, queue_type):
+                channel = connection.channel()
+                try:
+                    act(channel)
+                    channel.close()
+                except ChannelClosedByBroker as error:
+                    problems.append(f"{what}: {error.reply_text}")
+    except (AMQPError, OSError) as error:
+        raise BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
+    finally:
+        if connection.is_open:
+            connection.close()
+    return problems
+
+
+def _acts(pair: Pair, queue_type: str) -> Iterator[tuple[str, Act]]:
+    queue = delay_queue(pair.exit)
+    yield f"exchange {pair.exit}", lambda channel: channel.exchange_declare(
+        pair.exit, pair.type, durable=pair.durable, arguments=dict(pair.arguments))
+    yield f"exchange {pair.entry}", lambda channel: channel.exchange_declare(
+        pair.entry, "headers", durable=True, arguments={"alternate-exchange": pair.exit})
+    yield f"queue {queue}", lambda channel: channel.queue_declare(
+        queue, durable=True, arguments=inbox_arguments(queue_type))
+    yield f"binding of {queue}", lambda channel: channel.queue_bind(queue, pair.entry, "", BY_DELAY_HEADER)
+    for binding in pair.bindings:
+        yield f"binding {binding}", _bind(binding)
+
+
+def _bind(binding: Binding) -> Act:
+    def act(channel: BlockingChannel) -> object:
+        arguments = dict(binding.arguments)
+        if binding.to_exchange:
+            return channel.exchange_bind(binding.destination, binding.source, binding.routing_key, arguments)
+        return channel.queue_bind(binding.destination, binding.source, binding.routing_key, arguments)
+
+    return act

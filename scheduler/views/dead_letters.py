@@ -1,0 +1,90 @@
+"""A dead letter as people see it."""
+
+import base64
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal
+
+from pydantic_core import from_json
+
+from scheduler.domain.delayed.delay import Timestamp
+from scheduler.domain.instants import rfc3339
+from scheduler.domain.targets.credentials import masked_target
+from scheduler.rabbit.dead_letter import DeadLetter
+from scheduler.views.base import View
+
+_LONGEST_BODY = 64 * 1024
+_DEEPEST = 20
+
+
+class DeadView(View):
+    """A message that lies in scheduler_dead, and why."""
+
+    id: str
+    kind: Literal["run", "message"]
+    routing_key: str
+    exchange: str | None
+    reason: str
+    at: str | None
+    headers: dict[str, Any]
+    properties: dict[str, Any]
+    body: Any
+    body_encoding: Literal["json", "text", "base64"]
+    size: int
+
+
+def dead_view(letter: DeadLetter) -> DeadView:
+    """Return a dead letter, its body as JSON or text where it is that, and only the beginning of a large one."""
+    encoding, body = body_view(letter.body)
+    return DeadView.model_construct(
+        id=letter.id, kind="run" if letter.run_given_up else "message", routing_key=letter.routing_key,
+        exchange=letter.exchange, reason=letter.reason, at=letter.at, headers=_plain(letter.headers),
+        properties=_plain(letter.properties), body=body, body_encoding=encoding, size=len(letter.body),
+    )
+
+
+def body_view(body: bytes) -> tuple[str, Any]:
+    """Return a body as JSON or text where it is that, and only the beginning of a large one."""
+    if len(body) <= _LONGEST_BODY:
+        try:
+            found = json.loads(body, parse_constant=lambda _: None)
+            # Half a surrogate pair has no bytes, and what is too deep for pydantic to read it could not write.
+            from_json(json.dumps(found, ensure_ascii=False).encode())
+        except (ValueError, RecursionError):
+            pass
+        else:
+            return "json", _without_credentials(found)
+    try:
+        return "text", body[:_LONGEST_BODY].decode()
+    except UnicodeDecodeError:
+        return "base64", base64.b64encode(body[:_LONGEST_BODY]).decode()
+
+
+def _without_credentials(body: Any) -> Any:
+    """Return an event or a request with the literal credentials of its target masked."""
+    if isinstance(body, dict) and isinstance(body.get("target"), dict):
+        return body | {"target": masked_target(body["target"])}
+    return body
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """Return an AMQP value as JSON can have it."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if depth > _DEEPEST:
+        return "…"
+    if isinstance(value, Mapping):
+        return {_plain(str(name)): _plain(each, depth + 1) for name, each in value.items()}
+    if isinstance(value, Timestamp):
+        return {"timestamp": value.seconds}
+    if isinstance(value, list | tuple):
+        return [_plain(each, depth + 1) for each in value]
+    if isinstance(value, datetime):
+        return rfc3339(value) if value.tzinfo else f"{value.isoformat()}Z"
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    return str(value) if isinstance(value, Decimal) else repr(value)

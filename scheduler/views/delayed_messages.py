@@ -1,0 +1,83 @@
+"""A delayed message as people see it."""
+
+import math
+from decimal import Decimal
+from typing import Any, Literal
+
+from scheduler.domain.delayed.delay import HeaderValue, Other, Timestamp
+from scheduler.postgres.delayed.operator_queries import Listed, Shown
+from scheduler.rabbit import content_header, header_values
+from scheduler.views.base import View, instant
+from scheduler.views.dead_letters import body_view
+
+
+class DelayedView(View):
+    """A message that waits to come out."""
+
+    id: str
+    message_id: str | None
+    exchange: str
+    routing_key: str
+    due_at: str | None
+    stored_at: str | None
+    size: int
+    retries: int
+    last_problem: str | None
+
+
+class WholeDelayedView(DelayedView):
+    """The same, with what it says."""
+
+    properties: dict[str, Any]
+    headers: dict[str, Any]
+    body: Any
+    body_encoding: Literal["json", "text", "base64"]
+
+
+def delayed_view(row: Listed) -> DelayedView:
+    """Return one as a list shows it."""
+    return DelayedView.model_construct(**_fields(row))
+
+
+def whole_delayed_view(found: Shown) -> WholeDelayedView:
+    """Return one with its properties, its headers and the beginning of its body, as JSON or text if it is that."""
+    encoding, body = body_view(found.body)
+    try:
+        properties, headers = shown(found.properties)
+    except content_header.Unreadable:  # written by hand
+        properties, headers = {}, {}
+    return WholeDelayedView.model_construct(
+        **_fields(found.listed), properties=properties, headers=headers, body=body, body_encoding=encoding
+    )
+
+
+def _fields(row: Listed) -> dict[str, Any]:
+    return {
+        "id": row.id, "message_id": row.message_id, "exchange": row.exchange,
+        "routing_key": header_values.as_text(row.routing_key), "due_at": instant(row.due_at),
+        "stored_at": instant(row.stored_at), "size": row.size, "retries": row.retries, "last_problem": row.problem,
+    }
+
+
+def shown(raw: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return properties and headers as JSON knows values."""
+    found = content_header.read(raw)
+    headers = {
+        header_values.as_text(entry.name): _said(content_header.value(found.table, entry), entry)
+        for entry in found.entries
+    }
+    return header_values.properties(found), headers
+
+
+def _said(value: HeaderValue, entry: content_header.Entry) -> Any:
+    match value:
+        case Timestamp(seconds):
+            return {"timestamp": seconds}
+        case Decimal():
+            return str(value)
+        case Other(kind):
+            length = entry.end - entry.value - content_header.LENGTH_SIZE
+            return {"kind": {"F": "table", "A": "array", "x": "bytes"}.get(kind, kind), "bytes": length}
+        case float() if not math.isfinite(value):
+            return str(value)
+    return value

@@ -1,0 +1,63 @@
+"""Resolves names on threads that tenants share fairly: slow name servers of one tenant do not stop the others."""
+
+import asyncio
+import socket
+from collections import deque
+
+import aiohttp
+from aiohttp.abc import ResolveResult
+
+from scheduler.workers.webhook.address_guard import current
+from scheduler.workers.webhook.tenant_shares import Shares
+
+RESOLVERS = 64  # lookups at once; a name server that does not answer holds up one for each name
+THREADS = RESOLVERS + RESOLVERS // 4  # the shares keep a quarter in reserve
+MOST_WAITING = 1000  # lookups of one tenant
+
+
+class TenantResolver(aiohttp.ThreadedResolver):
+    """Looks names up for the tenant of the current call. A lookup goes on after its call has ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shares = Shares(RESOLVERS)
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Return the addresses of a name. Raises OSError."""
+        call = current.get()
+        tenant = "" if call is None else call.tenant
+        await self._enter(tenant)
+        try:
+            return await super().resolve(host, port, family)
+        finally:
+            self._leave(tenant)
+
+    async def _enter(self, tenant: str) -> None:
+        now = self._loop.time()
+        self._shares.see(tenant, now)
+        self._shares.forget(now)
+        waiting = self._waiting.get(tenant)
+        if not waiting and self._shares.free(tenant):
+            self._shares.take(tenant)
+            return
+        if waiting is None:
+            waiting = self._waiting[tenant] = deque()
+        if len(waiting) >= MOST_WAITING:
+            raise socket.gaierror(socket.EAI_AGAIN, "too many names are being resolved")
+        turn = self._loop.create_future()
+        waiting.append(turn)
+        await turn  # whoever ends it has taken the place
+
+    def _leave(self, tenant: str) -> None:
+        self._shares.release(tenant)
+        for each, waiting in list(self._waiting.items()):
+            while waiting and self._shares.free(each):
+                turn = waiting.popleft()
+                if not turn.done():
+                    self._shares.take(each)
+                    turn.set_result(None)
+            if not waiting:
+                del self._waiting[each]
