@@ -4,13 +4,12 @@ from collections.abc import Iterator
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from scheduler import __version__
 from scheduler.api import console, openapi
-from scheduler.api.dispatch import Dispatch
+from scheduler.api.dispatch import DirectRoute, Dispatch
 from scheduler.api.problems import ApiError, Away, Unprocessable, problem
 from scheduler.api.request_middleware import App, Gate
 from scheduler.api.requests import SECURED
@@ -47,15 +46,15 @@ def build(services: Services | None = None) -> FastAPI:
 
 
 def application(app: FastAPI) -> App:
-    """Return what a server serves: the gate, and behind it the shortest way to the application's own routes."""
-    return Gate(Dispatch(app, _routes()))
+    """Return what a server serves: the middleware, and behind it the direct routes and FastAPI."""
+    return Gate(Dispatch(app, direct_routes()))
 
 
-def _routes() -> Iterator[tuple[str, APIRoute]]:
-    """Yield the routes of the API with their whole paths."""
+def direct_routes() -> Iterator[tuple[str, DirectRoute]]:
+    """Yield the direct routes with their whole paths."""
     for prefix, module in (*((PREFIX, each) for each in _UNDER_PREFIX), ("", health)):
         for route in module.router.routes:
-            if isinstance(route, APIRoute):
+            if isinstance(route, DirectRoute):
                 yield prefix + route.path_format, route
 
 

@@ -1,8 +1,7 @@
-"""The shortest way from a request to its route.
+"""Direct routes: served without FastAPI's routing, middleware and dependency injection.
 
-FastAPI declares the routes and writes their document. To serve one it walks through its middleware, tries each
-route's pattern and solves the dependencies anew, which takes longer than all that our routes do. What they ask for
-is always one of a few things, so that it is worked out once, at the start; all else is left to FastAPI.
+FastAPI declares them and writes their OpenAPI document. To serve GET /jobs/{id} through FastAPI costs 40 % more
+processor time (docs/decisions/0013-api.md). A router opts in with `route_class=DirectRoute`.
 """
 
 import inspect
@@ -18,120 +17,121 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from scheduler.api.identity import Identity
-from scheduler.api.requests import Serve
+from scheduler.api.requests import SECURED, Serve
 
 Scope = MutableMapping[str, Any]
 Read = Callable[[Request], Any]
-Served = Callable[[Request], Awaitable[Response]]
-_PLACE = None  # stands for what a path has in a place: no part of a path is like it
+Check = Callable[[Request], Awaitable[Identity]]
+_PLACEHOLDER = None  # stands for a path parameter in a key: no part of a path equals it
 
 
-class Unknown(TypeError):  # noqa: N818 - a verdict, not an accident
-    """A route asks for something that only FastAPI can give it."""
+class DirectRoute(APIRoute):
+    """A route that `Dispatch` serves: it runs the check of the route's `Identity` parameter, then the endpoint.
+
+    Such a check authenticates, limits the rate and tests the role. With the identity that it returns the services
+    test the tenant and write the audit. A route that needs more raises TypeError when it is declared.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        if any(each not in SECURED for each in self.dependencies):
+            raise TypeError(f"{path}: a direct route runs no `dependencies`; take an Identity instead")
+        self.parameter = next(iter(self.param_convertors), None)  # of the path
+        self.checks: list[Check] = []
+        self._readers = [(each.name, self._reader(each))
+                         for each in inspect.signature(endpoint, eval_str=True).parameters.values()]
+
+    def _reader(self, parameter: inspect.Parameter) -> tuple[Read, bool]:
+        """Return how to read an argument from a request, and whether to await it."""
+        kind, name = parameter.annotation, self.parameter
+        first, *markers = get_args(kind) if get_origin(kind) is Annotated else (None,)
+        if first is Identity:
+            self.checks.append(markers[0].dependency)
+            return markers[0].dependency, True
+        if kind == Serve:
+            return lambda request: request.scope["app"].state.services, False
+        if kind is Request:
+            return lambda request: request, False
+        if parameter.name == name and kind in (UUID, str):
+            adapter: TypeAdapter[Any] = TypeAdapter(kind)
+            return lambda request: adapter.validate_python(request.scope["path_params"][name]), False
+        if isinstance(first, type) and issubclass(first, BaseModel):
+            return lambda request: first.model_validate(dict(request.query_params)), False
+        raise TypeError(f"{self.path}: a direct route cannot take {parameter}")
+
+    async def respond(self, request: Request) -> Response:
+        """Read the arguments in the order of the parameters and call the endpoint."""
+        problems: list[dict[str, Any]] = []
+        arguments: dict[str, Any] = {}
+        for name, (read, awaited) in self._readers:
+            try:
+                arguments[name] = await read(request) if awaited else read(request)
+            except ValidationError as error:
+                where = ("path", name) if name == self.parameter else ("query",)
+                problems += [{**each, "loc": (*where, *each["loc"])} for each in error.errors(include_url=False)]
+        if problems:
+            raise RequestValidationError(problems)
+        response: Response = await self.endpoint(**arguments)
+        return response
 
 
 class Dispatch:
-    """An application in front of FastAPI's: the routes that it knows are served here, all else there."""
+    """An application in front of FastAPI's: serves direct routes and leaves all others to FastAPI."""
 
-    def __init__(self, app: FastAPI, routes: Iterable[tuple[str, APIRoute]]) -> None:
+    def __init__(self, app: FastAPI, routes: Iterable[tuple[str, DirectRoute]]) -> None:
+        """Take the routes with their whole paths, which have one parameter at most."""
+        if app.user_middleware:
+            raise TypeError("a direct route runs no middleware of FastAPI's")
         self._app = app
-        self._known: dict[tuple[str | None, ...], tuple[str, str | None, Served]] = {}
-        self._places: set[int] = set()
-        self._most_parts = 0
+        self._routes: dict[tuple[str | None, ...], tuple[str, DirectRoute]] = {}
+        self._positions: set[int] = set()  # of parameters in paths
+        self._max_parts = 0
         for path, route in routes:
             parts = path.split("/")
-            places = [at for at, part in enumerate(parts) if part.startswith("{")]
-            name = parts[places[0]][1:-1] if places else None
-            try:
-                served = _served(route, name)
-            except Unknown:
-                continue
-            self._places.update(places)
-            self._most_parts = max(self._most_parts, len(parts))
-            key = [_PLACE if at in places else part for at, part in enumerate(parts)]
+            key = [_PLACEHOLDER if part.startswith("{") else part for part in parts]
+            self._positions.update(at for at, part in enumerate(key) if part is _PLACEHOLDER)
+            self._max_parts = max(self._max_parts, len(parts))
             for method in route.methods or ():
-                self._known[(method, *key)] = (path, name, served)
+                self._routes[(method, *key)] = (path, route)
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         """Serve one request."""
-        found = self._find(scope) if scope["type"] == "http" else None
-        if found is None:
+        route = self._find(scope) if scope["type"] == "http" else None
+        if route is None:
             await self._app(scope, receive, send)
             return
         scope["app"] = self._app
         request = Request(scope, receive)
         try:
-            response = await found(request)
-        except Exception as error:  # noqa: BLE001 - what nobody here knows is raised again
-            response = await self._answered(request, error)
+            response = await route.respond(request)
+        except Exception as error:  # noqa: BLE001 - raised again if it has no handler
+            response = await self._handle(request, error)
         await response(scope, receive, send)
 
-    def _find(self, scope: Scope) -> Served | None:
-        parts: list[str | None] = scope["path"].split("/", self._most_parts)
-        if len(parts) > self._most_parts:
+    def _find(self, scope: Scope) -> DirectRoute | None:
+        parts: list[str | None] = scope["path"].split("/", self._max_parts)
+        if len(parts) > self._max_parts:
             return None
         method = scope["method"]
-        found = self._known.get((method, *parts))
+        found = self._routes.get((method, *parts))
         if found is None:
-            for at in self._places:
+            for at in self._positions:
                 if at < len(parts) and parts[at]:
-                    given, parts[at] = parts[at], _PLACE
-                    found = self._known.get((method, *parts))
-                    parts[at] = given
+                    value, parts[at] = parts[at], _PLACEHOLDER
+                    found = self._routes.get((method, *parts))
+                    parts[at] = value
                     if found is not None:
-                        scope["path_params"] = {found[1]: given}
+                        scope["path_params"] = {found[1].parameter: value}
                         break
         if found is None:
             return None
         scope["route_path"] = found[0]
-        return found[2]
+        return found[1]
 
-    async def _answered(self, request: Request, error: Exception) -> Response:
+    async def _handle(self, request: Request, error: Exception) -> Response:
         for kind in type(error).__mro__:
             handler = self._app.exception_handlers.get(kind)
             if handler is not None:
                 response: Response = await handler(request, error)  # type: ignore[misc]  # all of ours are coroutines
                 return response
         raise error
-
-
-def _served(route: APIRoute, place: str | None) -> Served:
-    """Return a route's own function with its arguments read in the order of its parameters."""
-    endpoint = route.endpoint
-    parameters = inspect.signature(endpoint, eval_str=True).parameters.values()
-    reads = [(each.name, *_reader(each, place)) for each in parameters]
-
-    async def serve(request: Request) -> Response:
-        problems: list[dict[str, Any]] = []
-        given: dict[str, Any] = {}
-        for name, read, later in reads:
-            try:
-                given[name] = await read(request) if later else read(request)
-            except ValidationError as error:
-                where = "path" if name == place else "query"
-                problems += [{**each, "loc": (where, *((name,) if name == place else ()), *each["loc"])}
-                             for each in error.errors(include_url=False)]
-        if problems:
-            raise RequestValidationError(problems)
-        response: Response = await endpoint(**given)
-        return response
-
-    return serve
-
-
-def _reader(parameter: inspect.Parameter, place: str | None) -> tuple[Read, bool]:
-    """Return how a parameter is read of a request, and whether that has to be awaited."""
-    kind = parameter.annotation
-    if get_origin(kind) is Annotated and get_args(kind)[0] is Identity:
-        return get_args(kind)[1].dependency, True
-    if kind == Serve:
-        return lambda request: request.scope["app"].state.services, False
-    if kind is Request:
-        return lambda request: request, False
-    if parameter.name == place and kind in (UUID, str):
-        adapter: TypeAdapter[Any] = TypeAdapter(kind)
-        return lambda request: adapter.validate_python(request.scope["path_params"][place]), False
-    model = get_args(kind)[0] if get_origin(kind) is Annotated else None
-    if isinstance(model, type) and issubclass(model, BaseModel):
-        return lambda request: model.model_validate(dict(request.query_params)), False
-    raise Unknown(f"{parameter}")

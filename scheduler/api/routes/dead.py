@@ -7,10 +7,11 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from scheduler.api.api_responses import Listed, answer, listed, responses
+from scheduler.api.dispatch import DirectRoute
 from scheduler.api.requests import DeadLetterAdmin, PageQuery, Serve
 from scheduler.views.dead_letters import DeadView
 
-router = APIRouter(prefix="/dead", tags=["dead letters"])
+router = APIRouter(prefix="/dead", tags=["dead letters"], route_class=DirectRoute)
 
 
 @router.get("", response_model=Listed[DeadView], responses=responses())

@@ -7,12 +7,13 @@ from pydantic import Field
 from starlette.responses import Response
 
 from scheduler.api.api_responses import Listed, answer, listed, responses
+from scheduler.api.dispatch import DirectRoute
 from scheduler.api.requests import PageQuery, ReaderOfAll, RoutingKey, Serve, WriterOfAll
 from scheduler.domain.messages.base import Instant
 from scheduler.postgres.delayed.operator_queries import DelayedFilter
 from scheduler.views.delayed_messages import DelayedView, WholeDelayedView
 
-router = APIRouter(prefix="/delayed", tags=["delayed messages"])
+router = APIRouter(prefix="/delayed", tags=["delayed messages"], route_class=DirectRoute)
 
 
 class DelayedQuery(PageQuery):

@@ -4,11 +4,12 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from scheduler.api.api_responses import answer, responses
+from scheduler.api.dispatch import DirectRoute
 from scheduler.api.problems import Away
 from scheduler.api.requests import SECURED, Serve, Who
 from scheduler.views.health import Alive, DetailedHealth
 
-router = APIRouter(prefix="/health", tags=["health"])
+router = APIRouter(prefix="/health", tags=["health"], route_class=DirectRoute)
 
 
 @router.get("", response_model=Alive)

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from scheduler.api.actions import Done
 from scheduler.api.api_responses import Listed, answer, body, listed, responses
+from scheduler.api.dispatch import DirectRoute
 from scheduler.api.requests import JobsFilter, JobsQuery, OccurrencesQuery, RunsQuery, Serve, Who, if_match
 from scheduler.api.routes.runs import Matched, run_filter
 from scheduler.postgres.jobs.lists import JobFilter, JobRow
@@ -15,7 +16,7 @@ from scheduler.views.jobs import JobView, job_etag, job_view
 from scheduler.views.occurrences import OccurrenceView
 from scheduler.views.runs import RunView
 
-router = APIRouter(prefix="/jobs", tags=["jobs"])
+router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=DirectRoute)
 _WRITES = responses(404, 408, 409, 412, 413)
 _ETAG: dict[str, Any] = {"headers": {"ETag": {"schema": {"type": "string"}}}}
 _JOB: dict[int | str, dict[str, Any]] = {200: {"model": JobView, **_ETAG}}

@@ -6,11 +6,12 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from scheduler.api.api_responses import Listed, answer, listed, responses
+from scheduler.api.dispatch import DirectRoute
 from scheduler.api.requests import Auditor, AuditQuery, Serve, Who
 from scheduler.postgres.audit import AuditFilter
 from scheduler.views.overview import AuditView, ReplicaView, RoleView, StatsView
 
-router = APIRouter(tags=["overview"])
+router = APIRouter(tags=["overview"], route_class=DirectRoute)
 
 
 @router.get("/stats", response_model=StatsView, responses=responses())

@@ -4,10 +4,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from scheduler.api.api_responses import Listed, answer, body, listed, responses
+from scheduler.api.dispatch import DirectRoute
 from scheduler.api.requests import Reader, Serve
 from scheduler.views.occurrences import OccurrenceView, PreviewView
 
-router = APIRouter(tags=["preview"])
+router = APIRouter(tags=["preview"], route_class=DirectRoute)
 
 
 @router.post("/preview", response_model=Listed[OccurrenceView] | PreviewView, responses=responses(408, 413),

@@ -7,12 +7,13 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from scheduler.api.api_responses import Listed, answer, body, listed, responses
+from scheduler.api.dispatch import DirectRoute
 from scheduler.api.requests import RunsFilter, RunsQuery, Serve, Who
 from scheduler.postgres.runs.lists import RunFilter
 from scheduler.views.base import View
 from scheduler.views.runs import RunView, WholeRunView
 
-router = APIRouter(prefix="/runs", tags=["runs"])
+router = APIRouter(prefix="/runs", tags=["runs"], route_class=DirectRoute)
 _WRITES = responses(404, 408, 409, 413)
 
 

@@ -1,15 +1,22 @@
-"""The short way to a route answers as FastAPI's own would, and leaves nothing of the API to the long one."""
+"""Direct routes run the same checks and respond the same as through FastAPI."""
 
 import asyncio
 import json
 import time
+from dataclasses import replace
+from types import SimpleNamespace
+from unittest.mock import Mock
 from urllib.parse import quote
 
 import jwt
 import pytest
+from fastapi import APIRouter, Depends, FastAPI
 
 from scheduler.api import app as application
-from scheduler.api.dispatch import Dispatch
+from scheduler.api import request_middleware, requests
+from scheduler.api.dispatch import DirectRoute, Dispatch
+from scheduler.api.identity import Identity
+from scheduler.api.problems import NotFound, TooMany
 from scheduler.api.services import services
 from scheduler.settings import Settings
 from tools.schemas import openapi
@@ -47,21 +54,112 @@ def ask(served, method, path, query="", token=TOKEN):
     return sent[0]["status"], told, b"".join(each.get("body", b"") for each in sent[1:])
 
 
-def paths():
-    return [(method.upper(), path) for path, found in json.loads(openapi())["paths"].items() for method in found]
+def routes():
+    """Every route of the OpenAPI document, which are the direct ones."""
+    return [(method.upper(), path.replace("{id}", JOB).replace("{event_id}", JOB))
+            for path, found in json.loads(openapi())["paths"].items() for method in found]
 
 
-@pytest.mark.parametrize(("method", "path"), paths())
-def test_every_route_of_the_document_is_served_the_short_way(app, method, path):
-    async def long_way(*_):
-        raise AssertionError("left to FastAPI")
+def test_every_route_of_the_document_is_direct():
+    direct = {(method, path) for path, route in application.direct_routes() for method in route.methods}
+    assert {(method.upper(), path) for path, found in json.loads(openapi())["paths"].items()
+            for method in found} == direct
 
-    short = Dispatch(app, application._routes())
-    short._app = type("App", (), {"__call__": long_way, "state": app.state,
-                                  "exception_handlers": app.exception_handlers})()
-    for token in (None, "nonsense"):
-        if path != "/health":
-            assert ask(short, method, path.replace("{id}", JOB).replace("{event_id}", JOB), token=token)[0] == 401
+
+@pytest.mark.parametrize(("path", "route"), [*application.direct_routes()])
+def test_a_direct_route_runs_each_dependency_that_fastapi_would(path, route):
+    declared = {each.call for each in route.dependant.dependencies} - {requests.services, requests._bearer}
+    assert set(route.checks) == declared
+    assert len(route.checks) == (0 if path == "/health" else 1)
+
+
+def test_the_only_dependency_of_the_router_is_for_the_document():
+    assert [each.dependency for each in requests.SECURED] == [requests._bearer]
+    assert not requests._bearer.auto_error
+
+
+class Recorder:
+    """A service that notes who asked it for what, and knows nothing."""
+
+    def __init__(self, calls):
+        self._calls = calls
+
+    def __getattr__(self, name):
+        async def call(who, *arguments, **options):
+            self._calls.append((name, who, [each for each in arguments if not callable(each)], options))
+            raise NotFound("Nothing is known here.")
+
+        return call
+
+
+def record(monkeypatch, made, *, limit):
+    """Return the services with recorders, and what they note: the identity is all that tenants and audit go by."""
+    calls = []
+
+    def take(who):
+        calls.append(("take", who))
+        if not limit:
+            raise TooMany("Too many.", 1)
+
+    parts = {name: Recorder(calls) for name in ("reads", "actions", "dead", "delayed")}
+    made = replace(made, limit=SimpleNamespace(take=take), **parts)
+
+    def count(route, status):
+        calls.append((route.removeprefix(application.PREFIX), status))  # FastAPI leaves out the prefix
+        return Mock(), Mock()
+
+    def info(_, **fields):
+        calls.append(tuple(fields[name] for name in ("method", "status", "sub", "client")))
+
+    monkeypatch.setattr(request_middleware.metrics, "of_route", count)
+    monkeypatch.setattr(request_middleware, "log", SimpleNamespace(info=info))
+    return made, calls
+
+
+TOKENS = {
+    "no token": None, "nonsense": "nonsense", "admin": TOKEN,
+    **{f"{role} of {tenant}": jwt.encode(
+        {"sub": role, "exp": int(time.time()) + 86400, "role": role, "tenant": tenant}, SECRET, "HS256")
+       for role in ("none", "viewer", "operator", "admin") for tenant in ("*", "acme")},
+}
+
+
+@pytest.mark.parametrize("limit", [True, False])
+@pytest.mark.parametrize(("method", "path"), routes())
+def test_both_ways_run_the_same_checks(app, monkeypatch, method, path, limit):
+    """Authentication, role, rate limit, the identity for tenant and audit, metrics and the access log."""
+    made, calls = record(monkeypatch, app.state.services, limit=limit)
+    monkeypatch.setitem(app.state._state, "services", made)
+    for token in TOKENS.values():
+        responses = []
+        for served in (application.application(app), request_middleware.Gate(app)):
+            responses.append((ask(served, method, path, token=token), list(calls)))
+            calls.clear()
+        direct, through_fastapi = responses
+        assert direct == through_fastapi
+        served_by = [each[0] for each in direct[1] if each[1:] and isinstance(each[1], Identity)]
+        if token == TOKEN and path != "/health":
+            assert len(served_by) == (2 if limit else 1)  # the rate limit, and then a service
+
+
+def test_a_route_that_cannot_be_direct_is_an_error_when_it_is_declared():
+    router = APIRouter(route_class=DirectRoute)
+    with pytest.raises(TypeError, match="/a: a direct route cannot take page: int"):
+        @router.get("/a")
+        async def page(page: int):
+            """Its query is no model."""
+
+    with pytest.raises(TypeError, match="/b: a direct route runs no `dependencies`"):
+        @router.get("/b", dependencies=[Depends(requests.identified)])
+        async def secured():
+            """Its check would not run."""
+
+
+def test_middleware_in_front_of_direct_routes_is_an_error():
+    app = FastAPI()
+    app.middleware("http")(lambda request, call_next: call_next(request))
+    with pytest.raises(TypeError, match="middleware"):
+        Dispatch(app, [])
 
 
 ASKED = f"""
@@ -112,6 +210,6 @@ GET /api/openapi.json
 def test_both_ways_lead_to_the_same_answer(app, asked):
     method, _, rest = asked.partition(" ")
     path, _, query = rest.partition("?")
-    short = Dispatch(app, application._routes())
+    short = Dispatch(app, application.direct_routes())
     for token in (TOKEN, None):
         assert ask(short, method, path, query, token) == ask(app, method, path, query, token)
