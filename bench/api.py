@@ -197,7 +197,7 @@ def run(stack: Stack, rounds: int = 3) -> list[report.Row]:
         report.at_most(f"the last page of {JOBS:,} jobs ({worst})", last, first, "the first", 1.5, " ms"),
         report.limit(f"what few or none of {JOBS:,} jobs have ({slowest})", max(rare[slowest]), 20, "ms"),
         report.at_least("POST a job", rate["POST /jobs"], rate["bare FastAPI route"], "a bare FastAPI route", 0.5),
-        report.at_least("one-shot events beside 100 requests/s", out["beside 100 requests/s"], out["alone"], "alone", 0.85),
+        report.at_least("one-shot events during 100 requests/s", out["beside 100 requests/s"], out["alone"], "alone", 0.85),
     ]
     report.write("api", rows, {"pages ms": listed, "seldom ms": rare, "post": posted, "emit": emitted})
     return rows

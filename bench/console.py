@@ -201,7 +201,7 @@ def measure(bed: Bed, job: str, event: str) -> list[report.Row]:
     rows = [
         report.limit(f"console: time to first byte, p95 of the slowest page, {whole}", p95[slowest], 100, "ms", slowest),
         report.limit("console: a page's whole transfer, first visit, the largest", sizes[largest], 200, "kB", largest),
-        report.limit(f"console: queries a second that {BROWSERS} open browsers add", watched - alone, 2, "/s",
+        report.limit(f"console: queries per second added by {BROWSERS} open browsers", watched - alone, 2, "/s",
                      f"none open: {alone:.2f}/s"),
     ]
     report.write("console", rows, {"ttfb_p95_ms": p95, "transfer_kB": sizes, "alone": alone, "watched": watched})

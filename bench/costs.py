@@ -108,5 +108,5 @@ def compared(middle: dict[str, list[float]]) -> list[report.Row]:
             three = middle[f"{what}, three nodes"]
             rows.append(report.Row(f"processor time of {what}: ours + Postgres + RabbitMQ", parts(one),
                                    f"quorum queues on three nodes: {parts(three)}", sum(three[1:]) / sum(one[1:]), "", None))
-            rows.append(report.beside(f"{what}: a second, on three nodes of one machine", three[0], one[0], "on one node"))
+            rows.append(report.beside(f"{what}: per second, on three nodes of one machine", three[0], one[0], "on one node"))
     return rows

@@ -173,14 +173,14 @@ def run(stack: Stack, minutes: float = 30, pending: int = 1_000_000) -> list[rep
     last = max(late[kind]["most"] for kind in ("report", "digest"))
     spoken = f"{minutes:g} minutes at ten times speed"
     rows = [
-        report.limit(f"a shop's day, {spoken}: what did not become what it should", missing, 0, "", f"of {of_all:,}"),
+        report.limit(f"a shop's day, {spoken}: events without the expected outcome", missing, 0, "", f"of {of_all:,}"),
         report.limit("a shop's day: reminders, due to received, p50", late["reminder"]["p50"], 10, "ms"),
         report.limit("a shop's day: reminders, due to received, p99", late["reminder"]["p99"], 100, "ms"),
         report.limit("a shop's day: delayed messages, due to received, p99", late["delayed"]["p99"], 100, "ms"),
-        report.limit("a shop's day: webhooks, due to called the first time, p99", _share(found["webhook ms"], 0.99), 250, "ms"),
-        report.limit("a shop's day: the last of what is due at a full hour", last / 1000, 10, "s",
+        report.limit("a shop's day: webhooks, due to first call, p99", _share(found["webhook ms"], 0.99), 250, "ms"),
+        report.limit("a shop's day: the last event due at a full hour", last / 1000, 10, "s",
                      f"largest backlog {most['due']:,.0f}"),
-        report.limit("a shop's day: the API meanwhile, p99", _share(found["api ms"], 0.99), 100, "ms",
+        report.limit("a shop's day: API requests, p99", _share(found["api ms"], 0.99), 100, "ms",
                      f"p50 {_share(found['api ms'], 0.5):.1f} ms"),
     ]
     report.write("day", rows, found | {name: _share(found[name], 0.99) for name in ("webhook ms", "api ms")})

@@ -174,19 +174,19 @@ def run(stack: Stack, rounds: int = 3, count: int = 30_000, waiting: int = 1_000
         found |= report.interleaved(2 * rounds - 1, {
             f"{where}, {client}": (lambda exchange=exchange, measure=measure, many=many: measure(bed, exchange, many))
             for client, measure, many in (("pika", by_pika, count), ("frames", by_frames, 2 * count))
-            for where, exchange in (("straight to the exit", "schedule.delayed"), ("through the entry", "schedule.delay"))
+            for where, exchange in (("directly to the exit", "schedule.delayed"), ("through the entry", "schedule.delay"))
         })
     rate = report.medians(found)
     requests = rate["requests stored"]
     rows = [
         report.at_least("delayed messages stored, 1 consumer", rate["delayed stored"], requests, "requests", 0.9),
-        report.at_least("the same, each with a UUID and a delay of its own", rate["delayed stored, with UUIDs"],
+        report.at_least("the same, each with its own UUID and delay", rate["delayed stored, with UUIDs"],
                         requests, "requests", 0.9),
-        report.at_least("delayed messages out, 1 replica", rate["delayed out"], rate["one-shot events"],
+        report.at_least("delayed messages emitted, 1 replica", rate["delayed out"], rate["one-shot events"],
                         "one-shot events", 0.95),
         *(report.at_least(f"undelayed messages through the entry, {how}", rate[f"through the entry, {client}"],
-                          rate[f"straight to the exit, {client}"], "straight to the exit", 0.95)
-          for client, how in (("pika", "by pika, pipelined"), ("frames", "by frames encoded beforehand"))),
+                          rate[f"directly to the exit, {client}"], "directly to the exit", 0.95)
+          for client, how in (("pika", "by pika, pipelined"), ("frames", "by pre-encoded frames"))),
         report.limit(f"lag of delayed messages at 100/s, {waiting:,} waiting, p99", statistics.median(late), 15, "ms"),
     ]
     report.write("delayed", rows, found | {"lag ms": late})

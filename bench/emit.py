@@ -100,7 +100,7 @@ def run(stack: Stack, rounds: int = 5, count: int = 30_000) -> list[report.Row]:
         found = report.interleaved(rounds, {
             "plain loop": plain,
             "pika publisher": lambda: yardstick(bed, "pipelined_publisher", count),
-            "publisher with frames of ours": lambda: yardstick(bed, "framed_publisher", count),
+            "publisher with our frames": lambda: yardstick(bed, "framed_publisher", count),
             **{f"{n} replica{'s' * (n > 1)}": (lambda n=n: shots(n)) for n in (1, 2, 3, 4)},
             "recurring, 1 replica": rules,
         })
@@ -110,7 +110,7 @@ def run(stack: Stack, rounds: int = 5, count: int = 30_000) -> list[report.Row]:
     rows = [
         report.at_least("one-shot events, 1 replica", rate["1 replica"], rate["plain loop"], "plain loop", 8),
         *(report.at_least(what, ours, rate[name], name, goal)
-          for name in ("pika publisher", "publisher with frames of ours")
+          for name in ("pika publisher", "publisher with our frames")
           for what, ours, goal in (("one-shot events, 1 replica", rate["1 replica"], 0.7),
                                    ("one-shot events, best of 2–4", best, 0.9))),
         report.at_least("recurring events, 1 replica", rate["recurring, 1 replica"], rate["1 replica"],

@@ -120,8 +120,8 @@ def run(stack: Stack, rounds: int = 5, count: int = 50_000, waiting: int = 1_000
                         "one message, one commit", 8),
         report.at_least("commands stored, 1 consumer", rate["1 consumer"], rate["bare consumer"], "bare consumer", 0.6),
         report.at_least("commands stored, 2 consumers", rate["2 consumers"], rate["1 consumer"], "1 consumer", 1),
-        report.limit("publish to commit, a lone message, median", statistics.median(lone), 10, "ms"),
-        report.limit(f"memory with {waiting:,} messages waiting", megabytes, 150, "MB"),
+        report.limit("publish to commit, a single message, median", statistics.median(lone), 10, "ms"),
+        report.limit(f"memory with {waiting:,} queued messages", megabytes, 150, "MB"),
     ]
     report.write("ingest", rows, found | {"lone ms": lone})
     return rows

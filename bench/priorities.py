@@ -63,9 +63,9 @@ def run(stack: Stack, rounds: int = 5) -> list[report.Row]:
     shares = [low_share(stack) for _ in range(rounds)]
     late, with_none, share = statistics.median(beside), statistics.median(alone), statistics.median(shares)
     rows = [
-        report.Row(f"lag of high, p99, while {LOW:,} low are due", f"{late:.1f} ms", f"with none: {with_none:.1f} ms",
+        report.Row(f"lag of high, p99, while {LOW:,} low jobs are due", f"{late:.1f} ms", f"with none: {with_none:.1f} ms",
                    late / with_none, "≤ 3 ×", late <= 3 * with_none),
-        report.Row("share of low while high keeps everything busy", f"{share:.3f}", "", None, "≥ 0.1", share >= 0.1),
+        report.Row("share of low while high saturates the producers", f"{share:.3f}", "", None, "≥ 0.1", share >= 0.1),
     ]
     report.write("priorities", rows, {"alone": alone, "beside": beside, "shares": shares})
     return rows

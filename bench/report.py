@@ -20,7 +20,7 @@ PARTS = (
     "lag",
     "priorities",
     "ingest",
-    "beside-peers",
+    "peer-ratios",
     "recurrence",
     "scale",
     "sizes",

@@ -118,8 +118,8 @@ def run(stack: Stack, sizes: Sequence[int] = SIZES, rounds: int = 3, churn: int 
     cost = report.medians(found)
     rows = [
         *grown,
-        report.at_most(f"claim + settle a row, another's transaction held open over {churn:,} churned rows",
-                       cost["snapshot held"], cost["no snapshot held"], "none held", 2, " µs"),
+        report.at_most(f"claim + settle a row, with another client's open transaction over {churn:,} churned rows",
+                       cost["snapshot held"], cost["no snapshot held"], "without", 2, " µs"),
     ]
     report.write("scale", rows, found)
     return rows

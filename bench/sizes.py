@@ -14,11 +14,11 @@ from scheduler.dev.servers import Stack
 from scheduler.postgres.claims import Claim, ClaimSession
 from scheduler.postgres.connection import Connection, connect
 
-CLAIM, STORE, VACUUM = "claim + settle a row", "store a row", "vacuum, a changed row"
-SCATTERED = "claim + settle a row from all over the table"
+CLAIM, STORE, VACUUM = "claim + settle a row", "store a row", "vacuum, per changed row"
+SCATTERED = "claim + settle a row at a random position"
 ARCHIVE, PRUNE, CANCEL = "claim + move a row to the history", "prune a row", "cancel a row"
 FIRST, LAST, FIND = "first page", "last page", "find one"
-WHOLE_VACUUM, TABLE, INDEXES = "first vacuum, a row", "table, a row", "indexes, a row"
+WHOLE_VACUUM, TABLE, INDEXES = "first vacuum, per row", "table, per row", "indexes, per row"
 WAL = "WAL to "  # and then what
 PAGE = 50
 CLAIMED, STORED = 500, 1000  # in a batch, as the producer and the consumer take them

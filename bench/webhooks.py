@@ -198,7 +198,7 @@ def run(stack: Stack, rounds: int = 3, count: int = 20_000) -> list[report.Row]:
     rate = report.medians(found)
     rows = [
         report.at_least("webhooks, 1 worker", rate["1 worker"], rate["bare aiohttp client"], "bare aiohttp client", 0.6),
-        report.at_most("a fast endpoint's p99 while another hangs with 1,000 calls waiting",
+        report.at_most("a fast endpoint's p99 while another hangs with 1,000 pending calls",
                        rate["beside one that hangs, p99 ms"], rate["fast endpoint alone, p99 ms"], "alone", 2, " ms"),
         report.limit("memory of a worker with 1,000 webhooks in flight", megabytes, 150, "MB"),
     ]

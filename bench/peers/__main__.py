@@ -114,7 +114,7 @@ def measure_all(stack: Stack, names: list[str], options: argparse.Namespace) -> 
 def table(found: dict[str, Found]) -> str:
     """Return what was found as Markdown."""
     heads = ["", "version", "workers and settings", "publish and confirm, jobs/s", "ours, 1 replica ÷ it",
-             "ours, 2 replicas ÷ it", "ahead", "CPU µs a job", "no-op, jobs/s", "no-op, CPU µs a job",
+             "ours, 2 replicas ÷ it", "ahead", "CPU µs per job", "no-op, jobs/s", "no-op, CPU µs per job",
              "lag at 100/s, p50 / p99 ms"]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     first, second = (found[name].rate(PUBLISH) or 0.0 for name in OURS)
@@ -171,7 +171,7 @@ def write(found: dict[str, Found], options: argparse.Namespace, servers: str) ->
     (RESULTS / "peers.md").write_text(f"# peers\n\n{stamp}\n\n{text}\n", encoding="utf-8")
     if found.keys() >= PEERS.keys():
         report.put(report.DOCS / "peers.md", "peers", [stamp, "", text])
-        report.write("beside-peers", beside(found))
+        report.write("peer-ratios", beside(found))
         report.publish()
     keep = {
         "when": stamp,
