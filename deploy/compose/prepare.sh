@@ -1,5 +1,5 @@
 #!/bin/sh
-# Creates what docker-compose.yml needs and git must not contain: .env with passwords, and secrets/ with the API's key,
+# Creates files that docker-compose.yml needs and git must not contain: .env with passwords, secrets/ with the API's key,
 # the webhook secrets and the broker users. Existing values stay: run it again after an upgrade.
 # usage: sh deploy/compose/prepare.sh [DIRECTORY, by default the one that contains docker-compose.yml]
 set -eu
@@ -38,7 +38,6 @@ if [ ! -e secrets/rabbitmq.json ]; then
     )
     echo "wrote secrets/rabbitmq.json"
 fi
-# The processes run as 10001 in their containers and read the files there. The folder keeps other users of this machine
-# out.
+# The processes run as user 10001 in their containers and read these files. The folder's mode keeps other users out.
 chmod 700 secrets
 chmod 444 secrets/jwt_key secrets/webhooks.toml secrets/rabbitmq.json

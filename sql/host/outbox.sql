@@ -8,17 +8,17 @@ CREATE TABLE IF NOT EXISTS scheduler_outbox (
     correlation_id text,
     headers        json CHECK (json_typeof(headers) = 'object'),
 
-    -- One clock for every process of the host: the latest command for a job wins. A body's own issued_at
-    -- goes before it.
+    -- One clock for every process of the host: the latest command for a job wins. An issued_at in
+    -- the body takes precedence.
     issued_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
 
-    -- Where it stands while the broker refuses it.
+    -- Retry state while the broker rejects the command.
     try_at         timestamptz NOT NULL DEFAULT now(),
     attempts       integer NOT NULL DEFAULT 0,
     last_error     text
 );
 
--- Apart, so that a table of an older version learns of new kinds.
+-- Separate from CREATE TABLE, so that existing tables accept new kinds.
 ALTER TABLE scheduler_outbox
     DROP CONSTRAINT IF EXISTS scheduler_outbox_kind_check,
     ADD CONSTRAINT scheduler_outbox_kind_check

@@ -1,18 +1,18 @@
 #!/bin/sh
-# Users for RabbitMQ, each with the permissions it needs and no more. SECURITY.md lists what each one can do.
+# Create RabbitMQ users, each with only the permissions that it needs. SECURITY.md lists them.
 #
 # usage: VHOST=/ SIDECAR_PASSWORD=… HOST_PASSWORD=… [WORKER_PASSWORD=…] [COMMAND_WORKER_PASSWORD=…] [API_PASSWORD=…] \
 #        [TENANTS='acme:PASSWORD globex:PASSWORD'] sh sql/roles/rabbitmq.sh [rabbitmqctl …]
 #        … ADMIN_PASSWORD=… sh sql/roles/rabbitmq.sh --definitions > definitions.json
 #
-# A user without a password variable is not created. The arguments are the command to run instead of rabbitmqctl, for
-# example `docker compose exec -T rabbitmq rabbitmqctl`. --definitions prints the definitions file that is imported
-# otherwise (for `load_definitions` in rabbitmq.conf). ADMIN_PASSWORD adds the user `admin` with the tag `administrator`.
-# The passwords go through standard input, not the process list.
+# A user without a password variable is not created. Arguments replace the command rabbitmqctl, for
+# example `docker compose exec -T rabbitmq rabbitmqctl`. --definitions prints the definitions file instead of importing
+# it (for `load_definitions` in rabbitmq.conf). ADMIN_PASSWORD adds the user `admin` with the tag `administrator`.
+# Passwords pass through standard input, so they do not appear in the process list.
 #
-# TENANTS are broker users for tenants who are strangers to each other: the user name is the tenant. Set
-# SCHEDULER_TENANT_BY=user_id and SCHEDULER_TENANT_ROUTES=prefix with them. A tenant's name has no dot here, because
-# routes are divided by dots. Each of a tenant's queues holds TENANT_QUEUE_BYTES at most (default: 100 MiB).
+# TENANTS are broker users for tenants that do not trust each other: the user name is the tenant. Set
+# SCHEDULER_TENANT_BY=user_id and SCHEDULER_TENANT_ROUTES=prefix with them. A tenant's name must not contain a dot,
+# because dots separate routes. Each of a tenant's queues holds at most TENANT_QUEUE_BYTES (default: 100 MiB).
 set -eu
 vhost=${VHOST:-/}
 
@@ -34,16 +34,16 @@ topic() { # name, exchange, routing keys it may publish with, binding keys it ma
 \"write\": \"$(json "$3")\", \"read\": \"$(json "$4")\"}"
 }
 
-# The consumers and producers declare the topology, consume the inbox, the results and delayed messages, and publish
+# Consumers and producers declare the topology, consume the inbox, the results and delayed messages, and publish
 # events, dead letters, work, replies and delayed messages. For additional pairs (SCHEDULER_DELAY_EXCHANGES=NAME:TYPE) add
-# NAME, NAME\.delay and scheduler_delay_NAME beside schedule\.delayed, schedule\.delay and scheduler_delay.
+# NAME, NAME\.delay and scheduler_delay_NAME next to schedule\.delayed, schedule\.delay and scheduler_delay.
 user scheduler_sidecar "$SIDECAR_PASSWORD" \
     '^(schedule\.(commands|events|dead|work|delay|delayed)|scheduler_(inbox|results|dead|webhooks|delay)|mainapp_due)$' \
     '^(schedule\.(events|dead|work|delayed)|scheduler_(inbox|results|dead|webhooks|delay)|mainapp_due|amq\.default)$' \
     '^(schedule\.(commands|events|dead|work|delay)|scheduler_(inbox|results|delay))$'
 
-# A worker consumes work and publishes results and liveness messages. It declares the queues of its commands and binds
-# them to their own keys; of the shared topology it declares nothing.
+# A worker consumes work and publishes results and liveness messages. It declares only the queues of its
+# commands and binds them to their own keys.
 worker() { # name, password, queues it consumes
     user "$1" "$2" \
         '^scheduler_(command|answers)_.+$' \
@@ -55,24 +55,24 @@ worker() { # name, password, queues it consumes
 [ -z "${WORKER_PASSWORD:-}" ] || worker scheduler_worker "$WORKER_PASSWORD" 'webhooks|'
 [ -z "${COMMAND_WORKER_PASSWORD:-}" ] || worker scheduler_command_worker "$COMMAND_WORKER_PASSWORD" ''
 
-# The API reads the dead letters and publishes them again to where they came from.
+# The API reads the dead letters and replays them to their source exchange.
 [ -z "${API_PASSWORD:-}" ] || user scheduler_api "$API_PASSWORD" \
     '^$' '^schedule\.(commands|delay|delayed)$' '^scheduler_dead$'
 
-# The host publishes commands and delayed messages, and owns the queues whose names begin with mainapp_, and its reply
-# queues. The routes of TENANTS are closed to it, and so are wildcards that would match them.
+# The host publishes commands and delayed messages, and owns queues named mainapp_… and its reply
+# queues. It cannot bind to the routes of TENANTS or to wildcards that match them.
 user scheduler_host "$HOST_PASSWORD" \
     '^(mainapp_.*|amq\.gen.*)$' \
     '^(schedule\.(commands|delay)|mainapp_.*|amq\.gen.*)$' \
     '^(schedule\.(events|delayed)|mainapp_.*|amq\.gen.*)$'
 
 names=
-for each in ${TENANTS:-}; do
-    tenant=${each%%:*}
-    password=${each#*:}
+for entry in ${TENANTS:-}; do
+    tenant=${entry%%:*}
+    password=${entry#*:}
     case $tenant in '' | *[!A-Za-z0-9_-]*) fail "a tenant's name consists of A-Z a-z 0-9 _ -: $tenant" ;; esac
     case $tenant in scheduler_* | default | admin) fail "$tenant cannot be the name of a tenant's user" ;; esac
-    case $each in *:?*) ;; *) fail "TENANTS has no password for $tenant" ;; esac
+    case $entry in *:?*) ;; *) fail "TENANTS has no password for $tenant" ;; esac
     names="$names${names:+|}$tenant"
     user "$tenant" "$password" \
         "^($tenant:.*|amq\\.gen.*)\$" \
@@ -80,7 +80,7 @@ for each in ${TENANTS:-}; do
         "^(schedule\\.events|$tenant:.*|amq\\.gen.*)\$"
     topic "$tenant" schedule.commands '^(request|cancel|pause|resume|trigger|retry|result)$' '^$'
     topic "$tenant" schedule.events '^$' "^due\\.$tenant(\\..+)?\$"
-    # A full queue refuses events, which stay due: a tenant that consumes nothing does not fill the broker's disk.
+    # A full queue rejects events, which stay due: a tenant that consumes nothing does not fill the broker's disk.
     policies="$policies${policies:+$comma}{\"name\": \"tenant-$tenant\", \"vhost\": \"$(json "$vhost")\", \
 \"pattern\": \"^$tenant:\", \"apply-to\": \"queues\", \"priority\": 0, \
 \"definition\": {\"max-length-bytes\": ${TENANT_QUEUE_BYTES:-104857600}, \"overflow\": \"reject-publish\"}}"

@@ -20,10 +20,10 @@ REVOKE CREATE ON SCHEMA public FROM PUBLIC;
 GRANT USAGE, CREATE ON SCHEMA public TO scheduler_owner;
 GRANT USAGE ON SCHEMA public TO scheduler_runtime;
 
--- What is there already, and what later migrations will add.
+-- Privileges on existing tables. Default privileges below cover later migrations.
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO scheduler_runtime;
--- The audit can be added to and read. Old entries go only by the owner's function, which keeps the last day.
--- Functions of the owner run with its rights: nobody else may call them.
+-- The runtime role can read the audit and add to it. Only the owner's function deletes entries, and keeps the last day.
+-- The owner's functions run with its rights: only scheduler_runtime may call them.
 DO $$
 DECLARE
     function regprocedure;

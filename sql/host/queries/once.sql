@@ -1,5 +1,5 @@
--- Note that an event takes effect. No row comes back when it did so before; while another transaction is busy
--- with the same event this waits for its end.
+-- Record that an event is handled. Returns no row if it already was. Waits while another transaction handles the
+-- same event.
 INSERT INTO scheduler_handled (event_id, scope)
 VALUES (%s::uuid, %s)
 ON CONFLICT DO NOTHING

@@ -1,2 +1,2 @@
--- Keep the transaction from being idle while the broker takes its time.
+-- Keep the transaction from being idle while the broker is slow.
 SELECT 1

@@ -1,4 +1,4 @@
--- Keep commands that the broker does not take, and let those behind them pass.
+-- Postpone commands that the broker rejects, so that later ones are sent.
 UPDATE scheduler_outbox AS command
 SET attempts = command.attempts + 1, try_at = clock_timestamp() + make_interval(secs => late.delay),
     last_error = late.problem

@@ -1,3 +1,3 @@
--- Remove the commands that the broker has confirmed.
+-- Delete confirmed commands.
 DELETE FROM scheduler_outbox
 WHERE id = ANY (%s::bigint[])
