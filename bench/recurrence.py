@@ -16,7 +16,7 @@ from dateutil.rrule import rrulestr
 from scheduler.domain.errors import Rejected
 from scheduler.domain.recurrence import Spec, compile_schedule, resolve
 from scheduler.domain.recurrence.rrule_text import read_text
-from scheduler.domain.recurrence.spec import known_text
+from scheduler.domain.recurrence.spec import cached_text
 
 NOW = datetime(2026, 9, 14, 13, 0, 30, tzinfo=UTC)
 AGES = {"1 day": 1, "1 year": 365, "10 years": 3652}
@@ -64,7 +64,7 @@ def next_run(spec):
 def from_text(spec):
     """Compute the next run with nothing remembered but the zone."""
     read_text.cache_clear()
-    known_text.cache_clear()
+    cached_text.cache_clear()
     return next_run(spec)
 
 

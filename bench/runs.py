@@ -16,7 +16,7 @@ from bench import emit, ingest, report
 from bench.lag import receive
 from bench.servers import PAYLOAD, Bed, finished_in
 from scheduler.dev.servers import Stack
-from scheduler.domain.runs.transitions import delivered
+from scheduler.domain.runs.transitions import deliver_run
 from scheduler.emitting.source import Times
 from scheduler.emitting.sources.jobs import DueJobs
 from scheduler.postgres.claims import ClaimSession
@@ -190,7 +190,7 @@ def runs_cost(bed: Bed, batches: int) -> float:
     for _ in range(batches):
         started = time.perf_counter()
         found = runs_due.claim(session, BATCH, bound)
-        changed = [delivered(each, each.event_id, each.occurrence, found.claimed_at) for each in found.things]
+        changed = [deliver_run(each, each.event_id, each.occurrence, found.claimed_at) for each in found.things]
         runs_due.settle(session, runs_due.Settlement(changed=changed))
         taken.append((time.perf_counter() - started) / len(changed) * 1e6)
         bound = found.resume_from

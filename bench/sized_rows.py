@@ -32,11 +32,11 @@ from scheduler.commands.apply_batch import execute
 from scheduler.commands.apply_delayed import execute_delayed
 from scheduler.commands.apply_results import execute_results
 from scheduler.domain.delayed.delay import Delay
-from scheduler.domain.delayed.message import Arrived
+from scheduler.domain.delayed.message import ReceivedMessage
 from scheduler.domain.message_parser import parse_command
 from scheduler.domain.messages import ResultStatus
 from scheduler.domain.runs.result import Result
-from scheduler.domain.runs.transitions import delivered
+from scheduler.domain.runs.transitions import deliver_run
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
 from scheduler.postgres.connection import connect, transaction
 from scheduler.postgres.delayed import due as delayed_due
@@ -149,7 +149,7 @@ class OpenRuns(Sized):
 
     @staticmethod
     def _settle(session: ClaimSession, found: Claim[Any]) -> None:
-        changed = [delivered(each, each.event_id, each.occurrence, found.claimed_at) for each in found.things]
+        changed = [deliver_run(each, each.event_id, each.occurrence, found.claimed_at) for each in found.things]
         runs_due.settle(session, runs_due.Settlement(changed=changed))
 
 
@@ -240,10 +240,10 @@ class Delayed(Sized):
         delayed_due.settle(session, delayed_due.Settlement(done=[message.id for message in found.things]))
 
     @staticmethod
-    def _arrived() -> Arrived:
+    def _arrived() -> ReceivedMessage:
         delay = Delay(int((1 + random.random() * (DAYS - 1)) * delayed.DAY_MS))
         properties = b"".join(delayed.PROPERTIES.encode())
-        return Arrived("schedule.delayed", delayed.KEY.encode(), delay, str(uuid4()), properties, BODY)
+        return ReceivedMessage("schedule.delayed", delayed.KEY.encode(), delay, str(uuid4()), properties, BODY)
 
     def _cancelled(self) -> float:
         ids = sample(self, "delayed_messages", "message_id", "message_id IS NOT NULL", PRUNES * STORED)

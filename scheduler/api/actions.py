@@ -24,7 +24,7 @@ from scheduler.commands.operator_commands import (
 from scheduler.commands.tenancy import Tenancy
 from scheduler.domain.caller import Caller, Via
 from scheduler.domain.errors import Problem
-from scheduler.domain.jobs.definition import Incoming, can_work_out, work_out_schedule
+from scheduler.domain.jobs.definition import Incoming, can_precompute_schedule, precompute_schedule
 from scheduler.domain.message_parser import parse_command, parse_result
 from scheduler.domain.trace_context import trace_context
 from scheduler.postgres.audit import Entry, write_alone
@@ -172,8 +172,8 @@ class Actions:
 
     async def _ask(self, asked: AboutJob) -> JobRow:
         try:
-            if can_work_out(asked.incoming):  # before a connection is taken
-                await asyncio.to_thread(work_out_schedule, asked.incoming)
+            if can_precompute_schedule(asked.incoming):  # before a connection is taken
+                await asyncio.to_thread(precompute_schedule, asked.incoming)
             return await self._database.write(lambda at: operator_commands.ask(at, asked, self._soon))
         except NotThere:
             raise NotFound(f"No job has the id {asked.incoming.about}.") from None

@@ -16,7 +16,7 @@ from scheduler.api.requests import SECURED
 from scheduler.api.routes import dead, delayed, health, jobs, overview, preview, runs
 from scheduler.api.services import Services
 from scheduler.domain.errors import Problem, Rejected, Unavailable
-from scheduler.domain.message_parser import detail_words
+from scheduler.domain.message_parser import describe_error
 
 PREFIX = "/api/v1"
 _UNDER_PREFIX = (jobs, runs, preview, overview, dead, delayed)
@@ -86,5 +86,5 @@ async def _invalid(_: Request, error: Exception) -> Response:
     found: dict[str, str] = {}
     for detail in error.errors():
         field = ".".join(str(part) for part in detail["loc"][1:2]) or "query"
-        found.setdefault(field, detail_words(detail, field))
+        found.setdefault(field, describe_error(detail, field))
     return Unprocessable([Problem(field, words) for field, words in found.items()]).response()

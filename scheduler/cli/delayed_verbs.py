@@ -70,7 +70,7 @@ def migrate(settings: Settings, args: Namespace) -> str | None:
     try:
         text = args.definitions.read_text(encoding="utf-8")
         plan = plugin_migration.plan(text, _vhost(text, settings, args.vhost), args.suffix)
-    except (OSError, UnicodeDecodeError, plugin_migration.NoDefinitions) as error:
+    except (OSError, UnicodeDecodeError, plugin_migration.InvalidDefinitions) as error:
         return f"{args.definitions}: {error}"
     apply = args.apply and bool(plan.pairs)
     if args.json:
@@ -101,7 +101,7 @@ def _vhost(text: str, settings: Settings, wanted: str | None) -> str | None:
     if wanted is None and len(there) == 1:
         return there[0]
     named = ", ".join(repr(each) for each in there)
-    raise plugin_migration.NoDefinitions(f"exchanges of the plugin are in {named}; choose one with --vhost")
+    raise plugin_migration.InvalidDefinitions(f"exchanges of the plugin are in {named}; choose one with --vhost")
 
 
 def _missing(args: Namespace) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.recurrence import local_time
 from scheduler.domain.recurrence.adjustment_fields import CALENDAR_FIELDS
-from scheduler.domain.recurrence.preview import FIELDS, MOST, USUAL_COUNT, Preview, preview, written
+from scheduler.domain.recurrence.preview import FIELDS, MOST, USUAL_COUNT, Preview, preview, utc_text
 
 USUAL_LINE_COUNT = 100  # USUAL_COUNT is a screenful for people; programs cut for themselves
 REFUSED = 65  # EX_DATAERR
@@ -106,7 +106,7 @@ def _answer(line: str, now: datetime) -> dict[str, object]:
         return {"errors": [{"field": "line", "problem": f"is not JSON: {error}"}]}
     except Rejected as rejected:
         return {"errors": [{"field": p.field, "problem": p.problem} for p in rejected.problems]}
-    answer: dict[str, object] = {"occurrences": [written(instant) for instant in found.occurrences]}
+    answer: dict[str, object] = {"occurrences": [utc_text(instant) for instant in found.occurrences]}
     skipped = found.skipped
     if skipped is not None:
         answer["items"] = [item.fields() for item in found.items]

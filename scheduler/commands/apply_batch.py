@@ -12,7 +12,7 @@ from scheduler.commands.decide_commands import Verdict, judge, judge_retry
 from scheduler.commands.transaction_hooks import NOBODY, Attendant
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.jobs.definition import Incoming
-from scheduler.domain.jobs.job import Job, JobStatus, Outcome
+from scheduler.domain.jobs.job import CommandOutcome, Job, JobStatus
 from scheduler.domain.messages import (
     Command,
     ScheduleCancel,
@@ -20,8 +20,8 @@ from scheduler.domain.messages import (
     ScheduleRetry,
     ScheduleTrigger,
 )
-from scheduler.domain.runs.transitions import cancelled
-from scheduler.domain.runs.unannounced_ends import keep_ends
+from scheduler.domain.runs.transitions import cancel_run
+from scheduler.domain.runs.unannounced_ends import keep_unannounced_ends
 from scheduler.postgres import audit
 from scheduler.postgres.connection import Connection, database_time
 from scheduler.postgres.delayed import store as delayed
@@ -112,7 +112,7 @@ def _remember_triggers(
     cursor: Cursor, named: Mapping[int, TriggerMessage], verdicts: Sequence[Verdict]
 ) -> None:
     """Remember the messages of triggers that were accepted: a rejected one may be replayed."""
-    accepted = [message for position, message in named.items() if isinstance(verdicts[position], Outcome)]
+    accepted = [message for position, message in named.items() if isinstance(verdicts[position], CommandOutcome)]
     if accepted:
         remember_triggers(cursor, accepted)
 
@@ -127,7 +127,7 @@ def _cancel_beside(
     """Cancel what else a cancel is about: a delayed message, and the open runs of its job."""
     cancels = [
         (incoming, verdict) for incoming, verdict in zip(batch, verdicts, strict=True)
-        if isinstance(incoming.command, ScheduleCancel) and isinstance(verdict, Outcome)
+        if isinstance(incoming.command, ScheduleCancel) and isinstance(verdict, CommandOutcome)
     ]
     if of_delayed := [each for each in cancels if attendant.may_cancel_delayed(each[0])]:
         _cancel_delayed(cursor, of_delayed)
@@ -135,7 +135,7 @@ def _cancel_beside(
         _cancel_runs(cursor, stopping, now)
 
 
-def _cancel_runs(cursor: Cursor, cancels: Sequence[Outcome], now: datetime) -> None:
+def _cancel_runs(cursor: Cursor, cancels: Sequence[CommandOutcome], now: datetime) -> None:
     """Make no further attempt at the open runs of jobs that were cancelled.
 
     A run that was retried may outlive the row of its job, and another tenant may have taken the id since.
@@ -145,7 +145,7 @@ def _cancel_runs(cursor: Cursor, cancels: Sequence[Outcome], now: datetime) -> N
         event_id: run for event_id, run in runs.lock_of_jobs(cursor, owners.keys()).items()
         if run.occurrence is not None and run.occurrence.tenant == owners[run.occurrence.job_id]
     }
-    after = {event_id: cancelled(run, now) for event_id, run in opened.items()}
+    after = {event_id: cancel_run(run, now) for event_id, run in opened.items()}
     runs.save(cursor, opened, {}, after)
     wake_for_runs(cursor, opened, after, now)
     ended = {run.occurrence.job_id for event_id, run in after.items()
@@ -156,7 +156,7 @@ def _cancel_runs(cursor: Cursor, cancels: Sequence[Outcome], now: datetime) -> N
             verdict.status = "cancelled"
 
 
-def _cancel_delayed(cursor: Cursor, cancels: Sequence[tuple[Incoming, Outcome]]) -> None:
+def _cancel_delayed(cursor: Cursor, cancels: Sequence[tuple[Incoming, CommandOutcome]]) -> None:
     """Cancel delayed messages: an id may be one's message_id, and then it is no job's, as far as we know."""
     ids = {verdict.job.id for _, verdict in cancels}
     undefined = {verdict.job.id for _, verdict in cancels if verdict.job.definition is None}
@@ -183,7 +183,7 @@ def _execute_retries(
     attendant.runs_locked(known)
     after = dict(known)
     verdicts: list[Verdict] = [judge_retry(after, incoming, now) for incoming in batch]
-    keep_ends(opened, after)
+    keep_unannounced_ends(opened, after)
     runs.save(cursor, opened, finished, after)
     if entries := run_entries(batch, verdicts, known):
         audit.write(cursor, entries)

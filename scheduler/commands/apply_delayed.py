@@ -9,8 +9,16 @@ from typing import NamedTuple
 from scheduler.commands.batch_transaction import attempted
 from scheduler.commands.decide_commands import Verdict
 from scheduler.commands.parse_deliveries import CRASHED
-from scheduler.domain.delayed.delay import DELAY, DELAY_HEADERS, Delay, HeaderValue, due_at, negated, read_delay
-from scheduler.domain.delayed.message import LOOK_SECONDS, Arrival, Arrived
+from scheduler.domain.delayed.delay import (
+    DELAY,
+    DELAY_HEADERS,
+    Delay,
+    HeaderValue,
+    due_at,
+    elapsed_delay,
+    parse_delay,
+)
+from scheduler.domain.delayed.message import IDLE_POLL_SECONDS, ReceivedMessage, ReceiveOutcome
 from scheduler.domain.errors import Problem, Reason, Rejected
 from scheduler.ops.logs import get_logger
 from scheduler.postgres.connection import Connection, database_time
@@ -30,7 +38,7 @@ _REMOVED = _NAMES - {_DELAY}
 _UUID = re.compile(rb"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _COMMON = 512  # bytes; what is longer is not likely to come again
 _OWN = 1 << 10 | 1 << 7  # of the flags: a correlation_id or a message_id, which each message has for itself
-_SOON = timedelta(seconds=LOOK_SECONDS + 0.1)
+_SOON = timedelta(seconds=IDLE_POLL_SECONDS + 0.1)
 
 
 class _Headers(NamedTuple):
@@ -44,7 +52,7 @@ class _Read(NamedTuple):
     properties: bytes
 
 
-def read_delayed(delivery: Delivery, *, exchange: str, frame_max: int) -> Arrived | Rejected:
+def read_delayed(delivery: Delivery, *, exchange: str, frame_max: int) -> ReceivedMessage | Rejected:
     """Return the message as it will come out of `exchange`, or why it never can; nothing is raised."""
     if delivery.deliveries_before >= DELIVERY_LIMIT - 1:
         return Rejected([Problem("body", CRASHED)], Reason.REDELIVERED)
@@ -63,7 +71,7 @@ def read_delayed(delivery: Delivery, *, exchange: str, frame_max: int) -> Arrive
         return Rejected([Problem("headers", "cannot be read: an error of the scheduler's own, see its log")])
     if not fits(read.properties, frame_max):
         return Rejected([Problem("headers", f"have {len(raw):,} bytes: their frame has no room for x-delay")])
-    return Arrived(
+    return ReceivedMessage(
         exchange, as_bytes(delivery.routing_key), read.delay, read.message_id, read.properties, delivery.body
     )
 
@@ -99,12 +107,12 @@ def _read_headers(table: bytes, *, redelivered: bool = False) -> _Headers:
         elif redelivered and name in content_header.COUNTS:
             continue
         pieces.append(table[entry.start : entry.end])
-    return _Headers(read_delay(found), content_header.table(pieces))
+    return _Headers(parse_delay(found), content_header.table(pieces))
 
 
 def _negated(said: HeaderValue) -> int | None:
     try:
-        opposite = negated(said)
+        opposite = elapsed_delay(said)
     except ValueError:
         return None  # it is about to be rejected for that, or for being too far
     return opposite if opposite is None or opposite >= -(2**63) else None
@@ -115,7 +123,7 @@ _common = lru_cache(maxsize=1024)(_read)
 _common_headers = lru_cache(maxsize=1024)(_read_headers)
 
 
-def execute_delayed(connection: Connection, batch: Sequence[Arrived], _: timedelta) -> list[Verdict]:
+def execute_delayed(connection: Connection, batch: Sequence[ReceivedMessage], _: timedelta) -> list[Verdict]:
     """Store the messages in one transaction and return what became of each, in order.
 
     Almost every UUID is new, and the unique index says so for nothing. Only where it says otherwise they are
@@ -123,7 +131,7 @@ def execute_delayed(connection: Connection, batch: Sequence[Arrived], _: timedel
     """
     looked_up = False
 
-    def execute(cursor: Cursor, messages: Sequence[Arrived]) -> list[Verdict]:
+    def execute(cursor: Cursor, messages: Sequence[ReceivedMessage]) -> list[Verdict]:
         nonlocal looked_up
         taken = _taken(cursor, messages) if looked_up else {}
         looked_up = True
@@ -132,15 +140,15 @@ def execute_delayed(connection: Connection, batch: Sequence[Arrived], _: timedel
     return attempted(connection, batch, execute)
 
 
-def _execute(cursor: Cursor, batch: Sequence[Arrived], taken: dict[str, bool]) -> list[Verdict]:
+def _execute(cursor: Cursor, batch: Sequence[ReceivedMessage], taken: dict[str, bool]) -> list[Verdict]:
     now = database_time(cursor)
     dues: dict[int, datetime] = {}  # those with the same headers have the very same delay
     verdicts: list[Verdict] = []
-    added: list[tuple[Arrived, datetime]] = []
+    added: list[tuple[ReceivedMessage, datetime]] = []
     for message in batch:
         named = message.message_id
         if named is not None and named in taken:
-            verdicts.append(Arrival.CANCELLED if taken[named] else Arrival.DUPLICATE)
+            verdicts.append(ReceiveOutcome.CANCELLED if taken[named] else ReceiveOutcome.DUPLICATE)
             continue
         due = dues.get(id(message.delay))
         if due is None:
@@ -152,7 +160,7 @@ def _execute(cursor: Cursor, batch: Sequence[Arrived], taken: dict[str, bool]) -
         if named is not None:
             taken[named] = False
         added.append((message, due))
-        verdicts.append(Arrival.WAITING)
+        verdicts.append(ReceiveOutcome.WAITING)
     if added:
         store.add(cursor, added)
         soonest = min(dues.values())
@@ -161,7 +169,7 @@ def _execute(cursor: Cursor, batch: Sequence[Arrived], taken: dict[str, bool]) -
     return verdicts
 
 
-def _taken(cursor: Cursor, batch: Sequence[Arrived]) -> dict[str, bool]:
+def _taken(cursor: Cursor, batch: Sequence[ReceivedMessage]) -> dict[str, bool]:
     """Return the UUIDs under which nothing can be stored, and whether that is because of a cancel."""
     ids = {message.message_id for message in batch if message.message_id is not None}
     if not ids:

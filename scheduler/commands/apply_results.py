@@ -8,9 +8,9 @@ from scheduler.commands.decide_commands import Verdict, judge_result
 from scheduler.commands.transaction_hooks import NOBODY, Attendant
 from scheduler.domain.messages import Overlap
 from scheduler.domain.runs.marker import Marker
-from scheduler.domain.runs.result import Heard, Result
+from scheduler.domain.runs.result import Result, WorkerReport
 from scheduler.domain.runs.run import IDLE_SECONDS, Run
-from scheduler.domain.runs.unannounced_ends import keep_ends
+from scheduler.domain.runs.unannounced_ends import keep_unannounced_ends
 from scheduler.postgres.connection import Connection, database_time
 from scheduler.postgres.jobs.holds import release_jobs
 from scheduler.postgres.runs.store import (
@@ -28,7 +28,7 @@ _IDLE = timedelta(seconds=IDLE_SECONDS + 0.1)  # a little more, for a sleep's ji
 
 
 def execute_results(
-    connection: Connection, batch: Sequence[Result | Heard | Marker], soon: timedelta,
+    connection: Connection, batch: Sequence[Result | WorkerReport | Marker], soon: timedelta,
     attendant: Attendant = NOBODY,
 ) -> list[Verdict]:
     """Apply the results in one transaction and return what became of each, in order."""
@@ -36,9 +36,9 @@ def execute_results(
 
 
 def _execute(
-    cursor: Cursor, batch: Sequence[Result | Heard | Marker], soon: timedelta, attendant: Attendant
+    cursor: Cursor, batch: Sequence[Result | WorkerReport | Marker], soon: timedelta, attendant: Attendant
 ) -> list[Verdict]:
-    heard = [each for each in batch if isinstance(each, Heard) and each.trusted]
+    heard = [each for each in batch if isinstance(each, WorkerReport) and each.trusted]
     results = [each for each in batch if isinstance(each, Result)]
     save_workers(cursor, heard)
     recorded = iter(_record(cursor, results, soon, attendant) if results else [])
@@ -56,7 +56,7 @@ def _record(cursor: Cursor, batch: Sequence[Result], soon: timedelta, attendant:
     attendant.runs_locked(known)
     runs = dict(known)
     verdicts: list[Verdict] = [judge_result(runs, result, now) for result in batch]
-    keep_ends(opened, runs)
+    keep_unannounced_ends(opened, runs)
     save(cursor, opened, finished, runs)
     wake_for_runs(cursor, known, runs, now + max(soon, _IDLE))
     attendant.saved(cursor)

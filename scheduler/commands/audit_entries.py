@@ -10,14 +10,14 @@ from typing import Any
 from pydantic import BaseModel
 
 from scheduler.commands.decide_commands import Retried, Verdict
-from scheduler.domain.caller import SOMEBODY, Caller, Via
+from scheduler.domain.caller import UNVERIFIED_CALLER, Caller, Via
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.jobs.definition import Definition, Incoming
-from scheduler.domain.jobs.job import Job, Outcome
+from scheduler.domain.jobs.job import CommandOutcome, Job
 from scheduler.domain.messages import ScheduleRequest
 from scheduler.domain.recurrence import Spec
 from scheduler.domain.runs.run import Run
-from scheduler.domain.targets.credentials import masked_text
+from scheduler.domain.targets.credentials import mask_target_text
 from scheduler.postgres.audit import Entry
 
 # Who sent it is told by the entry itself, and in which trace is nobody's business later.
@@ -35,11 +35,11 @@ def job_entries(
     current = dict(known)
     found = []
     for incoming, verdict in zip(batch, verdicts, strict=True):
-        if not isinstance(verdict, Outcome):
+        if not isinstance(verdict, CommandOutcome):
             continue
         before, after = current.get(incoming.about), verdict.job
         current[incoming.about] = after
-        caller = incoming.caller or SOMEBODY
+        caller = incoming.caller or UNVERIFIED_CALLER
         made = before is None or before.definition is None
         if after is before or (made and caller.via is Via.AMQP and isinstance(incoming.command, ScheduleRequest)):
             continue
@@ -50,7 +50,7 @@ def job_entries(
 
 def delayed_entry(incoming: Incoming) -> Entry:
     """Return the entry of a cancelled delayed message, which belongs to no tenant."""
-    return Entry(incoming.caller or SOMEBODY, incoming.command.kind, "delayed", incoming.about, "*")
+    return Entry(incoming.caller or UNVERIFIED_CALLER, incoming.command.kind, "delayed", incoming.about, "*")
 
 
 def callers(batch: Iterable[Incoming]) -> dict[str, Caller]:
@@ -63,7 +63,8 @@ def run_entries(
 ) -> list[Entry]:
     """Return an entry for each retry that gave its run new attempts."""
     return [
-        run_entry(incoming.caller or SOMEBODY, incoming.command.kind, known.get(incoming.about), verdict.run)
+        run_entry(incoming.caller or UNVERIFIED_CALLER, incoming.command.kind, known.get(incoming.about),
+                  verdict.run)
         for incoming, verdict in zip(batch, verdicts, strict=True)
         if isinstance(verdict, Retried) and verdict.status == "scheduled"
     ]
@@ -106,7 +107,7 @@ def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str
 
 def _json(values: Mapping[str, Any]) -> str:
     if isinstance(values.get("target"), str):
-        values = dict(values) | {"target": masked_text(values["target"])}
+        values = dict(values) | {"target": mask_target_text(values["target"])}
     return json.dumps(values, default=_plain)
 
 

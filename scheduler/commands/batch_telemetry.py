@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from scheduler.commands.decide_commands import Verdict
-from scheduler.domain.delayed.message import Arrival
+from scheduler.domain.delayed.message import ReceiveOutcome
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
-from scheduler.domain.jobs.job import Outcome
+from scheduler.domain.jobs.job import CommandOutcome
 from scheduler.domain.messages import ResultStatus
 from scheduler.domain.runs.result import Result
 from scheduler.ops import metrics, traces
@@ -27,7 +27,7 @@ def count(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> None:
     for delivery, verdict in zip(batch, verdicts, strict=True):
         if isinstance(verdict, Rejected):
             _reject(delivery, verdict)
-        elif not isinstance(verdict, Outcome):
+        elif not isinstance(verdict, CommandOutcome):
             continue
         elif verdict.status == "scheduled":
             queued += delivery.routing_key == "request"
@@ -75,8 +75,8 @@ def count_taken(taken: Iterable[tuple[Result, str]]) -> None:
 def count_delayed(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> None:
     """Count what became of delayed messages."""
     metrics.batch_size.observe(len(batch))
-    metrics.delayed_in.inc(verdicts.count(Arrival.WAITING))
-    for why in (Arrival.DUPLICATE, Arrival.CANCELLED):
+    metrics.delayed_in.inc(verdicts.count(ReceiveOutcome.WAITING))
+    for why in (ReceiveOutcome.DUPLICATE, ReceiveOutcome.CANCELLED):
         if dropped := verdicts.count(why):
             metrics.delayed_dropped.labels(why.value).inc(dropped)
     for delivery, verdict in zip(batch, verdicts, strict=True):
@@ -91,7 +91,7 @@ def show(batch: Sequence[Delivery], verdicts: Sequence[Verdict], began: int, end
     traced = []
     for delivery, verdict in zip(batch, verdicts, strict=True):
         incoming = delivery.read
-        if not isinstance(incoming, Incoming) or not isinstance(verdict, Outcome):
+        if not isinstance(incoming, Incoming) or not isinstance(verdict, CommandOutcome):
             continue
         ids = {"job_id": verdict.job.id, "correlation_id": incoming.correlation_id}
         kind = type(incoming.command).__name__

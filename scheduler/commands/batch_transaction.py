@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from scheduler.commands.decide_commands import Retried, Verdict
 from scheduler.domain.errors import Problem, Reason, Rejected, Unavailable
-from scheduler.domain.jobs.job import Outcome
+from scheduler.domain.jobs.job import CommandOutcome
 from scheduler.postgres.connection import Connection, Contended, Unstorable, transaction
 from scheduler.postgres.jobs.store import Cursor
 from scheduler.postgres.large_values import RowsTooLarge
@@ -41,7 +41,7 @@ def attempted(
 
 def _without_content(verdict: Verdict) -> Verdict:
     """Free what is large of a job or a run that is stored: no reply needs it."""
-    if isinstance(verdict, Outcome):
+    if isinstance(verdict, CommandOutcome):
         return replace(verdict, job=replace(verdict.job, definition=None))
     if isinstance(verdict, Retried):
         return replace(verdict, run=replace(verdict.run, attempts=(), output=None, occurrence=None))

@@ -9,7 +9,7 @@ from scheduler.commands.apply_batch import execute
 from scheduler.commands.transaction_hooks import Attendant
 from scheduler.domain.caller import Caller
 from scheduler.domain.jobs.definition import Incoming
-from scheduler.domain.jobs.job import Outcome
+from scheduler.domain.jobs.job import CommandOutcome
 from scheduler.domain.messages import (
     Command,
     ScheduleCancel,
@@ -95,7 +95,7 @@ def _step(
 ) -> Progress:
     if changing:
         verdicts = execute(connection, changing, soon, _JOBS_ONLY)
-        cancelled = [each for each in verdicts if isinstance(each, Outcome) and each.status == "cancelled"]
+        cancelled = [each for each in verdicts if isinstance(each, CommandOutcome) and each.status == "cancelled"]
         metrics.jobs_cancelled.inc(len(cancelled))
     place = (found[-1].at, found[-1].id) if found else progress.place
     return Progress(progress.matched + len(found), place, done=len(found) < BATCH)

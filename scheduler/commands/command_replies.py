@@ -3,9 +3,9 @@
 from uuid import UUID
 
 from scheduler.commands.decide_commands import Retried, Verdict
-from scheduler.domain.delayed.message import Arrival
+from scheduler.domain.delayed.message import ReceiveOutcome
 from scheduler.domain.errors import Rejected
-from scheduler.domain.jobs.job import Outcome
+from scheduler.domain.jobs.job import CommandOutcome
 from scheduler.domain.messages import (
     ContractMessage,
     FieldProblem,
@@ -21,13 +21,13 @@ def answer(verdict: Verdict, named_id: str | None) -> ContractMessage:
         case Rejected():
             errors = [FieldProblem(field=each.field, problem=each.problem) for each in verdict.problems]
             return ScheduleRejected(id=named_id, errors=errors)
-        case Outcome():
+        case CommandOutcome():
             job = verdict.job
             return ScheduleAccepted(id=UUID(job.id), status=verdict.status, next_run_at=job.next_run_at)
         case Retried():
             run = verdict.run
             return ScheduleAccepted(id=UUID(run.event_id), status=verdict.status, next_run_at=run.retry_at)
-        case Arrival():
+        case ReceiveOutcome():
             raise TypeError("a delayed message is not answered")
         case _:
             return ScheduleRecorded(event_id=UUID(named_id), status=verdict)

@@ -4,15 +4,15 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from scheduler.domain.delayed.message import Arrival
+from scheduler.domain.delayed.message import ReceiveOutcome
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.issued_at import check_issued_at
 from scheduler.domain.jobs.definition import Incoming
-from scheduler.domain.jobs.job import Job, Outcome, apply
+from scheduler.domain.jobs.job import CommandOutcome, Job, apply
 from scheduler.domain.messages import RecordedStatus, Status
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import Run, RunStatus
-from scheduler.domain.runs.transitions import reported, retried
+from scheduler.domain.runs.transitions import apply_result, retry_run
 from scheduler.ops.logs import get_logger
 
 log = get_logger(__name__)
@@ -28,7 +28,7 @@ class Retried:
     status: Status
 
 
-Verdict = Outcome | Retried | RecordedStatus | Arrival | Rejected
+Verdict = CommandOutcome | Retried | RecordedStatus | ReceiveOutcome | Rejected
 
 
 def judge(
@@ -68,7 +68,7 @@ def judge_retry(runs: MutableMapping[str, Run], incoming: Incoming, now: datetim
         check_issued_at(incoming.command.issued_at, now)
     except Rejected as rejected:
         return rejected.kept()
-    after = retried(run, incoming.command.issued_at or now, now)
+    after = retry_run(run, incoming.command.issued_at or now, now)
     runs[incoming.about] = after
     return Retried(after, "unchanged" if after is run else "scheduled")
 
@@ -80,7 +80,7 @@ def judge_result(runs: MutableMapping[str, Run], result: Result, now: datetime) 
         None, before.occurrence.tenant
     ):
         return Rejected([Problem("event_id", "is not available")])
-    run, status = reported(before, result, now)
+    run, status = apply_result(before, result, now)
     if run is not before:
         runs[result.event_id] = run
     return status

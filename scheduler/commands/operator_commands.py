@@ -19,11 +19,11 @@ from scheduler.domain.caller import Caller
 from scheduler.domain.errors import Rejected, SchedulerError
 from scheduler.domain.jobs.definition import Definition, Incoming, content, define
 from scheduler.domain.jobs.etag import etag
-from scheduler.domain.jobs.job import Job, Outcome
+from scheduler.domain.jobs.job import CommandOutcome, Job
 from scheduler.domain.messages import ScheduleRequest, ScheduleTrigger
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import Run
-from scheduler.domain.targets.credentials import has_masks, unmasked
+from scheduler.domain.targets.credentials import has_masks, restore_credentials
 from scheduler.ops import metrics
 from scheduler.postgres import audit
 from scheduler.postgres.connection import Connection
@@ -93,7 +93,8 @@ class AboutJob(Attendant):
         command = self.incoming.command
         if isinstance(command, ScheduleRequest) and command.target is not None and has_masks(command.target):
             stored = None if job is None or job.definition is None else job.definition.target
-            self.incoming.command = command.model_copy(update={"target": unmasked(command.target, stored)})
+            target = restore_credentials(command.target, stored)
+            self.incoming.command = command.model_copy(update={"target": target})
 
     def may_cancel_delayed(self, incoming: Incoming) -> bool:  # noqa: ARG002 - the token decides, not the job
         """Return whether the caller sees all tenants."""
@@ -115,7 +116,7 @@ def ask(connection: Connection, asked: AboutJob, soon: timedelta) -> JobRow:
     if isinstance(verdict, Rejected):
         metrics.commands_rejected.labels(verdict.reason.value).inc()
         raise verdict
-    assert isinstance(verdict, Outcome)  # noqa: S101 - a command about a job has no other answer
+    assert isinstance(verdict, CommandOutcome)  # noqa: S101 - a command about a job has no other answer
     if verdict.status == "superseded":
         raise Overtaken
     if verdict.status == "scheduled" and isinstance(asked.incoming.command, ScheduleRequest):

@@ -13,7 +13,7 @@ from scheduler.domain.messages.workers import OFFER_TENANTS_HEADER
 from scheduler.domain.names import RESULTS_QUEUE
 from scheduler.domain.offer_tenants import read_offer_tenants
 from scheduler.domain.runs.marker import MARKER_HEADER, Marker, read_marker
-from scheduler.domain.runs.result import Heard, Result
+from scheduler.domain.runs.result import Result, WorkerReport
 from scheduler.domain.trace_context import trace_context
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
@@ -61,7 +61,7 @@ def read_command(
 
 def read_result(
     delivery: Delivery, *, max_payload_bytes: int, tenancy: Tenancy = BY_FIELD  # noqa: ARG001 - as commands
-) -> Result | Heard | Marker | Rejected:
+) -> Result | WorkerReport | Marker | Rejected:
     """Return the result, or what a worker says of itself, or a marker, or why it can never be recorded."""
     if refusal := _refused(delivery):
         return refusal
@@ -77,7 +77,7 @@ def read_result(
             if not trusted:
                 _untrusted.warning(user_id=delivery.properties.user_id,
                                    do="add the broker user to SCHEDULER_WORKER_USERS, or upgrade the worker")
-            return Heard(worker, read_offer_tenants(header, worker.offers), trusted)
+            return WorkerReport(worker, read_offer_tenants(header, worker.offers), trusted)
         result = parse_result(delivery.routing_key, delivery.body, message_type=delivery.properties.type)
         result.tenant = tenancy.of_result(result.tenant, delivery.properties.user_id)
         return result  # noqa: TRY300 - all of this may be refused

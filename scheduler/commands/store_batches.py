@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from scheduler.domain.errors import Unavailable
-from scheduler.domain.jobs.definition import Incoming, can_work_out, work_out_schedule
+from scheduler.domain.jobs.definition import Incoming, can_precompute_schedule, precompute_schedule
 from scheduler.ops import metrics
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
@@ -50,8 +50,8 @@ def parts(batch: Sequence[Any]) -> Iterator[Sequence[Any]]:
     """
     began, first = time.monotonic(), 0
     for index, command in enumerate(batch, 1):
-        if isinstance(command, Incoming) and can_work_out(command):
-            work_out_schedule(command)
+        if isinstance(command, Incoming) and can_precompute_schedule(command):
+            precompute_schedule(command)
             if time.monotonic() - began > PART_SECONDS:
                 yield batch[first:index]
                 began, first = time.monotonic(), index

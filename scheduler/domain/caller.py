@@ -21,4 +21,4 @@ class Caller:
     address: str | None = None
 
 
-SOMEBODY = Caller(None, Via.AMQP)  # over AMQP, without a user that the broker has verified
+UNVERIFIED_CALLER = Caller(None, Via.AMQP)  # over AMQP, without a user that the broker has verified

@@ -153,7 +153,7 @@ def _model(models: Mapping[str, type[Model]], routing_key: str, message_type: st
     return model
 
 
-def claimed_id(body: bytes) -> str | None:
+def id_in_body(body: bytes) -> str | None:
     """Return the id that a rejected command names, of its job or its run, where one can be read."""
     try:
         members = json.loads(body) if len(body) <= _READABLE else {}
@@ -242,7 +242,7 @@ _PATTERNS = {  # a pattern is for machines
 }
 
 
-def detail_words(detail: Any, field: str) -> str:
+def describe_error(detail: Any, field: str) -> str:
     """Say what pydantic found wrong with a value that came outside a body, in a path or a query."""
     if detail["type"] == "extra_forbidden":
         return "is not known here"

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import psycopg2.extensions
 
 from scheduler.domain.offer_tenants import OfferTenants
-from scheduler.domain.runs.result import Heard
+from scheduler.domain.runs.result import WorkerReport
 from scheduler.resources import query
 
 # A worker that has not been heard of for so long counts as gone; it says so every ten seconds.
@@ -38,10 +38,10 @@ class SeenWorker(NamedTuple):
         return self.silent_seconds > STALE_SECONDS
 
 
-def save_workers(cursor: Cursor, heard: Sequence[Heard]) -> None:
+def save_workers(cursor: Cursor, heard: Sequence[WorkerReport]) -> None:
     """Write what workers say of themselves."""
     for report in heard:
-        each = report.said
+        each = report.message
         values = each.model_dump(mode="json") | {"offers": list(each.offers)}
         values["busy"] = json.dumps(values["busy"])
         values["offer_tenants"] = None if report.offer_tenants is None else json.dumps(report.offer_tenants)

@@ -19,7 +19,7 @@ from scheduler.commands.result_reader import ResultReader
 from scheduler.commands.store_batches import DatabaseAway, Execute, Stored, StoreSession, Storing
 from scheduler.commands.tenancy import Tenancy
 from scheduler.domain.errors import Rejected, Unavailable
-from scheduler.domain.message_parser import claimed_id
+from scheduler.domain.message_parser import id_in_body
 from scheduler.domain.names import (
     DELAY_EXCHANGE,
     DELAY_QUEUE,
@@ -301,7 +301,7 @@ def _answers(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> list[Ans
     found = []
     for delivery, verdict in zip(batch, verdicts, strict=True):
         if isinstance(verdict, Rejected):
-            message, reason = answer(verdict, claimed_id(delivery.body)), str(verdict)
+            message, reason = answer(verdict, id_in_body(delivery.body)), str(verdict)
         elif delivery.properties.reply_to:
             message, reason = answer(verdict, delivery.read.about), None
         else:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
-from scheduler.domain.delayed.plugin_migration import Binding, Pair, Plan
+from scheduler.domain.delayed.plugin_migration import Binding, ExchangePair, MigrationPlan
 from scheduler.domain.names import delay_queue
 from scheduler.rabbit.address import open_connection, parameters, place
 from scheduler.rabbit.link import BrokerUnavailable, reason
@@ -14,7 +14,7 @@ from scheduler.rabbit.topology import BY_DELAY_HEADER, inbox_arguments
 Act = Callable[[BlockingChannel], object]
 
 
-def apply(url: str, plan: Plan, queue_type: str) -> list[str]:
+def apply(url: str, plan: MigrationPlan, queue_type: str) -> list[str]:
     """Declare it all and return what could not be, with why; raise BrokerUnavailable without a broker."""
     try:
         connection = open_connection(parameters(url, "delayed migrate"))
@@ -38,7 +38,7 @@ def apply(url: str, plan: Plan, queue_type: str) -> list[str]:
     return problems
 
 
-def _acts(pair: Pair, queue_type: str) -> Iterator[tuple[str, Act]]:
+def _acts(pair: ExchangePair, queue_type: str) -> Iterator[tuple[str, Act]]:
     queue = delay_queue(pair.exit)
     yield f"exchange {pair.exit}", lambda channel: channel.exchange_declare(
         pair.exit, pair.type, durable=pair.durable, arguments=dict(pair.arguments))

@@ -12,8 +12,8 @@ from scheduler.domain.names import due_address
 from scheduler.domain.runs.event import due_body, finished_body
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import Occurrence, Run, RunStatus, replace
-from scheduler.domain.runs.transitions import cancelled, delivered, overdue
-from scheduler.domain.runs.unannounced_ends import as_it_ended, keep_ends
+from scheduler.domain.runs.transitions import cancel_run, deliver_run, expire_attempt
+from scheduler.domain.runs.unannounced_ends import keep_unannounced_ends, run_at_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ class Runs:
         """Record the run of an occurrence and return its first event."""
         assert emission.event_id is not None  # noqa: S101 - the caller asked whether there is one
         about = occurrence(emission)
-        first = delivered(None, emission.event_id, about, now)
+        first = deliver_run(None, emission.event_id, about, now)
         known = self._runs.get(emission.event_id)
         if known is not None and known.status is RunStatus.EXPECTED:
-            self._put(delivered(known, emission.event_id, about, now))
+            self._put(deliver_run(known, emission.event_id, about, now))
         elif known is None or not (known.open or known.event_id in self._untold):
             self._put(first)
         return _due(first, about)
@@ -70,7 +70,7 @@ class Runs:
         after = {} if known is None else {event_id: known}
         verdict = judge(after)
         if known is not None and event_id in self._untold:
-            keep_ends({event_id: known}, after)
+            keep_unannounced_ends({event_id: known}, after)
         for run in after.values():
             self._put(run)
         return verdict
@@ -80,7 +80,7 @@ class Runs:
         opened = [run for run in self._runs.values()
                   if run.open and run.occurrence is not None and run.occurrence.job_id == job_id]
         for run in opened:
-            self._put(cancelled(run, now))
+            self._put(cancel_run(run, now))
         return bool(opened)
 
     def waking(self) -> Iterator[tuple[datetime, Run]]:
@@ -98,9 +98,9 @@ class Runs:
         assert about is not None  # noqa: S101 - whatever else wakes is known
         if run.unannounced:
             self._runs[run.event_id] = replace(run, unannounced=None)
-            return [event for end in run.unannounced for event in _announcement(as_it_ended(run, end), about)]
+            return [event for end in run.unannounced for event in _announcement(run_at_end(run, end), about)]
         again = run.status is RunStatus.WAITING
-        after = delivered(run, run.event_id, about, now) if again else overdue(run, now)
+        after = deliver_run(run, run.event_id, about, now) if again else expire_attempt(run, now)
         self._put(after)
         if again:
             return [_due(after, about)]

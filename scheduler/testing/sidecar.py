@@ -18,8 +18,8 @@ from scheduler.domain.errors import Rejected
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.emission import decide, due_body, missed_body, settle
-from scheduler.domain.jobs.job import Job, JobStatus, Outcome
-from scheduler.domain.message_parser import claimed_id, parse_command, parse_result, parse_worker
+from scheduler.domain.jobs.job import CommandOutcome, Job, JobStatus
+from scheduler.domain.message_parser import id_in_body, parse_command, parse_result, parse_worker
 from scheduler.domain.messages import (
     AMQP_PRIORITIES,
     Overlap,
@@ -84,7 +84,7 @@ class Sidecar:
                 verdict = self._execute(incoming)
         except Rejected as rejected:
             verdict = rejected
-        answered = answer(verdict, claimed_id(raw))
+        answered = answer(verdict, id_in_body(raw))
         assert isinstance(answered, Answer | ScheduleRecorded)  # noqa: S101 - there are no others
         if isinstance(answered, ScheduleRejected):
             self._events.append(Event("rejected", answered.model_dump_json().encode(), correlation_id))
@@ -97,10 +97,11 @@ class Sidecar:
         named = None if incoming.message_id is None else (incoming.about, incoming.message_id)
         incoming.repeated = named in self._trigger_messages
         [verdict], self._jobs = judge(self._jobs, [incoming], self.now)
-        if named is not None and isinstance(verdict, Outcome):
-            self._trigger_messages.add(named)
-        if isinstance(verdict, Outcome) and verdict.stops_runs and self._runs.cancel(verdict.job.id, self.now):
-            verdict.status = "cancelled"
+        if isinstance(verdict, CommandOutcome):
+            if named is not None:
+                self._trigger_messages.add(named)
+            if verdict.stops_runs and self._runs.cancel(verdict.job.id, self.now):
+                verdict.status = "cancelled"
         return verdict
 
     def _command(self, kind: str, fields: Mapping[str, Any]) -> Answer:

@@ -11,7 +11,7 @@ from pydantic_core import from_json
 
 from scheduler.domain.delayed.delay import Timestamp
 from scheduler.domain.instants import rfc3339
-from scheduler.domain.targets.credentials import masked_target
+from scheduler.domain.targets.credentials import mask_target
 from scheduler.rabbit.dead_letter import DeadLetter
 from scheduler.views.base import View
 
@@ -65,7 +65,7 @@ def body_view(body: bytes) -> tuple[str, Any]:
 def _without_credentials(body: Any) -> Any:
     """Return an event or a request with the literal credentials of its target masked."""
     if isinstance(body, dict) and isinstance(body.get("target"), dict):
-        return body | {"target": masked_target(body["target"])}
+        return body | {"target": mask_target(body["target"])}
     return body
 
 

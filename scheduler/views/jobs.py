@@ -11,7 +11,7 @@ from scheduler.domain.jobs.definition import Definition
 from scheduler.domain.jobs.etag import etag
 from scheduler.domain.messages import DEFAULT_TENANT, Instant, Priority, RunPolicy
 from scheduler.domain.recurrence import Spec, zone
-from scheduler.domain.targets.credentials import masked_target
+from scheduler.domain.targets.credentials import mask_target
 from scheduler.postgres.jobs.lists import JobRow
 from scheduler.views.base import View, seconds, stored
 
@@ -91,4 +91,4 @@ def _run_at(spec: Spec) -> str | None:
 def _target(asked: Definition) -> dict[str, Any] | None:
     if asked.target is None:
         return None
-    return masked_target(json.loads(asked.target))
+    return mask_target(json.loads(asked.target))

@@ -8,8 +8,8 @@ from typing import Literal
 
 from scheduler.domain.jobs.job import JobStatus
 from scheduler.domain.recurrence import Schedule, compile_schedule, local_time
-from scheduler.domain.recurrence.dst_notes import note
-from scheduler.domain.recurrence.preview import Item, preview, written
+from scheduler.domain.recurrence.dst_notes import dst_note
+from scheduler.domain.recurrence.preview import Item, preview, utc_text
 from scheduler.postgres.jobs.lists import JobRow
 from scheduler.views.base import Page, View
 
@@ -90,4 +90,4 @@ def _item_view(item: Item) -> OccurrenceView:
 
 def _view(schedule: Schedule, timezone: str, instant: datetime) -> OccurrenceView:
     here = local_time(instant, timezone)
-    return OccurrenceView(local=here.isoformat(), utc=written(instant), note=note(schedule, instant))
+    return OccurrenceView(local=here.isoformat(), utc=utc_text(instant), note=dst_note(schedule, instant))

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from scheduler.domain.messages import Instant
 from scheduler.domain.offer_tenants import usable_offers
-from scheduler.domain.targets.credentials import masked_text
+from scheduler.domain.targets.credentials import mask_target_text
 from scheduler.postgres.audit import AuditRow
 from scheduler.postgres.maintenance_queries import Seen
 from scheduler.postgres.stats import Stats
@@ -129,7 +129,7 @@ def audit_view(row: AuditRow) -> AuditView:
 def _masked(change: Any) -> Any:
     """Return a change without literal credentials: entries of older releases may have some."""
     if isinstance(change, dict) and isinstance(change.get("target"), str):
-        return change | {"target": masked_text(change["target"])}
+        return change | {"target": mask_target_text(change["target"])}
     return change
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import Field
 
 from scheduler.domain.messages import Instant
-from scheduler.domain.runs.run import Attempt, Run, RunStatus
+from scheduler.domain.runs.run import FinishedAttempt, Run, RunStatus
 from scheduler.views.base import View, as_json, stored
 
 RunState = Literal["delivered", "running", "waiting", "emitted", "succeeded", "dead", "cancelled"]
@@ -84,7 +84,7 @@ def run_json(run: Run) -> str:
     return json.dumps(dict.fromkeys(RunView.model_fields) | known)
 
 
-def attempt_view(each: Attempt) -> AttemptView:
+def attempt_view(each: FinishedAttempt) -> AttemptView:
     """Return an attempt."""
     return AttemptView.model_construct(
         attempt=each.attempt, outcome=each.outcome.value, worker=each.worker, started_at=each.started_at,

@@ -11,7 +11,7 @@ from support import connected, until
 from scheduler.commands.apply_batch import execute
 from scheduler.commands.apply_delayed import execute_delayed
 from scheduler.domain.delayed.delay import Delay
-from scheduler.domain.delayed.message import Arrival, Arrived
+from scheduler.domain.delayed.message import ReceivedMessage, ReceiveOutcome
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ScheduleCancel
 from scheduler.postgres.claims import ClaimSession
@@ -24,7 +24,7 @@ SOON = timedelta(seconds=1)
 
 
 def message(body=b"", message_id=None, **delay):
-    return Arrived("schedule.delayed", b"key", Delay(**delay), message_id, b"\x00\x00", body)
+    return ReceivedMessage("schedule.delayed", b"key", Delay(**delay), message_id, b"\x00\x00", body)
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_a_message_that_is_stored_while_its_cancel_is_waits_for_it_and_is_droppe
             thread.start()
             waits_for_a_lock(database_url)
         thread.join()
-    assert found == [Arrival.CANCELLED]
+    assert found == [ReceiveOutcome.CANCELLED]
     assert [row["exchange"] for row in rows()] == [None]
 
 
@@ -160,7 +160,7 @@ def test_two_consumers_that_store_the_same_uuid_keep_one(database_url, rows):
             thread.start()
             waits_for_a_lock(database_url)
         thread.join()
-    assert found == [Arrival.WAITING, Arrival.DUPLICATE]
+    assert found == [ReceiveOutcome.WAITING, ReceiveOutcome.DUPLICATE]
     assert {bytes(row["body"]) for row in rows()} == {b"first", b"a"}
 
 
@@ -176,7 +176,7 @@ def test_ids_that_are_known_already_are_found_in_the_middle_of_a_batch(database_
         database_url, message(b"1"), message(b"2", fresh), message(b"3", cancelled), message(b"4", waits),
         message(b"5", fresh), message(b"6", over), message(b"7"),
     )
-    kept, dropped = Arrival.WAITING, Arrival.DUPLICATE
-    assert found == [kept, kept, Arrival.CANCELLED, dropped, dropped, kept, kept]
+    kept, dropped = ReceiveOutcome.WAITING, ReceiveOutcome.DUPLICATE
+    assert found == [kept, kept, ReceiveOutcome.CANCELLED, dropped, dropped, kept, kept]
     stored = [bytes(row["body"]) for row in rows() if row["exchange"] is not None]
     assert stored == [b"waits", b"1", b"2", b"6", b"7"]

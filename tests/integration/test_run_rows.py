@@ -15,12 +15,12 @@ from scheduler.domain.messages import Priority, ResultStatus, RunPolicy
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import (
     IDLE_SECONDS,
-    Attempt,
     AttemptOutcome,
-    End,
+    FinishedAttempt,
     Occurrence,
     Origin,
     Run,
+    RunEnd,
     RunStatus,
 )
 from scheduler.postgres.claims import PLANNER, ClaimSession
@@ -45,9 +45,11 @@ def whole():
     policy = RunPolicy(backoff=(1, 2.5), overlap="wait")
     about = Occurrence(str(uuid4()), "t\t\\N", T, Origin.TRIGGER, policy, '{"a": 1.10}', "c", "p", "s", "a.tenant",
                        Priority.HIGH, "a.route", "command.x")
-    ended = Attempt(1, AttemptOutcome.LOST, "w", T, T, "why", '{"x":1}', output_cut=True)
+    ended = FinishedAttempt(1, AttemptOutcome.LOST, "w", T, T, "why", '{"x":1}', output_cut=True)
     early = Result(event_id, 2, ResultStatus.FAILED, "no", "[1]", True, False, 5.0, 6.0, 0.5, "w", "t", T, T)
-    announced_later = End(RunStatus.DEAD, 1, 1, T, T, T, T, AttemptOutcome.FAILED, "e", '{"x":1}', output_cut=True)
+    announced_later = RunEnd(
+        RunStatus.DEAD, 1, 1, T, T, T, T, AttemptOutcome.FAILED, "e", '{"x":1}', output_cut=True
+    )
     return Run(
         event_id, RunStatus.RUNNING, 2, 1, T, T, T, T, T, T, "w\n", 0.25, "e\\", '["o"]', True, (ended,), "2 x", T,
         (early,), T, 7, (announced_later,), about,
@@ -184,7 +186,7 @@ def finished_run(cursor, **changes):
 
 def test_what_is_learned_of_a_finished_run_without_another_end_stays_in_the_history(cursor):
     run = finished_run(cursor, status=RunStatus.CANCELLED)
-    ended = Attempt(2, AttemptOutcome.FAILED, "w", None, T, "late", None)
+    ended = FinishedAttempt(2, AttemptOutcome.FAILED, "w", None, T, "late", None)
     after = replace(run, attempts=(*run.attempts, ended), counted=2, decided_by="2 y", error="late", output=None,
                     output_cut=False, worker="v", started_at=None)
     save(cursor, {}, {run.event_id: run}, {run.event_id: after})
@@ -198,8 +200,8 @@ def test_a_list_and_its_live_rows_show_the_same_duration(cursor, database_url, o
     now = datetime.now(UTC)
     times = {"emitted_at": now - timedelta(seconds=7), "started_at": None, "finished_at": now}
     attempts = [
-        Attempt(1, AttemptOutcome.FAILED, "w", T, T + timedelta(hours=1), "no", None),
-        Attempt(2, AttemptOutcome.SUCCEEDED, "w", None, now, None, output),
+        FinishedAttempt(1, AttemptOutcome.FAILED, "w", T, T + timedelta(hours=1), "no", None),
+        FinishedAttempt(2, AttemptOutcome.SUCCEEDED, "w", None, now, None, output),
     ]
     run = finished_run(cursor, status=RunStatus.SUCCEEDED, attempts=tuple(attempts), **times)
     cursor.connection.commit()

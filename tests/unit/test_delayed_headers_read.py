@@ -11,8 +11,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scheduler.commands.apply_delayed import read_delayed
-from scheduler.domain.delayed.delay import DELAY_HEADERS, MOST, Delay, Timestamp, due_at, negated, read_delay
-from scheduler.domain.delayed.message import Arrived, Waiting
+from scheduler.domain.delayed.delay import (
+    DELAY_HEADERS,
+    MOST,
+    Delay,
+    Timestamp,
+    due_at,
+    elapsed_delay,
+    parse_delay,
+)
+from scheduler.domain.delayed.message import DelayedMessage, ReceivedMessage
 from scheduler.domain.errors import Rejected
 from scheduler.rabbit import content_header
 from scheduler.rabbit.delivery_parser import Delivery
@@ -110,7 +118,7 @@ def test_only_the_delay_changes_whatever_lies_around_it(number, before, after, p
     if says > CENTURY_MS:
         assert isinstance(found, Rejected)
         return
-    assert isinstance(found, Arrived)
+    assert isinstance(found, ReceivedMessage)
     out = b"l" + struct.pack(">q", -says) if says > 0 else written
     assert found.properties == encoded([*before, (b"x-delay", out), *after], parts)
     assert due_at(found.delay, NOW) == NOW + timedelta(milliseconds=max(says, 0))
@@ -127,7 +135,7 @@ def test_what_comes_out_is_never_early_and_never_delayed_again(delays, others_):
         return
     left = content_header.read(found.properties).values({name.encode() for name in DELAY_HEADERS})
     assert set(left) <= {"x-delay"}
-    assert all(negated(each) is None for each in left.values())
+    assert all(elapsed_delay(each) is None for each in left.values())
     try:
         assert due_at(found.delay, NOW) >= NOW
     except Rejected as error:
@@ -143,8 +151,8 @@ def test_what_comes_out_is_never_early_and_never_delayed_again(delays, others_):
 @example(b"\x00\x01")
 @often(300)
 def test_bytes_of_any_kind_are_read_or_rejected(raw):
-    assert isinstance(arrived(raw), Arrived | Rejected)
-    assert isinstance(arrived(raw, redelivered=True), Arrived | Rejected)
+    assert isinstance(arrived(raw), ReceivedMessage | Rejected)
+    assert isinstance(arrived(raw, redelivered=True), ReceivedMessage | Rejected)
     try:
         assert content_header.read(raw).written() == raw
         shown(raw)
@@ -173,10 +181,10 @@ def test_several_the_first_of_them_counts():
     headers = {"x-delay": 1, "x-opt-delivery-delay": 2, "x-opt-delivery-time": 3, "x-deliver-at": Timestamp(4)}
     said = []
     for name in DELAY_HEADERS:
-        said.append(read_delay(headers).header)
+        said.append(parse_delay(headers).header)
         del headers[name]
     assert said == list(DELAY_HEADERS)
-    assert read_delay(headers) == Delay()
+    assert parse_delay(headers) == Delay()
 
 
 def test_100_years_are_the_most():
@@ -184,9 +192,9 @@ def test_100_years_are_the_most():
     assert due_at(edge, NOW) == NOW + MOST
     with pytest.raises(Rejected, match="more than 100 years ahead"):
         due_at(edge, NOW - timedelta(microseconds=1))
-    assert read_delay({"x-delay": CENTURY_MS}).milliseconds == CENTURY_MS
+    assert parse_delay({"x-delay": CENTURY_MS}).milliseconds == CENTURY_MS
     with pytest.raises(Rejected, match="more than 100 years ahead"):
-        read_delay({"x-delay": CENTURY_MS + 1})
+        parse_delay({"x-delay": CENTURY_MS + 1})
 
 
 def test_the_queues_own_mark_goes_when_it_was_delivered_again():
@@ -218,7 +226,7 @@ def test_a_dead_letter_neither_expires_nor_is_refused():
 
 
 def test_given_up_after_an_hour_without_a_queue():
-    message = Waiting(1, "e", b"", b"", b"", NOW, NOW, 3, NOW - timedelta(minutes=59))
+    message = DelayedMessage(1, "e", b"", b"", b"", NOW, NOW, 3, NOW - timedelta(minutes=59))
     assert not message.given_up(NOW)
     assert message.given_up(NOW + timedelta(minutes=1))
     message.unroutable_at = None

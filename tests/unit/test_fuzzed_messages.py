@@ -18,7 +18,7 @@ from scheduler.commands.command_replies import answer
 from scheduler.commands.parse_deliveries import read_command, read_result
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming, define
-from scheduler.domain.message_parser import claimed_id
+from scheduler.domain.message_parser import id_in_body
 from scheduler.domain.messages import COMMAND_MODELS, RESULT_MODELS, ScheduleRequest
 from scheduler.rabbit.delivery_parser import Delivery, decoded
 
@@ -62,7 +62,7 @@ def read(key: str, body: bytes, properties: dict) -> object:
         except Rejected as rejected:
             found = rejected
     if isinstance(found, Rejected):
-        answer(found, claimed_id(body)).model_dump_json()
+        answer(found, id_in_body(body)).model_dump_json()
     return found
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from scheduler.domain.errors import Rejected
 from scheduler.domain.instants import rfc3339
-from scheduler.domain.message_parser import claimed_id, parse_command
+from scheduler.domain.message_parser import id_in_body, parse_command
 
 ID = str(uuid4())
 
@@ -74,10 +74,10 @@ def test_a_payload_over_the_limit_is_refused_before_and_after_parsing():
 
 
 def test_the_id_of_a_rejected_command_where_it_can_be_read():
-    assert claimed_id(b'{"id": "abc", "rule": 1}') == "abc"
-    assert claimed_id(b'{"id": 5}') is None
-    assert claimed_id(b"nonsense") is None
-    assert claimed_id(b"[" * 100_000) is None
+    assert id_in_body(b'{"id": "abc", "rule": 1}') == "abc"
+    assert id_in_body(b'{"id": 5}') is None
+    assert id_in_body(b"nonsense") is None
+    assert id_in_body(b"[" * 100_000) is None
 
 
 def test_an_id_is_one_however_it_is_spelt():

@@ -13,7 +13,7 @@ from scheduler.commands.apply_delayed import read_delayed
 from scheduler.commands.command_replies import answer
 from scheduler.domain.errors import MOST_PROBLEMS, Rejected
 from scheduler.domain.jobs.definition import define
-from scheduler.domain.message_parser import claimed_id, parse_command, parse_result, parse_worker
+from scheduler.domain.message_parser import id_in_body, parse_command, parse_result, parse_worker
 from scheduler.domain.recurrence.preview import preview
 from scheduler.domain.strict_json import parse_object
 from scheduler.rabbit.delivery_parser import NOTHING, Delivery
@@ -144,7 +144,7 @@ def rejected(work: Work, body: bytes) -> Rejected:
     try:
         work(body)
     except Rejected as error:
-        answer(error, claimed_id(body)).model_dump_json()
+        answer(error, id_in_body(body)).model_dump_json()
         return error
     raise AssertionError("it was accepted")
 

@@ -21,15 +21,15 @@ from scheduler.domain.runs.run import (
     FIRST_KEPT,
     LAST_KEPT,
     MOST_UNANNOUNCED,
-    Attempt,
     AttemptOutcome,
+    FinishedAttempt,
     Occurrence,
     Origin,
     Run,
     RunStatus,
 )
-from scheduler.domain.runs.transitions import cancelled, delivered, overdue, reported, retried
-from scheduler.domain.runs.unannounced_ends import keep_ends
+from scheduler.domain.runs.transitions import apply_result, cancel_run, deliver_run, expire_attempt, retry_run
+from scheduler.domain.runs.unannounced_ends import keep_unannounced_ends
 from scheduler.postgres.runs.report import RunReport
 from scheduler.views.runs import whole_run_view
 
@@ -43,7 +43,7 @@ def occurrence(**policy):
 
 
 def begun(**policy):
-    return delivered(None, EVENT, occurrence(**policy), T)
+    return deliver_run(None, EVENT, occurrence(**policy), T)
 
 
 def result(status, attempt=1, **fields):
@@ -52,7 +52,7 @@ def result(status, attempt=1, **fields):
 
 def after(run, *results, now=T):
     for each in results:
-        run, _ = reported(run, each, now)
+        run, _ = apply_result(run, each, now)
     return run
 
 
@@ -67,7 +67,7 @@ def snoozed(times, run=None):
     run = run or begun()
     for _ in range(times):
         run = after(run, result("snoozed", run.attempt, retry_in=0.0))
-        run = delivered(run, EVENT, run.occurrence, T)
+        run = deliver_run(run, EVENT, run.occurrence, T)
     return run
 
 
@@ -95,7 +95,8 @@ def test_a_late_success_of_an_attempt_that_was_left_out_is_kept():
 
 def test_a_run_with_more_attempts_than_are_kept_shrinks_at_its_next_step():
     """As an earlier release has stored it."""
-    many = tuple(Attempt(number, AttemptOutcome.SNOOZED, None, None, T, None, None) for number in range(1, 5001))
+    snoozed = (AttemptOutcome.SNOOZED, None, None, T, None, None)
+    many = tuple(FinishedAttempt(number, *snoozed) for number in range(1, 5001))
     run = replace(begun(), attempt=5001, attempts=many)
     after_it = after(run, result("snoozed", 5001, retry_in=0.0))
     assert len(after_it.attempts) == FIRST_KEPT + LAST_KEPT
@@ -130,7 +131,7 @@ def test_results_that_come_before_the_producers_own_record_count_all_the_same(sa
     for order in itertools.permutations(said):
         early = after(None, *order)
         assert early.status is RunStatus.EXPECTED
-        known = delivered(early, EVENT, occurrence(), T)
+        known = deliver_run(early, EVENT, occurrence(), T)
         assert essence(known) == essence(after(begun(), *said))
         assert known.early == ()
 
@@ -153,17 +154,17 @@ def test_no_history_breaks_a_promise(steps, max_attempts):
     for kind, attempt, said, seconds in steps:
         before = run
         if kind == "report":
-            run, status = reported(run, replace(said, attempt=attempt), now)
+            run, status = apply_result(run, replace(said, attempt=attempt), now)
             assert (status == "recorded") == (run is not before), (status, before, run)
         elif kind == "wait":
             now += timedelta(seconds=seconds)
         elif kind == "wake":
             run = _woken(run, now)
         elif kind == "cancel":
-            run = cancelled(run, now)
+            run = cancel_run(run, now)
         else:
             retries += 1
-            run = retried(run, T + timedelta(seconds=retries), now)
+            run = retry_run(run, T + timedelta(seconds=retries), now)
         # 7: never more than max_attempts that count, and none before its time.
         assert 0 <= run.counted <= max_attempts
         assert run.attempt >= before.attempt
@@ -185,8 +186,8 @@ def test_no_history_breaks_a_promise(steps, max_attempts):
 def _woken(run, now):
     """What a producer does when it looks at a run."""
     if run.status is RunStatus.WAITING and run.retry_at <= now:
-        return delivered(run, EVENT, run.occurrence, now)
-    return overdue(run, now)
+        return deliver_run(run, EVENT, run.occurrence, now)
+    return expire_attempt(run, now)
 
 
 # The policy.
@@ -221,7 +222,7 @@ def test_each_attempt_waits_longer_and_the_last_ends_in_death():
         if attempt < 4:
             waits.append((run.retry_at - now).total_seconds())
             now = run.retry_at
-            run = delivered(run, EVENT, run.occurrence, now)
+            run = deliver_run(run, EVENT, run.occurrence, now)
     for wait, wanted in zip(waits, (60, 120, 240), strict=True):
         assert wanted <= wait <= wanted * 1.1
     assert (run.status, run.attempt, run.finished_at) == (RunStatus.DEAD, 4, now)
@@ -232,28 +233,28 @@ def test_a_snooze_does_not_count_and_comes_when_asked():
     run = after(begun(max_attempts=1), result("snoozed", retry_in=900.0))
     assert (run.status, run.retry_at) == (RunStatus.WAITING, T + timedelta(minutes=15))
     assert (run.attempt, run.counted) == (1, 0)
-    run = delivered(run, EVENT, run.occurrence, run.retry_at)
+    run = deliver_run(run, EVENT, run.occurrence, run.retry_at)
     assert (run.attempt, run.attempts_left) == (2, 0)
 
 
 def test_nobody_began_it_it_took_too_long_or_its_worker_fell_silent():
     run = begun(start_timeout=10, timeout=20, max_attempts=9)
-    assert overdue(run, T + timedelta(seconds=9)) is run
-    late = overdue(run, T + timedelta(seconds=10))
+    assert expire_attempt(run, T + timedelta(seconds=9)) is run
+    late = expire_attempt(run, T + timedelta(seconds=10))
     assert late.attempts[-1].outcome is AttemptOutcome.TIMED_OUT
     at_work = after(run, result("running", worker="w"), now=T + timedelta(seconds=5))
     assert (at_work.started_at, at_work.deadline) == (T + timedelta(seconds=5), T + timedelta(seconds=25))
     # Further signs of life do not move the deadline.
     again = after(at_work, result("running", heartbeat=3, progress=0.5), now=T + timedelta(seconds=6))
     assert (again.deadline, again.alive_until, again.progress) == (at_work.deadline, T + timedelta(seconds=9), 0.5)
-    assert overdue(again, T + timedelta(seconds=9)).attempts == (
-        Attempt(1, AttemptOutcome.LOST, "w", T + timedelta(seconds=5), T + timedelta(seconds=9),
+    assert expire_attempt(again, T + timedelta(seconds=9)).attempts == (
+        FinishedAttempt(1, AttemptOutcome.LOST, "w", T + timedelta(seconds=5), T + timedelta(seconds=9),
                 "its worker gave no further sign of life", None),
     )
     # The newest decides: one without a heartbeat promises nothing.
     quiet = after(again, result("running"), now=T + timedelta(seconds=7))
-    assert overdue(quiet, T + timedelta(seconds=20)) is quiet
-    assert overdue(quiet, T + timedelta(seconds=25)).attempts[-1].outcome is AttemptOutcome.TIMED_OUT
+    assert expire_attempt(quiet, T + timedelta(seconds=20)) is quiet
+    assert expire_attempt(quiet, T + timedelta(seconds=25)).attempts[-1].outcome is AttemptOutcome.TIMED_OUT
 
 
 def test_a_success_counts_whichever_attempt_it_is_of_and_whenever_it_comes():
@@ -261,8 +262,8 @@ def test_a_success_counts_whichever_attempt_it_is_of_and_whenever_it_comes():
     assert dead.status is RunStatus.DEAD
     late = after(dead, result("succeeded", output='{"done":true}'))
     assert (late.status, late.output) == (RunStatus.SUCCEEDED, '{"done":true}')
-    assert after(cancelled(begun(), T), result("succeeded")).status is RunStatus.SUCCEEDED
-    second = delivered(after(begun(delay=0), result("failed")), EVENT, occurrence(), T)
+    assert after(cancel_run(begun(), T), result("succeeded")).status is RunStatus.SUCCEEDED
+    second = deliver_run(after(begun(delay=0), result("failed")), EVENT, occurrence(), T)
     assert after(second, result("succeeded", attempt=1)).status is RunStatus.SUCCEEDED
 
 
@@ -270,7 +271,8 @@ def test_a_success_decides_what_it_decides_and_leaves_all_else():
     early = result("running", attempt=9)
     before = Run(
         EVENT, RunStatus.RUNNING, 3, 2, T, T, T, T, T, None, "a", 0.5, "error", '"o"', True,
-        (Attempt(1, AttemptOutcome.FAILED, "a", T, T, None, None),), None, T, (early,), T, 7, None, occurrence(),
+        (FinishedAttempt(1, AttemptOutcome.FAILED, "a", T, T, None, None),), None, T, (early,), T, 7, None,
+        occurrence(),
     )
     now = T + timedelta(hours=1)
     changed = after(before, result("succeeded", attempt=3, worker="b", output='"done"'), now=now)
@@ -282,16 +284,16 @@ def test_a_success_decides_what_it_decides_and_leaves_all_else():
         before, status=RunStatus.SUCCEEDED, deadline=None, alive_until=None, retry_at=None, worker="b",
         progress=None, finished_at=now, error=None, output='"done"', output_cut=False,
         attempts=(*before.attempts,
-                  Attempt(3, AttemptOutcome.SUCCEEDED, "b", T, now, None, '"done"')),
+                  FinishedAttempt(3, AttemptOutcome.SUCCEEDED, "b", T, now, None, '"done"')),
         decided_by=result("succeeded", worker="b", output='"done"').weight(),
     )
 
 
 def test_what_an_earlier_attempt_says_too_late_changes_nothing():
-    second = delivered(after(begun(delay=0), result("failed")), EVENT, occurrence(), T)
+    second = deliver_run(after(begun(delay=0), result("failed")), EVENT, occurrence(), T)
     for said in (result("failed", error="late"), result("snoozed", retry_in=1.0), result("running")):
-        assert reported(second, said, T) == (second, "superseded")
-    assert reported(second, result("failed", attempt=7), T) == (second, "unchanged")
+        assert apply_result(second, said, T) == (second, "superseded")
+    assert apply_result(second, result("failed", attempt=7), T) == (second, "unchanged")
 
 
 def test_a_result_of_an_attempt_whose_producer_died_before_it_wrote_that_down():
@@ -307,7 +309,7 @@ def test_a_result_of_an_attempt_that_was_never_made_is_harmless(attempt):
     waiting, dead = (after(begun(max_attempts=most), result("failed")) for most in (2, 1))
     for run in (begun(), after(begun(), result("running")), waiting, dead):
         for said in ("running", "failed", "snoozed"):
-            assert reported(run, result(said, attempt=attempt, retry_in=0.0), T) == (run, "unchanged")
+            assert apply_result(run, result(said, attempt=attempt, retry_in=0.0), T) == (run, "unchanged")
         # A success counts all the same, but no more were delivered than were.
         done = after(run, result("succeeded", attempt=attempt))
         assert (done.status, done.attempt, json.loads(finished_body(done))["attempts"]) == ("succeeded", 1, 1)
@@ -318,24 +320,24 @@ def test_a_result_of_an_attempt_that_was_never_made_is_harmless(attempt):
 def test_a_worker_cannot_fill_the_row_of_an_event_that_nobody_knows(said):
     early = after(None, *(replace(each, attempt=n % 9 + 1, error=str(n)) for n, each in enumerate(said)))
     assert len(early.early) <= 5
-    assert overdue(early, T + timedelta(hours=1)) is early
+    assert expire_attempt(early, T + timedelta(hours=1)) is early
     assert early.wake_at == T + timedelta(hours=1)
 
 
 def test_the_newest_running_decides_about_heartbeats_of_an_event_that_is_not_known_yet_too():
     for first, last in ((5, 900), (900, 5)):
         early = after(None, result("running", heartbeat=first), result("running", heartbeat=last))
-        run = delivered(early, EVENT, occurrence(), T)
+        run = deliver_run(early, EVENT, occurrence(), T)
         assert run.alive_until == T + timedelta(seconds=last)
 
 
 def test_a_replay_begins_anew_and_goes_on_counting_attempts():
     dead = after(begun(max_attempts=1), result("failed"))
-    run = retried(dead, T, T)
+    run = retry_run(dead, T, T)
     assert (run.status, run.retry_at, run.counted, run.attempt) == (RunStatus.WAITING, T, 0, 1)
-    assert retried(replace(run, status=RunStatus.DEAD), T, T).status is RunStatus.DEAD  # not newer than the last
+    assert retry_run(replace(run, status=RunStatus.DEAD), T, T).status is RunStatus.DEAD  # not newer than the last
     for other in (begun(), after(begun(), result("succeeded"))):
-        assert retried(other, T, T) is other
+        assert retry_run(other, T, T) is other
     # What the dead attempt says once more does not kill it again.
     assert after(run, result("failed", error="again")) == run
 
@@ -353,21 +355,21 @@ def test_max_delay_caps_what_was_worked_out_with_its_chance_but_neither_a_list_n
 
 def test_a_retry_that_is_not_newer_than_the_last_changes_nothing():
     run = after(begun(max_attempts=1), result("failed"))
-    run = after(delivered(retried(run, T, T), EVENT, run.occurrence, T), result("failed", attempt=2))
+    run = after(deliver_run(retry_run(run, T, T), EVENT, run.occurrence, T), result("failed", attempt=2))
     assert (run.status, run.attempt) == (RunStatus.DEAD, 2)
     for issued in (T - timedelta(seconds=1), T):
-        assert retried(run, issued, T + timedelta(hours=1)) is run
-    assert retried(run, T + timedelta(microseconds=1), T).status is RunStatus.WAITING
+        assert retry_run(run, issued, T + timedelta(hours=1)) is run
+    assert retry_run(run, T + timedelta(microseconds=1), T).status is RunStatus.WAITING
 
 
 def test_a_run_whose_ends_nobody_announces_takes_no_retries_without_end():
-    run = cancelled(begun(), T)
+    run = cancel_run(begun(), T)
     for number in range(30):
-        after_retry = {EVENT: retried(run, T + timedelta(seconds=number), T)}
+        after_retry = {EVENT: retry_run(run, T + timedelta(seconds=number), T)}
         if after_retry[EVENT] is run:
             break
-        keep_ends({EVENT: run}, after_retry)
-        run = cancelled(after_retry[EVENT], T)
+        keep_unannounced_ends({EVENT: run}, after_retry)
+        run = cancel_run(after_retry[EVENT], T)
     assert len(run.unannounced) == MOST_UNANNOUNCED
     assert {each.status for each in run.unannounced} == {RunStatus.CANCELLED}
 
@@ -376,14 +378,14 @@ def test_a_run_whose_ends_nobody_announces_takes_no_retries_without_end():
     (result("failed", error="no"), "failed"), (result("snoozed", retry_in=1.0), "snoozed"),
 ])
 def test_how_an_attempt_ended_is_recorded_after_a_cancel(said, outcome):
-    run = cancelled(after(begun(), result("running", worker="w")), T)
-    ended, status = reported(run, said, T)
+    run = cancel_run(after(begun(), result("running", worker="w")), T)
+    ended, status = apply_result(run, said, T)
     assert (ended.status, ended.retry_at, status) == (RunStatus.CANCELLED, None, "recorded")
     assert [(each.attempt, each.outcome.value, each.worker) for each in ended.attempts] == [(1, outcome, "w")]
-    assert reported(ended, said, T) == (ended, "unchanged")
-    assert reported(run, result("running"), T) == (run, "unchanged")
-    late = cancelled(overdue(begun(), T + timedelta(days=1)), T)
-    assert reported(late, said, T) == (late, "unchanged")  # its deadline has decided it
+    assert apply_result(ended, said, T) == (ended, "unchanged")
+    assert apply_result(run, result("running"), T) == (run, "unchanged")
+    late = cancel_run(expire_attempt(begun(), T + timedelta(days=1)), T)
+    assert apply_result(late, said, T) == (late, "unchanged")  # its deadline has decided it
 
 
 def test_the_backoff_begins_anew_after_a_replay():
@@ -391,10 +393,10 @@ def test_the_backoff_begins_anew_after_a_replay():
     for attempt in range(1, 4):
         run = after(run, result("failed", attempt=attempt))
         if run.status is RunStatus.DEAD:
-            run = retried(run, T + timedelta(seconds=attempt), T)
+            run = retry_run(run, T + timedelta(seconds=attempt), T)
         else:
             waits.append(run.retry_at - T)
-        run = delivered(run, EVENT, run.occurrence, T)
+        run = deliver_run(run, EVENT, run.occurrence, T)
     assert waits == [timedelta(seconds=1)] * 2
 
 
@@ -413,8 +415,8 @@ def test_durations_are_by_the_workers_clock_where_it_says_so():
     running = after(begun(), result("running"), now=T + timedelta(seconds=1))
     dead = after(running, result("failed", retry=False), now=T + timedelta(seconds=5))
     assert dead.duration == timedelta(seconds=4)
-    assert overdue(begun(max_attempts=1), T + timedelta(days=1)).duration is None  # nobody began it
-    assert cancelled(run, T).duration is None
+    assert expire_attempt(begun(max_attempts=1), T + timedelta(days=1)).duration is None  # nobody began it
+    assert cancel_run(run, T).duration is None
     wrong = after(run, result("failed", retry=False, finished_at=theirs - timedelta(days=1)))
     assert wrong.duration == timedelta(0)
 
@@ -426,11 +428,11 @@ def test_the_end_is_told_by_exactly_these_fields():
         "status": "dead", "attempts": 1, "started_at": "2026-12-01T08:00:00.000000Z",
         "finished_at": "2026-12-01T08:00:00.000000Z", "error": "no", "output": [1],
     }
-    quiet = json.loads(finished_body(cancelled(begun(), T)))
+    quiet = json.loads(finished_body(cancel_run(begun(), T)))
     assert (quiet["status"], quiet["attempts"]) == ("cancelled", 1)
     assert (quiet["started_at"], quiet["error"], quiet["output"]) == (None, None, None)
     late = after(
-        delivered(after(begun(delay=0), result("failed", error="no")), EVENT, occurrence(), T),
+        deliver_run(after(begun(delay=0), result("failed", error="no")), EVENT, occurrence(), T),
         result("succeeded", attempt=1, output='"x"'),
     )
     told = json.loads(finished_body(late))
@@ -461,5 +463,5 @@ def test_a_retry_of_the_far_future_is_rejected_and_a_stored_one_loses_to_later_o
     rejected = judge_retry({EVENT: dead}, Incoming(command, EVENT), T)
     assert [each.field for each in rejected.problems] == ["issued_at"]
     stored = replace(dead, retried_at=command.issued_at)  # by release 0.2
-    assert retried(stored, T, T).status is RunStatus.WAITING
-    assert retried(stored, command.issued_at, T) is stored
+    assert retry_run(stored, T, T).status is RunStatus.WAITING
+    assert retry_run(stored, command.issued_at, T) is stored

@@ -8,7 +8,7 @@ import pytest
 from scheduler.domain.messages import ResultStatus, RunPolicy
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import Occurrence, Origin
-from scheduler.domain.runs.transitions import cancelled, delivered, overdue, reported
+from scheduler.domain.runs.transitions import apply_result, cancel_run, deliver_run, expire_attempt
 
 EVENT = "0b2c4c1e-7a51-5b0a-8d3e-6b0f8c6d2a10"
 T = datetime(2026, 12, 1, 8, tzinfo=UTC)
@@ -16,7 +16,7 @@ T = datetime(2026, 12, 1, 8, tzinfo=UTC)
 
 def begun(work="command.report", **policy):
     occurrence = Occurrence("j", "t", T, Origin.SCHEDULE, RunPolicy(**policy), "{}", work=work)
-    return delivered(None, EVENT, occurrence, T)
+    return deliver_run(None, EVENT, occurrence, T)
 
 
 def running(worker, attempt=1):
@@ -24,7 +24,7 @@ def running(worker, attempt=1):
 
 
 def said(run, result, seconds):
-    return reported(run, result, T + timedelta(seconds=seconds))
+    return apply_result(run, result, T + timedelta(seconds=seconds))
 
 
 def test_a_command_that_another_worker_has_begun_is_not_a_second_ones():
@@ -53,14 +53,14 @@ def test_an_event_that_a_host_or_a_webhook_gets_again_may_mean_that_the_first_is
 @pytest.mark.parametrize("attempts", [1, 2])
 def test_who_was_given_up_over_a_deadline_learns_so(attempts):
     run, _ = said(begun(max_attempts=attempts), running("a"), 1)
-    lost = overdue(run, T + timedelta(seconds=27))
+    lost = expire_attempt(run, T + timedelta(seconds=27))
     same, status = said(lost, running("a"), 28)
     assert (same, status) == (lost, "superseded")
 
 
 def test_cancelling_does_not_interrupt_what_is_at_work():
     run, _ = said(begun(), running("a"), 1)
-    _, status = said(cancelled(run, T), running("a"), 5)
+    _, status = said(cancel_run(run, T), running("a"), 5)
     assert status == "unchanged"
 
 

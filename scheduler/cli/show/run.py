@@ -5,7 +5,7 @@ from datetime import datetime
 
 from scheduler.cli.terminal import from_now, plain, span
 from scheduler.domain.instants import rfc3339
-from scheduler.domain.runs.run import FIRST_KEPT, Attempt, AttemptOutcome, Run, RunStatus
+from scheduler.domain.runs.run import FIRST_KEPT, AttemptOutcome, FinishedAttempt, Run, RunStatus
 from scheduler.postgres.runs.report import RunReport
 
 _LONGEST_REASON = 500
@@ -153,7 +153,7 @@ def _last(run: Run) -> str:
     return f"Attempt {last.attempt} {_ENDED[last.outcome]}{by} at {rfc3339(last.finished_at)}{why}."
 
 
-def _cells(run: Run, each: Attempt) -> tuple[str, ...]:
+def _cells(run: Run, each: FinishedAttempt) -> tuple[str, ...]:
     known = None if each.started_at is None else each.finished_at - each.started_at
     duration = run.duration if each is run.ended_by else known
     took = "" if duration is None else span(duration)

@@ -59,7 +59,7 @@ class Delay:
         return self.instant is None
 
 
-def read_delay(headers: Mapping[str, HeaderValue]) -> Delay:
+def parse_delay(headers: Mapping[str, HeaderValue]) -> Delay:
     """Return what the first of the delay headers says; raise Rejected with what is wrong with any of them."""
     found: Delay | None = None
     problems = []
@@ -86,13 +86,13 @@ def due_at(delay: Delay, now: datetime) -> datetime:
     return max(delay.instant, now)
 
 
-def negated(value: HeaderValue) -> int | None:
+def elapsed_delay(value: HeaderValue) -> int | None:
     """Return what x-delay says when the message comes out; None where it stays as it is: it is over."""
-    milliseconds = whole(value)
+    milliseconds = parse_integer(value)
     return -milliseconds if milliseconds > 0 else None
 
 
-def whole(value: HeaderValue) -> int:
+def parse_integer(value: HeaderValue) -> int:
     """Return a number, its fraction cut, or text of digits as a number; raise ValueError for all else."""
     match value:
         case bool():
@@ -109,14 +109,14 @@ def whole(value: HeaderValue) -> int:
 
 
 def _milliseconds(value: HeaderValue, name: str) -> Delay:
-    found = whole(value)
+    found = parse_integer(value)
     if found > _MOST_MS:
         raise ValueError(f"{_TOO_FAR}: it is in milliseconds")
     return Delay(max(found, 0), header=name)
 
 
 def _time(value: HeaderValue, name: str) -> Delay:
-    return Delay(instant=_since_1970(whole(value), "milliseconds"), header=name)
+    return Delay(instant=_since_1970(parse_integer(value), "milliseconds"), header=name)
 
 
 def _instant(value: HeaderValue, name: str) -> Delay:

@@ -7,15 +7,15 @@ from enum import StrEnum
 from scheduler.domain.delayed.delay import Delay
 
 # What finds no queue is tried again for so long, and then given up.
-GIVE_UP_AFTER = timedelta(hours=1)
+UNROUTABLE_TIMEOUT = timedelta(hours=1)
 # A cancel holds for so long against messages that come after it.
-CANCEL_HOLDS = timedelta(hours=1)
+TOMBSTONE_LIFETIME = timedelta(hours=1)
 # Producers look for delayed messages by themselves this often only, so that who uses none pays next to nothing;
 # they are told of what falls due sooner.
-LOOK_SECONDS = 5.0
+IDLE_POLL_SECONDS = 5.0
 
 
-class Arrival(StrEnum):
+class ReceiveOutcome(StrEnum):
     """What became of a message that arrived."""
 
     WAITING = "waiting"
@@ -25,7 +25,7 @@ class Arrival(StrEnum):
 
 # Never changed once made, and not `frozen`: see jobs/definition.py.
 @dataclass(slots=True)
-class Arrived:
+class ReceivedMessage:
     """A message as it came, with the properties that it comes out with."""
 
     exchange: str  # where it comes out: the exit that belongs to its entry
@@ -37,7 +37,7 @@ class Arrived:
 
 
 @dataclass(slots=True)
-class Waiting:
+class DelayedMessage:
     """A message whose time has come, or a cancel whose hour is over: then it has no exchange."""
 
     id: int
@@ -53,4 +53,4 @@ class Waiting:
 
     def given_up(self, now: datetime) -> bool:
         """Whether it has been tried for long enough."""
-        return self.unroutable_at is not None and now - self.unroutable_at >= GIVE_UP_AFTER
+        return self.unroutable_at is not None and now - self.unroutable_at >= UNROUTABLE_TIMEOUT

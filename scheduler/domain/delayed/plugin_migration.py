@@ -13,7 +13,7 @@ TYPES = ("topic", "direct", "fanout", "headers")
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 
-class NoDefinitions(ValueError):  # noqa: N818 - a verdict, not an accident
+class InvalidDefinitions(ValueError):  # noqa: N818 - a verdict, not an accident
     """The file is not what a broker exports."""
 
 
@@ -34,7 +34,7 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class ExchangePair:
     """What takes the place of one exchange of the plugin."""
 
     old: str
@@ -51,10 +51,10 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MigrationPlan:
     """What to declare, and of what it cannot be done, with why."""
 
-    pairs: tuple[Pair, ...] = ()
+    pairs: tuple[ExchangePair, ...] = ()
     problems: tuple[str, ...] = ()
 
     @property
@@ -89,24 +89,26 @@ def vhosts(text: str) -> list[str | None]:
     return sorted(found, key=lambda each: each or "")
 
 
-def plan(text: str, vhost: str | None, suffix: str = "") -> Plan:
+def plan(text: str, vhost: str | None, suffix: str = "") -> MigrationPlan:
     """Return what takes the place of the plugin's exchanges in a virtual host; `suffix` is added to names."""
     definitions = _read(text)
     ours = [each for each in _listed(definitions, "exchanges")
             if each.get("type") == PLUGIN_TYPE and _text(each, "vhost") == vhost]
     bindings = [each for each in _listed(definitions, "bindings") if _text(each, "vhost") == vhost]
     renamed = {str(each.get("name")): f"{each.get('name')}{suffix}" for each in ours}
-    pairs: list[Pair] = []
+    pairs: list[ExchangePair] = []
     problems: list[str] = []
     for exchange in ours:
         try:
             pairs.append(_pair(exchange, renamed, bindings))
         except ValueError as error:
             problems.append(f"{exchange.get('name')}: {error}")
-    return Plan(tuple(sorted(pairs, key=lambda each: each.exit)), tuple(problems))
+    return MigrationPlan(tuple(sorted(pairs, key=lambda each: each.exit)), tuple(problems))
 
 
-def _pair(exchange: Mapping[str, Any], renamed: Mapping[str, str], bindings: list[Mapping[str, Any]]) -> Pair:
+def _pair(
+    exchange: Mapping[str, Any], renamed: Mapping[str, str], bindings: list[Mapping[str, Any]]
+) -> ExchangePair:
     old = str(exchange.get("name"))
     name = renamed[old]
     arguments = exchange.get("arguments")
@@ -117,7 +119,7 @@ def _pair(exchange: Mapping[str, Any], renamed: Mapping[str, str], bindings: lis
     if not _NAME.fullmatch(name) or f"{name}.".startswith(("amq.", "schedule.")):
         raise ValueError("its name cannot be an exit's; try --suffix")
     own = tuple(binding for each in bindings if (binding := _binding(each, old, renamed)) is not None)
-    return Pair(old, name, kind, own, bool(exchange.get("durable", True)), arguments)
+    return ExchangePair(old, name, kind, own, bool(exchange.get("durable", True)), arguments)
 
 
 def _binding(given: Mapping[str, Any], old: str, renamed: Mapping[str, str]) -> Binding | None:
@@ -140,9 +142,9 @@ def _read(text: str) -> Mapping[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise NoDefinitions(f"it is not JSON: {error}") from None
+        raise InvalidDefinitions(f"it is not JSON: {error}") from None
     if not isinstance(found, dict) or not isinstance(found.get("exchanges"), list):
-        raise NoDefinitions("it has no list of exchanges: make it with `rabbitmqctl export_definitions FILE`")
+        raise InvalidDefinitions("it has no list of exchanges: make it with `rabbitmqctl export_definitions FILE`")
     return found
 
 

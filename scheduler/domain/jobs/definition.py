@@ -68,7 +68,7 @@ def define(incoming: Incoming, now: datetime) -> Definition:
     )
 
 
-def can_work_out(incoming: Incoming) -> bool:
+def can_precompute_schedule(incoming: Incoming) -> bool:
     """Say whether a request has a rule and its start: when it is stored makes no difference to its schedule."""
     request = incoming.command
     if not isinstance(request, ScheduleRequest) or request.rrule is None:
@@ -76,7 +76,7 @@ def can_work_out(incoming: Incoming) -> bool:
     return request.run_at is not None or "DTSTART" in request.rrule.upper()
 
 
-def work_out_schedule(incoming: Incoming) -> None:
+def precompute_schedule(incoming: Incoming) -> None:
     """Work out such a schedule before any row is locked, for that may take milliseconds."""
     assert isinstance(incoming.command, ScheduleRequest)  # noqa: S101 - nothing else can be worked out
     try:

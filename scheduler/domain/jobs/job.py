@@ -98,7 +98,7 @@ class Job:
 
 
 @dataclass(slots=True)
-class Outcome:
+class CommandOutcome:
     """What a command made of its job, and what to answer."""
 
     job: Job
@@ -106,7 +106,7 @@ class Outcome:
     stops_runs: bool = False  # a cancel that is not a repetition: the job's open runs end with it
 
 
-def apply(job: Job | None, incoming: Incoming, now: datetime) -> Outcome:
+def apply(job: Job | None, incoming: Incoming, now: datetime) -> CommandOutcome:
     """Return what a command makes of its job, which is None if no command named it before; or raise Rejected.
 
     `now` is the database's clock.
@@ -115,7 +115,7 @@ def apply(job: Job | None, incoming: Incoming, now: datetime) -> Outcome:
     if job is not None and job.tenant != incoming.tenant:
         raise Rejected([Problem("id", "is not available")])  # nor does it say whose it is
     if job is not None and incoming.repeated:
-        return Outcome(job, "unchanged")
+        return CommandOutcome(job, "unchanged")
     check_issued_at(command.issued_at, now)
     if job is not None:
         job = _in_bounds(job, command.issued_at, now)
@@ -124,21 +124,23 @@ def apply(job: Job | None, incoming: Incoming, now: datetime) -> Outcome:
         if job is None:  # most requests are such: made in one go
             made = Job(incoming.about, incoming.tenant, JobStatus.PENDING, _first(definition.spec),
                        requested_at=command.issued_at or now, definition=definition)
-            return Outcome(made, "scheduled")
+            return CommandOutcome(made, "scheduled")
         issued = command.issued_at or _stored_last(job, now)
         return _request(job, definition, issued, now, start_given=command.run_at is not None)
     job = job or Job(incoming.about, incoming.tenant)
     return _TRANSITIONS[type(command)](job, command.issued_at or _stored_last(job, now), now)
 
 
-def _request(job: Job, definition: Definition, issued: datetime, now: datetime, *, start_given: bool) -> Outcome:
+def _request(
+    job: Job, definition: Definition, issued: datetime, now: datetime, *, start_given: bool
+) -> CommandOutcome:
     if not _newer_request(job, definition, issued, start_given=start_given):
-        return Outcome(job, "unchanged" if issued == job.requested_at else "superseded")
+        return CommandOutcome(job, "unchanged" if issued == job.requested_at else "superseded")
     planned = _planned(replace(job, requested_at=issued, retries=0, retry_at=None, held_by=None), definition, now)
     successor = _settled(planned)
     if successor.next_run_at is None and not successor.triggers and not successor.stopped:
         successor = replace(successor, status=JobStatus.DONE)  # the trigger that it waited for was dropped
-    return Outcome(successor, "superseded" if successor.stopped else "scheduled")
+    return CommandOutcome(successor, "superseded" if successor.stopped else "scheduled")
 
 
 def _planned(job: Job, definition: Definition, now: datetime) -> Job:
@@ -178,33 +180,33 @@ def _first_new(job: Job, stored: Spec, definition: Definition, now: datetime) ->
     return first
 
 
-def _cancel(job: Job, issued: datetime, _: datetime) -> Outcome:
+def _cancel(job: Job, issued: datetime, _: datetime) -> CommandOutcome:
     if not _newer(issued, job.cancelled_at):
-        return Outcome(job, "unchanged" if issued == job.cancelled_at else "superseded")
+        return CommandOutcome(job, "unchanged" if issued == job.cancelled_at else "superseded")
     successor = _settled(replace(job, cancelled_at=issued))
     if job.requested_at is not None and issued < job.requested_at:
-        return Outcome(successor, "superseded")
+        return CommandOutcome(successor, "superseded")
     stopped = successor.status is JobStatus.CANCELLED and job.status is not JobStatus.CANCELLED
-    return Outcome(successor, "cancelled" if stopped else "unchanged", stops_runs=True)
+    return CommandOutcome(successor, "cancelled" if stopped else "unchanged", stops_runs=True)
 
 
-def _pause(job: Job, issued: datetime, _: datetime) -> Outcome:
+def _pause(job: Job, issued: datetime, _: datetime) -> CommandOutcome:
     if not _newer(issued, job.paused_at):
-        return Outcome(job, "unchanged" if issued == job.paused_at else "superseded")
+        return CommandOutcome(job, "unchanged" if issued == job.paused_at else "superseded")
     return _switched(job, _settled(replace(job, paused_at=issued)), issued)
 
 
-def _resume(job: Job, issued: datetime, _: datetime) -> Outcome:
+def _resume(job: Job, issued: datetime, _: datetime) -> CommandOutcome:
     if not _newer(issued, job.resumed_at):
-        return Outcome(job, "unchanged" if issued == job.resumed_at else "superseded")
+        return CommandOutcome(job, "unchanged" if issued == job.resumed_at else "superseded")
     return _switched(job, _settled(replace(job, resumed_at=issued)), issued)
 
 
-def _trigger(job: Job, issued: datetime, now: datetime) -> Outcome:
+def _trigger(job: Job, issued: datetime, now: datetime) -> CommandOutcome:
     if issued in job.triggers or issued == job.triggered_at:
-        return Outcome(job, "unchanged")
+        return CommandOutcome(job, "unchanged")
     if not _newer(issued, job.triggered_at) or not _newer(issued, job.requested_at):
-        return Outcome(job, "superseded")
+        return CommandOutcome(job, "superseded")
     triggers = tuple(sorted((*job.triggers, issued)))
     status = JobStatus.PENDING if job.status is JobStatus.DONE else job.status
     successor = _settled(replace(job, triggers=triggers, trigger_at=job.trigger_at or now, status=status,
@@ -213,11 +215,11 @@ def _trigger(job: Job, issued: datetime, now: datetime) -> Outcome:
         raise Rejected([Problem("id", f"already has {MAX_TRIGGERS:,} pending triggers, the maximum for one job; "
                                       "trigger it again when some of them are emitted")])
     runs = successor.status in (JobStatus.PENDING, JobStatus.PAUSED)
-    return Outcome(successor, "scheduled" if runs else "unchanged")
+    return CommandOutcome(successor, "scheduled" if runs else "unchanged")
 
 
 # What every command but a request makes of a job, by when it was issued and when it is stored.
-_TRANSITIONS: dict[type[Command], Callable[[Job, datetime, datetime], Outcome]] = {
+_TRANSITIONS: dict[type[Command], Callable[[Job, datetime, datetime], CommandOutcome]] = {
     ScheduleCancel: _cancel,
     SchedulePause: _pause,
     ScheduleResume: _resume,
@@ -249,11 +251,11 @@ def _paused(job: Job) -> bool:
     return not _newer(job.resumed_at, job.paused_at) and not _not_before(job.cancelled_at, job.paused_at)
 
 
-def _switched(before: Job, after: Job, issued: datetime) -> Outcome:
+def _switched(before: Job, after: Job, issued: datetime) -> CommandOutcome:
     if before.status is not after.status:
-        return Outcome(after, "scheduled")
+        return CommandOutcome(after, "scheduled")
     late = before.requested_at is not None and issued < before.requested_at
-    return Outcome(after, "superseded" if late else "unchanged")
+    return CommandOutcome(after, "superseded" if late else "unchanged")
 
 
 def _newer_request(job: Job, definition: Definition, issued: datetime, *, start_given: bool) -> bool:

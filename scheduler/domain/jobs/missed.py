@@ -22,7 +22,7 @@ class OnMissed(StrEnum):
 
 
 @dataclass(slots=True)  # not frozen, for speed: see definition.py
-class Plan:
+class EmissionPlan:
     """What to emit now, what is passed over, and what comes next."""
 
     emit: datetime | None = None
@@ -42,7 +42,7 @@ def plan(
     *,
     one_shot: bool,
     missed_before: datetime | None = None,
-) -> Plan:
+) -> EmissionPlan:
     """Decide about the occurrences from `due_at`, which is due, up to `now`."""
     following = schedule.next_after(due_at)
     if following is not None and following <= now:
@@ -50,7 +50,7 @@ def plan(
         if on_missed is OnMissed.ALL:
             return _one_of_all(due, now, max_lateness)
     elif max_lateness is None and on_missed is not OnMissed.SKIP:
-        return Plan(due_at, next_run_at=following)  # nearly always
+        return EmissionPlan(due_at, next_run_at=following)  # nearly always
     else:
         due = _Due((due_at,), 1, following)
     newest = due.newest[-1]
@@ -69,13 +69,13 @@ class _Due:
     total: int
     coming: datetime | None
 
-    def plan(self, emit: datetime | None, reason: str, *, fold: bool = False) -> Plan:
+    def plan(self, emit: datetime | None, reason: str, *, fold: bool = False) -> EmissionPlan:
         """Emit one of them or none, and pass over those before it."""
         kept = 0 if emit is None else len(self.newest) - self.newest.index(emit)
         passed = self.newest[: len(self.newest) - kept][-MOST:]
         count = self.total - kept
         following = self.coming if kept <= 1 else self.newest[1 - kept]
-        return Plan(emit, count if fold else 0, passed, count, reason if count else None, following)
+        return EmissionPlan(emit, count if fold else 0, passed, count, reason if count else None, following)
 
 
 def _due(schedule: Schedule, due_at: datetime, following: datetime | None, now: datetime) -> _Due:
@@ -93,7 +93,7 @@ def _due(schedule: Schedule, due_at: datetime, following: datetime | None, now: 
     return _Due(tuple(newest), total, schedule.next_after(now))
 
 
-def _one_of_all(due: _Due, now: datetime, max_lateness: timedelta | None) -> Plan:
+def _one_of_all(due: _Due, now: datetime, max_lateness: timedelta | None) -> EmissionPlan:
     """Emit the oldest of the newest 100 that is not too late; the following ones come by further calls."""
     kept = [one for one in due.newest[-MOST:] if max_lateness is None or now - one <= max_lateness]
     return due.plan(kept[0] if kept else None, "limit" if len(kept) == MOST else "max_lateness")

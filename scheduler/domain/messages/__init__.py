@@ -2,7 +2,7 @@
 
 from scheduler.domain.messages.base import (
     DEFAULT_TENANT,
-    HUNDRED,
+    MAX_MISSED_LISTED,
     Command,
     ContractMessage,
     Instant,
@@ -41,10 +41,10 @@ from scheduler.domain.messages.targets import CommandTarget, Target, WebhookTarg
 from scheduler.domain.messages.workers import Busy, ScheduleWorker
 
 __all__ = [
-    "AMQP_PRIORITIES", "COMMAND_MODELS", "DEFAULT_TENANT", "EVENT_MODELS", "HUNDRED", "RESULT_MODELS", "Busy",
-    "Command", "CommandTarget", "ContractMessage", "DueRun", "FieldProblem", "Instant", "JobCommand", "JobId",
-    "Overlap", "Priority", "RecordedStatus", "ResultStatus", "RunPolicy", "ScheduleAccepted", "ScheduleCancel",
-    "ScheduleDue", "ScheduleFinished", "ScheduleMissed", "SchedulePause", "ScheduleRecorded",
+    "AMQP_PRIORITIES", "COMMAND_MODELS", "DEFAULT_TENANT", "EVENT_MODELS", "MAX_MISSED_LISTED", "RESULT_MODELS",
+    "Busy", "Command", "CommandTarget", "ContractMessage", "DueRun", "FieldProblem", "Instant", "JobCommand",
+    "JobId", "Overlap", "Priority", "RecordedStatus", "ResultStatus", "RunPolicy", "ScheduleAccepted",
+    "ScheduleCancel", "ScheduleDue", "ScheduleFinished", "ScheduleMissed", "SchedulePause", "ScheduleRecorded",
     "ScheduleRejected", "ScheduleRequest", "ScheduleResult", "ScheduleResume", "ScheduleRetry",
     "ScheduleTrigger", "ScheduleWorker", "Seconds", "Status", "Target", "Tenant", "WebhookTarget", "work_key",
 ]

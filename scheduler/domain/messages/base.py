@@ -29,7 +29,7 @@ Seconds = Annotated[float, Field(ge=0, le=LIFETIME, allow_inf_nan=False, strict=
 DEFAULT_TENANT = "default"
 TENANT_PATTERN = r"^[A-Za-z0-9._-]{1,100}$"
 Tenant = Annotated[str, Field(strict=True, pattern=TENANT_PATTERN)]
-HUNDRED = 100  # the most occurrences one ScheduleMissed lists
+MAX_MISSED_LISTED = 100  # the most occurrences one ScheduleMissed lists
 
 
 class ContractMessage(BaseModel):

@@ -6,7 +6,15 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from scheduler.domain.jobs.missed import OnMissed
-from scheduler.domain.messages.base import HUNDRED, Command, ContractMessage, Instant, JobId, Seconds, Tenant
+from scheduler.domain.messages.base import (
+    MAX_MISSED_LISTED,
+    Command,
+    ContractMessage,
+    Instant,
+    JobId,
+    Seconds,
+    Tenant,
+)
 from scheduler.domain.messages.runs import DueRun, RunPolicy
 from scheduler.domain.messages.targets import Target
 
@@ -172,6 +180,6 @@ class ScheduleMissed(ContractMessage):
     id: JobId = Field(description="The same for every emission of the same message; also its message_id.")
     job_id: JobId
     job_type: str
-    missed: list[Instant] = Field(max_length=HUNDRED, description="The newest of them, oldest first.")
+    missed: list[Instant] = Field(max_length=MAX_MISSED_LISTED, description="The newest of them, oldest first.")
     missed_count: int = Field(ge=1)
     reason: Literal["skip", "max_lateness", "latest", "limit", "overlap"]

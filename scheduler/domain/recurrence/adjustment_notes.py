@@ -4,22 +4,22 @@ from datetime import datetime, timedelta
 
 from scheduler.domain.recurrence.business_calendar import FURTHEST, OnClosed
 from scheduler.domain.recurrence.day_masks import DAY
-from scheduler.domain.recurrence.dst_notes import note
+from scheduler.domain.recurrence.dst_notes import dst_note
 from scheduler.domain.recurrence.moved_days import moment
-from scheduler.domain.recurrence.planner import Mover, Occurrence, PassedOver, Planner
+from scheduler.domain.recurrence.planner import Mover, PlannedOccurrence, Planner, SkippedOccurrence
 from scheduler.domain.recurrence.schedule import to_seconds
 
 _UNITS = ((3600, "h"), (60, "min"))
 
 
-def note_of(planner: Planner, occurrence: Occurrence, *, jitter_known: bool = True) -> str:
+def adjustment_note(planner: Planner, occurrence: PlannedOccurrence, *, jitter_known: bool = True) -> str:
     """Return what moved an occurrence and why; empty if nothing did."""
     nominal = occurrence.nominal_at
     parts = []
     if Mover.CALENDAR in occurrence.moved:
         parts.append(f"{_closed(planner, nominal)}: moved to {_target(planner, nominal)}")
     else:
-        parts.append(note(planner.schedule, nominal))
+        parts.append(dst_note(planner.schedule, nominal))
     moved, planned = planner.steps(nominal)
     if Mover.WINDOW in occurrence.moved and moved is not None and planned is not None:
         parts.append(f"{_outside(planner, moved)}: moved to its next opening, {_day_and_time(planner, planned)}")
@@ -32,7 +32,7 @@ def note_of(planner: Planner, occurrence: Occurrence, *, jitter_known: bool = Tr
     return "; ".join(part for part in parts if part)
 
 
-def passed_note(planner: Planner, passed: PassedOver) -> str:
+def skip_note(planner: Planner, passed: SkippedOccurrence) -> str:
     """Return why an occurrence is not emitted."""
     nominal = passed.nominal_at
     moved, planned = planner.steps(nominal)

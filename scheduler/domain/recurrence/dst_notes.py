@@ -9,7 +9,7 @@ from scheduler.domain.recurrence.wall_times import includes
 from scheduler.domain.recurrence.zones import NEARBY, Shift
 
 
-def note(schedule: Schedule, instant: datetime) -> str:
+def dst_note(schedule: Schedule, instant: datetime) -> str:
     """Return how the clocks moved, merged or doubled the occurrence at `instant`; empty if they did not."""
     if not isinstance(schedule, Recurring):
         return ""

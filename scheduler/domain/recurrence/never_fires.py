@@ -23,7 +23,7 @@ _DATE_PARTS = ("bymonth", "byweekno", "byyearday", "bymonthday", "byday")
 _CLOCK_PARTS = ("byhour", "byminute", "bysecond")
 
 
-def why_never(rule: Rule, dtstart: datetime | None, schedule: Recurring, start: int) -> str:
+def never_fires_reason(rule: Rule, dtstart: datetime | None, schedule: Recurring, start: int) -> str:
     """Return why a rule does not fire within a century of its start."""
     if rule.until is not None:
         unending = replace(rule, until=None)
@@ -42,7 +42,7 @@ def why_never(rule: Rule, dtstart: datetime | None, schedule: Recurring, start: 
     return _NOT_SOON
 
 
-def why_never_cron(cron: Cron) -> str:
+def cron_never_fires_reason(cron: Cron) -> str:
     """Return why a cron expression does not fire within a century."""
     days = cron.walls.days
     if isinstance(days, CronDays) and days.both and not days.last_workday:

@@ -34,7 +34,7 @@ class Mover(StrEnum):
     JITTER = "jitter"
 
 
-class Passed(StrEnum):
+class SkipReason(StrEnum):
     """Why an occurrence is not emitted."""
 
     CALENDAR = "calendar"
@@ -52,7 +52,7 @@ class Adjustments:
 
 
 @dataclass(frozen=True, slots=True)
-class Occurrence:
+class PlannedOccurrence:
     """One event to emit."""
 
     nominal_at: datetime
@@ -63,11 +63,11 @@ class Occurrence:
 
 
 @dataclass(frozen=True, slots=True)
-class PassedOver:
+class SkippedOccurrence:
     """An occurrence that is not emitted."""
 
     nominal_at: datetime
-    reason: Passed
+    reason: SkipReason
     into: datetime | None = None  # if merged: the nominal instant of the one that is emitted
 
 
@@ -102,17 +102,17 @@ class Planner:
         self._job_id = job_id if adjustments.jitter else None
         self._newest: _Group | None = None  # many occurrences may be asked about that belong to the same
 
-    def all(self) -> Iterator[Occurrence]:
+    def all(self) -> Iterator[PlannedOccurrence]:
         """Yield every occurrence in the order of due_at."""
         return self.after(plus(self.schedule.starts_at, -_EARLIEST))
 
-    def after(self, instant: datetime) -> Iterator[Occurrence]:
+    def after(self, instant: datetime) -> Iterator[PlannedOccurrence]:
         """Yield the occurrences due after `instant` in the order of due_at; equal ones by nominal_at."""
         if self._job_id is None:
             for planned in self._planned(plus(instant, MICRO)):
                 yield self._occurrence(planned)
             return
-        waiting: list[tuple[datetime, datetime, Occurrence]] = []
+        waiting: list[tuple[datetime, datetime, PlannedOccurrence]] = []
         for planned in self._planned(plus(instant, MICRO - self.adjustments.jitter)):
             while waiting and waiting[0][0] < planned:  # jitter only delays: nothing can come before it any more
                 yield heappop(waiting)[2]
@@ -144,9 +144,9 @@ class Planner:
         earlier = self._crowd(after, middle)
         return earlier if earlier > MOST_SPREAD else max(earlier, self._crowd(middle, until))
 
-    def passed_over(self, after: datetime, until: datetime, limit: int) -> list[PassedOver]:
+    def passed_over(self, after: datetime, until: datetime, limit: int) -> list[SkippedOccurrence]:
         """Return the first occurrences with nominal instants in (after, until] that are not emitted."""
-        found: list[PassedOver] = []
+        found: list[SkippedOccurrence] = []
         nominal, end = plus(after, MICRO), plus(until, MICRO)
         for _ in range(_MOST_EXAMINED):
             following = self.schedule.first_in(nominal, end) if nominal < end else None
@@ -160,16 +160,18 @@ class Planner:
                 nominal = plus(following, MICRO)
         return found
 
-    def passed(self, nominal: datetime) -> PassedOver | None:
+    def passed(self, nominal: datetime) -> SkippedOccurrence | None:
         """Return why an occurrence is not emitted; None if it is."""
         moved = self._days.moved(nominal)
         planned = None if moved is None else self._in_window(moved)
         if planned is None:
-            return PassedOver(nominal, Passed.CALENDAR)
+            return SkippedOccurrence(nominal, SkipReason.CALENDAR)
         group = self._group(planned)
-        return None if group.nominal_at == nominal else PassedOver(nominal, Passed.MERGED, group.nominal_at)
+        if group.nominal_at == nominal:
+            return None
+        return SkippedOccurrence(nominal, SkipReason.MERGED, group.nominal_at)
 
-    def merged(self, occurrence: Occurrence, limit: int) -> list[datetime]:
+    def merged(self, occurrence: PlannedOccurrence, limit: int) -> list[datetime]:
         """Return the newest nominal instants that are merged into an occurrence, at most `limit`, in order."""
         group = self._group(occurrence.planned_at or occurrence.due_at)
         newest = {each for span in group.spans for each in span.newest(limit + 1)} - {group.nominal_at}
@@ -326,7 +328,7 @@ class Planner:
             yield from self._days.spans(moment(start), moment(end))
             start = end
 
-    def _occurrence(self, planned: datetime) -> Occurrence:
+    def _occurrence(self, planned: datetime) -> PlannedOccurrence:
         """Return the occurrence that is emitted for all that come to an instant before jitter."""
         if self._hours is None and isinstance(self._days, PlainDays):
             nominal, merged = planned, 0
@@ -341,7 +343,7 @@ class Planner:
                 limit = min(limit, moment(closes) - planned)
             due = min(END, plus(planned, jitter_delay(self._job_id, nominal, limit)))
         if due == nominal:
-            return Occurrence(nominal, due, (), merged, planned)
+            return PlannedOccurrence(nominal, due, (), merged, planned)
         moved = self._days.moved(nominal)
         movers = []
         if moved != nominal:
@@ -350,4 +352,4 @@ class Planner:
             movers.append(Mover.WINDOW)
         if due != planned:
             movers.append(Mover.JITTER)
-        return Occurrence(nominal, due, tuple(movers), merged, planned)
+        return PlannedOccurrence(nominal, due, tuple(movers), merged, planned)

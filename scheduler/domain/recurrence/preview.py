@@ -17,10 +17,10 @@ from scheduler.domain.recurrence.adjustment_fields import (
     checked_planner,
     read_adjustments,
 )
-from scheduler.domain.recurrence.adjustment_notes import note_of, passed_note
-from scheduler.domain.recurrence.dst_notes import note
+from scheduler.domain.recurrence.adjustment_notes import adjustment_note, skip_note
+from scheduler.domain.recurrence.dst_notes import dst_note
 from scheduler.domain.recurrence.moment import read_moment
-from scheduler.domain.recurrence.planner import Adjustments, Occurrence, PassedOver, Planner
+from scheduler.domain.recurrence.planner import Adjustments, PlannedOccurrence, Planner, SkippedOccurrence
 from scheduler.domain.recurrence.resolve import dtstart_zone, resolve
 from scheduler.domain.recurrence.rfc5545_stamp import Fault
 from scheduler.domain.recurrence.rrule_text import Faulty, read_text
@@ -75,8 +75,8 @@ class Adjusted:
 
     planner: Planner
     jitter_known: bool
-    occurrences: tuple[Occurrence, ...]
-    passed: tuple[PassedOver, ...]
+    occurrences: tuple[PlannedOccurrence, ...]
+    passed: tuple[SkippedOccurrence, ...]
     further: bool  # there are more occurrences
 
 
@@ -94,7 +94,8 @@ class Preview:
         """Return the occurrences for people."""
         adjusted = self.adjusted
         if adjusted is None:
-            return [Item(self._local(each), written(each), note(self.schedule, each)) for each in self.occurrences]
+            return [Item(self._local(instant), utc_text(instant), dst_note(self.schedule, instant))
+                    for instant in self.occurrences]
         return [self._item(adjusted, each) for each in adjusted.occurrences]
 
     @property
@@ -104,14 +105,14 @@ class Preview:
         if adjusted is None:
             return None
         return [
-            Skipped(written(each.nominal_at), str(each.reason), passed_note(adjusted.planner, each))
+            Skipped(utc_text(each.nominal_at), str(each.reason), skip_note(adjusted.planner, each))
             for each in adjusted.passed
         ]
 
-    def _item(self, adjusted: Adjusted, each: Occurrence) -> Item:
-        words = note_of(adjusted.planner, each, jitter_known=adjusted.jitter_known)
-        nominal = written(each.nominal_at) if each.moved else None
-        return Item(self._local(each.due_at), written(each.due_at), words, nominal, tuple(map(str, each.moved)))
+    def _item(self, adjusted: Adjusted, each: PlannedOccurrence) -> Item:
+        words = adjustment_note(adjusted.planner, each, jitter_known=adjusted.jitter_known)
+        nominal = utc_text(each.nominal_at) if each.moved else None
+        return Item(self._local(each.due_at), utc_text(each.due_at), words, nominal, tuple(map(str, each.moved)))
 
     def _local(self, instant: datetime) -> str:
         return local_time(instant, self.spec.timezone).isoformat()
@@ -227,6 +228,6 @@ def _zone_name(fields: Mapping[str, object]) -> str:
     return str(name) if name in zone_names() else "UTC"
 
 
-def written(instant: datetime) -> str:
+def utc_text(instant: datetime) -> str:
     """Write an instant in UTC, with a fraction only if there is one."""
     return instant.replace(tzinfo=None).isoformat() + "Z"

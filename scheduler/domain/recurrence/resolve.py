@@ -8,7 +8,12 @@ from scheduler.domain.recurrence.build_walls import NothingChosen
 from scheduler.domain.recurrence.cron import read_cron
 from scheduler.domain.recurrence.day_masks import DAY, END_OF_TIME
 from scheduler.domain.recurrence.moment import Moment, plain_instant, read_duration, read_moment
-from scheduler.domain.recurrence.never_fires import CENTURY, NOTHING_CHOSEN, why_never, why_never_cron
+from scheduler.domain.recurrence.never_fires import (
+    CENTURY,
+    NOTHING_CHOSEN,
+    cron_never_fires_reason,
+    never_fires_reason,
+)
 from scheduler.domain.recurrence.rfc5545_stamp import Fault, Form, Stamp
 from scheduler.domain.recurrence.rrule_text import Faulty, RuleText, read_text
 from scheduler.domain.recurrence.rule import Freq, Rule
@@ -239,7 +244,7 @@ def _judge(spec: Spec, fields: _Fields, local: Clock) -> Spec:
     if spec.cron is not None:
         schedule = compile_schedule(spec)
         if isinstance(schedule, Recurring) and schedule.next_within(start, start + CENTURY) is None:
-            raise Fault(why_never_cron(read_cron(spec.cron)))
+            raise Fault(cron_never_fires_reason(read_cron(spec.cron)))
     if fields.text is None:
         return spec
     bare = replace(fields.text, rdates=(), exdates=())
@@ -253,7 +258,7 @@ def _judge(spec: Spec, fields: _Fields, local: Clock) -> Spec:
         spec = replace(spec, ends_at=_last_by_count(rule, bare.rule, bare.rule.count))
         whole = rule_schedule(spec, local_text(fields.text, local))
     if whole.next_within(start, start + CENTURY) is None:
-        raise Fault(ALL_EXCLUDED if fires else why_never(bare.rule, spec.dtstart, rule, start))
+        raise Fault(ALL_EXCLUDED if fires else never_fires_reason(bare.rule, spec.dtstart, rule, start))
     return spec
 
 

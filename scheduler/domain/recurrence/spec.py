@@ -49,7 +49,7 @@ class Spec:
 def compile_schedule(spec: Spec) -> Schedule:
     """Return the schedule of a stored, trusted spec."""
     if spec.rrule is not None:
-        return rule_schedule(spec, known_text(spec.rrule, spec.timezone))
+        return rule_schedule(spec, cached_text(spec.rrule, spec.timezone))
     if spec.cron is not None:
         return Recurring(spec.starts_at, _known_cron(spec.cron, spec.timezone))
     if spec.every is not None:
@@ -59,7 +59,7 @@ def compile_schedule(spec: Spec) -> Schedule:
 
 # Jobs have few texts and many starts: what a text means in a zone is remembered, what a start makes of it is not.
 @lru_cache(maxsize=1024)  # a text of 4,096 characters may weigh 50 kB
-def known_text(rrule: str, timezone: str) -> "LocalText":
+def cached_text(rrule: str, timezone: str) -> "LocalText":
     """Return what a stored text means in a zone."""
     return local_text(read_text(rrule), clock(timezone))
 

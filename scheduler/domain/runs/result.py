@@ -56,17 +56,17 @@ class Result:
 
 
 @dataclass(slots=True)
-class Heard:
+class WorkerReport:
     """What a worker says of itself, which comes by the same way as results."""
 
-    said: ScheduleWorker
+    message: ScheduleWorker
     offer_tenants: OfferTenants | None = None
     trusted: bool = True  # False: its broker user is not a worker's, and it is not stored
 
     @property
     def about(self) -> str:
         """The id of the worker."""
-        return str(self.said.id)
+        return str(self.message.id)
 
 
 def kept(result: ScheduleResult, event_id: str, output: str | None) -> Result:

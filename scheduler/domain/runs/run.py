@@ -71,7 +71,7 @@ class Occurrence:
 
 
 @dataclass(slots=True)
-class Attempt:
+class FinishedAttempt:
     """One attempt that has come to an end."""
 
     attempt: int
@@ -85,7 +85,7 @@ class Attempt:
 
 
 @dataclass(slots=True)
-class End:
+class RunEnd:
     """An end of a run, as it is announced."""
 
     status: RunStatus
@@ -120,13 +120,13 @@ class Run:
     error: str | None = None
     output: str | None = None
     output_cut: bool = False
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[FinishedAttempt, ...] = ()
     decided_by: str | None = None  # what decided the current attempt, to weigh another word about it against
     retried_at: datetime | None = None
     early: tuple[Result, ...] = ()  # came before the event was known
     noted_at: datetime | None = None  # when the first of them came
     attempts_omitted: int | None = None  # how many are left out of `attempts`; None where none is
-    unannounced: tuple[End, ...] | None = None  # earlier ends, oldest first, of which nobody was told yet
+    unannounced: tuple[RunEnd, ...] | None = None  # earlier ends, oldest first, of which nobody was told yet
     occurrence: Occurrence | None = None
 
     @property
@@ -159,7 +159,7 @@ class Run:
         return 0 if self.occurrence is None else max(0, self.occurrence.policy.max_attempts - self.counted)
 
     @property
-    def ended_by(self) -> Attempt | None:
+    def ended_by(self) -> FinishedAttempt | None:
         """The attempt that ended it, if one did."""
         if self.status is RunStatus.SUCCEEDED:
             return next((each for each in self.attempts if each.outcome is AttemptOutcome.SUCCEEDED), None)

@@ -15,8 +15,8 @@ from scheduler.domain.runs.run import (
     FIRST_KEPT,
     LAST_KEPT,
     MOST_UNANNOUNCED,
-    Attempt,
     AttemptOutcome,
+    FinishedAttempt,
     Occurrence,
     Run,
     RunStatus,
@@ -24,14 +24,14 @@ from scheduler.domain.runs.run import (
 )
 
 
-def delivered(run: Run | None, event_id: str, occurrence: Occurrence, at: datetime) -> Run:
+def deliver_run(run: Run | None, event_id: str, occurrence: Occurrence, at: datetime) -> Run:
     """Return the run after its event went out once more, at `at`; with what was said of it before, if anything."""
     before = run or Run(event_id, RunStatus.EXPECTED)
     current = _delivered(replace(before, occurrence=before.occurrence or occurrence), at)
     for result in before.early:
         if result.tenant not in (None, occurrence.tenant):
             continue  # it was about a run of another's
-        current, _ = reported(current, result, at)
+        current, _ = apply_result(current, result, at)
     return replace(current, early=(), noted_at=None)
 
 
@@ -44,7 +44,7 @@ def _delivered(run: Run, at: datetime) -> Run:
     )
 
 
-def reported(run: Run | None, result: Result, now: datetime) -> tuple[Run, RecordedStatus]:
+def apply_result(run: Run | None, result: Result, now: datetime) -> tuple[Run, RecordedStatus]:
     """Return what a result makes of its run, and what to answer; None stands for an event that is not known."""
     if run is not None and run.status is RunStatus.EMITTED:
         return run, "unchanged"
@@ -86,7 +86,7 @@ def _succeeded(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedSt
     if run.status is RunStatus.SUCCEEDED:
         return run, "unchanged"
     started = result.started_at or _started(run, result.attempt)
-    ended = Attempt(result.attempt, AttemptOutcome.SUCCEEDED, result.worker or run.worker, started,
+    ended = FinishedAttempt(result.attempt, AttemptOutcome.SUCCEEDED, result.worker or run.worker, started,
                     result.finished_at or now, result.error, result.output, result.output_cut)
     attempts, omitted = _with(run, ended)
     # Field by field, in their order: most results are such, and `replace` takes twice as long.
@@ -164,16 +164,16 @@ def _ended_after_cancel(run: Run, result: Result, now: datetime) -> tuple[Run, R
     ), "recorded"
 
 
-def _attempt_ended(run: Run, result: Result, now: datetime) -> tuple[Run, Attempt]:
+def _attempt_ended(run: Run, result: Result, now: datetime) -> tuple[Run, FinishedAttempt]:
     """Return the run with its current attempt decided by a result, and that attempt."""
     snoozed = result.status is ResultStatus.SNOOZED
     outcome = AttemptOutcome.SNOOZED if snoozed else AttemptOutcome.FAILED
-    ended = Attempt(run.attempt, outcome, result.worker or run.worker, result.started_at or run.started_at,
+    ended = FinishedAttempt(run.attempt, outcome, result.worker or run.worker, result.started_at or run.started_at,
                     result.finished_at or now, result.error, result.output, result.output_cut)
     return replace(run, counted=_counted(run) - snoozed, decided_by=result.weight()), ended
 
 
-def overdue(run: Run, now: datetime) -> Run:
+def expire_attempt(run: Run, now: datetime) -> Run:
     """Return the run after nothing was heard of its attempt in time; the same if it is not time yet."""
     if run.status not in (RunStatus.DELIVERED, RunStatus.RUNNING):
         return run
@@ -187,11 +187,13 @@ def overdue(run: Run, now: datetime) -> Run:
         "its worker gave no further sign of life" if lost else "it took longer than its time limit"
     )
     outcome = AttemptOutcome.LOST if lost else AttemptOutcome.TIMED_OUT
-    ended = Attempt(run.attempt, outcome, run.worker, run.started_at, now, error, run.output, run.output_cut)
+    ended = FinishedAttempt(
+        run.attempt, outcome, run.worker, run.started_at, now, error, run.output, run.output_cut
+    )
     return _ends(run, ended, now, None)
 
 
-def _ends(run: Run, ended: Attempt, now: datetime, retry_in: float | None) -> Run:
+def _ends(run: Run, ended: FinishedAttempt, now: datetime, retry_in: float | None) -> Run:
     assert run.occurrence is not None  # noqa: S101 - an attempt was made
     policy = run.occurrence.policy
     if ended.outcome is not AttemptOutcome.SNOOZED and run.counted >= policy.max_attempts:
@@ -206,7 +208,7 @@ def _ends(run: Run, ended: Attempt, now: datetime, retry_in: float | None) -> Ru
     )
 
 
-def _dead(run: Run, ended: Attempt, now: datetime) -> Run:
+def _dead(run: Run, ended: FinishedAttempt, now: datetime) -> Run:
     attempts, omitted = _with(run, ended)
     return replace(
         run, status=RunStatus.DEAD, finished_at=now, attempts=attempts, attempts_omitted=omitted,
@@ -215,7 +217,7 @@ def _dead(run: Run, ended: Attempt, now: datetime) -> Run:
     )
 
 
-def cancelled(run: Run, now: datetime) -> Run:
+def cancel_run(run: Run, now: datetime) -> Run:
     """Return the run after its job was cancelled: no further attempt is made."""
     if not run.open or run.status is RunStatus.EXPECTED:
         return run
@@ -223,7 +225,7 @@ def cancelled(run: Run, now: datetime) -> Run:
                    alive_until=None, progress=None)
 
 
-def retried(run: Run, issued: datetime, now: datetime) -> Run:
+def retry_run(run: Run, issued: datetime, now: datetime) -> Run:
     """Return the run with a fresh set of attempts if it was given up or cancelled; the same otherwise."""
     if run.status not in (RunStatus.DEAD, RunStatus.CANCELLED):
         return run
@@ -238,7 +240,7 @@ def retried(run: Run, issued: datetime, now: datetime) -> Run:
                    decided_by=None)
 
 
-def _with(run: Run, ended: Attempt) -> tuple[tuple[Attempt, ...], int | None]:
+def _with(run: Run, ended: FinishedAttempt) -> tuple[tuple[FinishedAttempt, ...], int | None]:
     """Return the attempts with this one in its place, and how many are left out of the middle."""
     if not run.attempts:
         return (ended,), run.attempts_omitted

@@ -34,7 +34,7 @@ def is_sensitive(name: str) -> bool:
     return "key" in parts and not parts & _OTHER_KEYS
 
 
-def masked_target(target: Mapping[str, Any]) -> dict[str, Any]:
+def mask_target(target: Mapping[str, Any]) -> dict[str, Any]:
     """Return a target, as JSON, with its literal credentials masked."""
     hook = target.get("webhook")
     if not isinstance(hook, dict):
@@ -49,13 +49,13 @@ def masked_target(target: Mapping[str, Any]) -> dict[str, Any]:
     return dict(target) | {"webhook": shown}
 
 
-def masked_text(target: str) -> str:
+def mask_target_text(target: str) -> str:
     """Return a target, as JSON text, with its literal credentials masked."""
     if "webhook" not in target:
         return target
     try:
         found = json.loads(target)
-        shown = masked_target(found) if isinstance(found, dict) else found
+        shown = mask_target(found) if isinstance(found, dict) else found
         return target if shown == found else json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
     except (ValueError, RecursionError):
         return json.dumps(MASK)
@@ -72,7 +72,7 @@ def has_masks(target: Target | None) -> bool:
     return hook is not None and any(value == MASK and is_sensitive(name) for name, value in _values(hook))
 
 
-def unmasked(target: Target, stored: str | None) -> Target:
+def restore_credentials(target: Target, stored: str | None) -> Target:
     """Return a target with the credentials that the stored one, as JSON text, has in place of masks.
 
     Raises Rejected for a mask without one. A credential is kept only for the same scheme, host and port: otherwise

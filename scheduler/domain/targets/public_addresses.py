@@ -52,7 +52,7 @@ def unwrapped(address: Address) -> Address:
     return address if mapped is None else mapped
 
 
-def why_not_public(address: Address) -> str | None:
+def non_public_reason(address: Address) -> str | None:
     """Say what a non-public address is for; None if it is public."""
     real = unwrapped(address)
     for network, what in NOT_PUBLIC:

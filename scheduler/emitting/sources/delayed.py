@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from scheduler.domain.delayed.message import LOOK_SECONDS, Waiting
+from scheduler.domain.delayed.message import IDLE_POLL_SECONDS, DelayedMessage
 from scheduler.domain.instants import rfc3339
 from scheduler.emitting.run_messages import UNSENDABLE
 from scheduler.emitting.source import Result, Stamp, Times
@@ -39,7 +39,7 @@ _dead = ThrottledWarning(log, "delayed message given up")
 class DelayedEmission:
     """A message, and whether it is given up."""
 
-    message: Waiting
+    message: DelayedMessage
     given_up: bool = False
     homeless: bool = False  # its exit is none of ours: to publish there could end the channel, for all
 
@@ -50,7 +50,7 @@ class DueDelayed:
     kind = KIND
     classes = due.CLASSES
     # Consumers tell of whatever falls due sooner than this.
-    look_seconds: float | None = LOOK_SECONDS
+    look_seconds: float | None = IDLE_POLL_SECONDS
     idle_seconds = 0.0
 
     def __init__(self, user: str, frame_max: int, exits: Collection[str]) -> None:
@@ -59,15 +59,15 @@ class DueDelayed:
         self._frame_max = frame_max
         self._exits = frozenset(exits)
 
-    def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Waiting]:
+    def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[DelayedMessage]:
         """Lock the messages whose time has come."""
         return due.claim(session, limit, since)
 
-    def name(self, message: Waiting) -> str:
+    def name(self, message: DelayedMessage) -> str:
         """Return the number under which it is stored."""
         return str(message.id)
 
-    def decide(self, message: Waiting, now: datetime) -> DelayedEmission:
+    def decide(self, message: DelayedMessage, now: datetime) -> DelayedEmission:
         """Say whether it is tried, or given up."""
         if message.unroutable_at is None and message.exchange in self._exits:
             return DelayedEmission(message)
@@ -101,8 +101,8 @@ class DueDelayed:
         """Nothing: the row is locked until it is deleted."""
 
     def settle(
-        self, session: ClaimSession, results: Sequence[Result[DelayedEmission]], unreadable: Sequence[Waiting],
-        times: Times,
+        self, session: ClaimSession, results: Sequence[Result[DelayedEmission]],
+        unreadable: Sequence[DelayedMessage], times: Times,
     ) -> datetime | None:
         """Delete what is out; keep what the broker did not take, and leave as it is what it did not answer for."""
         settlement = Settlement()
@@ -146,7 +146,7 @@ class DueDelayed:
         return ()
 
 
-def _postponed(message: Waiting, refusal: Receipt | None, why: str | None = None) -> Postponed:
+def _postponed(message: DelayedMessage, refusal: Receipt | None, why: str | None = None) -> Postponed:
     seconds = retry_delay(message.retries, random.random())  # noqa: S311 - jitter, not a secret
     problem = why or (_UNREADABLE if refusal is None else _PROBLEMS[refusal])
     return Postponed(message.id, seconds, problem, refusal is Receipt.RETURNED)

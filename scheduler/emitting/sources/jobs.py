@@ -10,7 +10,7 @@ from scheduler.domain.jobs.job import Job
 from scheduler.domain.messages import AMQP_PRIORITIES, Overlap, work_key
 from scheduler.domain.names import EVENTS_EXCHANGE, due_address
 from scheduler.domain.runs.run import Origin, Run, RunStatus
-from scheduler.domain.runs.transitions import delivered
+from scheduler.domain.runs.transitions import deliver_run
 from scheduler.emitting.run_messages import count_unoffered, not_delivered, run_message, trace_headers
 from scheduler.emitting.source import Result, Stamp, Times
 from scheduler.ops import metrics, traces
@@ -103,7 +103,7 @@ class DueJobs:
         for emission in tracked if known else ():
             emission.known = before = known.get(emission.event_id or "")
             if before is not None and before.status is RunStatus.EXPECTED:
-                merged.append(delivered(before, before.event_id, occurrence(emission), emitted_at))
+                merged.append(deliver_run(before, before.event_id, occurrence(emission), emitted_at))
         if merged:
             runs_due.merge(session, merged)
 
@@ -253,7 +253,7 @@ def _emitted(emission: Emission) -> runs_due.Emitted:
 def _first_run(emission: Emission, emitted_at: datetime) -> Run:
     assert emission.event_id is not None  # noqa: S101 - the caller asked whether there is one
     if emission.run is None:
-        emission.run = delivered(None, emission.event_id, occurrence(emission), emitted_at)
+        emission.run = deliver_run(None, emission.event_id, occurrence(emission), emitted_at)
     return emission.run
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from scheduler.domain.runs.run import IDLE_SECONDS, Run, RunStatus, replace
-from scheduler.domain.runs.transitions import delivered, overdue
-from scheduler.domain.runs.unannounced_ends import as_it_ended
+from scheduler.domain.runs.transitions import deliver_run, expire_attempt
+from scheduler.domain.runs.unannounced_ends import run_at_end
 from scheduler.emitting.results_probe import ResultsProbe
 from scheduler.emitting.run_messages import count_unoffered, dead_message, finished_message, run_message
 from scheduler.emitting.source import Result, Stamp, Times
@@ -78,8 +78,8 @@ class DueRuns:
             # By themselves: a next attempt that the broker refuses must not have them announced again and again.
             return RunEmission(run, replace(run, unannounced=None))
         if run.status is RunStatus.WAITING and run.occurrence is not None:
-            return RunEmission(run, delivered(run, run.event_id, run.occurrence, now))
-        after = run if self._spared(run, now) else overdue(run, now)
+            return RunEmission(run, deliver_run(run, run.event_id, run.occurrence, now))
+        after = run if self._spared(run, now) else expire_attempt(run, now)
         if after is not run and self._probe is not None and not self._probe.covers(run):
             return RunEmission(run, run, self._probe.marker(run, now))
         return RunEmission(run, after)
@@ -95,7 +95,7 @@ class DueRuns:
         run = emission.after
         if emission.marker is not None:
             return [emission.marker]
-        earlier = [as_it_ended(run, end) for end in emission.before.unannounced or ()]
+        earlier = [run_at_end(run, end) for end in emission.before.unannounced or ()]
         if earlier and run.open:
             return [message for each in earlier for message in _announcement(each)]
         if run.status is RunStatus.DELIVERED and run is not emission.before:

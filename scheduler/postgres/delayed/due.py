@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from scheduler.domain.delayed.message import Waiting
+from scheduler.domain.delayed.message import DelayedMessage
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession, array
 from scheduler.postgres.delayed.store import KIND
 from scheduler.postgres.large_values import MAX_CLAIM_BYTES
@@ -13,7 +13,7 @@ from scheduler.postgres.row_text import names
 from scheduler.resources import query
 
 CLASSES = 1  # their priority is for those who receive them
-COLUMNS = names(Waiting)
+COLUMNS = names(DelayedMessage)
 # Most are looked at when they are due: a second timestamp would only be written and read for nothing.
 _RETURNED = {"wake_at": "nullif(sized.wake_at, sized.due_at)"}
 CLAIM = query(
@@ -40,7 +40,7 @@ class Settlement:
     postponed: list[Postponed] = field(default_factory=list)
 
 
-def claim(session: ClaimSession, limit: int, since: Sequence[datetime] = (LONG_AGO,)) -> Claim[Waiting]:
+def claim(session: ClaimSession, limit: int, since: Sequence[datetime] = (LONG_AGO,)) -> Claim[DelayedMessage]:
     """Lock the messages that are due; where there are none, nothing stays open."""
     rows = session.claim(KIND, CLAIM, *since, limit)
     claimed_at, seconds_to_next, locked = rows[0][len(COLUMNS) :]
@@ -55,12 +55,12 @@ def claim(session: ClaimSession, limit: int, since: Sequence[datetime] = (LONG_A
     return Claim(messages, claimed_at, seconds_to_next, resume_from, full, size=size, left_from=left_from)
 
 
-def _read(row: Sequence[Any]) -> Waiting:
+def _read(row: Sequence[Any]) -> DelayedMessage:
     number, exchange, routing_key, properties, body, due_at, wake_at, retries, unroutable_at, problem, *_ = row
     if exchange is None:
         routing_key = properties = body = b""
     # psycopg2's views are of single characters.
-    return Waiting(
+    return DelayedMessage(
         number, exchange, bytes(routing_key), bytes(properties), bytes(body), due_at, wake_at or due_at, retries,
         unroutable_at, problem,
     )

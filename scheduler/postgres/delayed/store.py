@@ -14,7 +14,7 @@ from typing import NamedTuple
 import psycopg2.extensions
 from psycopg2 import errors
 
-from scheduler.domain.delayed.message import CANCEL_HOLDS, Arrived
+from scheduler.domain.delayed.message import TOMBSTONE_LIFETIME, ReceivedMessage
 from scheduler.postgres.claims import array
 from scheduler.postgres.connection import Contended
 from scheduler.resources import query
@@ -52,7 +52,7 @@ def forget_cancels(cursor: Cursor, ids: Iterable[str]) -> None:
     cursor.execute(query("delayed/forget_cancels"), {"ids": array(ids)})
 
 
-def add(cursor: Cursor, messages: Sequence[tuple[Arrived, datetime]]) -> None:
+def add(cursor: Cursor, messages: Sequence[tuple[ReceivedMessage, datetime]]) -> None:
     """Add messages in this order, each with when it comes out; raise Contended where a UUID is there already."""
     pieces = [_BEGIN]
     for message, due_at in messages:
@@ -87,5 +87,5 @@ def cancel(cursor: Cursor, ids: Iterable[str], held: Iterable[str]) -> set[str]:
     withdrawn = {message_id for message_id, in cursor.fetchall()}
     kept = list(held)
     if kept:
-        cursor.execute(query("delayed/keep_cancels"), {"ids": array(kept), "holds": CANCEL_HOLDS})
+        cursor.execute(query("delayed/keep_cancels"), {"ids": array(kept), "holds": TOMBSTONE_LIFETIME})
     return withdrawn

@@ -12,14 +12,14 @@ from typing import Any, get_args
 
 from scheduler.domain.messages import Priority, ResultStatus, RunPolicy
 from scheduler.domain.runs.result import Result
-from scheduler.domain.runs.run import Attempt, AttemptOutcome, End, Occurrence, Origin, Run, RunStatus
+from scheduler.domain.runs.run import AttemptOutcome, FinishedAttempt, Occurrence, Origin, Run, RunEnd, RunStatus
 from scheduler.postgres.jobs.columns import PRIORITIES, read_policy, write_policy
 from scheduler.postgres.large_values import LargeValues, marked_if_large
 from scheduler.postgres.row_text import Column, Row, names
 from scheduler.resources import query
 
 _STATE = names(Run, "occurrence")
-_ATTEMPT, _RESULT, _END = names(Attempt), names(Result), names(End)
+_ATTEMPT, _RESULT, _END = names(FinishedAttempt), names(Result), names(RunEnd)
 _ABOUT = names(Occurrence)
 _STATE_END = len(_STATE)
 _STATUS, _ATTEMPTS, _EARLY, _UNANNOUNCED = (
@@ -157,11 +157,11 @@ def _iso(moment: datetime) -> str:
     return moment.isoformat()
 
 
-def _tuple(values: tuple[Attempt | Result | End, ...]) -> str:
+def _tuple(values: tuple[FinishedAttempt | Result | RunEnd, ...]) -> str:
     return f"[{','.join(map(_object, values))}]" if values else "[]"
 
 
-def _object(value: Attempt | Result | End) -> str:
+def _object(value: FinishedAttempt | Result | RunEnd) -> str:
     """Write what is there of it as JSON: an encoder is made anew for each text, and takes longer than the text."""
     of, read_values = _OBJECTS[type(value)]
     values = read_values(value)
@@ -181,9 +181,9 @@ def _moments(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _attempt(values: dict[str, Any]) -> Attempt:
+def _attempt(values: dict[str, Any]) -> FinishedAttempt:
     empty: dict[str, Any] = dict.fromkeys(("worker", "started_at", "error", "output"))
-    return Attempt(**empty | _moments(values) | {"outcome": AttemptOutcome(values["outcome"])})
+    return FinishedAttempt(**empty | _moments(values) | {"outcome": AttemptOutcome(values["outcome"])})
 
 
 def _result(values: dict[str, Any]) -> Result:
@@ -191,15 +191,15 @@ def _result(values: dict[str, Any]) -> Result:
     return Result(**_moments(given) | {"status": ResultStatus(values["status"])})
 
 
-def _end(values: dict[str, Any]) -> End:
+def _end(values: dict[str, Any]) -> RunEnd:
     empty: dict[str, Any] = dict.fromkeys(("emitted_at", "started_at", "ended_at", "outcome", "error", "output"))
     outcome = values.get("outcome")
     read = {"status": RunStatus(values["status"]), "outcome": None if outcome is None else AttemptOutcome(outcome)}
-    return End(**empty | _moments(values) | read)
+    return RunEnd(**empty | _moments(values) | read)
 
 
 _OBJECTS: dict[type, tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]] = {
-    Attempt: (_ATTEMPT, _attempted), Result: (_RESULT, _reported), End: (_END, _ended),
+    FinishedAttempt: (_ATTEMPT, _attempted), Result: (_RESULT, _reported), RunEnd: (_END, _ended),
 }
 _JSON: dict[type, Callable[[Any], str]] = {
     str: _quoted,

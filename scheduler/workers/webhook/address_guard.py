@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from scheduler.domain.errors import Misconfigured
 from scheduler.domain.targets.allow_list import AllowList
-from scheduler.domain.targets.public_addresses import Address, unwrapped, why_not_public
+from scheduler.domain.targets.public_addresses import Address, non_public_reason, unwrapped
 from scheduler.settings import Settings
 from scheduler.workers.webhook.response_limits import bounded_socket
 
@@ -72,7 +72,7 @@ class Guard:
             return f"refused: {where} is no address"
         if self._allowed.allows_name(host) or self._allowed.allows_address(address):
             return None
-        what = why_not_public(address)
+        what = non_public_reason(address)
         if what is None and not (port in self._own_ports and _is_ours(address)):
             return None
         name = "" if host in ("", str(address)) else f"{host} is "

@@ -12,7 +12,7 @@ import pytest
 from support import DEADLINE, connected
 
 from scheduler.domain.messages import RunPolicy
-from scheduler.domain.runs.run import Attempt, AttemptOutcome, Occurrence, Origin, Run, RunStatus
+from scheduler.domain.runs.run import AttemptOutcome, FinishedAttempt, Occurrence, Origin, Run, RunStatus
 from scheduler.postgres.runs.columns import KEPT, STORED
 from scheduler.postgres.runs.lists import RunFilter as Filter
 from scheduler.postgres.runs.lists import list_runs as list_with
@@ -31,7 +31,9 @@ def after(seconds):
 def made(due=0, status="dead", **changed):
     policy = RunPolicy(max_attempts=1)
     about = Occurrence(str(uuid4()), "invoice.reminder", after(due), Origin.TRIGGER, policy, "{}")
-    ended = Attempt(1, AttemptOutcome.FAILED, "w1", after(due + 1), after(due + 2), "no such card", '{"code": 7}')
+    ended = FinishedAttempt(
+        1, AttemptOutcome.FAILED, "w1", after(due + 1), after(due + 2), "no such card", '{"code": 7}'
+    )
     known = {"attempt": 1, "counted": 1, "emitted_at": after(due), "finished_at": after(due + 2),
              "error": "no such card", "worker": "w1", "attempts": (ended,), "occurrence": about}
     return Run(str(uuid4()), RunStatus(status), **known | changed)

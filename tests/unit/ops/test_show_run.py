@@ -9,7 +9,7 @@ import pytest
 from scheduler.cli.show.run import explain, rows
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.messages import RunPolicy
-from scheduler.domain.runs.run import Attempt, AttemptOutcome, Occurrence, Origin, Run, RunStatus
+from scheduler.domain.runs.run import AttemptOutcome, FinishedAttempt, Occurrence, Origin, Run, RunStatus
 from scheduler.postgres.runs.report import RunReport
 from scheduler.views.base import as_json
 from scheduler.views.runs import run_json, run_view
@@ -31,7 +31,7 @@ def at(seconds):
 def attempt(number, outcome="failed", **changed):
     made = {"worker": "w1", "started_at": after(10 * number), "finished_at": after(10 * number + 2.5),
             "error": "no", "output": None}
-    return Attempt(number, AttemptOutcome(outcome), **made | changed)
+    return FinishedAttempt(number, AttemptOutcome(outcome), **made | changed)
 
 
 def run(status, **changed):

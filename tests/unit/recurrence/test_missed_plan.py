@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recurrence_helpers import schedule_of, steady, take, utc
 
-from scheduler.domain.jobs.missed import GRACE, MOST, OnMissed, Plan, plan
+from scheduler.domain.jobs.missed import GRACE, MOST, EmissionPlan, OnMissed, plan
 
 START = utc("2026-03-07T00:00:00Z")
 MINUTE = timedelta(minutes=1)
@@ -35,7 +35,7 @@ def brute(occurrences, now, on_missed, max_lateness, missed_before):
     else:
         emit, passed, reason = [newest], due[:-1], str(on_missed)
     folded = len(passed) if emit and on_missed is OnMissed.LATEST else 0
-    return Plan(
+    return EmissionPlan(
         emit[0] if emit else None, folded, tuple(passed[-MOST:]), len(passed), reason if passed else None, coming
     )
 
@@ -88,9 +88,9 @@ def test_all_is_emitted_one_by_one_and_then_goes_on():
 @pytest.mark.parametrize("on_missed", OnMissed)
 def test_a_one_shot_is_emitted_however_late(on_missed):
     schedule, now = schedule_of(run_at="2026-03-07T00:00:00Z"), START + timedelta(days=365)
-    assert plan(schedule, START, now, on_missed, None, one_shot=True) == Plan(emit=START)
+    assert plan(schedule, START, now, on_missed, None, one_shot=True) == EmissionPlan(emit=START)
     late = plan(schedule, START, now, on_missed, timedelta(hours=1), one_shot=True)
-    assert late == Plan(passed=(START,), passed_count=1, reason="max_lateness")
+    assert late == EmissionPlan(passed=(START,), passed_count=1, reason="max_lateness")
 
 
 def test_missed_occurrences_use_up_count():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from recurrence_helpers import spec_of, steady
 
 from scheduler.domain.recurrence.adjustment_fields import read_adjustments
-from scheduler.domain.recurrence.planner import Adjustments, Passed, Planner
+from scheduler.domain.recurrence.planner import Adjustments, Planner, SkipReason
 
 # Dates near clock changes: forward, back, at midnight, by half an hour, by a whole day.
 PLACES = [
@@ -141,8 +141,8 @@ def test_calendars_and_windows_as_the_slow_reference_has_them(case):
         for after in (middle, middle - timedelta(microseconds=1), middle + timedelta(hours=7)):
             later = list(takewhile(lambda each: each.due_at < sure, planner.after(after)))
             assert later == [each for each in found if each.due_at > after]
-    passed = [(instant, Passed.CALENDAR) for instant in skipped]
-    passed += [(each, Passed.MERGED) for _, _, merged in rows for each in merged]
+    passed = [(instant, SkipReason.CALENDAR) for instant in skipped]
+    passed += [(each, SkipReason.MERGED) for _, _, merged in rows for each in merged]
     end = (start + timedelta(days=10)).replace(tzinfo=UTC)
     listed = planner.passed_over(datetime(1990, 1, 1, tzinfo=UTC), end, 100)
     expected = sorted(row for row in passed if row[0] <= end)[:100]

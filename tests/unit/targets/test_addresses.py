@@ -6,7 +6,7 @@ from ipaddress import ip_address
 import pytest
 
 from scheduler.domain.errors import Misconfigured
-from scheduler.domain.targets.public_addresses import NOT_PUBLIC, why_not_public
+from scheduler.domain.targets.public_addresses import NOT_PUBLIC, non_public_reason
 from scheduler.settings import Settings
 from scheduler.workers.webhook.address_guard import Guard
 
@@ -34,18 +34,18 @@ REFUSED = {
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_public(address):
-    assert why_not_public(ip_address(address)) is None
+    assert non_public_reason(ip_address(address)) is None
 
 
 @pytest.mark.parametrize(("address", "what"), REFUSED.items())
 def test_not_public(address, what):
-    assert what in why_not_public(ip_address(address))
+    assert what in non_public_reason(ip_address(address))
 
 
 @pytest.mark.parametrize("network", [network for network, _ in NOT_PUBLIC], ids=str)
 def test_both_ends_of_each_range_are_refused(network):
-    assert why_not_public(network[0])
-    assert why_not_public(network[-1])
+    assert non_public_reason(network[0])
+    assert non_public_reason(network[-1])
 
 
 def judged(host, where, *allow, port=443):

@@ -7,7 +7,13 @@ import pytest
 from scheduler.commands.audit_entries import _differing
 from scheduler.domain.errors import Rejected
 from scheduler.domain.messages.targets import Target
-from scheduler.domain.targets.credentials import has_masks, is_sensitive, masked_target, masked_text, unmasked
+from scheduler.domain.targets.credentials import (
+    has_masks,
+    is_sensitive,
+    mask_target,
+    mask_target_text,
+    restore_credentials,
+)
 from scheduler.views.dead_letters import body_view
 
 HOOK = {
@@ -50,12 +56,12 @@ def test_names_that_do_not(name):
 
 
 def test_literal_credentials_are_masked_and_placeholders_shown():
-    assert masked_target({"webhook": HOOK}) == {"webhook": SHOWN}
+    assert mask_target({"webhook": HOOK}) == {"webhook": SHOWN}
     command = {"command": {"name": "x", "arguments": ["--password=abc"]}}
-    assert masked_target(command) == command
+    assert mask_target(command) == command
     plain = '{"webhook":{"url":"https://a.org/","body":1.50}}'
-    assert masked_text(plain) == plain  # as it is, if there is nothing to mask
-    assert json.loads(masked_text(json.dumps({"webhook": HOOK}))) == {"webhook": SHOWN}
+    assert mask_target_text(plain) == plain  # as it is, if there is nothing to mask
+    assert json.loads(mask_target_text(json.dumps({"webhook": HOOK}))) == {"webhook": SHOWN}
     event = json.dumps({"target": {"webhook": HOOK}}).encode()
     assert body_view(event) == ("json", {"target": {"webhook": SHOWN}})
 
@@ -65,11 +71,11 @@ def test_masks_that_come_back_stand_for_what_is_stored():
     shown = Target.model_validate({"webhook": SHOWN})
     assert has_masks(shown)
     assert not has_masks(target())
-    assert unmasked(shown, stored).model_dump_json(exclude_unset=True) == stored
+    assert restore_credentials(shown, stored).model_dump_json(exclude_unset=True) == stored
     edited = Target.model_validate({"webhook": SHOWN | {
         "url": "https://A.org:443/y?sig=***", "headers": {"authorization": "***", "X-New": "1"}, "query": {}}})
-    assert unmasked(edited, stored).webhook.url == "https://A.org:443/y?sig=%2Fx"
-    assert unmasked(edited, stored).webhook.headers == {"authorization": "Bearer abc", "X-New": "1"}
+    assert restore_credentials(edited, stored).webhook.url == "https://A.org:443/y?sig=%2Fx"
+    assert restore_credentials(edited, stored).webhook.headers == {"authorization": "Bearer abc", "X-New": "1"}
 
 
 @pytest.mark.parametrize(("fields", "stored", "field"), [
@@ -84,7 +90,7 @@ def test_masks_that_come_back_stand_for_what_is_stored():
 def test_a_mask_without_a_stored_value_for_this_origin_is_an_error(fields, stored, field):
     asked = Target.model_validate({"webhook": SHOWN | fields})
     with pytest.raises(Rejected, match="stands for a value that is not shown") as caught:
-        unmasked(asked, None if stored is None else stored.model_dump_json(exclude_unset=True))
+        restore_credentials(asked, None if stored is None else stored.model_dump_json(exclude_unset=True))
     assert caught.value.problems[0].field == f"target.webhook.{field}"
 
 
