@@ -1,7 +1,7 @@
 """What can be looked at: each method takes who asks, and answers no more than that one may see."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal, TypeVar
@@ -17,7 +17,7 @@ from scheduler.domain.runs.run import Run
 from scheduler.domain.strict_json import parse_object
 from scheduler.ops.logs import without_secrets
 from scheduler.postgres.audit import AuditFilter, list_audit
-from scheduler.postgres.connection import ping
+from scheduler.postgres.connection import Connection, ping
 from scheduler.postgres.jobs.lists import JobFilter, JobRow, find_job, list_jobs
 from scheduler.postgres.runs.lists import RunFilter, find_run, list_runs
 from scheduler.postgres.stats import list_processes, stats
@@ -41,6 +41,8 @@ from scheduler.views.overview import (
 from scheduler.views.runs import RunView, WholeRunView, run_view, whole_run_view
 
 Row = TypeVar("Row")
+Filter = TypeVar("Filter", JobFilter, RunFilter, AuditFilter)
+Position = tuple[datetime, str]
 Shown = TypeVar("Shown")
 USUAL_LIMIT, MOST_LISTED = 50, 200
 
@@ -58,13 +60,7 @@ class Reads:
     ) -> Page[JobView]:
         """Return a page of jobs, newest first."""
         check(who, Need.READ)
-        place = cursors.read("jobs", after)
-        tenant, any_ = visible_tenant(who, wanted.tenant)
-        if not any_:
-            return Page([])
-        narrowed = replace(wanted, tenant=tenant)
-        rows = await self._database.search(lambda at: list_jobs(at, narrowed, limit + 1, place))
-        return _page(rows, limit, job_view, lambda row: cursors.write("jobs", *row.position))
+        return await self._list("jobs", who, wanted, limit, after, list_jobs, job_view, lambda row: row.position)
 
     async def job_row(self, who: Identity, job_id: UUID) -> JobRow:
         """Return one job with all that is stored of it; raise NotFound, also for another tenant's."""
@@ -98,14 +94,7 @@ class Reads:
     ) -> Page[RunView]:
         """Return a page of runs, those due last first."""
         check(who, Need.READ)
-        place = cursors.read("runs", after)
-        tenant, any_ = visible_tenant(who, wanted.tenant)
-        if not any_:
-            return Page([])
-        narrowed = replace(wanted, tenant=tenant)
-        rows = await self._database.search(lambda at: list_runs(at, narrowed, limit + 1, place))
-        return _page(rows, limit, run_view,
-                     lambda run: cursors.write("runs", run.occurrence.due_at, run.event_id))  # type: ignore[union-attr]
+        return await self._list("runs", who, wanted, limit, after, list_runs, run_view, _run_position)
 
     async def run(self, who: Identity, event_id: UUID) -> WholeRunView:
         """Return one run with its attempts."""
@@ -140,14 +129,26 @@ class Reads:
     ) -> Page[AuditView]:
         """Return a page of the audit, newest first."""
         check(who, Need.AUDIT)
-        place = cursors.read("audit", after)
-        tenant, any_ = visible_tenant(who, wanted.tenant)
-        if not any_:
-            return Page([])
-        rows = await self._database.search(
-            lambda at: list_audit(at, replace(wanted, tenant=tenant), limit + 1, place)
+        return await self._list(
+            "audit", who, wanted, limit, after, list_audit, audit_view, lambda row: (row.at, row.place)
         )
-        return _page(rows, limit, audit_view, lambda row: cursors.write("audit", row.at, row.place))
+
+    async def _list(  # noqa: PLR0917 - the parts of one list
+        self, kind: str, who: Identity, wanted: Filter, limit: int, after: str | None,
+        search: Callable[[Connection, Filter, int, Position | None], Sequence[Row]], view: Callable[[Row], Shown],
+        position: Callable[[Row], Position],
+    ) -> Page[Shown]:
+        """Return a page of what matches and belongs to a tenant that this one may see."""
+        begin = cursors.read(kind, after)
+        tenant, visible = visible_tenant(who, wanted.tenant)
+        if not visible:
+            return Page([])
+        narrowed = replace(wanted, tenant=tenant)
+        # One row more than a page has, or a cut page, shows that there is a next page.
+        rows = await self._database.search(lambda at: search(at, narrowed, limit + 1, begin))
+        more = len(rows) > limit or getattr(rows, "cut", False)
+        shown = rows[:limit]
+        return Page([view(row) for row in shown], cursors.write(kind, *position(shown[-1])) if more else None)
 
     async def health(self, who: Identity) -> DetailedHealth:
         """Return each server as this process sees it."""
@@ -167,10 +168,6 @@ class Reads:
         return None
 
 
-def _page(
-    rows: list[Row], limit: int, view: Callable[[Row], Shown], cursor: Callable[[Row], str]
-) -> Page[Shown]:
-    """Return what was asked for; one row more than that, or a cut page, shows that there is a next page."""
-    shown = rows[:limit]
-    more = len(rows) > limit or getattr(rows, "cut", False)
-    return Page([view(row) for row in shown], cursor(shown[-1]) if more else None)
+def _run_position(run: Run) -> Position:
+    assert run.occurrence is not None  # noqa: S101 - a list has no runs that are known only from results
+    return run.occurrence.due_at, run.event_id

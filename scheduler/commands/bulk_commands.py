@@ -31,7 +31,6 @@ _JOBS: dict[str, tuple[type[ScheduleCancel | SchedulePause | ScheduleResume], fr
     "cancel": (ScheduleCancel, frozenset({"pending", "paused"})),
 }
 _RETRIED = frozenset({"dead", "cancelled"})
-JOB_VERBS = tuple(_JOBS)
 
 
 @dataclass(slots=True)

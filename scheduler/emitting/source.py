@@ -62,11 +62,20 @@ class Source(Protocol[Thing, Emission]):
     def messages(self, emission: Emission, stamp: Stamp) -> Sequence[Publishable]:
         """Return what to publish for it."""
 
-    def follow_ups(self, results: Sequence[Result[Emission]], stamp: Stamp) -> Sequence[tuple[int, Publishable]]:
-        """Return what to publish after the confirms of `messages`, each with the index of its result."""
+    def follow_ups(
+        self, results: Sequence[Result[Emission]], stamp: Stamp  # noqa: ARG002 - for those that have some
+    ) -> Sequence[tuple[int, Publishable]]:
+        """Return what to publish after the confirms of `messages`, each with the index of its result.
 
-    def record(self, session: ClaimSession, emissions: Sequence[Emission], emitted_at: datetime) -> None:
-        """Write down, in the claim's transaction, what must be known before the messages are out."""
+        By default nothing.
+        """
+        return ()
+
+    def record(
+        self, session: ClaimSession, emissions: Sequence[Emission], emitted_at: datetime  # noqa: ARG002 - as above
+    ) -> None:
+        """Store in the claim's transaction what must be known before publishing; by default nothing."""
+        return
 
     def settle(
         self, session: ClaimSession, results: Sequence[Result[Emission]], unreadable: Sequence[Thing], times: Times
@@ -76,8 +85,9 @@ class Source(Protocol[Thing, Emission]):
     def report(self, results: Sequence[Result[Emission]], times: Times) -> None:
         """Count what was emitted and what failed, and show each at debug."""
 
-    def traced(self, results: Sequence[Result[Emission]]) -> Sequence[Traced]:
-        """Return those that belong to a trace of the host's."""
+    def traced(self, results: Sequence[Result[Emission]]) -> Sequence[Traced]:  # noqa: ARG002 - as above
+        """Return those that belong to a trace of the host; by default none."""
+        return ()
 
     def name(self, thing: Thing) -> str:
         """Return the id of a thing, for a log line."""

@@ -25,7 +25,6 @@ POLICY = ("default-src 'self'; img-src 'self'; object-src 'none'; base-uri 'none
           "frame-ancestors 'none'")
 _HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
 _MOST_FIELDS = 300
-_ROOM = {"jobs": Need.READ, "runs": Need.READ}
 
 
 class Site:

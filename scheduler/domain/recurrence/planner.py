@@ -21,7 +21,6 @@ _YEAR = timedelta(days=366)
 _CENTURY = timedelta(days=36_525)
 _EARLIEST = timedelta(days=FURTHEST + 3)  # a calendar moves nothing further back
 _LATEST = timedelta(days=2 * FURTHEST + 5)  # calendar, window and jitter move nothing further on
-_WHOLE_WEEK = frozenset(range(WEEK))
 _MOST_VAIN = 1_000  # occurrences without an opening in time: a search goes weeks further with nearly each
 _MOST_EXAMINED = 2_000  # nominal occurrences, in search of those that are passed over
 

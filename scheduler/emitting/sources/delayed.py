@@ -8,12 +8,11 @@ from datetime import datetime, timedelta
 from scheduler.domain.delayed.message import IDLE_POLL_SECONDS, DelayedMessage
 from scheduler.domain.instants import rfc3339
 from scheduler.emitting.run_messages import UNSENDABLE
-from scheduler.emitting.source import Result, Stamp, Times
+from scheduler.emitting.source import Result, Source, Stamp, Times
 from scheduler.emitting.sources.jobs import retry_delay
 from scheduler.ops import metrics
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
-from scheduler.ops.traces import Traced
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
 from scheduler.postgres.delayed import due
 from scheduler.postgres.delayed.due import Postponed, Settlement
@@ -44,7 +43,7 @@ class DelayedEmission:
     homeless: bool = False  # its exit is none of ours: to publish there could end the channel, for all
 
 
-class DueDelayed:
+class DueDelayed(Source[DelayedMessage, DelayedEmission]):
     """The source of delayed messages that come out."""
 
     kind = KIND
@@ -91,15 +90,6 @@ class DueDelayed:
         }
         return (dead_letter_that_fits(it.routing_key, it.properties, it.body, headers, self._frame_max),)
 
-    def follow_ups(
-        self, results: Sequence[Result[DelayedEmission]], stamp: Stamp  # noqa: ARG002 - as all sources
-    ) -> Sequence[tuple[int, Publishable]]:
-        """Return none."""
-        return ()
-
-    def record(self, session: ClaimSession, emissions: Sequence[DelayedEmission], emitted_at: datetime) -> None:
-        """Nothing: the row is locked until it is deleted."""
-
     def settle(
         self, session: ClaimSession, results: Sequence[Result[DelayedEmission]],
         unreadable: Sequence[DelayedMessage], times: Times,
@@ -140,10 +130,6 @@ class DueDelayed:
         if refused:
             _refused.warning(count=refused, do="`scheduler delayed list` says why; see that a queue is bound to "
                                                "the exchange that they come out of; they are tried for an hour")
-
-    def traced(self, results: Sequence[Result[DelayedEmission]]) -> Sequence[Traced]:  # noqa: ARG002 - as all sources
-        """Return none: a trace that a message carries is between those who send and receive it."""
-        return ()
 
 
 def _postponed(message: DelayedMessage, refusal: Receipt | None, why: str | None = None) -> Postponed:

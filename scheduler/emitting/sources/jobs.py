@@ -12,7 +12,7 @@ from scheduler.domain.names import EVENTS_EXCHANGE, due_address
 from scheduler.domain.runs.run import Origin, Run, RunStatus
 from scheduler.domain.runs.transitions import deliver_run
 from scheduler.emitting.run_messages import count_unoffered, not_delivered, run_message, trace_headers
-from scheduler.emitting.source import Result, Stamp, Times
+from scheduler.emitting.source import Result, Source, Stamp, Times
 from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
@@ -31,7 +31,7 @@ NAMED = 10  # ids in one warning at most
 _warnings = {receipt: ThrottledWarning(log, "events not delivered") for receipt in Receipt}
 
 
-class DueJobs:
+class DueJobs(Source[Job, Emission]):
     """The source of ScheduleDue and ScheduleMissed."""
 
     kind = due.KIND

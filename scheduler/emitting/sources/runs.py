@@ -9,7 +9,7 @@ from scheduler.domain.runs.transitions import deliver_run, expire_attempt
 from scheduler.domain.runs.unannounced_ends import run_at_end
 from scheduler.emitting.results_probe import ResultsProbe
 from scheduler.emitting.run_messages import count_unoffered, dead_message, finished_message, run_message
-from scheduler.emitting.source import Result, Stamp, Times
+from scheduler.emitting.source import Result, Source, Stamp, Times
 from scheduler.ops import metrics
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
@@ -40,7 +40,7 @@ class RunEmission:
     marker: Publishable | None = None  # sent in place of a decision
 
 
-class DueRuns:
+class DueRuns(Source[Run, RunEmission]):
     """The source of later attempts, dead letters and ScheduleFinished."""
 
     kind = KIND
@@ -103,15 +103,6 @@ class DueRuns:
         if run.open or run.occurrence is None:
             return []
         return [message for each in (*earlier, run) for message in _announcement(each)]
-
-    def follow_ups(
-        self, results: Sequence[Result[RunEmission]], stamp: Stamp  # noqa: ARG002 - as all sources
-    ) -> Sequence[tuple[int, Publishable]]:
-        """Return none."""
-        return ()
-
-    def record(self, session: ClaimSession, emissions: Sequence[RunEmission], emitted_at: datetime) -> None:
-        """Nothing: the row is locked, and whoever reports a result waits for it."""
 
     def settle(
         self, session: ClaimSession, results: Sequence[Result[RunEmission]], unreadable: Sequence[Run],
