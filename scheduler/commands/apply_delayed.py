@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
+from uuid import UUID
 
 from scheduler.commands.batch_transaction import attempted
 from scheduler.commands.decide_commands import Verdict
@@ -35,7 +36,8 @@ log = get_logger(__name__)
 _NAMES = frozenset(name.encode() for name in DELAY_HEADERS)
 _DELAY = DELAY.encode()
 _REMOVED = _NAMES - {_DELAY}
-_UUID = re.compile(rb"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_UUID = re.compile(rb"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-fA-F]{32}")
+_UUID_LENGTH = 36
 _COMMON = 512  # bytes; what is longer is not likely to come again
 _OWN = 1 << 10 | 1 << 7  # of the flags: a correlation_id or a message_id, which each message has for itself
 _SOON = timedelta(seconds=IDLE_POLL_SECONDS + 0.1)
@@ -78,7 +80,7 @@ def read_delayed(delivery: Delivery, *, exchange: str, frame_max: int) -> Receiv
 
 def _read(raw: bytes, *, redelivered: bool = False) -> _Read:
     start, end, named = content_header.locate(raw)
-    message_id = named.decode().lower() if named is not None and _UUID.fullmatch(named) else None
+    message_id = _canonical(named) if named is not None and _UUID.fullmatch(named) else None
     if not start:
         return _Read(Delay(), message_id, raw)
     table = raw[start:end]
@@ -87,6 +89,12 @@ def _read(raw: bytes, *, redelivered: bool = False) -> _Read:
     else:
         headers = _common_headers(table)
     return _Read(headers.delay, message_id, b"".join((raw[:start], headers.written, raw[end:])))
+
+
+def _canonical(named: bytes) -> str:
+    """Return a UUID, with or without dashes, as Postgres writes it."""
+    text = named.decode().lower()
+    return text if len(text) == _UUID_LENGTH else str(UUID(text))
 
 
 def _read_headers(table: bytes, *, redelivered: bool = False) -> _Headers:

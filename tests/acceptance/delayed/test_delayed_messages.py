@@ -190,6 +190,21 @@ def test_cancelled_by_its_message_id(shop, sidecar):
     assert not shop.drain(queue)
 
 
+@pytest.mark.parametrize("spelled", [lambda each: each.hex, lambda each: each.hex.upper(), lambda each: str(each).upper()])
+def test_a_uuid_is_the_same_with_or_without_dashes_in_either_case(shop, sidecar, spelled):
+    queue, cancelled, emitted = shop.queue(), uuid4(), uuid4()
+    for each in (cancelled, emitted):
+        shop.send(queue, str(each).encode(), properties=named(spelled(each), **{"x-delay": HOUR}))
+    stored(sidecar, 2)
+    assert {str(row["message_id"]) for row in waiting(sidecar)} == {str(cancelled), str(emitted)}
+    assert '"status":"cancelled"' in answer(shop, id=str(cancelled))
+    due_now(sidecar)
+    [(_, properties, body)] = shop.take(queue, 1)
+    assert (body, properties.message_id) == (str(emitted).encode(), spelled(emitted))
+    until(lambda: not waiting(sidecar), "nothing left")
+    assert not shop.drain(queue)
+
+
 def test_a_cancel_that_comes_first_holds_for_an_hour(shop, sidecar):
     queue, held, over = shop.queue(), str(uuid4()), str(uuid4())
     for each in (held, over):
@@ -221,7 +236,8 @@ def test_the_same_uuid_while_it_waits_is_the_same_message(shop, sidecar):
     shop.send(queue, b"first", properties=named(message_id, **{"x-delay": HOUR}))
     stored(sidecar, 1)
     shop.send(queue, b"second", properties=named(message_id, **{"x-delay": 1}))
-    for text in ("no UUID", message_id.replace("-", "")):  # another's business: as often as it comes
+    shop.send(queue, b"second", properties=named(message_id.replace("-", ""), **{"x-delay": 1}))
+    for text in ("no UUID", f"{{{message_id}}}"):  # another's business: as often as it comes
         shop.send(queue, b"other", properties=named(text, **{"x-delay": 1}))
         shop.send(queue, b"other", properties=named(text, **{"x-delay": 1}))
     assert bodies(shop.take(queue, 4)) == [b"other"] * 4
