@@ -113,7 +113,7 @@ class Database:
             **_READ_ONLY,
         )
         self._writes = Lane(
-            url, "writes", connections, autocommit=False, outage=outage, statement_timeout="8s", lock_timeout="5s"
+            url, "writes", connections, autocommit=False, outage=outage, statement_timeout="8s", lock_timeout="2s"
         )
 
     async def read(self, work: Work[T]) -> T:

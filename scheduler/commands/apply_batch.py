@@ -29,20 +29,27 @@ from scheduler.postgres.duplicates import TriggerMessage, digest, known_triggers
 from scheduler.postgres.jobs.due import KIND
 from scheduler.postgres.jobs.holds import release_expired_holds
 from scheduler.postgres.jobs.store import Cursor, lock, save
+from scheduler.postgres.locks import find_locked
 from scheduler.postgres.runs import store as runs
 from scheduler.postgres.runs.store import wake_producers
 
 
 def execute(
-    connection: Connection, batch: Sequence[Incoming], soon: timedelta, attendant: Attendant = NOBODY
+    connection: Connection, batch: Sequence[Incoming], soon: timedelta, attendant: Attendant = NOBODY,
+    *, wait_for_locks: bool = True,
 ) -> list[Verdict]:
     """Apply the commands in one transaction and return what became of each, in order.
+
+    Those about rows that another session has locked are not applied: LOCKED.
 
     Producers look again by themselves; they are woken only for what falls due sooner than `soon` from now.
     """
     held: set[str] = set()
     try:
-        return attempted(connection, batch, lambda cursor, part: _execute(cursor, part, soon, attendant, held))
+        return attempted(
+            connection, batch, lambda cursor, part: _execute(cursor, part, soon, attendant, held), _find_locked,
+            wait_for_locks=wait_for_locks,
+        )
     finally:
         if held:
             # A release skips jobs that are locked here. If this fails, a producer checks the hold when it expires.
@@ -64,6 +71,19 @@ def _execute(
         told = [next(retried if isinstance(each.command, ScheduleRetry) else rest) for each in batch]
     attendant.saved(cursor)
     return told
+
+
+def _find_locked(cursor: Cursor, batch: Sequence[Incoming]) -> set[str]:
+    """Return the jobs, and the runs of retries, that another session has locked, or something that they need."""
+    retried = {incoming.about for incoming in batch if isinstance(incoming.command, ScheduleRetry)}
+    jobs = {incoming.about for incoming in batch} - retried
+    cancelled = {incoming.about for incoming in batch if isinstance(incoming.command, ScheduleCancel)}
+    return (
+        find_locked(cursor, "jobs", jobs)
+        | find_locked(cursor, "runs", cancelled, key="job_id", row="event_id")
+        | find_locked(cursor, "delayed_messages", cancelled, key="message_id")
+        | runs.find_locked_runs(cursor, retried)
+    )
 
 
 def _execute_jobs(

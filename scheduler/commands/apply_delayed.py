@@ -25,6 +25,7 @@ from scheduler.ops.logs import get_logger
 from scheduler.postgres.connection import Connection, database_time
 from scheduler.postgres.delayed import store
 from scheduler.postgres.delayed.store import Cursor
+from scheduler.postgres.locks import find_locked
 from scheduler.postgres.runs.store import wake_producers
 from scheduler.rabbit import content_header
 from scheduler.rabbit.delivery_parser import Delivery, as_bytes
@@ -131,7 +132,9 @@ _common = lru_cache(maxsize=1024)(_read)
 _common_headers = lru_cache(maxsize=1024)(_read_headers)
 
 
-def execute_delayed(connection: Connection, batch: Sequence[ReceivedMessage], _: timedelta) -> list[Verdict]:
+def execute_delayed(
+    connection: Connection, batch: Sequence[ReceivedMessage], _: timedelta, *, wait_for_locks: bool = True
+) -> list[Verdict]:
     """Store the messages in one transaction and return what became of each, in order.
 
     Almost every UUID is new, and the unique index says so for nothing. Only where it says otherwise they are
@@ -145,7 +148,13 @@ def execute_delayed(connection: Connection, batch: Sequence[ReceivedMessage], _:
         looked_up = True
         return _execute(cursor, messages, taken)
 
-    return attempted(connection, batch, execute)
+    return attempted(connection, batch, execute, _find_locked, wait_for_locks=wait_for_locks)
+
+
+def _find_locked(cursor: Cursor, batch: Sequence[ReceivedMessage]) -> set[str]:
+    """Return the UUIDs whose message or cancel another session has locked."""
+    ids = {message.message_id for message in batch if message.message_id is not None}
+    return find_locked(cursor, "delayed_messages", ids, key="message_id")
 
 
 def _execute(cursor: Cursor, batch: Sequence[ReceivedMessage], taken: dict[str, bool]) -> list[Verdict]:

@@ -13,9 +13,11 @@ from scheduler.domain.runs.run import IDLE_SECONDS, Run
 from scheduler.domain.runs.unannounced_ends import keep_unannounced_ends
 from scheduler.postgres.connection import Connection, database_time
 from scheduler.postgres.jobs.holds import release_jobs
+from scheduler.postgres.locks import find_locked
 from scheduler.postgres.runs.store import (
     KIND,
     Cursor,
+    find_locked_runs,
     lock,
     lock_finished,
     lock_weighed,
@@ -29,10 +31,23 @@ _IDLE = timedelta(seconds=IDLE_SECONDS + 0.1)  # a little more, for a sleep's ji
 
 def execute_results(
     connection: Connection, batch: Sequence[Result | WorkerReport | Marker], soon: timedelta,
-    attendant: Attendant = NOBODY,
+    attendant: Attendant = NOBODY, *, wait_for_locks: bool = True,
 ) -> list[Verdict]:
-    """Apply the results in one transaction and return what became of each, in order."""
-    return attempted(connection, batch, lambda cursor, part: _execute(cursor, part, soon, attendant))
+    """Apply the results in one transaction and return what became of each, in order.
+
+    Those about rows that another session has locked are not applied: LOCKED.
+    """
+    return attempted(
+        connection, batch, lambda cursor, part: _execute(cursor, part, soon, attendant), _find_locked,
+        wait_for_locks=wait_for_locks,
+    )
+
+
+def _find_locked(cursor: Cursor, batch: Sequence[Result | WorkerReport | Marker]) -> set[str]:
+    """Return the runs and the workers that another session has locked."""
+    events = {each.about for each in batch if isinstance(each, Result)}
+    workers = {each.about for each in batch if isinstance(each, WorkerReport)}
+    return find_locked_runs(cursor, events) | find_locked(cursor, "workers", workers)
 
 
 def _execute(

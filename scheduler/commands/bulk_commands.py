@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from scheduler.commands.apply_batch import execute
+from scheduler.commands.decide_commands import LOCKED
+from scheduler.commands.operator_commands import RowLocked
 from scheduler.commands.transaction_hooks import Attendant
 from scheduler.domain.caller import Caller
 from scheduler.domain.jobs.definition import Incoming
@@ -38,6 +40,7 @@ class Progress:
     """How far it has come: how many matched so far, and from where it goes on; None when all is done."""
 
     matched: int = 0
+    locked: int = 0  # another session has locked their rows: they are as they were
     place: tuple[datetime, str] | None = None
     done: bool = False
 
@@ -92,9 +95,14 @@ def _incoming(command: Command, each: Listed, caller: Caller) -> Incoming:
 def _step(
     connection: Connection, progress: Progress, found: list[Listed], changing: list[Incoming], soon: timedelta
 ) -> Progress:
+    locked = progress.locked
     if changing:
         verdicts = execute(connection, changing, soon, _JOBS_ONLY)
         cancelled = [each for each in verdicts if isinstance(each, CommandOutcome) and each.status == "cancelled"]
         metrics.jobs_cancelled.inc(len(cancelled))
+        locked += verdicts.count(LOCKED)
+    matched, done = progress.matched + len(found), len(found) < BATCH
+    if done and locked:
+        raise RowLocked(f"{locked:,} of the {matched:,} that match, and the others are done")
     place = (found[-1].at, found[-1].id) if found else progress.place
-    return Progress(progress.matched + len(found), place, done=len(found) < BATCH)
+    return Progress(matched, locked, place, done=done)

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from scheduler.commands.decide_commands import Retried, Verdict
+from scheduler.commands.decide_commands import Locked, Retried, Verdict
 from scheduler.domain.delayed.message import ReceiveOutcome
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.job import CommandOutcome
@@ -29,5 +29,7 @@ def answer(verdict: Verdict, named_id: str | None) -> ContractMessage:
             return ScheduleAccepted(id=UUID(run.event_id), status=verdict.status, next_run_at=run.retry_at)
         case ReceiveOutcome():
             raise TypeError("a delayed message is not answered")
+        case Locked():
+            raise TypeError("a message that was not stored is not answered")
         case _:
             return ScheduleRecorded(event_id=UUID(named_id), status=verdict)

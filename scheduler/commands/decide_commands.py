@@ -3,6 +3,8 @@
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import Enum, auto
+from typing import Final
 
 from scheduler.domain.delayed.message import ReceiveOutcome
 from scheduler.domain.errors import Problem, Rejected
@@ -28,7 +30,14 @@ class Retried:
     status: Status
 
 
-Verdict = CommandOutcome | Retried | RecordedStatus | ReceiveOutcome | Rejected
+class Locked(Enum):
+    """The outcome of a message whose rows another session has locked: not applied yet."""
+
+    LOCKED = auto()
+
+
+LOCKED: Final = Locked.LOCKED
+Verdict = CommandOutcome | Retried | RecordedStatus | ReceiveOutcome | Rejected | Locked
 
 
 def judge(

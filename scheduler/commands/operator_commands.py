@@ -13,10 +13,10 @@ from scheduler.commands.apply_batch import execute
 from scheduler.commands.apply_results import execute_results
 from scheduler.commands.audit_entries import run_entry
 from scheduler.commands.batch_telemetry import count_taken
-from scheduler.commands.decide_commands import Retried
+from scheduler.commands.decide_commands import LOCKED, Retried
 from scheduler.commands.transaction_hooks import Attendant
 from scheduler.domain.caller import Caller
-from scheduler.domain.errors import Rejected, SchedulerError
+from scheduler.domain.errors import Rejected, SchedulerError, Unavailable
 from scheduler.domain.jobs.definition import Definition, Incoming, content, define
 from scheduler.domain.jobs.etag import etag
 from scheduler.domain.jobs.job import CommandOutcome, Job
@@ -35,6 +35,13 @@ from scheduler.postgres.runs import lists as runs
 
 class NotThere(SchedulerError):  # noqa: N818 - a verdict, not an accident
     """Nothing has that id, or it is another tenant's."""
+
+
+class RowLocked(Unavailable):
+    """Another session has locked the row for so long that the command was not applied."""
+
+    def __init__(self, thing: str) -> None:
+        super().__init__(f"another database session has locked {thing}: try again later")
 
 
 class Exists(SchedulerError):  # noqa: N818 - a verdict, not an accident
@@ -113,6 +120,8 @@ class AboutJob(Attendant):
 def ask(connection: Connection, asked: AboutJob, soon: timedelta) -> JobRow:
     """Apply a person's command and return the job; raise Rejected, or one of the verdicts above."""
     [verdict] = execute(connection, [asked.incoming], soon, asked)
+    if verdict is LOCKED:
+        raise RowLocked(f"the job {asked.incoming.about}, or one of its runs")
     if isinstance(verdict, Rejected):
         metrics.commands_rejected.labels(verdict.reason.value).inc()
         raise verdict
@@ -183,6 +192,8 @@ def retry(connection: Connection, incoming: Incoming, tenant: str | None, soon: 
     """Give a run a fresh set of attempts; return it, and what became of the command."""
     asked = AboutRun(incoming.about, tenant, incoming)
     [verdict] = execute(connection, [incoming], soon, asked)
+    if verdict is LOCKED:
+        raise RowLocked(f"the run {incoming.about}")
     if isinstance(verdict, Rejected):
         raise verdict
     assert isinstance(verdict, Retried)  # noqa: S101 - a retry has no other answer
@@ -197,6 +208,8 @@ def report(
     """Record a result that a person reports, and return the run."""
     asked = AboutRun(result.event_id, tenant, reporter=caller)
     [verdict] = execute_results(connection, [result], soon, asked)
+    if verdict is LOCKED:
+        raise RowLocked(f"the run {result.event_id}")
     if isinstance(verdict, Rejected):
         raise verdict
     assert isinstance(verdict, str)  # noqa: S101 - a result has no other answer

@@ -40,14 +40,18 @@ class ResultReader:
         """Count deliveries that are committed."""
         self._finished += count
 
-    def turn(self, session: StoreSession, inbox: Inbox) -> None:
-        """Confirm that this reader is clean if a producer waits for that; called on every turn of the loop."""
+    def turn(self, session: StoreSession, inbox: Inbox, *, committed: bool = True) -> None:
+        """Confirm that this reader is clean if a producer waits for that; called on every turn of the loop.
+
+        Not while results are set aside, not `committed`: others after them are.
+        """
         now = time.monotonic()
         if now < self._poll_at and self._confirming is None:
             return
         self._poll_at = now + POLL_SECONDS
         try:
-            self._confirm(session, inbox)
+            if committed:
+                self._confirm(session, inbox)
             if now >= self._beat_at:
                 self._beat_at = now + BEAT_SECONDS
                 result_readers.beat(session.connection(), self._id)

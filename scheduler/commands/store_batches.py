@@ -2,10 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from scheduler.commands.batch_transaction import without_locked
+from scheduler.commands.decide_commands import LOCKED
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.jobs.definition import Incoming, can_precompute_schedule, precompute_schedule
 from scheduler.ops import metrics
@@ -14,6 +17,7 @@ from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.postgres.connection import Connection, connect
 from scheduler.postgres.jobs.store import check
+from scheduler.postgres.locks import LOCK_TIMEOUT
 from scheduler.processes.runtime import Stop, backoff
 from scheduler.settings import Settings
 
@@ -59,7 +63,7 @@ def parts(batch: Sequence[Any]) -> Iterator[Sequence[Any]]:
         yield batch[first:]
 
 
-Execute = Callable[[Connection, Sequence[Any], timedelta], Sequence[Any]]
+Execute = Callable[..., Sequence[Any]]  # of a connection, a batch and how soon producers look by themselves
 
 
 class StoreSession:
@@ -69,10 +73,13 @@ class StoreSession:
         self._url = url
         self._execute = execute
         self._connection: Connection | None = None
+        self.wait_for_locks = True
 
     def execute(self, batch: Sequence[Any], soon: timedelta) -> Sequence[Any]:
         """Apply the messages in one transaction."""
-        return self._execute(self.connection(), batch, soon)
+        if self.wait_for_locks:
+            return self._execute(self.connection(), batch, soon)
+        return self._execute(self.connection(), batch, soon, wait_for_locks=False)
 
     def check(self) -> None:
         """Raise Unavailable where nothing could be stored."""
@@ -81,7 +88,7 @@ class StoreSession:
     def connection(self) -> Connection:
         """Return the connection; open it if there is none."""
         if self._connection is None:
-            self._connection = connect(self._url, "consumer")
+            self._connection = connect(self._url, "consumer", lock_timeout=LOCK_TIMEOUT)
         return self._connection
 
     def close(self) -> None:
@@ -108,22 +115,31 @@ class Storing:
         if not batch:
             return Stored((), began, began)
         verdicts: list[Any] = []
+        locked: set[str] = set()
         for part in parts(batch):
-            stored = self._store(session, part, check_broker)
+            stored = self._store(session, part, check_broker, locked)
             if stored is None:
                 return None
             verdicts += stored
+            if len(verdicts) < len(batch):  # the later commands about the same keep their order
+                locked.update(each.about for each, verdict in zip(part, stored, strict=True) if verdict is LOCKED)
             self._health.turn()
         return Stored(verdicts, began, time.time_ns())
 
     def _store(
-        self, session: StoreSession, batch: Sequence[Any], check_broker: Callable[[], None]
+        self, session: StoreSession, batch: Sequence[Any], check_broker: Callable[[], None],
+        locked: AbstractSet[str],
     ) -> Sequence[Any] | None:
         until = time.monotonic() + self._keep_seconds
         for delay in backoff(most=5.0):
             started = time.perf_counter()
             try:
-                verdicts = session.execute(batch, self._soon)
+                if locked:
+                    verdicts: Sequence[Any] = without_locked(
+                        batch, locked, lambda rest: session.execute(rest, self._soon)
+                    )
+                else:
+                    verdicts = session.execute(batch, self._soon)
             except Unavailable as error:
                 self._lose(session, error)
                 if self._stop.wait(delay):

@@ -51,6 +51,10 @@ class Contended(Unavailable):
     """Another session was at the same rows at the same moment: roll back and try again at once."""
 
 
+class LockTimeout(Unavailable):
+    """Another session has locked one of the rows for longer than we wait."""
+
+
 def connect(url: str, name: str, **session: str) -> client_timeout.Session:
     """Open a connection with our timeouts; raise Unavailable when the database cannot be reached."""
     with translated():
@@ -82,6 +86,8 @@ def translated() -> Iterator[None]:
         raise Unstorable(_line(error)) from error
     except (errors.DeadlockDetected, errors.SerializationFailure) as error:
         raise Contended(f"Postgres: {_line(error)}") from error
+    except errors.LockNotAvailable as error:
+        raise LockTimeout(f"Postgres: {_line(error)}") from error
     except psycopg2.Error as error:
         raise Unavailable(f"Postgres: {_line(error)}") from error
 

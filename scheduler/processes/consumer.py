@@ -1,5 +1,6 @@
 """The process AMQP → Postgres: commands, results and delayed messages are stored, or refused with a reason."""
 
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -12,10 +13,11 @@ from scheduler.commands.apply_batch import execute
 from scheduler.commands.apply_delayed import execute_delayed, read_delayed
 from scheduler.commands.apply_results import execute_results
 from scheduler.commands.command_replies import answer
-from scheduler.commands.decide_commands import Verdict
+from scheduler.commands.decide_commands import LOCKED, Verdict
 from scheduler.commands.parse_deliveries import read_command, read_result
 from scheduler.commands.redeliveries import Redeliveries
 from scheduler.commands.result_reader import ResultReader
+from scheduler.commands.set_aside import SetAside
 from scheduler.commands.store_batches import DatabaseAway, Execute, Stored, StoreSession, Storing
 from scheduler.commands.tenancy import Tenancy
 from scheduler.domain.errors import Rejected, Unavailable
@@ -31,6 +33,8 @@ from scheduler.domain.names import (
 )
 from scheduler.domain.runs.marker import Marker
 from scheduler.ops.health import HealthPart
+from scheduler.ops.logs import get_logger
+from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.processes.runtime import Stop
 from scheduler.rabbit.address import user
 from scheduler.rabbit.batch_consumer import Inbox
@@ -39,8 +43,12 @@ from scheduler.rabbit.link import Link
 from scheduler.rabbit.reply_sender import Answer, Answers, ReplyQueues
 from scheduler.settings import Settings
 
+log = get_logger(__name__)
+_locked = ThrottledWarning(log, "messages set aside: another session has locked their rows")
+
 BATCH = 1000
 SESSIONS = 2
+SKIP_LOCKED_SECONDS = 5.0
 STOP_SECONDS = 1.0  # for the broker to take back what was not stored
 
 
@@ -52,6 +60,7 @@ class StoringBatch:
     ids: set[str]
     session: StoreSession
     stored: Future[Stored | None]
+    waits_for_locks: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +84,9 @@ class Consumer:
 
     While the queue is long two batches are stored at a time, unless they are about the same jobs: Postgres works
     on the one while the other is read and applied.
+
+    Messages about rows that another session keeps locked are set aside, unacknowledged. They are tried again on a
+    session of their own: all without waiting, then those about one id waiting as long as any batch, and so on.
     """
 
     kind = COMMANDS
@@ -86,7 +98,11 @@ class Consumer:
         self._health = health
         self._storing = Storing(settings, stop, health)
         self._free = [StoreSession(settings.database_url, self.kind.execute) for _ in range(self.sessions)]
-        self._threads = ThreadPoolExecutor(self.sessions, thread_name_prefix="storing")
+        self._retry_session = StoreSession(settings.database_url, self.kind.execute)
+        self._threads = ThreadPoolExecutor(self.sessions + 1, thread_name_prefix="storing")
+        self._set_aside = SetAside()  # of the present inbox
+        self._retrying: StoringBatch | None = None
+        self._skip_locked_until = 0.0  # a batch waited for a lock in vain a moment ago: the next don't wait
         self._redeliveries: Redeliveries | None = None  # of a queue that doesn't count them itself
 
     def run(self, link: Link) -> None:
@@ -129,40 +145,123 @@ class Consumer:
     def _serve(self, inbox: Inbox, answers: Answers, link: Link) -> None:
         # In the order of delivery: to acknowledge one is to acknowledge all before it.
         batches: deque[StoringBatch] = deque()
+        self._forget_set_aside()
         try:
             while not self._stop:
                 self._health.turn()
                 self._health.found("rabbitmq")
                 self._turn(inbox)
-                deliveries = inbox.take(BATCH, timeout=0.0 if batches else 0.5)
+                if self._set_aside and not self._retry(inbox, answers, link):
+                    return
+                idle_seconds = 0.05 if self._set_aside else 0.5
+                deliveries = inbox.take(BATCH, timeout=0.0 if batches else idle_seconds)
                 if self._redeliveries and not self._redeliveries.read_rest(deliveries, link.check_open):
                     return
                 ids = self._ids(deliveries)
                 while any(batch.ids & ids for batch in batches):
                     if not self._finish_oldest(batches, inbox, answers):
                         return
+                full = len(deliveries) == BATCH
+                if self._set_aside:
+                    deliveries = self._without_set_aside(deliveries, inbox)
                 if deliveries:
-                    batches.append(self._start(deliveries, ids, link))
+                    batches.append(self._start(deliveries, ids, link, self._free.pop()))
                 if (
-                    batches and (len(deliveries) < BATCH or not self._free)
+                    batches and (not full or not self._free)
                     and not self._finish_oldest(batches, inbox, answers)
                 ):
                     return
             while batches and self._finish_oldest(batches, inbox, answers):
                 pass
+            if self._retrying is not None:
+                self._finish_retry(self._retrying, inbox, answers)
         finally:
-            wait([batch.stored for batch in batches])  # what they do must not run into what comes next
+            # What they do must not run into what comes next.
+            wait([batch.stored for batch in (*batches, *filter(None, [self._retrying]))])
             self._free += [batch.session for batch in batches]
+            self._forget_set_aside()
+
+    def _forget_set_aside(self) -> None:
+        self._set_aside, self._retrying = SetAside(), None
 
     def _ids(self, deliveries: Sequence[Delivery]) -> set[str]:
         """Return what these are about: two batches about the same are stored one after the other."""
         return {each.read.about for each in deliveries if not isinstance(each.read, Rejected)}
 
-    def _start(self, deliveries: list[Delivery], ids: set[str], link: Link) -> StoringBatch:
-        session = self._free.pop()
+    def _start(
+        self, deliveries: list[Delivery], ids: set[str], link: Link, session: StoreSession,
+        *, wait_for_locks: bool | None = None,
+    ) -> StoringBatch:
+        session.wait_for_locks = (
+            time.monotonic() >= self._skip_locked_until if wait_for_locks is None else wait_for_locks
+        )
         commands = [each.read for each in deliveries if not isinstance(each.read, Rejected)]
         stored = self._threads.submit(self._storing.store, session, commands, link.check_open)
-        return StoringBatch(deliveries, ids, session, stored)
+        return StoringBatch(deliveries, ids, session, stored, session.wait_for_locks)
+
+    def _without_set_aside(self, deliveries: list[Delivery], inbox: Inbox) -> list[Delivery]:
+        """Set aside what is about the same as others that are; return the rest."""
+        ids = self._set_aside.ids
+        behind: list[Delivery] = []
+        rest: list[Delivery] = []
+        for each in deliveries:
+            (behind if not isinstance(each.read, Rejected) and each.read.about in ids else rest).append(each)
+        if behind:
+            inbox.set_aside(behind)
+            self._set_aside.add(behind)
+        return rest
+
+    def _retry(self, inbox: Inbox, answers: Answers, link: Link) -> bool:
+        """Try again what was set aside, beside what comes in; False on a stop."""
+        waits = False
+        if self._retrying is not None:
+            if not self._retrying.stored.done():
+                return True
+            tried = self._retrying
+            progress = self._finish_retry(tried, inbox, answers)
+            if progress is None:
+                return False
+            # Waiting gives them a turn even if others lock the row again and again.
+            waits = not progress and not tried.waits_for_locks
+        if self._set_aside:
+            deliveries = self._set_aside.next_id(BATCH) if waits else self._set_aside.next(BATCH)
+            self._retrying = self._start(deliveries, set(), link, self._retry_session, wait_for_locks=waits)
+        else:
+            self._retry_session.close()
+        return True
+
+    def _finish_retry(self, batch: StoringBatch, inbox: Inbox, answers: Answers) -> int | None:
+        """Answer and acknowledge what was stored, and return how many; None if a stop came before."""
+        stored = batch.stored.result()
+        if stored is None:
+            return None
+        self._retrying = None
+        rest, verdicts, _ = self._split(batch, stored)
+        if rest:
+            self._set_aside.remove(rest)
+            self._finish(rest, replace(stored, verdicts=verdicts), inbox, answers)
+        return len(rest)
+
+    def _split(
+        self, batch: StoringBatch, stored: Stored
+    ) -> tuple[list[Delivery], Sequence[Verdict], list[Delivery]]:
+        """Return what was stored or rejected, the verdicts on what could be read of that, and what is locked."""
+        if not any(verdict is LOCKED for verdict in stored.verdicts):
+            return batch.deliveries, stored.verdicts, []
+        rest, locked, verdicts, told = [], [], [], iter(stored.verdicts)
+        for each in batch.deliveries:
+            if isinstance(each.read, Rejected):
+                rest.append(each)
+            elif (verdict := next(told)) is LOCKED:
+                locked.append(each)
+            else:
+                rest.append(each)
+                verdicts.append(verdict)
+        if batch.waits_for_locks:
+            self._skip_locked_until = time.monotonic() + SKIP_LOCKED_SECONDS
+        _locked.warning(count=len(locked), id=locked[0].read.about,
+                        do="nothing, unless it goes on: then see pg_stat_activity for a transaction left open")
+        return rest, verdicts, locked
 
     def _finish_oldest(self, batches: deque[StoringBatch], inbox: Inbox, answers: Answers) -> bool:
         """Wait for the oldest batch, then answer and acknowledge it; False if a stop came before it was stored.
@@ -174,7 +273,12 @@ class Consumer:
             return False
         batch = batches.popleft()
         self._free.append(batch.session)
-        self._finish(batch.deliveries, stored, inbox, answers)
+        rest, verdicts, locked = self._split(batch, stored)
+        if locked:
+            inbox.set_aside(locked)
+            self._set_aside.add(locked)
+        if rest:
+            self._finish(rest, replace(stored, verdicts=verdicts), inbox, answers)
         return True
 
     def _finish(self, batch: list[Delivery], stored: Stored, inbox: Inbox, answers: Answers) -> None:
@@ -200,7 +304,7 @@ class Consumer:
     def close(self) -> None:
         """Let go of the threads and the sessions."""
         self._threads.shutdown(wait=False)
-        for session in self._free:
+        for session in (*self._free, self._retry_session):
             session.close()
         if self._redeliveries:
             self._redeliveries.close()
@@ -232,7 +336,7 @@ class ResultsConsumer(Consumer):
 
     def _turn(self, inbox: Inbox) -> None:
         if self._free and self._result_reader is not None:
-            self._result_reader.turn(self._free[-1], inbox)
+            self._result_reader.turn(self._free[-1], inbox, committed=not self._set_aside)
 
     def _finish(self, batch: list[Delivery], stored: Stored, inbox: Inbox, answers: Answers) -> None:
         super()._finish(batch, stored, inbox, answers)
@@ -240,7 +344,7 @@ class ResultsConsumer(Consumer):
         assert reader is not None  # noqa: S101 - it was registered before the first delivery
         reader.finished(len(batch))
         markers = [each.read.id for each in batch if isinstance(each.read, Marker)]
-        if markers:
+        if markers and self._free and not self._set_aside:  # otherwise the producer sends another
             reader.read(self._free[-1], inbox, markers)
 
     def _ended(self, inbox: Inbox) -> None:

@@ -2,6 +2,7 @@
 
 import queue
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from enum import Enum, auto
 from typing import Any
@@ -18,6 +19,7 @@ from scheduler.rabbit.topology import DELIVERY_LIMIT
 MOST_BYTES = 16 * 1024 * 1024
 BATCH_BYTES = 8 * 1024 * 1024
 GROWTH = 8
+MOST_SET_ASIDE = 10_000
 SUSPECT = DELIVERY_LIMIT // 2
 
 
@@ -40,6 +42,10 @@ class Inbox:
     How much memory a window takes is up to the hosts. One that holds more than MOST_BYTES is closed, and a smaller
     one opens when there is room. What is on its way by then still comes in; only where it is far too much the rest
     goes back to the queue, where it may lose its place.
+
+    What is set aside makes room: when the window is full and half of that is set aside, a new one opens, up to
+    MOST_SET_ASIDE commands or MOST_BYTES. A window that is full is the only one that can be replaced at no cost:
+    a quorum queue takes back what is on its way to a cancelled consumer, and counts that as a delivery.
     """
 
     def __init__(
@@ -61,6 +67,11 @@ class Inbox:
         self._window, self._size, self._tag = Window.CLOSED, 1, ""
         self._count = self._bytes = 0  # of what was delivered and not yet acknowledged
         self._delivered = 0  # in all
+        self._last_tag = self._opened_after = 0  # of the last delivery, and of the last before the window opened
+        self._set_aside: dict[int, int] = {}  # sizes by tag
+        self._set_aside_bytes = 0
+        self._used = 0  # delivered through the present window and not yet acknowledged
+        self._stuck = 0  # of these, how many are set aside
         self.returned = 0  # went back to the queue
         link.call(self._open)
 
@@ -74,6 +85,7 @@ class Inbox:
                 future.set_result(None)
 
         self._window = Window.OPENING
+        self._opened_after, self._used, self._stuck = self._last_tag, 0, 0
         self._channel.basic_qos(prefetch_count=self._size)  # it holds for a consumer that starts after it
         self._channel.basic_consume(self._queue, self._on_message, callback=opened)
 
@@ -110,12 +122,14 @@ class Inbox:
         ])
 
     def _on_deliveries(self, found: list[Delivery]) -> None:
+        self._last_tag = found[-1].tag
         if self._bytes > 4 * MOST_BYTES:
             self.returned += len(found)
             for each in found:
                 self._channel.basic_nack(each.tag, requeue=True)
             return
         self._count += len(found)
+        self._used += len(found)
         self._delivered += len(found)
         self._bytes += _size(found)
         read = self._reader
@@ -124,6 +138,8 @@ class Inbox:
         self._waiting.put(found)
         if self._bytes > MOST_BYTES:
             self._reopen(max(1, self._count // 2))
+        elif self._stuck:
+            self._make_room()
 
     def take(self, limit: int, timeout: float) -> list[Delivery]:
         """Wait for a command, then return it with what else is there already; [] when none came."""
@@ -147,10 +163,11 @@ class Inbox:
         return item
 
     def ack(self, batch: Sequence[Delivery], refused: Sequence[Delivery] = ()) -> None:
-        """Acknowledge these commands, the oldest that were taken and not acknowledged.
+        """Acknowledge these commands, the oldest that were taken and not acknowledged, or any that were set aside.
 
         Those refused go where the queue itself sends what nobody wants.
         """
+        batch = list(batch)  # for the I/O thread
         count, size = len(batch), _size(batch)
         last = batch[-1]
         out = {each.tag for each in refused}
@@ -159,20 +176,72 @@ class Inbox:
         def act() -> None:
             if not self._channel.is_open:
                 return
-            if (
-                self._size < self._prefetch and self._count == self._size
-                and self._bytes * GROWTH <= MOST_BYTES and last.deliveries_before < SUSPECT
-            ):
-                self._reopen(min(self._size * GROWTH, self._prefetch))  # it is full: nothing is on its way
+            self._grow(last)
+            if self._set_aside:
+                self._ack_one_by_one(batch, out)
+                return
             for tag in out:
                 self._channel.basic_reject(tag, requeue=False)
             if taken is not None:
                 self._channel.basic_ack(taken, multiple=True)
             self._count -= count
             self._bytes -= size
+            self._used -= count if batch[0].tag > self._opened_after else self._in_window(batch)
             self._open_if_room()
 
         self._link.post(act)
+
+    def _grow(self, last: Delivery) -> None:
+        """Open a larger window if this one is full: nothing is on its way then."""
+        if (
+            self._size < self._prefetch and self._used == self._size
+            and self._bytes * GROWTH <= MOST_BYTES and last.deliveries_before < SUSPECT
+        ):
+            self._reopen(min(self._size * GROWTH, self._prefetch))
+
+    def set_aside(self, batch: Sequence[Delivery]) -> None:
+        """Keep these commands unacknowledged for long, while others are delivered and acknowledged."""
+        batch = list(batch)
+        count, size = len(batch), _size(batch)
+
+        def act() -> None:
+            self._grow(batch[-1])
+            self._count -= count
+            self._bytes -= size
+            self._set_aside_bytes += size
+            self._set_aside.update((each.tag, each.size) for each in batch)
+            self._stuck += self._in_window(batch)
+            self._make_room()
+
+        self._link.post(act)
+
+    def _ack_one_by_one(self, batch: Sequence[Delivery], out: AbstractSet[int]) -> None:
+        """Acknowledge commands while others before them are set aside."""
+        for each in batch:
+            if each.tag in out:
+                self._channel.basic_reject(each.tag, requeue=False)
+            else:
+                self._channel.basic_ack(each.tag)
+            size = self._set_aside.pop(each.tag, None)
+            if size is None:
+                self._count -= 1
+                self._bytes -= each.size
+            else:
+                self._set_aside_bytes -= size
+                self._stuck -= each.tag > self._opened_after
+        self._used -= self._in_window(batch)
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Open a new window when the present one is full and half of that is set aside."""
+        room = len(self._set_aside) < MOST_SET_ASIDE and self._set_aside_bytes < MOST_BYTES
+        if room and self._used == self._size <= 2 * self._stuck and self._channel.is_open:
+            self._reopen(self._size)
+        self._open_if_room()
+
+    def _in_window(self, batch: Sequence[Delivery]) -> int:
+        """Count those that were delivered through the present window."""
+        return sum(each.tag > self._opened_after for each in batch)
 
     def count_delivered(self) -> int:
         """Return how many commands were delivered until now, after a round trip to the broker."""

@@ -165,3 +165,72 @@ def test_a_long_silence_of_deliveries_is_not_taken_for_a_dead_connection(amqp_ur
     finally:
         link.close()
     assert isinstance(seen[0].properties, pika.BasicProperties)
+
+
+def test_what_is_set_aside_takes_no_room_and_is_acknowledged_later(amqp_url, host):
+    for at in range(100):
+        host.publish("request", b"%d" % at)
+    link = Link(amqp_url, "test")
+    try:
+        inbox = Inbox(link, "scheduler_inbox", 4, lambda delivery: int(delivery.body))
+        aside, rest = [], []
+
+        def all_there():
+            batch = inbox.take(3, timeout=0.5)
+            odd = [each for each in batch if each.read % 2]
+            even = [each for each in batch if not each.read % 2]
+            if odd:
+                inbox.set_aside(odd)
+            if even:
+                inbox.ack(even)
+            aside.extend(odd)
+            rest.extend(even)
+            return len(aside) + len(rest) == 100
+
+        until(all_there, "all commands")
+        assert [each.read for each in rest] == list(range(0, 100, 2))
+        assert [each.read for each in aside] == list(range(1, 100, 2))
+        assert not any(each.redelivered for each in (*aside, *rest))
+        inbox.ack(aside[10:20], refused=aside[12:13])
+        inbox.ack(aside[:10])
+        inbox.give_back()
+    finally:
+        link.close()
+    assert sorted(map(int, host.drain("scheduler_inbox"))) == [each.read for each in aside[20:]]
+
+
+def test_what_is_set_aside_is_bounded(amqp_url, host, monkeypatch):
+    monkeypatch.setattr(inbox_module, "MOST_SET_ASIDE", 10)
+    for at in range(100):
+        host.publish("request", b"%d" % at)
+    link = Link(amqp_url, "test")
+    try:
+        inbox = Inbox(link, "scheduler_inbox", 4, lambda delivery: int(delivery.body))
+        aside = []
+
+        def most():
+            batch = inbox.take(3, timeout=0.5)
+            if batch:
+                inbox.set_aside(batch)
+            aside.extend(batch)
+            return len(aside) >= 10
+
+        until(most, "the most that are set aside")
+        for _ in range(3):
+            most()
+        assert len(aside) <= 10 + 4
+        # Once those are acknowledged, the others come.
+        inbox.ack(aside)
+        got = [*aside]
+
+        def others():
+            batch = inbox.take(10, timeout=0.5)
+            if batch:
+                inbox.ack(batch)
+            got.extend(batch)
+            return len(got) == 100
+
+        until(others, "all commands")
+    finally:
+        link.close()
+    assert host.drain("scheduler_inbox") == []

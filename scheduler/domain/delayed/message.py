@@ -35,6 +35,11 @@ class ReceivedMessage:
     properties: bytes  # as on the wire
     body: bytes
 
+    @property
+    def about(self) -> str:
+        """Its UUID; all that have none are alike."""
+        return self.message_id or ""
+
 
 @dataclass(slots=True)
 class DelayedMessage:

@@ -1,6 +1,6 @@
 """The rows of the runs that results, cancels and retries are about: locked before, saved after."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 
@@ -11,6 +11,7 @@ from scheduler.domain.runs.run import Run
 from scheduler.postgres.claims import array
 from scheduler.postgres.connection import Contended
 from scheduler.postgres.large_values import FEW
+from scheduler.postgres.locks import find_locked
 from scheduler.postgres.row_text import json_record
 from scheduler.postgres.runs.columns import (
     AS_JSON,
@@ -80,6 +81,12 @@ def lock_of_jobs(cursor: Cursor, job_ids: Iterable[str]) -> dict[str, Run]:
 def lock_finished(cursor: Cursor, ids: Iterable[str]) -> dict[str, Run]:
     """Return the finished runs of these events, locked; saved with a change, they are open again."""
     return _locked(cursor, _LOCK_FINISHED, ids)
+
+
+def find_locked_runs(cursor: Cursor, ids: Collection[str]) -> set[str]:
+    """Return which of these events have a run that another session has locked; lock the other runs."""
+    opened = find_locked(cursor, "runs", ids, key="event_id", row="event_id")
+    return opened | find_locked(cursor, "run_history", ids, key="event_id", row="event_id")
 
 
 def save(cursor: Cursor, opened: Mapping[str, Run], finished: Mapping[str, Run], after: Mapping[str, Run]) -> None:

@@ -1,6 +1,8 @@
 -- Note that a worker lives and what it does, unless something newer is known, and forget those silent for ten minutes.
 WITH forgotten AS (
-    DELETE FROM workers WHERE last_seen_at < now() - interval '10 minutes' AND id <> %(id)s
+    DELETE FROM workers
+    WHERE id IN (SELECT id FROM workers WHERE last_seen_at < now() - interval '10 minutes' AND id <> %(id)s
+                 FOR UPDATE SKIP LOCKED)
 )
 INSERT INTO workers (id, host, pid, version, started_at, offers, in_flight, busy, succeeded, failed, snoozed, beat,
                      offer_tenants)

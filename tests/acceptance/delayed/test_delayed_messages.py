@@ -190,7 +190,9 @@ def test_cancelled_by_its_message_id(shop, sidecar):
     assert not shop.drain(queue)
 
 
-@pytest.mark.parametrize("spelled", [lambda each: each.hex, lambda each: each.hex.upper(), lambda each: str(each).upper()])
+@pytest.mark.parametrize(
+    "spelled", [lambda each: each.hex, lambda each: each.hex.upper(), lambda each: str(each).upper()]
+)
 def test_a_uuid_is_the_same_with_or_without_dashes_in_either_case(shop, sidecar, spelled):
     queue, cancelled, emitted = shop.queue(), uuid4(), uuid4()
     for each in (cancelled, emitted):

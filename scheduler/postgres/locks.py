@@ -1,0 +1,35 @@
+"""Rows that another session has locked: found without waiting for them."""
+
+from collections.abc import Collection
+
+import psycopg2.extensions
+from psycopg2 import errors
+
+from scheduler.domain.errors import Unavailable
+from scheduler.postgres.claims import array
+from scheduler.resources import query
+
+Cursor = psycopg2.extensions.cursor
+
+# Producers lock rows while they publish, some 50 to 500 ms. Whoever stores commands waits that long for them.
+LOCK_TIMEOUT = "1s"
+_BRIEF_WAIT = "100ms"
+
+
+def wait_briefly(cursor: Cursor) -> None:
+    """Give up lock waits soon, until the transaction ends."""
+    cursor.execute(query("locks/wait_briefly"), {"wait": _BRIEF_WAIT})
+
+
+def find_locked(cursor: Cursor, table: str, ids: Collection[str], *, key: str = "id", row: str = "id") -> set[str]:
+    """Return which of these values of `key` have rows that another session has locked; lock the other rows.
+
+    `row` is the column that tells rows apart. Raises Unavailable if the whole table is locked.
+    """
+    if not ids:
+        return set()
+    try:
+        cursor.execute(query("locks/find_locked", table=table, key=key, id=row), {"ids": array(ids)})
+    except errors.LockNotAvailable as error:
+        raise Unavailable(f"Postgres: another session has locked the table {table}") from error
+    return {locked for locked, in cursor.fetchall()}
