@@ -1,1 +1,1 @@
-"""What an operator sees: metrics, health, logs, maintenance."""
+"""Observability: metrics, health, logs and traces."""

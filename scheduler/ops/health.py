@@ -1,4 +1,4 @@
-"""/metrics, /livez and /readyz over HTTP, and the state behind them."""
+"""Serve /metrics, /livez and /readyz over HTTP."""
 
 import json
 import socket
@@ -16,12 +16,12 @@ from scheduler.ops import metrics
 from scheduler.ops.logs import without_secrets
 
 STUCK_AFTER = 60.0
-Verdict = tuple[bool, dict[str, object]]
-Check = Callable[[], Verdict]
+CheckResult = tuple[bool, dict[str, object]]
+Check = Callable[[], CheckResult]
 
 
 class HealthPart:
-    """One part of a process: when its loop last turned, if it has one, and which dependencies it misses."""
+    """One part of a process: the time of its loop's last iteration, and the dependencies that are down."""
 
     def __init__(self, health: "Health", dependencies: Iterable[str], *, loops: bool) -> None:
         self._health = health
@@ -29,38 +29,38 @@ class HealthPart:
         self.loops = loops
         self.turned = self._clock()
         self.lacks: dict[str, tuple[str, datetime]] = {}
-        self._known: set[str] = set()
+        self._seen: set[str] = set()
         for name in dependencies:
             self.missing(name, "not connected yet")
 
     def turn(self) -> None:
-        """Say that the loop goes round."""
+        """Record one iteration of the loop."""
         self.turned = self._clock()
 
     def missing(self, dependency: str, why: str) -> None:
-        """Note a dependency as down; the time of the first note stays."""
+        """Record that a dependency is down; repeated calls keep the first time."""
         with self._health.lock:
             before = self.lacks.get(dependency)
             since = before[1] if before else datetime.now(UTC)
             self.lacks[dependency] = (without_secrets(why), since)
             metrics.dependency_up.labels(dependency).set(0)
-            if before is None and dependency in self._known:
+            if before is None and dependency in self._seen:
                 metrics.dependency_losses.labels(dependency).inc()
 
     def found(self, dependency: str) -> None:
-        """Note a dependency as up."""
-        # Called on every turn of a loop: the usual case takes no lock.
-        if dependency in self._known and dependency not in self.lacks:
+        """Record that a dependency is up."""
+        # Called in every iteration of a loop: the usual case takes no lock.
+        if dependency in self._seen and dependency not in self.lacks:
             return
         with self._health.lock:
-            self._known.add(dependency)
+            self._seen.add(dependency)
             self.lacks.pop(dependency, None)
             if not any(dependency in part.lacks for part in self._health.parts):
                 metrics.dependency_up.labels(dependency).set(1)
 
 
 class Health:
-    """What the process knows of itself: each of its loops, and what any of them misses."""
+    """The state of a process: its loops and their dependencies."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
@@ -68,34 +68,34 @@ class Health:
         self.parts: list[HealthPart] = []
 
     def part(self, *dependencies: str, loops: bool = True) -> HealthPart:
-        """Add a part that needs these; one that does not loop says nothing about life."""
+        """Add a part with its dependencies; only parts that loop count for liveness."""
         part = HealthPart(self, dependencies, loops=loops)
         self.parts.append(part)
         return part
 
     @property
     def checks(self) -> dict[str, Check]:
-        """What is asked of it, by path."""
+        """The health checks by path."""
         return {"/livez": self.live, "/readyz": self.ready}
 
-    def live(self) -> Verdict:
-        """Tell whether every loop still turns; what they depend on does not matter here."""
+    def live(self) -> CheckResult:
+        """Return whether every loop still iterates, regardless of its dependencies."""
         age = max((self.clock() - part.turned for part in self.parts if part.loops), default=0.0)
         alive = age < STUCK_AFTER
         return alive, {"live": alive, "loop_turned_seconds_ago": round(age, 3)}
 
-    def ready(self) -> Verdict:
-        """Tell whether the process can work, and what is missing since when if it cannot."""
+    def ready(self) -> CheckResult:
+        """Return whether all dependencies are up, with the ones that are down and since when."""
         with self.lock:
             lacks = [(since, name, why) for part in self.parts for name, (why, since) in part.lacks.items()]
         missing: dict[str, dict[str, str]] = {}
-        for since, name, why in sorted(lacks):  # of several parts the first that noticed
+        for since, name, why in sorted(lacks):  # the first part that noticed it counts
             missing.setdefault(name, {"problem": why, "since": rfc3339(since)})
         return not missing, {"ready": not missing, "missing": missing}
 
 
 def serve(health: Health, host: str, port: int) -> int:
-    """Serve metrics and health in a thread of their own; return the port."""
+    """Serve metrics and health in a separate thread; return the port."""
     listening = _listen(host, port)
     _serve_on(listening, health.checks)
     return int(listening.getsockname()[1])
@@ -116,24 +116,24 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _serve_on(listening: socket.socket, checks: Mapping[str, Check]) -> None:
-    """Serve metrics and the checks on a thread of its own."""
+    """Serve metrics and the checks in a separate thread."""
 
     class Handler(BaseHTTPRequestHandler):
-        timeout = 10  # a client that says nothing does not keep its thread
+        timeout = 10  # a silent client does not keep its thread
 
         def do_GET(self) -> None:
             path = self.path.split("?")[0]
             if path == "/metrics":
-                self._answer(200, generate_latest(), CONTENT_TYPE_LATEST)
+                self._respond(200, generate_latest(), CONTENT_TYPE_LATEST)
             elif path in checks:
-                fine, answer = checks[path]()
-                self._answer(200 if fine else 503, json.dumps(answer).encode() + b"\n", "application/json")
+                passed, response = checks[path]()
+                self._respond(200 if passed else 503, json.dumps(response).encode() + b"\n", "application/json")
             else:
-                self._answer(404, b"/metrics, /livez, /readyz\n", "text/plain")
+                self._respond(404, b"/metrics, /livez, /readyz\n", "text/plain")
 
         do_HEAD = do_GET  # noqa: N815 - the name that http.server looks for
 
-        def _answer(self, status: int, body: bytes, kind: str) -> None:
+        def _respond(self, status: int, body: bytes, kind: str) -> None:
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
@@ -142,13 +142,13 @@ def _serve_on(listening: socket.socket, checks: Mapping[str, Check]) -> None:
                 self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Scrapes are not news."""
+            """Do not log scrapes."""
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
 
         def handle_error(self, *_: object) -> None:
-            """A scraper that hangs up is not news either."""
+            """Do not log scrapers that close the connection."""
 
     server = Server(listening.getsockname()[:2], Handler, bind_and_activate=False)
     server.socket.close()

@@ -1,7 +1,7 @@
-"""Reaching a server takes as long as the name service and the network like: a process that is told to stop leaves.
+"""Connect to servers in a way that a stop can interrupt.
 
-Neither libpq nor the C library can be interrupted while they look up a name or dial. So that is done on a thread
-of its own, and on a stop the thread is left behind: it has nothing in flight yet.
+Neither libpq nor the C library can be interrupted while they resolve a name or connect. A separate thread
+does that, and a stop abandons the thread: it has nothing in flight yet.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from scheduler.domain.errors import Unavailable
 
 
 class Closable(Protocol):
-    """What was reached."""
+    """A connection that can be closed."""
 
     def close(self) -> None: ...
 
@@ -25,17 +25,17 @@ _LONGEST_SECONDS = threading.TIMEOUT_MAX
 _lock = threading.Lock()
 _awaited: "set[Future[object]]" = set()
 _threads: set[threading.Thread] = set()
-_told_to_stop = False
+_stopping = False
 
 
 def reach(act: Callable[[], T]) -> T:
-    """Return what `act` returns; raise Unavailable as soon as the process is told to stop."""
+    """Return the result of `act`; raise Unavailable as soon as the process stops."""
     future: Future[T] = Future()
-    thread = threading.Thread(target=_run, args=(act, future), name="reaching", daemon=True)
+    thread = threading.Thread(target=_run, args=(act, future), name="connecting", daemon=True)
     with _lock:
-        if _told_to_stop:
+        if _stopping:
             raise Unavailable("the process stops")
-        _awaited.add(future)  # type: ignore[arg-type]  # of whatever kind
+        _awaited.add(future)  # type: ignore[arg-type]  # any result type
         _threads.add(thread)
     thread.start()
     try:
@@ -48,32 +48,32 @@ def reach(act: Callable[[], T]) -> T:
 def _run(act: Callable[[], T], future: "Future[T]") -> None:
     try:
         try:
-            found = act()
-        except BaseException as error:  # noqa: BLE001 - raised again by who waits for it, if anyone still does
+            connection = act()
+        except BaseException as error:  # noqa: BLE001 - the waiting caller raises it
             with contextlib.suppress(InvalidStateError):
                 future.set_exception(error)
             return
         try:
-            future.set_result(found)
-        except InvalidStateError:  # nobody waits any longer
-            found.close()
+            future.set_result(connection)
+        except InvalidStateError:  # the caller has stopped waiting
+            connection.close()
     finally:
         with _lock:
             _threads.discard(threading.current_thread())
 
 
 def give_up() -> None:
-    """Have everyone who waits for a server go on without it, now and from now on."""
-    global _told_to_stop  # noqa: PLW0603 - a process is told to stop once
+    """Make all current and future calls of `reach` raise Unavailable."""
+    global _stopping  # noqa: PLW0603 - a process stops once
     with _lock:
-        _told_to_stop = True
+        _stopping = True
         awaited = list(_awaited)
     for future in awaited:
-        with contextlib.suppress(InvalidStateError):  # it was reached just now
+        with contextlib.suppress(InvalidStateError):  # it connected just now
             future.set_exception(Unavailable("the process stops"))
 
 
 def left_behind() -> bool:
-    """Tell whether a thread is still inside a driver: then the interpreter must not be taken down around it."""
+    """Return whether a thread is still inside a driver: the interpreter must not be finalised around it."""
     with _lock:
-        return _told_to_stop and bool(_threads)
+        return _stopping and bool(_threads)

@@ -1,4 +1,4 @@
-"""One JSON object a line on stderr, or text for people; no message's content can forge a line."""
+"""Log to stderr, one JSON object or text line per event; message content cannot forge a line."""
 
 import json
 import logging
@@ -16,14 +16,14 @@ _PASSWORD = re.compile(r"(password\s*=\s*)('[^']*'|\S+)", flags=re.IGNORECASE)
 
 def without_secrets(text: str) -> str:
     """Return `text` with every password in a URL or connection string hidden."""
-    if "://" in text:  # to look for this takes a fraction of what the patterns take
+    if "://" in text:  # much cheaper than the patterns
         text = _without_passwords(text)
     return _PASSWORD.sub(r"\1***", text) if "password" in text.lower() else text
 
 
 def _without_passwords(text: str) -> str:
-    """Hide what stands between `://user:` and `@`; each character is looked at once, whatever the text."""
-    pieces, kept, at = [], 0, text.find("://")
+    """Hide the text between `://user:` and `@`, in time linear in its length."""
+    pieces, start, at = [], 0, text.find("://")
     while at >= 0:
         user = _USER(text, at + 3)
         if user is None:
@@ -31,11 +31,11 @@ def _without_passwords(text: str) -> str:
             continue
         end = _END(text, user.end())
         if end is not None and end[0] == "@":
-            pieces += [text[kept : user.end()], "***"]
-            kept = end.start()
-        # Where no @ comes before the next blank, none comes for any other `://` on the way there.
+            pieces += [text[start : user.end()], "***"]
+            start = end.start()
+        # If there is no @ before the next blank, there is none for any `://` between.
         at = text.find("://", end.end()) if end is not None else -1
-    return "".join([*pieces, text[kept:]])
+    return "".join([*pieces, text[start:]])
 
 
 class Logger:
@@ -46,7 +46,7 @@ class Logger:
 
     @property
     def shows_debug(self) -> bool:
-        """Whether debug lines are wanted: ask before gathering what goes into them."""
+        """Whether debug lines are logged: check before computing expensive fields."""
         return self._logger.isEnabledFor(logging.DEBUG)
 
     def debug(self, event: str, **fields: Any) -> None:
@@ -62,7 +62,7 @@ class Logger:
         self._log(logging.ERROR, event, fields)
 
     def exception(self, event: str, **fields: Any) -> None:
-        """Log an error with the traceback of what is being handled."""
+        """Log an error with the current traceback."""
         self._log(logging.ERROR, event, fields, exc_info=True)
 
     def _log(self, level: int, event: str, fields: dict[str, Any], *, exc_info: bool = False) -> None:
@@ -71,7 +71,7 @@ class Logger:
 
 
 def get_logger(name: str) -> Logger:
-    """Return the logger of a module of ours."""
+    """Return a module's logger."""
     return Logger(name)
 
 
@@ -82,14 +82,14 @@ def set_up(level: str, style: str, process: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # What nobody caught, and Python's own warnings, are lines like any other.
+    # Uncaught exceptions and Python's warnings become log lines too.
     sys.excepthook = _uncaught
     threading.excepthook = lambda args: _uncaught(args.exc_type, args.exc_value, args.exc_traceback)
     logging.captureWarnings(True)
-    # Our lines tell neither thread nor place in the source: the documented way to not have them gathered for each.
+    # Our lines have neither thread nor source position: this is the documented way not to collect them.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    logging._srcfile = None  # noqa: SLF001 - as the logging cookbook has it
-    # pika logs each attempt and each lost connection as errors; we say the same, once, in our own words.
+    logging._srcfile = None  # noqa: SLF001 - from the logging cookbook
+    # pika logs each attempt and each lost connection as errors; we log both ourselves, once.
     logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 
@@ -97,7 +97,7 @@ def _uncaught(kind: type[BaseException], error: BaseException | None, trace: Tra
     if issubclass(kind, KeyboardInterrupt | SystemExit) or error is None:
         return
     fields = {"do": "report this"}
-    logging.getLogger(__name__).error("unexpected", extra={"fields": fields}, exc_info=(kind, error, trace))
+    logging.getLogger(__name__).error("unexpected error", extra={"fields": fields}, exc_info=(kind, error, trace))
 
 
 class _Json(logging.Formatter):
@@ -125,11 +125,11 @@ class _Text(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         fields = getattr(record, "fields", {})
-        shown = " ".join(f"{key}={json.dumps(value, default=str)}" for key, value in fields.items())
+        rendered = " ".join(f"{key}={json.dumps(value, default=str)}" for key, value in fields.items())
         event = _printable(record.getMessage())
-        line = f"{_time(record)} {record.levelname.lower():<7} {self._process} {event} {shown}".rstrip()
+        line = f"{_time(record)} {record.levelname.lower():<7} {self._process} {event} {rendered}".rstrip()
         if record.exc_info:
-            # Marked line by line: an error's text may hold a message's content, line breaks and all.
+            # Mark each line: an error text may contain line breaks from a message.
             trace = self.formatException(record.exc_info)
             line += "".join(f"\n    | {_printable(part)}" for part in trace.splitlines())
         return without_secrets(line)

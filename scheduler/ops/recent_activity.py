@@ -1,4 +1,4 @@
-"""What this process did in the last seconds and in the last minute, read off its own metrics."""
+"""Activity of this process in the last seconds and the last minute, computed from its metrics."""
 
 import time
 from bisect import bisect_left
@@ -25,19 +25,19 @@ _COUNTERS: dict[str, MetricWrapperBase] = {
 
 
 class Recent:
-    """Snapshots of the counters, and the difference between now and the oldest one kept."""
+    """Snapshots of the counters, and the difference between now and the oldest snapshot."""
 
-    def __init__(self, kept: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, size: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._snapshots: deque[tuple[float, dict[str, int], list[int]]] = deque(maxlen=kept)
+        self._snapshots: deque[tuple[float, dict[str, int], list[int]]] = deque(maxlen=size)
         self.advance()
 
     def advance(self) -> None:
-        """Take a snapshot; the oldest beyond those kept is dropped."""
+        """Take a snapshot and drop the oldest if there are too many."""
         self._snapshots.append((self._clock(), _counts(), _lags()))
 
     def since(self) -> dict[str, Any]:
-        """Return how much was done since the oldest snapshot, and in how many seconds."""
+        """Return the counts since the oldest snapshot, and its age in seconds."""
         then, counts, lags = self._snapshots[0]
         done: dict[str, Any] = {name: value - counts[name] for name, value in _counts().items()}
         done["lag"] = [new - old for new, old in zip(_lags(), lags, strict=True)]
@@ -45,7 +45,7 @@ class Recent:
 
 
 def percentile(share: float, counts: Sequence[int]) -> float | None:
-    """Return the lag in seconds that `share` of the events kept to, or None where there were none.
+    """Return the lag in seconds that `share` of the events did not exceed, or None without events.
 
     `counts` has one number for each bucket of the lag's histogram; within a bucket events count as evenly
     spread, and beyond the last bound the bound itself is returned.
@@ -77,4 +77,4 @@ def _lags() -> list[int]:
         for sample in family.samples
         if sample.name.endswith("_bucket")
     ]
-    return [each - before for before, each in zip([0, *sums], sums, strict=False)]
+    return [total - before for before, total in zip([0, *sums], sums, strict=False)]

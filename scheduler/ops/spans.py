@@ -1,4 +1,4 @@
-"""Spans through OpenTelemetry; the only importer of it, loaded only when traces are wanted."""
+"""Export spans through OpenTelemetry; imported only if traces are enabled."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ _propagator = TraceContextTextMapPropagator()
 
 
 class Spans:
-    """store and publish belong to the host's trace; claim, one for many jobs, is linked to theirs."""
+    """Spans `store` and `publish` in the host's trace, and `claim`, which is linked to the traces of its jobs."""
 
     def __init__(
         self, role: str, environment: Mapping[str, str], exporter: SpanExporter | None = None
@@ -33,12 +33,12 @@ class Spans:
         self._tracer = self._provider.get_tracer("scheduler", __version__)
 
     def stored(self, began: int, ended: int, commands: Sequence[Traced]) -> None:
-        """Tell of commands stored in one transaction: one span in each command's own trace."""
+        """Export one span per stored command, in the command's trace."""
         for command in commands:
             self._span("store", SpanKind.CONSUMER, (began, ended), command)
 
     def emitted(self, claimed: int, sent: int, ended: int, jobs: int, events: Sequence[Traced]) -> None:
-        """Tell of a batch of jobs: one span for the claim, one for each event in its request's trace."""
+        """Export one span for a claim, and one per event in the trace of its request."""
         links = [Link(context) for event in events[:_MOST_LINKS] if (context := _context(event)).is_valid]
         claim = self._tracer.start_span(
             "claim", context=Context(), links=links, start_time=claimed, attributes={"jobs": jobs}
@@ -48,7 +48,7 @@ class Spans:
             self._span("publish", SpanKind.PRODUCER, (sent, ended), event, [Link(claim.get_span_context())])
 
     def served(self, name: str, began: int, ended: int, request: Request) -> None:
-        """Tell of a request to the API: one span, in the caller's trace if it said so."""
+        """Export one span for an API request, in the caller's trace if it has one."""
         if request.traceparent is not None:
             traced = Traced(request.traceparent, request.tracestate, request.attributes, request.failed)
             self._span(name, SpanKind.SERVER, (began, ended), traced)
@@ -61,27 +61,27 @@ class Spans:
         span.end(ended)
 
     def _span(
-        self, name: str, kind: SpanKind, time: tuple[int, int], what: Traced, links: Sequence[Link] = ()
+        self, name: str, kind: SpanKind, time: tuple[int, int], item: Traced, links: Sequence[Link] = ()
     ) -> None:
         span = self._tracer.start_span(
-            name, _propagator.extract(_carrier(what)), kind, dict(what.attributes), links, start_time=time[0]
+            name, _propagator.extract(_carrier(item)), kind, dict(item.attributes), links, start_time=time[0]
         )
-        if what.failed is not None:
-            span.set_status(Status(StatusCode.ERROR, what.failed))
+        if item.failed is not None:
+            span.set_status(Status(StatusCode.ERROR, item.failed))
         span.end(time[1])
 
     def close(self) -> None:
-        """Export what is left, for no longer than a moment."""
-        # A collector that does not answer must not hold up the end of the process.
+        """Export the remaining spans, with a short timeout."""
+        # A collector that does not respond must not delay the exit.
         last = threading.Thread(target=self._provider.shutdown, name="traces", daemon=True)
         last.start()
         last.join(_CLOSE_SECONDS)
 
 
-def _carrier(what: Traced) -> dict[str, str]:
-    state = {} if what.tracestate is None else {"tracestate": what.tracestate}
-    return {"traceparent": what.traceparent, **state}
+def _carrier(item: Traced) -> dict[str, str]:
+    state = {} if item.tracestate is None else {"tracestate": item.tracestate}
+    return {"traceparent": item.traceparent, **state}
 
 
-def _context(what: Traced) -> trace.SpanContext:
-    return trace.get_current_span(_propagator.extract(_carrier(what))).get_span_context()
+def _context(item: Traced) -> trace.SpanContext:
+    return trace.get_current_span(_propagator.extract(_carrier(item))).get_span_context()

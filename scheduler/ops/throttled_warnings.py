@@ -1,4 +1,4 @@
-"""Warnings that could come by the thousand: the first in full, then a count every few seconds."""
+"""Throttle repeated warnings: log the first in full, then a count every few seconds."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ _all: WeakSet["ThrottledWarning"] = WeakSet()
 
 
 class ThrottledWarning:
-    """One kind of warning. What is not shown is counted, and each of them is there at debug."""
+    """One kind of warning. Suppressed warnings are counted, and logged at debug level."""
 
     def __init__(
         self,
@@ -34,20 +34,20 @@ class ThrottledWarning:
         _all.add(self)
 
     def warning(self, *, count: int = 1, **fields: Any) -> None:
-        """Log, unless the like was logged just now."""
+        """Log the warning unless the same kind was logged recently."""
         with self._lock:
             self._fields = fields
             self._held += count
-            shown = self._show()
-        if not shown:
+            logged = self._log_if_due()
+        if not logged:
             self._log.debug(self._event, count=count, **fields)
 
     def flush(self) -> None:
-        """Log what was held back, once its time has come."""
+        """Log suppressed warnings whose interval has passed."""
         with self._lock:
-            self._show()
+            self._log_if_due()
 
-    def _show(self) -> bool:
+    def _log_if_due(self) -> bool:
         now = self._clock()
         if not self._held or now < self._quiet_until:
             return False

@@ -1,4 +1,4 @@
-"""Whether spans are exported. Without the extra and a collector's address nothing is imported or done."""
+"""Set up the export of spans, if the extra is installed and a collector is configured."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A command or an event that belongs to a trace of the host's."""
+    """A command or an event that belongs to the host's trace."""
 
     traceparent: str
     tracestate: str | None
@@ -26,7 +26,7 @@ class Traced:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request to the API, in the caller's own trace if it said so."""
+    """A request to the API, with the caller's trace if it has one."""
 
     traceparent: str | None
     tracestate: str | None
@@ -35,22 +35,22 @@ class Request:
 
 
 class Sink(Protocol):
-    """Where spans go. Times are nanoseconds since 1970."""
+    """Receiver of spans. Times are nanoseconds since 1970."""
 
     def stored(self, began: int, ended: int, commands: Sequence[Traced]) -> None:
-        """Tell of commands stored in one transaction."""
+        """Report commands stored in one transaction."""
 
     def emitted(self, claimed: int, sent: int, ended: int, jobs: int, events: Sequence[Traced]) -> None:
-        """Tell of a batch of jobs: when it was claimed, sent and confirmed."""
+        """Report when a batch of jobs was claimed, sent and confirmed."""
 
     def served(self, name: str, began: int, ended: int, request: "Request") -> None:
-        """Tell of a request to the API."""
+        """Report a request to the API."""
 
     def close(self) -> None:
-        """Export what is left, for no longer than a moment."""
+        """Export the remaining spans, with a short timeout."""
 
 
-# None unless set up: what the processes look at before they gather anything for a span.
+# None unless set up: processes check it before they collect data for a span.
 sink: Sink | None = None
 
 
@@ -63,18 +63,18 @@ def set_up(role: str, environment: Mapping[str, str]) -> None:
         log.warning("no traces: OTEL_EXPORTER_OTLP_ENDPOINT is set but the extra is not installed",
                     do="install the wheel with its extra otel, or unset it")
         return
-    from scheduler.ops.spans import Spans  # noqa: PLC0415 - imported only where it is wanted
+    from scheduler.ops.spans import Spans  # noqa: PLC0415 - imported only if traces are enabled
 
     sink = Spans(role, environment)
 
 
 def close() -> None:
-    """Export what is left."""
+    """Export the remaining spans."""
     if sink is not None:
         sink.close()
 
 
 def trace_id(traceparent: str | None) -> str | None:
-    """Return the trace's id, for a log line; None for what is no W3C traceparent."""
-    found = _TRACEPARENT.fullmatch(traceparent) if traceparent else None
-    return found[1] if found else None
+    """Return the trace id of a W3C traceparent for a log line, or None if it is malformed."""
+    match = _TRACEPARENT.fullmatch(traceparent) if traceparent else None
+    return match[1] if match else None

@@ -1,4 +1,4 @@
-"""Keeps other processes of the same user from reading this one's environment and memory."""
+"""Keep other processes of the same user from reading this one's environment and memory."""
 
 import ctypes
 import sys

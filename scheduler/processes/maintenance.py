@@ -48,8 +48,8 @@ class Maintenance:
         self._health = health
         self._replica = Replica(uuid4(), role.name, socket.gethostname(), os.getpid(), __version__, metrics_port)
         self._session: MaintenanceSession | None = None
-        self._recent = Recent(kept=3)
-        self._minute = Recent(kept=1)
+        self._recent = Recent(size=3)
+        self._minute = Recent(size=1)
         self._summary_due = time.monotonic() + MINUTE_SECONDS
         self._measure_due = self._prune_due = self._partitions_due = time.monotonic()
         self._partitions_pause = MINUTE_SECONDS

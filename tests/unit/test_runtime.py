@@ -40,7 +40,7 @@ def timers(monkeypatch):
 
     monkeypatch.setattr(threading, "Timer", make)
     monkeypatch.setattr(os, "_exit", end)
-    monkeypatch.setattr(interruptible_connect, "_told_to_stop", False)  # and so again for the tests that follow
+    monkeypatch.setattr(interruptible_connect, "_stopping", False)  # and so again for the tests that follow
     return made
 
 

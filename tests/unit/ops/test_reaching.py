@@ -18,7 +18,7 @@ class Reached:
 @pytest.fixture
 def running(monkeypatch):
     """The process is not told to stop before, nor any longer afterwards."""
-    monkeypatch.setattr(interruptible_connect, "_told_to_stop", False)
+    monkeypatch.setattr(interruptible_connect, "_stopping", False)
 
 
 @pytest.mark.usefixtures("running")

@@ -17,7 +17,7 @@ class Clock:
 
 def test_what_was_done_since_the_oldest_snapshot():
     clock = Clock()
-    recent = Recent(kept=2, clock=clock)
+    recent = Recent(size=2, clock=clock)
     metrics.jobs_due.inc(5)
     clock.now += 5
     recent.advance()
