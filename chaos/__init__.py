@@ -1,1 +1,1 @@
-"""The fault suite: breaks every part while the sidecar works, and accounts for every event."""
+"""The fault suite: break every part under load, and account for every event."""

@@ -1,4 +1,4 @@
-"""`python -m chaos [FAULT …]`: run the faults, print the table, write the results, fail if anything was lost."""
+"""`python -m chaos [FAULT …]`: run the faults, print the table, write the results, fail if a check failed."""
 
 import argparse
 import os
@@ -14,31 +14,31 @@ from chaos.suite import ALL, start_servers
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
-    parser.add_argument("faults", nargs="*", metavar="FAULT", help="by name; all of them when none is given")
-    parser.add_argument("--list", action="store_true", help="show the names")
-    parser.add_argument("--scale", type=float, default=1.0, help="how long each lasts; 1 is the full suite")
+    parser.add_argument("faults", nargs="*", metavar="FAULT", help="fault name (default: all)")
+    parser.add_argument("--list", action="store_true", help="list the faults")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor for all durations (default: 1)")
     args = parser.parse_args()
     if args.list:
-        print("\n".join(f"{each.name:<20} {each.title}" for each in ALL.values()))
+        print("\n".join(f"{fault.name:<20} {fault.title}" for fault in ALL.values()))
         return 0
     names = [name for given in args.faults for name in given.replace(",", " ").split()] or list(ALL)
     if unknown := [name for name in names if name not in ALL]:
-        parser.error(f"no such fault: {', '.join(unknown)}; known are {', '.join(ALL)}")
+        parser.error(f"no such fault: {', '.join(unknown)}; expected one of {', '.join(ALL)}")
     began, clock = datetime.now(UTC), time.monotonic()
     results = run(names, args.scale)
     whole = set(names) == set(ALL) and args.scale >= 1
     ran = report.this_run(command(args.faults, args.scale), began, time.monotonic() - clock)
     print(f"\n{report.table(results)}\n")
-    for each in results:
-        for failure in each.failures:
-            print(f"{each.fault}: {failure}")
+    for result in results:
+        for failure in result.failures:
+            print(f"{result.fault}: {failure}")
     files = report.write(ran, results, whole=whole)
-    print(f"{ran.seconds / 60:.1f} minutes; written to {', '.join(str(each.relative_to(report.ROOT)) for each in files)}")
-    return 0 if all(each.passed for each in results) else 1
+    print(f"{ran.seconds / 60:.1f} minutes; written to {', '.join(str(file.relative_to(report.ROOT)) for file in files)}")
+    return 0 if all(result.passed for result in results) else 1
 
 
 def command(faults: list[str], scale: float) -> str:
-    """Return what to type for the same again."""
+    """Return the command that repeats this run."""
     env = [f"{name}={value} " for name in ("SOAK_SECONDS", "SOAK_JOBS") if (value := os.environ.get(name))]
     given = f' FAULT="{" ".join(faults)}"' if len(faults) > 1 else f" FAULT={faults[0]}" if faults else ""
     return "".join(env) + "make chaos" + given + (f" ARGS='--scale {scale:g}'" if scale != 1 else "")
@@ -49,13 +49,13 @@ def run(names: list[str], scale: float) -> list[Result]:
     results = []
     with start_servers(say) as stack:
         for number, name in enumerate(names, 1):
-            found = ALL[name]
-            result = Result(name, found.title)
+            fault = ALL[name]
+            result = Result(name, fault.title)
             results.append(result)
-            say(f"[{number}/{len(names)}] {name}: {found.title}")
+            say(f"[{number}/{len(names)}] {name}: {fault.title}")
             began = time.monotonic()
             try:
-                found.run(stack, result, scale)
+                fault.run(stack, result, scale)
             except Exception as error:  # noqa: BLE001 - the other faults still run
                 traceback.print_exc()
                 result.failures.append(f"{type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""Faults 9 and 10: a RabbitMQ cluster loses its leader, a Postgres primary dies and its standby takes over."""
+"""Faults in clusters: a RabbitMQ leader dies, a Postgres standby takes over."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ from scheduler.dev.servers.binaries import find_postgres, find_rabbitmq
 @fault("cluster", "three RabbitMQ nodes with quorum queues, the leader killed")
 def cluster(stack: Stack, result: Result, scale: float) -> None:
     with three_nodes(stack) as nodes:
-        # Declared through the second node, so it leads all queues; the first carries the others' epmd.
+        # Declared through the second node, so it leads all queues. The first one runs epmd for the others.
         urls = [nodes[n].url for n in (1, 0, 2)]
         world = World(stack, amqp_url=",".join(urls), due_queue_type="quorum")
         try:
@@ -28,10 +28,10 @@ def cluster(stack: Stack, result: Result, scale: float) -> None:
             result.notes.append(f"leader {leader.partition('-')[0]} killed")
             victim.kill()
             killed = time.monotonic()
-            emitted = {each.name: each.metric("jobs_due_total") for each in world.producers}
-            for each in world.producers:
-                wait_for(lambda each=each: each.metric("jobs_due_total") > emitted[each.name] + 20,
-                         f"{each.name} emits without the node that led", 60)
+            emitted = {replica.name: replica.metric("jobs_due_total") for replica in world.producers}
+            for replica in world.producers:
+                wait_for(lambda replica=replica: replica.metric("jobs_due_total") > emitted[replica.name] + 20,
+                         f"{replica.name} emits without the former leader", 60)
             result.notes.append(f"every producer emitted again {time.monotonic() - killed:.1f} s later")
             time.sleep(max(0.0, 12 * scale - (time.monotonic() - killed)))
             victim.start()
@@ -56,7 +56,7 @@ def three_nodes(stack: Stack) -> Iterator[list[RabbitServer]]:
             node = RabbitServer(stack.ledger, find_rabbitmq(), name=f"{token}-{n}", config=config, nodename=name,
                                 cookie=cookie, epmd_port=nodes[0].epmd_port if nodes else None)
             if nodes:
-                node._password = nodes[0]._password  # noqa: SLF001 - the cluster's user is the first node's
+                node._password = nodes[0]._password  # noqa: SLF001 - the cluster has the first node's user
             nodes.append(node)
             node.start()
         wait_for(lambda: nodes[0].evaluate("length(rabbit_mnesia:cluster_nodes(running))").strip() == "3", "three nodes", 60)
@@ -120,9 +120,9 @@ def primary_and_standby(stack: Stack) -> Iterator[tuple[PostgresServer, Postgres
 
 
 def copy(stack: Stack, primary: PostgresServer, standby: PostgresServer) -> None:
-    """Make the standby's data directory with pg_basebackup."""
+    """Create the standby's data directory with pg_basebackup."""
     standby.directory.mkdir(mode=0o700)
-    account = standby._account  # noqa: SLF001 - as the server itself does
+    account = standby._account  # noqa: SLF001 - the server does the same
     if account:
         os.chown(standby.directory, account.uid, account.gid)
     done = stack.ledger.spawn(
@@ -135,7 +135,7 @@ def copy(stack: Stack, primary: PostgresServer, standby: PostgresServer) -> None
 
 
 def promote(standby: PostgresServer) -> None:
-    """Make the standby a primary."""
+    """Promote the standby."""
     import psycopg2  # noqa: PLC0415
 
     with contextlib.closing(psycopg2.connect(standby.url)) as connection:

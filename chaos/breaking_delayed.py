@@ -1,4 +1,4 @@
-"""Fault 20: everything dies while a great many delayed messages wait."""
+"""Kill everything while many delayed messages are pending."""
 
 import json
 import signal
@@ -20,11 +20,11 @@ from scheduler.rabbit.publisher import Publisher, Receipt
 
 MANY = 100_000
 QUEUE = "chaos_delayed"
-FIRST, SPREAD = 25.0, 20.0  # seconds: when the first comes out, and over how long they are spread
+FIRST, SPREAD = 25.0, 20.0  # seconds until the first is due, and from the first to the last
 AT_ONCE = 1000
 
 
-@fault("delayed", "everything killed and started again while delayed messages wait")
+@fault("delayed", "everything killed and restarted while delayed messages are pending")
 def delayed(stack: Stack, result: Result, scale: float) -> None:
     world = World(stack)
     try:
@@ -32,7 +32,7 @@ def delayed(stack: Stack, result: Result, scale: float) -> None:
         shop = Shop(world.amqp_url)
         shop.publish(max(1000, int(MANY * scale)))
         result.notes.append(f"{len(shop.due):,} delayed messages")
-        # Some are still in the broker's queue, some in the middle of being stored, most wait in the table.
+        # Some are still in the broker's queue, some are being stored, most are in the table.
         kill_everything(stack, world)
         wait_for(lambda: shop.take(world.amqp_url), "every delayed message", FIRST + SPREAD + 240)
         world.settle(result, within=120)
@@ -42,10 +42,10 @@ def delayed(stack: Stack, result: Result, scale: float) -> None:
 
 
 def kill_everything(stack: Stack, world: World) -> None:
-    """Kill -9 every process of ours and both servers, at once, and start them again."""
-    for each in world.supervisor.replicas:
-        each.expected_to_end = True
-        each.send(signal.SIGKILL)
+    """Kill -9 all our processes and both servers at once, and restart them."""
+    for replica in world.supervisor.replicas:
+        replica.expected_to_end = True
+        replica.send(signal.SIGKILL)
     stack.rabbitmq.kill()
     stack.postgres.kill()
     time.sleep(1)
@@ -54,12 +54,12 @@ def kill_everything(stack: Stack, world: World) -> None:
 
 
 class Shop:
-    """Publishes delayed messages and takes them: each says for itself before when it must not come."""
+    """Publish and consume delayed messages. Each one carries its earliest time."""
 
     def __init__(self, amqp_url: str) -> None:
         self._url = amqp_url
         self.due: dict[int, float] = {}
-        self.came: Counter[int] = Counter()
+        self.received: Counter[int] = Counter()
         self.early = 0
         connection = pika.BlockingConnection(pika.URLParameters(amqp_url))
         channel = connection.channel()
@@ -68,7 +68,7 @@ class Shop:
         connection.close()
 
     def publish(self, count: int) -> None:
-        """Publish so many, each confirmed."""
+        """Publish `count` messages and wait for their confirms."""
         link = Link(self._url, "chaos")
         publisher = Publisher(link)
         for start in range(0, count, AT_ONCE):
@@ -80,13 +80,13 @@ class Shop:
 
     def _message(self, number: int, count: int) -> AmqpMessage:
         delay = FIRST + SPREAD * number / count
-        # By its own clock, which is the database's too: it is stored later than now, and comes out later than that.
+        # The database runs on the same clock. The message is stored after now and emitted later than that.
         self.due[number] = time.time() + delay
         properties = pika.BasicProperties(delivery_mode=2, headers={"x-delay": int(delay * 1000)})
         return AmqpMessage("schedule.delay", QUEUE, json.dumps([number, "x" * 200]).encode(), properties)
 
     def take(self, amqp_url: str) -> bool:
-        """Take what is there, and tell whether all have come."""
+        """Consume available messages and return whether all have arrived."""
         gone = threading.Event()
         try:
             connection = pika.BlockingConnection(pika.URLParameters(amqp_url))
@@ -100,20 +100,20 @@ class Shop:
                 channel.basic_ack(method.delivery_tag)
             connection.close()
         except pika.exceptions.AMQPError:
-            pass  # it is not back yet
-        return len(self.came) == len(self.due)
+            pass  # the broker is not back yet
+        return len(self.received) == len(self.due)
 
     def _record(self, body: Any) -> None:
         number = json.loads(body)[0]
-        self.came[number] += 1
+        self.received[number] += 1
         self.early += time.time() < self.due[number] - 0.001  # a header has whole milliseconds
 
     def account(self, result: Result) -> None:
-        """Add what became of them to the line of the table."""
+        """Add the outcome to the fault's row."""
         result.expected += len(self.due)
-        result.received += len(self.came)
-        result.lost += len(self.due) - len(self.came)
+        result.received += len(self.received)
+        result.lost += len(self.due) - len(self.received)
         result.early += self.early
-        twice = sum(self.came.values()) - len(self.came)
+        twice = sum(self.received.values()) - len(self.received)
         result.duplicates += twice
-        result.notes.append(f"{len(self.due) - len(self.came)} of them lost, {self.early} early, {twice} twice")
+        result.notes.append(f"{len(self.due) - len(self.received)} of them lost, {self.early} early, {twice} duplicates")

@@ -10,7 +10,7 @@ from itertools import count
 from chaos.account import Result, lateness, share
 from chaos.breaking_processes import LEAVE_SECONDS, NOTICE_SECONDS, within_takeover
 from chaos.faults import fault
-from chaos.load import Asked
+from chaos.load import RequestedJob
 from chaos.proxy import Proxy
 from chaos.replicas import wait_for
 from chaos.world import World
@@ -36,26 +36,26 @@ def _half_open(stack: Stack, result: Result, dependency: str, scale: float) -> N
         time.sleep(3)
         proxy.freeze()
         began = time.monotonic()
-        cut_off = [each for each in world.supervisor.replicas if each.name in CUT_OFF]
-        for each in cut_off:
-            wait_for(lambda each=each: dependency in each.missing(), f"{each.name} notices", NOTICE_SECONDS)
-            result.notes.append(f"{each.name} noticed within {time.monotonic() - began:.0f} s")
-            if set(each.missing()) - {dependency}:
-                result.failures.append(f"{each.name} blames the wrong server: {each.missing()}")
-        if not all(each.http("/livez")[0] == 200 for each in cut_off):
-            result.failures.append("a process that was cut off counts as stuck")
+        cut_off = [replica for replica in world.supervisor.replicas if replica.name in CUT_OFF]
+        for replica in cut_off:
+            wait_for(lambda replica=replica: dependency in replica.missing(), f"{replica.name} notices", NOTICE_SECONDS)
+            result.notes.append(f"{replica.name} noticed within {time.monotonic() - began:.0f} s")
+            if set(replica.missing()) - {dependency}:
+                result.failures.append(f"{replica.name} names the wrong server: {replica.missing()}")
+        if not all(replica.http("/livez")[0] == 200 for replica in cut_off):
+            result.failures.append("a disconnected process counts as stuck")
         time.sleep(2 * scale)
         proxy.thaw()
         wait_for(world.supervisor.all_ready, "ready again", 60)
         time.sleep(2)
-        # Cut off again: a stop must not wait for the answer that never comes.
+        # Disconnect again: a stop must not wait for a response that never arrives.
         proxy.freeze()
         time.sleep(1.5)
         world.supervisor.hold(cut_off[1])
         code, seconds = cut_off[1].end(signal.SIGTERM)
-        result.notes.append(f"a producer cut off left within {seconds:.1f} s")
+        result.notes.append(f"a disconnected producer exited within {seconds:.1f} s")
         if code != 0 or seconds > LEAVE_SECONDS:
-            result.failures.append(f"{cut_off[1].name} exited {code} after {seconds:.1f} s while it was cut off")
+            result.failures.append(f"{cut_off[1].name} exited {code} after {seconds:.1f} s while it was disconnected")
         proxy.thaw()
         world.supervisor.release(cut_off[1])
         world.settle(result, within=60)
@@ -89,20 +89,20 @@ def half_open_large(stack: Stack, result: Result, _: float) -> None:
     try:
         world.start()
         others = world.producers[1:]
-        for each in others:
-            each.send(signal.SIGSTOP)  # so that the first one claims it all
-        proxy.freeze_within_an_answer(after=1_000_000)
+        for replica in others:
+            replica.send(signal.SIGSTOP)  # so that the first one claims all rows
+        proxy.freeze_within_a_response(after=1_000_000)
         rows = world.sql(
             "INSERT INTO jobs (id, job_type, payload, next_run_at, starts_at) SELECT gen_random_uuid(), "
             "'chaos.large', json_build_object('x', repeat('x', 200000)), now() + interval '1 second', now() "
             "FROM generate_series(1, 400) RETURNING id::text, next_run_at"
         )
         for job_id, at in rows:
-            world.host.books.asked[job_id] = Asked(job_id, [at], confirmed=True)
-        wait_for(lambda: world.sql(SENDING), "the database in the middle of sending", 30)
+            world.host.records.jobs[job_id] = RequestedJob(job_id, [at], confirmed=True)
+        wait_for(lambda: world.sql(SENDING), "the database is sending", 30)
         began = time.monotonic()
-        for each in others:
-            each.send(signal.SIGCONT)
+        for replica in others:
+            replica.send(signal.SIGCONT)
         wait_for(lambda: not world.sql("SELECT 1 FROM jobs WHERE job_type = 'chaos.large' AND status <> 'done' LIMIT 1"),
                  "its rows taken over", 60)
         result.notes.append(f"rows taken over after {time.monotonic() - began:.1f} s")
@@ -115,7 +115,7 @@ def half_open_large(stack: Stack, result: Result, _: float) -> None:
         proxy.close()
 
 
-# A session of a producer that the database waits for to read on.
+# Producer sessions that the database waits for.
 SENDING = (
     "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'ClientWrite' "
     "AND application_name ~ '^scheduler producer [0-9]' AND state_change < clock_timestamp() - interval '1 second'"
@@ -126,7 +126,7 @@ SENDING = (
 def clock_skew(stack: Stack, result: Result, scale: float) -> None:
     if shutil.which("faketime") is None:
         apt.install(["faketime"], print)
-    # Its library by itself: below the program `faketime` our signals would go to the wrong process.
+    # Preload the library: under the program `faketime` signals would reach the wrong process.
     library = subprocess.run(["faketime", "-f", "+1s", "printenv", "LD_PRELOAD"], capture_output=True, text=True,
                              check=True).stdout.strip()
     offsets = {"consumer-1": "+3600s", "consumer-2": "-3600s", "producer-1": "+3600s", "producer-2": "-3600s"}
@@ -134,38 +134,38 @@ def clock_skew(stack: Stack, result: Result, scale: float) -> None:
     def right_env(name: str, env: dict[str, str]) -> dict[str, str]:
         if name not in offsets:
             return env
-        # Monotonic clocks do not know the time of day: they stay as they are.
+        # Monotonic clocks have no time of day: do not change them.
         return env | {"LD_PRELOAD": library, "FAKETIME": "+0s", "DONT_FAKE_MONOTONIC": "1",
                       "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
     def wrong_env(name: str, env: dict[str, str]) -> dict[str, str]:
         return env | ({"FAKETIME": offsets[name]} if name in offsets else {})
 
-    world = World(stack, replica_env=right_env)  # the library itself makes a process slower
+    world = World(stack, replica_env=right_env)  # the library alone makes a process slower
     try:
         world.start()
         right = time.time()
         time.sleep(12 * scale)
-        for each in world.supervisor.replicas:
-            each.change(wrong_env)
-            each.end(signal.SIGTERM)
-            wait_for(each.ready, f"{each.name} ready with another clock", 60)
+        for replica in world.supervisor.replicas:
+            replica.change(wrong_env)
+            replica.end(signal.SIGTERM)
+            wait_for(replica.ready, f"{replica.name} ready with a changed clock", 60)
         wrong = time.time()
         time.sleep(15 * scale)
         skewed = []
-        for each in world.producers:
-            lines = [line for line in each.log.read_text(encoding="utf-8").splitlines() if '"time"' in line]
+        for replica in world.producers:
+            lines = [line for line in replica.log.read_text(encoding="utf-8").splitlines() if '"time"' in line]
             skewed.append(lines[-1][10:29])
         result.notes.append(f"the producers' own clocks in their logs: {', '.join(skewed)}")
-        shares = [each.metric("jobs_due_total") for each in world.producers]
+        shares = [replica.metric("jobs_due_total") for replica in world.producers]
         if not all(shares):
             result.failures.append(f"a producer emitted nothing: {shares}")
         world.settle(result, within=30)
-        off = [e for e in world.host.books.events if abs((e.emitted_at - e.received_at).total_seconds()) > 600]
+        off = [e for e in world.host.records.events if abs((e.emitted_at - e.received_at).total_seconds()) > 600]
         if off:
             result.failures.append(f"{len(off)} events with emitted_at by a wrong clock")
-        usual = share(lateness(world.host.books, since=right + 1, until=right + 12 * scale), 0.9)
-        late = share(lateness(world.host.books, since=wrong), 0.9)
+        usual = share(lateness(world.host.records, since=right + 1, until=right + 12 * scale), 0.9)
+        late = share(lateness(world.host.records, since=wrong), 0.9)
         result.notes.append(f"nine in ten events at most {usual * 1000:.1f} ms late with right clocks, "
                             f"{late * 1000:.1f} ms with wrong ones")
         if more_than_usual(late, usual):
@@ -175,7 +175,7 @@ def clock_skew(stack: Stack, result: Result, scale: float) -> None:
 
 
 def more_than_usual(late: float, usual: float) -> bool:
-    """Tell whether events are later than in the same run's quiet phase, by more than a busy machine explains."""
+    """Return whether events are later than in the run's quiet phase, by more than a busy machine explains."""
     return late > max(5 * usual, usual + 1.0)
 
 
@@ -186,8 +186,8 @@ def poison(stack: Stack, result: Result, scale: float) -> None:
         world.start()
         time.sleep(15 * scale)
         world.settle(result, within=30)
-        sent = world.host.books.poison
-        rejections = (sum(each.metric("scheduler_commands_rejected_total") for each in world.consumers) for _ in count())
+        sent = world.host.records.poison
+        rejections = (sum(replica.metric("scheduler_commands_rejected_total") for replica in world.consumers) for _ in count())
         with contextlib.suppress(TimeoutError):
             wait_for(lambda: next(rejections) >= sent, "all rejected", 30)
         rejected = next(rejections)

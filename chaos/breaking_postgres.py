@@ -1,4 +1,4 @@
-"""Fault 5, 12 and 13: the database restarts, dies, hangs up, is full, keeps old rows, or has very much to do."""
+"""Postgres faults: restarts, crashes, terminated sessions, no connections, dead rows, pruning and bursts."""
 
 import contextlib
 import time
@@ -11,20 +11,20 @@ import psycopg2
 from chaos.account import Result, lateness, share
 from chaos.breaking_networks import more_than_usual
 from chaos.faults import fault
-from chaos.load import Asked
+from chaos.load import RequestedJob
 from chaos.replicas import wait_for
 from chaos.world import World
 from scheduler.dev.servers import Stack
 
-OURS = "datname = current_database() AND application_name LIKE 'scheduler %'"
+OUR_SESSIONS = "datname = current_database() AND application_name LIKE 'scheduler %'"
 
 
-def _under_load(stack: Stack, result: Result, breaking: Callable[[World], None], scale: float) -> None:
+def _under_load(stack: Stack, result: Result, break_it: Callable[[World], None], scale: float) -> None:
     world = World(stack)
     try:
         world.start()
         time.sleep(3)
-        breaking(world)
+        break_it(world)
         time.sleep(4 * scale)
         world.settle(result, within=60)
     finally:
@@ -33,57 +33,57 @@ def _under_load(stack: Stack, result: Result, breaking: Callable[[World], None],
 
 @fault("postgres-restart", "Postgres restarted (fast)")
 def restart(stack: Stack, result: Result, scale: float) -> None:
-    def breaking(_: World) -> None:
+    def break_it(_: World) -> None:
         stack.postgres.stop("fast")
         time.sleep(3 * scale)
         stack.postgres.start()
 
-    _under_load(stack, result, breaking, scale)
+    _under_load(stack, result, break_it, scale)
 
 
 @fault("postgres-kill", "Postgres killed (immediate, then kill -9) and started")
 def kill(stack: Stack, result: Result, scale: float) -> None:
-    def breaking(_: World) -> None:
+    def break_it(_: World) -> None:
         stack.postgres.restart("immediate")
         time.sleep(3 * scale)
         stack.postgres.kill()
         stack.postgres.start()
 
-    _under_load(stack, result, breaking, scale)
+    _under_load(stack, result, break_it, scale)
 
 
-@fault("postgres-sessions", "every session of ours terminated, ten times")
+@fault("postgres-sessions", "all our sessions terminated, ten times")
 def sessions(stack: Stack, result: Result, scale: float) -> None:
-    def breaking(world: World) -> None:
+    def break_it(world: World) -> None:
         for _ in range(10):
-            world.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OURS}")
+            world.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OUR_SESSIONS}")
             time.sleep(1.2 * scale)
 
-    _under_load(stack, result, breaking, scale)
+    _under_load(stack, result, break_it, scale)
 
 
-@fault("postgres-full", "sessions terminated while every connection of the server is taken")
+@fault("postgres-full", "sessions terminated while all server connections are in use")
 def full(stack: Stack, result: Result, scale: float) -> None:
-    def breaking(world: World) -> None:
-        with closing(psycopg2.connect(world.database_url)) as control, contextlib.ExitStack() as taken:
+    def break_it(world: World) -> None:
+        with closing(psycopg2.connect(world.database_url)) as control, contextlib.ExitStack() as connections:
             control.autocommit = True
             cursor = control.cursor()
             refused = 0
             end = time.monotonic() + 10 * scale
             while time.monotonic() < end:
-                cursor.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OURS}")
+                cursor.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OUR_SESSIONS}")
                 with contextlib.suppress(psycopg2.OperationalError):
                     while True:
-                        taken.enter_context(closing(psycopg2.connect(world.database_url)))
+                        connections.enter_context(closing(psycopg2.connect(world.database_url)))
                 refused += 1
                 time.sleep(0.05)
-            held = len(taken._exit_callbacks)  # noqa: SLF001 - a count for the notes
-            result.notes.append(f"{held} connections taken")
-            unready = [each.name for each in world.supervisor.replicas if not each.ready()]
+            held = len(connections._exit_callbacks)  # noqa: SLF001 - a count for the notes
+            result.notes.append(f"{held} connections in use")
+            unready = [replica.name for replica in world.supervisor.replicas if not replica.ready()]
             if not unready:
-                result.failures.append("every process called itself ready without a database")
+                result.failures.append("every process reported ready without a database")
 
-    _under_load(stack, result, breaking, scale)
+    _under_load(stack, result, break_it, scale)
 
 
 @fault("pinned-snapshot", "another client's old snapshot pins dead rows while jobs churn")
@@ -96,7 +96,7 @@ def pinned(stack: Stack, result: Result, scale: float) -> None:
                   "FROM generate_series(1, 1000)")
         time.sleep(4)
         started = time.time()
-        before, few = _claim_ms(world, 6)
+        before, entries_before = _claim_ms(world, 6)
         pinned_since = time.time()
         with closing(psycopg2.connect(world.database_url)) as old:
             old.set_session(isolation_level="REPEATABLE READ")
@@ -106,13 +106,13 @@ def pinned(stack: Stack, result: Result, scale: float) -> None:
             [(dead,)] = world.sql("SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'jobs'")
         world.sql("DELETE FROM jobs WHERE job_type = 'chaos.churn'")
         result.notes.append(f"{dead:,} dead rows; a claim took {before:.2f} ms before and {during:.2f} ms with them")
-        result.notes.append(f"a look at the index read {few:.0f} entries before and {many:.0f} with them")
-        # Time alone may be the machine's fault; what a claim has to read is not.
-        if during > max(10 * before, 50) and many > 10 * few:
+        result.notes.append(f"an index scan read {entries_before:.0f} entries before and {many:.0f} with them")
+        # A busy machine may slow a claim down, but does not change how much it reads.
+        if during > max(10 * before, 50) and many > 10 * entries_before:
             result.failures.append(f"claims slowed down from {before:.2f} to {during:.2f} ms")
         world.settle(result, within=60)
-        usual = share(lateness(world.host.books, since=started, until=pinned_since), 0.9)
-        late = share(lateness(world.host.books, since=pinned_since), 0.9)
+        usual = share(lateness(world.host.records, since=started, until=pinned_since), 0.9)
+        late = share(lateness(world.host.records, since=pinned_since), 0.9)
         result.notes.append(f"nine in ten events at most {usual * 1000:.1f} ms late before, {late * 1000:.1f} ms then")
         if more_than_usual(late, usual):
             result.failures.append(f"events became later: {usual:.2f} s before, {late:.2f} s with old rows pinned")
@@ -121,30 +121,30 @@ def pinned(stack: Stack, result: Result, scale: float) -> None:
 
 
 def _claim_ms(world: World, seconds: float) -> tuple[float, float]:
-    """Measure how long a claim takes and how many entries a scan of its index reads, on average over some seconds."""
+    """Return the mean milliseconds per claim and the mean index entries per scan, over some seconds."""
     def totals() -> list[float]:
-        spent = [sum(each.metric(f"scheduler_loop_seconds_{part}", phase="claim") for each in world.producers)
+        claim_totals = [sum(replica.metric(f"scheduler_loop_seconds_{part}", phase="claim") for replica in world.producers)
                  for part in ("sum", "count")]
         [read] = world.sql("SELECT idx_tup_read, idx_scan FROM pg_stat_user_indexes WHERE indexrelname = 'jobs_due'")
-        return [*spent, *map(float, read)]
+        return [*claim_totals, *map(float, read)]
 
     before = totals()
     time.sleep(seconds)
-    spent, count, entries, scans = (after - then for after, then in zip(totals(), before, strict=True))
-    return spent / max(1.0, count) * 1000, entries / max(1.0, scans)
+    seconds_claiming, count, entries, scans = (after - then for after, then in zip(totals(), before, strict=True))
+    return seconds_claiming / max(1.0, count) * 1000, entries / max(1.0, scans)
 
 
 @fault("pruning", "200,000 finished jobs past their retention are pruned while others fall due")
 def pruning(stack: Stack, result: Result, scale: float) -> None:
     world = World(stack)
     old = int(200_000 * scale)
-    held_up = 0
+    blocked = 0
 
     def pruned() -> bool:
-        nonlocal held_up
-        held_up += world.sql(HELD_UP)[0][0]
-        # Counted by the replicas: to look for such rows would walk over all that are dead, ten times a second.
-        return sum(each.metric("scheduler_jobs_pruned_total") for each in world.supervisor.replicas) >= old
+        nonlocal blocked
+        blocked += world.sql(BLOCKED_CLAIMS)[0][0]
+        # Use the replicas' counters: a query would scan all dead rows, ten times a second.
+        return sum(replica.metric("scheduler_jobs_pruned_total") for replica in world.supervisor.replicas) >= old
 
     try:
         world.sql("INSERT INTO jobs (id, job_type, status, finished_at) SELECT gen_random_uuid(), 'chaos.old', 'done', "
@@ -156,18 +156,18 @@ def pruning(stack: Stack, result: Result, scale: float) -> None:
         result.notes.append(f"{old:,} rows pruned, the last {quiet - began:.0f} s after all were ready")
         time.sleep(15 * scale)
         world.settle(result, within=60)
-        late = share(lateness(world.host.books, since=began, until=quiet), 0.9)
-        usual = share(lateness(world.host.books, since=quiet), 0.9)
+        late = share(lateness(world.host.records, since=began, until=quiet), 0.9)
+        usual = share(lateness(world.host.records, since=quiet), 0.9)
         result.notes.append(f"nine in ten events at most {usual * 1000:.1f} ms late without pruning, {late * 1000:.1f} ms "
-                            f"with it; claims seen waiting for the pruning {held_up} times")
-        if held_up or more_than_usual(late, usual):
-            result.failures.append(f"pruning held up claims {held_up} times; {usual:.2f} s late without, {late:.2f} s with it")
+                            f"with it; claims blocked by the pruning {blocked} times")
+        if blocked or more_than_usual(late, usual):
+            result.failures.append(f"pruning blocked claims {blocked} times; {usual:.2f} s late without, {late:.2f} s with it")
     finally:
         world.close(result)
 
 
-# Sessions of the work that wait for a lock which a session of the maintenance holds.
-HELD_UP = (
+# Working sessions that wait for a lock of a maintenance session.
+BLOCKED_CLAIMS = (
     "SELECT count(*) FROM pg_stat_activity AS work, LATERAL unnest(pg_blocking_pids(work.pid)) AS blocking (pid) "
     "JOIN pg_stat_activity AS maintenance USING (pid) WHERE work.datname = current_database() "
     "AND work.wait_event_type = 'Lock' AND work.application_name ~ '^scheduler (producer [0-9]|consumer$)' "
@@ -190,22 +190,22 @@ def burst(stack: Stack, result: Result, scale: float) -> None:
             due, count,
         )
         for job_id, at in rows:
-            world.host.books.asked[job_id] = Asked(job_id, [at], confirmed=True)
-        shares = {each.name: each.metric("jobs_due_total") for each in world.producers}
+            world.host.records.jobs[job_id] = RequestedJob(job_id, [at], confirmed=True)
+        shares = {replica.name: replica.metric("jobs_due_total") for replica in world.producers}
         left = due.timestamp() - time.time()
         result.notes.append(f"{count:,} rows in place {left:.1f} s before they are due")
         began = time.monotonic() + max(0.0, left)
         wait_for(lambda: sum(e.metric("jobs_due_total") for e in world.producers) - sum(shares.values()) >= count,
                  "the burst drained", 150)
         seconds = time.monotonic() - began
-        shares = {each.name: each.metric("jobs_due_total") - shares[each.name] for each in world.producers}
+        shares = {replica.name: replica.metric("jobs_due_total") - shares[replica.name] for replica in world.producers}
         total = sum(shares.values())
         parts = ", ".join(f"{share / total:.0%}" for share in shares.values())
         result.notes.append(f"drained in {seconds:.1f} s; shares of the producers {parts}")
         if min(shares.values()) < total * 0.05:
             result.failures.append(f"a producer was starved: {parts}")
         world.settle(result, within=60)
-        # Commands that had to wait for the burst would be stored when it is over.
+        # Commands that wait for the burst would be stored only after it.
         if result.slowest_command > max(5.0, seconds / 2):
             result.failures.append(f"a command waited {result.slowest_command:.1f} s to be stored")
     finally:

@@ -1,4 +1,4 @@
-"""A mixed backlog drained while replicas are killed: every class gets on, and the better ones first."""
+"""Drain a backlog of all priority classes while producers are killed. Higher classes must come first."""
 
 import random
 import signal
@@ -15,15 +15,15 @@ from scheduler.dev.servers import Stack
 CLASSES = ("high", "normal", "low")
 
 
-@fault("mixed-backlog", "very many of every class due at once, drained while producers are killed")
+@fault("mixed-backlog", "many jobs of every class due at once, drained while producers are killed")
 def mixed_backlog(stack: Stack, result: Result, scale: float) -> None:
     world = World(stack, env={"SCHEDULER_BATCH_SIZE": "90"}, one_shots=10, recurring=1, cancels=2)
     try:
         world.start()
-        each = max(200, int(2000 * scale))
+        jobs_per_class = max(200, int(2000 * scale))
         due = datetime.now(UTC) + timedelta(seconds=6 + 14 * scale)
         classes = {
-            world.host.request(due, priority=CLASSES[n % 3]).id: CLASSES[n % 3] for n in range(3 * each)
+            world.host.request(due, priority=CLASSES[n % 3]).id: CLASSES[n % 3] for n in range(3 * jobs_per_class)
         }
         wait_for(lambda: not world.host.outstanding, "the backlog sent", 120)
         chance, kills = random.Random(14), 0
@@ -32,15 +32,15 @@ def mixed_backlog(stack: Stack, result: Result, scale: float) -> None:
                 chance.choice(world.producers).end(signal.SIGKILL)
                 kills += 1
             time.sleep(chance.uniform(0.3, 1.2))
-        result.notes.append(f"{kills} kills over {each:,} jobs of each class")
+        result.notes.append(f"{kills} kills over {jobs_per_class:,} jobs of each class")
         world.settle(result, within=60)
-        came = {name: [] for name in CLASSES}
-        for event in world.host.books.events:
+        received = {name: [] for name in CLASSES}
+        for event in world.host.records.events:
             if event.job_id in classes:
-                came[classes[event.job_id]].append(event.received_at.timestamp())
-        middle = {name: statistics.median(moments) - due.timestamp() for name, moments in came.items()}
-        result.notes.append("half of each out after " + ", ".join(f"{name} {at:.1f} s" for name, at in middle.items()))
+                received[classes[event.job_id]].append(event.received_at.timestamp())
+        middle = {name: statistics.median(moments) - due.timestamp() for name, moments in received.items()}
+        result.notes.append("half of each class emitted after " + ", ".join(f"{name} {at:.1f} s" for name, at in middle.items()))
         if not middle["high"] <= middle["normal"] <= middle["low"]:
-            result.failures.append(f"the better classes did not go first: {middle}")
+            result.failures.append(f"higher classes were not emitted first: {middle}")
     finally:
         world.close(result)

@@ -1,4 +1,4 @@
-"""Faults 1 to 3: processes killed, frozen and restarted."""
+"""Process faults: killed, frozen and restarted."""
 
 import random
 import signal
@@ -16,7 +16,7 @@ NOTICE_SECONDS = 60.0
 LEAVE_SECONDS = 5.0
 
 
-@fault("kill", "kill -9 of producers and consumers, again and again")
+@fault("kill", "kill -9 of producers and consumers, repeatedly")
 def kill(stack: Stack, result: Result, scale: float) -> None:
     world = World(stack)
     try:
@@ -39,7 +39,7 @@ def kill(stack: Stack, result: Result, scale: float) -> None:
         world.close(result)
 
 
-@fault("freeze", "SIGSTOP of a producer in the middle of a batch, and of a consumer")
+@fault("freeze", "SIGSTOP of a producer within a batch and of a consumer")
 def freeze(stack: Stack, result: Result, scale: float) -> None:
     world = World(stack)
     try:
@@ -51,8 +51,8 @@ def freeze(stack: Stack, result: Result, scale: float) -> None:
         if scale >= 1:
             consumer.send(signal.SIGSTOP)
         began = time.monotonic()
-        wait_for(lambda: not world.sql(HOLDING), "its rows let go", TAKEOVER_SECONDS)
-        result.notes.append(f"rows let go after {time.monotonic() - began:.1f} s")
+        wait_for(lambda: not world.sql(HOLDING), "its rows released", TAKEOVER_SECONDS)
+        result.notes.append(f"rows released after {time.monotonic() - began:.1f} s")
         time.sleep(max(0.0, 22 * scale - (time.monotonic() - began)))
         producer.send(signal.SIGCONT)
         consumer.send(signal.SIGCONT)
@@ -70,13 +70,13 @@ def rolling_restart(stack: Stack, result: Result, scale: float) -> None:
         world.start()
         slowest = 0.0
         for _ in range(2 if scale >= 1 else 1):
-            for each in world.supervisor.replicas:
+            for replica in world.supervisor.replicas:
                 time.sleep(0.5)
-                code, seconds = each.end(signal.SIGTERM)
+                code, seconds = replica.end(signal.SIGTERM)
                 slowest = max(slowest, seconds)
                 if code != 0 or seconds > LEAVE_SECONDS:
-                    result.failures.append(f"{each.name} exited {code} after {seconds:.1f} s")
-                wait_for(each.ready, f"{each.name} ready again", 30)
+                    result.failures.append(f"{replica.name} exited {code} after {seconds:.1f} s")
+                wait_for(replica.ready, f"{replica.name} ready again", 30)
         result.notes.append(f"slowest exit {slowest:.2f} s")
         world.settle(result, within=30)
         if result.duplicates:
@@ -85,7 +85,7 @@ def rolling_restart(stack: Stack, result: Result, scale: float) -> None:
         world.close(result)
 
 
-# Sessions of producers that hold rows and do nothing.
+# Idle producer sessions that hold rows.
 HOLDING = (
     "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction' "
     "AND application_name ~ '^scheduler producer [0-9]' AND state_change < clock_timestamp() - interval '0.2 seconds'"
@@ -93,14 +93,14 @@ HOLDING = (
 
 
 def stop_in_a_batch(world: World, producer: Replica) -> int:
-    """Freeze the producer at a moment when it holds claimed rows; return how many it holds."""
+    """Freeze the producer while it holds claimed rows; return their number."""
     name = str(uuid4())[:8]
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
-        # Enough rows due at once that every producer has batch after batch in its hands.
+        # Enough due rows that every producer claims several batches.
         world.sql("INSERT INTO jobs (id, job_type, next_run_at, starts_at) SELECT gen_random_uuid(), %s, "
                   "now() + interval '0.1 seconds', now() FROM generate_series(1, 1500)", f"chaos.{name}")
-        time.sleep(0.1 + random.random() * 0.2)  # a busy machine comes to them later
+        time.sleep(0.1 + random.random() * 0.2)  # a busy machine claims them later
         producer.send(signal.SIGSTOP)
         time.sleep(0.4)
         if world.sql(HOLDING):
@@ -108,11 +108,11 @@ def stop_in_a_batch(world: World, producer: Replica) -> int:
             return int(held[0][0])
         producer.send(signal.SIGCONT)
         time.sleep(0.2)
-    raise TimeoutError("never caught the producer in the middle of a batch")
+    raise TimeoutError("could not freeze the producer within a batch")
 
 
 def within_takeover(result: Result) -> None:
-    """Judge promise 4: rows, once they are stored and due, are delayed by at most 30 s."""
+    """Check that rows are delayed by at most 30 s once they are stored and due."""
     if result.longest_takeover > TAKEOVER_SECONDS:
         result.failures.append(f"a row waited {result.longest_takeover:.1f} s; others take over within 30 s")
     if result.slowest_command > NOTICE_SECONDS:

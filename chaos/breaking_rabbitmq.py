@@ -1,4 +1,4 @@
-"""Faults 4 and 6: the broker stops, dies, hangs up, raises its alarm, has no queue, or refuses."""
+"""RabbitMQ faults: restarts, crashes, closed connections, alarms, missing and full queues."""
 
 import contextlib
 import time
@@ -16,65 +16,65 @@ from scheduler.dev.servers.vhosts import name_of
 FAILURES = "scheduler_publish_failures_total"
 
 
-def _under_load(stack: Stack, result: Result, breaking: Callable[[World], None], scale: float) -> None:
+def _under_load(stack: Stack, result: Result, break_it: Callable[[World], None], scale: float) -> None:
     world = World(stack)
     try:
         world.start()
         time.sleep(3)
-        breaking(world)
+        break_it(world)
         time.sleep(4 * scale)
         world.settle(result, within=60)
     finally:
         world.close(result)
 
 
-@fault("rabbitmq-restart", "RabbitMQ stopped, away for some seconds, and started")
+@fault("rabbitmq-restart", "RabbitMQ stopped for some seconds and started")
 def restart(stack: Stack, result: Result, scale: float) -> None:
-    def breaking(_: World) -> None:
+    def break_it(_: World) -> None:
         stack.rabbitmq.stop()
         time.sleep(4 * scale)
         stack.rabbitmq.start()
 
-    _under_load(stack, result, breaking, scale)
+    _under_load(stack, result, break_it, scale)
 
 
 @fault("rabbitmq-kill", "RabbitMQ killed and started")
 def kill(stack: Stack, result: Result, scale: float) -> None:
-    def breaking(world: World) -> None:
+    def break_it(world: World) -> None:
         stack.rabbitmq.kill()
         time.sleep(1)
         stack.rabbitmq.start()
         elect(world)
 
-    _under_load(stack, result, breaking, scale)
+    _under_load(stack, result, break_it, scale)
 
 
 @fault("rabbitmq-connections", "RabbitMQ closes every connection, five times")
 def close_connections(stack: Stack, result: Result, scale: float) -> None:
-    def breaking(_: World) -> None:
+    def break_it(_: World) -> None:
         for _ in range(5):
             stack.rabbitmq.evaluate('rabbit_networking:close_all_connections(<<"chaos">>)')
             time.sleep(3 * scale)
 
-    _under_load(stack, result, breaking, scale)
+    _under_load(stack, result, break_it, scale)
 
 
 @fault("rabbitmq-alarm", "RabbitMQ's memory alarm raised for some seconds and cleared")
 def alarm(stack: Stack, result: Result, scale: float) -> None:
-    def breaking(world: World) -> None:
+    def break_it(world: World) -> None:
         stack.rabbitmq.evaluate("vm_memory_monitor:set_vm_memory_high_watermark(0.000001)")
         try:
-            wait_for(lambda: all("rabbitmq" in each.missing() for each in world.producers),
-                     "every producer says that it is blocked", 30)
-            said = world.producers[0].missing()
-            result.notes.append(f"producers say: {said['rabbitmq']}" if list(said) == ["rabbitmq"] else f"{said}")
-            if "postgres" in said:
-                result.failures.append(f"a blocked producer blames Postgres: {said}")
+            wait_for(lambda: all("rabbitmq" in replica.missing() for replica in world.producers),
+                     "every producer reports that it is blocked", 30)
+            missing = world.producers[0].missing()
+            result.notes.append(f"producers report: {missing['rabbitmq']}" if list(missing) == ["rabbitmq"] else f"{missing}")
+            if "postgres" in missing:
+                result.failures.append(f"a blocked producer names Postgres: {missing}")
             time.sleep(13 * scale)
         finally:
             stack.rabbitmq.evaluate("vm_memory_monitor:set_vm_memory_high_watermark(0.4)")
 
-    _under_load(stack, result, breaking, scale)
+    _under_load(stack, result, break_it, scale)
 
 
 @fault("unroutable", "the queue unbound, then bound again")
@@ -86,13 +86,13 @@ def unroutable(stack: Stack, result: Result, scale: float) -> None:
 @fault("deleted-queue", "the queue deleted, then declared again")
 def deleted_queue(stack: Stack, result: Result, scale: float) -> None:
     def delete(channel: pika.channel.Channel) -> None:
-        # Only when the host has taken all that was in it: what it loses with its queue is its own.
+        # Only after the host has consumed everything: messages lost with the queue do not count.
         def empty() -> bool:
             channel.queue_unbind("mainapp_due", "schedule.events", "due")
             time.sleep(1.5)
             return channel.queue_declare("mainapp_due", passive=True).method.message_count == 0
 
-        wait_for(empty, "the host has taken all that was in its queue", 60)
+        wait_for(empty, "the host has emptied its queue", 60)
         channel.queue_delete("mainapp_due")
 
     def declare(channel: pika.channel.Channel) -> None:
@@ -102,7 +102,7 @@ def deleted_queue(stack: Stack, result: Result, scale: float) -> None:
     _refused(stack, result, scale, "returned", delete, declare)
 
 
-@fault("refused", "the queue full, with overflow reject-publish, then not any more")
+@fault("refused", "the queue full, with overflow reject-publish, then not full")
 def refused(stack: Stack, result: Result, scale: float) -> None:
     policy = (
         'rabbit_policy:set(<<"{vhost}">>, <<"full">>, <<"^mainapp_due$">>, [{{<<"max-length">>, 0}}, '
@@ -124,7 +124,7 @@ def _refused(
     refuse: Callable[[pika.channel.Channel], None], accept: Callable[[pika.channel.Channel], None],
     vhost: dict[str, str] | None = None,
 ) -> None:
-    """No event can be delivered for a while; each job is tried again by itself."""
+    """Make events undeliverable for some time; each job must be retried separately."""
     world = World(stack, one_shots=60)
     if vhost is not None:
         vhost["name"] = name_of(world.amqp_url)
@@ -136,7 +136,7 @@ def _refused(
         refuse(channel)
         seen = []
         began = time.monotonic()
-        # A slow machine may need longer for the third try.
+        # A slow machine may need longer for the third retry.
         while (passed := time.monotonic() - began) < 14 * scale or (
             passed < 60 and max((retries for retries, _, _ in seen), default=0) < 3
         ):
@@ -147,16 +147,16 @@ def _refused(
             )
         accept(channel)
         connection.close()
-        _judge(result, seen, world, reason)
+        _check(result, seen, world, reason)
         world.settle(result, within=90)
     finally:
         world.close(result)
 
 
-def _judge(result: Result, seen: list[tuple[int, float, str]], world: World, reason: str) -> None:
-    counted = sum(each.metric(FAILURES, reason=reason) for each in world.producers)
+def _check(result: Result, seen: list[tuple[int, float, str]], world: World, reason: str) -> None:
+    counted = sum(replica.metric(FAILURES, reason=reason) for replica in world.producers)
     most = max((retries for retries, _, _ in seen), default=0)
-    # Each retry waits at most 1, 2, 4, … seconds: what is left of the wait never exceeds that.
+    # Each retry waits at most 1, 2, 4, … seconds: the remaining wait never exceeds that.
     too_long = [left for retries, left, _ in seen if left > min(2 ** (retries - 1), 60)]
     waits = {round(left, 3) for retries, left, _ in seen if retries == most}
     result.notes.append(f"up to {most} retries; {counted:,.0f} failures counted as {reason}")
@@ -167,8 +167,8 @@ def _judge(result: Result, seen: list[tuple[int, float, str]], world: World, rea
 
 
 def elect(world: World) -> None:
-    """Have quorum queues that were declared right before a kill choose their leader anew."""
+    """Trigger elections in quorum queues that were declared just before a kill."""
     vhost = name_of(world.amqp_url)
     for queue in ("scheduler_inbox", "scheduler_results", "scheduler_dead"):
-        with contextlib.suppress(ServerFailed):  # it has one already
+        with contextlib.suppress(ServerFailed):  # it already has a leader
             world.stack.rabbitmq.evaluate(f"ra:trigger_election({{'{vhost}_{queue}', node()}})")

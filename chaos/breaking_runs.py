@@ -1,4 +1,4 @@
-"""Tracked jobs: workers die, results pour in while we die, come late, twice and shuffled, and the servers restart."""
+"""Faults of tracked jobs: killed workers, mangled results, restarts while runs are open."""
 
 import json
 import random
@@ -13,7 +13,7 @@ from chaos.account import Result
 from chaos.breaking_rabbitmq import elect
 from chaos.faults import fault
 from chaos.replicas import wait_for
-from chaos.runs_account import ended, judge
+from chaos.runs_account import all_ended, check
 from chaos.runs_load import TrackedHost
 from chaos.world import World
 from scheduler.dev.servers import Stack
@@ -22,56 +22,56 @@ Breaking = Callable[[World, TrackedHost], None]
 
 
 def under_results(
-    stack: Stack, result: Result, breaking: Breaking, *, rescue: bool = False, within: float = 150.0, **load: float
+    stack: Stack, result: Result, break_it: Breaking, *, rescue: bool = False, within: float = 150.0, **load: float
 ) -> None:
-    """Break something while workers report, and account for every run and every attempt."""
+    """Break something while workers report, and check every run and every attempt."""
     world = World(stack, host=TrackedHost, **load)
     host: TrackedHost = world.host
     try:
         world.start()
         time.sleep(3)
-        breaking(world, host)
-        host.stop_asking()
+        break_it(world, host)
+        host.stop_requesting()
         try:
             wait_for(lambda: not host.outstanding, "every command confirmed", within)
-            wait_for(lambda: host.mangled and ended(host.runs, world.sql), "every run's end", within)
+            wait_for(lambda: host.mangled and all_ended(host.runs, world.sql), "every run's end", within)
         except TimeoutError as error:
             result.failures.append(str(error))
         world.settle(result, within=within)
-        judge(result, host.runs, world.sql, dead_letters(world), rescue=rescue, policy=host.policy)
+        check(result, host.runs, world.sql, dead_letters(world), rescue=rescue, policy=host.policy)
     finally:
         world.close(result)
 
 
 def dead_letters(world: World) -> set[str]:
-    """Return the events that lie in scheduler_dead."""
-    found = set()
+    """Return the events in scheduler_dead."""
+    event_ids = set()
     with closing(pika.BlockingConnection(pika.URLParameters(world.amqp_url.split(",")[0]))) as connection:
         channel = connection.channel()
         while (got := channel.basic_get("scheduler_dead", auto_ack=True))[0]:
-            found.add(json.loads(got[2])["event_id"])
-    return found
+            event_ids.add(json.loads(got[2])["event_id"])
+    return event_ids
 
 
-@fault("workers-killed", "kill -9 of workers in the middle of their work, again and again")
+@fault("workers-killed", "kill -9 of busy workers, repeatedly")
 def workers_killed(stack: Stack, result: Result, scale: float) -> None:
     kills = 0
 
-    def breaking(_: World, host: TrackedHost) -> None:
+    def break_it(_: World, host: TrackedHost) -> None:
         nonlocal kills
         chance, end = random.Random(2), time.monotonic() + 24 * scale
         while time.monotonic() < end:
-            host.staff.kill()
+            host.worker_pool.kill()
             kills += 1
             time.sleep(chance.uniform(0.2, 1.0))
 
-    under_results(stack, result, breaking, rescue=True)
+    under_results(stack, result, break_it, rescue=True)
     result.notes.append(f"{kills} workers killed")
 
 
-@fault("results-kill", "kill -9 of consumers and producers while results pour in")
+@fault("results-kill", "kill -9 of consumers and producers while results arrive")
 def results_kill(stack: Stack, result: Result, scale: float) -> None:
-    def breaking(world: World, _: TrackedHost) -> None:
+    def break_it(world: World, _: TrackedHost) -> None:
         chance, end = random.Random(3), time.monotonic() + 24 * scale
         while time.monotonic() < end:
             victim = chance.choice(world.supervisor.replicas)
@@ -79,23 +79,23 @@ def results_kill(stack: Stack, result: Result, scale: float) -> None:
                 victim.end(signal.SIGKILL)
             time.sleep(chance.uniform(0.5, 2.0))
 
-    under_results(stack, result, breaking)
+    under_results(stack, result, break_it)
 
 
-@fault("results-mangled", "results lie for up to two minutes and then come shuffled, some of them twice or three times")
+@fault("results-mangled", "results delayed by up to two minutes and shuffled, some duplicated or tripled")
 def results_mangled(stack: Stack, result: Result, scale: float) -> None:
     delay = 120 * scale
     under_results(stack, result, lambda *_: time.sleep(24 * scale), delay=delay, within=150 + 5 * delay)
 
 
-@fault("late-workers", "a third of the attempts are reported long after their worker was given up")
+@fault("late-workers", "a third of the attempts reported long after their attempt has ended")
 def late_workers(stack: Stack, result: Result, scale: float) -> None:
     under_results(stack, result, lambda *_: time.sleep(20 * scale), hangs=33)
 
 
 @fault("runs-restarts", "Postgres and RabbitMQ restarted and killed while runs are open")
 def runs_restarts(stack: Stack, result: Result, scale: float) -> None:
-    def breaking(world: World, _: TrackedHost) -> None:
+    def break_it(world: World, _: TrackedHost) -> None:
         stack.postgres.restart("immediate")
         time.sleep(5 * scale)
         stack.rabbitmq.stop()
@@ -109,4 +109,4 @@ def runs_restarts(stack: Stack, result: Result, scale: float) -> None:
         elect(world)
         time.sleep(5 * scale)
 
-    under_results(stack, result, breaking, within=200.0)
+    under_results(stack, result, break_it, within=200.0)

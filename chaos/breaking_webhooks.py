@@ -1,4 +1,4 @@
-"""Workers killed and frozen while 500 endpoints answer, fail and hang at random."""
+"""Kill and freeze workers while 500 endpoints respond, fail and hang at random."""
 
 import asyncio
 import json
@@ -19,11 +19,11 @@ from scheduler.dev.servers import Stack
 ENDPOINTS = 500
 TIMEOUT_SECONDS = 2
 POLICY = {"max_attempts": 4, "backoff": "fixed", "delay": 0.5, "timeout": 20, "start_timeout": 120}
-FROZEN_SECONDS = 25.0  # beyond the broker's heartbeats: its calls go to others
+FROZEN_SECONDS = 25.0  # beyond the broker's heartbeats, so that others get its calls
 
 
 class Endpoints:
-    """One server on every address of loopback: each address is an endpoint, and behaves as chance has it."""
+    """A server on every loopback address. Each address is an endpoint with random behaviour."""
 
     def __init__(self, seed: int = 15) -> None:
         self.calls: Counter[str] = Counter()
@@ -52,7 +52,7 @@ class Endpoints:
                 self.calls[event_id] += 1
                 fate = self._chance.random()
                 if fate < 0.1:
-                    await reader.read(1)  # hangs until the caller goes
+                    await reader.read(1)  # hang until the caller disconnects
                     break
                 if fate < 0.2:
                     break
@@ -73,7 +73,7 @@ class Endpoints:
         self._loop.call_soon_threadsafe(self._loop.stop)
 
 
-@fault("webhooks", "workers killed and frozen while 500 endpoints answer, fail and hang")
+@fault("webhooks", "workers killed and frozen while 500 endpoints respond, fail and hang")
 def webhooks(stack: Stack, result: Result, scale: float) -> None:
     endpoints = Endpoints()
     world = World(stack, consumers=1, producers=2, workers=3, env={"SCHEDULER_WEBHOOK_ALLOW": "127.0.0.0/8"},
@@ -82,14 +82,14 @@ def webhooks(stack: Stack, result: Result, scale: float) -> None:
         world.start()
         jobs = ask(world, endpoints, round(1500 * scale), 20 * scale)
         break_workers(world, result, 24 * scale)
-        judge(world, endpoints, result, jobs)
+        check(world, endpoints, result, jobs)
     finally:
         world.close(result)
         endpoints.close()
 
 
 def ask(world: World, endpoints: Endpoints, count: int, seconds: float) -> set[str]:
-    """Ask for so many calls over so long, each of another endpoint in turn."""
+    """Request `count` calls over `seconds`, to all endpoints in turn."""
     start, jobs = datetime.now(UTC) + timedelta(seconds=2), set()
     for number in range(count):
         job = str(uuid4())
@@ -103,7 +103,7 @@ def ask(world: World, endpoints: Endpoints, count: int, seconds: float) -> set[s
 
 
 def break_workers(world: World, result: Result, seconds: float) -> None:
-    """Kill them again and again, and freeze one for longer than the broker waits."""
+    """Kill workers repeatedly, and freeze one for longer than the broker's heartbeat."""
     chance = random.Random(3)
     workers = world.supervisor.by_role("worker")
     kills, end = 0, time.monotonic() + seconds
@@ -120,8 +120,8 @@ def break_workers(world: World, result: Result, seconds: float) -> None:
     result.notes.append(f"{kills} kills, one worker frozen for {thaw - end + seconds:.0f} s or more")
 
 
-def judge(world: World, endpoints: Endpoints, result: Result, jobs: set[str]) -> None:
-    """Every run has ended as it must: succeeded where an endpoint said so, dead after its last attempt."""
+def check(world: World, endpoints: Endpoints, result: Result, jobs: set[str]) -> None:
+    """Check that every run ended correctly: succeeded if an endpoint returned 200, dead after its last attempt."""
     ended = "SELECT job_id::text, event_id::text, status::text, attempts FROM run_history"
     try:
         wait_for(lambda: len(world.sql(ended)) >= len(jobs), "every run ended", 120)
@@ -133,13 +133,13 @@ def judge(world: World, endpoints: Endpoints, result: Result, jobs: set[str]) ->
     outcomes: Counter[str] = Counter()
     for _, event_id, status, attempts in rows:
         outcomes[status] += 1
-        counted = [each["outcome"] for each in attempts if each["outcome"] not in ("snoozed", "succeeded")]
+        counted = [attempt["outcome"] for attempt in attempts if attempt["outcome"] not in ("snoozed", "succeeded")]
         if status == "succeeded" and event_id not in endpoints.succeeded:
-            result.failures.append(f"{event_id} succeeded though no endpoint said so")
+            result.failures.append(f"{event_id} succeeded without a 200 response")
         if status == "dead" and len(counted) < POLICY["max_attempts"]:
-            result.failures.append(f"{event_id} given up after {counted}")
+            result.failures.append(f"{event_id} dead after {counted}")
         if len(counted) > POLICY["max_attempts"]:
-            result.failures.append(f"{event_id} tried too often: {counted}")
+            result.failures.append(f"{event_id} has too many attempts: {counted}")
     result.duplicates = sum(endpoints.calls.values()) - sum(len(row[3]) for row in rows)
     result.notes.append(f"{sum(endpoints.calls.values()):,} calls; " +
                         ", ".join(f"{count:,} {status}" for status, count in sorted(outcomes.items())))

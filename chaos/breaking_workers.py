@@ -1,4 +1,4 @@
-"""Fault 13: workers killed, frozen and cut off while their commands run."""
+"""Kill, freeze and disconnect workers while their commands run."""
 
 import json
 import random
@@ -20,8 +20,8 @@ from scheduler.rabbit import topology
 
 WORKERS, CUT_OFF = 10, 3
 JOBS = 100
-SPACING = 12.0  # seconds for what would be a minute
-# The kernel lets go of the lock when the last process of a command has ended: who finds it taken runs beside another.
+SPACING = 12.0  # seconds, standing for a minute
+# The kernel releases the lock when the last process of a command ends: a held lock means two concurrent commands.
 COMMAND = """exec 9>>"lock.$SCHEDULER_JOB_ID"
 flock -n 9 || echo "$SCHEDULER_JOB_ID" >> overlaps
 echo "$SCHEDULER_EVENT_ID" >> ran
@@ -29,7 +29,7 @@ sleep 0.5"""
 POLICY = {"timeout": 60, "max_attempts": 50, "backoff": "fixed", "delay": 0}
 
 
-@fault("workers", f"{WORKERS} workers killed, frozen and cut off while {JOBS} jobs run commands")
+@fault("workers", f"{WORKERS} workers killed, frozen and disconnected while {JOBS} jobs run commands")
 def workers(stack: Stack, result: Result, scale: float) -> None:
     folder = stack.directory / "commands"
     folder.mkdir(exist_ok=True)
@@ -43,12 +43,12 @@ def workers(stack: Stack, result: Result, scale: float) -> None:
         ids = _ask(amqp_url)
         time.sleep(3)
         _break(supervisor, proxy, result, 60 * scale)
-        _say(amqp_url, "pause", [{"id": each} for each in ids])
+        _publish(amqp_url, "pause", [{"id": job_id} for job_id in ids])
         with connected(database_url) as sql:
             wait_for(lambda: not sql("SELECT FROM runs WHERE status <> 'succeeded'"), "every run ended", 150)
-            wait_for(lambda: not sql("SELECT FROM runs"), "every end told", 60)
+            wait_for(lambda: not sql("SELECT FROM runs"), "every end announced", 60)
             runs = sql("SELECT event_id::text, status::text FROM run_history WHERE status <> 'emitted'")
-        _judge(result, folder, runs)
+        _check(result, folder, runs)
         result.failures += supervisor.crashes
     finally:
         proxy.thaw()
@@ -63,12 +63,12 @@ def _replicas(stack: Stack, folder: Path, database_url: str, amqp_url: str, prox
     command = json.dumps(["/bin/sh", "-c", COMMAND])
     offered.write_text(f"[job]\nrun = {command}\ndirectory = {json.dumps(str(folder))}\nconcurrency = 20\ngrace = 2\n")
     env = {"DATABASE_URL": database_url, "AMQP_URL": amqp_url}
-    made = [Replica(stack, f"{role}-{n}", role, dict(env)) for role in ("consumer", "producer") for n in (1, 2)]
+    replicas = [Replica(stack, f"{role}-{n}", role, dict(env)) for role in ("consumer", "producer") for n in (1, 2)]
     for n in range(1, WORKERS + 1):
         url = amqp_url.replace(f":{stack.rabbitmq.port}/", f":{proxy.port}/") if n <= CUT_OFF else amqp_url
         own = {"AMQP_URL": url, "SCHEDULER_COMMANDS_FILE": str(offered), "SCHEDULER_STOP_GRACE": "2"}
-        made.append(Replica(stack, f"worker-{n}", "worker", own))
-    return made
+        replicas.append(Replica(stack, f"worker-{n}", "worker", own))
+    return replicas
 
 
 def _ask(amqp_url: str) -> list[str]:
@@ -77,11 +77,11 @@ def _ask(amqp_url: str) -> list[str]:
          "run": POLICY | {"overlap": ("skip", "wait")[n % 2]}, "target": {"command": {"name": "job"}}}
         for n in range(JOBS)
     ]
-    _say(amqp_url, "request", requests)
-    return [each["id"] for each in requests]
+    _publish(amqp_url, "request", requests)
+    return [request["id"] for request in requests]
 
 
-def _say(amqp_url: str, key: str, bodies: list[dict]) -> None:
+def _publish(amqp_url: str, key: str, bodies: list[dict]) -> None:
     connection = pika.BlockingConnection(pika.URLParameters(amqp_url))
     channel = connection.channel()
     channel.confirm_delivery()
@@ -92,30 +92,30 @@ def _say(amqp_url: str, key: str, bodies: list[dict]) -> None:
 
 
 def _break(supervisor: Supervisor, proxy: Proxy, result: Result, seconds: float) -> None:
-    """Kill, freeze and cut off at random; a cut is shorter than a heartbeat, for who is cut off works on."""
+    """Kill, freeze and disconnect workers at random, for less than a heartbeat: a disconnected worker continues."""
     chance = random.Random(16)
     fleet = supervisor.by_role("worker")
-    thaw_at: dict[str, float] = {}
-    flows_at, done = 0.0, dict.fromkeys(("killed", "frozen", "cut off"), 0)
+    thaw_times: dict[str, float] = {}
+    flows_at, done = 0.0, dict.fromkeys(("killed", "frozen", "disconnected"), 0)
     end = time.monotonic() + seconds
-    while time.monotonic() < end or thaw_at or flows_at:
+    while time.monotonic() < end or thaw_times or flows_at:
         now = time.monotonic()
-        for each in [each for each in fleet if thaw_at.get(each.name, now + 1) <= now]:
-            each.send(signal.SIGCONT)
-            supervisor.release(each)
-            del thaw_at[each.name]
+        for replica in [replica for replica in fleet if thaw_times.get(replica.name, now + 1) <= now]:
+            replica.send(signal.SIGCONT)
+            supervisor.release(replica)
+            del thaw_times[replica.name]
         if flows_at and flows_at <= now:
             proxy.thaw()
             flows_at = 0.0
         victim, what = chance.choice(fleet), chance.choice(list(done))
-        if now < end and victim.running and victim.name not in thaw_at:
+        if now < end and victim.running and victim.name not in thaw_times:
             if what == "killed":
                 victim.end(signal.SIGKILL)
-            elif what == "frozen" and len(thaw_at) < WORKERS // 2:
+            elif what == "frozen" and len(thaw_times) < WORKERS // 2:
                 supervisor.hold(victim)
                 victim.send(signal.SIGSTOP)
-                thaw_at[victim.name] = now + chance.uniform(2, 25)
-            elif what == "cut off" and not flows_at:
+                thaw_times[victim.name] = now + chance.uniform(2, 25)
+            elif what == "disconnected" and not flows_at:
                 proxy.freeze()
                 flows_at = now + chance.uniform(1, 6)
             else:
@@ -125,7 +125,7 @@ def _break(supervisor: Supervisor, proxy: Proxy, result: Result, seconds: float)
     result.notes.append(", ".join(f"{count} times {what}" for what, count in done.items()))
 
 
-def _judge(result: Result, folder: Path, runs: list[tuple[str, str]]) -> None:
+def _check(result: Result, folder: Path, runs: list[tuple[str, str]]) -> None:
     ran = set((folder / "ran").read_text().split())
     overlaps = (folder / "overlaps").read_text().split() if (folder / "overlaps").exists() else []
     result.requests, result.expected = JOBS, len(runs)
@@ -135,6 +135,6 @@ def _judge(result: Result, folder: Path, runs: list[tuple[str, str]]) -> None:
     if unfinished:
         result.failures.append(f"{len(unfinished)} runs did not succeed")
     if overlaps:
-        result.failures.append(f"{len(overlaps)} commands ran beside another of the same job")
+        result.failures.append(f"{len(overlaps)} commands ran concurrently with another of the same job")
     if len(runs) < JOBS:
         result.failures.append(f"only {len(runs)} runs of {JOBS} jobs")

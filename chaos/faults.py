@@ -1,4 +1,4 @@
-"""Every fault by name, in the order of the suite."""
+"""Registry of faults by name, in the order of the suite."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Run = Callable[[Stack, Result, float], None]
 
 @dataclass(frozen=True)
 class Fault:
-    """A name, a sentence, and what to do; the last argument scales the durations (1 is the full suite)."""
+    """A fault with its name, title and function. The function's last argument scales durations (1: full suite)."""
 
     name: str
     title: str

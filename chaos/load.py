@@ -1,6 +1,6 @@
-"""A host under continuous load: requests, cancels, one-shot and recurring jobs, and every event received.
+"""A host under continuous load: it sends requests and cancels, and receives every event.
 
-The host keeps its own books. Nothing in them comes from the sidecar except the events themselves.
+The host keeps its own records. Only the events in them come from the sidecar.
 """
 
 import contextlib
@@ -17,26 +17,26 @@ import pika
 from pika.exceptions import AMQPError
 
 _ONE_SECOND = timedelta(seconds=1)
-# Each waits for the confirm of one command before it sends the next: several, so that a slow machine's round trips
-# do not make the host slower than what it asks for.
+# A sender waits for the confirm of one command before it sends the next. Several senders, so that the round trips of
+# a slow machine do not delay the host.
 SENDERS = 3
 
 
 @dataclass
-class Asked:
-    """A job that the host asked for; `expected` are the instants that must be emitted."""
+class RequestedJob:
+    """A job that the host requested; `expected` are the instants that must be emitted."""
 
     id: str
     expected: list[datetime]
     confirmed: bool = False
-    asked_at: float | None = None
-    sent_at: float | None = None  # when the request was first handed to the broker
+    requested_at: float | None = None
+    sent_at: float | None = None  # when the request was first sent
     cancel_sent: bool = False
 
 
 @dataclass(frozen=True)
 class Event:
-    """A ScheduleDue as it came."""
+    """A received ScheduleDue."""
 
     event_id: str
     job_id: str
@@ -46,28 +46,28 @@ class Event:
 
 
 @dataclass
-class Books:
-    """What was asked and what came."""
+class HostRecords:
+    """Requested jobs and received events."""
 
-    asked: dict[str, Asked] = field(default_factory=dict)
+    jobs: dict[str, RequestedJob] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     sent: int = 0
     poison: int = 0
-    unbooked: int = 0
-    unbooked_early: int = 0
-    transit: float = 0.0  # seconds that the last event was on its way, from its emission to the host
+    counted_only: int = 0
+    counted_only_early: int = 0
+    transit: float = 0.0  # seconds from emission to receipt of the last event
 
 
 class Host:
-    """Publishes commands, each again and again until the broker confirms it, and receives events."""
+    """Publish each command until the broker confirms it, and receive events."""
 
     def __init__(
         self, amqp_url: str, *, one_shots: float = 80, recurring: float = 3, cancels: float = 10, tracked: float = 0,
-        poison: float = 0.0, count: int = 12, unbooked: str | None = None,
+        poison: float = 0.0, count: int = 12, counted_only: str | None = None,
     ) -> None:
-        """Events of the job type `unbooked` are only counted: a soak would fill the memory with them."""
-        self.books = Books()
-        self._unbooked = unbooked
+        """Only count events of the job type `counted_only`: storing them would fill the memory in a soak."""
+        self.records = HostRecords()
+        self._counted_only = counted_only
         self._urls = amqp_url.split(",")
         self._rates = {"one_shot": one_shots, "recurring": recurring, "cancelled": cancels, "tracked": tracked}
         self._poison = poison
@@ -75,56 +75,56 @@ class Host:
         self._outbox: deque[tuple[str, bytes, str | None]] = deque()
         self._sending: set[int] = set()
         self._later: list[tuple[float, str, bytes, str]] = []
-        self._asking = threading.Event()
+        self._requesting = threading.Event()
         self._stop = threading.Event()
         self._random = random.Random(6)
         self._threads = [
             *(threading.Thread(target=self._keep, args=(self._send,), name="host sender", daemon=True)
               for _ in range(SENDERS)),
             threading.Thread(target=self._keep, args=(self._receive,), name="host receiver", daemon=True),
-            threading.Thread(target=self._ask, name="host", daemon=True),
+            threading.Thread(target=self._request_jobs, name="host", daemon=True),
         ]
 
     def start(self) -> None:
-        self._asking.set()
-        for each in self._threads:
-            each.start()
+        self._requesting.set()
+        for thread in self._threads:
+            thread.start()
 
-    def stop_asking(self) -> None:
-        """Ask for nothing new; what was asked is still sent and received."""
-        self._asking.clear()
+    def stop_requesting(self) -> None:
+        """Stop new requests. Pending commands are still sent, and events received."""
+        self._requesting.clear()
 
     @property
     def outstanding(self) -> int:
         return len(self._outbox) + len(self._later) + len(self._sending)
 
     def close(self) -> None:
-        self._asking.clear()
+        self._requesting.clear()
         self._stop.set()
-        for each in self._threads:
-            each.join(20)
+        for thread in self._threads:
+            thread.join(20)
 
-    # --- what is asked for
+    # --- requests
 
-    def _ask(self) -> None:
+    def _request_jobs(self) -> None:
         debts = dict.fromkeys(self._rates, 0.0)
         last = time.monotonic()
         while not self._stop.wait(0.02):
             now = time.monotonic()
             for kind, rate in self._rates.items():
-                debts[kind] += rate * (now - last) if self._asking.is_set() else 0.0
+                debts[kind] += rate * (now - last) if self._requesting.is_set() else 0.0
                 while debts[kind] >= 1:
                     debts[kind] -= 1
                     getattr(self, f"_{kind}")()
             last = now
-            for each in [each for each in self._later if each[0] <= now]:
-                self._later.remove(each)
-                self.command(each[1], each[2], each[3])
+            for scheduled in [scheduled for scheduled in self._later if scheduled[0] <= now]:
+                self._later.remove(scheduled)
+                self.command(scheduled[1], scheduled[2], scheduled[3])
 
     def _one_shot(self) -> None:
         self.request(datetime.now(UTC) + timedelta(seconds=self._random.uniform(0.5, 4)))
         if self._random.random() < self._poison:
-            self.books.poison += 1
+            self.records.poison += 1
             self._outbox.append(("request", self._random.choice(POISON), None))
 
     def _recurring(self) -> None:
@@ -132,38 +132,38 @@ class Host:
         self.request(start, count=self._count)
 
     def _cancelled(self) -> None:
-        asked = self.request(datetime.now(UTC) + timedelta(seconds=self._random.uniform(3, 8)))
-        asked.cancel_sent = True
-        body = {"id": asked.id, "issued_at": _iso(datetime.now(UTC) + timedelta(milliseconds=1))}
+        job = self.request(datetime.now(UTC) + timedelta(seconds=self._random.uniform(3, 8)))
+        job.cancel_sent = True
+        body = {"id": job.id, "issued_at": _iso(datetime.now(UTC) + timedelta(milliseconds=1))}
         at = time.monotonic() + self._random.uniform(0.2, 2)
-        self._later.append((at, "cancel", json.dumps(body).encode(), asked.id))
+        self._later.append((at, "cancel", json.dumps(body).encode(), job.id))
 
     def _tracked(self) -> None:
         self.request(datetime.now(UTC) + timedelta(seconds=self._random.uniform(0.5, 4)), run={"start_timeout": 20})
 
-    def request(self, run_at: datetime, count: int = 0, **fields: object) -> Asked:
-        """Ask for a job, once or every second `count` times."""
-        body = {"id": str(uuid4()), "job_type": "chaos.job", "payload": {"n": self.books.sent},
+    def request(self, run_at: datetime, count: int = 0, **fields: object) -> RequestedJob:
+        """Request a job that runs once, or `count` times every second."""
+        body = {"id": str(uuid4()), "job_type": "chaos.job", "payload": {"n": self.records.sent},
                 "run_at": _iso(run_at), "issued_at": _iso(datetime.now(UTC))} | fields
         expected = [run_at]
         if count:
-            # RFC 5545 counts whole seconds of the wall clock; what lies below comes from DTSTART.
+            # RFC 5545 counts whole seconds of the wall clock; fractions come from DTSTART.
             run_at = run_at.replace(microsecond=0) + _ONE_SECOND
             body |= {"rrule": f"FREQ=SECONDLY;COUNT={count}", "on_missed": "all", "run_at": _iso(run_at)}
             expected = [run_at + _ONE_SECOND * n for n in range(count)]
-        asked = Asked(str(body["id"]), expected, asked_at=time.time())
-        self.books.asked[asked.id] = asked
-        self.command("request", json.dumps(body).encode(), asked.id)
-        return asked
+        job = RequestedJob(str(body["id"]), expected, requested_at=time.time())
+        self.records.jobs[job.id] = job
+        self.command("request", json.dumps(body).encode(), job.id)
+        return job
 
     def command(self, key: str, body: bytes, job_id: str | None) -> None:
-        self.books.sent += 1
+        self.records.sent += 1
         self._outbox.append((key, body, job_id))
 
     # --- the two connections
 
     def _keep(self, work: object) -> None:
-        """Connect again whenever the broker goes away, each node in turn."""
+        """Run `work` on a connection; reconnect, to each node in turn, when it is lost."""
         attempt = 0
         while not self._stop.is_set():
             url = self._urls[attempt % len(self._urls)]
@@ -187,24 +187,24 @@ class Host:
         channel.confirm_delivery()
         properties = pika.BasicProperties(content_type="application/json", delivery_mode=2)
         while not self._stop.is_set():
-            self._sending.add(threading.get_ident())  # before it is taken: it must not seem to be gone in between
+            self._sending.add(threading.get_ident())  # before popleft: the command must stay visible in `outstanding`
             try:
-                key, body, job_id = taken = self._outbox.popleft()
+                key, body, job_id = command = self._outbox.popleft()
             except IndexError:
                 self._sending.discard(threading.get_ident())
                 connection.process_data_events(0.01)
                 continue
-            asked = self.books.asked[job_id] if key == "request" and job_id else None
-            if asked is not None and asked.sent_at is None:
-                asked.sent_at = time.time()
+            job = self.records.jobs[job_id] if key == "request" and job_id else None
+            if job is not None and job.sent_at is None:
+                job.sent_at = time.time()
             try:
                 channel.basic_publish("schedule.commands", key, body, properties, mandatory=True)
             except BaseException:
-                self._outbox.appendleft(taken)
+                self._outbox.appendleft(command)
                 raise
             else:
-                if asked is not None:
-                    asked.confirmed = True
+                if job is not None:
+                    job.confirmed = True
             finally:
                 self._sending.discard(threading.get_ident())
 
@@ -221,7 +221,7 @@ class Host:
                 channel.basic_ack(recorded, multiple=True)
                 settled = recorded
 
-        gone = threading.Event()  # a queue that is deleted takes its consumers with it
+        gone = threading.Event()  # deleting a queue cancels its consumers
         channel.add_on_cancel_callback(lambda _: gone.set())
         channel.basic_consume("mainapp_due", received)
         while not (self._stop.is_set() or gone.is_set()):
@@ -234,15 +234,15 @@ class Host:
         now = datetime.now(UTC)
         event = json.loads(body)
         due, emitted = (datetime.fromisoformat(event[name]) for name in ("due_at", "emitted_at"))
-        self.books.transit = (now - emitted).total_seconds()
-        if event["job_type"] == self._unbooked:
-            self.books.unbooked += 1
-            self.books.unbooked_early += emitted < due or now < due
+        self.records.transit = (now - emitted).total_seconds()
+        if event["job_type"] == self._counted_only:
+            self.records.counted_only += 1
+            self.records.counted_only_early += emitted < due or now < due
             return
         if self._rates["tracked"] and "run" in event:
             report = {"event_id": event["event_id"], "attempt": event["run"]["attempt"], "status": "succeeded"}
             self.command("result", json.dumps(report).encode(), None)
-        self.books.events.append(Event(event["event_id"], event["job_id"], due, emitted, now))
+        self.records.events.append(Event(event["event_id"], event["job_id"], due, emitted, now))
 
 
 POISON = [

@@ -1,4 +1,4 @@
-"""A TCP proxy that can stop forwarding without closing anything: a half-open network."""
+"""A TCP proxy that can stop forwarding without closing connections: a half-open network."""
 
 import contextlib
 import select
@@ -9,7 +9,7 @@ from scheduler.dev.servers.ports import LOOPBACK
 
 
 class Proxy:
-    """Forwards a port of its own to another; while frozen it still accepts, and passes nothing on."""
+    """Forward a port to another. While frozen, accept connections but forward nothing."""
 
     def __init__(self, target_port: int) -> None:
         self._target = (LOOPBACK, target_port)
@@ -20,24 +20,24 @@ class Proxy:
         self._open = True
         self._cut = threading.Event()
         self._limit: int | None = None
-        self.held: set[socket.socket] = set()  # clients of whom something, or the answer to it, is not passed on
+        self.held: set[socket.socket] = set()  # clients with blocked data in either direction
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
 
     def freeze(self) -> None:
         self.held.clear()
         self._flows.clear()
 
-    def freeze_within_an_answer(self, after: int) -> None:
-        """Freeze as soon as so many bytes came back through one connection."""
+    def freeze_within_a_response(self, after: int) -> None:
+        """Freeze once one connection has returned `after` bytes."""
         self._limit = after
 
     def thaw(self) -> None:
-        """Forward again, also what was held: the nastier way for a network to come back."""
+        """Forward again, including blocked data: the harder case of a recovering network."""
         self._limit = None
         self._flows.set()
 
     def cut(self) -> None:
-        """Close every connection and accept no other: the server is gone."""
+        """Close and reject every connection, as if the server were down."""
         self._cut.set()
 
     def restore(self) -> None:
@@ -69,18 +69,18 @@ class Proxy:
             return
         server.settimeout(None)
         both = {client: server, server: client}
-        came_back = 0
+        bytes_returned = 0
         with client, server, contextlib.suppress(OSError):
             while self._open and not self._cut.is_set():
                 ready, _, _ = select.select(list(both), [], [], 0.1)
-                for each in ready:
+                for source in ready:
                     self._pass(client)
-                    data = each.recv(65536)
+                    data = source.recv(65536)
                     if not data:
                         return
-                    both[each].sendall(data)
-                    came_back += len(data) if each is server and self._limit else 0
-                    if self._limit and came_back > self._limit:
+                    both[source].sendall(data)
+                    bytes_returned += len(data) if source is server and self._limit else 0
+                    if self._limit and bytes_returned > self._limit:
                         self.freeze()
 
     def _pass(self, client: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""Other releases of this program, built from their commits: for upgrades and the way back."""
+"""Build other releases from their commits, for upgrades and rollbacks."""
 
 import subprocess
 import sys
@@ -10,15 +10,15 @@ from pathlib import Path
 from scheduler.dev.servers.ledger import default_base, exclusive
 
 ROOT = Path(__file__).parent.parent
-KEPT = ROOT / ".releases"  # built once
+FOLDER = ROOT / ".releases"  # built once
 PREVIOUS = "bda1c27"
 
 
-def built(commit: str) -> Path:
-    """Return a folder that holds this release as pip installs it; what it depends on is the environment's own."""
+def build_release(commit: str) -> Path:
+    """Return a folder with the installed release. Its dependencies come from the current environment."""
     base = default_base()
     with exclusive(base.with_name(f"{base.name}-releases")):
-        target = KEPT / commit
+        target = FOLDER / commit
         if not target.is_dir():
             _build(commit, target)
     return target
@@ -28,8 +28,8 @@ def _build(commit: str, target: Path) -> None:
     archive = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=False)
     if archive.returncode:
         raise RuntimeError(f"commit {commit} is not in this clone: {archive.stderr.decode().strip()}")
-    KEPT.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as name, tempfile.TemporaryDirectory(dir=KEPT) as fresh:
+    FOLDER.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as name, tempfile.TemporaryDirectory(dir=FOLDER) as fresh:
         with tarfile.open(fileobj=BytesIO(archive.stdout)) as files:
             files.extractall(name, filter="data")
         subprocess.run(
@@ -38,4 +38,4 @@ def _build(commit: str, target: Path) -> None:
         )
         (Path(fresh) / "commit").write_text(commit, encoding="utf-8")
         Path(fresh).rename(target)
-        Path(fresh).mkdir()  # for the one that removes it
+        Path(fresh).mkdir()  # TemporaryDirectory removes it

@@ -1,4 +1,4 @@
-"""Real processes of ours under a small supervisor, as an orchestrator would keep them."""
+"""Run our processes under a small supervisor, like an orchestrator."""
 
 import contextlib
 import json
@@ -21,11 +21,11 @@ _FOREIGN = ("SCHEDULER_", "METRICS_", "LOG_", "PG", "DATABASE_URL", "AMQP_URL")
 
 
 class Replica:
-    """One place for a process: whoever fills it, its log goes to one file."""
+    """A slot for one process. All its successive processes write to one log file."""
 
     def __init__(self, stack: Stack, name: str, role: str, env: dict[str, str], code: Path = ROOT) -> None:
         self.name = name
-        self.code = code  # where the release lies that the next process in this place runs
+        self.code = code  # the release that the next process runs
         self.role = role
         self.log = stack.directory / f"{name}.log"
         self.starts = 0
@@ -33,14 +33,14 @@ class Replica:
         self._stack = stack
         self._env = env
         self._offset = 0
-        self._began: list[tuple[Path, int]] = []
+        self._starts: list[tuple[Path, int]] = []
         self.popen: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         self.starts += 1
         self.expected_to_end = False
         self._offset = self.log.stat().st_size if self.log.exists() else 0
-        self._began.append((self.code, self._offset))
+        self._starts.append((self.code, self._offset))
         clean = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
         env = clean | {"METRICS_HOST": "127.0.0.1", "METRICS_PORT": "0", "PYTHONUNBUFFERED": "1"} | self._env
         env["PYTHONPATH"] = str(self.code)
@@ -53,12 +53,12 @@ class Replica:
             self._stack.adopt(self.popen.pid)
 
     def spans(self) -> list[tuple[Path, int, int]]:
-        """Return which part of the log each process in this place wrote, and of which release it was."""
-        ends = [begin for _, begin in self._began[1:]] + [self.log.stat().st_size]
-        return [(code, begin, end) for (code, begin), end in zip(self._began, ends, strict=True)]
+        """Return the release and log range of each process in this slot."""
+        ends = [begin for _, begin in self._starts[1:]] + [self.log.stat().st_size]
+        return [(code, begin, end) for (code, begin), end in zip(self._starts, ends, strict=True)]
 
     def change(self, env: Callable[[str, dict[str, str]], dict[str, str]]) -> None:
-        """Give the next process in this place another environment."""
+        """Change the environment of the next process."""
         self._env = env(self.name, dict(self._env))
 
     @property
@@ -74,25 +74,25 @@ class Replica:
             self.popen.send_signal(signum)
 
     def end(self, signum: int, within: float = 30.0) -> tuple[int, float]:
-        """Signal it, wait for its end, and return its exit code and how long that took.
+        """Signal the process, wait for its end, and return its exit code and the seconds it took.
 
-        Moments in which this machine did not let us run either are not counted.
+        Times when the machine stalled this process as well do not count.
         """
         self.expected_to_end = True
-        ending = self.popen  # the supervisor soon puts another in its place
-        began, stood_still = time.monotonic(), 0.0
+        ending = self.popen  # the supervisor soon replaces it
+        began, machine_stalls = time.monotonic(), 0.0
         self.send(signum)
-        while (looked := time.monotonic()) - began < within:
+        while (polled_at := time.monotonic()) - began < within:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                return ending.wait(0.05), time.monotonic() - began - stood_still
-            stood_still += max(0.0, time.monotonic() - looked - 0.1)
+                return ending.wait(0.05), time.monotonic() - began - machine_stalls
+            machine_stalls += max(0.0, time.monotonic() - polled_at - 0.1)
         raise TimeoutError(f"{self.name} did not end within {within:g} s")
 
     @property
     def port(self) -> int | None:
         text = self.log.read_bytes()[self._offset:].decode(errors="replace")
-        found = re.findall(r'"metrics_port": (\d+)', text)
-        return int(found[-1]) if found else None
+        ports = re.findall(r'"metrics_port": (\d+)', text)
+        return int(ports[-1]) if ports else None
 
     def http(self, path: str) -> tuple[int, str]:
         port = self.port
@@ -111,14 +111,14 @@ class Replica:
         return self.running and self.http("/readyz")[0] == 200
 
     def missing(self) -> dict[str, str]:
-        """Which dependencies it misses, by its own account."""
+        """Return the missing dependencies from /readyz."""
         status, text = self.http("/readyz")
         if status != 503:
             return {}
-        return {name: each["problem"] for name, each in json.loads(text)["missing"].items()}
+        return {name: details["problem"] for name, details in json.loads(text)["missing"].items()}
 
     def metric(self, name: str, **labels: str) -> float:
-        """Return the sum of a metric over those labels that are not given."""
+        """Return the sum of a metric over all labels that are not given."""
         total = 0.0
         for line in self.http("/metrics")[1].splitlines():
             if re.split(r"[{ ]", line, maxsplit=1)[0] == name and all(f'{k}="{v}"' in line for k, v in labels.items()):
@@ -127,7 +127,7 @@ class Replica:
 
 
 class Supervisor:
-    """Keeps every replica running until it is told not to."""
+    """Keep every replica running until it is closed."""
 
     def __init__(self, replicas: Sequence[Replica]) -> None:
         self.replicas = list(replicas)
@@ -137,56 +137,56 @@ class Supervisor:
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
 
     def start(self, within: float = 120.0) -> None:
-        for each in self.replicas:
-            each.start()
+        for replica in self.replicas:
+            replica.start()
         self._thread.start()
         wait_for(self.all_ready, "every process ready", within)
 
     def by_role(self, role: str) -> list[Replica]:
-        return [each for each in self.replicas if each.role == role]
+        return [replica for replica in self.replicas if replica.role == role]
 
     def hold(self, replica: Replica) -> None:
-        """Leave this one to the fault for a while."""
+        """Do not restart this replica until it is released."""
         self._held.add(replica.name)
 
     def release(self, replica: Replica) -> None:
         self._held.discard(replica.name)
 
     def all_ready(self) -> bool:
-        return all(each.ready() for each in self.replicas)
+        return all(replica.ready() for replica in self.replicas)
 
     def _watch(self) -> None:
         while not self._stop.wait(0.1):
-            for each in self.replicas:
-                if each.name in self._held or each.running or self._stop.is_set():
+            for replica in self.replicas:
+                if replica.name in self._held or replica.running or self._stop.is_set():
                     continue
-                if not each.expected_to_end:
-                    self.crashes.append(f"{each.name} ended by itself with code {each.popen.returncode}")
-                each.start()
+                if not replica.expected_to_end:
+                    self.crashes.append(f"{replica.name} ended on its own with code {replica.popen.returncode}")
+                replica.start()
 
     def close(self) -> list[str]:
-        """End all, and say which did not end with exit code 0; after how long is what `rolling-restart` measures."""
+        """Stop all replicas and return the ones that did not exit 0. `rolling-restart` measures the time."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
         problems = []
         began = time.monotonic()
-        for each in self.replicas:
-            each.expected_to_end = True
-            each.send(signal.SIGCONT)
-            each.send(signal.SIGTERM)
-        for each in self.replicas:
-            if each.popen is None:
+        for replica in self.replicas:
+            replica.expected_to_end = True
+            replica.send(signal.SIGCONT)
+            replica.send(signal.SIGTERM)
+        for replica in self.replicas:
+            if replica.popen is None:
                 continue
             try:
-                code = each.popen.wait(max(0.1, 60 - (time.monotonic() - began)))
+                code = replica.popen.wait(max(0.1, 60 - (time.monotonic() - began)))
             except subprocess.TimeoutExpired:
-                each.popen.kill()
-                each.popen.wait()
-                problems.append(f"{each.name} had to be killed")
+                replica.popen.kill()
+                replica.popen.wait()
+                problems.append(f"{replica.name} had to be killed")
             else:
                 if code != 0:
-                    problems.append(f"{each.name} exited {code}")
+                    problems.append(f"{replica.name} exited {code}")
         return problems
 
 

@@ -1,7 +1,7 @@
-"""The table, for the terminal, for Markdown and as JSON.
+"""Write the results to the terminal, as Markdown and as JSON.
 
-`chaos.json` holds one whole run, a line on each of the last three, and the last long soak; the block of results in
-docs/chaos.md is written from it. A run of some faults only is kept apart and changes neither.
+`chaos.json` holds one complete run, a line on each of the last three, and the last long soak. The results in
+docs/chaos.md are written from it. A run of only some faults is stored separately and changes neither.
 """
 
 import json
@@ -20,14 +20,14 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "chaos.md"
 BEGIN, END = "<!-- results: written by make chaos -->", "<!-- end of results -->"
-HEAD = ("fault", "requests", "expected", "received", "lost", "early", "dupl.", "longest gap", "recovered", "verdict")
+HEAD = ("fault", "requests", "expected", "received", "lost", "early", "dupl.", "longest gap", "recovered", "result")
 LONG_SOAK_SECONDS = 300.0
-RUNS_KEPT = 3
+STORED_RUNS = 3
 
 
 @dataclass
 class Run:
-    """What `make chaos` was asked for, where and when."""
+    """Command, time and machine of a run of `make chaos`."""
 
     command: str
     began: str
@@ -49,18 +49,18 @@ def table(results: Sequence[Result]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) if n == 0 else cell.rjust(width)
-                  for n, (cell, width) in enumerate(zip(each, widths, strict=True)))
-        for each in rows
+                  for n, (cell, width) in enumerate(zip(row_cells, widths, strict=True)))
+        for row_cells in rows
     )
 
 
 def markdown(results: Sequence[Result]) -> str:
     lines = ["| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)]
-    lines += ["| " + " | ".join(row(each)) + " |" for each in results]
-    return "\n".join([*lines, "", "What happened in each:", "", *map(_told, results)])
+    lines += ["| " + " | ".join(row(result)) + " |" for result in results]
+    return "\n".join([*lines, "", "Details of each fault:", "", *map(_describe, results)])
 
 
-def _told(result: Result) -> str:
+def _describe(result: Result) -> str:
     notes = "; ".join([
         *result.notes, f"median {result.usual_gap * 1000:.1f} ms late",
         f"slowest command stored after {result.slowest_command:.2f} s",
@@ -71,7 +71,7 @@ def _told(result: Result) -> str:
 
 
 def this_run(command: str, began: datetime, seconds: float) -> Run:
-    """Describe the run that has just ended."""
+    """Describe the finished run."""
     python = f"{platform.python_implementation()} {platform.python_version()}"
     machine = (f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, {python}, "
                f"load average {os.getloadavg()[2]:.1f} over its last 15 minutes")
@@ -79,7 +79,7 @@ def this_run(command: str, began: datetime, seconds: float) -> Run:
 
 
 def _commit() -> str:
-    """Return the commit, and whether anything but results has been changed since."""
+    """Return the commit, marked if anything except results has changed since."""
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
@@ -91,28 +91,28 @@ def _commit() -> str:
 
 
 def write(run: Run, results: Sequence[Result], *, whole: bool, folder: Path = RESULTS, page: Path = PAGE) -> list[Path]:
-    """Write the results and return the files that were written."""
+    """Write the results and return the written files."""
     folder.mkdir(parents=True, exist_ok=True)
     record = _record(run, results)
     if not whole:
         files = [folder / "chaos-some.json.tmp", folder / "chaos-some.md.tmp"]
         files[0].write_text(_json(record), encoding="utf-8")
         files[1].write_text(markdown(results) + "\n", encoding="utf-8")
-        soak = next((each for each in results if each.fault == "soak"), None)
+        soak = next((result for result in results if result.fault == "soak"), None)
         if soak is None or soak.seconds < LONG_SOAK_SECONDS:
             return files
-        kept = load(folder) | {"soak": record | {"faults": [soak.as_dict()]}}
+        stored = load(folder) | {"soak": record | {"faults": [soak.as_dict()]}}
     else:
         files, before = [], load(folder)
         summary = record["run"] | {
-            "passed": record["passed"], "failed": [each.fault for each in results if not each.passed],
+            "passed": record["passed"], "failed": [result.fault for result in results if not result.passed],
             "faults": len(results),
-            **{name: sum(getattr(each, name) for each in results) for name in SUMS},
+            **{name: sum(getattr(result, name) for result in results) for name in SUMS},
         }
-        kept = before | record | {"whole": True, "last": [*before.get("last", []), summary][-RUNS_KEPT:]}
-    (folder / "chaos.json").write_text(_json(kept), encoding="utf-8")
-    (folder / "chaos.md").write_text(block(kept) + "\n", encoding="utf-8")
-    put(page, block(kept))
+        stored = before | record | {"whole": True, "last": [*before.get("last", []), summary][-STORED_RUNS:]}
+    (folder / "chaos.json").write_text(_json(stored), encoding="utf-8")
+    (folder / "chaos.md").write_text(block(stored) + "\n", encoding="utf-8")
+    put(page, block(stored))
     return [*files, folder / "chaos.json", folder / "chaos.md", page]
 
 
@@ -120,55 +120,55 @@ SUMS = ("requests", "expected", "received", "lost", "early", "duplicates")
 
 
 def load(folder: Path = RESULTS) -> dict[str, Any]:
-    """Read what was kept."""
+    """Return the stored results."""
     file = folder / "chaos.json"
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    return found
+    stored: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return stored
 
 
 def _record(run: Run, results: Sequence[Result]) -> dict[str, Any]:
-    return {"run": vars(run), "passed": all(each.passed for each in results),
-            "faults": [each.as_dict() for each in results]}
+    return {"run": vars(run), "passed": all(result.passed for result in results),
+            "faults": [result.as_dict() for result in results]}
 
 
 def _json(record: dict[str, Any]) -> str:
     return json.dumps(record, indent=1) + "\n"
 
 
-def block(kept: dict[str, Any]) -> str:
-    """Return the results as they stand in docs/chaos.md."""
+def block(stored: dict[str, Any]) -> str:
+    """Return the results section of docs/chaos.md."""
     lines = []
-    if kept.get("whole"):
-        run = Run(**kept["run"])
+    if stored.get("whole"):
+        run = Run(**stored["run"])
         where = f"{run.seconds / 60:.0f} minutes, commit {run.commit}; {run.machine}"
-        lines += [f"One run of `{run.command}`, begun {_when(run.began)}, {where}.", ""]
-    elif kept.get("faults"):
-        lines += ["Put together from single runs of faults: no whole run has been kept yet.", ""]
-    lines += [markdown([from_dict(each) for each in kept.get("faults", [])]), ""]
-    if kept.get("last"):
-        lines += [f"The last {len(kept['last'])} whole runs in a row:" if len(kept["last"]) > 1 else "Whole runs:", "",
-                  *map(_summary, kept["last"]), ""]
-    if kept.get("soak"):
-        lines += ["The last long soak:", "", _long_soak(kept["soak"]), ""]
+        lines += [f"One run of `{run.command}`, started {_when(run.began)}, {where}.", ""]
+    elif stored.get("faults"):
+        lines += ["Combined from single faults: no complete run is stored yet.", ""]
+    lines += [markdown([from_dict(fault) for fault in stored.get("faults", [])]), ""]
+    if stored.get("last"):
+        lines += [f"The last {len(stored['last'])} complete runs in a row:" if len(stored["last"]) > 1 else "Complete runs:", "",
+                  *map(_summary, stored["last"]), ""]
+    if stored.get("soak"):
+        lines += ["The last long soak:", "", _long_soak(stored["soak"]), ""]
     else:
-        lines += ["No soak of ten minutes has been kept yet.", ""]
+        lines += ["No soak of ten minutes is stored yet.", ""]
     return "\n".join(lines).rstrip()
 
 
-def _summary(each: dict[str, Any]) -> str:
-    verdict = f"all {each['faults']} faults passed" if each["passed"] else f"FAILED: {', '.join(each['failed'])}"
-    return (f"- {_when(each['began'])}, commit {each['commit']}, {each['seconds'] / 60:.0f} minutes: {verdict}; "
-            f"{each['expected']:,} events expected, {each['lost']} lost, {each['early']} early, "
-            f"{each['duplicates']} duplicates.")
+def _summary(run: dict[str, Any]) -> str:
+    verdict = f"all {run['faults']} faults passed" if run["passed"] else f"FAILED: {', '.join(run['failed'])}"
+    return (f"- {_when(run['began'])}, commit {run['commit']}, {run['seconds'] / 60:.0f} minutes: {verdict}; "
+            f"{run['expected']:,} events expected, {run['lost']} lost, {run['early']} early, "
+            f"{run['duplicates']} duplicates.")
 
 
-def _long_soak(kept: dict[str, Any]) -> str:
-    run, [result] = Run(**kept["run"]), [from_dict(each) for each in kept["faults"]]
+def _long_soak(stored: dict[str, Any]) -> str:
+    run, [result] = Run(**stored["run"]), [from_dict(fault) for fault in stored["faults"]]
     verdict = "passed" if result.passed else "FAILED"
     counts = f"{result.expected:,} events expected, {result.lost} lost, {result.early} early"
     return "\n".join([
-        f"- `{run.command}`, begun {_when(run.began)}, commit {run.commit}; {run.machine}: {verdict}; {counts}.",
-        "  - slopes and differences are those of the second half",
+        f"- `{run.command}`, started {_when(run.began)}, commit {run.commit}; {run.machine}: {verdict}; {counts}.",
+        "  - slopes and differences cover the second half",
         *(f"  - {note}" for note in result.notes), *(f"  - FAILED: {failure}" for failure in result.failures),
     ])
 
@@ -178,9 +178,9 @@ def _when(moment: str) -> str:
 
 
 def put(page: Path, text: str) -> None:
-    """Put the results between the two marks of the page."""
+    """Replace the results between the two markers of the page."""
     before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"{page} has no place for the results: {BEGIN} … {END}")
+        raise ValueError(f"{page} has no markers for the results: {BEGIN} … {END}")
     page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")

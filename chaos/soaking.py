@@ -1,4 +1,4 @@
-"""A soak: memory, file descriptors and threads of every process over a long time at full speed."""
+"""Soak test: memory, file descriptors and threads of every process at full speed."""
 
 import os
 import time
@@ -12,8 +12,8 @@ from chaos.faults import fault
 from chaos.world import World
 from scheduler.dev.servers import Stack
 
-# Over the second half, when caches are full and the allocator has found its size. The absolute part is what the
-# allocator of a process that leaks nothing still moves up and down by.
+# In the second half, when caches are full and the allocator's size is stable. The absolute part covers the
+# fluctuation of a process without leaks.
 ALLOWED_MIB = 2.0
 ALLOWED_MIB_PER_MINUTE = 0.2
 STEP = 500
@@ -29,11 +29,11 @@ class Sample(NamedTuple):
     threads: int
 
 
-@fault("soak", "full speed for a while: memory, file descriptors and threads stay flat (SOAK_SECONDS=600)")
+@fault("soak", "full speed: memory, file descriptors and threads stay flat (SOAK_SECONDS=600)")
 def soak(stack: Stack, result: Result, scale: float) -> None:
     seconds = float(os.environ.get("SOAK_SECONDS") or 40 * scale)
     most = int(os.environ.get("SOAK_JOBS") or 3000)
-    world = World(stack, one_shots=100, recurring=3, poison=0.05, unbooked=CHURN)
+    world = World(stack, one_shots=100, recurring=3, poison=0.05, counted_only=CHURN)
     try:
         world.start()
         jobs = full_speed(world, most)
@@ -41,16 +41,16 @@ def soak(stack: Stack, result: Result, scale: float) -> None:
         samples = _sample(world, seconds)
         rate = (_emitted(world) - emitted) / (time.monotonic() - began)
         world.sql("DELETE FROM jobs WHERE job_type = %s", CHURN)
-        result.notes.append(f"{seconds:.0f} s at {rate:,.0f} events/s ({jobs:,} jobs every second, besides the usual load)")
+        result.notes.append(f"{seconds:.0f} s at {rate:,.0f} events/s ({jobs:,} jobs every second, plus the usual load)")
         for name, rows in samples.items():
-            _judge(result, name, rows[len(rows) // 2:])
+            _check(result, name, rows[len(rows) // 2:])
         world.settle(result, within=120)
     finally:
         world.close(result)
 
 
 def full_speed(world: World, most: int) -> int:
-    """Add jobs that run every second until this machine is busy with them or there are `most`; return how many."""
+    """Add jobs that run every second until the machine is busy or there are `most`; return their number."""
     jobs = 0
     while jobs < most:
         world.sql("INSERT INTO jobs (id, job_type, every, starts_at, next_run_at) SELECT gen_random_uuid(), "
@@ -59,7 +59,7 @@ def full_speed(world: World, most: int) -> int:
         jobs += STEP
         time.sleep(3)
         if _behind(world):
-            # What this machine, with whatever else runs on it, cannot keep up with teaches nothing about leaks.
+            # An overloaded machine shows nothing about leaks.
             world.sql("DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE job_type = %s LIMIT %s)",
                       CHURN, STEP if jobs > STEP else STEP // 2)
             return max(jobs - STEP, STEP // 2)
@@ -68,17 +68,17 @@ def full_speed(world: World, most: int) -> int:
 
 
 def _behind(world: World) -> bool:
-    """Tell whether jobs have been due for a while, or events have waited for the host."""
+    """Return whether due jobs or events are delayed."""
     [(late,)] = world.sql("SELECT count(*) FROM jobs WHERE status = 'pending' AND wake_at < now() - interval '1 second'")
-    return late > 0 or world.host.books.transit > 1
+    return late > 0 or world.host.records.transit > 1
 
 
 def _emitted(world: World) -> float:
-    return sum(each.metric("jobs_due_total") for each in world.producers)
+    return sum(replica.metric("jobs_due_total") for replica in world.producers)
 
 
 def _sample(world: World, seconds: float) -> dict[str, list[Sample]]:
-    processes = {each.name: psutil.Process(each.pid) for each in world.supervisor.replicas}
+    processes = {replica.name: psutil.Process(replica.pid) for replica in world.supervisor.replicas}
     samples: dict[str, list[Sample]] = {name: [] for name in processes}
     began = time.monotonic()
     while (at := time.monotonic() - began) < seconds:
@@ -90,7 +90,7 @@ def _sample(world: World, seconds: float) -> dict[str, list[Sample]]:
     return samples
 
 
-def _judge(result: Result, name: str, rows: list[Sample]) -> None:
+def _check(result: Result, name: str, rows: list[Sample]) -> None:
     minutes = (rows[-1].at - rows[0].at) / 60
     slope = _slope([(row.at / 60, row.mib) for row in rows])
     quarter = max(1, len(rows) // 4)
@@ -100,7 +100,7 @@ def _judge(result: Result, name: str, rows: list[Sample]) -> None:
     result.notes.append(f"{name} {rows[-1].mib:.0f} MiB ({slope:+.2f} MiB/min), {fds[1]:.0f} fds ({fds[1] - fds[0]:+.0f}), "
                         f"{threads[1]:.0f} threads ({threads[1] - threads[0]:+.0f})")
     if slope * minutes > ALLOWED_MIB + ALLOWED_MIB_PER_MINUTE * minutes:
-        result.failures.append(f"{name} grows by {slope:.2f} MiB a minute")
+        result.failures.append(f"{name} grows by {slope:.2f} MiB per minute")
     if fds[1] > fds[0] + 1 or threads[1] > threads[0] + 1:
         result.failures.append(f"{name}: file descriptors {fds[0]:.0f} → {fds[1]:.0f}, "
                                f"threads {threads[0]:.0f} → {threads[1]:.0f}")

@@ -1,4 +1,4 @@
-"""Brings up the servers and knows every fault, in order: importing a module registers those in it."""
+"""Start the servers, and list every fault in order. Importing a module registers its faults."""
 
 from chaos import (
     breaking_clusters,
@@ -33,10 +33,10 @@ MODULES = (
     soaking,
 )
 ALL: dict[str, Fault] = {
-    name: each for module in MODULES for name, each in FAULTS.items() if each.run.__module__ == module.__name__
+    name: fault for module in MODULES for name, fault in FAULTS.items() if fault.run.__module__ == module.__name__
 }
 SETTINGS = {
-    "track_commit_timestamp": "on",  # tells whether a cancel was committed before a claim
+    "track_commit_timestamp": "on",  # to compare the commits of cancels with claims
     "max_connections": "60",
     "wal_level": "replica",
 }

@@ -1,7 +1,7 @@
-"""A worker of the host's, as a process that may be killed: takes events of tracked jobs, does them, and reports.
+"""A worker process of the host that may be killed: handle events of tracked jobs and report.
 
-What it does it writes into its journal first, which outlives it: the host's own books. What becomes of an attempt
-hangs on the event and the attempt alone, so that whoever gets it once more does the same.
+It writes each action to its journal in advance. The journal survives a kill and is the host's record. The outcome
+depends only on the event and the attempt, so every worker that handles it reports the same.
 """
 
 import json
@@ -23,19 +23,19 @@ LATE = 3 * HEARTBEAT
 
 
 class Worker:
-    """Takes one event at a time."""
+    """Handles one event at a time."""
 
     def __init__(self, amqp_url: str, journal: Path, results: str, hangs: int) -> None:
-        """Report to the exchange `results`; of a hundred attempts so many hang and are reported much too late."""
+        """Report to the exchange `results`; `hangs` per cent of the attempts hang and are reported too late."""
         self._url = amqp_url
         self._journal = journal.open("a", buffering=1, encoding="utf-8")
         self._results = results
         self._hangs = hangs
-        self._unsaid: list[tuple[float, dict[str, Any]]] = []  # when it is to be said, and what
+        self._pending_reports: list[tuple[float, dict[str, Any]]] = []  # time and body
         self._random = random.Random(os.getpid())
 
     def run(self) -> None:
-        """Serve the queue for ever, and connect again whenever the broker goes away."""
+        """Serve the queue forever, and reconnect when the broker is unavailable."""
         while True:
             try:
                 self._serve()
@@ -50,21 +50,21 @@ class Worker:
         channel.confirm_delivery()
         channel.basic_qos(prefetch_count=1)
         for method, _, body in channel.consume("mainapp_due", inactivity_timeout=0.05):
-            self._say(channel)
+            self._publish(channel)
             if method is not None:
-                self._take(channel, method.delivery_tag, json.loads(body))
+                self._handle(channel, method.delivery_tag, json.loads(body))
 
-    def _take(self, channel: pika.adapters.blocking_connection.BlockingChannel, tag: int, event: dict[str, Any]) -> None:
+    def _handle(self, channel: pika.adapters.blocking_connection.BlockingChannel, tag: int, event: dict[str, Any]) -> None:
         about = {"event_id": event["event_id"], "attempt": event["run"]["attempt"]}
-        self._note("begun", about | {name: event[name] for name in ("job_id", "due_at", "emitted_at")})
+        self._note("started", about | {name: event[name] for name in ("job_id", "due_at", "emitted_at")})
         self._report(channel, about, "running", heartbeat=HEARTBEAT)
-        # Acknowledged when it begins: from here on only the heartbeat tells that this process has died.
+        # Acknowledge at the start: from here on only a missed heartbeat shows that this process has died.
         channel.basic_ack(tag)
         channel.connection.sleep(self._random.uniform(0.0, 0.15))
         lot = zlib.crc32(f"{about['event_id']}/{about['attempt']}".encode()) % 100
         if lot < self._hangs:
-            said = ("succeeded", {}) if lot % 3 == 0 else ("failed", {"error": "much too late"})
-            self._report(channel, about, said[0], after=LATE, **said[1])
+            outcome = ("succeeded", {}) if lot % 3 == 0 else ("failed", {"error": "too late"})
+            self._report(channel, about, outcome[0], after=LATE, **outcome[1])
         elif lot < self._hangs + 10:
             self._report(channel, about, "failed", error="no")
         elif lot < self._hangs + 15:
@@ -78,17 +78,17 @@ class Worker:
         self, channel: pika.adapters.blocking_connection.BlockingChannel, about: dict[str, Any], status: str,
         after: float = 0.0, **fields: Any,
     ) -> None:
-        self._unsaid.append((time.time() + after, about | {"status": status} | fields))
-        self._say(channel)
+        self._pending_reports.append((time.time() + after, about | {"status": status} | fields))
+        self._publish(channel)
 
-    def _say(self, channel: pika.adapters.blocking_connection.BlockingChannel) -> None:
-        """Publish what is to be said by now; what the broker does not confirm is said again."""
+    def _publish(self, channel: pika.adapters.blocking_connection.BlockingChannel) -> None:
+        """Publish the reports that are due; unconfirmed ones are published again."""
         properties = pika.BasicProperties(content_type="application/json", delivery_mode=2)
-        for each in [each for each in self._unsaid if each[0] <= time.time()]:
-            self._note("said", each[1])
-            channel.basic_publish(self._results, "result", json.dumps(each[1]).encode(), properties, mandatory=True)
-            self._note("confirmed", each[1])
-            self._unsaid.remove(each)
+        for pending in [pending for pending in self._pending_reports if pending[0] <= time.time()]:
+            self._note("reported", pending[1])
+            channel.basic_publish(self._results, "result", json.dumps(pending[1]).encode(), properties, mandatory=True)
+            self._note("confirmed", pending[1])
+            self._pending_reports.remove(pending)
 
     def _note(self, what: str, about: dict[str, Any]) -> None:
         self._journal.write(json.dumps({"at": time.time(), "what": what} | about) + "\n")

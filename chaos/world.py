@@ -1,4 +1,4 @@
-"""One fault's world: a database, a virtual host, five processes under a supervisor, and a host under load."""
+"""Environment of one fault: a database, a virtual host, supervised processes and a host under load."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg2
 
-from chaos.account import Result, fill, settled
+from chaos.account import Result, all_received, fill
 from chaos.load import Host
 from chaos.replicas import ROOT, Replica, Supervisor, wait_for
 from scheduler.dev.servers import Stack
@@ -33,7 +33,7 @@ def connected(database_url: str) -> Iterator[Callable[..., list[tuple[Any, ...]]
 
 
 class World:
-    """What a fault works on."""
+    """The environment of a fault."""
 
     def __init__(
         self,
@@ -52,13 +52,13 @@ class World:
         host: Callable[..., Any] = Host,
         **load: Any,
     ) -> None:
-        """Have `schema` make the tables, and begin with the release that lies in `code`."""
+        """Create the tables with `schema`, and start with the release in `code`."""
         self.stack = stack
         self._made = {"database": database_url is None, "vhost": amqp_url is None}
         self.database_url = database_url or stack.create_database()
         self.amqp_url = amqp_url or stack.create_vhost()
         schema(self.database_url)
-        if code == ROOT:  # another release declares what it knows itself
+        if code == ROOT:  # a different release declares its own topology
             self._declare(due_queue_type)
         common = {"DATABASE_URL": self.database_url, "AMQP_URL": self.amqp_url,
                   "SCHEDULER_DUE_QUEUE_TYPE": due_queue_type} | (env or {})
@@ -100,28 +100,28 @@ class World:
             return run(statement, *values)
 
     def settle(self, result: Result, within: float) -> None:
-        """Let what was asked be emitted, wait until all processes are ready again, and do the accounts."""
-        self.host.stop_asking()
+        """Wait until requested events are emitted and all processes are ready, and fill in the result."""
+        self.host.stop_requesting()
         try:
             wait_for(lambda: not self.host.outstanding, "every command confirmed", within)
-            wait_for(lambda: settled(self.host.books, self.sql), "every event received", within)
+            wait_for(lambda: all_received(self.host.records, self.sql), "every event received", within)
         except TimeoutError as error:
             result.failures.append(str(error))
         try:
             wait_for(self.supervisor.all_ready, "every process ready", 120)
         except TimeoutError:
             result.recovered = False
-            unready = {each.name: each.missing() for each in self.supervisor.replicas if not each.ready()}
+            unready = {replica.name: replica.missing() for replica in self.supervisor.replicas if not replica.ready()}
             result.failures.append(f"not ready again: {unready}")
-        time.sleep(1.0)  # an emission too many would come now
-        fill(result, self.host.books, self.sql)
+        time.sleep(1.0)  # an extra emission would arrive now
+        fill(result, self.host.records, self.sql)
         result.failures += self.supervisor.crashes
 
     def close(self, result: Result | None = None) -> None:
         if result is not None and (sys.exc_info()[0] or not result.passed):
-            for each in self.supervisor.replicas:
-                lines = each.log.read_text(encoding="utf-8", errors="replace").splitlines()[-6:]
-                print(f"--- {each.name}", *(line[:600] for line in lines), sep="\n", flush=True)
+            for replica in self.supervisor.replicas:
+                lines = replica.log.read_text(encoding="utf-8", errors="replace").splitlines()[-6:]
+                print(f"--- {replica.name}", *(line[:600] for line in lines), sep="\n", flush=True)
         problems = self.supervisor.close()
         self.host.close()
         if result is not None:

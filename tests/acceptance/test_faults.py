@@ -10,7 +10,7 @@ import pytest
 from support import DEADLINE, Host, Process, Sidecar, connected, iso, patiently, until, utc
 
 from chaos.account import Result
-from chaos.breaking_postgres import OURS
+from chaos.breaking_postgres import OUR_SESSIONS
 from chaos.breaking_processes import stop_in_a_batch
 from chaos.breaking_runs import under_results
 from chaos.proxy import Proxy
@@ -47,7 +47,7 @@ def test_nothing_is_lost_and_nothing_early_while_one_part_after_the_other_breaks
         for victim in (world.producers[0], world.consumers[0]):
             victim.end(signal.SIGKILL)
         wait_for(world.consumers[0].ready, "the consumer ready again", DEADLINE)
-        world.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OURS}")
+        world.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OUR_SESSIONS}")
         wait_for_an_event(world)
         breakable.rabbitmq.evaluate('rabbit_networking:close_all_connections(<<"test">>)')
         wait_for_an_event(world)
@@ -65,7 +65,7 @@ def test_no_run_is_lost_early_or_tried_too_often_while_one_part_after_the_other_
     """The same for tracked jobs: workers, consumers and producers die; results come late, twice and shuffled."""
     def breaking(world, host):
         for victim in (world.producers[0], world.consumers[0], world.producers[1]):
-            host.staff.kill()
+            host.worker_pool.kill()
             seen = len(host.runs.finished)
             wait_for(lambda: len(host.runs.finished) > seen + 5, "more runs ended", 2 * DEADLINE)  # noqa: B023 - at once
             victim.end(signal.SIGKILL)
@@ -80,7 +80,7 @@ def test_no_run_is_lost_early_or_tried_too_often_while_one_part_after_the_other_
 
 def wait_for_an_event(world):
     """Wait until something that was emitted from now on has come."""
-    now, events = datetime.now(UTC), world.host.books.events
+    now, events = datetime.now(UTC), world.host.records.events
     wait_for(lambda: events and events[-1].emitted_at > now, "another event", DEADLINE)
 
 
@@ -186,7 +186,7 @@ def test_a_consumer_without_its_database_gives_commands_back(behind, host, sidec
     database.freeze()
     with connected(sidecar.database_url) as connection:
         connection.cursor().execute(
-            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OURS}")
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OUR_SESSIONS}")
     job = host.request(run_at=iso(utc(hours=1)))
     until(lambda: "postgres" in lonely.http("/readyz")[1], "the consumer has lost its database")
     sidecar.start("consumer").ready()

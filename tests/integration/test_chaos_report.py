@@ -1,12 +1,12 @@
-"""What `make chaos` writes: one whole run, the last three in a line each, the last long soak."""
+"""Output of `make chaos`: one complete run, a line on each of the last three, the last long soak."""
 
 from datetime import UTC, datetime
 
 import pytest
 
 from chaos import report
-from chaos.account import Books, Result, lateness
-from chaos.load import Asked, Event
+from chaos.account import HostRecords, Result, lateness
+from chaos.load import Event, RequestedJob
 
 FAULTS = ("kill", "soak")
 
@@ -23,10 +23,10 @@ def run(command="make chaos", hour=1):
 
 
 def results(*failures, seconds=60.0):
-    made = [Result(name, "a title", expected=10, received=10, seconds=seconds, notes=["+0.01 MiB/min"])
-            for name in FAULTS]
-    made[0].failures += failures
-    return made
+    fault_results = [Result(name, "a title", expected=10, received=10, seconds=seconds, notes=["+0.01 MiB/min"])
+                     for name in FAULTS]
+    fault_results[0].failures += failures
+    return fault_results
 
 
 def test_a_whole_run_is_written_into_the_page_and_three_are_remembered(tmp_path, page):
@@ -37,7 +37,7 @@ def test_a_whole_run_is_written_into_the_page_and_three_are_remembered(tmp_path,
     assert text.startswith("# Before\n")
     assert text.endswith("After.\n")
     assert "old" not in text
-    assert "begun 2026-11-16 05:00 UTC, 20 minutes, commit abc5; 2 cores" in text
+    assert "started 2026-11-16 05:00 UTC, 20 minutes, commit abc5; 2 cores" in text
     lines = [line for line in text.splitlines() if line.startswith("- 2026")]
     assert [line.split(", commit ")[1][:4] for line in lines] == ["abc3", "abc4", "abc5"]
     assert "all 2 faults passed; 20 events expected, 0 lost, 0 early" in lines[0]
@@ -53,28 +53,28 @@ def test_a_run_of_some_faults_changes_neither_the_page_nor_the_whole_run(tmp_pat
     assert (page.read_text(encoding="utf-8"), report.load(tmp_path)) == before
 
 
-def test_a_long_soak_stays_beside_the_whole_runs(tmp_path, page):
+def test_a_long_soak_stays_next_to_the_complete_runs(tmp_path, page):
     soak = [results(seconds=700.0)[1]]
     report.write(run("SOAK_SECONDS=600 make chaos FAULT=soak"), soak, whole=False, folder=tmp_path, page=page)
     report.write(run(hour=2), results(), whole=True, folder=tmp_path, page=page)
     text = page.read_text(encoding="utf-8")
-    assert "`SOAK_SECONDS=600 make chaos FAULT=soak`, begun 2026-11-16 01:00 UTC, commit abc1" in text
+    assert "`SOAK_SECONDS=600 make chaos FAULT=soak`, started 2026-11-16 01:00 UTC, commit abc1" in text
     assert "  - +0.01 MiB/min" in text
 
 
-def test_the_page_in_docs_is_what_the_kept_results_say():
-    kept = report.load()
-    assert report.block(kept) in report.PAGE.read_text(encoding="utf-8")
+def test_the_page_in_docs_matches_the_stored_results():
+    stored = report.load()
+    assert report.block(stored) in report.PAGE.read_text(encoding="utf-8")
 
 
 def test_an_event_is_not_late_before_its_request_was_sent():
-    """A host that was behind with what it asked for looked like a sidecar that was late."""
+    """A host that was behind with its requests looked like a late sidecar."""
     due = datetime(2026, 11, 16, 12, tzinfo=UTC)
     at = due.timestamp()
-    books = Books()
+    records = HostRecords()
     for name, sent in (("in time", at - 3), ("behind", at + 12)):
-        books.asked[name] = Asked(name, [due], confirmed=True, asked_at=at - 4, sent_at=sent)
+        records.jobs[name] = RequestedJob(name, [due], confirmed=True, requested_at=at - 4, sent_at=sent)
         received = datetime.fromtimestamp(max(at, sent) + 0.5, UTC)
-        books.events.append(Event(name, name, due, received, received))
-    assert lateness(books) == pytest.approx([0.5, 0.5])
-    assert lateness(books, {"in time": at + 0.4}) == pytest.approx([0.1, 0.5])
+        records.events.append(Event(name, name, due, received, received))
+    assert lateness(records) == pytest.approx([0.5, 0.5])
+    assert lateness(records, {"in time": at + 0.4}) == pytest.approx([0.1, 0.5])
