@@ -44,7 +44,7 @@ def test_rows_that_were_being_sent_when_a_client_went_silent_are_let_go(stack, d
         for name in SESSION.keys() & set(LIMITS):
             monkeypatch.setitem(SESSION, name, "10s")
         silent = opened.enter_context(closing(ClaimSession(cut_off, "cut off")))
-        proxy.freeze_within_an_answer(after=1_000_000)
+        proxy.freeze_within_a_response(after=1_000_000)
 
         def claim_silently():
             with suppress(Unavailable):
