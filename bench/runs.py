@@ -17,7 +17,7 @@ from bench.lag import receive
 from bench.servers import PAYLOAD, Bed, finished_in
 from scheduler.dev.servers import Stack
 from scheduler.domain.runs.transitions import deliver_run
-from scheduler.emitting.source import Times
+from scheduler.emitting.source import BatchTimes
 from scheduler.emitting.sources.jobs import DueJobs
 from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.priority_classes import FROM_THE_BOTTOM
@@ -178,7 +178,7 @@ def jobs_cost(bed: Bed, batches: int) -> float:
         at = found.claimed_at
         emissions = [source.decide(job, at) for job in found.things]
         source.record(session, emissions, at)
-        source.settle(session, [(each, [Receipt.CONFIRMED], None) for each in emissions], [], Times(at, at, at))
+        source.settle(session, [(each, [Receipt.CONFIRMED], None) for each in emissions], [], BatchTimes(at, at, at))
         taken.append((time.perf_counter() - started) / len(emissions) * 1e6)
     session.close()
     return statistics.median(taken)
@@ -191,7 +191,7 @@ def runs_cost(bed: Bed, batches: int) -> float:
         started = time.perf_counter()
         found = runs_due.claim(session, BATCH, bound)
         changed = [deliver_run(each, each.event_id, each.occurrence, found.claimed_at) for each in found.things]
-        runs_due.settle(session, runs_due.Settlement(changed=changed))
+        runs_due.settle(session, runs_due.RunSettlement(changed=changed))
         taken.append((time.perf_counter() - started) / len(changed) * 1e6)
         bound = found.resume_from
     session.close()

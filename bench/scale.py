@@ -14,7 +14,7 @@ from bench.sized_rows import KINDS
 from bench.sizes import Sized, unit
 from scheduler.dev.servers import Stack
 from scheduler.postgres.claims import ClaimSession
-from scheduler.postgres.jobs.due import Settlement, claim, settle
+from scheduler.postgres.jobs.due import JobSettlement, claim, settle
 from scheduler.postgres.priority_classes import FROM_THE_BOTTOM
 
 BATCH = 500
@@ -35,14 +35,14 @@ def pinned(stack: Stack, churn: int, *, held: bool) -> float:
         bound = FROM_THE_BOTTOM
         for _ in range(churn // BATCH):
             found = claim(session, BATCH, bound)
-            settle(session, Settlement(found.claimed_at, found.claimed_at, done=[job.id for job in found.things]))
+            settle(session, JobSettlement(found.claimed_at, found.claimed_at, done=[job.id for job in found.things]))
             bound = found.resume_from
         # As in the producer: a look from the bottom at every poll interval, the rest from the floor.
         taken = []
         for turn in range(40):
             started = time.perf_counter()
             found = claim(session, BATCH, FROM_THE_BOTTOM if turn % 10 == 0 else bound)
-            settle(session, Settlement(found.claimed_at, found.claimed_at, done=[job.id for job in found.things]))
+            settle(session, JobSettlement(found.claimed_at, found.claimed_at, done=[job.id for job in found.things]))
             taken.append((time.perf_counter() - started) / len(found.things) * 1e6)
             bound = found.resume_from
         session.close()

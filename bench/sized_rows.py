@@ -99,7 +99,7 @@ class Jobs(Sized):
     @staticmethod
     def _settle(session: ClaimSession, found: Claim[Any]) -> None:
         at, ids = found.claimed_at, [job.id for job in found.things]
-        jobs_due.settle(session, jobs_due.Settlement(at, at, done=ids))
+        jobs_due.settle(session, jobs_due.JobSettlement(at, at, done=ids))
 
     @staticmethod
     def _request() -> Any:
@@ -150,12 +150,12 @@ class OpenRuns(Sized):
     @staticmethod
     def _settle(session: ClaimSession, found: Claim[Any]) -> None:
         changed = [deliver_run(each, each.event_id, each.occurrence, found.claimed_at) for each in found.things]
-        runs_due.settle(session, runs_due.Settlement(changed=changed))
+        runs_due.settle(session, runs_due.RunSettlement(changed=changed))
 
 
 def archive(session: ClaimSession, found: Claim[Any]) -> None:
     """Move runs that have ended to the history, as a producer does when it was told."""
-    runs_due.settle(session, runs_due.Settlement(ended=[run.event_id for run in found.things]))
+    runs_due.settle(session, runs_due.RunSettlement(ended=[run.event_id for run in found.things]))
 
 
 def sample(sized: Sized, table: str, name: str, condition: str, count: int) -> list[str]:
@@ -237,7 +237,7 @@ class Delayed(Sized):
 
     @staticmethod
     def _settle(session: ClaimSession, found: Claim[Any]) -> None:
-        delayed_due.settle(session, delayed_due.Settlement(done=[message.id for message in found.things]))
+        delayed_due.settle(session, delayed_due.DelayedSettlement(done=[message.id for message in found.things]))
 
     @staticmethod
     def _arrived() -> ReceivedMessage:

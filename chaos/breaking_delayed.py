@@ -15,7 +15,7 @@ from chaos.replicas import wait_for
 from chaos.world import World
 from scheduler.dev.servers import Stack
 from scheduler.rabbit.frames import AmqpMessage
-from scheduler.rabbit.link import BrokerUnavailable, Link
+from scheduler.rabbit.link import Link, RabbitUnavailable
 from scheduler.rabbit.publisher import Publisher, Receipt
 
 MANY = 100_000
@@ -75,7 +75,7 @@ class Shop:
             batch = [self._message(number, count) for number in range(start, min(start + AT_ONCE, count))]
             receipts = publisher.send(batch).wait(120)
             if receipts.count(Receipt.CONFIRMED) != len(batch):
-                raise BrokerUnavailable("a delayed message was not confirmed, though nothing was broken yet")
+                raise RabbitUnavailable("a delayed message was not confirmed, though nothing was broken yet")
         link.close()
 
     def _message(self, number: int, count: int) -> AmqpMessage:

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from scheduler import __version__
-from scheduler.client.retries import Retries
+from scheduler.client.retries import RetryQueues
 from scheduler.domain import messages, names
 from scheduler.domain.messages import COMMAND_MODELS, RESULT_MODELS, ContractMessage
 from scheduler.rabbit import topology
@@ -143,7 +143,7 @@ def _delays() -> dict[str, Any]:
 
 def _host_queues() -> dict[str, Any]:
     """The queues that `scheduler.client.Runner` keeps beside the host's own."""
-    retries = Retries(names.DUE_QUEUE)
+    retries = RetryQueues(names.DUE_QUEUE)
     return {
         retries.dead_queue: _queue(
             retries.dead_queue, [_UNHANDLED], retries.dead_arguments,

@@ -17,7 +17,7 @@ from scheduler.dev.servers import apt
 from scheduler.dev.servers.errors import ServerFailed
 from scheduler.dev.servers.ledger import Ledger, default_base, exclusive
 from scheduler.dev.servers.ports import LOOPBACK, free_ports
-from scheduler.dev.servers.processes import SERVER_DEADLINE, Identity, end, wait_until
+from scheduler.dev.servers.processes import SERVER_DEADLINE, ProcessIdentity, end, wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
 RULES = ROOT / "prometheus" / "rules"
@@ -104,7 +104,7 @@ class Prometheus:
     def stop(self) -> None:
         """Stop it; its data go with the ledger's directory."""
         if self._process.poll() is None:
-            end([Identity.of(self._process.pid)], 15, 20)
+            end([ProcessIdentity.of(self._process.pid)], 15, 20)
         self._process.wait()
 
     def _ready(self) -> bool:

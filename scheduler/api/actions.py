@@ -10,16 +10,16 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from scheduler.api.database import Database
-from scheduler.api.identity import Identity, Need, check, visible_tenant
-from scheduler.api.problems import Changed, Conflict, NotFound, TooMany, Unprocessable
+from scheduler.api.identity import Identity, Permission, check, visible_tenant
+from scheduler.api.problems import Conflict, NotFound, PreconditionFailed, TooManyRequests, Unprocessable
 from scheduler.commands import bulk_commands, operator_commands
 from scheduler.commands.operator_commands import (
-    AboutJob,
-    ChangedMeanwhile,
-    Exists,
+    AlreadyExists,
+    JobCommandHooks,
     JobIsCancelled,
-    NotThere,
-    Overtaken,
+    NoSuchRecord,
+    SupersededCommand,
+    VersionConflict,
 )
 from scheduler.commands.tenancy import Tenancy
 from scheduler.domain.caller import Caller, Via
@@ -27,7 +27,7 @@ from scheduler.domain.errors import Problem
 from scheduler.domain.jobs.definition import Incoming, can_precompute_schedule, precompute_schedule
 from scheduler.domain.message_parser import parse_command, parse_result
 from scheduler.domain.trace_context import trace_context
-from scheduler.postgres.audit import Entry, write_alone
+from scheduler.postgres.audit import AuditEntry, write_entry
 from scheduler.postgres.jobs.lists import JobFilter, JobRow, find_job
 from scheduler.postgres.runs.lists import RunFilter
 from scheduler.settings import Settings
@@ -44,7 +44,7 @@ async def _never() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ActionResult:
     """The job after an action, and whether the action made it."""
 
     row: JobRow
@@ -61,68 +61,68 @@ class Actions:
         self._bulk_actions: Counter[str | None] = Counter()  # running ones by tenant
         self._soon = timedelta(milliseconds=settings.poll_interval_ms + 100)
 
-    async def create(self, who: Identity, body: bytes) -> Done:
+    async def create(self, who: Identity, body: bytes) -> ActionResult:
         """Make a job; the same request again changes nothing, another one with its id is a conflict."""
-        check(who, Need.WRITE)
+        check(who, Permission.WRITE)
         incoming = self._read(who, "request", body, defaults={"id": str(uuid4())})
         try:
-            return Done(await self._ask(AboutJob(incoming, who.tenant, new=True)), created=True)
-        except Exists as found:
+            return ActionResult(await self._ask(JobCommandHooks(incoming, who.tenant, new=True)), created=True)
+        except AlreadyExists as found:
             if not found.same:
                 raise Conflict(f"The job {incoming.about} exists already; PUT replaces it.") from None
             row = await self._database.read(lambda at: find_job(at, incoming.about))
             if row is None:
                 raise Conflict("It was there a moment ago, and is gone; ask again.") from None
-            return Done(row)
+            return ActionResult(row)
 
     async def replace(
         self, who: Identity, job_id: UUID, body: bytes, if_match: Sequence[str] | None = None
-    ) -> Done:
+    ) -> ActionResult:
         """Make a job, or put another request in its place."""
-        check(who, Need.WRITE)
-        asked = AboutJob(self._read(who, "request", body, job_id), who.tenant, if_match=if_match)
+        check(who, Permission.WRITE)
+        asked = JobCommandHooks(self._read(who, "request", body, job_id), who.tenant, if_match=if_match)
         row = await self._ask(asked)
-        return Done(row, created=not asked.existed)
+        return ActionResult(row, created=not asked.existed)
 
     async def command(
         self, who: Identity, kind: str, job_id: UUID, body: bytes = b"", if_match: Sequence[str] | None = None
-    ) -> Done:
+    ) -> ActionResult:
         """Cancel, pause, resume or trigger a job."""
-        check(who, Need.WRITE)
+        check(who, Permission.WRITE)
         incoming = self._read(who, kind, body, job_id)
-        return Done(await self._ask(AboutJob(incoming, who.tenant, if_match=if_match)))
+        return ActionResult(await self._ask(JobCommandHooks(incoming, who.tenant, if_match=if_match)))
 
     async def retry(self, who: Identity, event_id: UUID, body: bytes = b"") -> WholeRunView:
         """Give a run a fresh set of attempts, if it was given up or cancelled."""
-        check(who, Need.WRITE)
+        check(who, Permission.WRITE)
         beside = {"event_id": str(event_id)} | _tenant(who)
         incoming = parse_command("retry", body or b"{}", max_payload_bytes=self._most, beside=beside)
         incoming.caller = _caller(who)
         try:
-            run, _ = await self._database.write(lambda at: operator_commands.retry(at, incoming, who.tenant,
+            run, _ = await self._database.write(lambda at: operator_commands.retry_run(at, incoming, who.tenant,
                                                                                    self._soon))
-        except NotThere:
+        except NoSuchRecord:
             raise NotFound(f"No run has the event_id {event_id}.") from None
         return whole_run_view(run)
 
     async def result(self, who: Identity, event_id: UUID, body: bytes) -> WholeRunView:
         """Record what became of an attempt."""
-        check(who, Need.WRITE)
+        check(who, Permission.WRITE)
         result = parse_result("result", body or b"{}", beside={"event_id": str(event_id)} | _tenant(who))
         try:
             return whole_run_view(
                 await self._database.write(
-                    lambda at: operator_commands.report(at, result, who.tenant, self._soon, _caller(who))
+                    lambda at: operator_commands.report_result(at, result, who.tenant, self._soon, _caller(who))
                 )
             )
-        except NotThere:
+        except NoSuchRecord:
             raise NotFound(f"No run has the event_id {event_id}.") from None
-        except Overtaken:
+        except SupersededCommand:
             raise Conflict("It is about an earlier attempt, and comes too late.") from None
 
     async def all_jobs(self, who: Identity, verb: str, wanted: JobFilter, stopped: Stopped = _never) -> int:
         """Pause, resume or cancel all jobs that match; return how many matched until it was stopped."""
-        check(who, Need.WRITE)
+        check(who, Permission.WRITE)
         if wanted == JobFilter():
             raise Unprocessable([_NO_FILTER])
         tenant, any_ = visible_tenant(who, wanted.tenant)
@@ -131,7 +131,7 @@ class Actions:
 
     async def all_runs(self, who: Identity, wanted: RunFilter, stopped: Stopped = _never) -> int:
         """Retry all runs that match, as far as they have failed; return how many matched until it was stopped."""
-        check(who, Need.WRITE)
+        check(who, Permission.WRITE)
         if wanted == RunFilter():
             raise Unprocessable([_NO_FILTER])
         tenant, any_ = visible_tenant(who, wanted.tenant)
@@ -141,8 +141,8 @@ class Actions:
     async def _all(self, who: Identity, step: bulk_commands.Step, stopped: Stopped) -> int:
         """Apply the steps; one tenant's bulk actions leave connections for the writes of others."""
         if who.tenant is not None and self._bulk_actions[who.tenant] >= MOST_BULK_ACTIONS:
-            raise TooMany(f"{MOST_BULK_ACTIONS} bulk actions of this tenant are running.", 5)
-        progress = bulk_commands.Progress()
+            raise TooManyRequests(f"{MOST_BULK_ACTIONS} bulk actions of this tenant are running.", 5)
+        progress = bulk_commands.BulkProgress()
         self._bulk_actions[who.tenant] += 1
         try:
             while not progress.done and not await stopped():
@@ -154,8 +154,8 @@ class Actions:
 
     async def note(self, who: Identity, action: str, kind: str, thing: str, after: Mapping[str, Any]) -> None:
         """Have the audit tell of what was done elsewhere than in the database."""
-        entry = Entry(_caller(who), action, kind, thing, who.tenant or "*", after=json.dumps(after))
-        await self._database.write(lambda at: write_alone(at, [entry]))
+        entry = AuditEntry(_caller(who), action, kind, thing, who.tenant or "*", after=json.dumps(after))
+        await self._database.write(lambda at: write_entry(at, [entry]))
 
     def _read(
         self, who: Identity, kind: str, body: bytes, job_id: UUID | None = None,
@@ -170,18 +170,18 @@ class Actions:
         incoming.traceparent, incoming.tracestate = trace_context(who.traceparent, who.tracestate)
         return incoming
 
-    async def _ask(self, asked: AboutJob) -> JobRow:
+    async def _ask(self, asked: JobCommandHooks) -> JobRow:
         try:
             if can_precompute_schedule(asked.incoming):  # before a connection is taken
                 await asyncio.to_thread(precompute_schedule, asked.incoming)
-            return await self._database.write(lambda at: operator_commands.ask(at, asked, self._soon))
-        except NotThere:
+            return await self._database.write(lambda at: operator_commands.run_command(at, asked, self._soon))
+        except NoSuchRecord:
             raise NotFound(f"No job has the id {asked.incoming.about}.") from None
-        except ChangedMeanwhile:
-            raise Changed("The job was changed since, or is not there: its ETag is another.") from None
+        except VersionConflict:
+            raise PreconditionFailed("The job was changed since, or is not there: its ETag is another.") from None
         except JobIsCancelled:
             raise Conflict("The job is cancelled: a trigger emits nothing. PUT requests it again.") from None
-        except Overtaken:
+        except SupersededCommand:
             raise Conflict(_OVERTAKEN) from None
 
 

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from scheduler import __version__
 from scheduler.api import console, openapi
 from scheduler.api.dispatch import DirectRoute, Dispatch
-from scheduler.api.problems import ApiError, Away, Unprocessable, problem
-from scheduler.api.request_middleware import App, Gate
+from scheduler.api.problems import ApiError, ServiceUnavailable, Unprocessable, problem
+from scheduler.api.request_middleware import App, RequestMiddleware
 from scheduler.api.requests import SECURED
 from scheduler.api.routes import dead, delayed, health, jobs, overview, preview, runs
 from scheduler.api.services import Services
@@ -47,7 +47,7 @@ def build(services: Services | None = None) -> FastAPI:
 
 def application(app: FastAPI) -> App:
     """Return what a server serves: the middleware, and behind it the direct routes and FastAPI."""
-    return Gate(Dispatch(app, direct_routes()))
+    return RequestMiddleware(Dispatch(app, direct_routes()))
 
 
 def direct_routes() -> Iterator[tuple[str, DirectRoute]]:
@@ -69,7 +69,7 @@ async def _rejected(_: Request, error: Exception) -> Response:
 
 
 async def _unavailable(_: Request, error: Exception) -> Response:
-    return Away(str(error)).response()
+    return ServiceUnavailable(str(error)).response()
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -15,7 +15,7 @@ SHARE = 0.02  # of the time, at most, is spent on looking again: what takes long
 _MOST_KEPT = 1000
 
 
-class Shared(Generic[Key, Found]):
+class CoalescedReads(Generic[Key, Found]):
     """Answers by key, kept for a while; who asks while one is being found waits for that one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -9,11 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from scheduler.api.problems import Away
+from scheduler.api.problems import ServiceUnavailable
 from scheduler.domain.errors import Unavailable
 from scheduler.ops.health import HealthPart
 from scheduler.postgres.connection import Connection
-from scheduler.postgres.pool import Outage, Pool
+from scheduler.postgres.pool import DatabasePool, Outage
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
@@ -23,7 +23,7 @@ _MOST_WAITING = 500
 _READ_ONLY = {"default_transaction_read_only": "on"}
 
 
-class Lane:
+class QueryExecutor:
     """Threads and connections for work of one kind: as many of the one as of the other.
 
     The standard library's executor takes twice the processor time for it.
@@ -32,17 +32,17 @@ class Lane:
     def __init__(
         self, url: str, name: str, size: int, *, autocommit: bool, outage: Outage, **session: str
     ) -> None:
-        self._pool = Pool(url, f"api {name}", autocommit=autocommit, outage=outage, **session)
+        self._pool = DatabasePool(url, f"api {name}", autocommit=autocommit, outage=outage, **session)
         self._name = f"api {name}"
         self._size = size
         self._threads: list[threading.Thread] = []
-        self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
+        self._asked: queue.SimpleQueue[_QueryTask | None] = queue.SimpleQueue()
         self._waiting = 0
 
     async def run(self, work: Work[T]) -> T:
-        """Do the work on a connection; raise Away when all are busy, Unavailable without a database."""
+        """Run the work on a connection. Raises ServiceUnavailable if all are busy, Unavailable on an outage."""
         if self._waiting >= _MOST_WAITING:
-            raise Away("Too many requests wait for the database already.")
+            raise ServiceUnavailable("Too many requests wait for the database already.")
         if self._waiting >= len(self._threads) < self._size:
             self._threads.append(threading.Thread(target=self._serve, name=self._name))
             self._threads[-1].start()
@@ -50,7 +50,7 @@ class Lane:
         try:
             loop = asyncio.get_running_loop()
             done: asyncio.Future[T] = loop.create_future()
-            self._asked.put(_Asked(work, time.monotonic() + LONGEST_WAIT, loop, done))
+            self._asked.put(_QueryTask(work, time.monotonic() + LONGEST_WAIT, loop, done))
             return await done
         finally:
             self._waiting -= 1
@@ -63,12 +63,12 @@ class Lane:
             except BaseException as error:  # noqa: BLE001 - raised again where the work was asked for
                 result = (None, error)
             with suppress(RuntimeError):  # the loop has ended meanwhile
-                asked.loop.call_soon_threadsafe(_tell, asked.done, *result)
+                asked.loop.call_soon_threadsafe(_set_result, asked.done, *result)
             del asked, result  # or its rows would stay until the next is asked for
 
-    def _do(self, asked: "_Asked") -> Any:
+    def _do(self, asked: "_QueryTask") -> Any:
         if time.monotonic() > asked.until:
-            raise Away("The database is busy with slow requests.")
+            raise ServiceUnavailable("The database is busy with slow requests.")
         return self._pool.run(asked.work)
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class Lane:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _QueryTask:
     """A piece of work, when it is too late for it, and where its end is told."""
 
     work: Work[Any]
@@ -90,7 +90,7 @@ class _Asked:
     done: "asyncio.Future[Any]"
 
 
-def _tell(done: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+def _set_result(done: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
     if done.done():
         return  # nobody waits for it any more
     if error is None:
@@ -105,14 +105,14 @@ class Database:
     def __init__(self, url: str, connections: int, health: HealthPart | None = None) -> None:
         self._health = health
         outage = Outage()  # one for all lanes: when one has reached the database, none says that it is unavailable
-        self._reads = Lane(
+        self._reads = QueryExecutor(
             url, "reads", connections, autocommit=True, outage=outage, statement_timeout="3s", **_READ_ONLY
         )
-        self._searches = Lane(
+        self._searches = QueryExecutor(
             url, "searches", max(2, connections // 2), autocommit=True, outage=outage, statement_timeout="5s",
             **_READ_ONLY,
         )
-        self._writes = Lane(
+        self._writes = QueryExecutor(
             url, "writes", connections, autocommit=False, outage=outage, statement_timeout="8s", lock_timeout="2s"
         )
 
@@ -128,11 +128,11 @@ class Database:
         """Write; the work commits by itself."""
         return await self._run(self._writes, work)
 
-    async def _run(self, lane: Lane, work: Work[T]) -> T:
+    async def _run(self, lane: QueryExecutor, work: Work[T]) -> T:
         try:
             found = await lane.run(work)
         except Unavailable as error:
-            raise Away(str(error)) from None
+            raise ServiceUnavailable(str(error)) from None
         if self._health is not None:
             self._health.found("postgres")
         return found

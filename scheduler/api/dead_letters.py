@@ -8,12 +8,12 @@ from uuid import UUID
 
 from scheduler.api import cursors
 from scheduler.api.actions import Actions
-from scheduler.api.identity import Identity, Need, check
-from scheduler.api.problems import Away, Conflict, NotFound
+from scheduler.api.identity import Identity, Permission, check
+from scheduler.api.problems import Conflict, NotFound, ServiceUnavailable
 from scheduler.domain.errors import Unavailable
 from scheduler.ops.logs import without_secrets
 from scheduler.rabbit.dead_letter import DeadLetter
-from scheduler.rabbit.dead_letter_queue import DeadLetters, NotReplayable
+from scheduler.rabbit.dead_letter_queue import DeadLetterQueue, NotReplayable
 from scheduler.settings import Settings
 from scheduler.views.base import Page
 from scheduler.views.dead_letters import DeadView, dead_view
@@ -22,16 +22,16 @@ T = TypeVar("T")
 _RETRY_SECONDS = 5
 
 
-class Dead:
+class DeadLetterService:
     """The service behind the dead letters."""
 
     def __init__(self, actions: Actions, settings: Settings) -> None:
         self._actions = actions
-        self._letters = DeadLetters(settings.amqp_urls, settings.delay_exchanges)
+        self._letters = DeadLetterQueue(settings.amqp_urls, settings.delay_exchanges)
 
     async def list(self, who: Identity, limit: int, after: str | None = None) -> Page[DeadView]:
         """Return what lies there, oldest first."""
-        check(who, Need.DEAD_LETTERS)
+        check(who, Permission.DEAD_LETTERS)
         place = cursors.read_texts("dead", after)
         found = await self._do(lambda: self._letters.look(limit + 1, place))
         following = cursors.write_texts("dead", *found[limit - 1].place) if len(found) > limit else None
@@ -43,12 +43,12 @@ class Dead:
 
     async def get(self, who: Identity, letter_id: UUID) -> DeadView:
         """Return one of them."""
-        check(who, Need.DEAD_LETTERS)
+        check(who, Permission.DEAD_LETTERS)
         return _there(await self._do(lambda: self._letters.find(str(letter_id))))
 
     async def replay(self, who: Identity, letter_id: UUID) -> DeadView:
         """Send one again to where it came from; of a run that was given up: retry it."""
-        check(who, Need.DEAD_LETTERS)
+        check(who, Permission.DEAD_LETTERS)
         loop = asyncio.get_running_loop()
 
         def retry_run(letter: DeadLetter) -> None:
@@ -64,7 +64,7 @@ class Dead:
 
     async def drop(self, who: Identity, letter_id: UUID) -> DeadView:
         """Remove one for good."""
-        check(who, Need.DEAD_LETTERS)
+        check(who, Permission.DEAD_LETTERS)
         view = _there(await self._do(lambda: self._letters.drop(str(letter_id))))
         await self._actions.note(who, "drop", "dead", view.id, {"routing_key": view.routing_key})
         return view
@@ -83,7 +83,7 @@ class Dead:
         try:
             return await asyncio.to_thread(work)
         except Unavailable as error:
-            raise Away(without_secrets(str(error)), _RETRY_SECONDS) from None
+            raise ServiceUnavailable(without_secrets(str(error)), _RETRY_SECONDS) from None
 
 
 def _there(letter: DeadLetter | None) -> DeadView:

@@ -5,12 +5,12 @@ from uuid import UUID
 from scheduler.api import cursors
 from scheduler.api.actions import Actions
 from scheduler.api.database import Database
-from scheduler.api.identity import Identity, Need, check
+from scheduler.api.identity import Identity, Permission, check
 from scheduler.api.problems import NotFound
 from scheduler.postgres.connection import Connection, transaction
 from scheduler.postgres.delayed.operator_queries import (
+    DelayedDetails,
     DelayedFilter,
-    Shown,
     cancel_delayed,
     find_delayed,
     list_delayed,
@@ -21,7 +21,7 @@ from scheduler.views.delayed_messages import DelayedView, WholeDelayedView, dela
 _LONGEST_NUMBER = 18  # digits, as a bigint holds in any case
 
 
-class Delayed:
+class DelayedMessageService:
     """The service behind the delayed messages."""
 
     def __init__(self, database: Database, actions: Actions) -> None:
@@ -32,7 +32,7 @@ class Delayed:
         self, who: Identity, wanted: DelayedFilter, limit: int, after: str | None = None
     ) -> Page[DelayedView]:
         """Return a page of those that wait, those that come out next first."""
-        check(who, Need.READ_ALL)
+        check(who, Permission.READ_ALL)
         place = cursors.read("delayed", after)
         begin = None if place is None else (place[0], int(place[1][1:]))
         rows = await self._database.search(lambda at: list_delayed(at, wanted, limit + 1, begin))
@@ -42,12 +42,12 @@ class Delayed:
 
     async def get(self, who: Identity, name: str) -> WholeDelayedView:
         """Return one that waits."""
-        check(who, Need.READ_ALL)
+        check(who, Permission.READ_ALL)
         return whole_delayed_view(await self._found(name))
 
     async def cancel(self, who: Identity, name: str) -> WholeDelayedView:
         """Take one back, and return it as it was."""
-        check(who, Need.WRITE_ALL)
+        check(who, Permission.WRITE_ALL)
         found = await self._found(name)
 
         def cancel(connection: Connection) -> bool:
@@ -55,16 +55,16 @@ class Delayed:
                 return cancel_delayed(cursor, _named(name))
 
         if not await self._database.write(cancel):
-            raise _not_there(name)
+            raise _not_found(name)
         view = whole_delayed_view(found)
         await self._actions.note(who, "cancel", "delayed", view.id, {"routing_key": view.routing_key})
         return view
 
-    async def _found(self, name: str) -> Shown:
+    async def _found(self, name: str) -> DelayedDetails:
         named = _named(name)
         found = await self._database.read(lambda at: find_delayed(at, named))
         if found is None:
-            raise _not_there(name)
+            raise _not_found(name)
         return found
 
 
@@ -72,8 +72,8 @@ def _named(name: str) -> UUID | int:
     try:
         return int(name) if name.isascii() and name.isdigit() and len(name) <= _LONGEST_NUMBER else UUID(name)
     except ValueError:
-        raise _not_there(name) from None
+        raise _not_found(name) from None
 
 
-def _not_there(name: str) -> NotFound:
+def _not_found(name: str) -> NotFound:
     return NotFound(f"No delayed message {name[:100]} waits; it may be out already.")

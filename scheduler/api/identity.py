@@ -33,7 +33,7 @@ class Identity:
         return self.tenant is None
 
 
-class Need(Enum):
+class Permission(Enum):
     """What a service asks of its caller: the least role, and whether it must be for all tenants."""
 
     READ = (Role.VIEWER, False)
@@ -44,7 +44,7 @@ class Need(Enum):
     DEAD_LETTERS = (Role.ADMIN, True)
 
 
-def check(who: Identity, need: Need) -> None:
+def check(who: Identity, need: Permission) -> None:
     """Raise Forbidden where the caller may not."""
     role, all_tenants = need.value
     if who.role < role:

@@ -18,7 +18,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-from scheduler.api.secret_check import why_no_secret
+from scheduler.api.secret_check import secret_problem
 from scheduler.domain.errors import Misconfigured, Unavailable
 from scheduler.ops.logs import get_logger
 from scheduler.settings import Settings
@@ -44,7 +44,7 @@ class Key:
     kid: str | None = None
 
 
-class Keys(Protocol):
+class KeySource(Protocol):
     """Where keys come from."""
 
     def find(self, kid: str | None, algorithm: str) -> Sequence[Key]:
@@ -57,7 +57,7 @@ class Keys(Protocol):
         """Return what is the same for as long as the keys are; None where they have to be looked at again."""
 
 
-class OneKey:
+class StaticKey:
     """A secret or a public key from the settings."""
 
     def __init__(self, key: Key) -> None:
@@ -158,7 +158,7 @@ class KeySet:
                         do="check SCHEDULER_JWKS_URL or SCHEDULER_JWKS_FILE")
 
 
-def keys(settings: Settings) -> Keys:
+def key_source(settings: Settings) -> KeySource:
     """Return the keys that the settings name, or raise Misconfigured."""
     given = [name for name, value in (
         ("SCHEDULER_JWT_KEY", settings.jwt_key), ("SCHEDULER_JWKS_FILE", settings.jwks_file),
@@ -171,10 +171,10 @@ def keys(settings: Settings) -> Keys:
             "SCHEDULER_JWKS_FILE or SCHEDULER_JWKS_URL"
         )
     if settings.jwt_key is not None:
-        return OneKey(one_key(settings.jwt_key))
+        return StaticKey(one_key(settings.jwt_key))
     if settings.jwks_url is not None:
         url = settings.jwks_url
-        if not _trustworthy(url):
+        if not _check_url(url):
             raise Misconfigured("SCHEDULER_JWKS_URL must be an https URL (http only on this machine, as in "
                                 "http://127.0.0.1/keys): whoever can change the keys on their way can make tokens")
         return KeySet(lambda: _fetch(url))
@@ -189,7 +189,7 @@ def keys(settings: Settings) -> Keys:
 def one_key(text: str) -> Key:
     """Return a secret for HS256, or a PEM public key for its own kind of algorithm; raise Misconfigured."""
     if "-----BEGIN" not in text:
-        problem = why_no_secret(text)
+        problem = secret_problem(text)
         if problem is not None:
             raise Misconfigured(f"SCHEDULER_JWT_KEY {problem}")
         return Key(text.encode(), ("HS256",))
@@ -240,7 +240,7 @@ def _entry(entry: dict[str, Any]) -> Key | None:
     return Key(public, algorithms, kid if isinstance(kid, str) else None) if algorithms else None
 
 
-def _trustworthy(url: str) -> bool:
+def _check_url(url: str) -> bool:
     """Tell whether nobody on the way can change what is fetched: by TLS, or because there is no way."""
     try:
         parts = urlsplit(url)
@@ -252,19 +252,19 @@ def _trustworthy(url: str) -> bool:
         return False
 
 
-class _Redirects(urllib.request.HTTPRedirectHandler):
+class _SameOriginRedirects(urllib.request.HTTPRedirectHandler):
     """Follows a redirect only to where the set itself might be."""
 
     def redirect_request(  # noqa: PLR0917 - as urllib calls it
         self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> Any:
         """Return the next request, or raise HTTPError."""
-        if not _trustworthy(newurl):
+        if not _check_url(newurl):
             raise urllib.error.HTTPError(newurl, code, "it redirects to an address that is not https", headers, fp)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-_OPENER = urllib.request.build_opener(_Redirects)
+_OPENER = urllib.request.build_opener(_SameOriginRedirects)
 
 
 def _fetch(url: str) -> bytes:

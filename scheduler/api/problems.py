@@ -51,7 +51,7 @@ class NotFound(ApiError):  # noqa: N818 - named by what the client hears
     status = 404
 
 
-class TooSlow(ApiError):  # noqa: N818 - named by what the client hears
+class RequestTimeout(ApiError):  # noqa: N818 - named by what the client hears
     status = 408
 
 
@@ -59,13 +59,13 @@ class Conflict(ApiError):  # noqa: N818 - named by what the client hears
     status = 409
 
 
-class Changed(ApiError):  # noqa: N818 - named by what the client hears
+class PreconditionFailed(ApiError):  # noqa: N818 - named by what the client hears
     """The thing is not as the caller believes: If-Match names another ETag."""
 
     status = 412
 
 
-class TooLarge(ApiError):  # noqa: N818 - named by what the client hears
+class ContentTooLarge(ApiError):  # noqa: N818 - named by what the client hears
     status = 413
 
 
@@ -77,14 +77,14 @@ class Unprocessable(ApiError):  # noqa: N818 - named by what the client hears
         super().__init__("; ".join(f"{each.field}: {each.problem}" for each in errors)[:1000], errors)
 
 
-class TooMany(ApiError):  # noqa: N818 - named by what the client hears
+class TooManyRequests(ApiError):  # noqa: N818 - named by what the client hears
     status = 429
 
     def __init__(self, detail: str, seconds: int) -> None:
         super().__init__(detail, headers={"Retry-After": str(seconds)})
 
 
-class Away(ApiError):  # noqa: N818 - named by what the client hears
+class ServiceUnavailable(ApiError):  # noqa: N818 - named by what the client hears
     """A server that is needed cannot be reached, or all who could ask it are busy."""
 
     status = 503

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from scheduler.api.identity import Identity
-from scheduler.api.problems import TooMany
+from scheduler.api.problems import TooManyRequests
 
 _MAX_TOKENS = 10_000
 
@@ -20,7 +20,7 @@ class RateLimit:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # requests left, and as of when
 
     def take(self, who: Identity) -> None:
-        """Count one request; raise TooMany if it exceeds the rate."""
+        """Count one request; raise TooManyRequests if it exceeds the rate."""
         now = self._clock()
         left, since = self._buckets.pop(who.token, (float(self._burst), now))
         left = min(self._burst, left + (now - since) * self._rate)
@@ -29,4 +29,4 @@ class RateLimit:
         if len(self._buckets) > _MAX_TOKENS:
             self._buckets.popitem(last=False)
         if not allowed:
-            raise TooMany(f"This token may make {self._rate} requests a second (SCHEDULER_API_RATE).", 1)
+            raise TooManyRequests(f"This token may make {self._rate} requests a second (SCHEDULER_API_RATE).", 1)

@@ -9,10 +9,10 @@ from uuid import UUID
 
 from scheduler import __version__
 from scheduler.api import cursors
-from scheduler.api.coalesced_reads import Shared
+from scheduler.api.coalesced_reads import CoalescedReads
 from scheduler.api.database import Database
-from scheduler.api.identity import Identity, Need, check, visible_tenant
-from scheduler.api.problems import Away, NotFound
+from scheduler.api.identity import Identity, Permission, check, visible_tenant
+from scheduler.api.problems import NotFound, ServiceUnavailable
 from scheduler.domain.runs.run import Run
 from scheduler.domain.strict_json import parse_object
 from scheduler.ops.logs import without_secrets
@@ -26,7 +26,7 @@ from scheduler.settings import Settings
 from scheduler.views.base import Page
 from scheduler.views.health import DetailedHealth, ServerHealth
 from scheduler.views.jobs import JobView, job_view
-from scheduler.views.occurrences import OccurrenceView, PreviewPage, occurrences, previewed
+from scheduler.views.occurrences import OccurrenceView, PreviewPage, occurrences, preview_page
 from scheduler.views.overview import (
     AuditView,
     ReplicaView,
@@ -53,18 +53,18 @@ class Reads:
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._amqp_urls = settings.amqp_urls
-        self._stats: Shared[str | None, StatsView] = Shared()
+        self._stats: CoalescedReads[str | None, StatsView] = CoalescedReads()
 
     async def jobs(
         self, who: Identity, wanted: JobFilter, limit: int = USUAL_LIMIT, after: str | None = None
     ) -> Page[JobView]:
         """Return a page of jobs, newest first."""
-        check(who, Need.READ)
+        check(who, Permission.READ)
         return await self._list("jobs", who, wanted, limit, after, list_jobs, job_view, lambda row: row.position)
 
     async def job_row(self, who: Identity, job_id: UUID) -> JobRow:
         """Return one job with all that is stored of it; raise NotFound, also for another tenant's."""
-        check(who, Need.READ)
+        check(who, Permission.READ)
         row = await self._database.read(lambda at: find_job(at, str(job_id)))
         if row is None or who.tenant not in (None, row.job.tenant):
             raise NotFound(f"No job has the id {job_id}.")
@@ -85,15 +85,15 @@ class Reads:
 
     async def preview(self, who: Identity, body: bytes) -> PreviewPage:
         """Return when a schedule would run; raise Rejected in the words that a command would get."""
-        check(who, Need.READ)
+        check(who, Permission.READ)
         fields, _ = parse_object(body or b"{}", exact="")
-        return await asyncio.to_thread(previewed, fields, datetime.now(UTC))
+        return await asyncio.to_thread(preview_page, fields, datetime.now(UTC))
 
     async def runs(
         self, who: Identity, wanted: RunFilter, limit: int = USUAL_LIMIT, after: str | None = None
     ) -> Page[RunView]:
         """Return a page of runs, those due last first."""
-        check(who, Need.READ)
+        check(who, Permission.READ)
         return await self._list("runs", who, wanted, limit, after, list_runs, run_view, _run_position)
 
     async def run(self, who: Identity, event_id: UUID) -> WholeRunView:
@@ -102,7 +102,7 @@ class Reads:
 
     async def run_row(self, who: Identity, event_id: UUID) -> Run:
         """Return one run with all that is stored of it; raise NotFound, also for another tenant's."""
-        check(who, Need.READ)
+        check(who, Permission.READ)
         run = await self._database.read(lambda at: find_run(at, str(event_id)))
         if run is None or run.occurrence is None or who.tenant not in (None, run.occurrence.tenant):
             raise NotFound(f"No run has the event_id {event_id}.")
@@ -110,7 +110,7 @@ class Reads:
 
     async def stats(self, who: Identity) -> StatsView:
         """Return the whole at a glance; many who look at once share one look."""
-        check(who, Need.READ)
+        check(who, Permission.READ)
         return await self._stats.get(who.tenant, lambda: self._look(who.tenant))
 
     async def _look(self, tenant: str | None) -> StatsView:
@@ -118,7 +118,7 @@ class Reads:
 
     async def replicas(self, who: Identity) -> Page[ReplicaView | RoleView]:
         """Return the processes and workers that were heard of lately; for one tenant, counts and offers only."""
-        check(who, Need.READ)
+        check(who, Permission.READ)
         replicas, workers = await self._database.read(list_processes)
         if who.tenant is not None:
             return Page(role_views(replicas, workers, who.tenant))
@@ -128,7 +128,7 @@ class Reads:
         self, who: Identity, wanted: AuditFilter, limit: int = USUAL_LIMIT, after: str | None = None
     ) -> Page[AuditView]:
         """Return a page of the audit, newest first."""
-        check(who, Need.AUDIT)
+        check(who, Permission.AUDIT)
         return await self._list(
             "audit", who, wanted, limit, after, list_audit, audit_view, lambda row: (row.at, row.place)
         )
@@ -152,9 +152,9 @@ class Reads:
 
     async def health(self, who: Identity) -> DetailedHealth:
         """Return each server as this process sees it."""
-        check(who, Need.READ)
+        check(who, Permission.READ)
         postgres = await self._postgres_problem()
-        rabbitmq = await asyncio.to_thread(broker_probe.problem, self._amqp_urls)
+        rabbitmq = await asyncio.to_thread(broker_probe.broker_problem, self._amqp_urls)
         servers = {name: ServerHealth(status="unavailable" if found else "ok", problem=found)
                    for name, found in (("postgres", postgres), ("rabbitmq", rabbitmq))}
         status: Literal["ok", "degraded", "unavailable"] = "degraded" if rabbitmq else "ok"
@@ -163,7 +163,7 @@ class Reads:
     async def _postgres_problem(self) -> str | None:
         try:
             await self._database.read(ping)
-        except Away as error:
+        except ServiceUnavailable as error:
             return without_secrets(error.detail)
         return None
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
 from typing import Any
 
-from scheduler.api.problems import TooLarge, TooSlow, Unprocessable, problem
+from scheduler.api.problems import ContentTooLarge, RequestTimeout, Unprocessable, problem
 from scheduler.domain.errors import Problem
 from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
@@ -39,7 +39,7 @@ _HEADERS = (
 _TRANSPORT = (b"strict-transport-security", b"max-age=31536000")
 
 
-class Gate:
+class RequestMiddleware:
     """The outermost layer of the application."""
 
     def __init__(self, app: App) -> None:
@@ -50,7 +50,7 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        passage = Passage(scope, receive, send)
+        passage = RequestScope(scope, receive, send)
         try:
             if scope["query_string"].count(b"&") >= MOST_PARAMETERS:
                 # Before they are taken apart, which costs more than any answer.
@@ -67,7 +67,7 @@ class Gate:
             passage.end()
 
 
-class Passage:
+class RequestScope:
     """One request on its way through."""
 
     def __init__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -90,7 +90,7 @@ class Passage:
         return getattr(route, "path_format", None) or getattr(route, "path", None) or "none"
 
     async def receive(self) -> Message:
-        """Hand on a part of the body; raise TooLarge or TooSlow where it has no end."""
+        """Hand on a part of the body; raise ContentTooLarge or RequestTimeout where it has no end."""
         if self._whole:
             return await self._receive()
         headers = dict(self._scope["headers"])
@@ -98,11 +98,11 @@ class Passage:
         length = int(declared) if declared.isdigit() else 0
         # One that asks before it sends is told at once.
         if length > MOST_DISCARDED_BYTES or (length > MOST_BODY_BYTES and b"expect" in headers):
-            raise TooLarge(_TOO_LARGE)
+            raise ContentTooLarge(_TOO_LARGE)
         message = await self._part()
         if max(length, self._received) > MOST_BODY_BYTES:
             await self._discard()
-            raise TooLarge(_TOO_LARGE)
+            raise ContentTooLarge(_TOO_LARGE)
         return message
 
     async def _part(self) -> Message:
@@ -110,14 +110,14 @@ class Passage:
             async with asyncio.timeout(max(0.0, self._until - time.monotonic())):
                 message = await self._receive()
         except TimeoutError:
-            raise TooSlow(f"The body did not come within {BODY_SECONDS:.0f} seconds.") from None
+            raise RequestTimeout(f"The body did not come within {BODY_SECONDS:.0f} seconds.") from None
         self._received += len(message.get("body", b""))
         self._whole = not message.get("more_body", False)
         return message
 
     async def _discard(self) -> None:
         """Let the client send the rest, if it has an end."""
-        with suppress(TooSlow):
+        with suppress(RequestTimeout):
             while not self._whole and self._received <= MOST_DISCARDED_BYTES:
                 await self._part()
 
@@ -161,4 +161,4 @@ class Passage:
         failed = f"answered {status}" if status >= _OUR_FAULT else None
         if traces.sink is not None:
             traces.sink.served(f"{method} {self.route}", ended - int(took * 1e9), ended,
-                               traces.Request(parent, state, about, failed))
+                               traces.TracedRequest(parent, state, about, failed))

@@ -8,7 +8,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from scheduler.api.identity import Identity, Need, check
+from scheduler.api.identity import Identity, Permission, check
 from scheduler.api.problems import Unauthorized
 from scheduler.api.reads import MOST_LISTED, USUAL_LIMIT
 from scheduler.api.services import Services
@@ -25,7 +25,7 @@ async def services(request: Request) -> Services:
 
 
 async def identified(request: Request) -> Identity:
-    """Return whose token the request carries, and count it; raise Unauthorized or TooMany."""
+    """Return whose token the request carries, and count it; raise Unauthorized or TooManyRequests."""
     found: Services = request.app.state.services
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
@@ -39,7 +39,7 @@ async def identified(request: Request) -> Identity:
     return who
 
 
-def needing(need: Need) -> Callable[[Request], Awaitable[Identity]]:
+def needing(need: Permission) -> Callable[[Request], Awaitable[Identity]]:
     """Return a dependency that lets in those who may do this, before anything else of the request is looked at."""
 
     async def allowed(request: Request) -> Identity:
@@ -56,7 +56,7 @@ async def permitted(request: Request) -> Identity:
     So a route that says no more is closed to the wrong roles before its path, its query or its body is judged.
     """
     who = await identified(request)
-    check(who, Need.READ if request.method in _READING else Need.WRITE)
+    check(who, Permission.READ if request.method in _READING else Permission.WRITE)
     return who
 
 
@@ -66,11 +66,11 @@ _bearer = HTTPBearer(bearerFormat="JWT", auto_error=False, description="A JWT wi
 Serve = Annotated[Services, Depends(services)]
 Anyone = Annotated[Identity, Depends(identified)]
 Who = Annotated[Identity, Depends(permitted)]
-Reader = Annotated[Identity, Depends(needing(Need.READ))]
-Auditor = Annotated[Identity, Depends(needing(Need.AUDIT))]
-ReaderOfAll = Annotated[Identity, Depends(needing(Need.READ_ALL))]
-WriterOfAll = Annotated[Identity, Depends(needing(Need.WRITE_ALL))]
-DeadLetterAdmin = Annotated[Identity, Depends(needing(Need.DEAD_LETTERS))]
+Reader = Annotated[Identity, Depends(needing(Permission.READ))]
+Auditor = Annotated[Identity, Depends(needing(Permission.AUDIT))]
+ReaderOfAll = Annotated[Identity, Depends(needing(Permission.READ_ALL))]
+WriterOfAll = Annotated[Identity, Depends(needing(Permission.WRITE_ALL))]
+DeadLetterAdmin = Annotated[Identity, Depends(needing(Permission.DEAD_LETTERS))]
 SECURED = [Depends(_bearer)]
 
 

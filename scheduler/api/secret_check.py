@@ -14,11 +14,11 @@ _DER_SEQUENCE = 0x30
 _DER_LONG = 0x80  # the length itself takes some bytes
 
 
-def why_no_secret(text: str) -> str | None:
+def secret_problem(text: str) -> str | None:
     """Say why a text cannot be the secret that tokens are signed with; None if it can."""
     if len(text.encode()) < LEAST_BYTES:
         return f"must have at least {LEAST_BYTES} bytes, or be a PEM public key"
-    kind = _kind_of_key(text)
+    kind = _key_kind(text)
     if kind is not None:
         return f"is {kind}, which is no secret: give a PEM public key (BEGIN PUBLIC KEY), or SCHEDULER_JWKS_FILE"
     if len(set(text)) < _LEAST_DISTINCT or _period(text) < _LEAST_PERIOD:
@@ -26,7 +26,7 @@ def why_no_secret(text: str) -> str | None:
     return None
 
 
-def _kind_of_key(text: str) -> str | None:
+def _key_kind(text: str) -> str | None:
     """Return what kind of key the text is, whichever way it is encoded."""
     if _SSH.match(text.strip()):
         return "an SSH key"

@@ -11,8 +11,8 @@ import uvloop
 
 from scheduler.api.app import application, build
 from scheduler.api.console.site import Site
-from scheduler.api.services import services
-from scheduler.api.slow_clients import ImpatientProtocol
+from scheduler.api.services import make_services
+from scheduler.api.slow_clients import TimeoutProtocol
 from scheduler.domain.errors import Misconfigured
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
@@ -34,7 +34,7 @@ class ApiServer:
         self._settings = settings
         self._stop = stop
         self._health = health
-        self._services = services(settings, health)
+        self._services = make_services(settings, health)
         self._socket = _listen(settings.api_host, settings.api_port)
 
     def run(self) -> None:
@@ -46,7 +46,7 @@ class ApiServer:
         config = uvicorn.Config(
             application(app), log_config=None, access_log=False, server_header=False, lifespan="off",
             proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=_GRACE_SECONDS,
-            backlog=_BACKLOG, ws="none", http=ImpatientProtocol,
+            backlog=_BACKLOG, ws="none", http=TimeoutProtocol,
         )
         log.info("serving", api_host=self._settings.api_host, api_port=self._socket.getsockname()[1])
         try:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from scheduler.api.actions import Actions
 from scheduler.api.database import Database
-from scheduler.api.dead_letters import Dead
-from scheduler.api.delayed_messages import Delayed
+from scheduler.api.dead_letters import DeadLetterService
+from scheduler.api.delayed_messages import DelayedMessageService
 from scheduler.api.identity import Identity
-from scheduler.api.keys import keys
-from scheduler.api.problems import Away
+from scheduler.api.keys import key_source
+from scheduler.api.problems import ServiceUnavailable
 from scheduler.api.rate_limit import RateLimit
 from scheduler.api.reads import Reads
-from scheduler.api.tokens import Tokens
+from scheduler.api.tokens import TokenVerifier
 from scheduler.ops.health import HealthPart
 from scheduler.settings import Settings
 
@@ -21,18 +21,18 @@ _FETCHING_THREADS = 2  # one fetches keys, another waits for it
 _MOST_WAITING = 20
 
 
-class KeyFetches:
+class KeyFetchQueue:
     """Requests that wait for keys, on threads of their own: whatever they ask for, no other request waits."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: TokenVerifier) -> None:
         self._tokens = tokens
         self._threads = ThreadPoolExecutor(_FETCHING_THREADS, thread_name_prefix="keys")
         self._waiting = 0
 
     async def identify(self, token: str, address: str | None) -> Identity:
-        """Return whose token it is once the keys are there; raise Away where too many wait for them."""
+        """Return the token's identity once the keys are there. Raises ServiceUnavailable if too many wait."""
         if self._waiting >= _MOST_WAITING:
-            raise Away("The keys to verify tokens by are being fetched; ask again.")
+            raise ServiceUnavailable("The keys to verify tokens by are being fetched; ask again.")
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()
@@ -48,12 +48,12 @@ class Services:
     settings: Settings
     reads: Reads
     actions: Actions
-    dead: Dead
-    delayed: Delayed
-    tokens: Tokens
+    dead: DeadLetterService
+    delayed: DelayedMessageService
+    tokens: TokenVerifier
     limit: RateLimit
     database: Database
-    fetches: KeyFetches
+    fetches: KeyFetchQueue
 
     async def identify(self, token: str, address: str | None = None) -> Identity:
         """Return whose token it is; where keys may have to be fetched, without holding up other requests."""
@@ -65,16 +65,17 @@ class Services:
         return self.tokens.identify(token, address)
 
 
-def services(settings: Settings, health: HealthPart | None = None) -> Services:
+def make_services(settings: Settings, health: HealthPart | None = None) -> Services:
     """Make the services; raise Misconfigured where there is no key."""
-    found = keys(settings)
+    found = key_source(settings)
     database = Database(settings.database_url, settings.api_connections, health)
     actions = Actions(database, settings)
-    tokens = Tokens(found, settings.jwt_issuer, settings.jwt_audience, not_before=settings.jwt_not_before)
+    tokens = TokenVerifier(found, settings.jwt_issuer, settings.jwt_audience, not_before=settings.jwt_not_before)
     return Services(
-        settings=settings, reads=Reads(database, settings), actions=actions, dead=Dead(actions, settings),
-        delayed=Delayed(database, actions),
+        settings=settings, reads=Reads(database, settings), actions=actions,
+        dead=DeadLetterService(actions, settings),
+        delayed=DelayedMessageService(database, actions),
         tokens=tokens,
         limit=RateLimit(settings.api_rate), database=database,
-        fetches=KeyFetches(tokens),
+        fetches=KeyFetchQueue(tokens),
     )

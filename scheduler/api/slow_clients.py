@@ -12,10 +12,10 @@ MOST_HEAD_BYTES = 65_536
 MOST_BYTES = 16_000_000  # of one request, with all that frames its body: a body is bounded by the gate
 
 
-class ImpatientProtocol(HttpToolsProtocol):
+class TimeoutProtocol(HttpToolsProtocol):
     """uvicorn's own, which waits for ever for a head of any length; a body's time is the gate's business."""
 
-    _waiting: ClassVar[OrderedDict["ImpatientProtocol", None]] = OrderedDict()
+    _waiting: ClassVar[OrderedDict["TimeoutProtocol", None]] = OrderedDict()
     _deadline: asyncio.TimerHandle | None = None
     _received = 0  # bytes since the last request was there
 

@@ -13,8 +13,8 @@ from typing import Any
 import jwt
 
 from scheduler.api.identity import Identity, Role
-from scheduler.api.keys import Key, Keys, one_key
-from scheduler.api.problems import Away, Unauthorized
+from scheduler.api.keys import Key, KeySource, one_key
+from scheduler.api.problems import ServiceUnavailable, Unauthorized
 from scheduler.domain.errors import Misconfigured, Unavailable
 
 LEEWAY_SECONDS = 60
@@ -29,7 +29,7 @@ _MOST_KNOWN = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _VerifiedToken:
     """A token that was found good: what it says, by which keys, since when and until when."""
 
     sub: str
@@ -41,11 +41,11 @@ class _Known:
     until: float
 
 
-class Tokens:
+class TokenVerifier:
     """Verifies tokens by the keys of the settings; a good one is known until it or the keys are old."""
 
     def __init__(
-        self, keys: Keys, issuer: str | None = None, audience: str | None = None,
+        self, keys: KeySource, issuer: str | None = None, audience: str | None = None,
         clock: Callable[[], float] = time.time, not_before: float | None = None,
     ) -> None:
         """Take the keys, and from when on a token must have been issued."""
@@ -54,11 +54,11 @@ class Tokens:
         self._audience = audience
         self._clock = clock
         self._not_before = not_before
-        self._known: dict[bytes, _Known] = {}
+        self._known: dict[bytes, _VerifiedToken] = {}
         self._lock = threading.Lock()
 
     def identify(self, token: str, address: str | None = None) -> Identity:
-        """Return whose token it is; raise Unauthorized, or Away where no key can be had."""
+        """Return whose token it is; raise Unauthorized, or ServiceUnavailable where no key can be had."""
         token = _unpadded(token)
         return self.known(token, address) or self._judged(token, address)
 
@@ -95,7 +95,7 @@ class Tokens:
         who = Identity(sub, _role(claims), _tenant(claims), counted, address)
         if version is not None:
             until = int(claims["exp"]) + LEEWAY_SECONDS
-            known = _Known(sub, who.role, who.tenant, who.token, version, now, until)
+            known = _VerifiedToken(sub, who.role, who.tenant, who.token, version, now, until)
             with self._lock:
                 if len(self._known) >= _MOST_KNOWN:
                     del self._known[next(iter(self._known))]
@@ -127,7 +127,7 @@ class Tokens:
                 except jwt.InvalidSignatureError:
                     continue
         except Unavailable as error:
-            raise Away(f"Tokens cannot be verified at the moment: {error}") from None
+            raise ServiceUnavailable(f"Tokens cannot be verified at the moment: {error}") from None
         except jwt.PyJWTError as error:
             problem = f"The token is not good: {error}."
         except (ValueError, TypeError, ArithmeticError, RecursionError, AttributeError):

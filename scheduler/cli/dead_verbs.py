@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from uuid import UUID
 
 from scheduler.cli.terminal import plain
-from scheduler.cli.verb_helpers import agreed, caller, connected, soon, table
+from scheduler.cli.verb_helpers import cli_caller, confirm, open_connection, table, wake_horizon
 from scheduler.commands import operator_commands
-from scheduler.commands.operator_commands import NotThere
+from scheduler.commands.operator_commands import NoSuchRecord
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ScheduleRetry
-from scheduler.postgres.audit import Entry, write_alone
+from scheduler.postgres.audit import AuditEntry, write_entry
 from scheduler.postgres.connection import Connection
 from scheduler.rabbit.dead_letter import DeadLetter
-from scheduler.rabbit.dead_letter_queue import DeadLetters, NotReplayable
+from scheduler.rabbit.dead_letter_queue import DeadLetterQueue, NotReplayable
 from scheduler.settings import Settings
 from scheduler.views.dead_letters import dead_view
 
@@ -57,11 +57,11 @@ def replay(settings: Settings, args: Namespace) -> str | None:
         def retry_run(letter: DeadLetter) -> None:
             try:
                 event_id = UUID(json.loads(letter.body)["event_id"])
-                incoming = Incoming(ScheduleRetry(event_id=event_id), str(event_id), caller=caller())
-                operator_commands.retry(connection, incoming, None, soon(settings))
+                incoming = Incoming(ScheduleRetry(event_id=event_id), str(event_id), caller=cli_caller())
+                operator_commands.retry_run(connection, incoming, None, wake_horizon(settings))
             except (ValueError, TypeError, KeyError):
                 raise NotReplayable("it is no event of ours") from None
-            except (NotThere, Rejected):
+            except (NoSuchRecord, Rejected):
                 raise NotReplayable("its run was pruned") from None
 
         try:
@@ -79,7 +79,7 @@ def replay(settings: Settings, args: Namespace) -> str | None:
 
 def drop(settings: Settings, args: Namespace) -> str | None:
     """Remove one for good."""
-    if problem := agreed(f"To drop {args.id}", yes=args.yes):
+    if problem := confirm(f"To drop {args.id}", yes=args.yes):
         return problem
     with _noted(settings) as connection:
         letter = _letters(settings).drop(str(args.id))
@@ -90,20 +90,20 @@ def drop(settings: Settings, args: Namespace) -> str | None:
     return None
 
 
-def _letters(settings: Settings) -> DeadLetters:
-    return DeadLetters(settings.amqp_urls, settings.delay_exchanges)
+def _letters(settings: Settings) -> DeadLetterQueue:
+    return DeadLetterQueue(settings.amqp_urls, settings.delay_exchanges)
 
 
 @contextmanager
 def _noted(settings: Settings) -> Iterator[Connection]:
     """Have the database at hand before anything is done, for the audit must tell of it."""
-    with connected(settings, "dead") as connection:
+    with open_connection(settings, "dead") as connection:
         yield connection
 
 
 def _note(connection: Connection, action: str, letter: DeadLetter) -> None:
     after = json.dumps({"routing_key": letter.routing_key})
-    write_alone(connection, [Entry(caller(), action, "dead", letter.id, "*", after=after)])
+    write_entry(connection, [AuditEntry(cli_caller(), action, "dead", letter.id, "*", after=after)])
 
 
 def _missing(args: Namespace) -> str:

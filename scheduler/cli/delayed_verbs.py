@@ -5,9 +5,9 @@ from argparse import Namespace
 from urllib.parse import unquote, urlsplit
 
 from scheduler.cli.terminal import plain
-from scheduler.cli.verb_helpers import agreed, caller, connected, table
+from scheduler.cli.verb_helpers import cli_caller, confirm, open_connection, table
 from scheduler.domain.delayed import plugin_migration
-from scheduler.postgres.audit import Entry, write
+from scheduler.postgres.audit import AuditEntry, write_entries
 from scheduler.postgres.connection import transaction
 from scheduler.postgres.delayed.operator_queries import DelayedFilter, cancel_delayed, find_delayed, list_delayed
 from scheduler.rabbit import plugin_declarations
@@ -20,7 +20,7 @@ _HEAD = ("COMES OUT", "ID", "BYTES", "EXCHANGE", "KEY", "TRIES")
 def list(settings: Settings, args: Namespace) -> None:  # noqa: A001 - the verb's own name
     """Print those that wait, next first."""
     wanted = DelayedFilter(routing_key=args.routing_key, since=args.since)
-    with connected(settings, "delayed list") as connection:
+    with open_connection(settings, "delayed list") as connection:
         found = [delayed_view(each) for each in list_delayed(connection, wanted, args.limit)]
     if args.json:
         print(json.dumps([each.model_dump() for each in found]))
@@ -35,7 +35,7 @@ def list(settings: Settings, args: Namespace) -> None:  # noqa: A001 - the verb'
 
 def show(settings: Settings, args: Namespace) -> str | None:
     """Print one with its properties, headers and body."""
-    with connected(settings, "delayed show") as connection:
+    with open_connection(settings, "delayed show") as connection:
         found = find_delayed(connection, args.id)
     if found is None:
         return _missing(args)
@@ -52,15 +52,15 @@ def show(settings: Settings, args: Namespace) -> str | None:
 
 def cancel(settings: Settings, args: Namespace) -> str | None:
     """Take one back; with a UUID it stays away for an hour, as by the command `cancel`."""
-    if problem := agreed(f"To take back {args.id}", yes=args.yes):
+    if problem := confirm(f"To take back {args.id}", yes=args.yes):
         return problem
-    with connected(settings, "delayed cancel") as connection:
+    with open_connection(settings, "delayed cancel") as connection:
         found = find_delayed(connection, args.id)
         connection.rollback()
         with transaction(connection) as cursor:
             if found is None or not cancel_delayed(cursor, args.id):
                 return _missing(args)
-            write(cursor, [Entry(caller(), "cancel", "delayed", str(args.id), "*")])
+            write_entries(cursor, [AuditEntry(cli_caller(), "cancel", "delayed", str(args.id), "*")])
     print(whole_delayed_view(found).model_dump_json() if args.json else "cancelled: it does not come out")
     return None
 

@@ -5,9 +5,15 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from scheduler.cli.show import job
-from scheduler.cli.verb_helpers import agreed, caller, connected, soon, table, work_through
+from scheduler.cli.verb_helpers import cli_caller, confirm, open_connection, run_in_batches, table, wake_horizon
 from scheduler.commands import bulk_commands
-from scheduler.commands.operator_commands import AboutJob, JobIsCancelled, NotThere, Overtaken, ask
+from scheduler.commands.operator_commands import (
+    JobCommandHooks,
+    JobIsCancelled,
+    NoSuchRecord,
+    SupersededCommand,
+    run_command,
+)
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import (
@@ -30,7 +36,7 @@ _HEAD = ("ID", "STATUS", "TYPE", "NAME", "NEXT RUN", "EMITTED", "TENANT")
 
 def list(settings: Settings, args: Namespace) -> None:  # noqa: A001 - the verb's own name
     """Print jobs, newest first."""
-    with connected(settings, "job list") as connection:
+    with open_connection(settings, "job list") as connection:
         page = list_jobs(connection, _wanted(args), args.limit)
         jobs = [job_view(row) for row in page]
         while page.cut:  # its jobs are large
@@ -74,26 +80,27 @@ def _do(settings: Settings, args: Namespace) -> str | None:
         return "give an ID, or at least one filter"
     if args.verb == "cancel":
         what = f"To cancel {args.id or 'all jobs that match'}"
-        if problem := agreed(what, yes=args.yes):
+        if problem := confirm(what, yes=args.yes):
             return problem
     if args.id is not None:
         return _one(settings, args)
-    with connected(settings, f"job {args.verb}") as connection:
-        matched = work_through(connection, bulk_commands.job_step(args.verb, wanted, caller(), soon(settings)))
+    with open_connection(settings, f"job {args.verb}") as connection:
+        matched = run_in_batches(connection,
+                                 bulk_commands.job_step(args.verb, wanted, cli_caller(), wake_horizon(settings)))
     print(json.dumps({"matched": matched}) if args.json else f"{matched:,} matched")
     return None
 
 
 def _one(settings: Settings, args: Namespace) -> str | None:
-    incoming = Incoming(_KINDS[args.verb](id=args.id), str(args.id), caller=caller())
+    incoming = Incoming(_KINDS[args.verb](id=args.id), str(args.id), caller=cli_caller())
     try:
-        with connected(settings, f"job {args.verb}") as connection:
-            view = job_view(ask(connection, AboutJob(incoming, None), soon(settings)))
-    except NotThere:
+        with open_connection(settings, f"job {args.verb}") as connection:
+            view = job_view(run_command(connection, JobCommandHooks(incoming, None), wake_horizon(settings)))
+    except NoSuchRecord:
         return f"no job has the id {args.id}"
     except JobIsCancelled:
         return f"the job {args.id} is cancelled: a trigger emits nothing until it is requested again"
-    except Overtaken:
+    except SupersededCommand:
         return "a newer command has overtaken this one"
     except Rejected as rejected:
         return "; ".join(f"{each.field} {each.problem}" for each in rejected.problems)

@@ -17,8 +17,8 @@ from scheduler.domain.messages.base import DEFAULT_TENANT
 from scheduler.domain.names import DUE_QUEUE
 from scheduler.domain.recurrence import tzdata_version
 from scheduler.ops import interruptible_connect, logs, traces
-from scheduler.ops.undumpable import forbid_reading
-from scheduler.processes.roles import ROLES, Role, how_to_install
+from scheduler.ops.undumpable import make_undumpable
+from scheduler.processes.roles import ROLES, ProcessRole, how_to_install
 from scheduler.processes.runtime import EX_CONFIG, EX_UNAVAILABLE, Stop
 from scheduler.settings import Settings
 
@@ -26,7 +26,7 @@ from scheduler.settings import Settings
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     code = _main(argv)
-    if interruptible_connect.left_behind():
+    if interruptible_connect.has_abandoned_connects():
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -151,16 +151,16 @@ def _worker(args: argparse.Namespace) -> int:
         raise Misconfigured("--only and --handlers exclude each other")
     from scheduler.workers import handler_worker  # noqa: PLC0415 - only this command needs it
 
-    served = handler_worker.load(args.handlers)
+    served = handler_worker.load_handlers(args.handlers)
     if args.list:
-        print("\n".join(handler_worker.described(served)))
+        print("\n".join(handler_worker.describe_handlers(served)))
         return 0
     presence, _, commands = args.role.works
-    args.role = replace(args.role, works=(presence, commands, handler_worker.serving(served, args.queue)))
+    args.role = replace(args.role, works=(presence, commands, handler_worker.worker_class(served, args.queue)))
     return _serve(args)
 
 
-def _only(role: Role, kind: str | None) -> Role:
+def _only(role: ProcessRole, kind: str | None) -> ProcessRole:
     """Return the worker's role with one kind of work."""
     if kind is None:
         return role
@@ -171,11 +171,11 @@ def _only(role: Role, kind: str | None) -> Role:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    forbid_reading()
+    make_undumpable()
     from scheduler.postgres.connection import connect  # noqa: PLC0415 - only this command needs it
     from scheduler.processes import lifecycle  # noqa: PLC0415 - only this command needs it
 
-    role: Role = args.role
+    role: ProcessRole = args.role
     found = _settings(role.name)
     traces.set_up(role.name, os.environ)
     stop = Stop()

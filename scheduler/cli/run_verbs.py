@@ -4,9 +4,9 @@ import json
 from argparse import Namespace
 
 from scheduler.cli.show.run import explain, rows
-from scheduler.cli.verb_helpers import caller, connected, soon, work_through
+from scheduler.cli.verb_helpers import cli_caller, open_connection, run_in_batches, wake_horizon
 from scheduler.commands import bulk_commands, operator_commands
-from scheduler.commands.operator_commands import NotThere
+from scheduler.commands.operator_commands import NoSuchRecord
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ScheduleRetry
@@ -21,7 +21,7 @@ _ALL = "No run is like that."
 
 def list(settings: Settings, args: Namespace) -> None:  # noqa: A001 - the verb's own name
     """Print runs."""
-    with connected(settings, "run list") as connection:
+    with open_connection(settings, "run list") as connection:
         runs = list_runs(connection, _wanted(args), args.limit)
     if args.json:
         print(in_ascii(list_as_json(map(run_view, runs))))
@@ -43,16 +43,17 @@ def retry(settings: Settings, args: Namespace) -> str | None:
     wanted = _wanted(args)
     if (args.event_id is None) == (wanted == RunFilter()):
         return "give an EVENT_ID, or at least one filter"
-    with connected(settings, "run retry") as connection:
+    with open_connection(settings, "run retry") as connection:
         if args.event_id is None:
-            matched = work_through(connection, bulk_commands.retry_step(wanted, caller(), soon(settings)))
+            matched = run_in_batches(connection,
+                                     bulk_commands.retry_step(wanted, cli_caller(), wake_horizon(settings)))
             words = f"{matched:,} matched: those that were dead or cancelled get new attempts"
             print(json.dumps({"matched": matched}) if args.json else words)
             return None
-        incoming = Incoming(ScheduleRetry(event_id=args.event_id), str(args.event_id), caller=caller())
+        incoming = Incoming(ScheduleRetry(event_id=args.event_id), str(args.event_id), caller=cli_caller())
         try:
-            run, verdict = operator_commands.retry(connection, incoming, None, soon(settings))
-        except NotThere:
+            run, verdict = operator_commands.retry_run(connection, incoming, None, wake_horizon(settings))
+        except NoSuchRecord:
             return f"no run has the event_id {args.event_id}"
         except Rejected as rejected:
             return "; ".join(f"{each.field} {each.problem}" for each in rejected.problems)

@@ -3,7 +3,7 @@
 import json
 from argparse import Namespace
 
-from scheduler.cli.verb_helpers import caller
+from scheduler.cli.verb_helpers import cli_caller
 from scheduler.domain.errors import Misconfigured
 from scheduler.processes.roles import how_to_install
 from scheduler.settings import Settings
@@ -20,7 +20,7 @@ def make(settings: Settings, args: Namespace) -> str | None:
         raise Misconfigured(missing) from None
     if settings.jwt_key is None:
         raise Misconfigured("set SCHEDULER_JWT_KEY (or SCHEDULER_JWT_KEY_FILE) to the API's secret")
-    sub = args.sub if args.sub is not None else caller().who or "cli"
+    sub = args.sub if args.sub is not None else cli_caller().who or "cli"
     if not 0 < len(sub) <= _LONGEST_SUB or not sub.isprintable():
         return f"--sub must be 1 to {_LONGEST_SUB} characters that can be printed"
     if args.lasts > LONGEST_LIFETIME:

@@ -13,7 +13,13 @@ from scheduler.domain.errors import Unavailable
 from scheduler.ops import logs
 from scheduler.ops.metrics import LAG_BUCKETS
 from scheduler.ops.recent_activity import percentile
-from scheduler.postgres.maintenance_queries import BACKLOG_COUNTED, Backlog, MaintenanceSession, Next, Seen
+from scheduler.postgres.maintenance_queries import (
+    BACKLOG_COUNTED,
+    Backlog,
+    MaintenanceSession,
+    SeenReplica,
+    UpcomingJob,
+)
 from scheduler.postgres.worker_rows import SeenWorker
 from scheduler.processes.runtime import Stop
 
@@ -38,8 +44,8 @@ class Frame:
 
     at: datetime
     backlog: Backlog
-    replicas: Sequence[Seen]
-    upcoming: Sequence[Next]
+    replicas: Sequence[SeenReplica]
+    upcoming: Sequence[UpcomingJob]
     workers: Sequence[SeenWorker] = ()
 
 
@@ -139,7 +145,7 @@ def _classes(backlog: Backlog) -> str:
     return " (" + ", ".join(f"{count:,} {name}" for name, count in backlog.by_class.items()) + ")"
 
 
-def _verdict(frame: Frame, live: Sequence[Seen], lags: Sequence[int], style: Style) -> str:
+def _verdict(frame: Frame, live: Sequence[SeenReplica], lags: Sequence[int], style: Style) -> str:
     """Say in one phrase whether reminders are on time, and if not, what to look at first."""
     if not any(each.role == "producer" for each in live):
         return style("NO PRODUCER: nothing goes out", "red")
@@ -152,7 +158,7 @@ def _verdict(frame: Frame, live: Sequence[Seen], lags: Sequence[int], style: Sty
     return style("on time", "green")
 
 
-def _replica(each: Seen, style: Style) -> str:
+def _replica(each: SeenReplica, style: Style) -> str:
     beat = f"{_seconds(each.silent_seconds)} ago" if not each.stale else f"STALE {_seconds(each.silent_seconds)}"
     line = (
         f"{plain(each.role, 9):<10}{plain(each.host, 21):<22}{each.pid:>8}  {plain(each.version, 9):<10}"
@@ -175,14 +181,14 @@ def _worker(each: SeenWorker, style: Style) -> str:
     return style(line, "yellow") if each.stale else line
 
 
-def _upcoming(each: Next, style: Style) -> str:
+def _upcoming(each: UpcomingJob, style: Style) -> str:
     when = f"in {_seconds(each.seconds)}" if each.seconds > 0 else f"{_seconds(-each.seconds)} ago"
     tried = f"  ({each.retries} tries)" if each.retries else ""
     line = f"{when:<12}{each.id:<38}{plain(each.job_type or '-', 25):<26}{plain(each.schedule, 40)}{tried}"
     return style(line, "yellow") if each.seconds <= -1 else line
 
 
-def _rate(replicas: Iterable[Seen], name: str) -> float:
+def _rate(replicas: Iterable[SeenReplica], name: str) -> float:
     return sum(float(each.recent.get(name, 0) / each.recent.get("seconds", 1)) for each in replicas)
 
 

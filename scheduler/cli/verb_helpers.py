@@ -16,7 +16,7 @@ from scheduler.settings import Settings
 _LEAST_CELL = 8
 
 
-def caller() -> Caller:
+def cli_caller() -> Caller:
     """Return who runs this, as the audit tells it."""
     try:
         return Caller(plain(getpass.getuser(), 200), Via.CLI)
@@ -24,13 +24,13 @@ def caller() -> Caller:
         return Caller(None, Via.CLI)  # a user without a name, as in many a container
 
 
-def soon(settings: Settings) -> timedelta:
+def wake_horizon(settings: Settings) -> timedelta:
     """Return for what producers are woken: they look by themselves after this."""
     return timedelta(milliseconds=settings.poll_interval_ms + 100)
 
 
 @contextmanager
-def connected(settings: Settings, name: str) -> Iterator[Connection]:
+def open_connection(settings: Settings, name: str) -> Iterator[Connection]:
     """Lend a connection; raise Unavailable when the database cannot be reached."""
     connection = connect(settings.database_url, name)
     try:
@@ -39,7 +39,7 @@ def connected(settings: Settings, name: str) -> Iterator[Connection]:
         connection.close()
 
 
-def agreed(what: str, *, yes: bool) -> str | None:
+def confirm(what: str, *, yes: bool) -> str | None:
     """Ask before what cannot be undone; return why it is not done."""
     if yes:
         return None
@@ -49,9 +49,9 @@ def agreed(what: str, *, yes: bool) -> str | None:
     return None if sys.stdin.readline().strip().lower() in ("y", "yes") else "not done"
 
 
-def work_through(connection: Connection, step: bulk_commands.Step) -> int:
+def run_in_batches(connection: Connection, step: bulk_commands.Step) -> int:
     """Do all that match, showing on a terminal how far it is; Ctrl-C stops between two batches."""
-    progress = bulk_commands.Progress()
+    progress = bulk_commands.BulkProgress()
     shows = sys.stderr.isatty()
     while not progress.done:
         progress = step(connection, progress)

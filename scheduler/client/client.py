@@ -8,9 +8,9 @@ from uuid import UUID
 import pika
 
 from scheduler.client.clock import issued_now
-from scheduler.client.commands import Outgoing, Payload, Sending, When, order, request
+from scheduler.client.commands import CommandFields, OutgoingCommand, Payload, RequestFields, order, request
 from scheduler.client.connection import Connection
-from scheduler.client.pool import Pool
+from scheduler.client.pool import ConnectionPool
 from scheduler.domain.messages import ScheduleAccepted
 
 ANSWER_SECONDS = 10.0
@@ -30,44 +30,44 @@ class SchedulerClient:
 
         `user_id` is the broker's user that we are, where the sidecar takes tenants from it (SCHEDULER_TENANT_BY).
         """
-        self._pool = Pool([part.strip() for part in url.split(",")], name)
+        self._pool = ConnectionPool([part.strip() for part in url.split(",")], name)
         self._timeout = timeout
         self._issued_at = issued_at
         self._user_id = user_id
 
     def schedule(
         self, id: UUID | str, job_type: str, payload: Payload | None = None, *,
-        wait: bool | float = False, **when: Unpack[When],
+        wait: bool | float = False, **when: Unpack[RequestFields],
     ) -> ScheduleAccepted | None:
         """Run a job once or again and again; the same id again replaces the schedule."""
         return self._send(request(id, job_type, payload, when, self._now), wait)
 
     def cancel(
-        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[Sending]
+        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[CommandFields]
     ) -> ScheduleAccepted | None:
         """Stop a job."""
         return self._send(order("cancel", id, sending), wait)
 
     def pause(
-        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[Sending]
+        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[CommandFields]
     ) -> ScheduleAccepted | None:
         """Emit nothing until the job is resumed."""
         return self._send(order("pause", id, sending), wait)
 
     def resume(
-        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[Sending]
+        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[CommandFields]
     ) -> ScheduleAccepted | None:
         """Go on with a paused job; its `on_missed` decides about what passed meanwhile."""
         return self._send(order("resume", id, sending), wait)
 
     def trigger(
-        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[Sending]
+        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[CommandFields]
     ) -> ScheduleAccepted | None:
         """Emit one extra occurrence now and leave the schedule as it is."""
         return self._send(order("trigger", id, sending), wait)
 
     def retry(
-        self, event_id: UUID | str, *, wait: bool | float = False, **sending: Unpack[Sending]
+        self, event_id: UUID | str, *, wait: bool | float = False, **sending: Unpack[CommandFields]
     ) -> ScheduleAccepted | None:
         """Give a run that was given up or cancelled a fresh set of attempts, at once."""
         return self._send(order("retry", event_id, sending), wait)
@@ -76,7 +76,7 @@ class SchedulerClient:
         """The time that a `run_at` of `timedelta` counts from."""
         return datetime.now(UTC)
 
-    def _send(self, outgoing: Outgoing, wait: bool | float) -> ScheduleAccepted | None:
+    def _send(self, outgoing: OutgoingCommand, wait: bool | float) -> ScheduleAccepted | None:
         # Encoded once: should it be sent twice over a broken connection, the second changes nothing.
         body = outgoing.body(self._issued_at)
 
@@ -100,7 +100,7 @@ class SchedulerClient:
         self.close()
 
 
-def properties(outgoing: Outgoing, user_id: str | None) -> pika.BasicProperties:
+def properties(outgoing: OutgoingCommand, user_id: str | None) -> pika.BasicProperties:
     """Return the AMQP properties of a command."""
     return pika.BasicProperties(
         content_type="application/json", delivery_mode=2, type=outgoing.message_type,

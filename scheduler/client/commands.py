@@ -26,7 +26,7 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class When(TypedDict, total=False):
+class RequestFields(TypedDict, total=False):
     """The optional fields of a request, as Python values."""
 
     run_at: datetime | timedelta | str  # a timedelta: that long from now
@@ -47,7 +47,7 @@ class When(TypedDict, total=False):
     headers: Mapping[str, str]
 
 
-class Sending(TypedDict, total=False):
+class CommandFields(TypedDict, total=False):
     """The optional fields of every other command."""
 
     tenant: str
@@ -57,7 +57,7 @@ class Sending(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class OutgoingCommand:
     """A command ready to be sent: the routing key, the fields of its body, and what goes beside it."""
 
     kind: str
@@ -77,11 +77,14 @@ class Outgoing:
 
 
 def request(
-    id: UUID | str, job_type: str, payload: Payload | None, when: When, now: Callable[[], datetime] = _utc_now
-) -> Outgoing:
+    id: UUID | str, job_type: str, payload: Payload | None, when: RequestFields,
+    now: Callable[[], datetime] = _utc_now
+) -> OutgoingCommand:
     """Build a ScheduleRequest; raise CommandRejected for what the sidecar would reject anyway."""
-    if unknown := when.keys() - When.__annotations__.keys():
-        raise TypeError(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(When.__annotations__)}")
+    if unknown := when.keys() - RequestFields.__annotations__.keys():
+        raise TypeError(
+            f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(RequestFields.__annotations__)}"
+        )
     fields = _common(id, when) | {"job_type": job_type}
     if payload is not None:
         fields["payload"] = _payload(payload)
@@ -92,14 +95,17 @@ def request(
     if "max_lateness" in when:
         fields["max_lateness"] = _seconds(when["max_lateness"])
     fields |= {name: value for name, value in when.items() if name in _AS_GIVEN}
-    return _checked(Outgoing("request", fields, **_beside(when)))
+    return _checked(OutgoingCommand("request", fields, **_message_headers(when)))
 
 
-def order(kind: str, id: UUID | str, sending: Sending) -> Outgoing:
+def order(kind: str, id: UUID | str, sending: CommandFields) -> OutgoingCommand:
     """Build a cancel, pause, resume or trigger, about a job; or a retry, about a run."""
-    if unknown := sending.keys() - Sending.__annotations__.keys():
-        raise TypeError(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(Sending.__annotations__)}")
-    return _checked(Outgoing(kind, _common(id, sending, COMMAND_MODELS[kind].about), **_beside(sending)))
+    if unknown := sending.keys() - CommandFields.__annotations__.keys():
+        raise TypeError(
+            f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(CommandFields.__annotations__)}"
+        )
+    return _checked(OutgoingCommand(kind, _common(id, sending, COMMAND_MODELS[kind].about),
+                                    **_message_headers(sending)))
 
 
 def encode(fields: dict[str, Any]) -> bytes:
@@ -122,7 +128,7 @@ def _not_json(fields: dict[str, Any]) -> Iterator[Problem]:
             yield Problem(name, f"is not JSON: {error}")
 
 
-def _common(id: UUID | str, sending: When | Sending, about: str = "id") -> dict[str, Any]:
+def _common(id: UUID | str, sending: RequestFields | CommandFields, about: str = "id") -> dict[str, Any]:
     fields: dict[str, Any] = {about: str(id)}
     if "issued_at" in sending:
         issued_at = sending["issued_at"]
@@ -134,7 +140,7 @@ def _common(id: UUID | str, sending: When | Sending, about: str = "id") -> dict[
     return fields
 
 
-def _beside(sending: When | Sending) -> dict[str, Any]:
+def _message_headers(sending: RequestFields | CommandFields) -> dict[str, Any]:
     return {
         "correlation_id": sending.get("correlation_id"), "headers": dict(sending.get("headers") or {}),
     }
@@ -177,7 +183,7 @@ def _seconds(span: timedelta | float | str) -> float | str:
     return span.total_seconds() if isinstance(span, timedelta) else span
 
 
-def _checked(outgoing: Outgoing) -> Outgoing:
+def _checked(outgoing: OutgoingCommand) -> OutgoingCommand:
     """Say here and now what the sidecar would say later, by its own rules."""
     try:
         incoming = parse_command(outgoing.kind, encode(outgoing.fields), max_payload_bytes=_ANY_SIZE)

@@ -15,14 +15,14 @@ from scheduler.client.work import Work
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class HandlerStarted:
     """A handler has started."""
 
     work: Work
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class HandlerFinished:
     """A handler has ended: it returned something, or raised an error."""
 
     work: Work
@@ -32,7 +32,7 @@ class Done:
     finished_at: datetime
 
 
-News = Begun | Done
+News = HandlerStarted | HandlerFinished
 
 
 class Executor:
@@ -74,7 +74,7 @@ class Executor:
 
     def _run(self, work: Work) -> None:
         if work.attempt is not None:
-            self._tell(Begun(work))
+            self._tell(HandlerStarted(work))
         returned: object = None
         error: BaseException | None = None
         started_at = datetime.now(UTC)
@@ -83,7 +83,7 @@ class Executor:
             returned = self._call(handler, event, work)
         except BaseException as raised:  # noqa: BLE001 - also SystemExit must not lose the event
             error = raised
-        self._tell(Done(work, returned, error, started_at, datetime.now(UTC)))
+        self._tell(HandlerFinished(work, returned, error, started_at, datetime.now(UTC)))
 
     def _call(self, handler: Handler, event: Due[object], work: Work) -> object:
         if handler.process:

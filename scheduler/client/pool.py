@@ -15,7 +15,7 @@ T = TypeVar("T")
 _IDLE = 4  # kept open for the next caller
 
 
-class Pool:
+class ConnectionPool:
     """Opens connections as they are needed, through every URL in turn, and keeps a few of them."""
 
     def __init__(self, urls: Sequence[str], name: str) -> None:

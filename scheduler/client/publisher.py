@@ -22,7 +22,7 @@ _TICK_SECONDS = 1.0
 _CLOSE_SECONDS = 2.0
 
 
-class Outcome(Enum):
+class PublishOutcome(Enum):
     """What the broker did with a command."""
 
     CONFIRMED = auto()
@@ -32,7 +32,7 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class OutboxMessage:
     """A command to publish to schedule.commands."""
 
     key: str
@@ -40,7 +40,7 @@ class Message:
     properties: pika.BasicProperties
 
 
-class Publisher:
+class CommandPublisher:
     """A connection with one channel in confirm mode; used by one thread, which also serves its I/O."""
 
     def __init__(self, url: str, name: str) -> None:
@@ -50,8 +50,8 @@ class Publisher:
         self._loop = IOLoop()
         self._channel: Channel | None = None
         self._error: BaseException | None = None
-        self._outcomes: list[Outcome] = []
-        self._messages: Sequence[Message] = ()
+        self._outcomes: list[PublishOutcome] = []
+        self._messages: Sequence[OutboxMessage] = ()
         self._first_tag = 1
         self._next_tag = 1
         self._returned: set[tuple[str, bytes]] = set()
@@ -74,14 +74,14 @@ class Publisher:
             self._serve(0.0)
         return self._error is None and self._channel is not None and bool(self._channel.is_open)
 
-    def publish(self, messages: Sequence[Message], tick: Callable[[], bool]) -> list[Outcome]:
+    def publish(self, messages: Sequence[OutboxMessage], tick: Callable[[], bool]) -> list[PublishOutcome]:
         """Publish all, then wait for their outcomes.
 
         `tick` is called about once a second meanwhile; when it returns False, the rest stays UNKNOWN.
         """
         assert self._channel is not None  # noqa: S101 - `__init__` has opened it
         self._messages = messages
-        self._outcomes = [Outcome.UNKNOWN] * len(messages)
+        self._outcomes = [PublishOutcome.UNKNOWN] * len(messages)
         self._first_tag = self._next_tag
         self._returned.clear()
         open_count, stalled_at = len(messages), time.monotonic() + _STALL_SECONDS
@@ -93,7 +93,7 @@ class Publisher:
                 self._next_tag += 1
             while open_count and self._error is None and self._channel.is_open:
                 self._serve(_TICK_SECONDS)
-                still_open = self._outcomes.count(Outcome.UNKNOWN)
+                still_open = self._outcomes.count(PublishOutcome.UNKNOWN)
                 if still_open < open_count:
                     open_count, stalled_at = still_open, time.monotonic() + _STALL_SECONDS
                 if open_count and (not tick() or time.monotonic() > stalled_at):
@@ -178,11 +178,13 @@ class Publisher:
         first = 0 if method.multiple else last
         refused = isinstance(method, spec.Basic.Nack)
         for number in range(max(first, 0), last + 1):
-            if self._outcomes[number] is Outcome.UNKNOWN:
-                self._outcomes[number] = Outcome.REFUSED if refused else self._accepted(self._messages[number])
-        if Outcome.UNKNOWN not in self._outcomes:
+            if self._outcomes[number] is PublishOutcome.UNKNOWN:
+                self._outcomes[number] = PublishOutcome.REFUSED if refused else self._accepted(
+                    self._messages[number]
+                )
+        if PublishOutcome.UNKNOWN not in self._outcomes:
             self._loop.stop()
 
-    def _accepted(self, message: Message) -> Outcome:
+    def _accepted(self, message: OutboxMessage) -> PublishOutcome:
         returned = (message.key, message.body) in self._returned
-        return Outcome.RETURNED if returned else Outcome.CONFIRMED
+        return PublishOutcome.RETURNED if returned else PublishOutcome.CONFIRMED

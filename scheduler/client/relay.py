@@ -14,7 +14,7 @@ import pika
 from scheduler.client.connection import MessageRefused, check_header
 from scheduler.client.database import execute
 from scheduler.client.errors import AccessRefused, BrokerUnavailable, ClientError, NoSidecar
-from scheduler.client.publisher import Message, Outcome, Publisher
+from scheduler.client.publisher import CommandPublisher, OutboxMessage, PublishOutcome
 from scheduler.domain.messages import COMMAND_MODELS
 from scheduler.domain.names import COMMANDS_EXCHANGE
 
@@ -33,8 +33,8 @@ class _Row:
 
     number: int
     attempts: int
-    message: Message
-    outcome: Outcome = Outcome.UNKNOWN
+    message: OutboxMessage
+    outcome: PublishOutcome = PublishOutcome.UNKNOWN
     problem: str = "the broker refused the message: the sidecar's queue is full"
 
 
@@ -59,7 +59,7 @@ class Relay:
         self._connect = connect
         self._database: Any = None
         self._urls = [part.strip() for part in url.split(",")]
-        self._publisher: Publisher | None = None
+        self._publisher: CommandPublisher | None = None
         self._batch = batch
         self._interval = interval
         self._timeout = timeout
@@ -100,7 +100,7 @@ class Relay:
             user_id=self._user_id,
         )
         encoded = (body if dated else _dated(body, issued_at)).encode()
-        return _Row(number, attempts, Message(kind, encoded, properties))
+        return _Row(number, attempts, OutboxMessage(kind, encoded, properties))
 
     def _send(self, rows: list[_Row]) -> int:
         """Publish the commands, remove those that were confirmed, and put off those that were refused."""
@@ -109,11 +109,11 @@ class Relay:
             self._publish(rows)
         except BrokerUnavailable as error:
             problem = error
-        confirmed = [row.number for row in rows if row.outcome is Outcome.CONFIRMED]
+        confirmed = [row.number for row in rows if row.outcome is PublishOutcome.CONFIRMED]
         if confirmed:
             execute(self._database, "strike_commands", (confirmed,))
-        self._put_off([row for row in rows if row.outcome is Outcome.REFUSED], _MOST_SECONDS)
-        returned = [row for row in rows if row.outcome is Outcome.RETURNED]
+        self._put_off([row for row in rows if row.outcome is PublishOutcome.REFUSED], _MOST_SECONDS)
+        returned = [row for row in rows if row.outcome is PublishOutcome.RETURNED]
         for row in returned:
             row.problem = f"no queue takes this command from {COMMANDS_EXCHANGE}: start `scheduler consumer` once"
         self._put_off(returned, _ABSENT_SECONDS)
@@ -136,9 +136,9 @@ class Relay:
             for row, outcome in zip(batch, outcomes, strict=True):
                 row.outcome = outcome
             if publisher.channel_closed:
-                _blame(rows, batch, publisher)
+                _find_unsendable(rows, batch, publisher)
                 publisher.reopen()
-            elif Outcome.UNKNOWN in outcomes:
+            elif PublishOutcome.UNKNOWN in outcomes:
                 publisher.check()
                 raise BrokerUnavailable("the broker did not confirm in time")
 
@@ -161,14 +161,14 @@ class Relay:
             first = rows[0]
             log.warning("%d commands stay in the outbox, such as %s: %s", len(rows), first.number, first.problem)
 
-    def _open_publisher(self) -> Publisher:
+    def _open_publisher(self) -> CommandPublisher:
         """Try every URL in turn until the timeout; if all of them refuse us, that does not help."""
         give_up_at = time.monotonic() + self._timeout
         while True:
             problems: list[BrokerUnavailable] = []
             for url in self._urls:
                 try:
-                    return Publisher(url, "outbox")
+                    return CommandPublisher(url, "outbox")
                 except BrokerUnavailable as error:
                     problems.append(error)
             refused = all(isinstance(each, AccessRefused) for each in problems)
@@ -188,7 +188,7 @@ class Relay:
                 sent, delay = self.run_once(), self._interval
             except Exception as error:  # noqa: BLE001 - any driver's error means the same here: try again
                 sent, delay = 0, min(max(delay, 0.1) * 2, 10.0)
-                log.warning("outbox not relayed, trying again: %s", _explained(error))
+                log.warning("outbox not relayed, trying again: %s", _describe_error(error))
             if sent < self._batch:
                 self._stop.wait(delay)
         self.close()
@@ -223,31 +223,31 @@ def _check_headers(rows: Sequence[_Row], frame_max: int) -> None:
         try:
             check_header(row.message.properties, frame_max)
         except MessageRefused as error:
-            row.outcome, row.problem = Outcome.REFUSED, str(error)
+            row.outcome, row.problem = PublishOutcome.REFUSED, str(error)
 
 
 def _batches(rows: Sequence[_Row]) -> Iterator[list[_Row]]:
     """Yield all rows; while the broker closes the channel over them, one by one until the culprit is known."""
     single = False
-    while rest := [row for row in rows if row.outcome is Outcome.UNKNOWN]:
+    while rest := [row for row in rows if row.outcome is PublishOutcome.UNKNOWN]:
         batch = rest[:1] if single else rest
         yield batch
-        single = not single or batch[0].outcome is not Outcome.REFUSED
+        single = not single or batch[0].outcome is not PublishOutcome.REFUSED
 
 
-def _blame(rows: Sequence[_Row], batch: Sequence[_Row], publisher: Publisher) -> None:
+def _find_unsendable(rows: Sequence[_Row], batch: Sequence[_Row], publisher: CommandPublisher) -> None:
     """Note why the broker closed the channel: over the only command of a batch, or over any."""
     try:
         publisher.check()
     except NoSidecar:
         for row in rows:
-            row.outcome = Outcome.RETURNED if row.outcome is Outcome.UNKNOWN else row.outcome
+            row.outcome = PublishOutcome.RETURNED if row.outcome is PublishOutcome.UNKNOWN else row.outcome
     except ClientError as error:
         if len(batch) == 1:
-            batch[0].outcome, batch[0].problem = Outcome.REFUSED, str(error)
+            batch[0].outcome, batch[0].problem = PublishOutcome.REFUSED, str(error)
 
 
-def _explained(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     text = " ".join(str(error).split())
     if type(error).__name__ == "UndefinedTable":  # so both psycopgs call it
         return f"{text}; `scheduler outbox --sql` prints the tables"

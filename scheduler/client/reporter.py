@@ -32,14 +32,14 @@ def worker_name(name: str | None) -> str:
 
 
 @dataclass(slots=True)
-class _Report:
+class _PendingReport:
     body: bytes
     next_at: float  # monotonic
     confirmed: bool = False  # at least once
 
 
 @dataclass(slots=True)
-class Progress:
+class ReportProgress:
     """What the last reports brought about."""
 
     started: list[Work] = field(default_factory=list)  # the broker has the first `running`
@@ -47,7 +47,7 @@ class Progress:
     superseded: list[Work] = field(default_factory=list)  # the sidecar has given up the attempt
 
 
-class Reporter:
+class AttemptReporter:
     """Keeps what is to be reported, also while there is no connection.
 
     Used by the thread that has the connection, which calls `turn` a few times in a second: pika wants it so. A
@@ -60,8 +60,8 @@ class Reporter:
         self._properties = self._make_properties()
         self._connection: pika.BlockingConnection | None = None
         self._channel: BlockingChannel | None = None
-        self._running: dict[Work, _Report] = {}
-        self._ended: dict[Work, _Report] = {}
+        self._running: dict[Work, _PendingReport] = {}
+        self._ended: dict[Work, _PendingReport] = {}
         self._superseded: list[Work] = []
 
     def attach(self, connection: pika.BlockingConnection) -> None:
@@ -84,12 +84,12 @@ class Reporter:
     def begin(self, work: Work) -> None:
         """Report that a handler runs, from now until its end."""
         assert work.attempt is not None  # noqa: S101 - only tracked jobs are reported
-        self._running[work] = _Report(work.attempt.running(self._heartbeat), time.monotonic())
+        self._running[work] = _PendingReport(work.attempt.running(self._heartbeat), time.monotonic())
 
     def end(self, work: Work, result: bytes) -> None:
         """Report the result, until the broker has confirmed it."""
         running = self._running.pop(work, None)
-        self._ended[work] = _Report(result, 0.0)  # first: the connection may be lost while publishing
+        self._ended[work] = _PendingReport(result, 0.0)  # first: the connection may be lost while publishing
         if running is not None and not running.confirmed:
             self._publish(running.body)
 
@@ -97,10 +97,10 @@ class Reporter:
         """Report no more of an attempt that the sidecar has given up."""
         self._running.pop(work, None)
 
-    def turn(self) -> Progress:
+    def turn(self) -> ReportProgress:
         """Publish the reports that are due."""
         now = time.monotonic()
-        progress = Progress(superseded=self._superseded)
+        progress = ReportProgress(superseded=self._superseded)
         self._superseded = []
         for work, report in list(self._running.items()):
             if report.next_at > now:

@@ -50,7 +50,7 @@ def as_json(returned: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class AttemptReport:
     """Which attempt of which event, and who makes it."""
 
     event_id: UUID
@@ -96,7 +96,7 @@ class Attempt:
         return self.says(ResultStatus.FAILED, error=last, retry=again, **times)
 
 
-def tracked(body: bytes, worker: str | None = None) -> Attempt | None:
+def tracked(body: bytes, worker: str | None = None) -> AttemptReport | None:
     """Return which attempt an event is, or None if its job is not tracked or that cannot be read."""
     if b'"run"' not in body:
         return None  # most are not tracked, and need not be read
@@ -104,7 +104,7 @@ def tracked(body: bytes, worker: str | None = None) -> Attempt | None:
         event = _Tracked.model_validate_json(body)
     except ValidationError:
         return None
-    return None if event.run is None else Attempt(event.event_id, event.run.attempt, worker)
+    return None if event.run is None else AttemptReport(event.event_id, event.run.attempt, worker)
 
 
 class _Run(BaseModel):

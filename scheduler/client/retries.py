@@ -18,7 +18,7 @@ _NOT_FOUND = 404
 _TRACEBACK = 8000  # characters, from its end: headers travel in one frame
 
 
-class Retries:
+class RetryQueues:
     """Queues beside the host's own, each of which hands its messages back after a fixed delay.
 
     They are ordinary queues with a time to live, one for each delay, so that `mainapp_due` itself needs no

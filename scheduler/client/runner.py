@@ -15,11 +15,11 @@ from scheduler.client.errors import AccessRefused, BrokerUnavailable
 from scheduler.client.executor import Executor, News
 from scheduler.client.handlers import Handlers, handlers
 from scheduler.client.process_child import active
-from scheduler.client.reporter import HEARTBEAT, Reporter, worker_name
-from scheduler.client.retries import DELAYS, Retries
-from scheduler.client.session import Policy, Session, Shared, Unknown
+from scheduler.client.reporter import HEARTBEAT, AttemptReporter, worker_name
+from scheduler.client.retries import DELAYS, RetryQueues
+from scheduler.client.session import FailurePolicy, RunnerSession, RunnerState, Unknown
 from scheduler.client.signals import stop_on_signal
-from scheduler.client.work import State, Works
+from scheduler.client.work import WorkSet, WorkState
 from scheduler.domain.messages.base import LIFETIME
 from scheduler.domain.names import DUE_QUEUE
 from scheduler.rabbit import address
@@ -56,15 +56,15 @@ class Runner:
         self._grace = grace
         self._stop = threading.Event()
         self._stop_by = float("inf")
-        self._session: Session | None = None
-        self._works = Works()
+        self._session: RunnerSession | None = None
+        self._works = WorkSet()
         # `user_id` is the broker's user that we are, if the sidecar takes tenants from it.
-        self._reporter = Reporter(heartbeat, user_id)
+        self._reporter = AttemptReporter(heartbeat, user_id)
         self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
         self._executor = Executor(handlers, workers, self._tell)
-        retries = Retries(queue_name, delays, queue_type)
-        self._shared = Shared(
-            self._works, self._reporter, retries, Policy(unknown, worker_name(name)), self._news,
+        retries = RetryQueues(queue_name, delays, queue_type)
+        self._shared = RunnerState(
+            self._works, self._reporter, retries, FailurePolicy(unknown, worker_name(name)), self._news,
             self._executor.submit, self._set_ready, prefetch or workers * 2,
         )
         self.ready = threading.Event()  # set while it consumes, or has as many events as it may have
@@ -105,7 +105,7 @@ class Runner:
 
     def _serve(self, connection: pika.BlockingConnection) -> bool:
         """Use a connection until it is lost, or the stop; return whether it could be used at all."""
-        session = Session(connection, self._shared)
+        session = RunnerSession(connection, self._shared)
         self._session = session
         consumed = False
         try:
@@ -126,7 +126,7 @@ class Runner:
         """Whether to return from `run`: all handlers have ended and are reported, or the grace is over."""
         if not self._stop.is_set():
             return False
-        busy = not self._reporter.idle or any(work.state is State.RUNNING for work in self._works)
+        busy = not self._reporter.idle or any(work.state is WorkState.RUNNING for work in self._works)
         return not busy or time.monotonic() >= self._stop_by
 
     def run_until_signal(self) -> None:

@@ -13,12 +13,12 @@ from pika import spec
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, ChannelClosed, ChannelWrongStateError
 
-from scheduler.client.executor import Begun, Done, News
+from scheduler.client.executor import HandlerFinished, HandlerStarted, News
 from scheduler.client.handlers import UnknownJobType, UnreadableEvent
-from scheduler.client.reporter import Reporter
-from scheduler.client.results import Attempt, NotJson, Snooze
-from scheduler.client.retries import Retries
-from scheduler.client.work import State, StopReason, Work, Works, identify
+from scheduler.client.reporter import AttemptReporter
+from scheduler.client.results import AttemptReport, NotJson, Snooze
+from scheduler.client.retries import RetryQueues
+from scheduler.client.work import StopReason, Work, WorkSet, WorkState, identify
 from scheduler.domain.instants import rfc3339
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ _FLUSH_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class FailurePolicy:
     """How failures are treated, and who reports them."""
 
     unknown: Unknown
@@ -44,7 +44,7 @@ class Policy:
         """Whether the event is acknowledged as if it had succeeded."""
         return isinstance(error, UnknownJobType) and self.unknown == "drop"
 
-    def result(self, attempt: Attempt, done: Done) -> tuple[bytes, bool]:
+    def result(self, attempt: AttemptReport, done: HandlerFinished) -> tuple[bytes, bool]:
         """Return the ScheduleResult of an attempt, and whether it succeeded.
 
         A run that no handler will ever take must end, too.
@@ -62,23 +62,23 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class RunnerState:
     """The parts of a Runner that outlive a connection."""
 
-    works: Works
-    reporter: Reporter
-    retries: Retries
-    policy: Policy
+    works: WorkSet
+    reporter: AttemptReporter
+    retries: RetryQueues
+    policy: FailurePolicy
     news: "queue.SimpleQueue[News]"
     submit: Callable[[Work], None]
     set_ready: Callable[[bool], None]
     prefetch: int
 
 
-class Session:
+class RunnerSession:
     """Used by one thread. Whatever it loses is delivered again, or reported by the next session."""
 
-    def __init__(self, connection: pika.BlockingConnection, shared: Shared) -> None:
+    def __init__(self, connection: pika.BlockingConnection, shared: RunnerState) -> None:
         self._connection = connection
         self._shared = shared
         self._works = shared.works
@@ -128,15 +128,15 @@ class Session:
             self.turn()
         if not self._busy:
             return
-        running = [work for work in self._works if work.state is State.RUNNING]
+        running = [work for work in self._works if work.state is WorkState.RUNNING]
         stopped = [work for work in running if work.stop(StopReason.SHUTDOWN)]
         flush_by = time.monotonic() + _FLUSH_SECONDS
-        while any(work.state is State.RUNNING for work in stopped) and time.monotonic() < flush_by:
+        while any(work.state is WorkState.RUNNING for work in stopped) and time.monotonic() < flush_by:
             self.turn()
         for work in running:
-            if work.state is State.RUNNING and work.attempt is not None and work.confirmed:
+            if work.state is WorkState.RUNNING and work.attempt is not None and work.confirmed:
                 # The event is acknowledged: without a result, the next attempt waits for the heartbeat to end.
-                work.state = State.ENDED
+                work.state = WorkState.ENDED
                 self._shared.reporter.end(work, work.attempt.failed(Snooze(0)))
         flush_by = time.monotonic() + _FLUSH_SECONDS
         while not self._shared.reporter.idle and time.monotonic() < flush_by:
@@ -145,7 +145,9 @@ class Session:
     @property
     def _busy(self) -> bool:
         news = not self._shared.news.empty()
-        return news or not self._shared.reporter.idle or any(work.state is State.RUNNING for work in self._works)
+        return news or not self._shared.reporter.idle or any(
+            work.state is WorkState.RUNNING for work in self._works
+        )
 
     def _give_back(self, work: Work) -> None:
         unstarted = list(work.later)
@@ -279,7 +281,7 @@ class Session:
 
     def _supersede(self, work: Work, why: str) -> None:
         self._shared.reporter.forget(work)
-        if work.state is State.RUNNING and work.stop_reason is None and not work.stop(StopReason.SUPERSEDED):
+        if work.state is WorkState.RUNNING and work.stop_reason is None and not work.stop(StopReason.SUPERSEDED):
             log.warning("attempt %s of event %s still runs, though %s: a handler in a thread cannot be stopped",
                         work.key[1], work.key[0], why)
 
@@ -288,16 +290,16 @@ class Session:
     def _read_news(self) -> None:
         while not self._shared.news.empty():
             news = self._shared.news.get_nowait()
-            if isinstance(news, Begun):
+            if isinstance(news, HandlerStarted):
                 self._shared.reporter.begin(news.work)
             else:
                 self._end(news)
 
-    def _end(self, done: Done) -> None:
+    def _end(self, done: HandlerFinished) -> None:
         work = done.work
-        if work.state is State.ENDED:
+        if work.state is WorkState.ENDED:
             return  # reported as snoozed when the Runner stopped
-        work.state = State.ENDED
+        work.state = WorkState.ENDED
         self._started.pop(work, None)
         if work.attempt is not None:
             self._end_tracked(work, work.attempt, done)
@@ -313,7 +315,7 @@ class Session:
             log.error("event %s failed and is delivered again", work.key[0], exc_info=done.error)
             self._next(work)
 
-    def _end_tracked(self, work: Work, attempt: Attempt, done: Done) -> None:
+    def _end_tracked(self, work: Work, attempt: AttemptReport, done: HandlerFinished) -> None:
         stopped = done.error is not None and work.stoppable
         if stopped and work.stop_reason is StopReason.SUPERSEDED:
             log.warning("attempt %s of event %s stopped: the sidecar has given it up", work.key[1], work.key[0])

@@ -8,14 +8,14 @@ from enum import Enum, auto
 
 import pika
 
-from scheduler.client.results import Attempt, tracked
+from scheduler.client.results import AttemptReport, tracked
 from scheduler.client.retries import attempts
 
 REMEMBERED = 10_000  # finished events
 Key = tuple[str | None, int]
 
 
-class State(Enum):
+class WorkState(Enum):
     """How far an event has come."""
 
     WAITING = auto()
@@ -45,29 +45,29 @@ class Work:
     key: Key
     body: bytes
     properties: pika.BasicProperties
-    attempt: Attempt | None  # of a tracked job
+    attempt: AttemptReport | None  # of a tracked job
     deliveries: list[int] = field(default_factory=list)  # tags on the open channel
     later: list["Work"] = field(default_factory=list)  # further attempts at the same event: they wait for this one
     confirmed: bool = False  # the broker has its `running`
     succeeded: bool = False  # as a tracked attempt
-    state: State = State.WAITING
+    state: WorkState = WorkState.WAITING
     stop_reason: StopReason | None = None
     _stop: Callable[[StopReason], None] | None = None
 
     def begin(self) -> bool:
         """Mark it as running; return False if it was dropped."""
         with _lock:
-            if self.state is not State.WAITING:
+            if self.state is not WorkState.WAITING:
                 return False
-            self.state = State.RUNNING
+            self.state = WorkState.RUNNING
             return True
 
     def drop(self) -> bool:
         """Keep it from starting; return False if it has started."""
         with _lock:
-            if self.state is not State.WAITING:
+            if self.state is not WorkState.WAITING:
                 return False
-            self.state = State.DROPPED
+            self.state = WorkState.DROPPED
             return True
 
     def on_stop(self, stop: Callable[[StopReason], None]) -> None:
@@ -94,7 +94,7 @@ class Work:
         return stop is not None
 
 
-def identify(properties: pika.BasicProperties, body: bytes, worker: str) -> tuple[Key, Attempt | None]:
+def identify(properties: pika.BasicProperties, body: bytes, worker: str) -> tuple[Key, AttemptReport | None]:
     """Return an event's key, the same for every delivery of one attempt, and the attempt if its job is tracked."""
     attempt = tracked(body, worker)
     if attempt is not None:
@@ -102,7 +102,7 @@ def identify(properties: pika.BasicProperties, body: bytes, worker: str) -> tupl
     return (properties.message_id, attempts(properties)), None
 
 
-class Works:
+class WorkSet:
     """All events of a Runner, also while it has no connection; used by one thread."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class Works:
     @property
     def waiting(self) -> int:
         """How many wait for a free worker."""
-        return sum(work.state is State.WAITING for work in self._by_event.values())
+        return sum(work.state is WorkState.WAITING for work in self._by_event.values())
 
     @property
     def acknowledged(self) -> int:

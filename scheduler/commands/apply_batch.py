@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 from scheduler.commands.apply_results import wake_for_runs
 from scheduler.commands.audit_entries import callers, delayed_entry, job_entries, run_entries
-from scheduler.commands.batch_transaction import attempted
-from scheduler.commands.decide_commands import Verdict, judge, judge_retry
-from scheduler.commands.transaction_hooks import NOBODY, Attendant
+from scheduler.commands.batch_transaction import run_in_transaction
+from scheduler.commands.decide_commands import MessageOutcome, decide_jobs, decide_retry
+from scheduler.commands.transaction_hooks import NO_HOOKS, TransactionHooks
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import CommandOutcome, Job, JobStatus
@@ -35,9 +35,9 @@ from scheduler.postgres.runs.store import wake_producers
 
 
 def execute(
-    connection: Connection, batch: Sequence[Incoming], soon: timedelta, attendant: Attendant = NOBODY,
+    connection: Connection, batch: Sequence[Incoming], soon: timedelta, attendant: TransactionHooks = NO_HOOKS,
     *, wait_for_locks: bool = True,
-) -> list[Verdict]:
+) -> list[MessageOutcome]:
     """Apply the commands in one transaction and return what became of each, in order.
 
     Those about rows that another session has locked are not applied: LOCKED.
@@ -46,7 +46,7 @@ def execute(
     """
     held: set[str] = set()
     try:
-        return attempted(
+        return run_in_transaction(
             connection, batch, lambda cursor, part: _execute(cursor, part, soon, attendant, held), _find_locked,
             wait_for_locks=wait_for_locks,
         )
@@ -58,8 +58,8 @@ def execute(
 
 
 def _execute(
-    cursor: Cursor, batch: Sequence[Incoming], soon: timedelta, attendant: Attendant, held: set[str]
-) -> list[Verdict]:
+    cursor: Cursor, batch: Sequence[Incoming], soon: timedelta, attendant: TransactionHooks, held: set[str]
+) -> list[MessageOutcome]:
     retries, others = [], batch
     if ScheduleRetry in _kinds(batch):
         retries = [incoming for incoming in batch if isinstance(incoming.command, ScheduleRetry)]
@@ -87,21 +87,21 @@ def _find_locked(cursor: Cursor, batch: Sequence[Incoming]) -> set[str]:
 
 
 def _execute_jobs(
-    cursor: Cursor, batch: Sequence[Incoming], soon: timedelta, attendant: Attendant, held: set[str]
-) -> list[Verdict]:
+    cursor: Cursor, batch: Sequence[Incoming], soon: timedelta, attendant: TransactionHooks, held: set[str]
+) -> list[MessageOutcome]:
     now = database_time(cursor)
     started = time.monotonic()
     kinds = _kinds(batch)
     ids = [incoming.about for incoming in batch]
-    known = lock(cursor, ids, requested=kinds == {ScheduleRequest} and attendant is NOBODY)
+    known = lock(cursor, ids, requested=kinds == {ScheduleRequest} and attendant is NO_HOOKS)
     held.update(job.id for job in known.values() if job.held_by is not None)
     attendant.jobs_locked(known, now)
     named = _mark_repeated(cursor, batch) if ScheduleTrigger in kinds else {}
-    verdicts, jobs = judge(known, batch, now)
+    verdicts, jobs = decide_jobs(known, batch, now)
     until = now + soon + timedelta(seconds=time.monotonic() - started)  # others may have held the rows for long
     save(cursor, known, jobs, callers(batch))
     if entries := job_entries(batch, verdicts, known):
-        audit.write(cursor, entries)
+        audit.write_entries(cursor, entries)
     if named:
         _remember_triggers(cursor, named, verdicts)
     if ScheduleCancel in kinds:
@@ -129,7 +129,7 @@ def _mark_repeated(cursor: Cursor, batch: Sequence[Incoming]) -> dict[int, Trigg
 
 
 def _remember_triggers(
-    cursor: Cursor, named: Mapping[int, TriggerMessage], verdicts: Sequence[Verdict]
+    cursor: Cursor, named: Mapping[int, TriggerMessage], verdicts: Sequence[MessageOutcome]
 ) -> None:
     """Remember the messages of triggers that were accepted: a rejected one may be replayed."""
     accepted = [message for position, message in named.items() if isinstance(verdicts[position], CommandOutcome)]
@@ -142,7 +142,8 @@ def _kinds(batch: Iterable[Incoming]) -> set[type[Command]]:
 
 
 def _cancel_beside(
-    cursor: Cursor, batch: Sequence[Incoming], verdicts: Sequence[Verdict], now: datetime, attendant: Attendant
+    cursor: Cursor, batch: Sequence[Incoming], verdicts: Sequence[MessageOutcome], now: datetime,
+    attendant: TransactionHooks
 ) -> None:
     """Cancel what else a cancel is about: a delayed message, and the open runs of its job."""
     cancels = [
@@ -187,12 +188,12 @@ def _cancel_delayed(cursor: Cursor, cancels: Sequence[tuple[Incoming, CommandOut
             verdict.status = "cancelled"
             entries.append(delayed_entry(incoming))
     if entries:
-        audit.write(cursor, entries)
+        audit.write_entries(cursor, entries)
 
 
 def _execute_retries(
-    cursor: Cursor, batch: Sequence[Incoming], soon: timedelta, attendant: Attendant
-) -> list[Verdict]:
+    cursor: Cursor, batch: Sequence[Incoming], soon: timedelta, attendant: TransactionHooks
+) -> list[MessageOutcome]:
     now = database_time(cursor)
     ids = {incoming.about for incoming in batch}
     opened = runs.lock(cursor, ids)
@@ -202,11 +203,11 @@ def _execute_retries(
     known = opened | finished
     attendant.runs_locked(known)
     after = dict(known)
-    verdicts: list[Verdict] = [judge_retry(after, incoming, now) for incoming in batch]
+    verdicts: list[MessageOutcome] = [decide_retry(after, incoming, now) for incoming in batch]
     keep_unannounced_ends(opened, after)
     runs.save(cursor, opened, finished, after)
     if entries := run_entries(batch, verdicts, known):
-        audit.write(cursor, entries)
+        audit.write_entries(cursor, entries)
     wake_for_runs(cursor, known, after, now + soon)
     return verdicts
 

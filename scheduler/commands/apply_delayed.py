@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
-from scheduler.commands.batch_transaction import attempted
-from scheduler.commands.decide_commands import Verdict
+from scheduler.commands.batch_transaction import run_in_transaction
+from scheduler.commands.decide_commands import MessageOutcome
 from scheduler.commands.parse_deliveries import CRASHED
 from scheduler.domain.delayed.delay import (
     DELAY,
@@ -44,12 +44,12 @@ _OWN = 1 << 10 | 1 << 7  # of the flags: a correlation_id or a message_id, which
 _SOON = timedelta(seconds=IDLE_POLL_SECONDS + 0.1)
 
 
-class _Headers(NamedTuple):
+class _DelayHeaders(NamedTuple):
     delay: Delay
     written: bytes  # the table as it comes out
 
 
-class _Read(NamedTuple):
+class _ParsedDelivery(NamedTuple):
     delay: Delay
     message_id: str | None
     properties: bytes
@@ -66,7 +66,7 @@ def read_delayed(delivery: Delivery, *, exchange: str, frame_max: int) -> Receiv
         read = _common(raw) if alike else _read(raw, redelivered=again)
     except Rejected as error:
         return error.kept()
-    except content_header.Unreadable as error:
+    except content_header.UnreadableContent as error:
         return Rejected([Problem("headers", f"cannot be read ({error})")])
     except Exception:
         # A case that nobody thought of must not end the consumer again and again: the message is kept aside.
@@ -79,17 +79,17 @@ def read_delayed(delivery: Delivery, *, exchange: str, frame_max: int) -> Receiv
     )
 
 
-def _read(raw: bytes, *, redelivered: bool = False) -> _Read:
+def _read(raw: bytes, *, redelivered: bool = False) -> _ParsedDelivery:
     start, end, named = content_header.locate(raw)
     message_id = _canonical(named) if named is not None and _UUID.fullmatch(named) else None
     if not start:
-        return _Read(Delay(), message_id, raw)
+        return _ParsedDelivery(Delay(), message_id, raw)
     table = raw[start:end]
     if redelivered or len(table) > _COMMON:
         headers = _read_headers(table, redelivered=redelivered)
     else:
         headers = _common_headers(table)
-    return _Read(headers.delay, message_id, b"".join((raw[:start], headers.written, raw[end:])))
+    return _ParsedDelivery(headers.delay, message_id, b"".join((raw[:start], headers.written, raw[end:])))
 
 
 def _canonical(named: bytes) -> str:
@@ -98,7 +98,7 @@ def _canonical(named: bytes) -> str:
     return text if len(text) == _UUID_LENGTH else str(UUID(text))
 
 
-def _read_headers(table: bytes, *, redelivered: bool = False) -> _Headers:
+def _read_headers(table: bytes, *, redelivered: bool = False) -> _DelayHeaders:
     found: dict[str, HeaderValue] = {}
     pieces = []
     for entry in content_header.headers(table):
@@ -116,7 +116,7 @@ def _read_headers(table: bytes, *, redelivered: bool = False) -> _Headers:
         elif redelivered and name in content_header.COUNTS:
             continue
         pieces.append(table[entry.start : entry.end])
-    return _Headers(parse_delay(found), content_header.table(pieces))
+    return _DelayHeaders(parse_delay(found), content_header.table(pieces))
 
 
 def _negated(said: HeaderValue) -> int | None:
@@ -134,7 +134,7 @@ _common_headers = lru_cache(maxsize=1024)(_read_headers)
 
 def execute_delayed(
     connection: Connection, batch: Sequence[ReceivedMessage], _: timedelta, *, wait_for_locks: bool = True
-) -> list[Verdict]:
+) -> list[MessageOutcome]:
     """Store the messages in one transaction and return what became of each, in order.
 
     Almost every UUID is new, and the unique index says so for nothing. Only where it says otherwise they are
@@ -142,13 +142,13 @@ def execute_delayed(
     """
     looked_up = False
 
-    def execute(cursor: Cursor, messages: Sequence[ReceivedMessage]) -> list[Verdict]:
+    def execute(cursor: Cursor, messages: Sequence[ReceivedMessage]) -> list[MessageOutcome]:
         nonlocal looked_up
-        taken = _taken(cursor, messages) if looked_up else {}
+        taken = _arrival(cursor, messages) if looked_up else {}
         looked_up = True
         return _execute(cursor, messages, taken)
 
-    return attempted(connection, batch, execute, _find_locked, wait_for_locks=wait_for_locks)
+    return run_in_transaction(connection, batch, execute, _find_locked, wait_for_locks=wait_for_locks)
 
 
 def _find_locked(cursor: Cursor, batch: Sequence[ReceivedMessage]) -> set[str]:
@@ -157,10 +157,10 @@ def _find_locked(cursor: Cursor, batch: Sequence[ReceivedMessage]) -> set[str]:
     return find_locked(cursor, "delayed_messages", ids, key="message_id")
 
 
-def _execute(cursor: Cursor, batch: Sequence[ReceivedMessage], taken: dict[str, bool]) -> list[Verdict]:
+def _execute(cursor: Cursor, batch: Sequence[ReceivedMessage], taken: dict[str, bool]) -> list[MessageOutcome]:
     now = database_time(cursor)
     dues: dict[int, datetime] = {}  # those with the same headers have the very same delay
-    verdicts: list[Verdict] = []
+    verdicts: list[MessageOutcome] = []
     added: list[tuple[ReceivedMessage, datetime]] = []
     for message in batch:
         named = message.message_id
@@ -186,12 +186,12 @@ def _execute(cursor: Cursor, batch: Sequence[ReceivedMessage], taken: dict[str, 
     return verdicts
 
 
-def _taken(cursor: Cursor, batch: Sequence[ReceivedMessage]) -> dict[str, bool]:
+def _arrival(cursor: Cursor, batch: Sequence[ReceivedMessage]) -> dict[str, bool]:
     """Return the UUIDs under which nothing can be stored, and whether that is because of a cancel."""
     ids = {message.message_id for message in batch if message.message_id is not None}
     if not ids:
         return {}
-    known = store.known(cursor, ids)
+    known = store.find_stored(cursor, ids)
     over = [message_id for message_id, each in known.items() if each.over]
     if over:
         store.forget_cancels(cursor, over)

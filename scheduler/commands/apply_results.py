@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from scheduler.commands.batch_transaction import attempted
-from scheduler.commands.decide_commands import Verdict, judge_result
-from scheduler.commands.transaction_hooks import NOBODY, Attendant
+from scheduler.commands.batch_transaction import run_in_transaction
+from scheduler.commands.decide_commands import MessageOutcome, decide_result
+from scheduler.commands.transaction_hooks import NO_HOOKS, TransactionHooks
 from scheduler.domain.messages import Overlap
 from scheduler.domain.runs.marker import Marker
 from scheduler.domain.runs.result import Result, WorkerReport
@@ -20,7 +20,7 @@ from scheduler.postgres.runs.store import (
     find_locked_runs,
     lock,
     lock_finished,
-    lock_weighed,
+    lock_for_result,
     save,
     wake_producers,
 )
@@ -31,13 +31,13 @@ _IDLE = timedelta(seconds=IDLE_SECONDS + 0.1)  # a little more, for a sleep's ji
 
 def execute_results(
     connection: Connection, batch: Sequence[Result | WorkerReport | Marker], soon: timedelta,
-    attendant: Attendant = NOBODY, *, wait_for_locks: bool = True,
-) -> list[Verdict]:
+    attendant: TransactionHooks = NO_HOOKS, *, wait_for_locks: bool = True,
+) -> list[MessageOutcome]:
     """Apply the results in one transaction and return what became of each, in order.
 
     Those about rows that another session has locked are not applied: LOCKED.
     """
-    return attempted(
+    return run_in_transaction(
         connection, batch, lambda cursor, part: _execute(cursor, part, soon, attendant), _find_locked,
         wait_for_locks=wait_for_locks,
     )
@@ -51,8 +51,8 @@ def _find_locked(cursor: Cursor, batch: Sequence[Result | WorkerReport | Marker]
 
 
 def _execute(
-    cursor: Cursor, batch: Sequence[Result | WorkerReport | Marker], soon: timedelta, attendant: Attendant
-) -> list[Verdict]:
+    cursor: Cursor, batch: Sequence[Result | WorkerReport | Marker], soon: timedelta, attendant: TransactionHooks
+) -> list[MessageOutcome]:
     heard = [each for each in batch if isinstance(each, WorkerReport) and each.trusted]
     results = [each for each in batch if isinstance(each, Result)]
     save_workers(cursor, heard)
@@ -60,17 +60,18 @@ def _execute(
     return [next(recorded) if isinstance(each, Result) else "recorded" for each in batch]
 
 
-def _record(cursor: Cursor, batch: Sequence[Result], soon: timedelta, attendant: Attendant) -> list[Verdict]:
+def _record(cursor: Cursor, batch: Sequence[Result], soon: timedelta,
+            attendant: TransactionHooks) -> list[MessageOutcome]:
     now = database_time(cursor)
     ids = {result.event_id for result in batch}
     # Nobody but a caller who waits is shown the run itself.
-    opened = lock_weighed(cursor, ids) if attendant is NOBODY else lock(cursor, ids)
+    opened = lock_for_result(cursor, ids) if attendant is NO_HOOKS else lock(cursor, ids)
     missing = ids - opened.keys()
     finished = lock_finished(cursor, missing) if missing else {}
     known = opened | finished
     attendant.runs_locked(known)
     runs = dict(known)
-    verdicts: list[Verdict] = [judge_result(runs, result, now) for result in batch]
+    verdicts: list[MessageOutcome] = [decide_result(runs, result, now) for result in batch]
     keep_unannounced_ends(opened, runs)
     save(cursor, opened, finished, runs)
     wake_for_runs(cursor, known, runs, now + max(soon, _IDLE))

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from scheduler.commands.decide_commands import Retried, Verdict
+from scheduler.commands.decide_commands import MessageOutcome, RetryOutcome
 from scheduler.domain.caller import UNVERIFIED_CALLER, Caller, Via
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.jobs.definition import Definition, Incoming
@@ -18,7 +18,7 @@ from scheduler.domain.messages import ScheduleRequest
 from scheduler.domain.recurrence import Spec
 from scheduler.domain.runs.run import Run
 from scheduler.domain.targets.credentials import mask_target_text
-from scheduler.postgres.audit import Entry
+from scheduler.postgres.audit import AuditEntry
 
 # Who sent it is told by the entry itself, and in which trace is nobody's business later.
 _LEFT_OUT = {
@@ -29,8 +29,8 @@ _SPEC = [each.name for each in fields(Spec) if each.name not in _LEFT_OUT]
 
 
 def job_entries(
-    batch: Sequence[Incoming], verdicts: Sequence[Verdict], known: Mapping[str, Job]
-) -> list[Entry]:
+    batch: Sequence[Incoming], verdicts: Sequence[MessageOutcome], known: Mapping[str, Job]
+) -> list[AuditEntry]:
     """Return an entry for each command that changed its job; one made over AMQP tells of it itself."""
     current = dict(known)
     found = []
@@ -44,13 +44,13 @@ def job_entries(
         if after is before or (made and caller.via is Via.AMQP and isinstance(incoming.command, ScheduleRequest)):
             continue
         old, new = _differing(_job(before), _job(after))
-        found.append(Entry(caller, incoming.command.kind, "job", after.id, after.tenant, old, new))
+        found.append(AuditEntry(caller, incoming.command.kind, "job", after.id, after.tenant, old, new))
     return found
 
 
-def delayed_entry(incoming: Incoming) -> Entry:
+def delayed_entry(incoming: Incoming) -> AuditEntry:
     """Return the entry of a cancelled delayed message, which belongs to no tenant."""
-    return Entry(incoming.caller or UNVERIFIED_CALLER, incoming.command.kind, "delayed", incoming.about, "*")
+    return AuditEntry(incoming.caller or UNVERIFIED_CALLER, incoming.command.kind, "delayed", incoming.about, "*")
 
 
 def callers(batch: Iterable[Incoming]) -> dict[str, Caller]:
@@ -59,22 +59,22 @@ def callers(batch: Iterable[Incoming]) -> dict[str, Caller]:
 
 
 def run_entries(
-    batch: Sequence[Incoming], verdicts: Sequence[Verdict], known: Mapping[str, Run]
-) -> list[Entry]:
+    batch: Sequence[Incoming], verdicts: Sequence[MessageOutcome], known: Mapping[str, Run]
+) -> list[AuditEntry]:
     """Return an entry for each retry that gave its run new attempts."""
     return [
         run_entry(incoming.caller or UNVERIFIED_CALLER, incoming.command.kind, known.get(incoming.about),
                   verdict.run)
         for incoming, verdict in zip(batch, verdicts, strict=True)
-        if isinstance(verdict, Retried) and verdict.status == "scheduled"
+        if isinstance(verdict, RetryOutcome) and verdict.status == "scheduled"
     ]
 
 
-def run_entry(caller: Caller, action: str, before: Run | None, after: Run) -> Entry:
+def run_entry(caller: Caller, action: str, before: Run | None, after: Run) -> AuditEntry:
     """Return the entry of a change to a run."""
     tenant = after.occurrence.tenant if after.occurrence else ""
     old, new = _differing(_run(before), _run(after))
-    return Entry(caller, action, "run", after.event_id, tenant, old, new)
+    return AuditEntry(caller, action, "run", after.event_id, tenant, old, new)
 
 
 def _job(job: Job | None) -> dict[str, Any]:

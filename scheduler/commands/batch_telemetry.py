@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from scheduler.commands.decide_commands import Verdict
+from scheduler.commands.decide_commands import MessageOutcome
 from scheduler.domain.delayed.message import ReceiveOutcome
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
@@ -20,7 +20,7 @@ log = get_logger(__name__)
 _rejections = ThrottledWarning(log, "command rejected")
 
 
-def count(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> None:
+def count_commands(batch: Sequence[Delivery], verdicts: Sequence[MessageOutcome]) -> None:
     """Count what was stored, and warn of what was rejected."""
     metrics.batch_size.observe(len(batch))
     queued = cancelled = 0
@@ -46,7 +46,7 @@ def _reject(delivery: Delivery, verdict: Rejected) -> None:
     )
 
 
-def count_results(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> None:
+def count_results(batch: Sequence[Delivery], verdicts: Sequence[MessageOutcome]) -> None:
     """Count what became of results, and of the attempts that they end."""
     metrics.batch_size.observe(len(batch))
     taken = []
@@ -72,7 +72,7 @@ def count_taken(taken: Iterable[tuple[Result, str]]) -> None:
         metrics.run_attempts.labels(outcome.value).inc(number)
 
 
-def count_delayed(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> None:
+def count_delayed(batch: Sequence[Delivery], verdicts: Sequence[MessageOutcome]) -> None:
     """Count what became of delayed messages."""
     metrics.batch_size.observe(len(batch))
     metrics.delayed_in.inc(verdicts.count(ReceiveOutcome.WAITING))
@@ -84,7 +84,7 @@ def count_delayed(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> Non
             _reject(delivery, verdict)
 
 
-def show(batch: Sequence[Delivery], verdicts: Sequence[Verdict], began: int, ended: int) -> None:
+def log_commands(batch: Sequence[Delivery], verdicts: Sequence[MessageOutcome], began: int, ended: int) -> None:
     """Show each stored command: a debug line, and a span where it belongs to a trace; times in nanoseconds."""
     if not log.shows_debug and traces.sink is None:
         return

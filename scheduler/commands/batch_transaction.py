@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
-from scheduler.commands.decide_commands import LOCKED, Retried, Verdict
+from scheduler.commands.decide_commands import LOCKED, MessageOutcome, RetryOutcome
 from scheduler.domain.errors import Problem, Reason, Rejected, Unavailable
 from scheduler.domain.jobs.job import CommandOutcome
 from scheduler.postgres.connection import Connection, Contended, LockTimeout, Unstorable, transaction
@@ -31,10 +31,11 @@ _TRIES = 20
 _SEARCH_SECONDS = 2.0  # for messages that wait for a lock which finding locked rows doesn't show
 
 
-def attempted(
-    connection: Connection, batch: Sequence[Each], execute: Callable[[Cursor, Sequence[Each]], list[Verdict]],
+def run_in_transaction(
+    connection: Connection, batch: Sequence[Each],
+    execute: Callable[[Cursor, Sequence[Each]], list[MessageOutcome]],
     find_locked: Callable[[Cursor, Sequence[Each]], set[str]], *, wait_for_locks: bool = True,
-) -> list[Verdict]:
+) -> list[MessageOutcome]:
     """Have the batch executed and return what became of each, in order.
 
     The batch waits for rows that another session has locked, as long as its own session's lock_timeout. Then, or
@@ -47,17 +48,17 @@ def attempted(
 @dataclass(slots=True)
 class _Attempts(Generic[Each]):
     connection: Connection
-    execute: Callable[[Cursor, Sequence[Each]], list[Verdict]]
+    execute: Callable[[Cursor, Sequence[Each]], list[MessageOutcome]]
     find_locked: Callable[[Cursor, Sequence[Each]], set[str]]
     search_until: float | None = None
     locked: set[str] = field(default_factory=set)  # for the later messages about the same: their order must hold
 
-    def run(self, batch: Sequence[Each], *, skip_locked: bool) -> list[Verdict]:
+    def run(self, batch: Sequence[Each], *, skip_locked: bool) -> list[MessageOutcome]:
         if self.locked:
             return without_locked(batch, self.locked, lambda rest: self._run(rest, skip_locked=skip_locked))
         return self._run(batch, skip_locked=skip_locked)
 
-    def _run(self, batch: Sequence[Each], *, skip_locked: bool) -> list[Verdict]:
+    def _run(self, batch: Sequence[Each], *, skip_locked: bool) -> list[MessageOutcome]:
         for _ in range(_TRIES):
             try:
                 with transaction(self.connection) as cursor:
@@ -82,10 +83,10 @@ class _Attempts(Generic[Each]):
                 return [Rejected([problem], Reason.STORAGE)]
         raise Unavailable("Postgres: too many processes store the same rows at once")
 
-    def _parts(self, parts: Iterable[Sequence[Each]], *, skip_locked: bool) -> list[Verdict]:
+    def _parts(self, parts: Iterable[Sequence[Each]], *, skip_locked: bool) -> list[MessageOutcome]:
         return [verdict for part in parts for verdict in self.run(part, skip_locked=skip_locked)]
 
-    def _execute_unlocked(self, cursor: Cursor, batch: Sequence[Each]) -> list[Verdict]:
+    def _execute_unlocked(self, cursor: Cursor, batch: Sequence[Each]) -> list[MessageOutcome]:
         """Execute what is about rows that nobody else has locked."""
         wait_briefly(cursor)
         self.locked |= self.find_locked(cursor, batch)
@@ -99,8 +100,8 @@ class _Attempts(Generic[Each]):
 
 
 def without_locked(
-    batch: Sequence[Each], locked: AbstractSet[str], execute: Callable[[Sequence[Each]], Sequence[Verdict]]
-) -> list[Verdict]:
+    batch: Sequence[Each], locked: AbstractSet[str], execute: Callable[[Sequence[Each]], Sequence[MessageOutcome]]
+) -> list[MessageOutcome]:
     """Execute what is not about a locked id; the rest is LOCKED."""
     left_out = [each.about in locked for each in batch]
     rest = [each for each, out in zip(batch, left_out, strict=True) if not out]
@@ -113,10 +114,10 @@ def _halves(batch: Sequence[Each]) -> list[Sequence[Each]]:
     return [batch[:half], batch[half:]]
 
 
-def _without_content(verdict: Verdict) -> Verdict:
+def _without_content(verdict: MessageOutcome) -> MessageOutcome:
     """Free what is large of a job or a run that is stored: no reply needs it."""
     if isinstance(verdict, CommandOutcome):
         return replace(verdict, job=replace(verdict.job, definition=None))
-    if isinstance(verdict, Retried):
+    if isinstance(verdict, RetryOutcome):
         return replace(verdict, run=replace(verdict.run, attempts=(), output=None, occurrence=None))
     return verdict

@@ -8,7 +8,7 @@ from uuid import UUID
 from scheduler.commands.apply_batch import execute
 from scheduler.commands.decide_commands import LOCKED
 from scheduler.commands.operator_commands import RowLocked
-from scheduler.commands.transaction_hooks import Attendant
+from scheduler.commands.transaction_hooks import TransactionHooks
 from scheduler.domain.caller import Caller
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import CommandOutcome
@@ -22,7 +22,7 @@ from scheduler.domain.messages import (
 from scheduler.ops import metrics
 from scheduler.postgres.connection import Connection
 from scheduler.postgres.jobs.lists import JobFilter, page_of_job_ids
-from scheduler.postgres.list_rows import Listed
+from scheduler.postgres.list_rows import ListRow
 from scheduler.postgres.runs.lists import RunFilter, page_of_run_ids
 
 BATCH = 500
@@ -36,7 +36,7 @@ _RETRIED = frozenset({"dead", "cancelled"})
 
 
 @dataclass(slots=True)
-class Progress:
+class BulkProgress:
     """How far it has come: how many matched so far, and from where it goes on; None when all is done."""
 
     matched: int = 0
@@ -45,7 +45,7 @@ class Progress:
     done: bool = False
 
 
-class JobsOnly(Attendant):
+class JobsOnlyHooks(TransactionHooks):
     """Keeps a command for jobs that match a filter from delayed messages with the same ids."""
 
     def may_cancel_delayed(self, incoming: Incoming) -> bool:  # noqa: ARG002 - whoever sends it
@@ -53,18 +53,18 @@ class JobsOnly(Attendant):
         return False
 
 
-_JOBS_ONLY = JobsOnly()
-Step = Callable[[Connection, Progress], Progress]
+_JOBS_ONLY = JobsOnlyHooks()
+Step = Callable[[Connection, BulkProgress], BulkProgress]
 
 
 def job_step(verb: str, wanted: JobFilter, caller: Caller, soon: timedelta) -> Step:
     """Return one step of a command for all jobs that match: call it until it is done."""
     kind, statuses = _JOBS[verb]
 
-    def command(each: Listed) -> Command:
+    def command(each: ListRow) -> Command:
         return kind(id=UUID(each.id), tenant=each.tenant)
 
-    def step(connection: Connection, progress: Progress) -> Progress:
+    def step(connection: Connection, progress: BulkProgress) -> BulkProgress:
         found = page_of_job_ids(connection, wanted, BATCH, progress.place)
         connection.rollback()  # what was read for the list is no part of the change
         changing = [_incoming(command(each), each, caller) for each in found if each.status in statuses]
@@ -76,10 +76,10 @@ def job_step(verb: str, wanted: JobFilter, caller: Caller, soon: timedelta) -> S
 def retry_step(wanted: RunFilter, caller: Caller, soon: timedelta) -> Step:
     """Return one step of a retry for all runs that match."""
 
-    def command(each: Listed) -> Command:
+    def command(each: ListRow) -> Command:
         return ScheduleRetry(event_id=UUID(each.id), tenant=each.tenant)
 
-    def step(connection: Connection, progress: Progress) -> Progress:
+    def step(connection: Connection, progress: BulkProgress) -> BulkProgress:
         found = page_of_run_ids(connection, wanted, BATCH, progress.place)
         connection.rollback()
         changing = [_incoming(command(each), each, caller) for each in found if each.status in _RETRIED]
@@ -88,13 +88,13 @@ def retry_step(wanted: RunFilter, caller: Caller, soon: timedelta) -> Step:
     return step
 
 
-def _incoming(command: Command, each: Listed, caller: Caller) -> Incoming:
+def _incoming(command: Command, each: ListRow, caller: Caller) -> Incoming:
     return Incoming(command, each.id, tenant=each.tenant, caller=caller)
 
 
 def _step(
-    connection: Connection, progress: Progress, found: list[Listed], changing: list[Incoming], soon: timedelta
-) -> Progress:
+    connection: Connection, progress: BulkProgress, found: list[ListRow], changing: list[Incoming], soon: timedelta
+) -> BulkProgress:
     locked = progress.locked
     if changing:
         verdicts = execute(connection, changing, soon, _JOBS_ONLY)
@@ -105,4 +105,4 @@ def _step(
     if done and locked:
         raise RowLocked(f"{locked:,} of the {matched:,} that match, and the others are done")
     place = (found[-1].at, found[-1].id) if found else progress.place
-    return Progress(matched, locked, place, done=done)
+    return BulkProgress(matched, locked, place, done=done)

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from scheduler.commands.decide_commands import Locked, Retried, Verdict
+from scheduler.commands.decide_commands import Locked, MessageOutcome, RetryOutcome
 from scheduler.domain.delayed.message import ReceiveOutcome
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.job import CommandOutcome
@@ -15,7 +15,7 @@ from scheduler.domain.messages import (
 )
 
 
-def answer(verdict: Verdict, named_id: str | None) -> ContractMessage:
+def reply_to(verdict: MessageOutcome, named_id: str | None) -> ContractMessage:
     """Return the answer to a message; `named_id` is what it named, a job or a run, if that could be read."""
     match verdict:
         case Rejected():
@@ -24,7 +24,7 @@ def answer(verdict: Verdict, named_id: str | None) -> ContractMessage:
         case CommandOutcome():
             job = verdict.job
             return ScheduleAccepted(id=UUID(job.id), status=verdict.status, next_run_at=job.next_run_at)
-        case Retried():
+        case RetryOutcome():
             run = verdict.run
             return ScheduleAccepted(id=UUID(run.event_id), status=verdict.status, next_run_at=run.retry_at)
         case ReceiveOutcome():

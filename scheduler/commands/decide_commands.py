@@ -23,7 +23,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(slots=True)
-class Retried:
+class RetryOutcome:
     """What a retry made of its run, and what to answer."""
 
     run: Run
@@ -37,15 +37,15 @@ class Locked(Enum):
 
 
 LOCKED: Final = Locked.LOCKED
-Verdict = CommandOutcome | Retried | RecordedStatus | ReceiveOutcome | Rejected | Locked
+MessageOutcome = CommandOutcome | RetryOutcome | RecordedStatus | ReceiveOutcome | Rejected | Locked
 
 
-def judge(
+def decide_jobs(
     known: Mapping[str, Job], batch: Sequence[Incoming], now: datetime
-) -> tuple[list[Verdict], dict[str, Job]]:
+) -> tuple[list[MessageOutcome], dict[str, Job]]:
     """Return what became of each command about a job, in order, and the jobs as they are afterwards, by id."""
     jobs = dict(known)
-    verdicts: list[Verdict] = []
+    verdicts: list[MessageOutcome] = []
     for incoming in batch:
         try:
             verdict = apply(jobs.get(incoming.about), incoming, now)
@@ -64,7 +64,7 @@ def judge(
     return verdicts, jobs
 
 
-def judge_retry(runs: MutableMapping[str, Run], incoming: Incoming, now: datetime) -> Retried | Rejected:
+def decide_retry(runs: MutableMapping[str, Run], incoming: Incoming, now: datetime) -> RetryOutcome | Rejected:
     """Return what became of a retry, and put the run as it is afterwards in its place."""
     run = runs.get(incoming.about)
     if (
@@ -79,10 +79,10 @@ def judge_retry(runs: MutableMapping[str, Run], incoming: Incoming, now: datetim
         return rejected.kept()
     after = retry_run(run, incoming.command.issued_at or now, now)
     runs[incoming.about] = after
-    return Retried(after, "unchanged" if after is run else "scheduled")
+    return RetryOutcome(after, "unchanged" if after is run else "scheduled")
 
 
-def judge_result(runs: MutableMapping[str, Run], result: Result, now: datetime) -> RecordedStatus | Rejected:
+def decide_result(runs: MutableMapping[str, Run], result: Result, now: datetime) -> RecordedStatus | Rejected:
     """Return what became of a result, and put the run as it is afterwards in its place."""
     before = runs.get(result.event_id)
     if before is not None and before.occurrence is not None and result.tenant not in (

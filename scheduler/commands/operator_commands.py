@@ -13,8 +13,8 @@ from scheduler.commands.apply_batch import execute
 from scheduler.commands.apply_results import execute_results
 from scheduler.commands.audit_entries import run_entry
 from scheduler.commands.batch_telemetry import count_taken
-from scheduler.commands.decide_commands import LOCKED, Retried
-from scheduler.commands.transaction_hooks import Attendant
+from scheduler.commands.decide_commands import LOCKED, RetryOutcome
+from scheduler.commands.transaction_hooks import TransactionHooks
 from scheduler.domain.caller import Caller
 from scheduler.domain.errors import Rejected, SchedulerError, Unavailable
 from scheduler.domain.jobs.definition import Definition, Incoming, content, define
@@ -33,7 +33,7 @@ from scheduler.postgres.jobs.store import Cursor
 from scheduler.postgres.runs import lists as runs
 
 
-class NotThere(SchedulerError):  # noqa: N818 - a verdict, not an accident
+class NoSuchRecord(SchedulerError):  # noqa: N818 - a verdict, not an accident
     """Nothing has that id, or it is another tenant's."""
 
 
@@ -44,7 +44,7 @@ class RowLocked(Unavailable):
         super().__init__(f"another database session has locked {thing}: try again later")
 
 
-class Exists(SchedulerError):  # noqa: N818 - a verdict, not an accident
+class AlreadyExists(SchedulerError):  # noqa: N818 - a verdict, not an accident
     """A job has that id already; `same` if it is what was asked for."""
 
     def __init__(self, *, same: bool) -> None:
@@ -52,11 +52,11 @@ class Exists(SchedulerError):  # noqa: N818 - a verdict, not an accident
         self.same = same
 
 
-class ChangedMeanwhile(SchedulerError):  # noqa: N818 - a verdict, not an accident
+class VersionConflict(SchedulerError):  # noqa: N818 - a verdict, not an accident
     """The job is not as the caller saw it."""
 
 
-class Overtaken(SchedulerError):  # noqa: N818 - a verdict, not an accident
+class SupersededCommand(SchedulerError):  # noqa: N818 - a verdict, not an accident
     """A newer command has overtaken this one."""
 
 
@@ -65,7 +65,7 @@ class JobIsCancelled(SchedulerError):  # noqa: N818 - a verdict, not an accident
 
 
 @dataclass(slots=True)
-class AboutJob(Attendant):
+class JobCommandHooks(TransactionHooks):
     """A person's command about one job."""
 
     incoming: Incoming
@@ -85,13 +85,13 @@ class AboutJob(Attendant):
         self._unmask(job if theirs else None)
         if self.new:
             if self.existed and theirs and job is not None:
-                raise Exists(same=_same(job, self.incoming, now))
+                raise AlreadyExists(same=_same(job, self.incoming, now))
             return  # another's: rejected as any such command is
         request = isinstance(self.incoming.command, ScheduleRequest)
         if (job is not None and not theirs) or not (self.existed or request):
-            raise NotThere
+            raise NoSuchRecord
         if self.if_match is not None and not self._matches(job):
-            raise ChangedMeanwhile
+            raise VersionConflict
         if job is not None and job.stopped and isinstance(self.incoming.command, ScheduleTrigger):
             raise JobIsCancelled
 
@@ -117,7 +117,7 @@ class AboutJob(Attendant):
         self.row = jobs.find_with(cursor, self.incoming.about)
 
 
-def ask(connection: Connection, asked: AboutJob, soon: timedelta) -> JobRow:
+def run_command(connection: Connection, asked: JobCommandHooks, soon: timedelta) -> JobRow:
     """Apply a person's command and return the job; raise Rejected, or one of the verdicts above."""
     [verdict] = execute(connection, [asked.incoming], soon, asked)
     if verdict is LOCKED:
@@ -127,13 +127,13 @@ def ask(connection: Connection, asked: AboutJob, soon: timedelta) -> JobRow:
         raise verdict
     assert isinstance(verdict, CommandOutcome)  # noqa: S101 - a command about a job has no other answer
     if verdict.status == "superseded":
-        raise Overtaken
+        raise SupersededCommand
     if verdict.status == "scheduled" and isinstance(asked.incoming.command, ScheduleRequest):
         metrics.jobs_queued.inc()
     elif verdict.status == "cancelled":
         metrics.jobs_cancelled.inc()
     if asked.row is None:
-        raise NotThere
+        raise NoSuchRecord
     return asked.row
 
 
@@ -141,16 +141,16 @@ def _same(job: Job, incoming: Incoming, now: datetime) -> bool:
     """Tell whether a request asks for what the job is already."""
     assert isinstance(incoming.command, ScheduleRequest)  # noqa: S101 - nothing else makes a new job
     start_given = incoming.command.run_at is not None
-    asked = content(_spelt_alike(define(incoming, now)), start_given=start_given)
-    return job.definition is not None and asked == content(_spelt_alike(job.definition), start_given=start_given)
+    asked = content(_same_text(define(incoming, now)), start_given=start_given)
+    return job.definition is not None and asked == content(_same_text(job.definition), start_given=start_given)
 
 
-def _spelt_alike(definition: Definition) -> Definition:
-    payload, target = _spelt(definition.payload), definition.target
-    return replace(definition, payload=payload, target=None if target is None else _spelt(target))
+def _same_text(definition: Definition) -> Definition:
+    payload, target = _text_of(definition.payload), definition.target
+    return replace(definition, payload=payload, target=None if target is None else _text_of(target))
 
 
-def _spelt(text: str) -> str:
+def _text_of(text: str) -> str:
     """Return a JSON text in the one spelling of all that mean the same; one that is nested too deeply as it is.
 
     Fractions stay as they are written: as floats, different ones could be the same.
@@ -162,7 +162,7 @@ def _spelt(text: str) -> str:
 
 
 @dataclass(slots=True)
-class AboutRun(Attendant):
+class RunCommandHooks(TransactionHooks):
     """A person's retry of a run, or a result that they report."""
 
     event_id: str
@@ -176,7 +176,7 @@ class AboutRun(Attendant):
         """Judge whether the run is there and theirs."""
         run = known.get(self.event_id)
         if run is None or run.occurrence is None or self.tenant not in (None, run.occurrence.tenant):
-            raise NotThere
+            raise NoSuchRecord
         self.before = run
         if self.incoming is not None and "tenant" not in self.incoming.command.model_fields_set:
             self.incoming.tenant = run.occurrence.tenant
@@ -185,28 +185,29 @@ class AboutRun(Attendant):
         """Read the run as it is now."""
         self.run = runs.find_with(cursor, self.event_id)
         if self.reporter is not None and self.run is not None and self.run != self.before:
-            audit.write(cursor, [run_entry(self.reporter, "result", self.before, self.run)])
+            audit.write_entries(cursor, [run_entry(self.reporter, "result", self.before, self.run)])
 
 
-def retry(connection: Connection, incoming: Incoming, tenant: str | None, soon: timedelta) -> tuple[Run, Retried]:
+def retry_run(connection: Connection, incoming: Incoming, tenant: str | None,
+              soon: timedelta) -> tuple[Run, RetryOutcome]:
     """Give a run a fresh set of attempts; return it, and what became of the command."""
-    asked = AboutRun(incoming.about, tenant, incoming)
+    asked = RunCommandHooks(incoming.about, tenant, incoming)
     [verdict] = execute(connection, [incoming], soon, asked)
     if verdict is LOCKED:
         raise RowLocked(f"the run {incoming.about}")
     if isinstance(verdict, Rejected):
         raise verdict
-    assert isinstance(verdict, Retried)  # noqa: S101 - a retry has no other answer
+    assert isinstance(verdict, RetryOutcome)  # noqa: S101 - a retry has no other answer
     if asked.run is None:
-        raise NotThere
+        raise NoSuchRecord
     return asked.run, verdict
 
 
-def report(
+def report_result(
     connection: Connection, result: Result, tenant: str | None, soon: timedelta, caller: Caller
 ) -> Run:
     """Record a result that a person reports, and return the run."""
-    asked = AboutRun(result.event_id, tenant, reporter=caller)
+    asked = RunCommandHooks(result.event_id, tenant, reporter=caller)
     [verdict] = execute_results(connection, [result], soon, asked)
     if verdict is LOCKED:
         raise RowLocked(f"the run {result.event_id}")
@@ -215,7 +216,7 @@ def report(
     assert isinstance(verdict, str)  # noqa: S101 - a result has no other answer
     count_taken([(result, verdict)])
     if verdict == "superseded":
-        raise Overtaken
+        raise SupersededCommand
     if asked.run is None:
-        raise NotThere
+        raise NoSuchRecord
     return asked.run

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from scheduler.commands.store_batches import StoreSession, Storing
+from scheduler.commands.store_batches import BatchStore, StoreSession
 from scheduler.domain.errors import Unavailable
 from scheduler.postgres.connection import Connection, transaction
 from scheduler.postgres.duplicates import count_redeliveries, digest, forget_redeliveries
@@ -26,7 +26,7 @@ class Redeliveries:
     """Defers reading of redelivered messages until their count is stored."""
 
     def __init__(
-        self, database_url: str, storing: Storing, read: Callable[[Delivery], Any], *, queue_may_count: bool
+        self, database_url: str, storing: BatchStore, read: Callable[[Delivery], Any], *, queue_may_count: bool
     ) -> None:
         """Defer with `read`; unless `queue_may_count`, an x-delivery-count is the publisher's own."""
         self._session = StoreSession(database_url, _execute)
@@ -41,7 +41,7 @@ class Redeliveries:
         return UNREAD
 
     def read_rest(self, batch: Sequence[Delivery], check_broker: Callable[[], None]) -> bool:
-        """Count and read what was deferred; False on a stop. Raises DatabaseAway."""
+        """Count and read what was deferred; False on a stop. Raises DatabaseUnavailable."""
         redelivered = [each for each in batch if each.read is UNREAD]
         if redelivered:
             messages = [_Message(_name(each)) for each in redelivered]

@@ -14,7 +14,7 @@ from scheduler.commands.store_batches import StoreSession
 from scheduler.domain.errors import Unavailable
 from scheduler.ops.logs import get_logger
 from scheduler.postgres import result_readers
-from scheduler.rabbit.batch_consumer import Inbox
+from scheduler.rabbit.batch_consumer import BatchConsumer
 
 log = get_logger(__name__)
 
@@ -40,7 +40,7 @@ class ResultReader:
         """Count deliveries that are committed."""
         self._finished += count
 
-    def turn(self, session: StoreSession, inbox: Inbox, *, committed: bool = True) -> None:
+    def turn(self, session: StoreSession, inbox: BatchConsumer, *, committed: bool = True) -> None:
         """Confirm that this reader is clean if a producer waits for that; called on every turn of the loop.
 
         Not while results are set aside, not `committed`: others after them are.
@@ -59,7 +59,7 @@ class ResultReader:
             session.close()
             log.debug("reader of results not recorded", problem=str(error))
 
-    def _confirm(self, session: StoreSession, inbox: Inbox) -> None:
+    def _confirm(self, session: StoreSession, inbox: BatchConsumer) -> None:
         if self._confirming is None:
             now = result_readers.find_marker(session.connection(), self._id, self._clean_at)
             if now is None:
@@ -74,7 +74,7 @@ class ResultReader:
             )
             self._confirming, self._clean_at, self._returned = None, clean_at, returned
 
-    def read(self, session: StoreSession, inbox: Inbox, markers: Sequence[str]) -> None:
+    def read(self, session: StoreSession, inbox: BatchConsumer, markers: Sequence[str]) -> None:
         """Record markers; everything delivered before them is committed."""
         try:
             returned = inbox.returned

@@ -33,12 +33,12 @@ MOST_KEEP_SECONDS = 1500.0  # RabbitMQ itself takes back what is not acknowledge
 PART_SECONDS = 0.25  # of working out rules
 
 
-class DatabaseAway(Unavailable):
+class DatabaseUnavailable(Unavailable):
     """The database has been away for so long that the commands are given back."""
 
 
 @dataclass(slots=True)
-class Stored:
+class StoredBatch:
     """What became of the commands of a batch that could be read, and when, in nanoseconds of Unix time."""
 
     verdicts: Sequence[Any]
@@ -46,7 +46,7 @@ class Stored:
     ended: int
 
 
-def parts(batch: Sequence[Any]) -> Iterator[Sequence[Any]]:
+def split_batch(batch: Sequence[Any]) -> Iterator[Sequence[Any]]:
     """Yield the commands of a batch in parts, each as soon as its rules are worked out.
 
     A part ends after PART_SECONDS of work, so that costly rules delay neither what came before them nor the
@@ -97,7 +97,7 @@ class StoreSession:
             self._connection = None
 
 
-class Storing:
+class BatchStore:
     """Stores batches on any of its threads, through outages of the database."""
 
     def __init__(self, settings: Settings, stop: Stop, health: HealthPart) -> None:
@@ -109,14 +109,14 @@ class Storing:
 
     def store(
         self, session: StoreSession, batch: Sequence[Any], check_broker: Callable[[], None]
-    ) -> Stored | None:
+    ) -> StoredBatch | None:
         """Store the commands, waiting a while for the database if need be; None on a stop."""
         began = time.time_ns()
         if not batch:
-            return Stored((), began, began)
+            return StoredBatch((), began, began)
         verdicts: list[Any] = []
         locked: set[str] = set()
-        for part in parts(batch):
+        for part in split_batch(batch):
             stored = self._store(session, part, check_broker, locked)
             if stored is None:
                 return None
@@ -124,7 +124,7 @@ class Storing:
             if len(verdicts) < len(batch):  # the later commands about the same keep their order
                 locked.update(each.about for each, verdict in zip(part, stored, strict=True) if verdict is LOCKED)
             self._health.turn()
-        return Stored(verdicts, began, time.time_ns())
+        return StoredBatch(verdicts, began, time.time_ns())
 
     def _store(
         self, session: StoreSession, batch: Sequence[Any], check_broker: Callable[[], None],
@@ -146,7 +146,7 @@ class Storing:
                     return None
                 check_broker()
                 if time.monotonic() > until:
-                    raise DatabaseAway(str(error)) from None
+                    raise DatabaseUnavailable(str(error)) from None
                 self._health.turn()
             else:
                 self._keep_seconds = KEEP_SECONDS

@@ -10,7 +10,7 @@ from scheduler.domain.runs.run import Run
 from scheduler.postgres.jobs.store import Cursor
 
 
-class Attendant:
+class TransactionHooks:
     """One who is there while commands are applied: the API, for a caller who waits for what becomes of them."""
 
     def jobs_locked(self, known: Mapping[str, Job], now: datetime) -> None:
@@ -30,4 +30,4 @@ class Attendant:
         """Look at what was saved, before it is committed."""
 
 
-NOBODY = Attendant()
+NO_HOOKS = TransactionHooks()

@@ -20,7 +20,7 @@ _QUEUE = "mainapp_due"
 
 
 @dataclass
-class Sample:
+class SampleJob:
     """A reminder, and what is expected of it."""
 
     name: str
@@ -39,12 +39,12 @@ class Sample:
         return 1 if self.every is None else 1 + int((seconds - self.first_after - 1) / self.every)
 
 
-def samples(now: datetime, endpoint: str | None = None) -> list[Sample]:
+def samples(now: datetime, endpoint: str | None = None) -> list[SampleJob]:
     """Return the sample reminders; with an endpoint also work for a worker: webhooks and a command."""
     return [*_reminders(now), *(() if endpoint is None else _work(now, endpoint))]
 
 
-def _work(now: datetime, endpoint: str) -> list[Sample]:
+def _work(now: datetime, endpoint: str) -> list[SampleJob]:
     """Return jobs whose work a worker does: one succeeds at its third try, one never, one writes as it goes."""
     soon = (now + timedelta(seconds=2)).isoformat()
 
@@ -53,37 +53,38 @@ def _work(now: datetime, endpoint: str) -> list[Sample]:
 
     tries = {"max_attempts": 3, "delay": 2, "backoff": "fixed"}
     return [
-        Sample("sample.webhook", {"name": "A webhook that is busy at first", "run_at": soon, "every": "PT15S",
+        SampleJob("sample.webhook", {"name": "A webhook that is busy at first", "run_at": soon, "every": "PT15S",
                                   "target": hook("/flaky"), "run": tries},
                "every 15 seconds a webhook, which answers well at the third try", first_after=8, ends="succeeded"),
-        Sample("sample.crm-sync", {"name": "CRM sync (broken)", "run_at": soon, "every": "PT45S",
+        SampleJob("sample.crm-sync", {"name": "CRM sync (broken)", "run_at": soon, "every": "PT45S",
                                    "target": hook("/broken"), "run": tries | {"max_attempts": 2}},
                "every 45 seconds a webhook that never answers well: see its dead runs in the console",
                first_after=6, ends="dead"),
-        Sample("sample.report", {"name": "Nightly report", "run_at": soon, "every": "PT20S",
+        SampleJob("sample.report", {"name": "Nightly report", "run_at": soon, "every": "PT20S",
                                  "run": {"timeout": 60}, "target": {"command": {"name": COMMAND}}},
                "every 20 seconds a command that writes as it goes", first_after=14, ends="succeeded"),
     ]
 
 
-def _reminders(now: datetime) -> list[Sample]:
+def _reminders(now: datetime) -> list[SampleJob]:
     soon, later = now + timedelta(seconds=3), now + timedelta(seconds=2)
     return [
-        Sample("sample.once", {"run_at": soon.isoformat(), "name": "Once",
+        SampleJob("sample.once", {"run_at": soon.isoformat(), "name": "Once",
                                 "payload": {"say": "three seconds are over"}},
                "once, in 3 seconds", first_after=3),
-        Sample("sample.every-5s", {"run_at": later.isoformat(), "every": "PT5S", "name": "Again and again",
+        SampleJob("sample.every-5s", {"run_at": later.isoformat(), "every": "PT5S", "name": "Again and again",
                                     "payload": {"say": "again"}},
                "every 5 seconds", first_after=2, every=5),
-        Sample("sample.weekdays", {"cron": "0 9 * * 1-5", "timezone": "America/New_York", "name": "Good morning",
+        SampleJob("sample.weekdays",
+                  {"cron": "0 9 * * 1-5", "timezone": "America/New_York", "name": "Good morning",
                                    "payload": {"say": "good morning"}},
                "weekdays at 09:00 in New York"),
-        Sample("sample.cancelled", {"run_at": (now + timedelta(seconds=12)).isoformat()},
+        SampleJob("sample.cancelled", {"run_at": (now + timedelta(seconds=12)).isoformat()},
                "in 12 seconds, and cancelled at once", cancelled=True),
     ]
 
 
-class Visitor:
+class SampleHost:
     """A host application on a connection of its own."""
 
     def __init__(self, amqp_url: str) -> None:
@@ -97,7 +98,7 @@ class Visitor:
         self.ended: dict[str, list[str]] = defaultdict(list)
         self.job_types: dict[str, str] = {}
 
-    def ask(self, sample: Sample) -> dict[str, Any]:
+    def ask(self, sample: SampleJob) -> dict[str, Any]:
         """Send the sample's request, and its cancel if it has one, and return the answer to the first."""
         sent = [self._send("request", {"id": sample.id, "job_type": sample.name, **sample.request})]
         if sample.cancelled:  # at once: a sidecar that is slow to answer finds both

@@ -24,7 +24,7 @@ print("report written", file=sys.stderr)
 """
 
 
-class _Moods(BaseHTTPRequestHandler):
+class _SandboxEndpoint(BaseHTTPRequestHandler):
     """/flaky answers well at the third try of each event, /broken never, everything else at once."""
 
     tries: Counter[str]
@@ -60,7 +60,7 @@ class _Moods(BaseHTTPRequestHandler):
 def sandbox() -> Iterator[tuple[str, dict[str, str]]]:
     """Serve the endpoint; yield its address, and the settings by which a worker calls it and has the command."""
     tries: Counter[str] = Counter()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Moods", (_Moods,), {"tries": tries}))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Moods", (_SandboxEndpoint,), {"tries": tries}))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         with tempfile.TemporaryDirectory(prefix="scheduler-dev-") as folder:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from scheduler import settings
 from scheduler.dev.processes import processes, roles
-from scheduler.dev.samples import Sample, Visitor, samples
+from scheduler.dev.samples import SampleHost, SampleJob, samples
 from scheduler.dev.sandbox import sandbox
 from scheduler.dev.screen import Screen
 from scheduler.dev.servers import start_stack
@@ -61,7 +61,7 @@ def run(seconds: float | None) -> int:
                 environment = _environment(stack.amqp_url, url, wanted) | more
                 with (
                     processes(stack, wanted, environment, screen) as ports,
-                    closing(Visitor(stack.amqp_url)) as host,
+                    closing(SampleHost(stack.amqp_url)) as host,
                 ):
                     _banner(screen, stack.amqp_url, url, list(zip(wanted, ports, strict=True)), environment)
                     asked = samples(datetime.now(UTC), endpoint if "worker" in wanted else None)
@@ -106,7 +106,7 @@ def _banner(
 
 
 def _watch(
-    screen: Screen, host: Visitor, asked: list[Sample], seconds: float | None, signals: _Signals
+    screen: Screen, host: SampleHost, asked: list[SampleJob], seconds: float | None, signals: _Signals
 ) -> int:
     # From here on pika is at work, and an exception out of the blue would leave it in an odd state.
     signals.watching = True
@@ -127,14 +127,14 @@ def _watch(
     return _conclude(screen, host, asked, elapsed)
 
 
-def _show_events(screen: Screen, host: Visitor) -> None:
+def _show_events(screen: Screen, host: SampleHost) -> None:
     for event, late in host.events(0.1):
         screen.due(event, late)
     for event in host.ends():
         screen.finished(event)
 
 
-def _next_run(sample: Sample, answer: dict[str, str]) -> str:
+def _next_run(sample: SampleJob, answer: dict[str, str]) -> str:
     zone = sample.request.get("timezone")
     if zone is None:
         return ""
@@ -142,7 +142,7 @@ def _next_run(sample: Sample, answer: dict[str, str]) -> str:
     return f"; the next is {local:%A %d %B %Y %H:%M %Z}"
 
 
-def _conclude(screen: Screen, host: Visitor, asked: list[Sample], elapsed: float) -> int:
+def _conclude(screen: Screen, host: SampleHost, asked: list[SampleJob], elapsed: float) -> int:
     rows, missing = [], []
     for sample in asked:
         fine = _fine(host, sample, elapsed)
@@ -157,7 +157,7 @@ def _conclude(screen: Screen, host: Visitor, asked: list[Sample], elapsed: float
     return 1 if missing else 0
 
 
-def _fine(host: Visitor, sample: Sample, elapsed: float) -> bool:
+def _fine(host: SampleHost, sample: SampleJob, elapsed: float) -> bool:
     if sample.ends is not None:
         ends = host.ended.get(sample.id, [])
         return len(ends) >= min(1, sample.expected(elapsed)) and set(ends) <= {sample.ends}

@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 from typing import Generic
 
 from scheduler.domain.errors import Unavailable
-from scheduler.emitting.source import Emission, Result, Source, Stamp, Thing, Times
+from scheduler.emitting.source import BatchTimes, Emission, EmissionResult, EmissionTime, Source, Thing
 from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
 from scheduler.rabbit.frames import Publishable
-from scheduler.rabbit.link import BrokerUnavailable
+from scheduler.rabbit.link import RabbitUnavailable
 from scheduler.rabbit.publisher import Confirms, Publisher, Receipt
 
 log = get_logger(__name__)
@@ -84,7 +84,7 @@ class Batch(Generic[Thing, Emission]):
     def _decide(self) -> list[Publishable]:
         messages: list[Publishable] = []
         things, now, source = self._claim.things, self._claim.claimed_at, self.source
-        stamp = self._stamp = Stamp.of(self._emitted_at)
+        stamp = self._stamp = EmissionTime.of(self._emitted_at)
         for index, thing in enumerate(things):
             if index and time.monotonic() - self._sent > DECIDE_SECONDS:
                 self._undecided = len(things) - index
@@ -116,7 +116,7 @@ class Batch(Generic[Thing, Emission]):
         results = self._results(receipts)
         if follow_ups := self.source.follow_ups(results, self._stamp):
             receipts += self._follow_up(results, follow_ups)
-        times = Times(self._claim.claimed_at, self._emitted_at, self.database_time())
+        times = BatchTimes(self._claim.claimed_at, self._emitted_at, self.database_time())
         _observe("confirm", began)
         began = time.monotonic()
         due_again = self.source.settle(self.session, results, self._unreadable, times)
@@ -125,7 +125,7 @@ class Batch(Generic[Thing, Emission]):
         self._report(results, receipts, times)
         self._let_go()
         if Receipt.UNKNOWN in receipts:
-            raise BrokerUnavailable(self._lost)
+            raise RabbitUnavailable(self._lost)
         if self._undecided:
             return LONG_AGO
         return min((each for each in (due_again, self._claim.left_from) if each is not None), default=None)
@@ -144,7 +144,7 @@ class Batch(Generic[Thing, Emission]):
         return receipts
 
     def _follow_up(
-        self, results: list[Result[Emission]], follow_ups: Sequence[tuple[int, Publishable]]
+        self, results: list[EmissionResult[Emission]], follow_ups: Sequence[tuple[int, Publishable]]
     ) -> list[Receipt]:
         """Publish what follows the confirms, add its receipts to the results, and return them."""
         indexes, messages = zip(*follow_ups, strict=True)
@@ -152,24 +152,25 @@ class Batch(Generic[Thing, Emission]):
         if self._publisher is not None and self.age < HOLD_SECONDS:
             try:
                 receipts = self._confirmed(self._publisher.send(messages))
-            except BrokerUnavailable as error:  # what it did not get is sent again with its event
+            except RabbitUnavailable as error:  # what it did not get is sent again with its event
                 self._lost = str(error)
         for index, receipt in zip(indexes, receipts, strict=True):
             emission, own, _ = results[index]
             results[index] = (emission, [*own, receipt], None if receipt is Receipt.CONFIRMED else receipt)
         return receipts
 
-    def _results(self, receipts: Sequence[Receipt]) -> list[Result[Emission]]:
+    def _results(self, receipts: Sequence[Receipt]) -> list[EmissionResult[Emission]]:
         """Give each emission the receipts of its own messages."""
-        results: list[Result[Emission]] = []
+        results: list[EmissionResult[Emission]] = []
         at, all_confirmed = 0, receipts.count(Receipt.CONFIRMED) == len(receipts)
         for emission, count in zip(self._emissions, self._counts, strict=True):
             own = receipts[at : at + count]
             at += count
-            results.append((emission, own, None if all_confirmed else _refusal(own)))
+            results.append((emission, own, None if all_confirmed else _first_refusal(own)))
         return results
 
-    def _report(self, results: list[Result[Emission]], receipts: Sequence[Receipt], times: Times) -> None:
+    def _report(self, results: list[EmissionResult[Emission]], receipts: Sequence[Receipt],
+                times: BatchTimes) -> None:
         for receipt in Receipt:
             if count := receipts.count(receipt):
                 metrics.confirms.labels(receipt.value).inc(count)
@@ -207,7 +208,7 @@ class Batch(Generic[Thing, Emission]):
         return time.monotonic() - self._started
 
 
-def _refusal(receipts: Sequence[Receipt]) -> Receipt | None:
+def _first_refusal(receipts: Sequence[Receipt]) -> Receipt | None:
     return next((each for each in reversed(receipts) if each is not Receipt.CONFIRMED), None)
 
 

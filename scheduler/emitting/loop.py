@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from scheduler.emitting.batch import Batch
-from scheduler.emitting.poll_schedule import Watch
+from scheduler.emitting.poll_schedule import PollSchedule
 from scheduler.emitting.source import Source
 from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.wakeup import Wakeup
@@ -32,7 +32,7 @@ class Emitter:
         self, sources: Sequence[Source[Any, Any]], sessions: Sequence[ClaimSession], wakeup: Wakeup,
         publisher: Publisher, *, batch_size: int, poll: float,
     ) -> None:
-        self._watches = {source.kind: Watch(source, poll) for source in sources}
+        self._watches = {source.kind: PollSchedule(source, poll) for source in sources}
         self._free = list(sessions)
         for session in sessions:
             session.before_waiting = self.settle
@@ -59,7 +59,7 @@ class Emitter:
         wake_at = min(watch.next_look for watch in self._watches.values())
         self._listen(max(wake_at, started + REST_SECONDS if emitted else 0.0) - time.monotonic())
 
-    def _emit(self, watch: Watch) -> Batch[Any, Any]:
+    def _emit(self, watch: PollSchedule) -> Batch[Any, Any]:
         """Claim and publish, and only then settle the batch before: beside the next claim, where there is one."""
         if sum(each.size for each in self._under_way) > MAX_BYTES_UNDER_WAY:
             self.settle()

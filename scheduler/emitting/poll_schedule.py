@@ -49,7 +49,7 @@ class LowWatermark:
         self._bounds = to
 
 
-class Watch:
+class PollSchedule:
     """One source, and when something of it is expected to fall due; times are the steady clock's."""
 
     def __init__(self, source: Source[Any, Any], poll: float) -> None:

@@ -16,7 +16,7 @@ Emission = TypeVar("Emission")
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class BatchTimes:
     """When a batch was claimed, published and confirmed, by the database's clock."""
 
     claimed_at: datetime
@@ -25,7 +25,7 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class EmissionTime:
     """When a batch goes out, by the database's clock, as messages say it: written once for all of them."""
 
     at: datetime
@@ -33,14 +33,14 @@ class Stamp:
     seconds: int
 
     @classmethod
-    def of(cls, at: datetime) -> "Stamp":
+    def of(cls, at: datetime) -> "EmissionTime":
         """Write a moment."""
         return cls(at, rfc3339(at), int(at.timestamp()))
 
 
 # What a thing emitted, what the broker said of each of its messages, in order, and the last of that which is not a
 # confirm, None if it confirmed them all.
-Result = tuple[Emission, Sequence[Receipt], Receipt | None]
+EmissionResult = tuple[Emission, Sequence[Receipt], Receipt | None]
 
 
 class Source(Protocol[Thing, Emission]):
@@ -59,11 +59,11 @@ class Source(Protocol[Thing, Emission]):
     def decide(self, thing: Thing, now: datetime) -> Emission:
         """Say what a thing emits; whatever this raises concerns this one thing."""
 
-    def messages(self, emission: Emission, stamp: Stamp) -> Sequence[Publishable]:
+    def messages(self, emission: Emission, stamp: EmissionTime) -> Sequence[Publishable]:
         """Return what to publish for it."""
 
     def follow_ups(
-        self, results: Sequence[Result[Emission]], stamp: Stamp  # noqa: ARG002 - for those that have some
+        self, results: Sequence[EmissionResult[Emission]], stamp: EmissionTime  # noqa: ARG002 - for those that have some
     ) -> Sequence[tuple[int, Publishable]]:
         """Return what to publish after the confirms of `messages`, each with the index of its result.
 
@@ -78,14 +78,15 @@ class Source(Protocol[Thing, Emission]):
         return
 
     def settle(
-        self, session: ClaimSession, results: Sequence[Result[Emission]], unreadable: Sequence[Thing], times: Times
+        self, session: ClaimSession, results: Sequence[EmissionResult[Emission]], unreadable: Sequence[Thing],
+        times: BatchTimes
     ) -> datetime | None:
         """Write down what became of each, let go of them all, and return when the first of them is due again."""
 
-    def report(self, results: Sequence[Result[Emission]], times: Times) -> None:
+    def report(self, results: Sequence[EmissionResult[Emission]], times: BatchTimes) -> None:
         """Count what was emitted and what failed, and show each at debug."""
 
-    def traced(self, results: Sequence[Result[Emission]]) -> Sequence[Traced]:  # noqa: ARG002 - as above
+    def traced(self, results: Sequence[EmissionResult[Emission]]) -> Sequence[Traced]:  # noqa: ARG002 - as above
         """Return those that belong to a trace of the host; by default none."""
         return ()
 

@@ -118,7 +118,7 @@ def _listen(host: str, port: int) -> socket.socket:
 def _serve_on(listening: socket.socket, checks: Mapping[str, Check]) -> None:
     """Serve metrics and the checks in a separate thread."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class HealthHandler(BaseHTTPRequestHandler):
         timeout = 10  # a silent client does not keep its thread
 
         def do_GET(self) -> None:
@@ -144,13 +144,13 @@ def _serve_on(listening: socket.socket, checks: Mapping[str, Check]) -> None:
         def log_message(self, *_: object) -> None:
             """Do not log scrapes."""
 
-    class Server(ThreadingHTTPServer):
+    class HealthServer(ThreadingHTTPServer):
         daemon_threads = True
 
         def handle_error(self, *_: object) -> None:
             """Do not log scrapers that close the connection."""
 
-    server = Server(listening.getsockname()[:2], Handler, bind_and_activate=False)
+    server = HealthServer(listening.getsockname()[:2], HealthHandler, bind_and_activate=False)
     server.socket.close()
     server.socket = listening
     threading.Thread(target=server.serve_forever, name="http", daemon=True).start()

@@ -28,7 +28,7 @@ _threads: set[threading.Thread] = set()
 _stopping = False
 
 
-def reach(act: Callable[[], T]) -> T:
+def connect_interruptibly(act: Callable[[], T]) -> T:
     """Return the result of `act`; raise Unavailable as soon as the process stops."""
     future: Future[T] = Future()
     thread = threading.Thread(target=_run, args=(act, future), name="connecting", daemon=True)
@@ -62,7 +62,7 @@ def _run(act: Callable[[], T], future: "Future[T]") -> None:
             _threads.discard(threading.current_thread())
 
 
-def give_up() -> None:
+def abandon_connects() -> None:
     """Make all current and future calls of `reach` raise Unavailable."""
     global _stopping  # noqa: PLW0603 - a process stops once
     with _lock:
@@ -73,7 +73,7 @@ def give_up() -> None:
             future.set_exception(Unavailable("the process stops"))
 
 
-def left_behind() -> bool:
+def has_abandoned_connects() -> bool:
     """Return whether a thread is still inside a driver: the interpreter must not be finalised around it."""
     with _lock:
         return _stopping and bool(_threads)

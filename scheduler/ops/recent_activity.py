@@ -24,7 +24,7 @@ _COUNTERS: dict[str, MetricWrapperBase] = {
 }
 
 
-class Recent:
+class RecentActivity:
     """Snapshots of the counters, and the difference between now and the oldest snapshot."""
 
     def __init__(self, size: int, clock: Callable[[], float] = time.monotonic) -> None:

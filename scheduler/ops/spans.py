@@ -13,7 +13,7 @@ from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from scheduler import __version__
-from scheduler.ops.traces import Request, Traced
+from scheduler.ops.traces import Traced, TracedRequest
 
 _CLOSE_SECONDS = 1.5
 _MOST_LINKS = 128  # OpenTelemetry's own limit
@@ -47,7 +47,7 @@ class Spans:
         for event in events:
             self._span("publish", SpanKind.PRODUCER, (sent, ended), event, [Link(claim.get_span_context())])
 
-    def served(self, name: str, began: int, ended: int, request: Request) -> None:
+    def served(self, name: str, began: int, ended: int, request: TracedRequest) -> None:
         """Export one span for an API request, in the caller's trace if it has one."""
         if request.traceparent is not None:
             traced = Traced(request.traceparent, request.tracestate, request.attributes, request.failed)

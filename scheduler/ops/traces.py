@@ -25,7 +25,7 @@ class Traced:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class TracedRequest:
     """A request to the API, with the caller's trace if it has one."""
 
     traceparent: str | None
@@ -34,7 +34,7 @@ class Request:
     failed: str | None = None
 
 
-class Sink(Protocol):
+class SpanSink(Protocol):
     """Receiver of spans. Times are nanoseconds since 1970."""
 
     def stored(self, began: int, ended: int, commands: Sequence[Traced]) -> None:
@@ -43,7 +43,7 @@ class Sink(Protocol):
     def emitted(self, claimed: int, sent: int, ended: int, jobs: int, events: Sequence[Traced]) -> None:
         """Report when a batch of jobs was claimed, sent and confirmed."""
 
-    def served(self, name: str, began: int, ended: int, request: "Request") -> None:
+    def served(self, name: str, began: int, ended: int, request: "TracedRequest") -> None:
         """Report a request to the API."""
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ class Sink(Protocol):
 
 
 # None unless set up: processes check it before they collect data for a span.
-sink: Sink | None = None
+sink: SpanSink | None = None
 
 
 def set_up(role: str, environment: Mapping[str, str]) -> None:

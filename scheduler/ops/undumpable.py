@@ -6,7 +6,7 @@ import sys
 _PR_SET_DUMPABLE = 4
 
 
-def forbid_reading() -> None:
+def make_undumpable() -> None:
     """Make this process non-dumpable on Linux: /proc/PID/environ and mem, ptrace and core dumps need root then.
 
     By default a worker's commands run as the worker's own user. They must not find its AMQP password or secrets.

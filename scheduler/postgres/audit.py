@@ -19,7 +19,7 @@ _PAGE = query("audit/page", newest=query("jobs/newest", wanted=query("audit/made
 
 
 @dataclass(slots=True)
-class Entry:
+class AuditEntry:
     """One change: by whom, what, to which thing of whose; and what differs, as JSON texts."""
 
     caller: Caller
@@ -62,7 +62,7 @@ class AuditRow:
     after: Any
 
 
-def write(cursor: Cursor, entries: Sequence[Entry]) -> None:
+def write_entries(cursor: Cursor, entries: Sequence[AuditEntry]) -> None:
     """Add entries, in the transaction of what they tell of."""
     rows = [(
         each.caller.who, each.caller.via, each.action, each.kind, each.thing, each.tenant, each.caller.address,
@@ -74,10 +74,10 @@ def write(cursor: Cursor, entries: Sequence[Entry]) -> None:
         cursor.copy_expert(query("audit/copy"), io.StringIO("".join(map(copy_line, rows))), size=1 << 20)
 
 
-def write_alone(connection: Connection, entries: Sequence[Entry]) -> None:
+def write_entry(connection: Connection, entries: Sequence[AuditEntry]) -> None:
     """Add entries about what happened elsewhere than in the database."""
     with transaction(connection) as cursor:
-        write(cursor, entries)
+        write_entries(cursor, entries)
 
 
 def list_audit(

@@ -18,7 +18,7 @@ MOST_WAIT = "100ms"
 _FIRST_PAUSE_SECONDS, _MOST_PAUSE_SECONDS = 0.2, 2.0
 
 
-def briefly(connection: Connection, act: Callable[[], None]) -> None:
+def with_brief_lock(connection: Connection, act: Callable[[], None]) -> None:
     """Do `act`, which rolls back when it fails, until it gets its locks; each time it waits but briefly."""
     pause = _FIRST_PAUSE_SECONDS
     _set_lock_timeout(connection, MOST_WAIT)

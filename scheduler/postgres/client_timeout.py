@@ -18,11 +18,11 @@ import psycopg2.extensions
 # The server itself gives up a statement after 15 seconds (connection.py): an answer is overdue.
 LIMIT_SECONDS = 20.0
 
-_waiting: dict[int, tuple[float, "Session"]] = {}
+_waiting: dict[int, tuple[float, "TimedConnection"]] = {}
 _started = threading.Lock()
 
 
-class Session(psycopg2.extensions.connection):
+class TimedConnection(psycopg2.extensions.connection):
     """A connection that is hung up on when an answer takes too long; a patient one waits for ever."""
 
     patient = False
@@ -54,7 +54,7 @@ class Session(psycopg2.extensions.connection):
             _waiting.pop(id(self), None)
 
 
-class Cursor(psycopg2.extensions.cursor):
+class TimedCursor(psycopg2.extensions.cursor):
     """A cursor of a Session."""
 
     def execute(self, query: Any, vars: Any = None) -> None:  # noqa: A002 - psycopg2's name
@@ -80,7 +80,7 @@ def watch() -> None:
         threading.Thread(target=_watch, name="client timeout", daemon=True).start()
 
 
-def _expect(session: Session) -> None:
+def _expect(session: TimedConnection) -> None:
     if not session.patient:
         _waiting[id(session)] = (time.monotonic(), session)
 

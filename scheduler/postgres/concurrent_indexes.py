@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from scheduler.ops.logs import get_logger
-from scheduler.postgres.brief_locks import briefly
+from scheduler.postgres.brief_locks import with_brief_lock
 from scheduler.postgres.connection import Connection, translated
 from scheduler.postgres.migration_files import IndexChange
 from scheduler.resources import query
@@ -32,12 +32,12 @@ def _make(connection: Connection, change: IndexChange, index: str, table: str) -
 
 def _make_on_partitions(connection: Connection, change: IndexChange, table: str) -> None:
     parent = _text("migrations/create_parent_index", change, index=change.index, table=table)
-    briefly(connection, partial(_run, connection, parent))
+    with_brief_lock(connection, partial(_run, connection, parent))
     for (partition,) in _ask(connection, "migrations/list_unindexed_partitions", table=table, index=change.index):
         part = _part_name(change.index, partition.removeprefix(table))
         _make(connection, change, part, partition)
         attach = query("migrations/attach_index", index=change.index, part=part)
-        briefly(connection, partial(_run, connection, attach))
+        with_brief_lock(connection, partial(_run, connection, attach))
 
 
 def _part_name(index: str, ending: str) -> str:

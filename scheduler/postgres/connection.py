@@ -10,7 +10,7 @@ import psycopg2.extensions
 from psycopg2 import errors
 
 from scheduler.domain.errors import SchedulerError, Unavailable
-from scheduler.ops.interruptible_connect import reach
+from scheduler.ops.interruptible_connect import connect_interruptibly
 from scheduler.ops.logs import without_secrets
 from scheduler.postgres import client_timeout
 from scheduler.resources import query
@@ -55,12 +55,12 @@ class LockTimeout(Unavailable):
     """Another session has locked one of the rows for longer than we wait."""
 
 
-def connect(url: str, name: str, **session: str) -> client_timeout.Session:
+def connect(url: str, name: str, **session: str) -> client_timeout.TimedConnection:
     """Open a connection with our timeouts; raise Unavailable when the database cannot be reached."""
     with translated():
-        connection: client_timeout.Session = reach(lambda: psycopg2.connect(
-            url, application_name=f"scheduler {name}", connection_factory=client_timeout.Session,
-            cursor_factory=client_timeout.Cursor, **CONNECT,
+        connection: client_timeout.TimedConnection = connect_interruptibly(lambda: psycopg2.connect(
+            url, application_name=f"scheduler {name}", connection_factory=client_timeout.TimedConnection,
+            cursor_factory=client_timeout.TimedCursor, **CONNECT,
         ))
         try:
             client_timeout.watch()

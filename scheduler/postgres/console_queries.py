@@ -24,7 +24,7 @@ _WATCHED_RUNS = query(
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class SystemSnapshot:
     """How the whole sidecar stands at one moment; `failing` is None where it was not asked for."""
 
     at: datetime
@@ -35,7 +35,7 @@ class Pulse:
     failing: list[dict[str, Any]] | None
 
 
-def take_pulse(connection: Connection, *, with_failures: bool) -> Pulse:
+def take_snapshot(connection: Connection, *, with_failures: bool) -> SystemSnapshot:
     """Ask for everything that live pages show, in one statement."""
     values = {
         "most": BACKLOG_COUNTED, "few": PENDING_COUNTED, "most_next": _MOST_NEXT, "most_workers": _MOST_WORKERS,
@@ -47,10 +47,11 @@ def take_pulse(connection: Connection, *, with_failures: bool) -> Pulse:
         found = dict(zip([column.name for column in cursor.description or ()], row, strict=True))
     measured = {name: found[name] for name in Backlog._fields}
     backlog = Backlog(**measured | {"oldest_age": max(0.0, found["oldest_age"] or 0.0)})
-    return Pulse(found["at"], backlog, found["replicas"], found["workers"], found["upcoming"], found["failing"])
+    return SystemSnapshot(found["at"], backlog, found["replicas"], found["workers"], found["upcoming"],
+                          found["failing"])
 
 
-def outcomes_of_job(
+def job_outcomes(
     connection: Connection, job_id: str, timezone: str, since: datetime
 ) -> dict[date, dict[str, int]]:
     """Count a job's runs by day and status, the newest ones where there are very many."""

@@ -44,7 +44,7 @@ def marked_if_large(column: str, compressed: str = "1400", plain: str = "8192") 
     return f"CASE WHEN {large} THEN chr(1) || pg_column_size({column}) ELSE {column}::text END AS {column}"
 
 
-class Reader(Protocol):
+class ValueReader(Protocol):
     """What fetches the values: the session of a claim, or a CursorReader."""
 
     expansions: dict[str, float]
@@ -91,7 +91,7 @@ class LargeValues:
             raise RowsTooLarge("Postgres: these rows have too many bytes to be read together")
         return rows
 
-    def fetch(self, session: Reader, classes: Sequence[Sequence[Row]]) -> tuple[list[list[Row]], int]:
+    def fetch(self, session: ValueReader, classes: Sequence[Sequence[Row]]) -> tuple[list[list[Row]], int]:
         """Return the first rows of each class that fit together, with their large values, and their size.
 
         Each class keeps at least one row.
@@ -106,7 +106,7 @@ class LargeValues:
             used += size
         return kept, used
 
-    def _fetch_class(self, session: Reader, rows: Sequence[Row], room: int) -> tuple[list[Row], int]:
+    def _fetch_class(self, session: ValueReader, rows: Sequence[Row], room: int) -> tuple[list[Row], int]:
         kept: list[Row] = []
         size = 0
         while len(kept) < len(rows) and (size < room or not kept):
@@ -117,7 +117,7 @@ class LargeValues:
                 size += self._size(row)
         return kept, size
 
-    def _fetch_some(self, session: Reader, rows: Sequence[Row], room: int) -> list[Row]:
+    def _fetch_some(self, session: ValueReader, rows: Sequence[Row], room: int) -> list[Row]:
         """Return the first rows with their values, about as many as there is room for, and at least one."""
         expansion = session.expansions.get(self.table)
         some: list[Row] = []

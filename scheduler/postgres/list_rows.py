@@ -5,7 +5,7 @@ from datetime import datetime
 
 
 @dataclass(slots=True)
-class Listed:
+class ListRow:
     """A thing of a list, by its id, its place there, whose it is and where it stands."""
 
     id: str

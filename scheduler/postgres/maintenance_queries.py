@@ -55,7 +55,7 @@ class Backlog(NamedTuple):
                 "low": self.due_low}
 
 
-class Seen(NamedTuple):
+class SeenReplica(NamedTuple):
     """A replica as it is listed; silent for too long, it is gone."""
 
     role: str
@@ -72,7 +72,7 @@ class Seen(NamedTuple):
         return self.silent_seconds > STALE_SECONDS
 
 
-class Next(NamedTuple):
+class UpcomingJob(NamedTuple):
     """A pending job and the seconds until it is due."""
 
     id: str
@@ -120,22 +120,22 @@ class MaintenanceSession:
             live = {role: count for role, count in cursor.fetchall()}  # noqa: C416 - tuples of any length to mypy
         return live | {replica.role: live.get(replica.role, 0) + 1}
 
-    def replicas(self) -> list[Seen]:
+    def replicas(self) -> list[SeenReplica]:
         """List the replicas that have been heard of lately, stale ones too."""
         with translated(), self._connection.cursor() as cursor:
             cursor.execute(query("replicas/list"))
-            return [Seen(*row) for row in cursor.fetchall()]
+            return [SeenReplica(*row) for row in cursor.fetchall()]
 
     def workers(self) -> list[SeenWorker]:
         """List the workers that have been heard of lately, stale ones too."""
         with translated(), self._connection.cursor() as cursor:
             return list_workers(cursor)
 
-    def next_due(self, limit: int) -> list[Next]:
+    def next_due(self, limit: int) -> list[UpcomingJob]:
         """List the jobs that are due next."""
         with translated(), self._connection.cursor() as cursor:
             cursor.execute(query("jobs/list_next_due"), {"limit": limit})
-            return [Next(*row) for row in cursor.fetchall()]
+            return [UpcomingJob(*row) for row in cursor.fetchall()]
 
     def leave(self, replica: Replica) -> None:
         """Take `replica` off the list."""

@@ -9,7 +9,7 @@ import psycopg2.extensions
 
 from scheduler.domain.errors import Misconfigured, Unavailable
 from scheduler.ops.logs import get_logger
-from scheduler.postgres.brief_locks import briefly
+from scheduler.postgres.brief_locks import with_brief_lock
 from scheduler.postgres.concurrent_indexes import change_index
 from scheduler.postgres.connection import Connection, Unstorable, connect, transaction, translated
 from scheduler.postgres.migration_files import Migration, files
@@ -22,14 +22,14 @@ _ASK_AGAIN_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class MigrationState:
     """A file and when it was applied, if it was."""
 
     migration: Migration
     applied_at: datetime | None
 
 
-def status(url: str, migrations: list[Migration] | None = None) -> list[State]:
+def status(url: str, migrations: list[Migration] | None = None) -> list[MigrationState]:
     """Return which migrations are applied and which are not; change nothing."""
     migrations = files() if migrations is None else migrations
     connection = connect(url, "migrate")
@@ -40,7 +40,8 @@ def status(url: str, migrations: list[Migration] | None = None) -> list[State]:
     finally:
         connection.close()
     _check(migrations, applied)
-    return [State(each, applied[each.version][2] if each.version in applied else None) for each in migrations]
+    return [MigrationState(each,
+                           applied[each.version][2] if each.version in applied else None) for each in migrations]
 
 
 def migrate(url: str, migrations: list[Migration] | None = None) -> list[Migration]:
@@ -102,7 +103,7 @@ def _apply(connection: Connection, migration: Migration) -> None:
         if migration.concurrently:
             _apply_concurrently(connection, migration)
         else:
-            briefly(connection, lambda: _apply_at_once(connection, migration))
+            with_brief_lock(connection, lambda: _apply_at_once(connection, migration))
     except (psycopg2.Error, Unavailable, Unstorable) as error:
         # A connection that broke is worth another try; a statement that cannot run is not.
         if isinstance(error, Unavailable) and not isinstance(error.__cause__, psycopg2.ProgrammingError):

@@ -18,7 +18,7 @@ _MINUTES_FROM_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class TableSize:
     """How large a table is, by its statistics."""
 
     rows: int
@@ -57,7 +57,7 @@ _MADE = re.compile(r"create\s+table\s+(?:if\s+not\s+exists\s+)?(\w+)", re.IGNORE
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class StatementEffect:
     """What one statement does, and the seconds it takes on a machine like ours."""
 
     text: str
@@ -68,25 +68,25 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MigrationStep:
     """A pending file and its effects."""
 
     migration: Migration
-    effects: list[Effect]
+    effects: list[StatementEffect]
 
 
-def plan(url: str, migrations: list[Migration] | None = None) -> list[Step]:
+def plan(url: str, migrations: list[Migration] | None = None) -> list[MigrationStep]:
     """Return what `migrate` would do; change nothing."""
     pending = [state.migration for state in status(url, migrations) if state.applied_at is None]
     connection = connect(url, "migrate")
     try:
         with transaction(connection) as cursor:
-            def size(table: str) -> Size | None:
+            def size(table: str) -> TableSize | None:
                 cursor.execute(query("migrations/table_size"), {"table": table})
                 [(rows, size)] = cursor.fetchall()
-                return None if size is None else Size(int(rows), int(size))
+                return None if size is None else TableSize(int(rows), int(size))
 
-            return [Step(each, _effects(each, size)) for each in pending]
+            return [MigrationStep(each, _effects(each, size)) for each in pending]
     finally:
         connection.close()
 
@@ -103,15 +103,16 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < _MINUTES_FROM_SECONDS else f"{seconds / 60:.0f} min"
 
 
-def _effects(migration: Migration, size: Callable[[str], Size | None]) -> list[Effect]:
+def _effects(migration: Migration, size: Callable[[str], TableSize | None]) -> list[StatementEffect]:
     made = set(_MADE.findall(migration.sql))
     return [_effect(each, lambda table: None if table in made else size(table)) for each in migration.statements()]
 
 
-def _effect(statement: str, size: Callable[[str], Size | None]) -> Effect:
+def _effect(statement: str, size: Callable[[str], TableSize | None]) -> StatementEffect:
     for pattern, words, seconds_a_row in _KINDS:
         if found := pattern.match(statement):
             names = {name: text.lower() for name, text in found.groupdict().items()}
             known = size(names["table"]) if "table" in names else None
-            return Effect(words.format(size=known or "", **names), known.rows * seconds_a_row if known else 0.0)
-    return Effect(f"runs {' '.join(statement.split())[:80]}", 0.0)
+            return StatementEffect(words.format(size=known or "", **names),
+                                   known.rows * seconds_a_row if known else 0.0)
+    return StatementEffect(f"runs {' '.join(statement.split())[:80]}", 0.0)

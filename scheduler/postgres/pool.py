@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from scheduler.domain.errors import Unavailable
-from scheduler.postgres.client_timeout import Session
+from scheduler.postgres.client_timeout import TimedConnection
 from scheduler.postgres.connection import Connection, connect, roll_back
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Outage:
         self._until = -math.inf
 
 
-class Pool:
+class DatabasePool:
     """Connections opened when they are needed; one that broke, and all that idle beside it, are opened anew."""
 
     def __init__(
@@ -57,8 +57,8 @@ class Pool:
         self._autocommit = autocommit
         self._session = session
         self._lock = threading.Lock()
-        self._idle: list[Session] = []
-        self._lent: set[Session] = set()
+        self._idle: list[TimedConnection] = []
+        self._lent: set[TimedConnection] = set()
         self._closed = False
 
     def run(self, work: Callable[[Connection], T]) -> T:
@@ -76,7 +76,7 @@ class Pool:
                     raise
         return self._work(self._open(), work)
 
-    def _work(self, connection: Session, work: Callable[[Connection], T]) -> T:
+    def _work(self, connection: TimedConnection, work: Callable[[Connection], T]) -> T:
         try:
             done = work(connection)
         except Unavailable:
@@ -88,7 +88,7 @@ class Pool:
         self._outage.reached()
         return done
 
-    def _take_idle(self) -> Session | None:
+    def _take_idle(self) -> TimedConnection | None:
         while True:
             with self._lock:
                 if not self._idle:
@@ -99,7 +99,7 @@ class Pool:
                 return connection
             self._forget(connection)
 
-    def _open(self) -> Session:
+    def _open(self) -> TimedConnection:
         connection = self._connect() or self._connect()
         if connection is None:
             raise Unavailable("the database is reached now and then only")
@@ -108,7 +108,7 @@ class Pool:
             self._lent.add(connection)
         return connection
 
-    def _connect(self) -> Session | None:
+    def _connect(self) -> TimedConnection | None:
         """Open a connection; None if this failed, but the database was reached meanwhile."""
         self._outage.check()
         began = time.monotonic()
@@ -121,7 +121,7 @@ class Pool:
         self._outage.reached()
         return connection
 
-    def _give_back(self, connection: Session) -> None:
+    def _give_back(self, connection: TimedConnection) -> None:
         if not self._autocommit:
             roll_back(connection)  # nothing to do, unless somebody forgot
         with self._lock:
@@ -131,7 +131,7 @@ class Pool:
                 return
         connection.close()
 
-    def _forget(self, connection: Session) -> None:
+    def _forget(self, connection: TimedConnection) -> None:
         with self._lock:
             self._lent.discard(connection)
         connection.close()

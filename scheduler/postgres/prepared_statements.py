@@ -4,7 +4,7 @@ from typing import Any
 
 import psycopg2.extensions
 
-from scheduler.postgres.client_timeout import Session
+from scheduler.postgres.client_timeout import TimedConnection
 from scheduler.resources import query
 
 Cursor = psycopg2.extensions.cursor
@@ -14,7 +14,7 @@ _MOST_SEEN = 100
 
 def execute_prepared(cursor: Cursor, statement: str, *values: Any) -> None:
     """Run a statement with $1, $2 … in it, planned when the session first meets it."""
-    session: Session = cursor.connection  # type: ignore[assignment]  # the only kind that we make
+    session: TimedConnection = cursor.connection  # type: ignore[assignment]  # the only kind that we make
     name = session.plans.get(statement)
     if name is None:
         name = f"plan_{session.planned}"
@@ -30,9 +30,9 @@ def execute_prepared(cursor: Cursor, statement: str, *values: Any) -> None:
     cursor.execute(query("sessions/execute").format(name=name) + asked, values or None)
 
 
-def execute_again(cursor: Cursor, statement: str, values: dict[str, Any]) -> None:
+def execute_if_repeated(cursor: Cursor, statement: str, values: dict[str, Any]) -> None:
     """Run a statement; with the same values again it is not planned again, for these and no others."""
-    session: Session = cursor.connection  # type: ignore[assignment]
+    session: TimedConnection = cursor.connection  # type: ignore[assignment]
     text = cursor.mogrify(statement, values).decode()
     if text in session.seen:
         session.seen.move_to_end(text)

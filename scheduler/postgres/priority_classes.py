@@ -17,7 +17,7 @@ LOW_AT_ONCE = 60
 NORMAL_BESIDE, LOW_BESIDE = 60, 10
 
 
-class Waking(Protocol):
+class DueItem(Protocol):
     """Something that falls due."""
 
     @property
@@ -25,10 +25,10 @@ class Waking(Protocol):
         """When it does."""
 
 
-Thing = TypeVar("Thing", bound=Waking)
+Thing = TypeVar("Thing", bound=DueItem)
 
 
-class Shares(NamedTuple):
+class ClassShares(NamedTuple):
     """How many of each class a batch may have: what comes after has a tenth of it for certain."""
 
     high: int
@@ -42,7 +42,7 @@ class Shares(NamedTuple):
     inline: int
 
     @classmethod
-    def of(cls, limit: int) -> "Shares":
+    def of(cls, limit: int) -> "ClassShares":
         """Share a batch: `limit` for the better classes, and beside it a ninth of that for the last."""
         room = -(-limit // 9)
         better = max(limit, room + 1)
@@ -83,7 +83,7 @@ class ClassedClaim(Generic[Thing]):
     ) -> Claim[Thing]:
         """Lock what is due, the better classes first; where there is nothing, nothing stays open."""
         limit = min(limit, session.row_limits.get(self.kind, limit))
-        shares = Shares.of(limit)
+        shares = ClassShares.of(limit)
         rows = session.claim(self.kind, self.statement, *since, *shares)
         *_, claimed_at, seconds_to_next, highs, lows, normal_waits = rows.pop()
         normals = len(rows) - highs - lows

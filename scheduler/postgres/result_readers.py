@@ -11,7 +11,7 @@ from scheduler.postgres.runs.store import KIND, wake_producers
 from scheduler.resources import query
 
 
-class Registered(NamedTuple):
+class ReaderRegistration(NamedTuple):
     """A reader's own times when it was registered."""
 
     connected_at: datetime
@@ -33,14 +33,14 @@ class MarkerState(NamedTuple):
 
 def register(
     connection: Connection, reader_id: str, connected_at: datetime | None, silent_after: float
-) -> Registered:
+) -> ReaderRegistration:
     """Register a reader; `connected_at` is None on a new connection to the broker."""
     with transaction(connection) as cursor:
         cursor.execute(query("results/register_reader"), {
             "id": reader_id, "connected_at": connected_at, "silent_after": silent_after,
         })
         [row] = cursor.fetchall()
-        return Registered(*row)
+        return ReaderRegistration(*row)
 
 
 def beat(connection: Connection, reader_id: str) -> None:

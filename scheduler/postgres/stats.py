@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler.postgres.connection import Connection, translated
-from scheduler.postgres.maintenance_queries import Seen
+from scheduler.postgres.maintenance_queries import SeenReplica
 from scheduler.postgres.worker_rows import SeenWorker, list_workers
 from scheduler.resources import query
 
@@ -42,11 +42,11 @@ def stats(connection: Connection, tenant: str | None) -> Stats:
     return Stats(jobs, runs, succeeded, ended, mean, lags, backlog, oldest)
 
 
-def list_processes(connection: Connection) -> tuple[list[Seen], list[SeenWorker]]:
+def list_processes(connection: Connection) -> tuple[list[SeenReplica], list[SeenWorker]]:
     """List the processes and the workers that were heard of lately, stale ones too."""
     with translated(), connection.cursor() as cursor:
         cursor.execute(query("replicas/list"))
-        replicas = [Seen(*row) for row in cursor.fetchall()]
+        replicas = [SeenReplica(*row) for row in cursor.fetchall()]
         return replicas, list_workers(cursor)
 
 

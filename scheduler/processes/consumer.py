@@ -12,13 +12,13 @@ from scheduler.commands import batch_telemetry
 from scheduler.commands.apply_batch import execute
 from scheduler.commands.apply_delayed import execute_delayed, read_delayed
 from scheduler.commands.apply_results import execute_results
-from scheduler.commands.command_replies import answer
-from scheduler.commands.decide_commands import LOCKED, Verdict
+from scheduler.commands.command_replies import reply_to
+from scheduler.commands.decide_commands import LOCKED, MessageOutcome
 from scheduler.commands.parse_deliveries import read_command, read_result
 from scheduler.commands.redeliveries import Redeliveries
 from scheduler.commands.result_reader import ResultReader
 from scheduler.commands.set_aside import SetAside
-from scheduler.commands.store_batches import DatabaseAway, Execute, Stored, StoreSession, Storing
+from scheduler.commands.store_batches import BatchStore, DatabaseUnavailable, Execute, StoredBatch, StoreSession
 from scheduler.commands.tenancy import Tenancy
 from scheduler.domain.errors import Rejected, Unavailable
 from scheduler.domain.message_parser import id_in_body
@@ -37,10 +37,10 @@ from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.processes.runtime import Stop
 from scheduler.rabbit.address import user
-from scheduler.rabbit.batch_consumer import Inbox
+from scheduler.rabbit.batch_consumer import BatchConsumer
 from scheduler.rabbit.delivery_parser import Decode, Delivery, decoded, undecoded
 from scheduler.rabbit.link import Link
-from scheduler.rabbit.reply_sender import Answer, Answers, ReplyQueues
+from scheduler.rabbit.reply_sender import CommandReply, ReplyQueues, ReplySender
 from scheduler.settings import Settings
 
 log = get_logger(__name__)
@@ -53,30 +53,30 @@ STOP_SECONDS = 1.0  # for the broker to take back what was not stored
 
 
 @dataclass(slots=True)
-class StoringBatch:
+class PendingBatch:
     """Commands that are being stored, on a session of their own."""
 
     deliveries: list[Delivery]
     ids: set[str]
     session: StoreSession
-    stored: Future[Stored | None]
+    stored: Future[StoredBatch | None]
     waits_for_locks: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class MessageKind:
     """What is taken from a queue: how it is read, stored and counted."""
 
     queue: str
     read: Callable[..., Any]
     execute: Execute
-    count: Callable[[Sequence[Delivery], Sequence[Verdict]], None]
+    count: Callable[[Sequence[Delivery], Sequence[MessageOutcome]], None]
     decode: Decode | None = None
 
 
-COMMANDS = Kind(INBOX_QUEUE, read_command, execute, batch_telemetry.count)
-RESULTS = Kind(RESULTS_QUEUE, read_result, execute_results, batch_telemetry.count_results)
-DELAYED = Kind(DELAY_QUEUE, read_delayed, execute_delayed, batch_telemetry.count_delayed, undecoded)
+COMMANDS = MessageKind(INBOX_QUEUE, read_command, execute, batch_telemetry.count_commands)
+RESULTS = MessageKind(RESULTS_QUEUE, read_result, execute_results, batch_telemetry.count_results)
+DELAYED = MessageKind(DELAY_QUEUE, read_delayed, execute_delayed, batch_telemetry.count_delayed, undecoded)
 
 
 class Consumer:
@@ -96,12 +96,12 @@ class Consumer:
         self._settings = settings
         self._stop = stop
         self._health = health
-        self._storing = Storing(settings, stop, health)
+        self._storing = BatchStore(settings, stop, health)
         self._free = [StoreSession(settings.database_url, self.kind.execute) for _ in range(self.sessions)]
         self._retry_session = StoreSession(settings.database_url, self.kind.execute)
         self._threads = ThreadPoolExecutor(self.sessions + 1, thread_name_prefix="storing")
         self._set_aside = SetAside()  # of the present inbox
-        self._retrying: StoringBatch | None = None
+        self._retrying: PendingBatch | None = None
         self._skip_locked_until = 0.0  # a batch waited for a lock in vain a moment ago: the next don't wait
         self._redeliveries: Redeliveries | None = None  # of a queue that doesn't count them itself
 
@@ -109,7 +109,7 @@ class Consumer:
         """Serve one connection to the broker until it is lost or the process shall stop."""
         strangers = self._settings.tenant_by == "user_id" and self._settings.tenant_routes == "prefix"
         queues = ReplyQueues(self._settings.reply_queues, strangers=strangers)
-        answers = Answers(link, self._wait_for_alarm, queues)
+        answers = ReplySender(link, self._wait_for_alarm, queues)
         read = self._reader(link)
         queue_type = self._settings.queue_type
         if queue_type != "quorum":
@@ -118,10 +118,10 @@ class Consumer:
             )
             read = self._redeliveries.read
         while not self._stop and self._prepare(link):
-            inbox = Inbox(link, self.kind.queue, self._settings.prefetch, read, self.kind.decode)
+            inbox = BatchConsumer(link, self.kind.queue, self._settings.prefetch, read, self.kind.decode)
             try:
                 self._serve(inbox, answers, link)
-            except DatabaseAway:
+            except DatabaseUnavailable:
                 inbox.give_back()
                 self._storing.wait(self._free[-1], link.check_open)
             self._ended(inbox)
@@ -130,10 +130,10 @@ class Consumer:
         """Do what must be done before the first delivery; False on a stop."""
         return True
 
-    def _turn(self, inbox: Inbox) -> None:
+    def _turn(self, inbox: BatchConsumer) -> None:
         """Do what must be done on every turn of the loop."""
 
-    def _ended(self, inbox: Inbox) -> None:
+    def _ended(self, inbox: BatchConsumer) -> None:
         """Do what must be done when no more is taken from the inbox, unless the connection was lost."""
 
     def _reader(self, link: Link) -> Callable[[Delivery], Any]:  # noqa: ARG002 - others ask it
@@ -142,9 +142,9 @@ class Consumer:
         tenancy = Tenancy.of(found.tenant_by, own_users, found.tenant_routes)
         return partial(self.kind.read, max_payload_bytes=found.max_payload_bytes, tenancy=tenancy)
 
-    def _serve(self, inbox: Inbox, answers: Answers, link: Link) -> None:
+    def _serve(self, inbox: BatchConsumer, answers: ReplySender, link: Link) -> None:
         # In the order of delivery: to acknowledge one is to acknowledge all before it.
-        batches: deque[StoringBatch] = deque()
+        batches: deque[PendingBatch] = deque()
         self._forget_set_aside()
         try:
             while not self._stop:
@@ -191,15 +191,15 @@ class Consumer:
     def _start(
         self, deliveries: list[Delivery], ids: set[str], link: Link, session: StoreSession,
         *, wait_for_locks: bool | None = None,
-    ) -> StoringBatch:
+    ) -> PendingBatch:
         session.wait_for_locks = (
             time.monotonic() >= self._skip_locked_until if wait_for_locks is None else wait_for_locks
         )
         commands = [each.read for each in deliveries if not isinstance(each.read, Rejected)]
         stored = self._threads.submit(self._storing.store, session, commands, link.check_open)
-        return StoringBatch(deliveries, ids, session, stored, session.wait_for_locks)
+        return PendingBatch(deliveries, ids, session, stored, session.wait_for_locks)
 
-    def _without_set_aside(self, deliveries: list[Delivery], inbox: Inbox) -> list[Delivery]:
+    def _without_set_aside(self, deliveries: list[Delivery], inbox: BatchConsumer) -> list[Delivery]:
         """Set aside what is about the same as others that are; return the rest."""
         ids = self._set_aside.ids
         behind: list[Delivery] = []
@@ -211,7 +211,7 @@ class Consumer:
             self._set_aside.add(behind)
         return rest
 
-    def _retry(self, inbox: Inbox, answers: Answers, link: Link) -> bool:
+    def _retry(self, inbox: BatchConsumer, answers: ReplySender, link: Link) -> bool:
         """Try again what was set aside, beside what comes in; False on a stop."""
         waits = False
         if self._retrying is not None:
@@ -230,7 +230,7 @@ class Consumer:
             self._retry_session.close()
         return True
 
-    def _finish_retry(self, batch: StoringBatch, inbox: Inbox, answers: Answers) -> int | None:
+    def _finish_retry(self, batch: PendingBatch, inbox: BatchConsumer, answers: ReplySender) -> int | None:
         """Answer and acknowledge what was stored, and return how many; None if a stop came before."""
         stored = batch.stored.result()
         if stored is None:
@@ -243,8 +243,8 @@ class Consumer:
         return len(rest)
 
     def _split(
-        self, batch: StoringBatch, stored: Stored
-    ) -> tuple[list[Delivery], Sequence[Verdict], list[Delivery]]:
+        self, batch: PendingBatch, stored: StoredBatch
+    ) -> tuple[list[Delivery], Sequence[MessageOutcome], list[Delivery]]:
         """Return what was stored or rejected, the verdicts on what could be read of that, and what is locked."""
         if not any(verdict is LOCKED for verdict in stored.verdicts):
             return batch.deliveries, stored.verdicts, []
@@ -263,7 +263,7 @@ class Consumer:
                         do="nothing, unless it goes on: then see pg_stat_activity for a transaction left open")
         return rest, verdicts, locked
 
-    def _finish_oldest(self, batches: deque[StoringBatch], inbox: Inbox, answers: Answers) -> bool:
+    def _finish_oldest(self, batches: deque[PendingBatch], inbox: BatchConsumer, answers: ReplySender) -> bool:
         """Wait for the oldest batch, then answer and acknowledge it; False if a stop came before it was stored.
 
         Then none behind it may be acknowledged either.
@@ -281,17 +281,18 @@ class Consumer:
             self._finish(rest, replace(stored, verdicts=verdicts), inbox, answers)
         return True
 
-    def _finish(self, batch: list[Delivery], stored: Stored, inbox: Inbox, answers: Answers) -> None:
+    def _finish(self, batch: list[Delivery], stored: StoredBatch, inbox: BatchConsumer,
+                answers: ReplySender) -> None:
         told = iter(stored.verdicts)
         verdicts = [each.read if isinstance(each.read, Rejected) else next(told) for each in batch]
         refused = answers.give(self._answers(batch, verdicts))
         self.kind.count(batch, verdicts)
-        batch_telemetry.show(batch, verdicts, stored.began, stored.ended)
+        batch_telemetry.log_commands(batch, verdicts, stored.began, stored.ended)
         inbox.ack(batch, refused)
         if self._redeliveries:
             self._redeliveries.forget(batch)
 
-    def _answers(self, batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> list[Answer]:
+    def _answers(self, batch: Sequence[Delivery], verdicts: Sequence[MessageOutcome]) -> list[CommandReply]:
         return _answers(batch, verdicts)
 
     def _wait_for_alarm(self) -> None:
@@ -334,11 +335,12 @@ class ResultsConsumer(Consumer):
         )
         return self._result_reader is not None
 
-    def _turn(self, inbox: Inbox) -> None:
+    def _turn(self, inbox: BatchConsumer) -> None:
         if self._free and self._result_reader is not None:
             self._result_reader.turn(self._free[-1], inbox, committed=not self._set_aside)
 
-    def _finish(self, batch: list[Delivery], stored: Stored, inbox: Inbox, answers: Answers) -> None:
+    def _finish(self, batch: list[Delivery], stored: StoredBatch, inbox: BatchConsumer,
+                answers: ReplySender) -> None:
         super()._finish(batch, stored, inbox, answers)
         reader = self._result_reader
         assert reader is not None  # noqa: S101 - it was registered before the first delivery
@@ -347,7 +349,7 @@ class ResultsConsumer(Consumer):
         if markers and self._free and not self._set_aside:  # otherwise the producer sends another
             reader.read(self._free[-1], inbox, markers)
 
-    def _ended(self, inbox: Inbox) -> None:
+    def _ended(self, inbox: BatchConsumer) -> None:
         if self._stop:
             try:
                 inbox.give_back(STOP_SECONDS)
@@ -383,15 +385,15 @@ class DelayConsumer(Consumer):
     def _ids(self, deliveries: Sequence[Delivery]) -> set[str]:  # noqa: ARG002 - as all consumers
         return set()
 
-    def _answers(self, batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> list[Answer]:
+    def _answers(self, batch: Sequence[Delivery], verdicts: Sequence[MessageOutcome]) -> list[CommandReply]:
         """Only what is rejected is answered: `reply_to` is meant for whom the message is meant for."""
         found = []
         for delivery, verdict in zip(batch, verdicts, strict=True):
             if isinstance(verdict, Rejected):
                 delivery.properties = decoded(delivery.raw)
-                message = answer(verdict, _named(delivery.properties.message_id))
+                message = reply_to(verdict, _named(delivery.properties.message_id))
                 body = message.model_dump_json().encode()
-                found.append(Answer(delivery, type(message).__name__, body, str(verdict), self.entry))
+                found.append(CommandReply(delivery, type(message).__name__, body, str(verdict), self.entry))
         return found
 
 
@@ -400,15 +402,15 @@ def _named(message_id: Any) -> str | None:
     return message_id if isinstance(message_id, str) else None
 
 
-def _answers(batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> list[Answer]:
+def _answers(batch: Sequence[Delivery], verdicts: Sequence[MessageOutcome]) -> list[CommandReply]:
     """Word the answers to those that wait for one, and to those that are rejected."""
     found = []
     for delivery, verdict in zip(batch, verdicts, strict=True):
         if isinstance(verdict, Rejected):
-            message, reason = answer(verdict, id_in_body(delivery.body)), str(verdict)
+            message, reason = reply_to(verdict, id_in_body(delivery.body)), str(verdict)
         elif delivery.properties.reply_to:
-            message, reason = answer(verdict, delivery.read.about), None
+            message, reason = reply_to(verdict, delivery.read.about), None
         else:
             continue
-        found.append(Answer(delivery, type(message).__name__, message.model_dump_json().encode(), reason))
+        found.append(CommandReply(delivery, type(message).__name__, message.model_dump_json().encode(), reason))
     return found

@@ -13,10 +13,10 @@ from scheduler.domain.recurrence import tzdata_version
 from scheduler.ops import health as http
 from scheduler.ops import metrics
 from scheduler.ops.health import Health, HealthPart
-from scheduler.ops.interruptible_connect import reach
+from scheduler.ops.interruptible_connect import connect_interruptibly
 from scheduler.ops.logs import get_logger
 from scheduler.processes.maintenance import Maintenance
-from scheduler.processes.roles import Role
+from scheduler.processes.roles import ProcessRole
 from scheduler.processes.runtime import Stop, backoff
 from scheduler.rabbit import pika_internals, topology
 from scheduler.rabbit.address import place
@@ -26,7 +26,7 @@ from scheduler.settings import Settings
 log = get_logger(__name__)
 
 
-def start(role: Role, settings: Settings, stop: Stop) -> tuple[list[HealthPart], Maintenance]:
+def start(role: ProcessRole, settings: Settings, stop: Stop) -> tuple[list[HealthPart], Maintenance]:
     """Check pika, take over the signals, serve metrics and health, and start the maintenance beside the work."""
     pika_internals.check()
     stop.listen()
@@ -48,7 +48,7 @@ def start(role: Role, settings: Settings, stop: Stop) -> tuple[list[HealthPart],
     return parts, Maintenance(role, settings, stop, maintenance_part, port).start()
 
 
-def serve(role: Role, settings: Settings, stop: Stop, parts: Sequence[HealthPart], *, wait: bool) -> None:
+def serve(role: ProcessRole, settings: Settings, stop: Stop, parts: Sequence[HealthPart], *, wait: bool) -> None:
     """Do all that a role is for, each on a thread and a connection of its own, until the stop."""
     failures: list[BaseException] = []
 
@@ -90,7 +90,7 @@ def stay_connected(
         attempt += 1
         health.turn()
         try:
-            link = reach(partial(_connect, role, url, settings, declares=declares))
+            link = connect_interruptibly(partial(_connect, role, url, settings, declares=declares))
             health.found("rabbitmq")
             log.info("connected to RabbitMQ", broker=place(url))
             delays = backoff()
@@ -116,7 +116,7 @@ def _connect(role: str, url: str, settings: Settings, *, declares: bool) -> Link
                 url, queue_type=settings.queue_type, due_queue_type=settings.due_queue_type,
                 delay_exchanges=settings.delay_exchanges,
             )
-        except topology.AccessRefused:
+        except topology.PermissionRefused:
             if declares:
                 raise
             raise Unavailable(f"RabbitMQ at {place(url)} has no schedule.work or scheduler_webhooks yet: "

@@ -12,9 +12,9 @@ from scheduler.domain.errors import Unavailable
 from scheduler.ops import metrics, throttled_warnings
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
-from scheduler.ops.recent_activity import Recent, percentile
+from scheduler.ops.recent_activity import RecentActivity, percentile
 from scheduler.postgres.maintenance_queries import MaintenanceSession, Replica
-from scheduler.processes.roles import ROLES, Role
+from scheduler.processes.roles import ROLES, ProcessRole
 from scheduler.processes.runtime import Stop
 from scheduler.settings import Settings
 
@@ -39,7 +39,7 @@ class Maintenance:
     """Lives as long as its process. Whatever fails here, the work goes on and the next tick tries again."""
 
     def __init__(
-        self, role: Role, settings: Settings, stop: Stop, health: HealthPart | None, metrics_port: int
+        self, role: ProcessRole, settings: Settings, stop: Stop, health: HealthPart | None, metrics_port: int
     ) -> None:
         """Report to `health` whether the database answers, where the work itself does not tell."""
         self._role = role
@@ -48,8 +48,8 @@ class Maintenance:
         self._health = health
         self._replica = Replica(uuid4(), role.name, socket.gethostname(), os.getpid(), __version__, metrics_port)
         self._session: MaintenanceSession | None = None
-        self._recent = Recent(size=3)
-        self._minute = Recent(size=1)
+        self._recent = RecentActivity(size=3)
+        self._minute = RecentActivity(size=1)
         self._summary_due = time.monotonic() + MINUTE_SECONDS
         self._measure_due = self._prune_due = self._partitions_due = time.monotonic()
         self._partitions_pause = MINUTE_SECONDS

@@ -25,13 +25,13 @@ def run(settings: Settings, stop: Stop, *, wait: bool) -> None:
                   user_id=user(settings.amqp_urls[0]) if settings.tenant_by == "user_id" else None)
     if not wait:
         open_database().close()
-    threading.Thread(target=_pass_on, args=(stop, relay), daemon=True).start()
+    threading.Thread(target=_stop_relay, args=(stop, relay), daemon=True).start()
     log.info("started", role="outbox")
     relay.run()
     log.info("stopped", role="outbox")
 
 
-def _pass_on(stop: Stop, relay: Relay) -> None:
+def _stop_relay(stop: Stop, relay: Relay) -> None:
     while not stop.wait(60.0):
         pass
     relay.stop()

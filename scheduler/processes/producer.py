@@ -16,7 +16,7 @@ from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.connection import Unstorable
 from scheduler.postgres.wakeup import Wakeup
 from scheduler.processes.runtime import Stop, backoff
-from scheduler.rabbit.link import BrokerUnavailable, Link
+from scheduler.rabbit.link import Link, RabbitUnavailable
 from scheduler.rabbit.publisher import Publisher
 from scheduler.settings import Settings
 
@@ -54,7 +54,7 @@ class Producer:
         while not self._stop:
             try:
                 self._emit(link, publisher)
-            except BrokerUnavailable:
+            except RabbitUnavailable:
                 if link.blocked and link.closed is None:
                     continue  # its alarm passes; a new connection would be blocked as well
                 # Half open, or a queue without its majority: the next connection, or the next node, may do better.
@@ -104,7 +104,7 @@ class Producer:
     def _blocked(self, link: Link) -> bool:
         """Wait a little while the broker refuses publishers: no row is held meanwhile."""
         if link.closed is not None:
-            raise BrokerUnavailable(link.closed)
+            raise RabbitUnavailable(link.closed)
         if not link.blocked:
             self._health.found("rabbitmq")
             return False

@@ -10,7 +10,7 @@ from scheduler.domain.errors import Misconfigured
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class ProcessRole:
     """A process that serves until it is stopped."""
 
     name: str
@@ -34,7 +34,7 @@ class Role:
     def load(self, settings: Any) -> list[Any]:
         """Import what it does; some of that is done once for each of several things that the settings name."""
         try:
-            found = [_found(each) for each in self.works]
+            found = [_import_object(each) for each in self.works]
         except ModuleNotFoundError as error:
             if self.extra is None or str(error.name).startswith("scheduler"):
                 raise
@@ -44,7 +44,7 @@ class Role:
 
     def shared(self, settings: Any) -> tuple[Any, ...]:
         """Make what its works have in common, if they have anything."""
-        return () if self.common is None else (_found(self.common)(settings),)
+        return () if self.common is None else (_import_object(self.common)(settings),)
 
 
 def how_to_install(extra: str) -> str:
@@ -52,7 +52,7 @@ def how_to_install(extra: str) -> str:
     return f"pip install 'scheduler-{__version__}-py3-none-any.whl[{extra}]', the wheel that `make build` makes"
 
 
-def _found(path: str | Callable[..., Any]) -> Any:
+def _import_object(path: str | Callable[..., Any]) -> Any:
     if not isinstance(path, str):
         return path
     module, name = path.split(":")
@@ -60,17 +60,17 @@ def _found(path: str | Callable[..., Any]) -> Any:
 
 
 ROLES = {role.name: role for role in (
-    Role("consumer", "AMQP → Postgres: commands become rows.",
+    ProcessRole("consumer", "AMQP → Postgres: commands become rows.",
          ("scheduler.processes.consumer:Consumer", "scheduler.processes.consumer:ResultsConsumer",
           "scheduler.processes.consumer:DelayConsumer"),
          in_dev=1, switch_seconds=0.002, idle_without_database=True),
-    Role("producer", "Postgres → AMQP: due rows become events.", ("scheduler.processes.producer:Producer",),
+    ProcessRole("producer", "Postgres → AMQP: due rows become events.", ("scheduler.processes.producer:Producer",),
          in_dev=2, switch_seconds=0.0005),
-    Role("worker", "AMQP → the work itself: calls webhooks, runs commands and handlers, reports results.",
-         ("scheduler.workers.heartbeat:Presence", "scheduler.workers.webhook.service:Webhooks",
-          "scheduler.workers.command_worker:Commands"),
+    ProcessRole("worker", "AMQP → the work itself: calls webhooks, runs commands and handlers, reports results.",
+         ("scheduler.workers.heartbeat:WorkerHeartbeat", "scheduler.workers.webhook.service:WebhookWorker",
+          "scheduler.workers.command_worker:CommandWorker"),
          in_dev=1, switch_seconds=0.002, database=False, declares=False,
          common="scheduler.workers.worker:Worker", extra="worker"),
-    Role("api", "The REST API and the web console.", ("scheduler.api.server:ApiServer",),
+    ProcessRole("api", "The REST API and the web console.", ("scheduler.api.server:ApiServer",),
          in_dev=1, switch_seconds=0.001, idle_without_database=True, broker=False, extra="api"),
 )}

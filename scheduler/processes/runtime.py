@@ -83,7 +83,7 @@ class Stop:
         deadline.daemon = True
         deadline.start()
         self.set()
-        interruptible_connect.give_up()
+        interruptible_connect.abandon_connects()
 
     def _leave(self) -> None:
         while any(busy() for busy in self._busy):

@@ -12,7 +12,7 @@ from pika import spec
 
 from scheduler.rabbit.address import OPEN_TIMEOUT
 from scheduler.rabbit.delivery_parser import Decode, Delivery
-from scheduler.rabbit.link import BrokerUnavailable, Link
+from scheduler.rabbit.link import Link, RabbitUnavailable
 from scheduler.rabbit.pika_internals import forget_cancelled
 from scheduler.rabbit.topology import DELIVERY_LIMIT
 
@@ -23,7 +23,7 @@ MOST_SET_ASIDE = 10_000
 SUSPECT = DELIVERY_LIMIT // 2
 
 
-class Window(Enum):
+class DeliveryWindow(Enum):
     """Whether the broker may deliver."""
 
     OPENING = auto()
@@ -32,7 +32,7 @@ class Window(Enum):
     CLOSED = auto()
 
 
-class Inbox:
+class BatchConsumer:
     """Consumes with a window: so many commands at most are delivered and not yet acknowledged.
 
     The window begins with one and grows while it is full of commands that were not delivered many times before.
@@ -64,7 +64,7 @@ class Inbox:
         self._channel.add_on_cancel_callback(lambda _: link.consumer_cancelled(queue_name, self._waiting.put))
         link.on_close(self._waiting.put)
         # From here on all belongs to the I/O thread.
-        self._window, self._size, self._tag = Window.CLOSED, 1, ""
+        self._window, self._size, self._tag = DeliveryWindow.CLOSED, 1, ""
         self._count = self._bytes = 0  # of what was delivered and not yet acknowledged
         self._delivered = 0  # in all
         self._last_tag = self._opened_after = 0  # of the last delivery, and of the last before the window opened
@@ -77,14 +77,14 @@ class Inbox:
 
     def _open(self, future: Future[None] | None = None) -> None:
         def opened(frame: pika.frame.Method) -> None:
-            self._window, self._tag = Window.OPEN, frame.method.consumer_tag
+            self._window, self._tag = DeliveryWindow.OPEN, frame.method.consumer_tag
             if not self._channel.is_open:
                 return
             self._link.read_deliveries(self._channel, self._tag, self._on_deliveries, self._decode)
             if future is not None:
                 future.set_result(None)
 
-        self._window = Window.OPENING
+        self._window = DeliveryWindow.OPENING
         self._opened_after, self._used, self._stuck = self._last_tag, 0, 0
         self._channel.basic_qos(prefetch_count=self._size)  # it holds for a consumer that starts after it
         self._channel.basic_consume(self._queue, self._on_message, callback=opened)
@@ -94,17 +94,17 @@ class Inbox:
 
         def closed(_: pika.frame.Method) -> None:
             self._link.read_no_deliveries()
-            self._window = Window.CLOSED
+            self._window = DeliveryWindow.CLOSED
             self._open_if_room()
 
-        if self._window is Window.OPEN:
-            self._window, self._size = Window.CLOSING, size
+        if self._window is DeliveryWindow.OPEN:
+            self._window, self._size = DeliveryWindow.CLOSING, size
             self._channel.basic_cancel(self._tag, callback=closed)
             # pika would give back what it still gathers for this consumer, and those behind would overtake it.
             forget_cancelled(self._channel, self._tag)
 
     def _open_if_room(self) -> None:
-        if self._window is Window.CLOSED and self._bytes <= MOST_BYTES // 2 and self._channel.is_open:
+        if self._window is DeliveryWindow.CLOSED and self._bytes <= MOST_BYTES // 2 and self._channel.is_open:
             self._open()
 
     def _on_message(
@@ -159,7 +159,7 @@ class Inbox:
     @staticmethod
     def _checked(item: list[Delivery] | str) -> list[Delivery]:
         if isinstance(item, str):
-            raise BrokerUnavailable(item)
+            raise RabbitUnavailable(item)
         return item
 
     def ack(self, batch: Sequence[Delivery], refused: Sequence[Delivery] = ()) -> None:

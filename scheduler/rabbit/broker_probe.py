@@ -8,7 +8,7 @@ from scheduler.rabbit.address import open_connection, parameters, place
 from scheduler.rabbit.link import reason
 
 
-def problem(urls: Sequence[str], seconds: float = 3.0) -> str | None:
+def broker_problem(urls: Sequence[str], seconds: float = 3.0) -> str | None:
     """Return what is wrong with every one of these brokers, None if one answers."""
     found = []
     for url in urls:

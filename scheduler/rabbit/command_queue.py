@@ -104,7 +104,7 @@ class CommandQueue:
         ))
 
 
-def listen_for_answers(link: Link, handler: Callable[[str | None, bytes], None]) -> str:
+def consume_replies(link: Link, handler: Callable[[str | None, bytes], None]) -> str:
     """Have `handler` called on the I/O thread with each one's correlation_id and body; return the reply_to."""
     name = f"{ANSWERS_QUEUE_PREFIX}{uuid4()}"
     channel = link.channel()

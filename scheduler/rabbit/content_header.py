@@ -39,11 +39,11 @@ _SIZED = frozenset(b"SxAF")  # these say how long they are
 _TEXT, _BOOL, _DECIMAL, _TIME, _VOID = b"StDTV"
 
 
-class Unreadable(ValueError):  # noqa: N818 - a verdict, not an accident
+class UnreadableContent(ValueError):  # noqa: N818 - a verdict, not an accident
     """These bytes are no properties: a length beyond their end, or a kind that nobody knows."""
 
 
-class Entry(NamedTuple):
+class HeaderEntry(NamedTuple):
     """One header where it lies: from its name to the end of its value."""
 
     name: bytes
@@ -54,12 +54,12 @@ class Entry(NamedTuple):
 
 
 @dataclass(slots=True)
-class Content:
+class ContentHeader:
     """The properties of a message, each as its bytes."""
 
     parts: dict[str, bytes]  # without the headers
 
-    entries: list[Entry]
+    entries: list[HeaderEntry]
     table: bytes  # where the entries lie; empty where there are none
 
     @property
@@ -103,7 +103,7 @@ class Content:
         return _FLAGS.pack(flags) + b"".join([parts[name] for name, _ in _PROPERTIES if name in parts])
 
 
-class Located(NamedTuple):
+class HeaderLocation(NamedTuple):
     """Where the header table lies, its length included, and the message_id; the rest need not be taken apart."""
 
     start: int  # 0 where there is none
@@ -111,19 +111,19 @@ class Located(NamedTuple):
     message_id: bytes | None
 
 
-def _unreadable(error: Exception) -> Unreadable:
-    return Unreadable(f"{type(error).__name__}: {error}")
+def _unreadable(error: Exception) -> UnreadableContent:
+    return UnreadableContent(f"{type(error).__name__}: {error}")
 
 
-def locate(raw: bytes) -> Located:
-    """Find the headers and the message_id of what only passes through, or raise Unreadable."""
+def locate(raw: bytes) -> HeaderLocation:
+    """Find the headers and the message_id of what only passes through, or raise UnreadableContent."""
     try:
         return _locate(raw)
     except (IndexError, struct.error) as error:
         raise _unreadable(error) from None
 
 
-def _locate(raw: bytes) -> Located:
+def _locate(raw: bytes) -> HeaderLocation:
     """Step over each property that its flag says is there; written out, for every delayed message comes by."""
     flags = raw[0] << 8 | raw[1]
     at, start, end, message_id = _FLAGS.size, 0, 0, None
@@ -149,11 +149,11 @@ def _locate(raw: bytes) -> Located:
             if flags & flag:
                 at += 1 + raw[at]
     if flags & _MORE_FLAGS or at != len(raw):
-        raise Unreadable("their lengths do not add up")
-    return Located(start, end, message_id)
+        raise UnreadableContent("their lengths do not add up")
+    return HeaderLocation(start, end, message_id)
 
 
-def headers(table: bytes) -> list[Entry]:
+def headers(table: bytes) -> list[HeaderEntry]:
     """Return the headers of a table whose length stands before it, where they lie in it."""
     try:
         return list(_entries(table, _LENGTH.size, len(table)))
@@ -161,7 +161,7 @@ def headers(table: bytes) -> list[Entry]:
         raise _unreadable(error) from None
 
 
-def elements(array: bytes) -> list[Entry]:
+def elements(array: bytes) -> list[HeaderEntry]:
     """Return the values of an array whose length stands before it, where they lie in it; they have no names."""
     try:
         return list(_elements(array, _LENGTH.size))
@@ -174,21 +174,21 @@ def table(pieces: Sequence[bytes]) -> bytes:
     return b"".join((_LENGTH.pack(sum(map(len, pieces))), *pieces))
 
 
-def read(raw: bytes) -> Content:
-    """Take the bytes apart, from the flags on, or raise Unreadable."""
+def read(raw: bytes) -> ContentHeader:
+    """Take the bytes apart, from the flags on, or raise UnreadableContent."""
     try:
         return _read(raw)
     except (IndexError, struct.error) as error:
         raise _unreadable(error) from None
 
 
-def _read(raw: bytes) -> Content:
+def _read(raw: bytes) -> ContentHeader:
     [flags] = _FLAGS.unpack_from(raw)
     if flags & _MORE_FLAGS:
-        raise Unreadable("more properties than there are")
+        raise UnreadableContent("more properties than there are")
     at = _FLAGS.size
     parts: dict[str, bytes] = {}
-    entries: list[Entry] = []
+    entries: list[HeaderEntry] = []
     table = b""
     for name, flag in _PROPERTIES:
         if not flags & flag:
@@ -202,29 +202,29 @@ def _read(raw: bytes) -> Content:
         parts[name] = raw[at:end]
         at = end
     if at != len(raw):
-        raise Unreadable("their lengths do not add up")
-    return Content(parts, entries, table)
+        raise UnreadableContent("their lengths do not add up")
+    return ContentHeader(parts, entries, table)
 
 
-def _entries(table: bytes, at: int, size: int) -> Iterator[Entry]:
+def _entries(table: bytes, at: int, size: int) -> Iterator[HeaderEntry]:
     while at < size:
         name = at + 1
         end = name + table[at]
         kind, value = table[end], end + 1
         after = _end(table, kind, value)
         if after > size:
-            raise Unreadable("a header goes beyond their end")
-        yield Entry(table[name:end], at, value, after, kind)
+            raise UnreadableContent("a header goes beyond their end")
+        yield HeaderEntry(table[name:end], at, value, after, kind)
         at = after
 
 
-def _elements(array: bytes, at: int) -> Iterator[Entry]:
+def _elements(array: bytes, at: int) -> Iterator[HeaderEntry]:
     while at < len(array):
         kind, value = array[at], at + 1
         after = _end(array, kind, value)
         if after > len(array):
-            raise Unreadable("a value goes beyond the end of its array")
-        yield Entry(b"", at, value, after, kind)
+            raise UnreadableContent("a value goes beyond the end of its array")
+        yield HeaderEntry(b"", at, value, after, kind)
         at = after
 
 
@@ -233,11 +233,11 @@ def _end(table: bytes, kind: int, at: int) -> int:
         return at + _LENGTH.size + int(_LENGTH.unpack_from(table, at)[0])
     size = _SIZES.get(kind)
     if size is None:
-        raise Unreadable(f"no kind of value is called {chr(kind)!a}")
+        raise UnreadableContent(f"no kind of value is called {chr(kind)!a}")
     return at + size
 
 
-def value(table: bytes, entry: Entry) -> HeaderValue:
+def value(table: bytes, entry: HeaderEntry) -> HeaderValue:
     """Return what a header says."""
     kind, at = entry.kind, entry.value
     number = _NUMBERS.get(kind)

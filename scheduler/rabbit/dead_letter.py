@@ -123,8 +123,8 @@ def read(key: bytes, raw: bytes, body: bytes, tag: int) -> DeadLetter:
     """Return what came, as far as it can be read."""
     try:
         found = content_header.read(raw)
-    except content_header.Unreadable:
-        found = content_header.Content({}, [], b"")
+    except content_header.UnreadableContent:
+        found = content_header.ContentHeader({}, [], b"")
     headers = header_values.headers(found)
     for name in content_header.COUNTS:  # what the queue writes with each look is no part of it
         headers.pop(name.decode(), None)
@@ -133,7 +133,7 @@ def read(key: bytes, raw: bytes, body: bytes, tag: int) -> DeadLetter:
     return DeadLetter(_id(key, found, body), key, body, headers, properties, raw, tag)
 
 
-def _id(key: bytes, found: content_header.Content, body: bytes) -> str:
+def _id(key: bytes, found: content_header.ContentHeader, body: bytes) -> str:
     """Return the same at each look, though the queue counts them and may write the headers in another order."""
     parts = sorted((name, part) for name, part in found.parts.items() if name != "headers")
     entries = [each for each in found.entries if each.name not in content_header.COUNTS]

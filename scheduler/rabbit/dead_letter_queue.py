@@ -19,7 +19,7 @@ from scheduler.rabbit.address import parameters, place
 from scheduler.rabbit.dead_letter import DeadLetter, read
 from scheduler.rabbit.delivery_parser import as_bytes
 from scheduler.rabbit.frames import fits
-from scheduler.rabbit.link import BrokerUnavailable, reason
+from scheduler.rabbit.link import RabbitUnavailable, reason
 from scheduler.rabbit.pika_internals import RawProperties, blocking, frame_max
 
 MOST_LOOKED_AT = 10_000  # in one go
@@ -32,7 +32,7 @@ class NotReplayable(SchedulerError):  # noqa: N818 - a verdict, not an accident
     """It cannot be sent again: nobody knows where it came from, or nobody takes it there."""
 
 
-class DeadLetters:
+class DeadLetterQueue:
     """The queue, over a connection that is opened when it is needed; one does something with it at a time."""
 
     def __init__(self, urls: Sequence[str], delay_exchanges: Sequence[tuple[str, str]] = ()) -> None:
@@ -46,7 +46,7 @@ class DeadLetters:
             self._exits |= {name, f"{name}.delay"}
 
     def look(self, limit: int, after: tuple[str, str] = ("", "")) -> list[DeadLetter]:
-        """Return what lies there, oldest first; raise BrokerUnavailable where the broker cannot be reached."""
+        """Return what lies there, oldest first; raise RabbitUnavailable where the broker cannot be reached."""
         found = sorted(self._all(), key=lambda letter: letter.place)
         return [each for each in found if each.place > after][:limit]
 
@@ -93,7 +93,7 @@ class DeadLetters:
         """Look at everything; a connection that broke since the last look is worth another try."""
         try:
             return self._looked()
-        except BrokerUnavailable:
+        except RabbitUnavailable:
             return self._looked()
 
     def _looked(self) -> list[DeadLetter]:
@@ -138,7 +138,7 @@ class DeadLetters:
                 channel.basic_nack(0, multiple=True, requeue=True)
             except (AMQPError, OSError) as error:
                 self.close()
-                raise BrokerUnavailable(f"RabbitMQ: {reason(error)}") from error
+                raise RabbitUnavailable(f"RabbitMQ: {reason(error)}") from error
             except BaseException:
                 self.close()  # and with it what was taken goes back
                 raise
@@ -164,7 +164,7 @@ class DeadLetters:
                 return blocking(parameters(url, "dead letters"))
             except (AMQPError, OSError) as error:
                 problems.append(f"RabbitMQ at {place(url)}: {reason(error)}")
-        raise BrokerUnavailable("; ".join(problems))
+        raise RabbitUnavailable("; ".join(problems))
 
 
 def _found(channel: BlockingChannel, letter_id: str) -> DeadLetter | None:
@@ -200,7 +200,7 @@ def _counted(channel: BlockingChannel) -> int:
         return int(channel.queue_declare(DEAD_QUEUE, passive=True).method.message_count)
     except ChannelClosedByBroker as error:
         if error.reply_code == _NOT_FOUND:
-            raise BrokerUnavailable("RabbitMQ: no scheduler_dead yet; start a consumer or a producer") from None
+            raise RabbitUnavailable("RabbitMQ: no scheduler_dead yet; start a consumer or a producer") from None
         raise
 
 

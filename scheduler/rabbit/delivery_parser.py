@@ -59,7 +59,7 @@ Handler = Callable[[list[Delivery]], None]
 Decode = Callable[[bytes], pika.BasicProperties]
 
 
-class Deliveries:
+class DeliveryParser:
     """Finds what comes for one consumer among the bytes of a connection."""
 
     def __init__(

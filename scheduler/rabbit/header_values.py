@@ -7,13 +7,13 @@ from typing import Any
 
 from scheduler.domain.delayed.delay import Other, Timestamp
 from scheduler.rabbit import content_header
-from scheduler.rabbit.content_header import Content, Entry
+from scheduler.rabbit.content_header import ContentHeader, HeaderEntry
 
 _DEEPEST = 20
 _TABLE, _ARRAY = b"FA"
 
 
-def properties(found: Content) -> dict[str, str | int]:
+def properties(found: ContentHeader) -> dict[str, str | int]:
     """Return all properties but the headers; what is no UTF-8 is written with backslashes."""
     return {
         name: int.from_bytes(part, "big") if name in content_header.FIXED else as_text(part[1:])
@@ -21,7 +21,7 @@ def properties(found: Content) -> dict[str, str | int]:
     }
 
 
-def headers(found: Content) -> dict[str, Any]:
+def headers(found: ContentHeader) -> dict[str, Any]:
     """Return the headers; a Timestamp is one that no datetime can be, and what is too deep is an ellipsis."""
     return _table(found.table, found.entries, 0)
 
@@ -31,7 +31,7 @@ def as_text(name: bytes) -> str:
     return name.decode("utf-8", "backslashreplace")
 
 
-def _table(table: bytes, entries: Sequence[Entry], depth: int) -> dict[str, Any]:
+def _table(table: bytes, entries: Sequence[HeaderEntry], depth: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for entry in entries:  # of two with one name the first: the one that the broker itself looks at and replaces
         name = as_text(entry.name)
@@ -40,7 +40,7 @@ def _table(table: bytes, entries: Sequence[Entry], depth: int) -> dict[str, Any]
     return found
 
 
-def _value(table: bytes, entry: Entry, depth: int) -> Any:
+def _value(table: bytes, entry: HeaderEntry, depth: int) -> Any:
     match said := content_header.value(table, entry):
         case Timestamp(seconds):
             return _instant(seconds) or said
@@ -53,7 +53,7 @@ def _nested(kind: int, written: bytes, depth: int) -> Any:
     """Read what has a length before it."""
     if kind in (_TABLE, _ARRAY) and depth > _DEEPEST:
         return "…"
-    with suppress(content_header.Unreadable):
+    with suppress(content_header.UnreadableContent):
         if kind == _TABLE:
             return _table(written, content_header.headers(written), depth)
         if kind == _ARRAY:

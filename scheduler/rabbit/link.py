@@ -30,7 +30,7 @@ _DROP_SLACK = 5.0
 _MOST_DROPPED_AFTER = 60.0  # without heartbeats, or with the broker's own interval
 
 
-class BrokerUnavailable(Unavailable):
+class RabbitUnavailable(Unavailable):
     """RabbitMQ is down, blocks us or does not answer."""
 
 
@@ -57,7 +57,7 @@ class Link:
             self._opened.result(OPEN_TIMEOUT * 2)
         except TimeoutError:
             self.close()
-            raise BrokerUnavailable(f"RabbitMQ at {self.place} did not answer in time") from None
+            raise RabbitUnavailable(f"RabbitMQ at {self.place} did not answer in time") from None
 
     def _run(self) -> None:
         try:
@@ -74,7 +74,7 @@ class Link:
         if self.closed is None:
             self.closed = f"RabbitMQ at {self.place}: {reason(error)}"
         if not self._opened.done():
-            self._opened.set_exception(BrokerUnavailable(self.closed))
+            self._opened.set_exception(RabbitUnavailable(self.closed))
         for callback in list(self._on_close):
             callback(self.closed)
         self._connection.ioloop.stop()
@@ -108,13 +108,13 @@ class Link:
     def check_open(self) -> None:
         """Raise Unavailable if the connection is lost."""
         if self.closed is not None:
-            raise BrokerUnavailable(self.closed)
+            raise RabbitUnavailable(self.closed)
 
     def check(self) -> None:
         """Raise Unavailable if the connection is lost or the broker refuses publishers."""
         self.check_open()
         if self.blocked:
-            raise BrokerUnavailable(f"RabbitMQ at {self.place} blocks publishers: its memory or disk alarm is on")
+            raise RabbitUnavailable(f"RabbitMQ at {self.place} blocks publishers: its memory or disk alarm is on")
 
     def post(self, act: Callable[[], None]) -> None:
         """Run `act` on the I/O thread, soon."""
@@ -127,7 +127,7 @@ class Link:
 
         def lost(why: str) -> None:
             if not future.done():
-                future.set_exception(BrokerUnavailable(why))
+                future.set_exception(RabbitUnavailable(why))
 
         def run() -> None:
             self._on_close.append(lost)
@@ -140,9 +140,9 @@ class Link:
         try:
             return future.result(timeout)
         except TimeoutError:
-            raise BrokerUnavailable(f"RabbitMQ at {self.place} did not answer in time") from None
+            raise RabbitUnavailable(f"RabbitMQ at {self.place} did not answer in time") from None
         except AMQPError as error:
-            raise BrokerUnavailable(f"RabbitMQ at {self.place}: {reason(error)}") from error
+            raise RabbitUnavailable(f"RabbitMQ at {self.place}: {reason(error)}") from error
         finally:
             self.on_close_no_more(lost)
 

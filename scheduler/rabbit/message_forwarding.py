@@ -22,7 +22,7 @@ _USER_ID = 1 << 4  # among the flags, which are the first two bytes
 _PERSISTENT = b"\x02"
 
 
-def passed_on(
+def forwarded_message(
     exchange: str, routing_key: bytes, properties: bytes, body: bytes, *, user: str, frame_max: int
 ) -> RawMessage:
     """Return a message on its way out; the broker refuses a user_id that is not ours, so that becomes a header."""
@@ -53,7 +53,7 @@ def dead_letter(
     """
     try:
         found = content_header.read(properties)
-    except content_header.Unreadable:
+    except content_header.UnreadableContent:
         return None
     added = {
         name.encode(): content_header.number(value) if isinstance(value, int) else content_header.text(value)
@@ -71,7 +71,7 @@ def dead_letter(
 
 
 def _shrunk(  # noqa: PLR0917 - what is written, and how far it is to shrink
-    found: content_header.Content, drop: set[bytes], added: dict[bytes, bytes], without: Collection[str],
+    found: content_header.ContentHeader, drop: set[bytes], added: dict[bytes, bytes], without: Collection[str],
     size: int,
     frame_max: int,
 ) -> bytes:

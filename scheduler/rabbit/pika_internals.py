@@ -21,7 +21,7 @@ from scheduler.rabbit.delivery_parser import (
     MORE,
     NOT_OURS,
     Decode,
-    Deliveries,
+    DeliveryParser,
     Handler,
     UnreadableProperties,
     frame_end,
@@ -50,7 +50,7 @@ IMPLEMENTATION = "_impl_class"  # what a BlockingConnection is told to be made o
 class ReadingConnection(SelectConnection):  # type: ignore[misc]  # pika's types are not all known
     """A SelectConnection whose deliveries to one consumer go straight to a handler."""
 
-    deliveries: Deliveries | None = None
+    deliveries: DeliveryParser | None = None
     _frame_buffer: bytes
 
     def write(self, chunks: Sequence[bytes]) -> None:
@@ -61,7 +61,7 @@ class ReadingConnection(SelectConnection):  # type: ignore[misc]  # pika's types
         self, channel: int, consumer_tag: str, handler: Handler, decode: Decode | None = None
     ) -> None:
         """From now on hand over what comes for this consumer; only on the I/O thread."""
-        self.deliveries = Deliveries(channel, consumer_tag, self.params.frame_max or 131072, handler, decode)
+        self.deliveries = DeliveryParser(channel, consumer_tag, self.params.frame_max or 131072, handler, decode)
         self._transport._MAX_RECV_BYTES = RECEIVE_BYTES  # noqa: SLF001 - pika's constant, for this connection alone
 
     def _on_data_available(self, data_in: bytes) -> None:

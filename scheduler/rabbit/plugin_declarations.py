@@ -8,18 +8,18 @@ from pika.exceptions import AMQPError, ChannelClosedByBroker
 from scheduler.domain.delayed.plugin_migration import Binding, ExchangePair, MigrationPlan
 from scheduler.domain.names import delay_queue
 from scheduler.rabbit.address import open_connection, parameters, place
-from scheduler.rabbit.link import BrokerUnavailable, reason
+from scheduler.rabbit.link import RabbitUnavailable, reason
 from scheduler.rabbit.topology import BY_DELAY_HEADER, inbox_arguments
 
 Act = Callable[[BlockingChannel], object]
 
 
 def apply(url: str, plan: MigrationPlan, queue_type: str) -> list[str]:
-    """Declare it all and return what could not be, with why; raise BrokerUnavailable without a broker."""
+    """Declare it all and return what could not be, with why; raise RabbitUnavailable without a broker."""
     try:
         connection = open_connection(parameters(url, "delayed migrate"))
     except (AMQPError, OSError) as error:
-        raise BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
+        raise RabbitUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
     problems = []
     try:
         for pair in plan.pairs:
@@ -31,7 +31,7 @@ def apply(url: str, plan: MigrationPlan, queue_type: str) -> list[str]:
                 except ChannelClosedByBroker as error:
                     problems.append(f"{what}: {error.reply_text}")
     except (AMQPError, OSError) as error:
-        raise BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
+        raise RabbitUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
     finally:
         if connection.is_open:
             connection.close()

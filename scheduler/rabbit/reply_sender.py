@@ -11,7 +11,7 @@ from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.rabbit.delivery_parser import Delivery
 from scheduler.rabbit.frames import AmqpMessage, Publishable, RawMessage, fits, json_message
-from scheduler.rabbit.link import BrokerUnavailable, Link
+from scheduler.rabbit.link import Link, RabbitUnavailable
 from scheduler.rabbit.message_forwarding import ORIGINAL_EXCHANGE, dead_letter
 from scheduler.rabbit.publisher import Confirms, Publisher, Receipt
 
@@ -23,7 +23,7 @@ _REASON_CHARACTERS = 4000
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CommandReply:
     """What to tell about a command: the message's name and body, and the reason if the command is rejected."""
 
     delivery: Delivery
@@ -61,7 +61,7 @@ class ReplyQueues:
         return False
 
 
-class Answers:
+class ReplySender:
     """Publishes the answers to a batch of commands; only dead letters can hold the batch up."""
 
     def __init__(self, link: Link, pause: Callable[[], None], queues: ReplyQueues | None = None) -> None:
@@ -73,7 +73,7 @@ class Answers:
         # Replies go where a host says. Should the broker close the channel over one, nothing else suffers.
         self._replies: Publisher | None = None
 
-    def give(self, answers: Sequence[Answer]) -> list[Delivery]:
+    def give(self, answers: Sequence[CommandReply]) -> list[Delivery]:
         """Return once every dead letter is confirmed and in a queue; raise Unavailable otherwise.
 
         Returned are the rejected commands of which no copy can be made: only the broker can move them.
@@ -113,7 +113,7 @@ class Answers:
             self._until_unblocked()
             try:
                 return publisher.send(messages)
-            except BrokerUnavailable:
+            except RabbitUnavailable:
                 # Refused over an alarm that came just now, perhaps between two halves of an answer: it passes too.
                 if self._link.closed is not None:
                     raise
@@ -154,22 +154,22 @@ class Answers:
                         do="check reply_to and the sidecar's write permission on the default exchange")
 
 
-def _event(answer: Answer) -> AmqpMessage:
+def _event(answer: CommandReply) -> AmqpMessage:
     return _message(EVENTS_EXCHANGE, "rejected", answer)
 
 
-def _reply(answer: Answer) -> AmqpMessage:
+def _reply(answer: CommandReply) -> AmqpMessage:
     return _message("", answer.delivery.properties.reply_to, answer)
 
 
-def _message(exchange: str, key: str, answer: Answer) -> AmqpMessage:
+def _message(exchange: str, key: str, answer: CommandReply) -> AmqpMessage:
     correlation_id = answer.delivery.properties.correlation_id
     return json_message(
         exchange, key, answer.kind, answer.body, correlation_id=correlation_id, timestamp=int(time.time())
     )
 
 
-def _dead_letter(answer: Answer, frame_max: int) -> RawMessage | None:
+def _dead_letter(answer: CommandReply, frame_max: int) -> RawMessage | None:
     """Copy the message as it came, with the reasons beside it; None if its properties could not be read.
 
     If a frame has no room for the reasons, a command loses headers. A delayed message keeps them all: the broker

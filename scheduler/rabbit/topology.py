@@ -28,7 +28,7 @@ from scheduler.domain.names import (
     delay_queue,
 )
 from scheduler.rabbit.address import open_connection, parameters, place
-from scheduler.rabbit.link import BrokerUnavailable, reason
+from scheduler.rabbit.link import RabbitUnavailable, reason
 
 # A command that was delivered this often without an answer crashes the consumer: it goes to schedule.dead.
 DELIVERY_LIMIT = 20
@@ -37,7 +37,7 @@ BY_DELAY_HEADER: dict[str, Any] = {"x-match": "any-with-x", **dict.fromkeys(DELA
 _NOT_FOUND, _ACCESS_REFUSED, _PRECONDITION_FAILED = 404, 403, 406
 
 
-class AccessRefused(Misconfigured):
+class PermissionRefused(Misconfigured):
     """The broker denies our user a permission."""
 
 
@@ -81,14 +81,14 @@ def declare(
     try:
         connection = open_connection(parameters(url, "topology"))
     except (AMQPError, OSError) as error:
-        raise BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
+        raise RabbitUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
     try:
         _declare(connection, queue_type, due_queue_type)
         _declare_delay(connection, queue_type, delay_exchanges)
     except ChannelClosedByBroker as error:
         raise translated(error, place(url)) from error
     except (AMQPError, OSError) as error:
-        raise BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
+        raise RabbitUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
     finally:
         if connection.is_open:
             connection.close()
@@ -99,7 +99,7 @@ def declared(url: str) -> bool:
     try:
         connection = open_connection(parameters(url, "topology"))
     except (AMQPError, OSError) as error:
-        raise BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
+        raise RabbitUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
     try:
         channel = connection.channel()
         for exchange in (COMMANDS_EXCHANGE, WORK_EXCHANGE):
@@ -112,7 +112,7 @@ def declared(url: str) -> bool:
             return no_permission
         raise translated(error, place(url)) from error
     except (AMQPError, OSError) as error:
-        raise BrokerUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
+        raise RabbitUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
     finally:
         if connection.is_open:
             connection.close()
@@ -191,8 +191,8 @@ def translated(error: ChannelClosedByBroker, where: str) -> Misconfigured | Unav
             "empty."
         )
     if error.reply_code == _ACCESS_REFUSED:
-        return AccessRefused(
+        return PermissionRefused(
             f"RabbitMQ at {where} refuses our user: {error.reply_text}. "
             "Give it configure, write and read permission on scheduler_.*, schedule\\..* and mainapp_due."
         )
-    return BrokerUnavailable(f"RabbitMQ at {where}: {reason(error)}")
+    return RabbitUnavailable(f"RabbitMQ at {where}: {reason(error)}")

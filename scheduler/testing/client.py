@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from scheduler.client.client import SchedulerClient
-from scheduler.client.commands import Outgoing
+from scheduler.client.commands import OutgoingCommand
 from scheduler.client.errors import CommandRejected
 from scheduler.domain.errors import Problem
 from scheduler.domain.messages import ScheduleAccepted, ScheduleRejected
@@ -25,7 +25,7 @@ class InProcessClient(SchedulerClient):
         self._last = max(self._sidecar.now, self._last + timedelta(microseconds=1))
         return self._last
 
-    def _send(self, outgoing: Outgoing, wait: bool | float) -> ScheduleAccepted | None:
+    def _send(self, outgoing: OutgoingCommand, wait: bool | float) -> ScheduleAccepted | None:
         answer = self._sidecar.publish(
             outgoing.kind, outgoing.body(self._issued_now), correlation_id=outgoing.correlation_id,
             headers=outgoing.headers, message_type=outgoing.message_type,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from scheduler.commands.decide_commands import Verdict, judge_result, judge_retry
+from scheduler.commands.decide_commands import MessageOutcome, decide_result, decide_retry
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.emission import Emission, occurrence
 from scheduler.domain.messages import AMQP_PRIORITIES
@@ -17,7 +17,7 @@ from scheduler.domain.runs.unannounced_ends import keep_unannounced_ends, run_at
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class HostEvent:
     """A message as a host would receive it."""
 
     routing_key: str
@@ -26,7 +26,7 @@ class Event:
     priority: int | None = None  # the AMQP property
 
 
-class Runs:
+class SidecarRuns:
     """Every run by its event_id; one that has ended stays, and can be retried."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Runs:
         ]
         return min(found)[1] if found else None
 
-    def begin(self, emission: Emission, now: datetime) -> Event:
+    def begin(self, emission: Emission, now: datetime) -> HostEvent:
         """Record the run of an occurrence and return its first event."""
         assert emission.event_id is not None  # noqa: S101 - the caller asked whether there is one
         about = occurrence(emission)
@@ -57,15 +57,15 @@ class Runs:
             self._put(first)
         return _due(first, about)
 
-    def report(self, result: Result, now: datetime) -> Verdict:
+    def report(self, result: Result, now: datetime) -> MessageOutcome:
         """Take a result and return what to answer."""
-        return self._judged(result.event_id, lambda runs: judge_result(runs, result, now))
+        return self._judged(result.event_id, lambda runs: decide_result(runs, result, now))
 
-    def retry(self, incoming: Incoming, now: datetime) -> Verdict:
+    def retry(self, incoming: Incoming, now: datetime) -> MessageOutcome:
         """Take a ScheduleRetry and return what became of it."""
-        return self._judged(incoming.about, lambda runs: judge_retry(runs, incoming, now))
+        return self._judged(incoming.about, lambda runs: decide_retry(runs, incoming, now))
 
-    def _judged(self, event_id: str, judge: Callable[[dict[str, Run]], Verdict]) -> Verdict:
+    def _judged(self, event_id: str, judge: Callable[[dict[str, Run]], MessageOutcome]) -> MessageOutcome:
         known = self._runs.get(event_id)
         after = {} if known is None else {event_id: known}
         verdict = judge(after)
@@ -89,7 +89,7 @@ class Runs:
             if (run.open or run.event_id in self._untold) and run.wake_at is not None:
                 yield run.wake_at, run
 
-    def wake(self, run: Run, now: datetime) -> list[Event]:
+    def wake(self, run: Run, now: datetime) -> list[HostEvent]:
         """Do what is to be done about a run now that its time has come, and return what to tell."""
         if run.status is RunStatus.EXPECTED:
             del self._runs[run.event_id]
@@ -118,15 +118,15 @@ class Runs:
             self._untold.add(run.event_id)
 
 
-def _announcement(run: Run, about: Occurrence) -> list[Event]:
-    told = [Event("finished", finished_body(run), about.correlation_id)]
+def _announcement(run: Run, about: Occurrence) -> list[HostEvent]:
+    told = [HostEvent("finished", finished_body(run), about.correlation_id)]
     return [_event("dead", run, about), *told] if run.status is RunStatus.DEAD else told
 
 
-def _due(run: Run, about: Occurrence) -> Event:
+def _due(run: Run, about: Occurrence) -> HostEvent:
     _, routing_key = due_address(about.route, about.work)
     return _event(routing_key, run, about)
 
 
-def _event(routing_key: str, run: Run, about: Occurrence) -> Event:
-    return Event(routing_key, due_body(run), about.correlation_id, AMQP_PRIORITIES[about.priority])
+def _event(routing_key: str, run: Run, about: Occurrence) -> HostEvent:
+    return HostEvent(routing_key, due_body(run), about.correlation_id, AMQP_PRIORITIES[about.priority])

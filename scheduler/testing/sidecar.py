@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from scheduler.client.handlers import Handlers, UnknownJobType, UnreadableEvent, handlers
 from scheduler.client.results import tracked
-from scheduler.commands.command_replies import answer
-from scheduler.commands.decide_commands import Verdict, judge
+from scheduler.commands.command_replies import reply_to
+from scheduler.commands.decide_commands import MessageOutcome, decide_jobs
 from scheduler.domain.errors import Rejected
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.jobs.definition import Incoming
@@ -38,7 +38,7 @@ from scheduler.domain.messages import (
 from scheduler.domain.names import due_address
 from scheduler.domain.runs.run import Run
 from scheduler.domain.trace_context import trace_context
-from scheduler.testing.runs import Event, Runs
+from scheduler.testing.runs import HostEvent, SidecarRuns
 
 MAX_PAYLOAD_BYTES = 262_144
 Answer = ScheduleAccepted | ScheduleRejected
@@ -53,8 +53,8 @@ class Sidecar:
         self._max_payload_bytes = max_payload_bytes
         self._jobs: dict[str, Job] = {}
         self._trigger_messages: set[tuple[str, str]] = set()  # job and message_id
-        self._runs = Runs()
-        self._events: list[Event] = []
+        self._runs = SidecarRuns()
+        self._events: list[HostEvent] = []
         self._down = False
 
     def publish(
@@ -63,7 +63,7 @@ class Sidecar:
     ) -> ScheduleAccepted | ScheduleRejected | ScheduleRecorded:
         """Take a raw message as it would be published to schedule.commands, and return the answer."""
         raw = body if isinstance(body, bytes) else json.dumps(dict(body), default=_plain).encode()
-        verdict: Verdict
+        verdict: MessageOutcome
         try:
             if routing_key == ScheduleWorker.kind:
                 parse_worker(raw, message_type=message_type)  # who lists workers is not part of a test
@@ -84,19 +84,19 @@ class Sidecar:
                 verdict = self._execute(incoming)
         except Rejected as rejected:
             verdict = rejected
-        answered = answer(verdict, id_in_body(raw))
+        answered = reply_to(verdict, id_in_body(raw))
         assert isinstance(answered, Answer | ScheduleRecorded)  # noqa: S101 - there are no others
         if isinstance(answered, ScheduleRejected):
-            self._events.append(Event("rejected", answered.model_dump_json().encode(), correlation_id))
+            self._events.append(HostEvent("rejected", answered.model_dump_json().encode(), correlation_id))
         self._emit_until(self.now)
         return answered
 
-    def _execute(self, incoming: Incoming) -> Verdict:
+    def _execute(self, incoming: Incoming) -> MessageOutcome:
         if isinstance(incoming.command, ScheduleRetry):
             return self._runs.retry(incoming, self.now)
         named = None if incoming.message_id is None else (incoming.about, incoming.message_id)
         incoming.repeated = named in self._trigger_messages
-        [verdict], self._jobs = judge(self._jobs, [incoming], self.now)
+        [verdict], self._jobs = decide_jobs(self._jobs, [incoming], self.now)
         if isinstance(verdict, CommandOutcome):
             if named is not None:
                 self._trigger_messages.add(named)
@@ -178,14 +178,14 @@ class Sidecar:
         """Take the ScheduleRejected events that were emitted since the last call."""
         return [ScheduleRejected.model_validate_json(each.body) for each in self.take("rejected")]
 
-    def take(self, routing_key: str, beginning: str | None = None) -> list[Event]:
+    def take(self, routing_key: str, beginning: str | None = None) -> list[HostEvent]:
         """Take the raw events of one kind, oldest first; `dead` are those of runs that were given up.
 
         `webhook` and `command.NAME` are those for workers, `due.ROUTE` those with a route; with `beginning` also
         those whose routing key begins so.
         """
-        taken: list[Event] = []
-        left: list[Event] = []
+        taken: list[HostEvent] = []
+        left: list[HostEvent] = []
         for each in self._events:
             wanted = each.routing_key == routing_key or (
                 beginning is not None and each.routing_key.startswith(beginning)
@@ -268,9 +268,9 @@ class Sidecar:
         elif emission.due_at is not None:
             _, routing_key = due_address(definition.route, None)
             body, priority = due_body(emission, rfc3339(self.now)), AMQP_PRIORITIES[definition.priority]
-            self._events.append(Event(routing_key, body, correlation_id, priority))
+            self._events.append(HostEvent(routing_key, body, correlation_id, priority))
         if emission.missed is not None:
-            self._events.append(Event("missed", missed_body(emission), correlation_id))
+            self._events.append(HostEvent("missed", missed_body(emission), correlation_id))
         self._jobs[job.id] = settle(emission)
 
 

@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from scheduler.domain.delayed.delay import HeaderValue, Other, Timestamp
-from scheduler.postgres.delayed.operator_queries import Listed, Shown
+from scheduler.postgres.delayed.operator_queries import DelayedDetails, DelayedSummary
 from scheduler.rabbit import content_header, header_values
 from scheduler.views.base import View, instant
 from scheduler.views.dead_letters import body_view
@@ -34,24 +34,24 @@ class WholeDelayedView(DelayedView):
     body_encoding: Literal["json", "text", "base64"]
 
 
-def delayed_view(row: Listed) -> DelayedView:
+def delayed_view(row: DelayedSummary) -> DelayedView:
     """Return one as a list shows it."""
     return DelayedView.model_construct(**_fields(row))
 
 
-def whole_delayed_view(found: Shown) -> WholeDelayedView:
+def whole_delayed_view(found: DelayedDetails) -> WholeDelayedView:
     """Return one with its properties, its headers and the beginning of its body, as JSON or text if it is that."""
     encoding, body = body_view(found.body)
     try:
-        properties, headers = shown(found.properties)
-    except content_header.Unreadable:  # written by hand
+        properties, headers = printable(found.properties)
+    except content_header.UnreadableContent:  # written by hand
         properties, headers = {}, {}
     return WholeDelayedView.model_construct(
         **_fields(found.listed), properties=properties, headers=headers, body=body, body_encoding=encoding
     )
 
 
-def _fields(row: Listed) -> dict[str, Any]:
+def _fields(row: DelayedSummary) -> dict[str, Any]:
     return {
         "id": row.id, "message_id": row.message_id, "exchange": row.exchange,
         "routing_key": header_values.as_text(row.routing_key), "due_at": instant(row.due_at),
@@ -59,17 +59,17 @@ def _fields(row: Listed) -> dict[str, Any]:
     }
 
 
-def shown(raw: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+def printable(raw: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return properties and headers as JSON knows values."""
     found = content_header.read(raw)
     headers = {
-        header_values.as_text(entry.name): _said(content_header.value(found.table, entry), entry)
+        header_values.as_text(entry.name): _header_text(content_header.value(found.table, entry), entry)
         for entry in found.entries
     }
     return header_values.properties(found), headers
 
 
-def _said(value: HeaderValue, entry: content_header.Entry) -> Any:
+def _header_text(value: HeaderValue, entry: content_header.HeaderEntry) -> Any:
     match value:
         case Timestamp(seconds):
             return {"timestamp": seconds}

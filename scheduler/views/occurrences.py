@@ -73,7 +73,7 @@ def occurrences(
     return [_view(schedule, asked.spec.timezone, each) for each in islice(following, count)]
 
 
-def previewed(fields: Mapping[str, object], now: datetime) -> PreviewPage:
+def preview_page(fields: Mapping[str, object], now: datetime) -> PreviewPage:
     """Return the occurrences of a schedule before it is used. Raises Rejected as for a command."""
     found = preview(fields, now, USUAL)
     skipped = found.skipped

@@ -9,7 +9,7 @@ from scheduler.domain.messages import Instant
 from scheduler.domain.offer_tenants import usable_offers
 from scheduler.domain.targets.credentials import mask_target_text
 from scheduler.postgres.audit import AuditRow
-from scheduler.postgres.maintenance_queries import Seen
+from scheduler.postgres.maintenance_queries import SeenReplica
 from scheduler.postgres.stats import Stats
 from scheduler.postgres.worker_rows import SeenWorker
 from scheduler.views.base import View
@@ -92,7 +92,7 @@ def stats_view(found: Stats) -> StatsView:
     )
 
 
-def replica_view(seen: Seen) -> ReplicaView:
+def replica_view(seen: SeenReplica) -> ReplicaView:
     """Return a process of the sidecar."""
     return ReplicaView(
         role=seen.role, host=seen.host, pid=seen.pid, version=seen.version, metrics_port=seen.metrics_port,
@@ -109,7 +109,7 @@ def worker_view(seen: SeenWorker) -> ReplicaView:
     )
 
 
-def role_views(replicas: Iterable[Seen], workers: Iterable[SeenWorker], tenant: str) -> list[RoleView]:
+def role_views(replicas: Iterable[SeenReplica], workers: Iterable[SeenWorker], tenant: str) -> list[RoleView]:
     """Return how many processes of each role live, and what a tenant may use of what the workers offer."""
     counts = Counter(each.role for each in replicas if not each.stale)
     live = [each for each in workers if not each.stale]

@@ -13,7 +13,7 @@ from scheduler.domain.messages.base import DEFAULT_TENANT
 from scheduler.domain.messages.runs import WEEK
 from scheduler.domain.strict_json import parse_apart
 from scheduler.rabbit.delivery_parser import Delivery, UnreadableProperties
-from scheduler.workers.outcome import Outcome
+from scheduler.workers.outcome import WorkOutcome
 
 DEFAULT_TIMEOUT = 300.0
 DEFAULT_MAX_DELAY = 3600.0
@@ -23,7 +23,7 @@ _HALF_A_PAIR = re.compile(rb"\xed[\xa0-\xbf]")
 
 
 @dataclass(slots=True, eq=False)
-class Attempt:
+class WorkerAttempt:
     """One attempt at the work of an event."""
 
     event_id: str
@@ -47,7 +47,7 @@ class Attempt:
         """What tells it from any other."""
         return self.event_id, self.number
 
-    def says(self, outcome: Outcome, worker: str, started_at: datetime | None = None) -> bytes:
+    def says(self, outcome: WorkOutcome, worker: str, started_at: datetime | None = None) -> bytes:
         """Write how it ended, or that it is put off."""
         fields = outcome.fields()
         if started_at is not None:
@@ -90,7 +90,7 @@ def _clean(value: Any) -> Any:
     return value
 
 
-def read_attempt(delivery: Delivery) -> Attempt:
+def read_attempt(delivery: Delivery) -> WorkerAttempt:
     """Return the attempt; raise Rejected where the message is no event of a job with a target."""
     event, target_text, rest = parse_apart(delivery.body, "target")
     run = event.get("run")
@@ -106,7 +106,7 @@ def read_attempt(delivery: Delivery) -> Attempt:
     if not isinstance(tenant, str):
         raise Rejected([Problem("tenant", "must be a text")])
     headers = _headers(delivery)
-    return Attempt(
+    return WorkerAttempt(
         _id(event, "event_id"), number, _id(event, "job_id"), job_type, event, delivery.body, target,
         _seconds(run, "timeout", DEFAULT_TIMEOUT), _seconds(run, "max_delay", DEFAULT_MAX_DELAY),
         _start_timeout(event.get("emitted_at"), run.get("deadline")), target_text, rest,

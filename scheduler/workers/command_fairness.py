@@ -13,7 +13,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-from scheduler.workers.turn_pace import CAREFUL_GUESS_SECONDS, LEAST_SECONDS, MOST_SECONDS, Pace
+from scheduler.workers.turn_pace import CAREFUL_GUESS_SECONDS, LEAST_SECONDS, MOST_SECONDS, TurnPace
 
 Start = TypeVar("Start")
 
@@ -24,13 +24,13 @@ OTHERS_SECONDS = 10.0
 _REMEMBERED = 1000  # tenants
 
 
-class CommandTurns(Generic[Start]):
+class TenantQueues(Generic[Start]):
     """The deliveries of one command that wait, by tenant. For one thread."""
 
     def __init__(self, concurrency: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._concurrency = concurrency
         self._clock = clock
-        self._pace = Pace()
+        self._pace = TurnPace()
         self._booked: dict[str, float] = {}  # by tenant: turns up to then are given to what was put off
         self._waiting: dict[str, deque[tuple[float, Start]]] = {}
         self._served: OrderedDict[str, int] = OrderedDict()  # the newest ticket of each tenant

@@ -9,11 +9,11 @@ from pydantic import ValidationError
 from scheduler.domain.messages.targets import CommandTarget
 from scheduler.domain.names import COMMAND_VARIABLES
 from scheduler.domain.targets.placeholders import UnknownPlaceholder, fill
-from scheduler.workers.attempt import Attempt
+from scheduler.workers.attempt import WorkerAttempt
 from scheduler.workers.command_output import fitted, printable
-from scheduler.workers.command_process import Ended, Order
+from scheduler.workers.command_process import CommandEnd, CommandOrder
 from scheduler.workers.commands_file import OfferedCommand, environment_of
-from scheduler.workers.outcome import Outcome
+from scheduler.workers.outcome import WorkOutcome
 from scheduler.workers.tenant_filter import includes
 
 STOPPED, SUPERSEDED = "stop", "superseded"  # why this worker ends a command
@@ -25,7 +25,7 @@ class RefusedCommand(Exception):  # noqa: N818 - a verdict about the job, not an
     """The job asks for what this command is not given; another attempt would fare no better."""
 
 
-def order_of(command: OfferedCommand, attempt: Attempt, own: Mapping[str, str]) -> Order:
+def order_of(command: OfferedCommand, attempt: WorkerAttempt, own: Mapping[str, str]) -> CommandOrder:
     """Return what to run for an attempt; `own` is the worker's environment."""
     if not includes(command.tenants, attempt.tenant):
         raise RefusedCommand(f"no worker offers the command {command.name}")
@@ -47,35 +47,36 @@ def order_of(command: OfferedCommand, attempt: Attempt, own: Mapping[str, str]) 
                                  "the commands file would allow that")
     told = (attempt.event_id, attempt.job_id, str(attempt.number))
     environment = dict(environment_of(command, own)) | dict(zip(COMMAND_VARIABLES, told, strict=True))
-    return Order(
+    return CommandOrder(
         (*command.run, *arguments), command.directory, environment, attempt.body, attempt.timeout, command.grace,
         command.limits, command.user, command.argument_pattern, arguments,
     )
 
 
-def output_so_far(ended: Ended) -> dict[str, Any]:
+def output_so_far(ended: CommandEnd) -> dict[str, Any]:
     """Return the newest output of a command at work."""
     about = {"duration_ms": round(ended.seconds * 1000)}
     return fitted(about, printable(ended.stdout), printable(ended.stderr))
 
 
-def outcome_of(ended: Ended, timeout: float) -> Outcome | None:
+def outcome_of(ended: CommandEnd, timeout: float) -> WorkOutcome | None:
     """Return what to report of a command that has ended; None where the run is no longer this worker's own."""
     if ended.problem is not None:
-        return Outcome.failed(f"could not be run: {ended.problem}", retry=not ended.hopeless)
+        return WorkOutcome.failed(f"could not be run: {ended.problem}", retry=not ended.hopeless)
     if ended.ended_by == SUPERSEDED:
         return None
     if ended.ended_by == STOPPED:
-        return Outcome.snoozed(0.0, "its worker was stopped")
+        return WorkOutcome.snoozed(0.0, "its worker was stopped")
     stdout, stderr = printable(ended.stdout), printable(ended.stderr)
     how = {"exit_code": ended.exit_code or 0} if ended.signal is None else {"signal": ended.signal}
     output = fitted(how | {"duration_ms": round(ended.seconds * 1000)}, stdout, stderr)
     if ended.ended_by is None and ended.exit_code == 0:
-        return Outcome.succeeded(output)
-    return Outcome.failed(_why(ended, timeout, stderr), retry=ended.exit_code not in NEVER_AGAIN, output=output)
+        return WorkOutcome.succeeded(output)
+    return WorkOutcome.failed(_failure_reason(ended, timeout, stderr), retry=ended.exit_code not in NEVER_AGAIN,
+                              output=output)
 
 
-def _why(ended: Ended, timeout: float, stderr: str) -> str:
+def _failure_reason(ended: CommandEnd, timeout: float, stderr: str) -> str:
     if ended.ended_by == "deadline":
         return f"took longer than its {timeout:g} s and was ended by {_end(ended)}"
     if ended.ended_by is not None:
@@ -84,7 +85,7 @@ def _why(ended: Ended, timeout: float, stderr: str) -> str:
     return f"{_end(ended)}: {last.strip()[:_LINE_CHARACTERS]}" if last else _end(ended)
 
 
-def _end(ended: Ended) -> str:
+def _end(ended: CommandEnd) -> str:
     if ended.signal is None:
         return f"exit code {ended.exit_code}"
     try:

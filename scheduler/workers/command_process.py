@@ -30,7 +30,7 @@ _NEVER_BETTER = (errno.E2BIG, errno.EINVAL)
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class CommandOrder:
     """What to run, and within what bounds."""
 
     run: tuple[str, ...]
@@ -55,7 +55,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommandEnd:
     """How a command ended, or why it could not begin."""
 
     exit_code: int | None = None
@@ -73,13 +73,14 @@ class Ended:
 class RunningCommand:
     """A command at work."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", order: Order, on_end: Callable[[Ended], None]) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", order: CommandOrder,
+                 on_end: Callable[[CommandEnd], None]) -> None:
         """Start it; `on_end` is called once, on a thread of its own."""
         self._process = process
         self._on_end = on_end
         self._sending = threading.Lock()
         self._pid: int | None = None
-        self.newest = Ended()  # what it has written so far
+        self.newest = CommandEnd()  # what it has written so far
         self._send(order.line())
         threading.Thread(target=self._listen, name="command", daemon=True).start()
 
@@ -107,7 +108,7 @@ class RunningCommand:
                 if "started" in report:
                     self._pid = report["started"]
                 elif "problem" in report:
-                    ended = Ended(problem=report["problem"], hopeless=report["errno"] in _NEVER_BETTER)
+                    ended = CommandEnd(problem=report["problem"], hopeless=report["errno"] in _NEVER_BETTER)
                 else:
                     self.newest = _read(report)
                     ended = self.newest if "ended_by" in report else None
@@ -118,16 +119,16 @@ class RunningCommand:
         self._process.wait()
         self._on_end(ended)
 
-    def _orphaned(self) -> Ended:
+    def _orphaned(self) -> CommandEnd:
         """Somebody killed the supervisor; the system has ended its child with it, but not the child's children."""
         if self._pid is not None:
             with contextlib.suppress(OSError):
                 os.killpg(self._pid, signal.SIGKILL)
-        return Ended(problem="its supervisor was killed, and the command with it")
+        return CommandEnd(problem="its supervisor was killed, and the command with it")
 
 
-def _read(report: dict[str, Any]) -> Ended:
-    return Ended(
+def _read(report: dict[str, Any]) -> CommandEnd:
+    return CommandEnd(
         report.get("exit_code"), report.get("signal"), base64.b64decode(report["stdout"]),
         base64.b64decode(report["stderr"]), report["seconds"], report.get("ended_by"),
         report.get("left_behind", 0), report.get("survivors", 0),
@@ -143,7 +144,7 @@ class Supervisors:
         self._closed = False
         self._refill()
 
-    def start(self, order: Order, on_end: Callable[[Ended], None]) -> RunningCommand:
+    def start(self, order: CommandOrder, on_end: Callable[[CommandEnd], None]) -> RunningCommand:
         """Start a command."""
         with self._taking:
             spare, self._spare = self._spare, None

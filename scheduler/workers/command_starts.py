@@ -20,9 +20,9 @@ from scheduler.ops.logs import get_logger
 from scheduler.rabbit.command_queue import CommandQueue
 from scheduler.rabbit.frames import command_message
 from scheduler.rabbit.publisher import Publisher, Receipt
-from scheduler.workers.attempt import Attempt
-from scheduler.workers.command_fairness import CommandTurns
-from scheduler.workers.command_process import Order
+from scheduler.workers.attempt import WorkerAttempt
+from scheduler.workers.command_fairness import TenantQueues
+from scheduler.workers.command_process import CommandOrder
 from scheduler.workers.commands_file import OfferedCommand
 
 log = get_logger(__name__)
@@ -35,24 +35,24 @@ Tell = Callable[..., None]
 
 
 @dataclass(slots=True, eq=False)
-class Offer:
+class CommandSlots:
     """A command of the file, and how many of it are at work or about to be."""
 
     command: OfferedCommand
     queue: CommandQueue | None = None  # while there is a connection
     taken: int = 0
-    turns: "CommandTurns[Start] | None" = None  # of a command that several tenants share
+    turns: "TenantQueues[PendingStart] | None" = None  # of a command that several tenants share
 
     def __post_init__(self) -> None:
         if len(self.command.tenants) > 1 or ALL_TENANTS in self.command.tenants:
-            self.turns = CommandTurns(self.command.concurrency)
+            self.turns = TenantQueues(self.command.concurrency)
 
     @property
     def full(self) -> bool:
         return self.taken >= self.command.concurrency
 
 
-class Step(Enum):
+class StartStep(Enum):
     """How far a start has come."""
 
     ANNOUNCED = auto()
@@ -61,31 +61,31 @@ class Step(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Start:
+class PendingStart:
     """An attempt that is about to begin."""
 
-    offer: Offer
-    attempt: Attempt
-    order: Order
+    offer: CommandSlots
+    attempt: WorkerAttempt
+    order: CommandOrder
     queue: CommandQueue
     tag: int
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
-    step: Step = Step.ANNOUNCED
+    step: StartStep = StartStep.ANNOUNCED
     ticket: int | None = None  # of its turn, if its command is shared
     answer_by: float = field(default_factory=lambda: time.monotonic() + ANSWER_SECONDS)
 
 
-class Starts:
+class PendingStarts:
     """Those that are about to begin on one connection; used by one thread, to which `tell` brings the news."""
 
-    def __init__(self, tell: Tell, begin: Callable[[Start], None], worker: str) -> None:
+    def __init__(self, tell: Tell, begin: Callable[[PendingStart], None], worker: str) -> None:
         self._tell = tell
         self._begin = begin
         self._worker = worker
         self._publisher: Publisher | None = None
         self._reply_to = ""
         self._user_id: str | None = None
-        self._starts: dict[Key, Start] = {}
+        self._starts: dict[Key, PendingStart] = {}
 
     def attach(self, publisher: Publisher, reply_to: str, user_id: str | None) -> None:
         """Go by this connection from now on, with the `user_id` that the broker checks, if that is asked for."""
@@ -95,8 +95,8 @@ class Starts:
         """Forget those that have not begun: their messages come again, or their heartbeat ends."""
         self._publisher = None
         for start in self._starts.values():
-            start.offer.taken -= start.step is Step.ACKNOWLEDGED
-            _end_turn(start)
+            start.offer.taken -= start.step is StartStep.ACKNOWLEDGED
+            _release_turn(start)
         self._starts.clear()
 
     def __contains__(self, key: Key) -> bool:
@@ -105,11 +105,13 @@ class Starts:
     def __len__(self) -> int:
         return len(self._starts)
 
-    def announced(self, offer: Offer) -> int:
+    def announced(self, offer: CommandSlots) -> int:
         """Return how many of a command are about to begin and not yet counted as taken."""
-        return sum(each.offer is offer and each.step is not Step.ACKNOWLEDGED for each in self._starts.values())
+        return sum(
+            each.offer is offer and each.step is not StartStep.ACKNOWLEDGED for each in self._starts.values()
+        )
 
-    def announce(self, start: Start) -> None:
+    def announce(self, start: PendingStart) -> None:
         """Say that an attempt is about to begin."""
         if self._publisher is None:
             return
@@ -124,18 +126,18 @@ class Starts:
         except Unavailable:
             self._put_off(start)
 
-    def _confirmed(self, start: Start, receipt: Receipt) -> None:
-        if self._starts.get(start.attempt.key) is not start or start.step is not Step.ANNOUNCED:
+    def _confirmed(self, start: PendingStart, receipt: Receipt) -> None:
+        if self._starts.get(start.attempt.key) is not start or start.step is not StartStep.ANNOUNCED:
             return
         if receipt is Receipt.CONFIRMED:
-            start.step = Step.CONFIRMED
+            start.step = StartStep.CONFIRMED
         else:
             self._put_off(start)
 
-    def _put_off(self, start: Start) -> None:
+    def _put_off(self, start: PendingStart) -> None:
         """Nobody takes our word now: let the message come again, a little later."""
         self._starts.pop(start.attempt.key, None)
-        _end_turn(start)
+        _release_turn(start)
         timer = threading.Timer(_AGAIN_SECONDS, start.queue.give_back, (start.tag,))
         timer.daemon = True
         timer.start()
@@ -145,9 +147,9 @@ class Starts:
         start = self._starts[key]
         if status == "recorded":
             self._take(start)
-        elif start.step is not Step.ACKNOWLEDGED:
+        elif start.step is not StartStep.ACKNOWLEDGED:
             del self._starts[key]
-            _end_turn(start)
+            _release_turn(start)
             log.info("not begun: the run is another's, or has ended", event_id=key[0], attempt=key[1])
             start.queue.acknowledge(start.tag)
 
@@ -155,40 +157,40 @@ class Starts:
         """Begin what the sidecar has said nothing of for too long: the broker has its `running` at least."""
         now = time.monotonic()
         for start in list(self._starts.values()):
-            if start.step is Step.CONFIRMED and start.answer_by < now:
+            if start.step is StartStep.CONFIRMED and start.answer_by < now:
                 log.warning("no answer to `running`: beginning without it", event_id=start.attempt.event_id,
                             do="check that `scheduler consumer` runs")
                 self._take(start)
 
-    def _take(self, start: Start) -> None:
-        if start.step is Step.ACKNOWLEDGED:
+    def _take(self, start: PendingStart) -> None:
+        if start.step is StartStep.ACKNOWLEDGED:
             return
-        start.step = Step.ACKNOWLEDGED
+        start.step = StartStep.ACKNOWLEDGED
         start.offer.taken += 1
         if start.offer.full and start.offer.turns is None:
             start.queue.pause()  # before the acknowledgement, which asks for the next one
         start.queue.acknowledge(start.tag, lambda: self._tell(self._acknowledged, start))
 
-    def _acknowledged(self, start: Start) -> None:
+    def _acknowledged(self, start: PendingStart) -> None:
         if self._starts.pop(start.attempt.key, None) is start:
             self._begin(start)
 
     def give_back(self) -> None:
         """Let others have what has not begun here; what is acknowledged goes on."""
         for key, start in list(self._starts.items()):
-            if start.step is not Step.ACKNOWLEDGED:
+            if start.step is not StartStep.ACKNOWLEDGED:
                 del self._starts[key]
-                _end_turn(start)
+                _release_turn(start)
                 start.queue.give_back(start.tag)
 
 
-def _end_turn(start: Start) -> None:
+def _release_turn(start: PendingStart) -> None:
     if start.offer.turns is not None and start.ticket is not None:
         start.offer.turns.end(start.ticket)
         start.ticket = None
 
 
-def about(attempt: Attempt) -> str:
+def about(attempt: WorkerAttempt) -> str:
     """Return the correlation_id of what is said of an attempt."""
     return f"{attempt.event_id} {attempt.number}"
 

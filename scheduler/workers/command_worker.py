@@ -18,13 +18,13 @@ from scheduler.ops import metrics
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
 from scheduler.processes.runtime import Stop
-from scheduler.rabbit.command_queue import CommandQueue, listen_for_answers
+from scheduler.rabbit.command_queue import CommandQueue, consume_replies
 from scheduler.rabbit.delivery_parser import Delivery
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.publisher import Publisher
 from scheduler.settings import Settings
 from scheduler.workers import commands_file
-from scheduler.workers.attempt import Attempt, read_attempt
+from scheduler.workers.attempt import WorkerAttempt, read_attempt
 from scheduler.workers.command_fairness import WINDOW
 from scheduler.workers.command_outcome import (
     STOPPED,
@@ -34,19 +34,19 @@ from scheduler.workers.command_outcome import (
     outcome_of,
     output_so_far,
 )
-from scheduler.workers.command_process import Ended, RunningCommand, Supervisors
+from scheduler.workers.command_process import CommandEnd, RunningCommand, Supervisors
 from scheduler.workers.command_starts import (
     ANSWER_SECONDS,
     HEARTBEAT,
+    CommandSlots,
     Key,
-    Offer,
-    Start,
-    Starts,
+    PendingStart,
+    PendingStarts,
     about,
     read_about,
 )
-from scheduler.workers.outcome import Outcome
-from scheduler.workers.result_publisher import Report, Reporter
+from scheduler.workers.outcome import WorkOutcome
+from scheduler.workers.result_publisher import PendingResult, ResultPublisher
 from scheduler.workers.worker import Worker
 
 log = get_logger(__name__)
@@ -59,19 +59,19 @@ _FLUSH_SECONDS = 3.0
 
 
 @dataclass(slots=True, eq=False)
-class AtWork:
+class RunningAttempt:
     """An attempt whose command runs."""
 
-    offer: Offer
-    attempt: Attempt
+    offer: CommandSlots
+    attempt: WorkerAttempt
     started_at: datetime
     command: RunningCommand
     report_at: float
-    reported: Ended | None = None
+    reported: CommandEnd | None = None
     ticket: int | None = None
 
 
-class Commands:
+class CommandWorker:
     """The work. One thread decides, connected or not; commands and broker tell it what happened."""
 
     @classmethod
@@ -85,16 +85,16 @@ class Commands:
         self._health = health
         self._worker = worker
         offered = commands_file.load(settings.commands_file or "")
-        self._offers = {name: Offer(command) for name, command in offered.items()}
+        self._offers = {name: CommandSlots(command) for name, command in offered.items()}
         self._shared = [offer for offer in self._offers.values() if offer.turns is not None]
         for name, command in offered.items():
             worker.offer(f"{COMMAND_KEY_PREFIX}{name}", tenants=command.tenants)
         metrics.declare_commands(offered)
         self._supervisors = Supervisors()
-        self._reporter = Reporter(says_who=settings.tenant_by == "user_id")
+        self._reporter = ResultPublisher(says_who=settings.tenant_by == "user_id")
         self._news: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._starts = Starts(self._tell, self._begin, worker.name)
-        self._at_work: dict[Key, AtWork] = {}
+        self._starts = PendingStarts(self._tell, self._begin, worker.name)
+        self._at_work: dict[Key, RunningAttempt] = {}
         self._connected = False
         self._stop_by = self._flush_by = 0.0
         self._over = threading.Event()
@@ -104,7 +104,7 @@ class Commands:
 
     def run(self, link: Link) -> None:
         """Serve one connection to the broker until it is lost, or the process has stopped."""
-        reply_to = listen_for_answers(link, partial(self._tell, self._answered))
+        reply_to = consume_replies(link, partial(self._tell, self._answered))
         publisher = Publisher(link)
         queues = {
             name: CommandQueue(link, name, self._settings.queue_type, partial(self._tell, self._delivered, offer),
@@ -168,11 +168,11 @@ class Commands:
             if offer.turns is not None:
                 offer.turns.clear()  # all of it comes again
 
-    def _go_on(self, offer: Offer) -> None:
+    def _go_on(self, offer: CommandSlots) -> None:
         if offer.queue is not None and not offer.full and not self._stop:
             offer.queue.open()
 
-    def _delivered(self, offer: Offer, queue: CommandQueue, delivery: Delivery) -> None:
+    def _delivered(self, offer: CommandSlots, queue: CommandQueue, delivery: Delivery) -> None:
         if self._stop:
             queue.give_back(delivery.tag)
             return
@@ -188,18 +188,18 @@ class Commands:
         try:
             order = order_of(offer.command, attempt, os.environ)
         except RefusedCommand as error:
-            outcome = Outcome.failed(str(error), retry=False)
+            outcome = WorkOutcome.failed(str(error), retry=False)
             self._count(offer, attempt, outcome)
             said = attempt.says(outcome, self._worker.name, datetime.now(UTC))
-            self._reporter.report([Report(said, then=partial(queue.acknowledge, delivery.tag))])
+            self._reporter.report([PendingResult(said, then=partial(queue.acknowledge, delivery.tag))])
         else:
-            self._start(Start(offer, attempt, order, queue, delivery.tag))
+            self._start(PendingStart(offer, attempt, order, queue, delivery.tag))
 
-    def _has(self, offer: Offer, key: Key) -> bool:
+    def _has(self, offer: CommandSlots, key: Key) -> bool:
         waiting = () if offer.turns is None else offer.turns.waiting()
         return key in self._at_work or key in self._starts or any(each.attempt.key == key for each in waiting)
 
-    def _start(self, start: Start) -> None:
+    def _start(self, start: PendingStart) -> None:
         turns = start.offer.turns
         if turns is None:
             self._starts.announce(start)
@@ -207,7 +207,7 @@ class Commands:
             turns.wait(start.attempt.tenant, start)
             self._serve(start.offer)
 
-    def _serve(self, offer: Offer) -> None:
+    def _serve(self, offer: CommandSlots) -> None:
         """Begin what of a shared command can begin, in turn, and put off what cannot wait for it."""
         turns = offer.turns
         if turns is None or not turns or self._stop or not self._connected:
@@ -221,10 +221,10 @@ class Commands:
             start.answer_by = time.monotonic() + ANSWER_SECONDS
             self._starts.announce(start)
         for start, seconds in list(turns.put_off()):
-            outcome = Outcome.snoozed(seconds, "its command has no turn for it yet")
+            outcome = WorkOutcome.snoozed(seconds, "its command has no turn for it yet")
             self._worker.end(start.attempt, outcome)
             said = start.attempt.says(outcome, self._worker.name)
-            self._reporter.report([Report(said, then=partial(start.queue.acknowledge, start.tag))])
+            self._reporter.report([PendingResult(said, then=partial(start.queue.acknowledge, start.tag))])
 
     def _answered(self, correlation_id: str | None, body: bytes) -> None:
         try:
@@ -239,13 +239,13 @@ class Commands:
             log.warning("ended: the run is no longer this worker's own", event_id=key[0], attempt=key[1])
             self._at_work[key].command.end(SUPERSEDED)
 
-    def _begin(self, start: Start) -> None:
+    def _begin(self, start: PendingStart) -> None:
         attempt, offer = start.attempt, start.offer
         metrics.commands_taken.labels(offer.command.name).inc()
         self._worker.begin(attempt, offer.command.name, datetime.now(UTC))
         command = self._supervisors.start(start.order, partial(self._tell, self._ended, attempt.key))
         report_at = time.monotonic() + REPORT_SECONDS
-        self._at_work[attempt.key] = AtWork(
+        self._at_work[attempt.key] = RunningAttempt(
             offer, attempt, start.started_at, command, report_at, ticket=start.ticket
         )
         metrics.commands_running.set(len(self._at_work))
@@ -259,9 +259,9 @@ class Commands:
             fields = {} if newest is each.reported else {"output": output_so_far(newest)}
             each.reported = newest
             body = each.attempt.running(self._worker.name, each.started_at, heartbeat=HEARTBEAT, **fields)
-            self._reporter.report([Report(body, about=about(each.attempt))])
+            self._reporter.report([PendingResult(body, about=about(each.attempt))])
 
-    def _ended(self, key: Key, ended: Ended) -> None:
+    def _ended(self, key: Key, ended: CommandEnd) -> None:
         each = self._at_work.pop(key)
         metrics.commands_running.set(len(self._at_work))
         each.offer.taken -= 1
@@ -273,7 +273,7 @@ class Commands:
         self._count(each.offer, each.attempt, outcome, ended)
         if outcome is None:
             return
-        report = Report(each.attempt.says(outcome, self._worker.name, each.started_at))
+        report = PendingResult(each.attempt.says(outcome, self._worker.name, each.started_at))
         if ended.ended_by == "deadline":
             timer = threading.Timer(TOLD_LATER_SECONDS, self._reporter.report, ([report],))
             timer.daemon = True
@@ -282,7 +282,8 @@ class Commands:
             self._reporter.report([report])
 
     def _count(
-        self, offer: Offer, attempt: Attempt, outcome: Outcome | None, ended: Ended | None = None
+        self, offer: CommandSlots, attempt: WorkerAttempt, outcome: WorkOutcome | None,
+        ended: CommandEnd | None = None
     ) -> None:
         name = offer.command.name
         self._worker.end(attempt, outcome)

@@ -57,7 +57,7 @@ def load(path: str) -> dict[str, OfferedCommand]:
     for name, table in tables.items():
         try:
             found[name] = _command(name, table)
-        except _Mistakes as error:
+        except _FileErrors as error:
             mistakes += [(lines.get((name, key)) or lines.get((name, None)) or 1, f"{name}: {problem}")
                          for key, problem in error.problems]
     if not tables:
@@ -68,7 +68,7 @@ def load(path: str) -> dict[str, OfferedCommand]:
     return found
 
 
-class _Mistakes(Exception):  # noqa: N818 - never leaves this module
+class _FileErrors(Exception):  # noqa: N818 - never leaves this module
     """What is wrong with one command, key by key."""
 
     def __init__(self, problems: list[tuple[str | None, str]]) -> None:
@@ -80,7 +80,7 @@ def _command(name: str, table: Any) -> OfferedCommand:
     if not NAME.fullmatch(name):
         problems.append((None, "a name is 1 to 100 of A-Z a-z 0-9 _ -"))
     if not isinstance(table, dict):
-        raise _Mistakes([*problems, (None, f"must be a table: [{name}] and its keys below")])
+        raise _FileErrors([*problems, (None, f"must be a table: [{name}] and its keys below")])
     values: dict[str, Any] = {}
     limits: dict[str, int] = {}
     for key, value in table.items():
@@ -96,7 +96,7 @@ def _command(name: str, table: Any) -> OfferedCommand:
     if "run" not in table:
         problems.append((None, 'run is missing: run = ["/path/of/the/program", "argument"]'))
     if problems:
-        raise _Mistakes(problems)
+        raise _FileErrors(problems)
     return OfferedCommand(name=name, limits=limits, **values)
 
 

@@ -30,7 +30,7 @@ _LOOK_SECONDS = 0.5
 _REFUSED_SECONDS = 5.0
 
 
-def load(modules: Sequence[str]) -> Handlers:
+def load_handlers(modules: Sequence[str]) -> Handlers:
     """Import the modules, once and for all, and return the handlers that they register."""
     if os.getcwd() not in sys.path:  # noqa: PTH109 - as the import system writes it
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as above: a host's modules lie where it is started
@@ -65,7 +65,7 @@ def _take_over(handlers: Handlers, served: Handlers, module: str) -> None:
             raise Misconfigured(f"--handlers {module}: {error}") from None
 
 
-def described(handlers: Handlers) -> Iterator[str]:
+def describe_handlers(handlers: Handlers) -> Iterator[str]:
     """Yield, line by line, what is served: each job type with its function, its payload and its docstring."""
     for job_type, handler in handlers:
         function = handler.handle
@@ -90,7 +90,7 @@ def _kind(kind: Any) -> str:
     return kind.__name__ if isinstance(kind, type) and not hasattr(kind, "__args__") else str(kind)
 
 
-class HandlersWork:
+class HandlerWorker:
     """Serves them in worker threads; the Runner has connections of its own and keeps them."""
 
     def __init__(
@@ -138,10 +138,10 @@ class HandlersWork:
         self._thread.join(self._grace + FLUSH_SECONDS)
 
 
-def serving(served: Handlers, queue: str) -> Callable[[Settings, Stop, HealthPart, Worker], HandlersWork]:
+def worker_class(served: Handlers, queue: str) -> Callable[[Settings, Stop, HealthPart, Worker], HandlerWorker]:
     """Return how to make the work of a process that serves these handlers from a queue."""
 
-    def make(settings: Settings, stop: Stop, health: HealthPart, worker: Worker) -> HandlersWork:
-        return HandlersWork(settings, stop, health, worker, served=served, queue=queue)
+    def make(settings: Settings, stop: Stop, health: HealthPart, worker: Worker) -> HandlerWorker:
+        return HandlerWorker(settings, stop, health, worker, served=served, queue=queue)
 
     return make

@@ -10,7 +10,7 @@ from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
 from scheduler.processes.runtime import Stop
 from scheduler.rabbit.frames import command_message
-from scheduler.rabbit.link import BrokerUnavailable, Link
+from scheduler.rabbit.link import Link, RabbitUnavailable
 from scheduler.rabbit.publisher import Publisher
 from scheduler.settings import Settings
 from scheduler.workers.worker import Worker
@@ -21,7 +21,7 @@ _LAST_LOOK_SECONDS = 0.1
 _SUMMARY_SECONDS = 60.0
 
 
-class Presence:
+class WorkerHeartbeat:
     """The sign of life, on a connection of its own: no amount of work delays it."""
 
     def __init__(self, settings: Settings, stop: Stop, health: HealthPart, worker: Worker) -> None:
@@ -43,7 +43,7 @@ class Presence:
             self._health.found("rabbitmq")
             if time.monotonic() >= due:
                 due = time.monotonic() + BEAT_SECONDS
-                with suppress(BrokerUnavailable):  # blocked over its alarm, which passes
+                with suppress(RabbitUnavailable):  # blocked over its alarm, which passes
                     self._say(publisher)
                 self._summarise()
             if self._stop.wait(_LOOK_SECONDS):

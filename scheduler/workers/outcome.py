@@ -9,7 +9,7 @@ from scheduler.domain.runs.result import ERROR_CHARACTERS
 
 
 @dataclass(slots=True)
-class Outcome:
+class WorkOutcome:
     """How an attempt ended, or that it is put off."""
 
     status: ResultStatus

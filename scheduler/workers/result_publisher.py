@@ -27,7 +27,7 @@ _KEYS = count()  # tell a returned result from its neighbours
 
 
 @dataclass(slots=True, eq=False)
-class Report:
+class PendingResult:
     """A ScheduleResult, and what follows on the I/O thread once the broker has it."""
 
     body: bytes
@@ -37,7 +37,7 @@ class Report:
     about: str | None = None  # set where an answer is wanted: its correlation_id
 
 
-def _shrink(report: Report) -> bool:
+def _shrink(report: PendingResult) -> bool:
     """Leave out the output and most of the error; False if there is nothing to leave out."""
     result = json.loads(report.body)
     had = result.pop("output", None) is not None
@@ -48,7 +48,7 @@ def _shrink(report: Report) -> bool:
     return had
 
 
-class Reporter:
+class ResultPublisher:
     """Publishes results with confirms. Any thread may report; none waits."""
 
     def __init__(self, *, says_who: bool = False) -> None:
@@ -56,7 +56,7 @@ class Reporter:
         self._says_who = says_who
         self._user_id: str | None = None
         self._lock = threading.Lock()
-        self._waiting: deque[Report] = deque()
+        self._waiting: deque[PendingResult] = deque()
         self._sent = 0  # on their way
         self._publisher: Publisher | None = None
         self._reply_to: str | None = None
@@ -79,7 +79,7 @@ class Reporter:
         """Whether the broker has all that was reported."""
         return not self._waiting and not self._sent
 
-    def report(self, reports: Sequence[Report]) -> None:
+    def report(self, reports: Sequence[PendingResult]) -> None:
         """Put results on their way, in order; they stay here until they are confirmed."""
         with self._lock:
             self._waiting.extend(reports)
@@ -106,7 +106,7 @@ class Reporter:
         except Unavailable:
             self._receipts(batch, [Receipt.UNKNOWN] * len(batch))
 
-    def _message(self, each: Report, now: int) -> Publishable:
+    def _message(self, each: PendingResult, now: int) -> Publishable:
         if each.about is not None:
             return command_message(
                 ScheduleResult.kind, ScheduleResult.__name__, each.body, key=str(next(_KEYS)),
@@ -115,7 +115,7 @@ class Reporter:
         return DueMessage(each.body, str(next(_KEYS)), now, routing_key=ScheduleResult.kind,
                           exchange=COMMANDS_EXCHANGE, kind=ScheduleResult.__name__, user_id=self._user_id)
 
-    def _receipts(self, batch: Sequence[Report], receipts: Sequence[Receipt]) -> None:
+    def _receipts(self, batch: Sequence[PendingResult], receipts: Sequence[Receipt]) -> None:
         told = list(zip(batch, receipts, strict=True))
         # What the broker does not accept goes again without its output; if even that is too large, it is dropped.
         dropped = [each for each, receipt in told if receipt is Receipt.UNSENDABLE and not _shrink(each)]
@@ -134,7 +134,7 @@ class Reporter:
         self._conclude([each for each, receipt in told if receipt is Receipt.CONFIRMED] + dropped)
 
     @staticmethod
-    def _conclude(confirmed: Sequence[Report]) -> None:
+    def _conclude(confirmed: Sequence[PendingResult]) -> None:
         done: dict[WorkQueue, list[int]] = {}
         for each in confirmed:
             if each.queue is not None:

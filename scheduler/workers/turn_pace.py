@@ -12,7 +12,7 @@ _WEIGHT = 0.2  # of the newest call in a mean
 
 
 @dataclass(slots=True)
-class Pace:
+class TurnPace:
     """How quickly turns come, by the calls so far and those in flight."""
 
     begun: OrderedDict[int, float] = field(default_factory=OrderedDict)  # when each call in flight began

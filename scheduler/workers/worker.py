@@ -12,8 +12,8 @@ from scheduler.domain.messages import Busy, ResultStatus, ScheduleWorker
 from scheduler.domain.messages.workers import MOST_BUSY, MOST_OFFERS
 from scheduler.domain.offer_tenants import ALL_TENANTS, write_offer_tenants
 from scheduler.settings import Settings
-from scheduler.workers.attempt import Attempt
-from scheduler.workers.outcome import Outcome
+from scheduler.workers.attempt import WorkerAttempt
+from scheduler.workers.outcome import WorkOutcome
 
 _CHARACTERS = 200
 
@@ -47,12 +47,12 @@ class Worker:
         with self._lock:
             return write_offer_tenants(self._offers[:MOST_OFFERS], self._offer_tenants)
 
-    def begin(self, attempt: Attempt, what: str, since: datetime) -> None:
+    def begin(self, attempt: WorkerAttempt, what: str, since: datetime) -> None:
         """Note that an attempt is at work; `what` is a webhook's host or a command's name."""
         with self._lock:
             self._busy[attempt.key] = what, since
 
-    def end(self, attempt: Attempt, outcome: Outcome | None) -> None:
+    def end(self, attempt: WorkerAttempt, outcome: WorkOutcome | None) -> None:
         """Note how it ended, also of one that was put off before it began; None of one that is another's now."""
         with self._lock:
             self._busy.pop(attempt.key, None)

@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.rabbit.delivery_parser import Delivery
 from scheduler.rabbit.link import Link
-from scheduler.rabbit.reply_sender import Answer, Answers
+from scheduler.rabbit.reply_sender import CommandReply, ReplySender
 
 
 @pytest.mark.parametrize("moment", [0, 1, 2])
@@ -20,7 +20,7 @@ def test_an_alarm_that_comes_between_two_halves_of_an_answer_is_waited_for(amqp_
         link.blocked = False
 
     try:
-        answers, check, checks = Answers(link, wait_for_alarm), link.check, count()
+        answers, check, checks = ReplySender(link, wait_for_alarm), link.check, count()
 
         def alarm():
             if next(checks) == moment:
@@ -32,7 +32,7 @@ def test_an_alarm_that_comes_between_two_halves_of_an_answer_is_waited_for(amqp_
         properties = pika.BasicProperties(reply_to=replies)
         raw = b"".join(properties.encode())
         delivery = Delivery(1, "request", properties, b"poison", redelivered=False, size=6, raw=raw)
-        assert answers.give([Answer(delivery, "ScheduleRejected", b"{}", "body: is not JSON")]) == []
+        assert answers.give([CommandReply(delivery, "ScheduleRejected", b"{}", "body: is not JSON")]) == []
     finally:
         link.close()
     assert waited == [True]

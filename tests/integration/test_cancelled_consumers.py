@@ -10,9 +10,9 @@ from pika.frame import Method
 from support import until
 
 from scheduler.dev.servers.ports import LOOPBACK
-from scheduler.rabbit.batch_consumer import Inbox
+from scheduler.rabbit.batch_consumer import BatchConsumer
 from scheduler.rabbit.command_queue import CommandQueue
-from scheduler.rabbit.link import BrokerUnavailable, Link
+from scheduler.rabbit.link import Link, RabbitUnavailable
 from scheduler.rabbit.work_queue import WorkQueue
 
 
@@ -59,7 +59,7 @@ def proxied(stack, amqp_url):
 def consuming(kind, link):
     """Consume a queue; return what does it and the queue's name."""
     if kind == "inbox":
-        return Inbox(link, "scheduler_results", 10, lambda _: None), "scheduler_results"
+        return BatchConsumer(link, "scheduler_results", 10, lambda _: None), "scheduler_results"
     if kind == "webhooks":
         return WorkQueue(link, "scheduler_webhooks", 10, lambda *_: None), "scheduler_webhooks"
     queue = CommandQueue(link, "tidy", "quorum", lambda *_: None)
@@ -82,7 +82,7 @@ def test_a_consumer_timeout_is_not_taken_for_a_deleted_queue(proxied, kind):
     assert queue in link.closed
     assert "deleted" not in link.closed
     if kind == "inbox":
-        with pytest.raises(BrokerUnavailable, match="consumer timeout"):
+        with pytest.raises(RabbitUnavailable, match="consumer timeout"):
             consumer.take(1, timeout=60)
 
 

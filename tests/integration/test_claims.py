@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from support import connected
 
 from scheduler.postgres.claims import LONG_AGO, PLANNER, ClaimSession
-from scheduler.postgres.jobs.due import CLAIM, Failed, Passed, Settlement, claim, settle
-from scheduler.postgres.priority_classes import FROM_THE_BOTTOM, LOW_BESIDE, NORMAL_BESIDE, Shares
+from scheduler.postgres.jobs.due import CLAIM, FailedEmission, JobSettlement, SkippedOccurrences, claim, settle
+from scheduler.postgres.priority_classes import FROM_THE_BOTTOM, LOW_BESIDE, NORMAL_BESIDE, ClassShares
 from scheduler.resources import query
 
 
@@ -81,9 +81,9 @@ def test_each_outcome_is_settled_by_its_own_statement(database_url, sessions):
     claim(session, 10)
     now = found.claimed_at
     later = now + timedelta(hours=1)
-    settle(session, Settlement(
+    settle(session, JobSettlement(
         now, now + timedelta(seconds=1), [done], [(moved, later.isoformat())], triggered=[triggered],
-        failed=[Failed(failed, 30.0, now, 'refused: {a "queue", full}')],
+        failed=[FailedEmission(failed, 30.0, now, 'refused: {a "queue", full}')],
     ))
     with connected(database_url) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT id::text, row_to_json(jobs) FROM jobs")
@@ -107,8 +107,9 @@ def test_a_folded_or_passed_occurrence_moves_its_job_on_and_a_last_one_ends_it(d
     found = claim(sessions[0], 10)
     folded, passed, last = (job.id for job in found.things)
     now, later = found.claimed_at, found.claimed_at + timedelta(hours=1)
-    settle(sessions[0], Settlement(now, now, passed=[
-        Passed(folded, later, True, now), Passed(passed, later, False, None), Passed(last, None, False, None),
+    settle(sessions[0], JobSettlement(now, now, passed=[
+        SkippedOccurrences(folded, later, True, now), SkippedOccurrences(passed, later, False, None),
+        SkippedOccurrences(last, None, False, None),
     ]))
     with connected(database_url) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT id::text, status, occurrence, last_due_at, finished_at IS NULL FROM jobs")
@@ -125,7 +126,7 @@ def plan(url, *, statistics):
         for setting, value in PLANNER.items():
             cursor.execute("SELECT set_config(%s, %s, false)", (setting, value))
         cursor.execute(query("claims/prepare", kind="jobs", claim=CLAIM.statement))
-        values = (*FROM_THE_BOTTOM, *Shares.of(100))
+        values = (*FROM_THE_BOTTOM, *ClassShares.of(100))
         cursor.execute(f"EXPLAIN (FORMAT JSON, ANALYZE, BUFFERS) EXECUTE claim_jobs "
                        f"({', '.join(['%s'] * len(values))})", values)
         return cursor.fetchone()[0]
@@ -144,7 +145,7 @@ def test_the_claim_walks_its_index_and_sorts_nothing(database_url, statistics):
     assert {node["Index Name"] for node in scans} == {"jobs_due"}
     # What is due of each class, whether something of normal is, and what comes next: never more than asked for.
     assert len(scans) == 5
-    shares = Shares.of(100)
+    shares = ClassShares.of(100)
     assert sum(node["Actual Rows"] for node in scans) <= shares.better + shares.low + 2
     assert not any(node.get("Rows Removed by Filter") for node in scans)
 
@@ -160,7 +161,7 @@ def test_what_is_due_of_another_class_is_walked_over_once(database_url, sessions
     """The next claim begins after it, where its own class had nothing."""
     fill(database_url, 200, "now() - n * interval '1 second'", priority="low")
     first = claim(sessions[0], 18)
-    settle(sessions[0], Settlement(first.claimed_at, first.claimed_at, [job.id for job in first.things]))
+    settle(sessions[0], JobSettlement(first.claimed_at, first.claimed_at, [job.id for job in first.things]))
     high, normal, low = first.resume_from
     assert (high, normal) == (first.claimed_at, first.claimed_at)
     assert low == first.things[-1].wake_at < first.claimed_at
@@ -183,7 +184,7 @@ def walk(node):
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 9, 10, 100, 500, 10_000])
 def test_each_class_has_a_tenth_of_a_batch_for_certain(limit):
-    shares = Shares.of(limit)
+    shares = ClassShares.of(limit)
     assert shares.better >= limit
     assert shares.high >= 1
     for highs in range(shares.high + 1):
@@ -222,7 +223,7 @@ def test_no_class_starves_and_each_keeps_its_order(database_url, sessions, count
             seen[each] += [job.wake_at for job in mine]
             left[each] -= len(mine)
         assert found.full or not any(left.values())
-        settle(sessions[0], Settlement(found.claimed_at, found.claimed_at, [job.id for _, job in batch]))
+        settle(sessions[0], JobSettlement(found.claimed_at, found.claimed_at, [job.id for _, job in batch]))
     for moments in seen.values():
         assert moments == sorted(moments)
     assert [len(seen[each]) for each in CLASSES] == list(counts)

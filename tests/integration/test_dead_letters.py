@@ -8,7 +8,7 @@ from delayed_support import Raw, headers_only, keeping_raw, raw_headers, short, 
 from support import until
 
 from scheduler.rabbit.dead_letter import read
-from scheduler.rabbit.dead_letter_queue import DeadLetters
+from scheduler.rabbit.dead_letter_queue import DeadLetterQueue
 from scheduler.rabbit.message_forwarding import dead_letter
 from scheduler.views.dead_letters import dead_view
 
@@ -27,7 +27,7 @@ FORGED_DEATH = b"A" + struct.pack(">I", len(DEATH)) + DEATH
 
 @pytest.fixture
 def letters(amqp_url):
-    made = DeadLetters([amqp_url])
+    made = DeadLetterQueue([amqp_url])
     yield made
     made.close()
 

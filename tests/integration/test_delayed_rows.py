@@ -17,7 +17,7 @@ from scheduler.domain.messages import ScheduleCancel
 from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.connection import connect, transaction
 from scheduler.postgres.delayed import due, store
-from scheduler.postgres.delayed.due import Settlement
+from scheduler.postgres.delayed.due import DelayedSettlement
 from scheduler.postgres.large_values import MAX_CLAIM_BYTES
 
 SOON = timedelta(seconds=1)
@@ -75,7 +75,7 @@ def test_what_is_stored_is_claimed_as_it_was_in_order(database_url, rows):
         assert claim.full
         with session(database_url) as other:
             assert [each.body for each in due.claim(other, 10).things] == bodies[3:]
-        due.settle(claiming, Settlement(done=[each.id for each in claim.things]))
+        due.settle(claiming, DelayedSettlement(done=[each.id for each in claim.things]))
     assert [bytes(row["body"]) for row in rows()] == [b"{}"]
 
 
@@ -143,7 +143,7 @@ def test_a_cancel_waits_for_a_message_that_is_on_its_way_out_and_then_finds_noth
         thread = threading.Thread(target=lambda: found.append(cancel(database_url, named)))
         thread.start()
         waits_for_a_lock(database_url)
-        due.settle(claiming, Settlement(done=[claimed.id]))
+        due.settle(claiming, DelayedSettlement(done=[claimed.id]))
         thread.join()
     assert found == ["cancelled"]  # of what may still come
     assert [row["exchange"] for row in rows()] == [None]

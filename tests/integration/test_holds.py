@@ -13,12 +13,12 @@ from support import DEADLINE, connected, iso, until, utc
 from scheduler.commands import apply_batch
 from scheduler.commands.apply_batch import execute
 from scheduler.commands.apply_results import execute_results
-from scheduler.commands.transaction_hooks import Attendant
+from scheduler.commands.transaction_hooks import TransactionHooks
 from scheduler.domain.errors import SchedulerError
 from scheduler.domain.message_parser import parse_command, parse_result
 from scheduler.emitting import poll_schedule
 from scheduler.emitting.loop import SESSIONS, Emitter
-from scheduler.emitting.source import Stamp, Times
+from scheduler.emitting.source import BatchTimes, EmissionTime
 from scheduler.emitting.sources.jobs import DueJobs
 from scheduler.emitting.sources.runs import DueRuns
 from scheduler.postgres.claims import ClaimSession
@@ -63,13 +63,13 @@ class Batch:
         self.at = claim.claimed_at
         self.emissions = [source.decide(thing, self.at) for thing in claim.things]
         for emission in self.emissions:
-            source.messages(emission, Stamp.of(self.at))
+            source.messages(emission, EmissionTime.of(self.at))
         source.record(session, self.emissions, self.at)
 
     def settle(self, receipt=Receipt.CONFIRMED):
         refusal = None if receipt is Receipt.CONFIRMED else receipt
         results = [(each, [receipt], refusal) for each in self.emissions]
-        self.source.settle(self.session, results, [], Times(self.at, self.at, self.at))
+        self.source.settle(self.session, results, [], BatchTimes(self.at, self.at, self.at))
 
 
 def request(consumer, job_id=None, overlap="wait", **run):
@@ -170,7 +170,7 @@ class RefusedError(SchedulerError):
     pass
 
 
-class Refusing(Attendant):
+class Refusing(TransactionHooks):
     def saved(self, cursor):  # noqa: ARG002 - as all attendants
         raise RefusedError
 

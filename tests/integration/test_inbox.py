@@ -5,7 +5,7 @@ import random
 import pika
 
 from scheduler.rabbit import batch_consumer as inbox_module
-from scheduler.rabbit.batch_consumer import Inbox
+from scheduler.rabbit.batch_consumer import BatchConsumer
 from scheduler.rabbit.delivery_parser import Delivery
 from scheduler.rabbit.link import Link
 from tests.support import until
@@ -18,7 +18,7 @@ def test_every_delivery_arrives_once_in_order_whatever_its_size(amqp_url, host):
         host.publish("request", body, headers={"at": at} if at % 3 else None, correlation_id=f"c{at}")
     link = Link(amqp_url, "test")
     try:
-        inbox = Inbox(link, "scheduler_inbox", 50, lambda delivery: len(delivery.body))
+        inbox = BatchConsumer(link, "scheduler_inbox", 50, lambda delivery: len(delivery.body))
         got = []
 
         def all_there():
@@ -49,7 +49,7 @@ def test_what_is_held_is_bounded_by_bytes_whatever_the_queue_holds(amqp_url, hos
     held: list[Delivery] = []
     windows, largest = set(), 0
     try:
-        inbox = Inbox(link, "scheduler_inbox", 200, lambda _: None)
+        inbox = BatchConsumer(link, "scheduler_inbox", 200, lambda _: None)
         got = []
 
         def all_there():
@@ -85,7 +85,7 @@ def test_what_is_on_its_way_while_the_window_closes_keeps_its_place(amqp_url, ho
     link = Link(amqp_url, "test")
     windows = set()
     try:
-        inbox = Inbox(link, "scheduler_inbox", 8, lambda _: None)
+        inbox = BatchConsumer(link, "scheduler_inbox", 8, lambda _: None)
         got, held = [], []
 
         def all_there():
@@ -111,7 +111,7 @@ def test_an_inbox_that_was_given_up_leaves_nothing_on_its_link(amqp_url, host):
     link = Link(amqp_url, "test")
     try:
         before = list(link._on_close)
-        inbox = Inbox(link, "scheduler_inbox", 50, lambda _: None)
+        inbox = BatchConsumer(link, "scheduler_inbox", 50, lambda _: None)
         until(lambda: inbox.take(5, timeout=0.5), "a command")
         inbox.give_back()
         # What pika itself registers for a channel is not of that list.
@@ -125,11 +125,11 @@ def test_what_was_given_back_comes_again_and_says_so(amqp_url, host):
         host.publish("request", b"%d" % number)
     link = Link(amqp_url, "test")
     try:
-        inbox = Inbox(link, "scheduler_inbox", 50, lambda _: None)
+        inbox = BatchConsumer(link, "scheduler_inbox", 50, lambda _: None)
         first = until(lambda: inbox.take(5, timeout=0.5), "a command")
         assert not first[0].redelivered
         inbox.give_back()
-        second = Inbox(link, "scheduler_inbox", 50, lambda _: None)
+        second = BatchConsumer(link, "scheduler_inbox", 50, lambda _: None)
 
         def again():
             """Which of them comes first is the queue's own affair."""
@@ -149,7 +149,7 @@ def test_a_long_silence_of_deliveries_is_not_taken_for_a_dead_connection(amqp_ur
     """The heartbeat goes by the bytes that came, also by those that pika never saw."""
     link = Link(amqp_url, "test")
     try:
-        inbox = Inbox(link, "scheduler_inbox", 50, lambda _: None)
+        inbox = BatchConsumer(link, "scheduler_inbox", 50, lambda _: None)
         before, seen = link._connection.bytes_received, []
 
         def enough():
@@ -172,7 +172,7 @@ def test_what_is_set_aside_takes_no_room_and_is_acknowledged_later(amqp_url, hos
         host.publish("request", b"%d" % at)
     link = Link(amqp_url, "test")
     try:
-        inbox = Inbox(link, "scheduler_inbox", 4, lambda delivery: int(delivery.body))
+        inbox = BatchConsumer(link, "scheduler_inbox", 4, lambda delivery: int(delivery.body))
         aside, rest = [], []
 
         def all_there():
@@ -205,7 +205,7 @@ def test_what_is_set_aside_is_bounded(amqp_url, host, monkeypatch):
         host.publish("request", b"%d" % at)
     link = Link(amqp_url, "test")
     try:
-        inbox = Inbox(link, "scheduler_inbox", 4, lambda delivery: int(delivery.body))
+        inbox = BatchConsumer(link, "scheduler_inbox", 4, lambda delivery: int(delivery.body))
         aside = []
 
         def most():

@@ -8,7 +8,7 @@ import pytest
 from support import connected
 
 from scheduler.domain.caller import Caller, Via
-from scheduler.postgres.audit import AuditFilter, Entry, list_audit, write
+from scheduler.postgres.audit import AuditEntry, AuditFilter, list_audit, write_entries
 from scheduler.postgres.connection import connect
 from scheduler.postgres.jobs.lists import JobFilter, count_jobs, list_jobs, list_next_jobs, page_of_job_ids
 from scheduler.postgres.runs import lists as run_lists
@@ -274,7 +274,8 @@ def test_runs_are_paged_and_read_by_index(database_url):
 
 def test_the_audit_is_merged_from_its_own_entries_and_from_jobs_made_over_amqp(connection, database_url):
     with connected(database_url) as own, own.cursor() as cursor:
-        write(cursor, [Entry(Caller("ann", Via.API), "pause", "job", str(n), "acme") for n in range(40)])
+        write_entries(cursor,
+                      [AuditEntry(Caller("ann", Via.API), "pause", "job", str(n), "acme") for n in range(40)])
     seen, after = [], None
     while page := list_audit(connection, AuditFilter(), 333, after):
         seen += page

@@ -12,7 +12,7 @@ import pytest
 from support import connected, unreachable
 
 from scheduler.api.database import Database
-from scheduler.api.problems import Away
+from scheduler.api.problems import ServiceUnavailable
 from scheduler.domain.errors import Unavailable
 from scheduler.postgres import pool
 from scheduler.postgres.connection import ping, translated
@@ -87,7 +87,7 @@ def test_when_one_lane_has_reached_the_database_none_says_that_it_is_unavailable
     with closing(Database(database_url, 2)) as database:
         with unreachable(database_url):
             for lane in (first, *others):
-                with pytest.raises(Away):
+                with pytest.raises(ServiceUnavailable):
                     ask(database, lane)
                 clock[0] = 0.9
         clock[0] = 1.5
@@ -146,6 +146,6 @@ def test_a_write_is_done_again_if_its_connection_died_before_the_commit(behind, 
 def test_a_write_is_not_done_again_if_its_commit_may_have_been_received(behind, proxy):
     ask(behind, "write")
     times = []
-    with pytest.raises(Away):
+    with pytest.raises(ServiceUnavailable):
         ask(behind, "write", lambda connection: write(connection, [lambda: times.append(1), INSERT, proxy.forget]))
     assert times == [1]

@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.postgres.connection import connect
-from scheduler.postgres.prepared_statements import MOST_PLANS, execute_again, execute_prepared
+from scheduler.postgres.prepared_statements import MOST_PLANS, execute_if_repeated, execute_prepared
 
 SHOW = "SELECT %(a)s::int, '100%%' AS whole"
 
@@ -24,10 +24,10 @@ def plans(cursor):
 
 def test_the_same_with_the_same_values_is_planned_once(cursor):
     for expected in (0, 1, 1, 1):
-        execute_again(cursor, SHOW, {"a": 7})
+        execute_if_repeated(cursor, SHOW, {"a": 7})
         assert cursor.fetchall() == [(7, "100%")]
         assert len(plans(cursor)) == expected
-    execute_again(cursor, SHOW, {"a": 8})
+    execute_if_repeated(cursor, SHOW, {"a": 8})
     assert cursor.fetchall() == [(8, "100%")]
     assert len(plans(cursor)) == 1
 

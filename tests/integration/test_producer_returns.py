@@ -10,7 +10,7 @@ import pytest
 from support import DEADLINE, iso, until, utc
 
 from scheduler.emitting.batch import Batch
-from scheduler.emitting.poll_schedule import LowWatermark, Watch
+from scheduler.emitting.poll_schedule import LowWatermark, PollSchedule
 from scheduler.emitting.sources.jobs import DueJobs
 from scheduler.emitting.sources.runs import DueRuns
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
@@ -72,7 +72,7 @@ def test_a_job_settled_while_another_batch_is_on_its_way_is_not_left_below_the_w
                 "interval '1 second', at, at FROM (SELECT now() - interval '0.5 seconds') AS given (at)")
     sidecar.sql("INSERT INTO jobs (id, job_type, next_run_at) VALUES (gen_random_uuid(), 'second', "
                 "now() + interval '0.8 seconds')")
-    watch = Watch(DueJobs(), poll=60.0)
+    watch = PollSchedule(DueJobs(), poll=60.0)
     watermark = watch.watermark
     with opened(amqp_url) as link, ExitStack() as stack:
         sessions = [stack.enter_context(closing(ClaimSession(sidecar.database_url, f"test {n}"))) for n in (1, 2)]
@@ -95,7 +95,7 @@ def test_a_job_settled_while_another_batch_is_on_its_way_is_not_left_below_the_w
 
 def test_what_is_settled_after_a_later_batch_is_looked_at_again_in_time():
     """What is urgent is settled first, and the batch before it may be due again sooner than the next look."""
-    watch, now = Watch(DueJobs(), poll=60.0), utc()
+    watch, now = PollSchedule(DueJobs(), poll=60.0), utc()
     first, urgent = (
         Batch(watch.source, None, Claim([], now, None, (now,) * 3), time.monotonic()) for _ in range(2)
     )
@@ -108,7 +108,7 @@ def test_what_is_settled_after_a_later_batch_is_looked_at_again_in_time():
 
 @pytest.mark.parametrize(("seconds_to_next", "pause"), [(None, 2.0), (3600.0, 0.5)])
 def test_a_kind_of_which_there_is_nothing_is_left_alone_for_longer(monkeypatch, seconds_to_next, pause):
-    watch, now, clock = Watch(DueRuns(), poll=0.5), utc(), time.monotonic()
+    watch, now, clock = PollSchedule(DueRuns(), poll=0.5), utc(), time.monotonic()
     monkeypatch.setattr("scheduler.emitting.poll_schedule.time", SimpleNamespace(monotonic=lambda: clock))
     batch = Batch(watch.source, None, Claim([], now, seconds_to_next, (now,) * 3), clock)
     watch.claimed(batch)

@@ -13,7 +13,7 @@ from scheduler.commands.apply_batch import execute
 from scheduler.commands.apply_results import execute_results
 from scheduler.domain.message_parser import parse_command, parse_result
 from scheduler.domain.runs.run import replace
-from scheduler.emitting.source import Stamp, Times
+from scheduler.emitting.source import BatchTimes, EmissionTime
 from scheduler.emitting.sources.jobs import DueJobs
 from scheduler.emitting.sources.runs import SPARED, DueRuns
 from scheduler.postgres.claims import ClaimSession
@@ -50,7 +50,7 @@ def due_jobs(consumer, session, count):
     emissions = [source.decide(job, claim.claimed_at) for job in claim.things]
     assert len(emissions) == count
     for emission in emissions:
-        source.messages(emission, Stamp.of(claim.claimed_at))
+        source.messages(emission, EmissionTime.of(claim.claimed_at))
     return source, emissions, claim.claimed_at
 
 
@@ -61,7 +61,7 @@ def succeed(consumer, emission):
 
 def settle(source, session, emissions, at, receipt=Receipt.CONFIRMED):
     refusal = None if receipt is Receipt.CONFIRMED else receipt
-    source.settle(session, [(each, [receipt], refusal) for each in emissions], [], Times(at, at, at))
+    source.settle(session, [(each, [receipt], refusal) for each in emissions], [], BatchTimes(at, at, at))
 
 
 def statuses(database_url):
@@ -123,7 +123,7 @@ def finish(session):
     """Do what a producer does with runs that have ended, but for telling it."""
     ended = runs_due.claim(session, 10).things
     assert len(ended) == 1
-    runs_due.settle(session, runs_due.Settlement(ended=[run.event_id for run in ended]))
+    runs_due.settle(session, runs_due.RunSettlement(ended=[run.event_id for run in ended]))
 
 
 def until_one_waits(database_url):
@@ -229,7 +229,7 @@ def test_right_after_an_outage_nobody_is_lost_who_could_not_be_heard(database_ur
         runs = DueRuns(after_outage=True)
         claim = runs.claim(session, 10, FROM_THE_BOTTOM)
         [decided] = [runs.decide(run, claim.claimed_at) for run in claim.things]
-        runs.settle(session, [(decided, [], None)], [], Times(at, at, at))
+        runs.settle(session, [(decided, [], None)], [], BatchTimes(at, at, at))
         cursor.execute("SELECT status, wake_at > now() FROM runs")
         assert cursor.fetchall() == [("running", True)]
     run = decided.before

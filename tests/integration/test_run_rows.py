@@ -10,7 +10,7 @@ import pytest
 from support import DEADLINE, connected
 
 from scheduler.commands.apply_results import execute_results
-from scheduler.commands.decide_commands import judge_result
+from scheduler.commands.decide_commands import decide_result
 from scheduler.domain.messages import Priority, ResultStatus, RunPolicy
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import (
@@ -27,11 +27,11 @@ from scheduler.postgres.claims import PLANNER, ClaimSession
 from scheduler.postgres.connection import connect
 from scheduler.postgres.console_queries import watched_runs
 from scheduler.postgres.maintenance_queries import MaintenanceSession, Partitions
-from scheduler.postgres.priority_classes import FROM_THE_BOTTOM, Shares
+from scheduler.postgres.priority_classes import FROM_THE_BOTTOM, ClassShares
 from scheduler.postgres.runs.columns import KEPT, STORED, write_changing
 from scheduler.postgres.runs.due import CLAIM, record
 from scheduler.postgres.runs.lists import PAGE, RunFilter, list_runs
-from scheduler.postgres.runs.store import lock, lock_finished, lock_weighed, save
+from scheduler.postgres.runs.store import lock, lock_finished, lock_for_result, save
 from scheduler.postgres.wakeup import Wakeup
 from scheduler.resources import query
 from scheduler.views.runs import run_view
@@ -83,12 +83,12 @@ def test_what_is_not_fetched_for_a_result_makes_no_difference_to_it(cursor, stat
     runs = [replace(whole(), status=status, early=(), decided_by=None) for _ in ResultStatus]
     save(cursor, {}, {}, {run.event_id: run for run in runs})
     ids = [run.event_id for run in runs]
-    ended = [locked(cursor, ids) for locked in (lock, lock_weighed)]
+    ended = [locked(cursor, ids) for locked in (lock, lock_for_result)]
     for known in ended:
         for run, said in zip(runs, ResultStatus, strict=True):
             for each in (ResultStatus.RUNNING, said):
                 result = Result(run.event_id, 2, each, "why", "[1]", retry_in=3.0, worker="w", tenant="a.tenant")
-                assert judge_result(known, result, T) in ("recorded", "unchanged", "superseded")
+                assert decide_result(known, result, T) in ("recorded", "unchanged", "superseded")
     by_all, by_a_part = ([write_changing(known[each]) for each in ids] for known in ended)
     assert by_a_part == by_all
     assert by_all != [write_changing(run) for run in runs]
@@ -233,7 +233,7 @@ def test_the_claim_walks_its_index_and_sorts_nothing(database_url, statistics):
         for setting, value in PLANNER.items():
             opened.execute("SELECT set_config(%s, %s, false)", (setting, value))
         opened.execute(query("claims/prepare", kind="runs", claim=CLAIM.statement))
-        values = (*FROM_THE_BOTTOM, *Shares.of(100))
+        values = (*FROM_THE_BOTTOM, *ClassShares.of(100))
         opened.execute(f"EXPLAIN (FORMAT JSON, ANALYZE, BUFFERS) EXECUTE claim_runs "
                        f"({', '.join(['%s'] * len(values))})", values)
         found = json.dumps(opened.fetchone()[0])

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pika
 import pytest
 
-from scheduler.commands.store_batches import Stored
+from scheduler.commands.store_batches import StoredBatch
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ScheduleCancel
 from scheduler.processes import consumer as module
@@ -15,7 +15,7 @@ from scheduler.processes.consumer import Consumer
 from scheduler.processes.runtime import Stop
 from scheduler.rabbit.delivery_parser import Delivery
 
-STORED = Stored((), 0, 0)
+STORED = StoredBatch((), 0, 0)
 
 
 class Queue:

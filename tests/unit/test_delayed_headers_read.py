@@ -24,8 +24,8 @@ from scheduler.domain.delayed.message import DelayedMessage, ReceivedMessage
 from scheduler.domain.errors import Rejected
 from scheduler.rabbit import content_header
 from scheduler.rabbit.delivery_parser import Delivery
-from scheduler.rabbit.message_forwarding import dead_letter, passed_on
-from scheduler.views.delayed_messages import shown
+from scheduler.rabbit.message_forwarding import dead_letter, forwarded_message
+from scheduler.views.delayed_messages import printable
 
 NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
 CENTURY_MS = MOST // timedelta(milliseconds=1)
@@ -155,8 +155,8 @@ def test_bytes_of_any_kind_are_read_or_rejected(raw):
     assert isinstance(arrived(raw, redelivered=True), ReceivedMessage | Rejected)
     try:
         assert content_header.read(raw).written() == raw
-        shown(raw)
-    except content_header.Unreadable:
+        printable(raw)
+    except content_header.UnreadableContent:
         pass
 
 
@@ -206,12 +206,12 @@ def test_the_queues_own_mark_goes_when_it_was_delivered_again():
 
 def test_a_user_is_moved_where_there_is_room():
     raw = encoded([], {"user_id": short(b"them")})
-    assert passed_on("e", b"k", raw, b"", user="them", frame_max=FRAME).properties == raw
-    moved = passed_on("e", b"k", raw, b"", user="us", frame_max=FRAME).properties
+    assert forwarded_message("e", b"k", raw, b"", user="them", frame_max=FRAME).properties == raw
+    moved = forwarded_message("e", b"k", raw, b"", user="us", frame_max=FRAME).properties
     assert moved == encoded([(b"x-original-user-id", text(b"them"))], {})
-    assert passed_on("e", b"k", raw, b"", user="us", frame_max=40).properties == encoded([], {})
+    assert forwarded_message("e", b"k", raw, b"", user="us", frame_max=40).properties == encoded([], {})
     with pytest.raises(ValueError, match="bytes, and a frame"):
-        passed_on("e", b"k", encoded([(b"a", text(b"#" * 50))], {}), b"", user="us", frame_max=40)
+        forwarded_message("e", b"k", encoded([(b"a", text(b"#" * 50))], {}), b"", user="us", frame_max=40)
 
 
 def test_a_dead_letter_neither_expires_nor_is_refused():
@@ -219,7 +219,7 @@ def test_a_dead_letter_neither_expires_nor_is_refused():
     dead = dead_letter("k", raw, b"", {"x-rejected-reason": "why", "x-attempts": 3})
     found = content_header.read(dead.properties)
     assert set(found.parts) == {"headers", "delivery_mode"}
-    assert shown(dead.properties)[1] == {
+    assert printable(dead.properties)[1] == {
         "x-rejected-reason": "why", "x-attempts": 3, "x-original-expiration": "5", "x-original-user-id": "u",
     }
     assert dead_letter("k", b"\xff", b"", {}) is None

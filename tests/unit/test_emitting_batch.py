@@ -14,7 +14,7 @@ from scheduler.emitting import batch as module
 from scheduler.emitting.batch import Batch
 from scheduler.emitting.sources.jobs import DueJobs, retry_delay
 from scheduler.postgres.claims import LONG_AGO, Claim
-from scheduler.rabbit.link import BrokerUnavailable
+from scheduler.rabbit.link import RabbitUnavailable
 from scheduler.rabbit.publisher import Receipt
 
 NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
@@ -88,7 +88,7 @@ def test_each_job_is_settled_by_its_own_receipts():
 
 
 def test_what_the_broker_did_not_answer_for_stays_due_and_is_noted():
-    with pytest.raises(BrokerUnavailable):
+    with pytest.raises(RabbitUnavailable):
         settled([due(0), due(1)], Receipt.CONFIRMED, Receipt.UNKNOWN)
 
 
@@ -138,13 +138,13 @@ def test_what_was_missed_is_told_once_the_event_is_confirmed(first, second, sent
     assert session.ids("Keep the jobs") == [job.id for job in jobs if job.id not in moved]
 
 
-@pytest.mark.parametrize("second", [[Receipt.UNKNOWN], BrokerUnavailable("blocked")])
+@pytest.mark.parametrize("second", [[Receipt.UNKNOWN], RabbitUnavailable("blocked")])
 def test_an_event_whose_missed_message_is_not_answered_stays_due(second):
     job, plain = folding(0), due(1)
     session, claim = Session(), Claim([job, plain], NOW + timedelta(seconds=1), None, (NOW,) * 3)
     batch = Batch(DueJobs(), session, claim, monotonic())
     batch.publish(StepwisePublisher([Receipt.CONFIRMED] * 2, second))
-    with pytest.raises(BrokerUnavailable):
+    with pytest.raises(RabbitUnavailable):
         batch.settle()
     assert session.ids("Finish the jobs") == [plain.id]
     assert session.ids("Keep the jobs") == [job.id]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from test_rejection_cost import LEAST, MOST_RATIO, NOW, accepted, seconds
 
 from scheduler.commands.apply_delayed import read_delayed
-from scheduler.commands.command_replies import answer
+from scheduler.commands.command_replies import reply_to
 from scheduler.commands.parse_deliveries import read_command, read_result
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming, define
@@ -62,7 +62,7 @@ def read(key: str, body: bytes, properties: dict) -> object:
         except Rejected as rejected:
             found = rejected
     if isinstance(found, Rejected):
-        answer(found, id_in_body(body)).model_dump_json()
+        reply_to(found, id_in_body(body)).model_dump_json()
     return found
 
 

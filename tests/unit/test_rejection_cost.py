@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from scheduler.commands.apply_delayed import read_delayed
-from scheduler.commands.command_replies import answer
+from scheduler.commands.command_replies import reply_to
 from scheduler.domain.errors import MOST_PROBLEMS, Rejected
 from scheduler.domain.jobs.definition import define
 from scheduler.domain.message_parser import id_in_body, parse_command, parse_result, parse_worker
@@ -144,7 +144,7 @@ def rejected(work: Work, body: bytes) -> Rejected:
     try:
         work(body)
     except Rejected as error:
-        answer(error, id_in_body(body)).model_dump_json()
+        reply_to(error, id_in_body(body)).model_dump_json()
         return error
     raise AssertionError("it was accepted")
 

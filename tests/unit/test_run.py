@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.cli.show.run import explain
-from scheduler.commands.decide_commands import judge_retry
+from scheduler.commands.decide_commands import decide_retry
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ResultStatus, RunPolicy, ScheduleRetry
 from scheduler.domain.runs.backoff import backoff, chance
@@ -460,7 +460,7 @@ def test_the_event_says_which_attempt_it_is_and_the_end_how_it_ended():
 def test_a_retry_of_the_far_future_is_rejected_and_a_stored_one_loses_to_later_ones():
     dead = after(begun(max_attempts=1), result("failed"))
     command = ScheduleRetry(event_id=EVENT, issued_at="2090-01-01T00:00:00Z")
-    rejected = judge_retry({EVENT: dead}, Incoming(command, EVENT), T)
+    rejected = decide_retry({EVENT: dead}, Incoming(command, EVENT), T)
     assert [each.field for each in rejected.problems] == ["issued_at"]
     stored = replace(dead, retried_at=command.issued_at)  # by release 0.2
     assert retry_run(stored, T, T).status is RunStatus.WAITING

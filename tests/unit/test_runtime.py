@@ -49,7 +49,7 @@ def test_what_hangs_is_cut_off_within_the_seconds_of_the_contract(timers):
     stop._on_signal(signal.SIGTERM)
     assert stop
     with pytest.raises(Unavailable, match="the process stops"):  # no server is waited for any longer
-        interruptible_connect.reach(lambda: None)
+        interruptible_connect.connect_interruptibly(lambda: None)
     [timer] = timers
     assert (timer.started, timer.daemon) == (True, True)
     assert 0 < timer.seconds < CONTRACT_SECONDS

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from scheduler.commands import store_batches
-from scheduler.commands.store_batches import Storing, parts
+from scheduler.commands.store_batches import BatchStore, split_batch
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ScheduleCancel, ScheduleRequest
@@ -30,14 +30,14 @@ def cancel():
 
 def test_what_costs_little_is_one_part():
     batch = [request(run_at="2026-12-01T09:00:00Z"), cancel(), rule(), rule("FREQ=WEEKLY;BYDAY=MO")]
-    assert list(parts(batch)) == [batch]
+    assert list(split_batch(batch)) == [batch]
     assert [type(each.schedule) for each in batch] == [type(None), type(None), Spec, Spec]
 
 
 def test_a_part_ends_when_its_rules_took_long(monkeypatch):
     monkeypatch.setattr(store_batches, "PART_SECONDS", -1)
     batch = [cancel(), rule(), request(rrule="FREQ=DAILY"), rule("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30"), cancel()]
-    assert list(parts(batch)) == [batch[:2], batch[2:4], batch[4:]]
+    assert list(split_batch(batch)) == [batch[:2], batch[2:4], batch[4:]]
     assert batch[2].schedule is None  # it starts when it is stored
     assert isinstance(batch[3].schedule, Rejected)
 
@@ -48,7 +48,7 @@ def test_liveness_is_told_after_each_part(monkeypatch):
     health = SimpleNamespace(turn=lambda: told.append("turn"), found=lambda _: None, missing=lambda *_: None)
     session = SimpleNamespace(execute=lambda batch, _: told.append(len(batch)) or [each.about for each in batch])
     batch = [rule(), cancel(), rule(), cancel()]
-    stored = Storing(SimpleNamespace(poll_interval_ms=500), Stop(), health).store(session, batch, lambda: None)
+    stored = BatchStore(SimpleNamespace(poll_interval_ms=500), Stop(), health).store(session, batch, lambda: None)
     assert stored is not None
     assert stored.verdicts == [each.about for each in batch]
     assert told == [1, "turn", 2, "turn", 1, "turn"]
@@ -57,5 +57,5 @@ def test_liveness_is_told_after_each_part(monkeypatch):
 @pytest.mark.parametrize("start", [{"run_at": "2026-12-01T09:00:00Z"}, {}])
 def test_a_start_in_the_rule_counts_as_given(start):
     given = request(rrule="DTSTART:20261201T090000Z\nRRULE:FREQ=DAILY", **start)
-    assert list(parts([given])) == [[given]]
+    assert list(split_batch([given])) == [[given]]
     assert isinstance(given.schedule, Spec)

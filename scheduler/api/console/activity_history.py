@@ -9,7 +9,7 @@ from typing import Any
 from scheduler.api.console.formatting import count, instant, percent, span
 from scheduler.ops.metrics import LAG_BUCKETS
 from scheduler.ops.recent_activity import percentile
-from scheduler.postgres.console_queries import Pulse
+from scheduler.postgres.console_queries import SystemSnapshot
 from scheduler.postgres.maintenance_queries import BACKLOG_COUNTED, STALE_SECONDS
 
 SAMPLE_SECONDS = 10.0
@@ -21,7 +21,7 @@ _FEW_MINUTES, _ALMOST_AN_HOUR = 100.0, 3540.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ActivitySample:
     """What was done in the ten seconds or so before `at`."""
 
     at: datetime
@@ -47,7 +47,7 @@ def _milliseconds(share: float, lags: Sequence[int]) -> float | None:
     return None if found is None else round(found * 1000, 2)
 
 
-def sample(pulse: Pulse) -> Sample:
+def sample(pulse: SystemSnapshot) -> ActivitySample:
     """Add up what the live processes say of their last seconds."""
     recent = [each["recent"] for each in pulse.replicas if alive(each, pulse.at)]
     lags = tuple(sum(column) for column in zip(*(each.get("lag", ()) for each in recent), strict=False))
@@ -55,7 +55,7 @@ def sample(pulse: Pulse) -> Sample:
     def rate(name: str) -> float:
         return sum(float(each.get(name, 0)) / max(float(each.get("seconds", 1)), 0.001) for each in recent)
 
-    return Sample(pulse.at, lags, rate("due"), rate("queued"), pulse.backlog.due, rate("runs_succeeded"),
+    return ActivitySample(pulse.at, lags, rate("due"), rate("queued"), pulse.backlog.due, rate("runs_succeeded"),
                   rate("runs_dead"))
 
 
@@ -66,13 +66,13 @@ def alive(process: Mapping[str, Any], now: datetime) -> bool:
     return seen is not None and now - seen <= limit
 
 
-class History:
+class ActivityHistory:
     """The samples of the last hour, oldest first."""
 
     def __init__(self) -> None:
-        self.samples: deque[Sample] = deque(maxlen=KEPT)
+        self.samples: deque[ActivitySample] = deque(maxlen=KEPT)
 
-    def add(self, taken: Sample) -> None:
+    def add(self, taken: ActivitySample) -> None:
         """Keep a sample; those older than an hour go."""
         self.samples.append(taken)
         while taken.at - self.samples[0].at > timedelta(hours=1):
@@ -108,14 +108,14 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TimelinessStatus:
     """The answer before the data: one sentence, and how grave it is (good, waiting, bad)."""
 
     grade: str
     text: str
 
 
-def verdict(pulse: Pulse, history: History) -> Verdict:
+def timeliness_status(pulse: SystemSnapshot, history: ActivityHistory) -> TimelinessStatus:
     """Say whether reminders are on time, and if not, what to look at first."""
     backlog = pulse.backlog
     live = [each["role"] for each in pulse.replicas if alive(each, pulse.at)]
@@ -123,19 +123,21 @@ def verdict(pulse: Pulse, history: History) -> Verdict:
     waiting = f"{many}{count(backlog.due, 'reminder')} {'is' if backlog.due == 1 else 'are'} due and not out"
     if "producer" not in live:
         since = f": {waiting}" if backlog.due else ""
-        return Verdict("bad", f"Nothing goes out: no producer runs{since}")
+        return TimelinessStatus("bad", f"Nothing goes out: no producer runs{since}")
     if backlog.oldest_age > OVERDUE_SECONDS:
         refused = next((each for each in pulse.upcoming if each["retries"]), None)
         why = "; RabbitMQ refuses some of them" if refused is not None else ""
-        return Verdict("bad", f"Late: {waiting}, for {span(backlog.oldest_age)}{why}")
+        return TimelinessStatus("bad", f"Late: {waiting}, for {span(backlog.oldest_age)}{why}")
     if "consumer" not in live:
-        return Verdict(
+        return TimelinessStatus(
             "waiting", "No consumer runs: new commands wait in the queue; what is stored goes out on time"
         )
     share = history.on_time()
     if share is None:
-        return Verdict("good", f"On time: nothing was due ({history.reach()}), nothing waits")
+        return TimelinessStatus("good", f"On time: nothing was due ({history.reach()}), nothing waits")
     text = f"{percent(share)} within 500 ms ({history.reach()})"
     return (
-        Verdict("good", f"On time: {text}") if share >= OBJECTIVE else Verdict("waiting", f"Late at times: {text}")
+        TimelinessStatus("good", f"On time: {text}") if share >= OBJECTIVE else TimelinessStatus(
+            "waiting", f"Late at times: {text}"
+        )
     )

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from scheduler.api.console.activity_history import SAMPLE_SECONDS, History, Sample, sample
-from scheduler.api.console.subscriptions import Jobs, Runs, Seen, Wants, Watching
+from scheduler.api.console.activity_history import SAMPLE_SECONDS, ActivityHistory, ActivitySample, sample
+from scheduler.api.console.subscriptions import JobUpdates, PollRequest, PollResult, RunUpdates, Subscriptions
 from scheduler.api.identity import Identity
-from scheduler.api.problems import Away, TooMany
+from scheduler.api.problems import ServiceUnavailable, TooManyRequests
 from scheduler.ops.logs import get_logger
-from scheduler.postgres.console_queries import Pulse
+from scheduler.postgres.console_queries import SystemSnapshot
 
 log = get_logger(__name__)
 
@@ -21,29 +21,29 @@ _FRESH_SECONDS = 3.0
 _SHARE = 20  # a twentieth of the time at most goes into looking
 _SILENCE_SECONDS = 15.0  # a line in between keeps proxies from closing a connection that has nothing to say
 
-Take: TypeAlias = Callable[[Wants], Awaitable[Seen]]
+Take: TypeAlias = Callable[[PollRequest], Awaitable[PollResult]]
 
 
-def rest_seconds(took: float, *, watched: bool) -> float:
+def seconds_until_poll(took: float, *, watched: bool) -> float:
     """Return how long to rest after a look; one that was held up must not leave those who watch in the dark."""
     rest = _SHARE * took
     return min(max(TICK_SECONDS, rest), SAMPLE_SECONDS) if watched else max(SAMPLE_SECONDS, rest)
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class LiveSnapshot:
     """What the broadcaster knows; `sampled` is the sample that was taken at this look, if one was."""
 
     number: int
-    pulse: Pulse | None = None
+    pulse: SystemSnapshot | None = None
     failing: tuple[dict[str, Any], ...] = ()
-    sampled: Sample | None = None
-    runs: Runs = field(default_factory=Runs)
-    jobs: Jobs = field(default_factory=Jobs)
+    sampled: ActivitySample | None = None
+    runs: RunUpdates = field(default_factory=RunUpdates)
+    jobs: JobUpdates = field(default_factory=JobUpdates)
     problem: str | None = None
 
 
-class Streams:
+class StreamLimiter:
     """Counts the live pages of each user: each holds a connection, and one user must not hold them all."""
 
     MOST = 500
@@ -53,12 +53,13 @@ class Streams:
         self._counts: Counter[tuple[str, str | None]] = Counter()
 
     def take(self, who: Identity) -> Callable[[], None]:
-        """Count one more and return what ends it; raise TooMany or Away where it is one too many."""
+        """Count a stream and return what ends it. Raises TooManyRequests or ServiceUnavailable at the limit."""
         key = (who.sub, who.tenant)
         if self._counts[key] >= self.MOST_OF_ONE:
-            raise TooMany(f"{self.MOST_OF_ONE} of your pages are live already; this one stays as it is.", 10)
+            raise TooManyRequests(f"{self.MOST_OF_ONE} of your pages are live already; this one stays as it is.",
+                                  10)
         if self._counts.total() >= self.MOST:
-            raise Away("Too many pages are live already; this one stays as it was loaded for now.")
+            raise ServiceUnavailable("Too many pages are live already; this one stays as it was loaded for now.")
         self._counts[key] += 1
         return lambda: self._leave(key)
 
@@ -74,11 +75,11 @@ class Broadcaster:
     def __init__(self, take: Take, clock: Callable[[], float] = time.monotonic) -> None:
         self._take = take
         self._clock = clock
-        self.history = History()
-        self.moment = Moment(0)
+        self.history = ActivityHistory()
+        self.moment = LiveSnapshot(0)
         self.listeners = 0
         self.looks = 0  # begun so far; the moment that a look leads to has its number
-        self.watching = Watching()
+        self.watching = Subscriptions()
         self._changed = asyncio.Event()
         self._wanted = asyncio.Event()
         self._looking = asyncio.Lock()
@@ -94,7 +95,7 @@ class Broadcaster:
                 await self.look(whole=whole)
             took = self._clock() - began
             whole = not (whole and self.listeners)
-            await self._pause(rest_seconds(took, watched=bool(self.listeners)))
+            await self._pause(seconds_until_poll(took, watched=bool(self.listeners)))
 
     async def look(self, *, whole: bool = True) -> None:
         """Look once and tell what was seen; that the database is away is told too."""
@@ -109,7 +110,7 @@ class Broadcaster:
                 return
             self._tell(self._moment(seen, due=due))
 
-    def _moment(self, seen: Seen, *, due: bool) -> Moment:
+    def _moment(self, seen: PollResult, *, due: bool) -> LiveSnapshot:
         """Return what is known after a look: what it did not look for stays as it was."""
         before, pulse = self.moment, seen.pulse
         taken = sample(pulse) if due and pulse is not None else None
@@ -121,15 +122,15 @@ class Broadcaster:
         failing = before.failing if pulse is None or pulse.failing is None else tuple(pulse.failing)
         runs = before.runs if seen.runs is None else replace(seen.runs, look=self.looks)
         jobs = before.jobs if seen.jobs is None else replace(seen.jobs, look=self.looks)
-        return Moment(self.looks, pulse or before.pulse, failing, taken, runs, jobs)
+        return LiveSnapshot(self.looks, pulse or before.pulse, failing, taken, runs, jobs)
 
-    async def fresh(self) -> Moment:
+    async def fresh(self) -> LiveSnapshot:
         """Return what is known, after a look where that is not of the last moments."""
         if self.moment.pulse is None or self._clock() - self._pulse_at > _FRESH_SECONDS:
             await self.look()
         return self.moment
 
-    async def moments(self) -> AsyncIterator[Moment | None]:
+    async def moments(self) -> AsyncIterator[LiveSnapshot | None]:
         """Yield each new moment, None after a while in which there was none, until stopped."""
         self.listeners += 1
         self._wanted.set()
@@ -154,7 +155,7 @@ class Broadcaster:
         self._changed.set()
         self._wanted.set()
 
-    def _tell(self, moment: Moment) -> None:
+    def _tell(self, moment: LiveSnapshot) -> None:
         self.moment = moment
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()

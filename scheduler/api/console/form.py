@@ -17,16 +17,16 @@ _LEFT_OUT = object()
 
 
 @dataclass(slots=True)
-class Read:
+class ParsedForm:
     """The fields that a form asks for, and what is wrong with it, by the request's field."""
 
     fields: dict[str, Any] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
 
 
-def read_schedule(form: Mapping[str, str]) -> Read:
+def read_schedule(form: Mapping[str, str]) -> ParsedForm:
     """Return the schedule fields: run_at, rrule, cron, every and timezone."""
-    read = Read()
+    read = ParsedForm()
     kind = form.get("when", "once")
     if kind == "once":
         _put(read, "run_at", form.get("run_at"))
@@ -44,7 +44,7 @@ def read_schedule(form: Mapping[str, str]) -> Read:
     return read
 
 
-def read_form(form: Mapping[str, str], stored: Mapping[str, Any] | None = None) -> Read:
+def read_form(form: Mapping[str, str], stored: Mapping[str, Any] | None = None) -> ParsedForm:
     """Return the whole request; of `stored`, the request that is edited, what the form does not show is kept."""
     read = read_schedule(form)
     for name in ("job_type", "name", "tenant"):
@@ -63,13 +63,13 @@ def read_form(form: Mapping[str, str], stored: Mapping[str, Any] | None = None) 
     return read
 
 
-def _put(read: Read, name: str, value: Any) -> None:
+def _put(read: ParsedForm, name: str, value: Any) -> None:
     text = value.strip() if isinstance(value, str) else value
     if text not in (None, "", _LEFT_OUT):
         read.fields[name] = text
 
 
-def _number(form: Mapping[str, str], read: Read, name: str, *, about: str | None = None) -> Any:
+def _number(form: Mapping[str, str], read: ParsedForm, name: str, *, about: str | None = None) -> Any:
     """Return a whole or fractional number of a field, or nothing."""
     text = (form.get(name) or "").strip()
     if not text:
@@ -82,7 +82,7 @@ def _number(form: Mapping[str, str], read: Read, name: str, *, about: str | None
         return _LEFT_OUT
 
 
-def _json(form: Mapping[str, str], read: Read, name: str, usual: Any) -> Any:
+def _json(form: Mapping[str, str], read: ParsedForm, name: str, usual: Any) -> Any:
     text = (form.get(name) or "").strip()
     if not text:
         return usual
@@ -93,7 +93,7 @@ def _json(form: Mapping[str, str], read: Read, name: str, usual: Any) -> Any:
         return usual
 
 
-def _spacing(form: Mapping[str, str], read: Read) -> str:
+def _spacing(form: Mapping[str, str], read: ParsedForm) -> str:
     amount, unit = (form.get("every_count") or "1").strip(), form.get("every_unit", "minute")
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", amount):
         read.problems["every"] = f"must be a number, not {amount[:40]!r}"
@@ -102,7 +102,7 @@ def _spacing(form: Mapping[str, str], read: Read) -> str:
     return f"P{amount}{letter}" if letter in "DW" else f"PT{amount}{letter}"
 
 
-def _rule(form: Mapping[str, str], read: Read) -> str:
+def _rule(form: Mapping[str, str], read: ParsedForm) -> str:
     """Write the rule of: every 2 weeks on Mon and Fri at 09:00; on the last Friday of the month at 09:00."""
     frequency = FREQUENCIES.get(form.get("days_unit", "week"), "WEEKLY")
     parts = [f"FREQ={frequency}"]
@@ -128,7 +128,7 @@ def _day_of_month(form: Mapping[str, str]) -> list[str]:
     return [f"BYDAY={place}{what}"]
 
 
-def _time_of_day(form: Mapping[str, str], read: Read) -> list[str]:
+def _time_of_day(form: Mapping[str, str], read: ParsedForm) -> list[str]:
     text = (form.get("at") or "09:00").strip()
     match = _TIME.fullmatch(text)
     if not match:
@@ -137,7 +137,7 @@ def _time_of_day(form: Mapping[str, str], read: Read) -> list[str]:
     return [f"BYHOUR={int(match[1])}", f"BYMINUTE={int(match[2])}", f"BYSECOND={int(match[3] or 0)}"]
 
 
-def _target(form: Mapping[str, str], read: Read, stored: Mapping[str, Any]) -> dict[str, Any] | None:
+def _target(form: Mapping[str, str], read: ParsedForm, stored: Mapping[str, Any]) -> dict[str, Any] | None:
     kind = form.get("then", "message")
     if kind == "webhook":
         return {"webhook": _webhook(form, read, stored.get("webhook") or {})}
@@ -149,8 +149,8 @@ def _target(form: Mapping[str, str], read: Read, stored: Mapping[str, Any]) -> d
     return None
 
 
-def _webhook(form: Mapping[str, str], read: Read, stored: Mapping[str, Any]) -> dict[str, Any]:
-    hook = Read({name: value for name, value in stored.items() if name == "query"})
+def _webhook(form: Mapping[str, str], read: ParsedForm, stored: Mapping[str, Any]) -> dict[str, Any]:
+    hook = ParsedForm({name: value for name, value in stored.items() if name == "query"})
     _put(hook, "url", form.get("url"))
     if form.get("method") and (form["method"] != "POST" or "method" in stored):
         hook.fields["method"] = form["method"]
@@ -168,7 +168,7 @@ def _webhook(form: Mapping[str, str], read: Read, stored: Mapping[str, Any]) -> 
     return hook.fields
 
 
-def _headers(text: str, read: Read) -> dict[str, str]:
+def _headers(text: str, read: ParsedForm) -> dict[str, str]:
     headers = {}
     for line in text.splitlines():
         name, colon, value = line.partition(":")
@@ -179,7 +179,7 @@ def _headers(text: str, read: Read) -> dict[str, str]:
     return headers
 
 
-def _policy(form: Mapping[str, str], read: Read, stored: Mapping[str, Any]) -> dict[str, Any]:
+def _policy(form: Mapping[str, str], read: ParsedForm, stored: Mapping[str, Any]) -> dict[str, Any]:
     """Return the policy: what is shown as it was filled in, what is not as it was stored."""
     policy = dict(stored)
     shown = (("max_attempts", "max_attempts"), ("delay", "delay"), ("timeout", "run_timeout"))

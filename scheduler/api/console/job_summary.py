@@ -24,10 +24,10 @@ def job_context(row: JobRow, runs: Sequence[RunView], now: datetime) -> dict[str
     job = job_view(row)
     ahead = occurrences(row, now, count=_AHEAD, start=None, end=None) if job.status == "pending" else []
     return {"job": job, "show_job": False, "runs": runs[:_RUNS_LISTED], "more_runs": len(runs) > _RUNS_LISTED,
-            "occurrences": ahead, "trouble": _trouble(runs), **_words(job), **_pictures(job, runs)}
+            "occurrences": ahead, "trouble": _problem_text(runs), **_schedule_text(job), **_charts(job, runs)}
 
 
-def _trouble(runs: Sequence[RunView]) -> RunView | None:
+def _problem_text(runs: Sequence[RunView]) -> RunView | None:
     """Return the newest run if it was given up, or failed and is tried again."""
     newest = runs[0] if runs else None
     if newest is None or not (newest.status == "dead" or (newest.status == "waiting" and newest.error)):
@@ -35,7 +35,7 @@ def _trouble(runs: Sequence[RunView]) -> RunView | None:
     return newest
 
 
-def _words(job: JobView) -> dict[str, Any]:
+def _schedule_text(job: JobView) -> dict[str, Any]:
     """Return what is told of a job in sentences."""
     late = job.last_emitted_at - job.last_due_at if job.last_emitted_at and job.last_due_at else timedelta()
     return {"written": job.rrule or job.cron or "", "standing": _STANDING[job.status], "policy": _policy(job),
@@ -54,8 +54,8 @@ def _policy(job: JobView) -> str:
             f"an attempt may take {formatting.span(run.timeout)}")
 
 
-def _pictures(job: JobView, runs: Sequence[RunView]) -> dict[str, Any]:
+def _charts(job: JobView, runs: Sequence[RunView]) -> dict[str, Any]:
     known = [run.model_dump() for run in runs]
     late = run_charts.lateness(known)
     latest = max(late, key=lambda each: each[1])[2].removeprefix("began ").split(" after")[0] if late else ""
-    return {"bars": run_charts.strip(known, job.timezone), "late_bars": late, "latest": latest}
+    return {"bars": run_charts.run_bars(known, job.timezone), "late_bars": late, "latest": latest}

@@ -9,16 +9,16 @@ from scheduler.api.console import formatting
 from scheduler.api.console.activity_history import (
     ON_TIME_SECONDS,
     OVERDUE_SECONDS,
-    History,
-    Verdict,
+    ActivityHistory,
+    TimelinessStatus,
     alive,
     sample,
-    verdict,
+    timeliness_status,
 )
-from scheduler.api.console.broadcaster import Moment
+from scheduler.api.console.broadcaster import LiveSnapshot
 from scheduler.api.console.list_filters import address
 from scheduler.ops.recent_activity import percentile
-from scheduler.postgres.console_queries import Pulse
+from scheduler.postgres.console_queries import SystemSnapshot
 from scheduler.postgres.maintenance_queries import BACKLOG_COUNTED
 from scheduler.views.overview import StatsView
 from scheduler.views.runs import OPEN_RUNS
@@ -29,28 +29,28 @@ _LONGEST_NAME = 200  # as workers call themselves in their results
 _ROLES = ("consumer", "producer", "worker", "api")
 
 
-def overview(moment: Moment, history: History) -> dict[str, Any]:
+def overview(moment: LiveSnapshot, history: ActivityHistory) -> dict[str, Any]:
     """Return the overview's context for who sees all tenants."""
     pulse = moment.pulse
     if pulse is None:
         words_ = f"The database cannot be reached: {moment.problem}"
         return {
-            "verdict": Verdict("bad", words_),
+            "verdict": TimelinessStatus("bad", words_),
             "failing": [],
             "upcoming": [],
             "roles": [],
             **_tiles(None, history),
         }
-    said = verdict(pulse, history)
+    said = timeliness_status(pulse, history)
     if moment.problem is not None:
-        said = Verdict("bad", f"The database does not answer: {moment.problem}")
+        said = TimelinessStatus("bad", f"The database does not answer: {moment.problem}")
     return {
         "verdict": said, **_tiles(pulse, history), "failing": list(moment.failing)[:_SHOWN],
         "upcoming": list(pulse.upcoming)[:_SHOWN], "roles": roles(pulse),
     }
 
 
-def tenant_overview(moment: Moment, stats: StatsView | None, tenant: str) -> dict[str, Any]:
+def tenant_overview(moment: LiveSnapshot, stats: StatsView | None, tenant: str) -> dict[str, Any]:
     """Return the overview's context for one tenant: its own figures, and nothing of the whole."""
     pulse = moment.pulse
     return {
@@ -60,20 +60,23 @@ def tenant_overview(moment: Moment, stats: StatsView | None, tenant: str) -> dic
     }
 
 
-def _tenant_verdict(moment: Moment, stats: StatsView | None) -> Verdict:
+def _tenant_verdict(moment: LiveSnapshot, stats: StatsView | None) -> TimelinessStatus:
     if moment.problem is not None or moment.pulse is None:
-        return Verdict("bad", "The database does not answer")
+        return TimelinessStatus("bad", "The database does not answer")
     if stats is None:
-        return Verdict("waiting", "The figures cannot be had at the moment")
+        return TimelinessStatus("waiting", "The figures cannot be had at the moment")
     p50, p99 = stats.lag_ms.p50, stats.lag_ms.p99
     if stats.oldest_due_seconds > OVERDUE_SECONDS:
         waiting = f"{formatting.count(stats.backlog, 'reminder')} {'is' if stats.backlog == 1 else 'are'}"
-        return Verdict("bad", f"Late: {waiting} due and not out, for {formatting.span(stats.oldest_due_seconds)}")
+        return TimelinessStatus(
+            "bad", f"Late: {waiting} due and not out, for {formatting.span(stats.oldest_due_seconds)}"
+        )
     if p50 is None or p99 is None:
-        return Verdict("good", "On time: nothing was due, nothing waits")
+        return TimelinessStatus("good", "On time: nothing was due, nothing waits")
     text = f"half within {formatting.span(p50 / 1000)}, 99 % within {formatting.span(p99 / 1000)}"
     on_time = p99 <= ON_TIME_SECONDS * 1000
-    return Verdict("good", f"On time: {text}") if on_time else Verdict("waiting", f"Late at times: {text}")
+    return TimelinessStatus("good", f"On time: {text}") if on_time else TimelinessStatus("waiting",
+                                                                                         f"Late at times: {text}")
 
 
 def _tenant_tiles(stats: StatsView | None) -> dict[str, Any]:
@@ -100,7 +103,7 @@ def _own(rows: Sequence[Mapping[str, Any]], tenant: str) -> list[Mapping[str, An
     return [row for row in rows if row["tenant"] == tenant]
 
 
-def _tiles(pulse: Pulse | None, history: History) -> dict[str, Any]:
+def _tiles(pulse: SystemSnapshot | None, history: ActivityHistory) -> dict[str, Any]:
     """Return the figures in the row of tiles."""
     if pulse is None:
         return _no_tiles()
@@ -120,7 +123,7 @@ def _bounded(number: int) -> str:
     return f"{number:,}" + ("+" if number >= BACKLOG_COUNTED else "")
 
 
-def charts(history: History) -> dict[str, Any]:
+def charts(history: ActivityHistory) -> dict[str, Any]:
     """Return the samples for the charts, and the newest of them in words for who has no scripts."""
     points = history.points()
     newest = [column[-1] for column in points] if points else [None] * 7
@@ -137,7 +140,7 @@ def charts(history: History) -> dict[str, Any]:
     }
 
 
-def roles(pulse: Pulse) -> list[dict[str, Any]]:
+def roles(pulse: SystemSnapshot) -> list[dict[str, Any]]:
     """Return how many of each kind of process live, have fallen silent, and are busy."""
     found: dict[str, dict[str, Any]] = {}
     everyone = [(str(each["role"]), each) for each in pulse.replicas] + [
@@ -151,7 +154,7 @@ def roles(pulse: Pulse) -> list[dict[str, Any]]:
     return sorted(found.values(), key=lambda role: (_ROLES.index(role["name"]) if role["name"] in _ROLES else 9))
 
 
-def processes(moment: Moment) -> dict[str, Any]:
+def processes(moment: LiveSnapshot) -> dict[str, Any]:
     """Return the context of the page of processes."""
     pulse = moment.pulse
     if pulse is None:

@@ -17,7 +17,7 @@ _LEAST_WIDTH = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class RunBar:
     """One run: where its bar stands, what it means, and where it leads."""
 
     x: int
@@ -29,7 +29,7 @@ class Bar:
     href: str
 
 
-def strip(runs: Sequence[Mapping[str, Any]], timezone: str) -> list[Bar]:
+def run_bars(runs: Sequence[Mapping[str, Any]], timezone: str) -> list[RunBar]:
     """Return the newest runs, oldest first: the height is the duration, on a logarithmic scale."""
     shown = list(reversed(runs[:BARS]))
     lengths = [duration_of(run) or 0.0 for run in shown]
@@ -38,13 +38,14 @@ def strip(runs: Sequence[Mapping[str, Any]], timezone: str) -> list[Bar]:
             for place, (run, length) in enumerate(zip(shown, lengths, strict=True))]
 
 
-def _bar(place: int, run: Mapping[str, Any], height: float, timezone: str) -> Bar:
+def _bar(place: int, run: Mapping[str, Any], height: float, timezone: str) -> RunBar:
     status = str(run["status"])
     lasted = duration_of(run)
     took = f", took {span(lasted)}" if lasted is not None else ""
     tries = f", attempt {run['attempt']}" if (run.get("attempt") or 0) > 1 else ""
     title = f"{status}: {local(run['due_at'], timezone)}{took}{tries}"
-    return Bar(place * BAR_STEP, round(STRIP_HEIGHT - height, 1), round(height, 1), status, _MARKS.get(status, ""),
+    return RunBar(place * BAR_STEP, round(STRIP_HEIGHT - height, 1), round(height, 1), status,
+                  _MARKS.get(status, ""),
                title, f"/runs/{run['event_id']}")
 
 
@@ -57,7 +58,7 @@ def _scale(lengths: Iterable[float]) -> Any:
 def lateness(runs: Sequence[Mapping[str, Any]]) -> list[tuple[int, float, str]]:
     """Return for each of the newest runs how late its first sign of work came: x, height, words."""
     shown = list(reversed(runs[:BARS]))
-    late = [_late(run) for run in shown]
+    late = [_lateness_text(run) for run in shown]
     most = max((each for each in late if each is not None), default=0.0)
     return [
         (place * BAR_STEP, round(1 + 15 * each / most, 1) if most else 1.0, f"began {span(each)} after it was due")
@@ -66,7 +67,7 @@ def lateness(runs: Sequence[Mapping[str, Any]]) -> list[tuple[int, float, str]]:
     ]
 
 
-def _late(run: Mapping[str, Any]) -> float | None:
+def _lateness_text(run: Mapping[str, Any]) -> float | None:
     attempts = run.get("attempts") or [run]
     due, begun = instant(run["due_at"]), instant(attempts[0].get("started_at"))
     known = len(attempts) + (run.get("attempts_omitted") or 0)
@@ -76,7 +77,7 @@ def _late(run: Mapping[str, Any]) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TimelineSegment:
     """One attempt on the timeline, or the wait before the next one."""
 
     x: float
@@ -86,7 +87,7 @@ class Piece:
     title: str
 
 
-def timeline(run: Mapping[str, Any], now: datetime) -> list[Piece]:
+def timeline(run: Mapping[str, Any], now: datetime) -> list[TimelineSegment]:
     """Return the attempts of a run from when it was due until it ended, or now, and the one to come."""
     due = instant(run["due_at"])
     assert due is not None  # noqa: S101 - every run has one
@@ -106,11 +107,12 @@ def timeline(run: Mapping[str, Any], now: datetime) -> list[Piece]:
         x, end = place(begun), place(ended)
         width = max(end - x, _LEAST_WIDTH)
         took = span((ended - begun) / timedelta(seconds=1))
-        pieces.append(Piece(round(min(x, TIMELINE_WIDTH - width), 1), round(width, 1), outcome, str(number),
+        pieces.append(TimelineSegment(round(min(x, TIMELINE_WIDTH - width), 1), round(width, 1), outcome,
+                                      str(number),
                             f"attempt {number}: {outcome.replace('_', ' ')}, {took}"))
     if retry_at is not None:
         x = min(place(retry_at), TIMELINE_WIDTH - _LEAST_WIDTH)
-        pieces.append(Piece(round(x, 1), _LEAST_WIDTH, "planned", "",
+        pieces.append(TimelineSegment(round(x, 1), _LEAST_WIDTH, "planned", "",
                             f"the next attempt, {relative(retry_at, now)}"))
     return pieces
 

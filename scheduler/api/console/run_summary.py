@@ -21,12 +21,12 @@ def run_context(run: WholeRunView, job: JobView | None, now: datetime) -> dict[s
     last = max(ends) if run.finished_at else now
     lasted = (last - min(ends)) / timedelta(seconds=1)
     changed = job is not None and run.finished_at is not None and job.updated_at > run.finished_at
-    return {"run": run, "job": job, "changed_since": changed, "story": story(run, now),
+    return {"run": run, "job": job, "changed_since": changed, "story": summarize_run(run, now),
             "pieces": timeline(known, now), "span_words": f"{span(max(0.0, lasted))} in all",
             "first_kept": FIRST_KEPT}
 
 
-def story(run: WholeRunView, now: datetime) -> str:
+def summarize_run(run: WholeRunView, now: datetime) -> str:
     """Say where a run stands and what comes next."""
     tries = f"attempt {run.attempt}" + (f" of {run.max_attempts}" if run.max_attempts else "")
     match run.status:
@@ -37,7 +37,7 @@ def story(run: WholeRunView, now: datetime) -> str:
             return f"At work, {tries}, since {since}; it must be done {_until(run.deadline, now)}"
         case "waiting":
             why = run.attempts[-1].outcome.replace("_", " ") if run.attempts else "failed"
-            return f"Attempt {run.attempt} {_was(why)}; it is tried again {relative(run.retry_at, now)}"
+            return f"Attempt {run.attempt} {_outcome_text(why)}; it is tried again {relative(run.retry_at, now)}"
         case "succeeded":
             took = f", in {span(run.duration_ms / 1000)}" if run.duration_ms is not None else ""
             return f"Succeeded with {tries}{took}"
@@ -48,7 +48,7 @@ def story(run: WholeRunView, now: datetime) -> str:
     return "Emitted; its job is not tracked, so what became of it is the host's to know"
 
 
-def _was(outcome: str) -> str:
+def _outcome_text(outcome: str) -> str:
     return {"lost": "was lost: its worker fell silent", "snoozed": "was put off"}.get(outcome, outcome)
 
 

@@ -90,7 +90,7 @@ def form_token(token: str) -> str:
     return hmac.new(token.encode("utf-8", "replace"), b"scheduler console form", hashlib.sha256).hexdigest()
 
 
-def form_is_ours(request: Request, token: str, given: str) -> bool:
+def is_valid_form(request: Request, token: str, given: str) -> bool:
     """Tell whether a form was made by a page of this session, and sent from this site."""
     return from_this_site(request) and hmac.compare_digest(form_token(token).encode(), given.encode())
 
@@ -127,7 +127,7 @@ def take_flash(request: Request) -> Flash | None:
     return Flash(text[:_LONGEST_FLASH], bad is True, then if local else None, label[:_LONGEST_LABEL])
 
 
-class Links:
+class LoginLinks:
     """Links that log in once: for `scheduler dev`, whose user should not have to copy a token."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

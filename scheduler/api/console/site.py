@@ -12,11 +12,11 @@ from fastapi.routing import APIRoute
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from scheduler.api.console import session
-from scheduler.api.console.broadcaster import Broadcaster, Streams
-from scheduler.api.console.subscriptions import Seen, Wants, look
+from scheduler.api.console.broadcaster import Broadcaster, StreamLimiter
+from scheduler.api.console.subscriptions import PollRequest, PollResult, poll_database
 from scheduler.api.console.templating import environment
-from scheduler.api.identity import Identity, Need, Role, check
-from scheduler.api.problems import TITLES, ApiError, Away, Forbidden, Unauthorized, Unprocessable
+from scheduler.api.identity import Identity, Permission, Role, check
+from scheduler.api.problems import TITLES, ApiError, Forbidden, ServiceUnavailable, Unauthorized, Unprocessable
 from scheduler.api.services import Services
 from scheduler.domain.errors import Problem, Rejected, Unavailable
 from scheduler.views.overview import StatsView
@@ -34,17 +34,17 @@ class Site:
         self.services = services
         self.templates = environment()
         self.broadcaster = Broadcaster(self._take)
-        self.links = session.Links()
-        self.streams = Streams()
+        self.links = session.LoginLinks()
+        self.streams = StreamLimiter()
         self.dead_letters: int | None = None  # how many there are, None where that is not known
         self._counting: asyncio.Task[None] | None = None
         self._drawn: tuple[int, dict[Hashable, dict[str, str]]] = (0, {})
 
-    async def _take(self, wants: Wants) -> Seen:
+    async def _take(self, wants: PollRequest) -> PollResult:
         if wants.failures and (self._counting is None or self._counting.done()):
             # Beside the look: a broker that is away must not keep the database's news from anybody.
             self._counting = asyncio.create_task(self._count_letters())
-        return await self.services.database.read(lambda connection: look(connection, wants))
+        return await self.services.database.read(lambda connection: poll_database(connection, wants))
 
     async def stats(self, who: Identity) -> StatsView | None:
         """Return the figures of a tenant, None where they cannot be had at the moment."""
@@ -81,7 +81,7 @@ class Site:
         whole = {"now": datetime.now(UTC), "flash": flash, "csrf": session.form_token(token) if token else "",
                  "who": None, "live": None, "page": "", "nav": ()} | dict(context)
         if whole["who"] is not None:
-            whole = whole_rights(whole["who"]) | whole | {"nav": navigation(whole["who"])}
+            whole = permissions_of(whole["who"]) | whole | {"nav": navigation(whole["who"])}
         response = HTMLResponse(self.templates.get_template(name).render(whole), status, _HEADERS)
         if flash is not None:
             response.delete_cookie(session.FLASH, path="/", httponly=True, samesite="strict")
@@ -90,7 +90,7 @@ class Site:
     def part(self, request: Request, name: str, who: Identity, context: Mapping[str, Any]) -> Response:
         """Return a part of a page, for a page that asked for it alone."""
         token = session.token_of(request) or ""
-        whole = whole_rights(who) | {"who": who, "csrf": session.form_token(token)} | dict(context)
+        whole = permissions_of(who) | {"who": who, "csrf": session.form_token(token)} | dict(context)
         return HTMLResponse(self.fragment(name, whole), 200, _HEADERS)
 
     def problem(
@@ -111,12 +111,12 @@ class Site:
         return self.page(request, "problem.html", context, status)
 
 
-def whole_rights(who: Identity) -> dict[str, Any]:
+def permissions_of(who: Identity) -> dict[str, Any]:
     """Return what templates ask before they offer something."""
-    return {"may_write": may(who, Need.WRITE), "many_tenants": who.all_tenants}
+    return {"may_write": may(who, Permission.WRITE), "many_tenants": who.all_tenants}
 
 
-def may(who: Identity, need: Need) -> bool:
+def may(who: Identity, need: Permission) -> bool:
     """Tell whether a service would let this one."""
     try:
         check(who, need)
@@ -125,17 +125,18 @@ def may(who: Identity, need: Need) -> bool:
     return True
 
 
-def letters_for(the: Site, who: Identity) -> int | None:
+def dead_letter_count_for(the: Site, who: Identity) -> int | None:
     """Return how many dead letters there are, None where that is not known or not for this one to see."""
-    return the.dead_letters if may(who, Need.DEAD_LETTERS) else None
+    return the.dead_letters if may(who, Permission.DEAD_LETTERS) else None
 
 
 def navigation(who: Identity) -> list[tuple[str, str, str]]:
     """Return the pages that this one may see."""
-    pages = [("overview", "/", "Overview", Need.READ), ("jobs", "/jobs", "Jobs", Need.READ),
-             ("runs", "/runs", "Runs", Need.READ), ("delayed", "/delayed", "Delayed", Need.READ_ALL),
-             ("dead", "/dead", "Dead letters", Need.DEAD_LETTERS),
-             ("processes", "/processes", "Processes", Need.READ_ALL), ("audit", "/audit", "Audit", Need.AUDIT)]
+    pages = [("overview", "/", "Overview", Permission.READ), ("jobs", "/jobs", "Jobs", Permission.READ),
+             ("runs", "/runs", "Runs", Permission.READ), ("delayed", "/delayed", "Delayed", Permission.READ_ALL),
+             ("dead", "/dead", "Dead letters", Permission.DEAD_LETTERS),
+             ("processes", "/processes", "Processes", Permission.READ_ALL),
+             ("audit", "/audit", "Audit", Permission.AUDIT)]
     return [(key, href, words) for key, href, words, need in pages if may(who, need)]
 
 
@@ -178,7 +179,7 @@ async def sent_form(request: Request, _: Visitor) -> dict[str, str]:
     """
     fields = form_fields((await request.body()).decode("utf-8", "replace"), _MOST_FIELDS)
     token = session.token_of(request) or ""
-    if not token or not session.form_is_ours(request, token, fields.pop("form_token", "")):
+    if not token or not session.is_valid_form(request, token, fields.pop("form_token", "")):
         raise Forbidden("This form was not made by a page of this session: open the page again.")
     return {name: value.replace("\x00", "") for name, value in fields.items()}
 
@@ -204,7 +205,7 @@ class ConsoleRoute(APIRoute):
             except Rejected as error:
                 return site(request).problem(request, 422, Unprocessable(error.problems).detail)
             except Unavailable as error:
-                return site(request).problem(request, Away.status, str(error))
+                return site(request).problem(request, ServiceUnavailable.status, str(error))
             except RequestValidationError:
                 return site(request).problem(request, 404, "There is no such page.")
 
@@ -233,7 +234,7 @@ def _to_login(request: Request, error: Unauthorized) -> Response:
     return response
 
 
-def to(address: str, flash: session.Flash | None = None) -> Response:
+def redirect_to(address: str, flash: session.Flash | None = None) -> Response:
     """Send to a page of ours after an action, with what it did."""
     response = RedirectResponse(address if session.is_local(address) else "/", 303, _HEADERS)
     if flash is not None:

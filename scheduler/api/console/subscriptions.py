@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from scheduler.postgres.connection import Connection
-from scheduler.postgres.console_queries import MOST_NEW, Pulse, take_pulse, watched_runs
+from scheduler.postgres.console_queries import MOST_NEW, SystemSnapshot, take_snapshot, watched_runs
 from scheduler.postgres.jobs.lists import JobRow, watched_jobs
 from scheduler.views.jobs import JobView, job_view
 from scheduler.views.runs import RunView, WholeRunView, run_view, whole_run_view
@@ -19,7 +19,7 @@ _OF_JOBS: tuple[Kind, ...] = ("job", "job row")
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class RunUpdates:
     """The runs that pages show: whole, as rows, of a job, and the newest of all."""
 
     whole: Mapping[str, WholeRunView] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True)
-class Jobs:
+class JobUpdates:
     """The jobs that pages show, as they are stored and as people see them, and the newest of all."""
 
     rows: Mapping[str, JobRow] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Jobs:
 
 
 @dataclass(frozen=True, slots=True)
-class Wants:
+class PollRequest:
     """What one look should bring: a pulse, and what is watched."""
 
     pulse: bool
@@ -60,15 +60,15 @@ class Wants:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PollResult:
     """What a look brought; None is what it did not look for."""
 
-    pulse: Pulse | None = None
-    runs: Runs | None = None
-    jobs: Jobs | None = None
+    pulse: SystemSnapshot | None = None
+    runs: RunUpdates | None = None
+    jobs: JobUpdates | None = None
 
 
-class Watching:
+class Subscriptions:
     """Counts who watches what."""
 
     def __init__(self) -> None:
@@ -87,28 +87,28 @@ class Watching:
                 if not self._counts[each]:
                     del self._counts[each]
 
-    def wants(self, *, pulse: bool, failures: bool) -> Wants:
+    def wants(self, *, pulse: bool, failures: bool) -> PollRequest:
         """Return what the next look should bring."""
         watched: dict[Kind, set[str]] = {}
         for kind, key in self._counts:
             watched.setdefault(kind, set()).add(key)
-        return Wants(pulse, failures, {kind: frozenset(keys) for kind, keys in watched.items()})
+        return PollRequest(pulse, failures, {kind: frozenset(keys) for kind, keys in watched.items()})
 
 
-def look(connection: Connection, wants: Wants) -> Seen:
+def poll_database(connection: Connection, wants: PollRequest) -> PollResult:
     """Look at everything that is wanted: a statement for the pulse, one for the runs, one for the jobs."""
-    pulse = take_pulse(connection, with_failures=wants.failures) if wants.pulse else None
-    return Seen(pulse, _runs(connection, wants) if wants.runs else None,
+    pulse = take_snapshot(connection, with_failures=wants.failures) if wants.pulse else None
+    return PollResult(pulse, _runs(connection, wants) if wants.runs else None,
                 _jobs(connection, wants) if wants.jobs else None)
 
 
-def _runs(connection: Connection, wants: Wants) -> Runs:
+def _runs(connection: Connection, wants: PollRequest) -> RunUpdates:
     watched = wants.watched
     found = watched_runs(
         connection, whole=watched.get("run", ()), rows=watched.get("run row", ()), jobs=watched.get("job", ()),
         newest="runs" in watched.get("newest", ()),
     )
-    return Runs(
+    return RunUpdates(
         {event_id: whole_run_view(run) for event_id, run in found.whole.items()},
         {event_id: run_view(run) for event_id, run in found.rows.items()},
         {job_id: [run_view(run) for run in found.of_job.get(job_id, ())] for job_id in watched.get("job", ())},
@@ -116,10 +116,10 @@ def _runs(connection: Connection, wants: Wants) -> Runs:
     )
 
 
-def _jobs(connection: Connection, wants: Wants) -> Jobs:
+def _jobs(connection: Connection, wants: PollRequest) -> JobUpdates:
     watched = wants.watched
     newest = MOST_NEW if "jobs" in watched.get("newest", ()) else 0
     ids = watched.get("job", frozenset()) | watched.get("job row", frozenset())
     rows = {row.job.id: row for row in watched_jobs(connection, ids, newest)}
     views = {job_id: job_view(row) for job_id, row in rows.items()}
-    return Jobs(rows, views, sorted(views.values(), key=lambda job: job.created_at, reverse=True)[:newest])
+    return JobUpdates(rows, views, sorted(views.values(), key=lambda job: job.created_at, reverse=True)[:newest])

@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 from scheduler.api.console import overview_data as shown
 from scheduler.api.console.activity_history import SAMPLE_SECONDS
-from scheduler.api.console.broadcaster import Moment
+from scheduler.api.console.broadcaster import LiveSnapshot
 from scheduler.api.console.job_summary import PARTS, job_context
 from scheduler.api.console.new_rows import Place, new_jobs, new_runs
 from scheduler.api.console.run_summary import run_context
-from scheduler.api.console.site import Site, letters_for, may, whole_rights
+from scheduler.api.console.site import Site, dead_letter_count_for, may, permissions_of
 from scheduler.api.console.subscriptions import Watch
-from scheduler.api.identity import Identity, Need
+from scheduler.api.identity import Identity, Permission
 from scheduler.postgres.console_queries import MOST_NEW
 from scheduler.postgres.jobs.lists import JobFilter
 from scheduler.postgres.runs.lists import RunFilter
@@ -27,7 +27,7 @@ Message = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class PageViewer:
     """Who has the page open: draws what that one may see."""
 
     the: Site
@@ -37,7 +37,7 @@ class Reader:
 
     def draw(self, name: str, context: Mapping[str, Any]) -> str:
         """Return a part of a page."""
-        rights = whole_rights(self.who) | {"who": self.who, "csrf": self.csrf}
+        rights = permissions_of(self.who) | {"who": self.who, "csrf": self.csrf}
         return self.the.fragment(name, dict(context) | rights)
 
     def sees(self, tenant: str) -> bool:
@@ -52,7 +52,7 @@ class Topic(Protocol):
     def watches(self) -> Collection[Watch]:
         """What must be looked at for it."""
 
-    def message(self, moment: Moment, reader: Reader) -> Message:
+    def message(self, moment: LiveSnapshot, reader: PageViewer) -> Message:
         """Return what has changed on it."""
 
 
@@ -65,17 +65,17 @@ class OverviewTopic:
     _stats: StatsView | None = None
     _stats_due: float = 0.0
 
-    async def refresh(self, reader: Reader) -> None:
+    async def refresh(self, reader: PageViewer) -> None:
         """Look at a tenant's own figures, as seldom as samples of the whole are taken; they cost more to count."""
         if reader.who.tenant is not None and time.monotonic() >= self._stats_due:
             self._stats = await reader.the.stats(reader.who)
             self._stats_due = time.monotonic() + SAMPLE_SECONDS
 
-    def message(self, moment: Moment, reader: Reader) -> Message:
+    def message(self, moment: LiveSnapshot, reader: PageViewer) -> Message:
         """Return the parts that have changed, and the sample if one was taken."""
         history = reader.the.broadcaster.history
         # All who see the same tenants see the same parts: they are drawn once for all of them.
-        key = ("overview", reader.who.tenant, may(reader.who, Need.DEAD_LETTERS))
+        key = ("overview", reader.who.tenant, may(reader.who, Permission.DEAD_LETTERS))
         drawn = reader.the.drawn_once(moment.number, key, lambda: _overview(moment, reader, self._stats))
         found = _changed(self._sent, drawn)
         if moment.sampled is not None and reader.who.all_tenants:
@@ -83,12 +83,12 @@ class OverviewTopic:
         return found
 
 
-def _overview(moment: Moment, reader: Reader, stats: StatsView | None) -> dict[str, str]:
+def _overview(moment: LiveSnapshot, reader: PageViewer, stats: StatsView | None) -> dict[str, str]:
     if reader.who.tenant is None:
         names, context = _OVERVIEW, shown.overview(moment, reader.the.broadcaster.history)
     else:
         names, context = _TENANT_OVERVIEW, shown.tenant_overview(moment, stats, reader.who.tenant)
-    context |= {"letters": letters_for(reader.the, reader.who)}
+    context |= {"letters": dead_letter_count_for(reader.the, reader.who)}
     return {name: reader.draw(name, context) for name in names}
 
 
@@ -99,7 +99,7 @@ class ProcessesTopic:
     watches: tuple[Watch, ...] = ()
     _sent: dict[str, str] = field(default_factory=dict)
 
-    def message(self, moment: Moment, reader: Reader) -> Message:
+    def message(self, moment: LiveSnapshot, reader: PageViewer) -> Message:
         """Return the tables where they have changed."""
         drawn = reader.the.drawn_once(moment.number, ("processes",), lambda: {
             "processes": reader.draw("processes", shown.processes(moment))})
@@ -120,7 +120,7 @@ class RunTopic:
         run: Watch = ("run", self.event_id)
         return (run,) if self.job is None else (run, ("job row", str(self.job.id)))
 
-    def message(self, moment: Moment, reader: Reader) -> Message:
+    def message(self, moment: LiveSnapshot, reader: PageViewer) -> Message:
         """Return the run where it has changed."""
         run = moment.runs.whole.get(self.event_id)
         if run is None or moment.pulse is None or moment.runs.look <= reader.after or not reader.sees(run.tenant):
@@ -144,7 +144,7 @@ class JobTopic:
         """The job and its newest runs."""
         return (("job", self.job_id),)
 
-    def message(self, moment: Moment, reader: Reader) -> Message:
+    def message(self, moment: LiveSnapshot, reader: PageViewer) -> Message:
         """Return the parts of the page that have changed."""
         row, runs = moment.jobs.rows.get(self.job_id), moment.runs.of_job.get(self.job_id)
         looked = min(moment.jobs.look, moment.runs.look) > reader.after
@@ -174,7 +174,7 @@ class JobsTopic:
         rows: tuple[Watch, ...] = tuple(("job row", each) for each in self.shown)
         return (*rows, ("newest", "jobs")) if self.newest else rows
 
-    def message(self, moment: Moment, reader: Reader) -> Message:
+    def message(self, moment: LiveSnapshot, reader: PageViewer) -> Message:
         """Return the rows that have changed, and the number of new jobs."""
         if moment.jobs.look <= reader.after:
             return {}
@@ -207,7 +207,7 @@ class RunsTopic:
         rows: tuple[Watch, ...] = tuple(("run row", each) for each in self.shown)
         return (*rows, ("newest", "runs")) if self.newest else rows
 
-    def message(self, moment: Moment, reader: Reader) -> Message:
+    def message(self, moment: LiveSnapshot, reader: PageViewer) -> Message:
         """Return the rows that have changed, and the number of new runs."""
         if moment.runs.look <= reader.after:
             return {}

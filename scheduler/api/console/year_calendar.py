@@ -17,7 +17,7 @@ _WORDS = {"succeeded": "succeeded", "dead": "given up", "cancelled": "cancelled"
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class CalendarDay:
     """One day of the calendar."""
 
     x: int
@@ -29,16 +29,16 @@ class Day:
 
 
 @dataclass(frozen=True, slots=True)
-class Year:
+class CalendarYear:
     """The days, and the names of the months with where they begin."""
 
-    days: tuple[Day, ...]
+    days: tuple[CalendarDay, ...]
     months: tuple[tuple[int, str], ...]
 
 
-def year(
+def build_year(
     outcomes: Mapping[date, Mapping[str, int]], schedule: Schedule | None, timezone: str, now: datetime
-) -> Year:
+) -> CalendarYear:
     """Return half a year back and half a year ahead of `now`, in weeks from Monday, by the job's own zone."""
     here = zone(timezone)
     today = now.astimezone(here).date()
@@ -51,11 +51,11 @@ def year(
         planned = _planned(schedule, max(midnight.astimezone(UTC), now), following.astimezone(UTC))
         past = outcomes.get(day, {})
         clocks = following.astimezone(UTC) - midnight.astimezone(UTC) != _DAY
-        days.append(Day(week * CELL, weekday * CELL, _kind(past, planned), day == today, clocks,
+        days.append(CalendarDay(week * CELL, weekday * CELL, _kind(past, planned), day == today, clocks,
                         _title(day, past, planned, clocks=clocks)))
         if day.day == 1:
             months.append((week * CELL, f"{day:%b}"))
-    return Year(tuple(days), tuple(months))
+    return CalendarYear(tuple(days), tuple(months))
 
 
 def _planned(schedule: Schedule | None, after: datetime, until: datetime) -> int:

@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from scheduler.api.api_responses import answer, responses
 from scheduler.api.dispatch import DirectRoute
-from scheduler.api.problems import Away
+from scheduler.api.problems import ServiceUnavailable
 from scheduler.api.requests import SECURED, Serve, Who
 from scheduler.views.health import Alive, DetailedHealth
 
@@ -25,4 +25,4 @@ async def detailed_health(serve: Serve, who: Who) -> Response:
     if found.status != "unavailable":
         return answer(found)
     beside = found.model_dump(mode="json", exclude={"status"})
-    return Away("There is no database; `servers` says what is wrong.").response(beside)
+    return ServiceUnavailable("There is no database; `servers` says what is wrong.").response(beside)

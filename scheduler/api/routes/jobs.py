@@ -6,7 +6,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from scheduler.api.actions import Done
+from scheduler.api.actions import ActionResult
 from scheduler.api.api_responses import Listed, answer, body, listed, responses
 from scheduler.api.dispatch import DirectRoute
 from scheduler.api.requests import JobsFilter, JobsQuery, OccurrencesQuery, RunsQuery, Serve, Who, if_match
@@ -37,7 +37,7 @@ def shown(row: JobRow, status: int = 200) -> Response:
     return answer(job_view(row), status, {"ETag": job_etag(row)})
 
 
-def done(found: Done) -> Response:
+def done(found: ActionResult) -> Response:
     """Return the job after an action."""
     response = shown(found.row, 201 if found.created else 200)
     if found.created:

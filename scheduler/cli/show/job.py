@@ -23,11 +23,11 @@ def run(settings: Settings, job_id: UUID, *, as_json: bool) -> bool:
     """Print what is known of the job; return whether there is one."""
     known = report(settings.database_url, job_id)
     if known is not None:
-        print(json.dumps(stored(known)) if as_json else "\n".join(explain(known)))
+        print(json.dumps(stored_values(known)) if as_json else "\n".join(explain(known)))
     return known is not None
 
 
-def stored(job: JobReport) -> dict[str, Any]:
+def stored_values(job: JobReport) -> dict[str, Any]:
     """Return the stored values as JSON has them: instants in RFC 3339, `every` in seconds."""
     return {name: _json(value) for name, value in asdict(job).items()}
 

@@ -79,7 +79,8 @@ def _standing(known: RunReport) -> Iterator[str]:
             yield from _limit(known, "a worker has to report so")
         case RunStatus.RUNNING:
             done = f"; {run.progress:.0%} is done" if run.progress is not None else ""
-            yield f"{_who(run.worker)} has been at attempt {run.attempt} since {_told(run.started_at)}{done}."
+            since = _time(run.started_at)
+            yield f"{_worker_text(run.worker)} has been at attempt {run.attempt} since {since}{done}."
             yield from _limit(known, "its result has to come")
         case RunStatus.WAITING:
             yield from _waiting(known)
@@ -127,7 +128,7 @@ def _ended(known: RunReport) -> Iterator[str]:
     match run.status:
         case RunStatus.SUCCEEDED:
             by = next((each for each in run.attempts if each.outcome is AttemptOutcome.SUCCEEDED), None)
-            which = f" with attempt {by.attempt}, by {_who(by.worker, start='a')}" if by else ""
+            which = f" with attempt {by.attempt}, by {_worker_text(by.worker, start='a')}" if by else ""
             yield f"Succeeded{_at(run.finished_at)}{which}: nothing more happens."
         case RunStatus.DEAD:
             yield _last(run)
@@ -148,7 +149,8 @@ def _ended(known: RunReport) -> Iterator[str]:
 def _last(run: Run) -> str:
     """Say how the newest attempt that has ended went."""
     last = run.attempts[-1]
-    by = f" by {_who(last.worker, start='a')}" if last.worker and last.outcome is AttemptOutcome.SNOOZED else ""
+    snoozed = last.worker and last.outcome is AttemptOutcome.SNOOZED
+    by = f" by {_worker_text(last.worker, start='a')}" if snoozed else ""
     why = f": {plain(last.error, _LONGEST_REASON).rstrip('.')}" if last.error else ""
     return f"Attempt {last.attempt} {_ENDED[last.outcome]}{by} at {rfc3339(last.finished_at)}{why}."
 
@@ -187,16 +189,16 @@ def _max_attempts(run: Run) -> int | None:
     return run.occurrence.policy.max_attempts if tracked and run.occurrence else None
 
 
-def _who(worker: str | None, start: str = "A") -> str:
+def _worker_text(worker: str | None, start: str = "A") -> str:
     return plain(worker) if worker else f"{start} worker that gave no name"
 
 
-def _told(moment: datetime | None) -> str:
+def _time(moment: datetime | None) -> str:
     return "a time that is not on record" if moment is None else rfc3339(moment)
 
 
 def _at(moment: datetime | None) -> str:
-    return f" at {_told(moment)}"
+    return f" at {_time(moment)}"
 
 
 def _by(moment: datetime | None, known: RunReport) -> str:

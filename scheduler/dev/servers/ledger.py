@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.dev.servers import sharedmemory
-from scheduler.dev.servers.processes import Identity, end
+from scheduler.dev.servers.processes import ProcessIdentity, end
 from scheduler.domain.errors import Misconfigured
 
 _LOCK = "lock"
@@ -38,8 +38,8 @@ class Ledger:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._owner = Identity.of(os.getpid())
-        self._processes: dict[Identity, int] = {}
+        self._owner = ProcessIdentity.of(os.getpid())
+        self._processes: dict[ProcessIdentity, int] = {}
         self._children: list[subprocess.Popen[bytes]] = []
         self._lock = threading.RLock()
         self._closed = False
@@ -84,7 +84,7 @@ class Ledger:
         with self._lock:
             if self._closed:
                 raise Misconfigured("the local servers are being stopped")
-            self._processes[Identity.of(pid)] = stop
+            self._processes[ProcessIdentity.of(pid)] = stop
             self._forget_dead()
             self._write()
 
@@ -138,8 +138,8 @@ def sweep(base: Path) -> None:
         if record is None:
             # Made under the lock that we now hold, by someone who was killed before writing it.
             _remove(directory)
-        elif not Identity(*record["owner"]).alive():
-            _end_all({Identity(pid, started): stop for pid, started, stop in record["processes"]})
+        elif not ProcessIdentity(*record["owner"]).alive():
+            _end_all({ProcessIdentity(pid, started): stop for pid, started, stop in record["processes"]})
             _remove(directory)
 
 
@@ -153,10 +153,10 @@ def sweep_one(directory: Path) -> None:
         _remove_if_empty(base)
 
 
-def owner_of(directory: Path) -> Identity | None:
+def owner_of(directory: Path) -> ProcessIdentity | None:
     """Return the process that opened this stack's ledger."""
     record = _read(directory)
-    return Identity(*record["owner"]) if record else None
+    return ProcessIdentity(*record["owner"]) if record else None
 
 
 def default_base() -> Path:
@@ -228,7 +228,7 @@ def _read(directory: Path) -> Any:
         return None
 
 
-def _end_all(processes: Mapping[Identity, int]) -> None:
+def _end_all(processes: Mapping[ProcessIdentity, int]) -> None:
     # Our own processes first, while the servers they talk to still answer.
     for signum in (signal.SIGTERM, *sorted(set(processes.values()) - {signal.SIGTERM})):
         end([who for who, stop in processes.items() if stop == signum], signum, _GRACE)

@@ -16,7 +16,7 @@ import psycopg2
 from scheduler.dev.servers.errors import ServerFailed
 from scheduler.dev.servers.ledger import Account, Ledger
 from scheduler.dev.servers.ports import LOOPBACK, free_ports
-from scheduler.dev.servers.processes import SERVER_DEADLINE, Identity, kill_tree
+from scheduler.dev.servers.processes import SERVER_DEADLINE, ProcessIdentity, kill_tree
 
 Mode = Literal["smart", "fast", "immediate"]
 _SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
@@ -112,7 +112,7 @@ class PostgresServer:
         if self._process is None or not self.running:
             return
         with contextlib.suppress(ProcessLookupError):
-            kill_tree(Identity.of(self._process.pid))
+            kill_tree(ProcessIdentity.of(self._process.pid))
         self._process.wait()
 
     def wait_ready(self, deadline: float = SERVER_DEADLINE) -> None:

@@ -17,14 +17,14 @@ SERVER_DEADLINE = 180.0
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ProcessIdentity:
     """A process for certain: a number alone may by now belong to someone else."""
 
     pid: int
     started: str
 
     @classmethod
-    def of(cls, pid: int) -> "Identity":
+    def of(cls, pid: int) -> "ProcessIdentity":
         """Identify a process that runs now."""
         started = start_time(pid)
         if started is None:
@@ -63,7 +63,7 @@ def wait_until(done: Callable[[], bool], seconds: float, step: float = 0.02) -> 
     return True
 
 
-def end(processes: Iterable[Identity], signum: int, grace: float) -> None:
+def end(processes: Iterable[ProcessIdentity], signum: int, grace: float) -> None:
     """Ask each process to end, and kill with all its descendants what has not ended in time."""
     asked = list(processes)
     if signum == signal.SIGKILL:
@@ -76,7 +76,7 @@ def end(processes: Iterable[Identity], signum: int, grace: float) -> None:
         kill_tree(process)
 
 
-def kill_tree(process: Identity) -> None:
+def kill_tree(process: ProcessIdentity) -> None:
     """Kill a process and its descendants at once."""
     # Stopped first, so that it has no new child between our look and the blow.
     process.send(signal.SIGSTOP)
@@ -86,7 +86,7 @@ def kill_tree(process: Identity) -> None:
     wait_until(lambda: not any(member.alive() for member in family), SERVER_DEADLINE)
 
 
-def descendants(pid: int) -> list[Identity]:
+def descendants(pid: int) -> list[ProcessIdentity]:
     """Return the processes below this one."""
     parents = _parents()
     found = [child for child, parent in parents.items() if parent == pid]
@@ -95,7 +95,7 @@ def descendants(pid: int) -> list[Identity]:
     family = []
     for child in found:
         with contextlib.suppress(ProcessLookupError):
-            family.append(Identity.of(child))
+            family.append(ProcessIdentity.of(child))
     return family
 
 

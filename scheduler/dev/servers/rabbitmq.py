@@ -16,7 +16,7 @@ from scheduler.dev.servers.binaries import RabbitBinaries
 from scheduler.dev.servers.errors import ServerFailed
 from scheduler.dev.servers.ledger import Ledger
 from scheduler.dev.servers.ports import LOOPBACK, free_ports
-from scheduler.dev.servers.processes import SERVER_DEADLINE, Identity, kill_tree, wait_until
+from scheduler.dev.servers.processes import SERVER_DEADLINE, ProcessIdentity, kill_tree, wait_until
 
 _HEADER = b"AMQP\x00\x00\x09\x01"
 _METHOD_FRAME = b"\x01"
@@ -116,7 +116,7 @@ class RabbitServer:
         for process in (self._process, self._epmd):
             if process is not None and process.poll() is None:
                 with contextlib.suppress(ProcessLookupError):
-                    kill_tree(Identity.of(process.pid))
+                    kill_tree(ProcessIdentity.of(process.pid))
                 process.wait()
 
     def wait_ready(self, deadline: float = SERVER_DEADLINE) -> None:

@@ -135,14 +135,14 @@ def comb(step: int, width: int = 1) -> int:
     return sum(((1 << width) - 1) << start for start in range(0, 366 + width, step))
 
 
-class Days(Protocol):
+class DaySet(Protocol):
     """A set of days, known year by year."""
 
     def mask(self, year: int) -> int:
         """Return the matching days of `year`: bit 0 is 1 January."""
 
 
-def next_day(days: Days, day: int, last: int) -> int | None:
+def next_day(days: DaySet, day: int, last: int) -> int | None:
     """Return the first matching day from `day` to `last`, or None."""
     if day > last:
         return None
@@ -157,7 +157,7 @@ def next_day(days: Days, day: int, last: int) -> int | None:
     return day if day <= last else None
 
 
-def _next_year(days: Days, year: int, final: int) -> int | None:
+def _next_year(days: DaySet, year: int, final: int) -> int | None:
     """Return the first year from `year` to `final` that has a matching day, or None.
 
     The search gives up after MOST_YEARS years. Without an INTERVAL, days repeat after 400 years, so that it misses
@@ -175,13 +175,13 @@ def _next_year(days: Days, year: int, final: int) -> int | None:
     return None
 
 
-def has_day(days: Days, day: int) -> bool:
+def has_day(days: DaySet, day: int) -> bool:
     """Say whether `day` matches."""
     year = year_of(day)
     return bool(days.mask(year) >> (day - january_first(year)) & 1)
 
 
-def day_bits(days: Days, first: int, end: int) -> int:
+def day_bits(days: DaySet, first: int, end: int) -> int:
     """Return the matching days from `first` up to, not including, `end` as a mask that starts at `first`."""
     result = 0
     for year in range(year_of(first), year_of(min(end - 1, LAST_DAY)) + 1):
@@ -191,7 +191,7 @@ def day_bits(days: Days, first: int, end: int) -> int:
     return result & ((1 << (end - first)) - 1)
 
 
-def count_days(days: Days, first: int, end: int) -> int:
+def count_days(days: DaySet, first: int, end: int) -> int:
     """Return how many days match from `first` up to, not including, `end`."""
     if end <= first:
         return 0

@@ -10,7 +10,7 @@ from scheduler.domain.recurrence.day_masks import (
     LAST_DAY,
     LAST_YEAR,
     WEEK,
-    Days,
+    DaySet,
     comb,
     day_bits,
     january_first,
@@ -93,7 +93,7 @@ class RuleDays:
 class AlignedDays:
     """The days of a rule that lie in the periods its INTERVAL reaches from DTSTART."""
 
-    days: Days
+    days: DaySet
     rule: Rule
     anchor: date
 
@@ -140,7 +140,7 @@ class AlignedDays:
         return min(found, LAST_YEAR + 1)
 
 
-def aligned_days(days: Days, rule: Rule, day: int) -> Days:
+def aligned_days(days: DaySet, rule: Rule, day: int) -> DaySet:
     """Return the days of `rule` counted from its DTSTART's `day`."""
     return days if rule.interval == 1 else AlignedDays(days, rule, date.fromordinal(day))
 
@@ -149,7 +149,7 @@ def aligned_days(days: Days, rule: Rule, day: int) -> Days:
 class Positions:
     """BYSETPOS of a weekly, monthly or yearly rule: chosen members of each whole period's set."""
 
-    days: Days
+    days: DaySet
     times: Times
     rule: Rule
     anchor: date

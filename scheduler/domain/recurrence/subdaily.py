@@ -11,7 +11,7 @@ from scheduler.domain.recurrence.day_masks import (
     DAY,
     LAST_DAY,
     WEEK,
-    Days,
+    DaySet,
     bits,
     day_bits,
     january_first,
@@ -36,7 +36,7 @@ _STUBBORN = 16  # days without a hit before it pays to work out where the hits a
 class Steps:
     """Every `step` units from `origin`, on matching days and in allowed units, at given offsets in a unit."""
 
-    days: Days
+    days: DaySet
     every_day: bool
     unit: int  # seconds: 3600, 60 or 1
     step: int  # units

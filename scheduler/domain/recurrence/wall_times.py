@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
-from scheduler.domain.recurrence.day_masks import DAY, LAST_DAY, Days, count_days, has_day, next_day
+from scheduler.domain.recurrence.day_masks import DAY, LAST_DAY, DaySet, count_days, has_day, next_day
 from scheduler.domain.recurrence.times_of_day import Times
 
 
@@ -31,7 +31,7 @@ def includes(walls: Walls, wall: int) -> bool:
 class DaysAndTimes:
     """Every matching day at every matching time."""
 
-    days: Days
+    days: DaySet
     times: Times
 
     def next_from(self, wall: int, last: int) -> int | None:

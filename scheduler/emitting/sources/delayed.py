@@ -8,17 +8,17 @@ from datetime import datetime, timedelta
 from scheduler.domain.delayed.message import IDLE_POLL_SECONDS, DelayedMessage
 from scheduler.domain.instants import rfc3339
 from scheduler.emitting.run_messages import UNSENDABLE
-from scheduler.emitting.source import Result, Source, Stamp, Times
+from scheduler.emitting.source import BatchTimes, EmissionResult, EmissionTime, Source
 from scheduler.emitting.sources.jobs import retry_delay
 from scheduler.ops import metrics
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
 from scheduler.postgres.delayed import due
-from scheduler.postgres.delayed.due import Postponed, Settlement
+from scheduler.postgres.delayed.due import DelayedSettlement, PostponedMessage
 from scheduler.postgres.delayed.store import KIND
 from scheduler.rabbit.frames import Publishable
-from scheduler.rabbit.message_forwarding import ORIGINAL_EXCHANGE, dead_letter_that_fits, passed_on
+from scheduler.rabbit.message_forwarding import ORIGINAL_EXCHANGE, dead_letter_that_fits, forwarded_message
 from scheduler.rabbit.publisher import Receipt
 
 log = get_logger(__name__)
@@ -40,7 +40,7 @@ class DelayedEmission:
 
     message: DelayedMessage
     given_up: bool = False
-    homeless: bool = False  # its exit is none of ours: to publish there could end the channel, for all
+    unknown_exchange: bool = False  # its exit is none of ours: to publish there could end the channel, for all
 
 
 class DueDelayed(Source[DelayedMessage, DelayedEmission]):
@@ -70,18 +70,18 @@ class DueDelayed(Source[DelayedMessage, DelayedEmission]):
         """Say whether it is tried, or given up."""
         if message.unroutable_at is None and message.exchange in self._exits:
             return DelayedEmission(message)
-        homeless = message.exchange is not None and message.exchange not in self._exits
-        return DelayedEmission(message, message.given_up(now), homeless)
+        unknown_exchange = message.exchange is not None and message.exchange not in self._exits
+        return DelayedEmission(message, message.given_up(now), unknown_exchange)
 
-    def messages(self, emission: DelayedEmission, stamp: Stamp) -> Sequence[Publishable]:
+    def messages(self, emission: DelayedEmission, stamp: EmissionTime) -> Sequence[Publishable]:
         """Return the message; nothing for a cancel whose hour is over."""
         it = emission.message
         if it.exchange is None:
             return ()
         if not emission.given_up:
-            if emission.homeless:
+            if emission.unknown_exchange:
                 return ()
-            return (passed_on(
+            return (forwarded_message(
                 it.exchange, it.routing_key, it.properties, it.body, user=self._user, frame_max=self._frame_max
             ),)
         headers: dict[str, str | int] = {
@@ -91,13 +91,13 @@ class DueDelayed(Source[DelayedMessage, DelayedEmission]):
         return (dead_letter_that_fits(it.routing_key, it.properties, it.body, headers, self._frame_max),)
 
     def settle(
-        self, session: ClaimSession, results: Sequence[Result[DelayedEmission]],
-        unreadable: Sequence[DelayedMessage], times: Times,
+        self, session: ClaimSession, results: Sequence[EmissionResult[DelayedEmission]],
+        unreadable: Sequence[DelayedMessage], times: BatchTimes,
     ) -> datetime | None:
         """Delete what is out; keep what the broker did not take, and leave as it is what it did not answer for."""
-        settlement = Settlement()
+        settlement = DelayedSettlement()
         for emission, _, refusal in results:
-            if emission.homeless and not emission.given_up:
+            if emission.unknown_exchange and not emission.given_up:
                 settlement.postponed.append(_postponed(emission.message, Receipt.RETURNED, _HOMELESS))
             elif refusal is None:
                 settlement.done.append(emission.message.id)
@@ -111,12 +111,12 @@ class DueDelayed(Source[DelayedMessage, DelayedEmission]):
             return LONG_AGO
         return min(again, default=None)
 
-    def report(self, results: Sequence[Result[DelayedEmission]], times: Times) -> None:
+    def report(self, results: Sequence[EmissionResult[DelayedEmission]], times: BatchTimes) -> None:
         """Count what came out and what was given up, and warn of what was not taken."""
         late: list[float] = []
         refused = 0
         for emission, receipts, refusal in results:
-            if refusal is not None or (emission.homeless and not emission.given_up):
+            if refusal is not None or (emission.unknown_exchange and not emission.given_up):
                 refused += 1
             elif emission.given_up:
                 metrics.delayed_dead.inc()
@@ -132,7 +132,7 @@ class DueDelayed(Source[DelayedMessage, DelayedEmission]):
                                                "the exchange that they come out of; they are tried for an hour")
 
 
-def _postponed(message: DelayedMessage, refusal: Receipt | None, why: str | None = None) -> Postponed:
+def _postponed(message: DelayedMessage, refusal: Receipt | None, why: str | None = None) -> PostponedMessage:
     seconds = retry_delay(message.retries, random.random())  # noqa: S311 - jitter, not a secret
     problem = why or (_UNREADABLE if refusal is None else _PROBLEMS[refusal])
-    return Postponed(message.id, seconds, problem, refusal is Receipt.RETURNED)
+    return PostponedMessage(message.id, seconds, problem, refusal is Receipt.RETURNED)

@@ -12,14 +12,14 @@ from scheduler.domain.names import EVENTS_EXCHANGE, due_address
 from scheduler.domain.runs.run import Origin, Run, RunStatus
 from scheduler.domain.runs.transitions import deliver_run
 from scheduler.emitting.run_messages import count_unoffered, not_delivered, run_message, trace_headers
-from scheduler.emitting.source import Result, Source, Stamp, Times
+from scheduler.emitting.source import BatchTimes, EmissionResult, EmissionTime, Source
 from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.ops.traces import Traced
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
 from scheduler.postgres.jobs import due
-from scheduler.postgres.jobs.due import Failed, Passed, Settlement
+from scheduler.postgres.jobs.due import FailedEmission, JobSettlement, SkippedOccurrences
 from scheduler.postgres.priority_classes import CLASSES
 from scheduler.postgres.runs import due as runs_due
 from scheduler.rabbit.frames import DueMessage, Publishable, json_message
@@ -46,14 +46,14 @@ class DueJobs(Source[Job, Emission]):
     def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Job]:
         """Lock the oldest due jobs, and see which of them must heed a run of theirs that is open."""
         claim = due.claim(session, limit, since)
-        heedful = [
+        overlap_limited = [
             job for job in claim.things
             if job.definition is not None and job.definition.run is not None
             and job.definition.run.overlap is not Overlap.ALLOW
         ]
-        if heedful:
-            opened = runs_due.open_of_jobs(session, [job.id for job in heedful])
-            for job in heedful:
+        if overlap_limited:
+            opened = runs_due.open_runs_of_jobs(session, [job.id for job in overlap_limited])
+            for job in overlap_limited:
                 job.held_by = opened.get(job.id)
         return claim
 
@@ -65,7 +65,7 @@ class DueJobs(Source[Job, Emission]):
         """Return the job's id."""
         return job.id
 
-    def messages(self, emission: Emission, stamp: Stamp) -> list[Publishable]:
+    def messages(self, emission: Emission, stamp: EmissionTime) -> list[Publishable]:
         """Return the ScheduleDue, or the ScheduleMissed if there is nothing else."""
         definition = emission.job.definition
         assert definition is not None  # noqa: S101 - only a defined job emits
@@ -83,7 +83,8 @@ class DueJobs(Source[Job, Emission]):
             messages.append(_missed_message(emission, stamp))
         return messages
 
-    def follow_ups(self, results: Sequence[Result[Emission]], stamp: Stamp) -> list[tuple[int, Publishable]]:
+    def follow_ups(self, results: Sequence[EmissionResult[Emission]],
+                   stamp: EmissionTime) -> list[tuple[int, Publishable]]:
         """Return the ScheduleMissed of each event that is confirmed.
 
         Not before that: while the broker refuses an event, more occurrences are folded into it at every retry.
@@ -108,10 +109,11 @@ class DueJobs(Source[Job, Emission]):
             runs_due.merge(session, merged)
 
     def settle(
-        self, session: ClaimSession, results: Sequence[Result[Emission]], unreadable: Sequence[Job], times: Times
+        self, session: ClaimSession, results: Sequence[EmissionResult[Emission]], unreadable: Sequence[Job],
+        times: BatchTimes
     ) -> datetime | None:
         """Settle each job by its receipts."""
-        settlement = Settlement(times.emitted_at, times.confirmed_at)
+        settlement = JobSettlement(times.emitted_at, times.confirmed_at)
         for emission, receipts, refusal in results:
             if refusal is None:
                 _add(settlement, emission)
@@ -121,21 +123,21 @@ class DueJobs(Source[Job, Emission]):
                 # What the broker did not answer for may be there or not: it stays due and is sent again at once.
                 seconds = None if refusal is Receipt.UNKNOWN else _retry_seconds(emission.job)
                 problem, _ = not_delivered(refusal, *_place(emission))
-                settlement.failed.append(Failed(emission.job.id, seconds, emission.due_at, problem))
+                settlement.failed.append(FailedEmission(emission.job.id, seconds, emission.due_at, problem))
         settlement.failed += [
-            Failed(job.id, _retry_seconds(job), job.next_run_at, "the scheduler cannot read its row")
+            FailedEmission(job.id, _retry_seconds(job), job.next_run_at, "the scheduler cannot read its row")
             for job in unreadable
         ]
         if self._keep_all:
             emitted = [_emitted(emission) for emission, _, refusal in results
                        if emission.due_at is not None and not emission.tracked and refusal is None]
             if emitted:
-                runs_due.keep_emitted(session, emitted, times.emitted_at, times.confirmed_at)
+                runs_due.record_emitted(session, emitted, times.emitted_at, times.confirmed_at)
         due.settle(session, settlement)
         metrics.retries.inc(sum(each.seconds is not None for each in settlement.failed))
         return _due_again(settlement, times)
 
-    def report(self, results: Sequence[Result[Emission]], times: Times) -> None:
+    def report(self, results: Sequence[EmissionResult[Emission]], times: BatchTimes) -> None:
         """Count the events that were confirmed, and warn of those that were not."""
         failed: dict[tuple[Receipt, str, str], list[str]] = {}
         emitted = 0
@@ -167,7 +169,7 @@ class DueJobs(Source[Job, Emission]):
         if log.shows_debug:
             _show(results, times)
 
-    def traced(self, results: Sequence[Result[Emission]]) -> list[Traced]:
+    def traced(self, results: Sequence[EmissionResult[Emission]]) -> list[Traced]:
         """Return the events whose request belongs to a trace."""
         found = []
         for emission, receipts, _ in results:
@@ -180,7 +182,7 @@ class DueJobs(Source[Job, Emission]):
         return found
 
 
-def _missed_message(emission: Emission, stamp: Stamp) -> Publishable:
+def _missed_message(emission: Emission, stamp: EmissionTime) -> Publishable:
     definition = emission.job.definition
     assert definition is not None  # noqa: S101 - only a defined job emits
     return json_message(
@@ -189,7 +191,7 @@ def _missed_message(emission: Emission, stamp: Stamp) -> Publishable:
     )
 
 
-def _unrecord(settlement: Settlement, event_id: str, known: Run | None) -> None:
+def _unrecord(settlement: JobSettlement, event_id: str, known: Run | None) -> None:
     """Leave of a run whose event did not go out just what there was before: what was heard of it was answered."""
     if known is None:
         settlement.unrecorded.append(event_id)
@@ -197,14 +199,14 @@ def _unrecord(settlement: Settlement, event_id: str, known: Run | None) -> None:
         settlement.unmerged.append(known)
 
 
-def _add(settlement: Settlement, emission: Emission) -> None:
+def _add(settlement: JobSettlement, emission: Emission) -> None:
     job, due_at = emission.job, emission.due_at
     if emission.held:
         settlement.held.append((job.id, job.held_by or ""))
     elif emission.triggered:
-        (settlement.struck if due_at is None else settlement.triggered).append(job.id)
+        (settlement.skipped_triggers if due_at is None else settlement.triggered).append(job.id)
     elif due_at is not job.next_run_at:
-        settlement.passed.append(Passed(job.id, emission.next_run_at, due_at is not None, due_at))
+        settlement.passed.append(SkippedOccurrences(job.id, emission.next_run_at, due_at is not None, due_at))
     elif emission.following is None:
         settlement.done.append(job.id)
     else:
@@ -221,8 +223,8 @@ def retry_delay(retries: int, jitter: float) -> float:
     return span * (0.5 + 0.5 * jitter)
 
 
-def _due_again(settlement: Settlement, times: Times) -> datetime | None:
-    if settlement.triggered or settlement.struck:  # it may have more triggers, or its own occurrence
+def _due_again(settlement: JobSettlement, times: BatchTimes) -> datetime | None:
+    if settlement.triggered or settlement.skipped_triggers:  # it may have more triggers, or its own occurrence
         return LONG_AGO
     again = [each.following for each in settlement.passed if each.following is not None]
     if settlement.moved:
@@ -241,13 +243,14 @@ def _place(emission: Emission) -> tuple[str, str]:
     return due_address(definition.route, None if definition.target is None else work_key(definition.target))
 
 
-def _emitted(emission: Emission) -> runs_due.Emitted:
+def _emitted(emission: Emission) -> runs_due.EmittedOccurrence:
     definition, due_at = emission.job.definition, emission.due_at
     assert definition is not None  # noqa: S101 - only a defined job emits
     assert due_at is not None  # noqa: S101 - the caller asked whether there is one
     origin = Origin.TRIGGER if emission.triggered else Origin.SCHEDULE
     job = emission.job
-    return runs_due.Emitted(emission.event_id or "", job.id, definition.job_type, due_at, origin, job.tenant)
+    return runs_due.EmittedOccurrence(emission.event_id or "", job.id, definition.job_type, due_at, origin,
+                                      job.tenant)
 
 
 def _first_run(emission: Emission, emitted_at: datetime) -> Run:
@@ -263,7 +266,7 @@ def _ids(emission: Emission) -> dict[str, str | None]:
     return {"job_id": emission.job.id, "event_id": emission.event_id, "correlation_id": correlation_id}
 
 
-def _show(results: Sequence[Result[Emission]], times: Times) -> None:
+def _show(results: Sequence[EmissionResult[Emission]], times: BatchTimes) -> None:
     """Show each event at debug."""
     for emission, receipts, _ in results:
         if emission.due_at is None or emission.job.definition is None:

@@ -9,7 +9,7 @@ from scheduler.domain.runs.transitions import deliver_run, expire_attempt
 from scheduler.domain.runs.unannounced_ends import run_at_end
 from scheduler.emitting.results_probe import ResultsProbe
 from scheduler.emitting.run_messages import count_unoffered, dead_message, finished_message, run_message
-from scheduler.emitting.source import Result, Source, Stamp, Times
+from scheduler.emitting.source import BatchTimes, EmissionResult, EmissionTime, Source
 from scheduler.ops import metrics
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
@@ -17,7 +17,7 @@ from scheduler.ops.traces import Traced
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
 from scheduler.postgres.priority_classes import CLASSES
 from scheduler.postgres.runs import due
-from scheduler.postgres.runs.due import Settlement
+from scheduler.postgres.runs.due import RunSettlement
 from scheduler.postgres.runs.store import KIND
 from scheduler.rabbit.frames import Publishable
 from scheduler.rabbit.publisher import Receipt
@@ -90,7 +90,7 @@ class DueRuns(Source[Run, RunEmission]):
             return False
         return run.deadline is None or now < run.deadline
 
-    def messages(self, emission: RunEmission, stamp: Stamp) -> Sequence[Publishable]:  # noqa: ARG002 - the run has it
+    def messages(self, emission: RunEmission, stamp: EmissionTime) -> Sequence[Publishable]:  # noqa: ARG002 - the run has it
         """Return the event of the next attempt, or what is told of the end."""
         run = emission.after
         if emission.marker is not None:
@@ -105,11 +105,11 @@ class DueRuns(Source[Run, RunEmission]):
         return [message for each in (*earlier, run) for message in _announcement(each)]
 
     def settle(
-        self, session: ClaimSession, results: Sequence[Result[RunEmission]], unreadable: Sequence[Run],
-        times: Times,
+        self, session: ClaimSession, results: Sequence[EmissionResult[RunEmission]], unreadable: Sequence[Run],
+        times: BatchTimes,
     ) -> datetime | None:
         """Settle each run by its receipts; one that the broker did not answer for stays as it is."""
-        settlement = Settlement(postponed=[run.event_id for run in unreadable])
+        settlement = RunSettlement(postponed=[run.event_id for run in unreadable])
         again: list[datetime] = []
         for emission, _, refusal in results:
             run = emission.after
@@ -125,7 +125,7 @@ class DueRuns(Source[Run, RunEmission]):
         soonest = min(again, default=None)
         return LONG_AGO if soonest is not None and soonest <= times.claimed_at else soonest
 
-    def report(self, results: Sequence[Result[RunEmission]], times: Times) -> None:  # noqa: ARG002 - as all sources
+    def report(self, results: Sequence[EmissionResult[RunEmission]], times: BatchTimes) -> None:  # noqa: ARG002 - as all sources
         """Count the attempts that were given up and the runs that have ended, and warn of what was refused."""
         refused: dict[Receipt, list[str]] = {}
         for emission, _, refusal in results:
@@ -141,7 +141,7 @@ class DueRuns(Source[Run, RunEmission]):
                 do="see that a queue is bound to schedule.events for due, and scheduler_dead to schedule.dead",
             )
 
-    def traced(self, results: Sequence[Result[RunEmission]]) -> list[Traced]:
+    def traced(self, results: Sequence[EmissionResult[RunEmission]]) -> list[Traced]:
         """Return the later attempts whose request belongs to a trace."""
         found = []
         for emission, receipts, _ in results:
@@ -160,7 +160,7 @@ def _announcement(run: Run) -> list[Publishable]:
     return [dead_message(run), finished] if run.status is RunStatus.DEAD else [finished]
 
 
-def _add(settlement: Settlement, emission: RunEmission) -> None:
+def _add(settlement: RunSettlement, emission: RunEmission) -> None:
     run = emission.after
     if run is not emission.before:
         settlement.changed.append(run)
@@ -172,7 +172,7 @@ def _add(settlement: Settlement, emission: RunEmission) -> None:
         settlement.ended.append(run.event_id)
 
 
-def _release(settlement: Settlement, emission: RunEmission, refusal: Receipt | None) -> None:
+def _release(settlement: RunSettlement, emission: RunEmission, refusal: Receipt | None) -> None:
     """Release the job of a run that has ended, whatever policy the run began with: the job's may have changed.
 
     A run whose end a consumer has stored has ended even if the broker refuses the message about it.

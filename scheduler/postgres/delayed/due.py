@@ -23,7 +23,7 @@ CLAIM = query(
 )
 
 
-class Postponed(NamedTuple):
+class PostponedMessage(NamedTuple):
     """A message that the broker did not take, in how many seconds it is tried again, and why."""
 
     id: int
@@ -33,11 +33,11 @@ class Postponed(NamedTuple):
 
 
 @dataclass(slots=True)
-class Settlement:
+class DelayedSettlement:
     """What became of each claimed message."""
 
     done: list[int] = field(default_factory=list)
-    postponed: list[Postponed] = field(default_factory=list)
+    postponed: list[PostponedMessage] = field(default_factory=list)
 
 
 def claim(session: ClaimSession, limit: int, since: Sequence[datetime] = (LONG_AGO,)) -> Claim[DelayedMessage]:
@@ -66,7 +66,7 @@ def _read(row: Sequence[Any]) -> DelayedMessage:
     )
 
 
-def settle(session: ClaimSession, settlement: Settlement) -> None:
+def settle(session: ClaimSession, settlement: DelayedSettlement) -> None:
     """Write down what became of the claimed messages and let go of them."""
     statements: list[tuple[str, dict[str, Any]]] = []
     if settlement.done:
@@ -76,7 +76,7 @@ def settle(session: ClaimSession, settlement: Settlement) -> None:
     session.settle(statements)
 
 
-def _postponed(messages: Sequence[Postponed]) -> dict[str, Any]:
+def _postponed(messages: Sequence[PostponedMessage]) -> dict[str, Any]:
     ids, delays, problems, unroutable = zip(*messages, strict=True)
     return {
         "ids": array(map(str, ids)), "delays": array(map(str, delays)), "problems": list(problems),

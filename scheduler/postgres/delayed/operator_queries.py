@@ -17,7 +17,7 @@ MOST_BODY = 64 * 1024  # bytes that are shown
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class DelayedSummary:
     """A message that waits, without its body."""
 
     number: int
@@ -38,10 +38,10 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class DelayedDetails:
     """A message that waits, with its properties as on the wire and the beginning of its body."""
 
-    listed: Listed
+    listed: DelayedSummary
     properties: bytes
     body: bytes
 
@@ -55,15 +55,15 @@ class DelayedFilter:
 
 
 _WRITTEN = {"number": "id", "message_id": "message_id::text", "size": "octet_length(body)"}
-_LISTED = ", ".join(f"{_WRITTEN.get(name, name)} AS {name}" for name in names(Listed))
+_LISTED = ", ".join(f"{_WRITTEN.get(name, name)} AS {name}" for name in names(DelayedSummary))
 _LIST = query("delayed/list", listed=_LISTED)
 _SHOW = query("delayed/show", listed=_LISTED)
-_COUNT = len(names(Listed))
+_COUNT = len(names(DelayedSummary))
 
 
 def list_delayed(
     connection: Connection, wanted: DelayedFilter, limit: int, after: tuple[datetime, int] | None = None
-) -> list[Listed]:
+) -> list[DelayedSummary]:
     """Return those that match, next first, after one that wakes then and has this number."""
     after_at, after_id = after or (None, None)
     key = None if wanted.routing_key is None else wanted.routing_key.encode()
@@ -75,12 +75,13 @@ def list_delayed(
         return [_listed(row) for row in cursor.fetchall()]
 
 
-def find_delayed(connection: Connection, name: UUID | int) -> Shown | None:
+def find_delayed(connection: Connection, name: UUID | int) -> DelayedDetails | None:
     """Return one that waits, by its UUID or its number."""
     with translated(), connection.cursor() as cursor:
         cursor.execute(_SHOW, _named(name) | {"most": MOST_BODY})
         row = cursor.fetchone()
-    return None if row is None else Shown(_listed(row[:_COUNT]), bytes(row[_COUNT]), bytes(row[_COUNT + 1]))
+    return None if row is None else DelayedDetails(_listed(row[:_COUNT]), bytes(row[_COUNT]),
+                                                   bytes(row[_COUNT + 1]))
 
 
 def cancel_delayed(cursor: Cursor, name: UUID | int) -> bool:
@@ -95,6 +96,6 @@ def _named(name: UUID | int) -> dict[str, Any]:
     return {"message_id": str(name), "id": None} if isinstance(name, UUID) else {"message_id": None, "id": name}
 
 
-def _listed(row: tuple[Any, ...]) -> Listed:
+def _listed(row: tuple[Any, ...]) -> DelayedSummary:
     number, message_id, exchange, routing_key, *rest = row
-    return Listed(number, message_id, exchange, bytes(routing_key), *rest)
+    return DelayedSummary(number, message_id, exchange, bytes(routing_key), *rest)

@@ -34,17 +34,17 @@ _MICROSECOND = timedelta(microseconds=1)
 _INSTANT_SIZE = 8
 
 
-class Known(NamedTuple):
+class StoredMessageState(NamedTuple):
     """What is stored under a message's UUID: it waits, or it is cancelled, perhaps for longer than that counts."""
 
     cancelled: bool
     over: bool
 
 
-def known(cursor: Cursor, ids: Iterable[str]) -> dict[str, Known]:
+def find_stored(cursor: Cursor, ids: Iterable[str]) -> dict[str, StoredMessageState]:
     """Return what is stored under these UUIDs."""
     cursor.execute(query("delayed/known"), {"ids": array(ids)})
-    return {message_id: Known(*rest) for message_id, *rest in cursor.fetchall()}
+    return {message_id: StoredMessageState(*rest) for message_id, *rest in cursor.fetchall()}
 
 
 def forget_cancels(cursor: Cursor, ids: Iterable[str]) -> None:
@@ -59,7 +59,7 @@ def add(cursor: Cursor, messages: Sequence[tuple[ReceivedMessage, datetime]]) ->
         named, properties, body = message.message_id, message.properties, message.body
         pieces += (
             _NO_ID if named is None else _ID + bytes.fromhex(named.replace("-", "")),
-            _way(message.exchange, message.routing_key), _SIZE.pack(len(properties)), properties,
+            _columns(message.exchange, message.routing_key), _SIZE.pack(len(properties)), properties,
             _SIZE.pack(len(body)), body, _instants(due_at),
         )
     pieces.append(_END)
@@ -71,7 +71,7 @@ def add(cursor: Cursor, messages: Sequence[tuple[ReceivedMessage, datetime]]) ->
 
 # Many go the same way, or come out at the same moment.
 @lru_cache(maxsize=1024)
-def _way(exchange: str, routing_key: bytes) -> bytes:
+def _columns(exchange: str, routing_key: bytes) -> bytes:
     name = exchange.encode()
     return b"".join((_SIZE.pack(len(name)), name, _SIZE.pack(len(routing_key)), routing_key))
 

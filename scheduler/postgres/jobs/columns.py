@@ -69,7 +69,7 @@ def read(row: Sequence[Any]) -> Job:
     if row[_JOB_TYPE] is not None:
         spec = _Spec(*row[_ASKED_END:_SPEC_END])
         if spec.starts_at is None or (spec.dtstart is None and spec.rrule is not None):
-            _complete(spec, row[_NEXT_RUN_AT])
+            _full_row(spec, row[_NEXT_RUN_AT])
         definition = _Definition(*row[_STATE_END:_ASKED_END], spec)
         definition.on_missed = _POLICIES[definition.on_missed]
         if definition.priority is not None:
@@ -94,7 +94,7 @@ def write_policy(policy: RunPolicy) -> str:
     return policy.model_dump_json()
 
 
-def _complete(spec: Spec, next_run_at: datetime | None) -> None:
+def _full_row(spec: Spec, next_run_at: datetime | None) -> None:
     """A row written by hand may lack its start: then it is its next run."""
     spec.starts_at = spec.starts_at or next_run_at or datetime.max.replace(tzinfo=UTC)
     if spec.dtstart is None and spec.rrule is not None:

@@ -23,7 +23,7 @@ CLAIM = ClassedClaim(
 claim = CLAIM.claim
 
 
-class Passed(NamedTuple):
+class SkippedOccurrences(NamedTuple):
     """A job that passed over occurrences, or folded them into one: what comes next, and which one it was."""
 
     id: str
@@ -32,7 +32,7 @@ class Passed(NamedTuple):
     folded_into: datetime | None
 
 
-class Failed(NamedTuple):
+class FailedEmission(NamedTuple):
     """A job whose event was not delivered, and in how many seconds it is tried again; at once where None."""
 
     id: str
@@ -42,23 +42,23 @@ class Failed(NamedTuple):
 
 
 @dataclass(slots=True)
-class Settlement:
+class JobSettlement:
     """What became of each claimed job, one list for each kind of outcome."""
 
     emitted_at: datetime
     confirmed_at: datetime
     done: list[str] = field(default_factory=list)  # its one occurrence that was due was emitted, and was the last
     moved: list[tuple[str, str]] = field(default_factory=list)  # the same, and the next one as text
-    passed: list[Passed] = field(default_factory=list)
+    passed: list[SkippedOccurrences] = field(default_factory=list)
     triggered: list[str] = field(default_factory=list)
-    failed: list[Failed] = field(default_factory=list)
-    struck: list[str] = field(default_factory=list)  # a trigger was passed over
+    failed: list[FailedEmission] = field(default_factory=list)
+    skipped_triggers: list[str] = field(default_factory=list)  # a trigger was passed over
     held: list[tuple[str, str]] = field(default_factory=list)  # waits for an open run
     unrecorded: list[str] = field(default_factory=list)  # runs whose event did not go out
     unmerged: list[Run] = field(default_factory=list)  # the same, of which results were known before
 
 
-def settle(session: ClaimSession, settlement: Settlement) -> None:
+def settle(session: ClaimSession, settlement: JobSettlement) -> None:
     """Write down what became of the claimed jobs and let go of them."""
     held = array(job_id for job_id, _ in settlement.held)
     session.settle(
@@ -67,7 +67,7 @@ def settle(session: ClaimSession, settlement: Settlement) -> None:
     )
 
 
-def _statements(found: Settlement, places: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _statements(found: JobSettlement, places: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
     times = {"emitted_at": found.emitted_at, "confirmed_at": found.confirmed_at}
     if found.done:
         yield query("jobs/settle_done"), times | {"places": place_array(places, found.done)}
@@ -83,8 +83,8 @@ def _statements(found: Settlement, places: Mapping[str, str]) -> Iterator[tuple[
         }
     if found.triggered:
         yield query("jobs/settle_triggered"), times | {"ids": array(found.triggered), "emitted": 1}
-    if found.struck:
-        yield query("jobs/settle_triggered"), times | {"ids": array(found.struck), "emitted": 0}
+    if found.skipped_triggers:
+        yield query("jobs/settle_triggered"), times | {"ids": array(found.skipped_triggers), "emitted": 0}
     if found.held:
         ids, runs = zip(*found.held, strict=True)
         yield query("jobs/settle_held"), {"ids": array(ids), "event_ids": array(runs)}

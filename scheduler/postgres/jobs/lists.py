@@ -20,8 +20,8 @@ from scheduler.postgres.jobs.columns import (
 )
 from scheduler.postgres.jobs.store import Cursor
 from scheduler.postgres.large_values import MAX_CLAIM_BYTES, CursorReader
-from scheduler.postgres.list_rows import Listed
-from scheduler.postgres.prepared_statements import execute_again, execute_prepared
+from scheduler.postgres.list_rows import ListRow
+from scheduler.postgres.prepared_statements import execute_if_repeated, execute_prepared
 from scheduler.resources import query
 
 _PARTS = {"selected": SELECTED, "beside": query("jobs/beside")}
@@ -57,7 +57,7 @@ _UUID = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
 
 
 @dataclass(slots=True)
-class Beside:
+class JobListColumns:
     """What the database knows of a job beside what the domain knows."""
 
     created_at: datetime
@@ -75,7 +75,7 @@ class JobRow:
     """A job as people see it."""
 
     job: Job
-    beside: Beside
+    beside: JobListColumns
 
     @property
     def position(self) -> tuple[datetime, str]:
@@ -145,7 +145,7 @@ def list_jobs(
     before, before_id = after or (None, None)
     values = wanted.values() | {"limit": limit, "before": before, "before_id": before_id}
     with translated(), connection.cursor() as cursor:
-        execute_again(cursor, query("jobs/page", newest=wanted.newest, **_PAGE_PARTS), values)
+        execute_if_repeated(cursor, query("jobs/page", newest=wanted.newest, **_PAGE_PARTS), values)
         rows = kept = cursor.fetchall()
         size = LARGE_VALUES.inline_size(rows)
         if size is None or size > MAX_CLAIM_BYTES:
@@ -157,13 +157,13 @@ def list_jobs(
 
 def page_of_job_ids(
     connection: Connection, wanted: JobFilter, limit: int, after: tuple[datetime, str] | None = None
-) -> list[Listed]:
+) -> list[ListRow]:
     """Return which jobs are on a page, without all that is known of them."""
     before, before_id = after or (None, None)
     values = wanted.values() | {"limit": limit, "before": before, "before_id": before_id}
     with translated(), connection.cursor() as cursor:
         cursor.execute(query("jobs/page_ids", newest=wanted.newest), values)
-        return [Listed(*row) for row in cursor]
+        return [ListRow(*row) for row in cursor]
 
 
 def list_next_jobs(
@@ -216,7 +216,7 @@ def _rows(cursor: Cursor, rows: Iterable[tuple[Any, ...]]) -> list[JobRow]:
 
 
 def _row(row: tuple[Any, ...]) -> JobRow:
-    return JobRow(read(row), Beside(*row[len(COLUMNS) :]))
+    return JobRow(read(row), JobListColumns(*row[len(COLUMNS) :]))
 
 
 def _ids(beginning: str) -> tuple[str | None, str | None]:

@@ -11,7 +11,7 @@ from psycopg2 import errors
 
 from scheduler.domain.caller import Caller, Via
 from scheduler.domain.jobs.job import Job
-from scheduler.postgres.client_timeout import Session
+from scheduler.postgres.client_timeout import TimedConnection
 from scheduler.postgres.connection import Connection, Contended, roll_back, translated
 from scheduler.postgres.jobs.columns import (
     AS_JSON,
@@ -46,7 +46,7 @@ def lock(cursor: Cursor, ids: Sequence[str], *, requested: bool = False) -> dict
     the next try looks. Not of a few: that costs little, and each such mistake is an error in Postgres' log.
     Raises RowsTooLarge if they have too many bytes to be read together.
     """
-    session: Session = cursor.connection  # type: ignore[assignment]  # the only kind that we make
+    session: TimedConnection = cursor.connection  # type: ignore[assignment]  # the only kind that we make
     new = requested and session.saves_new_jobs and len(ids) >= MANY
     session.saves_new_jobs = False
     if new:
@@ -81,7 +81,7 @@ def save(
             cursor.execute(_INSERT, {"jobs": _records(others, _MAKER, callers)})
     except errors.UniqueViolation as error:
         raise Contended("Postgres: one of these jobs is there already, or came meanwhile") from error
-    session: Session = cursor.connection  # type: ignore[assignment]  # as above
+    session: TimedConnection = cursor.connection  # type: ignore[assignment]  # as above
     session.saves_new_jobs = not before
 
 

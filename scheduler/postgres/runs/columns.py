@@ -82,10 +82,12 @@ MARKED_OF_HISTORY = ", ".join((_MARKED | _ABSENT).get(name) or selected([name]) 
 LARGE_VALUES = LargeValues("runs", "event_id", LARGE, tuple(map(COLUMNS.index, LARGE)))
 
 # For results: of what a run is about, no more than they are weighed by, and none of it changes.
-_UNWEIGHED = frozenset(_ABOUT) - {"job_id", "policy", "tenant", "work"}
-WEIGHED = ", ".join(f"NULL AS {name}" if name in _UNWEIGHED else selected([name]) for name in COLUMNS)
-_UNREAD_OF_WEIGHED = _MARKED | {name: f"NULL AS {name}" for name in _UNWEIGHED}
-MARKED_WEIGHED = ", ".join(_UNREAD_OF_WEIGHED.get(name) or selected([name]) for name in COLUMNS)
+_UNUSED_BY_RESULT = frozenset(_ABOUT) - {"job_id", "policy", "tenant", "work"}
+SELECTED_FOR_RESULT = ", ".join(
+    f"NULL AS {name}" if name in _UNUSED_BY_RESULT else selected([name]) for name in COLUMNS
+)
+_MARKED_COLUMNS_FOR_RESULT = _MARKED | {name: f"NULL AS {name}" for name in _UNUSED_BY_RESULT}
+MARKED_FOR_RESULT = ", ".join(_MARKED_COLUMNS_FOR_RESULT.get(name) or selected([name]) for name in COLUMNS)
 
 # For lists: without what may be large and only a run's own page shows; of the attempts only the times of the last.
 _UNREAD = _ABSENT | {"event": "'' AS event", "output": "NULL::text AS output",

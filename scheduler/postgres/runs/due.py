@@ -37,7 +37,7 @@ _ARCHIVE = query("runs/archive", kept=", ".join(KEPT))
 
 
 @dataclass(slots=True)
-class Settlement:
+class RunSettlement:
     """What became of each claimed run."""
 
     changed: list[Run] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Settlement:
     postponed: list[str] = field(default_factory=list)  # refused by the broker, or not judged yet
 
 
-def settle(session: ClaimSession, settlement: Settlement) -> None:
+def settle(session: ClaimSession, settlement: RunSettlement) -> None:
     """Write down what became of the claimed runs, let go of them, and release the jobs that waited for them."""
     statements: list[Statement] = []
     if settlement.changed:
@@ -64,7 +64,7 @@ def settle(session: ClaimSession, settlement: Settlement) -> None:
     session.settle(statements, after=release)
 
 
-def open_of_jobs(session: ClaimSession, job_ids: Iterable[str]) -> dict[str, str]:
+def open_runs_of_jobs(session: ClaimSession, job_ids: Iterable[str]) -> dict[str, str]:
     """Return an open run of each of these jobs that has one, by the job's id."""
     return {job_id: run for job_id, run in session.query(query("runs/open_of_jobs"), {"ids": array(job_ids)})}  # noqa: C416 - tuples of any length to mypy
 
@@ -89,7 +89,7 @@ def _copy(names: tuple[str, ...]) -> str:
     return query("runs/copy", columns=", ".join(names))
 
 
-class Emitted(NamedTuple):
+class EmittedOccurrence(NamedTuple):
     """An occurrence of a job that is not tracked, as it is kept in the history."""
 
     event_id: str
@@ -100,8 +100,8 @@ class Emitted(NamedTuple):
     tenant: str
 
 
-def keep_emitted(
-    session: ClaimSession, emitted: Sequence[Emitted], emitted_at: datetime, confirmed_at: datetime
+def record_emitted(
+    session: ClaimSession, emitted: Sequence[EmittedOccurrence], emitted_at: datetime, confirmed_at: datetime
 ) -> None:
     """Leave a record of each in the history."""
     sent, confirmed = emitted_at.isoformat(), confirmed_at.isoformat()

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from scheduler.domain.runs.run import Run
 from scheduler.postgres.connection import Connection, translated
-from scheduler.postgres.list_rows import Listed
+from scheduler.postgres.list_rows import ListRow
 from scheduler.postgres.runs.columns import SELECTED, SELECTED_OF_HISTORY, read
 from scheduler.postgres.runs.store import Cursor
 from scheduler.resources import query
@@ -44,12 +44,12 @@ def list_runs(
 
 def page_of_run_ids(
     connection: Connection, wanted: RunFilter, limit: int, after: tuple[datetime, str] | None = None
-) -> list[Listed]:
+) -> list[ListRow]:
     """Return which runs are on a page, without all that is known of them."""
     before, before_id = after or (None, None)
     with translated(), connection.cursor() as cursor:
         cursor.execute(_PAGE_IDS, asdict(wanted) | {"limit": limit, "before": before, "before_id": before_id})
-        return [Listed(*row) for row in cursor]
+        return [ListRow(*row) for row in cursor]
 
 
 def count_finished(connection: Connection, wanted: RunFilter, most: int) -> int:

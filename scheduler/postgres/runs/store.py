@@ -18,13 +18,13 @@ from scheduler.postgres.runs.columns import (
     CHANGING,
     COLUMNS,
     LARGE_VALUES,
+    MARKED_FOR_RESULT,
     MARKED_OF_HISTORY,
-    MARKED_WEIGHED,
     SELECTED,
+    SELECTED_FOR_RESULT,
     SELECTED_MARKED,
     SELECTED_OF_HISTORY,
     STORED,
-    WEIGHED,
     column_type,
     read,
     typed,
@@ -39,7 +39,7 @@ KIND = "runs"
 _NOT_SHARED = ("uuid", "text", "json")  # the id, by which a row is found, and words
 # Of a few runs, which are read whole, and of many.
 _LOCK = query("runs/lock", selected=SELECTED), query("runs/lock", selected=SELECTED_MARKED)
-_LOCK_WEIGHED = query("runs/lock", selected=WEIGHED), query("runs/lock", selected=MARKED_WEIGHED)
+_LOCK_FOR_RESULT = query("runs/lock", selected=SELECTED_FOR_RESULT), query("runs/lock", selected=MARKED_FOR_RESULT)
 _LOCK_OF_JOBS = (query("runs/lock_of_jobs", selected=SELECTED),) * 2
 _LOCK_FINISHED = (query("runs/lock_finished", selected=SELECTED_OF_HISTORY),
                   query("runs/lock_finished", selected=MARKED_OF_HISTORY))
@@ -68,9 +68,9 @@ def lock(cursor: Cursor, ids: Iterable[str]) -> dict[str, Run]:
     return _locked(cursor, _LOCK, ids)
 
 
-def lock_weighed(cursor: Cursor, ids: Iterable[str]) -> dict[str, Run]:
+def lock_for_result(cursor: Cursor, ids: Iterable[str]) -> dict[str, Run]:
     """Return the same without what no result depends on: each value takes a while to fetch."""
-    return _locked(cursor, _LOCK_WEIGHED, ids)
+    return _locked(cursor, _LOCK_FOR_RESULT, ids)
 
 
 def lock_of_jobs(cursor: Cursor, job_ids: Iterable[str]) -> dict[str, Run]:

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from scheduler.workers.supervisor.pipes import READ_BYTES, Tail
+from scheduler.workers.supervisor.pipes import READ_BYTES, OutputTail
 
 CPU_GRACE = 5  # seconds of CPU between SIGXCPU and SIGKILL
 FOR_THE_WORKER = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -40,7 +40,7 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-class Command:
+class CommandChild:
     """A command that was started, or could not be."""
 
     def __init__(self, order: dict[str, Any]) -> None:
@@ -51,19 +51,19 @@ class Command:
         failed, failed_end = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            _become(order, (given, out_end, err_end), failed_end)
+            _exec_as(order, (given, out_end, err_end), failed_end)
         for descriptor in (given, out_end, err_end, failed_end):
             os.close(descriptor)
         self.problem = _read_all(failed)
         for descriptor in (self.stdin, out, err):
             os.set_blocking(descriptor, False)
-        self.stdout, self.stderr = Tail(out), Tail(err)
+        self.stdout, self.stderr = OutputTail(out), OutputTail(err)
         self._input: memoryview | None = memoryview(base64.b64decode(order["stdin"]))
         self.status: int | None = None
         self.childless = False
 
     @property
-    def streams(self) -> list[Tail]:
+    def streams(self) -> list[OutputTail]:
         return [each for each in (self.stdout, self.stderr) if each.descriptor is not None]
 
     @property
@@ -122,7 +122,7 @@ class Command:
         return {"stdout": self.stdout.text(), "stderr": self.stderr.text(), "seconds": now() - self.began}
 
 
-def _become(order: dict[str, Any], streams: tuple[int, int, int], failed: int) -> None:
+def _exec_as(order: dict[str, Any], streams: tuple[int, int, int], failed: int) -> None:
     """Turn this freshly forked process into the command; never returns."""
     try:
         os.setsid()

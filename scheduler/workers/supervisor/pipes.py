@@ -10,7 +10,7 @@ KEPT_BYTES = 64 * 1024  # of each stream, the last: no more than this fits into 
 _ENDS = b"\n"
 
 
-class Tail:
+class OutputTail:
     """The end of a stream, and the descriptor it comes from."""
 
     def __init__(self, descriptor: int) -> None:
@@ -40,7 +40,7 @@ class Tail:
         return base64.b64encode(self._kept).decode()
 
 
-class Lines:
+class OrderLines:
     """The orders, line by line."""
 
     def __init__(self, descriptor: int) -> None:
@@ -57,7 +57,7 @@ class Lines:
         return [json.loads(line) for line in lines]
 
 
-class Reports:
+class ReportWriter:
     """What the worker is told. One that stands still reads no more, and must not hold up its own supervisor."""
 
     def __init__(self, descriptor: int) -> None:

@@ -12,8 +12,8 @@ import sys
 from typing import Any
 
 from scheduler.workers.supervisor.argument_pattern import argument_problem
-from scheduler.workers.supervisor.child import FOR_THE_WORKER, Command, adopt, descendants, now
-from scheduler.workers.supervisor.pipes import READ_BYTES, Lines, Reports
+from scheduler.workers.supervisor.child import FOR_THE_WORKER, CommandChild, adopt, descendants, now
+from scheduler.workers.supervisor.pipes import READ_BYTES, OrderLines, ReportWriter
 
 ABANDONED_GRACE = 4.0  # at most, when the worker is gone: it must be over before another worker begins
 _AGAIN_SECONDS = 0.05
@@ -25,10 +25,10 @@ _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 class Supervision:
     """The loop around one command."""
 
-    def __init__(self, order: dict[str, Any], orders: Lines) -> None:
+    def __init__(self, order: dict[str, Any], orders: OrderLines) -> None:
         self._order = order
         self._orders = orders
-        self._reports = Reports(sys.stdout.fileno())
+        self._reports = ReportWriter(sys.stdout.fileno())
         self._heard = now()
         self._ended_by: str | None = None
         self._kill_at: float | None = None
@@ -39,7 +39,7 @@ class Supervision:
             os.set_blocking(descriptor, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        self._command = Command(order)
+        self._command = CommandChild(order)
 
     def run(self) -> None:
         """Watch until nothing of the command is left, and report how it ended."""
@@ -79,7 +79,7 @@ class Supervision:
             waits.register(command.stdin, select.POLLOUT)
         if self._reports.waiting:
             waits.register(self._reports.descriptor, select.POLLOUT)
-        ready = {descriptor for descriptor, _ in waits.poll(max(0.0, self._patience()) * 1000)}
+        ready = {descriptor for descriptor, _ in waits.poll(max(0.0, self._seconds_to_wait()) * 1000)}
         if self._wakeup in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wakeup, READ_BYTES)
@@ -94,7 +94,7 @@ class Supervision:
         command.reap()
         self._judge()
 
-    def _patience(self) -> float:
+    def _seconds_to_wait(self) -> float:
         """Return how long nothing need be done unless something happens."""
         if self._kill_at is not None:
             return max(self._kill_at - now(), _AGAIN_SECONDS)
@@ -160,14 +160,14 @@ def main() -> None:
     for each in FOR_THE_WORKER:
         signal.signal(each, signal.SIG_IGN)  # the worker says what is to be done
     adopt()
-    orders = Lines(sys.stdin.fileno())
+    orders = OrderLines(sys.stdin.fileno())
     first: list[dict[str, Any]] = []
     while not first and not orders.over:
         first = orders.take()
     if first:
         problem = argument_problem(first[0].get("argument_pattern"), first[0].get("arguments", ()))
         if problem is not None:
-            reports = Reports(sys.stdout.fileno())
+            reports = ReportWriter(sys.stdout.fileno())
             reports.say({"problem": problem, "errno": errno.EINVAL})
             reports.flush()
             return

@@ -18,7 +18,7 @@ AddrInfo = tuple[Any, Any, Any, Any, Any]
 
 
 @dataclass(slots=True)
-class Dialled:
+class DialledAddresses:
     """What one call has dialled so far, and what was refused of it."""
 
     host: str
@@ -33,14 +33,14 @@ class Dialled:
 
 
 # aiohttp asks for a socket somewhere below the call, perhaps in a task of its own, which inherits this.
-current: ContextVar[Dialled | None] = ContextVar("dialled", default=None)
+current: ContextVar[DialledAddresses | None] = ContextVar("dialled", default=None)
 
 
 class AddressRefused(OSError):  # noqa: N818 - a verdict, not an accident
     """The address may not be dialled."""
 
 
-class Guard:
+class AddressGuard:
     """The check sits where the socket is made, so that no name, redirect or spelling gets around it."""
 
     def __init__(self, settings: Settings) -> None:
@@ -73,7 +73,7 @@ class Guard:
         if self._allowed.allows_name(host) or self._allowed.allows_address(address):
             return None
         what = non_public_reason(address)
-        if what is None and not (port in self._own_ports and _is_ours(address)):
+        if what is None and not (port in self._own_ports and _is_local_address(address)):
             return None
         name = "" if host in ("", str(address)) else f"{host} is "
         reason = "this machine, and the port one of the sidecar's own" if what is None else f"not public ({what})"
@@ -95,7 +95,7 @@ def _own_ports(settings: Settings) -> Iterable[int]:
     yield 5432
 
 
-def _is_ours(address: Address) -> bool:
+def _is_local_address(address: Address) -> bool:
     """Tell whether an address is one of this machine's: only those can be bound."""
     real = unwrapped(address)
     family = socket.AF_INET if real.version == 4 else socket.AF_INET6  # noqa: PLR2004 - IPv4

@@ -17,13 +17,13 @@ from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.rabbit.delivery_parser import Delivery
 from scheduler.rabbit.work_queue import WorkQueue
 from scheduler.settings import Settings
-from scheduler.workers.attempt import Attempt, read_attempt
-from scheduler.workers.outcome import Outcome
-from scheduler.workers.result_publisher import Reporter
-from scheduler.workers.webhook.endpoint_limits import Turns
-from scheduler.workers.webhook.http_call import Called, Caller
-from scheduler.workers.webhook.request import Unsendable, Webhook, build, read_target
-from scheduler.workers.webhook.result_reports import Telling
+from scheduler.workers.attempt import WorkerAttempt, read_attempt
+from scheduler.workers.outcome import WorkOutcome
+from scheduler.workers.result_publisher import ResultPublisher
+from scheduler.workers.webhook.endpoint_limits import EndpointLimiter
+from scheduler.workers.webhook.http_call import CallResult, WebhookCaller
+from scheduler.workers.webhook.request import ParsedWebhook, UnsendableRequest, build_request, read_target
+from scheduler.workers.webhook.result_reports import ResultReporter
 from scheduler.workers.webhook.secrets import Secrets
 from scheduler.workers.worker import Worker
 
@@ -39,11 +39,11 @@ FILES_BESIDE = 256  # open files that are not calls
 
 
 @dataclass(slots=True, eq=False)
-class _Held:
+class _HeldAttempt:
     """An attempt that this worker has, at work or waiting for its turn."""
 
-    attempt: Attempt
-    webhook: Webhook
+    attempt: WorkerAttempt
+    webhook: ParsedWebhook
     queue: WorkQueue | None
     tag: int
     ticket: int = 0
@@ -53,21 +53,22 @@ class _Held:
 class CallLoop:
     """Decides whose turn it is, makes the calls and reports them. All but `take` is the loop's own."""
 
-    def __init__(self, settings: Settings, worker: Worker, reporter: Reporter) -> None:
+    def __init__(self, settings: Settings, worker: Worker, reporter: ResultPublisher) -> None:
         total = settings.worker_concurrency
         room = max(20, total // 2)
         # Besides those at work and those that wait, as many whose results the broker has not confirmed yet.
         self.most_held = min(total + room + total, 65_535)
         self._secrets = Secrets(settings.webhook_secrets_file)
-        self._caller = Caller(settings)
-        self._turns: Turns[_Held] = Turns(total, settings.webhook_host_concurrency, room)
-        self._held: dict[tuple[str, int], _Held] = {}
+        self._caller = WebhookCaller(settings)
+        self._turns: EndpointLimiter[_HeldAttempt] = EndpointLimiter(total, settings.webhook_host_concurrency,
+                                                                     room)
+        self._held: dict[tuple[str, int], _HeldAttempt] = {}
         self._bytes = 0
         self._bytes_of: Counter[str] = Counter()  # by tenant
         self._came: deque[tuple[WorkQueue, Delivery]] = deque()
         self._woken = False
         self._loop = asyncio.new_event_loop()
-        self._telling = Telling(self._loop, worker, reporter)
+        self._telling = ResultReporter(self._loop, worker, reporter)
         self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
         self._ended = threading.Event()
         self._failing: set[str] = set()
@@ -159,15 +160,15 @@ class CallLoop:
             return
         try:
             webhook = read_target(attempt.target_text)
-        except Unsendable as error:
-            failed = Outcome.failed(str(error), retry=False)
+        except UnsendableRequest as error:
+            failed = WorkOutcome.failed(str(error), retry=False)
             self._telling.report(attempt, failed, "invalid", queue=queue, tag=delivery.tag)
             return
         if self._holds_too_much(attempt.tenant):
-            full = Outcome.snoozed(FULL_SECONDS, "the worker holds too much")
+            full = WorkOutcome.snoozed(FULL_SECONDS, "the worker holds too much")
             self._telling.report(attempt, full, "put_off", queue=queue, tag=delivery.tag)
             return
-        held = _Held(attempt, webhook, queue, delivery.tag)
+        held = _HeldAttempt(attempt, webhook, queue, delivery.tag)
         self._held[attempt.key] = held
         self._bytes += len(attempt.body)
         self._bytes_of[attempt.tenant] += len(attempt.body)
@@ -184,11 +185,11 @@ class CallLoop:
 
     # The calls.
 
-    def _begin(self, ticket: int, held: _Held) -> None:
+    def _begin(self, ticket: int, held: _HeldAttempt) -> None:
         held.ticket = ticket
         held.task = self._loop.create_task(self._call(held))
 
-    async def _call(self, held: _Held) -> None:
+    async def _call(self, held: _HeldAttempt) -> None:
         attempt, webhook = held.attempt, held.webhook
         began, started_at = time.monotonic(), datetime.now(UTC)
         self._telling.begun(attempt, webhook.endpoint, started_at)
@@ -200,29 +201,30 @@ class CallLoop:
         )
         self._telling.ended(attempt, called, webhook.endpoint, time.monotonic() - began)
 
-    async def _called(self, attempt: Attempt, webhook: Webhook) -> Called:
+    async def _called(self, attempt: WorkerAttempt, webhook: ParsedWebhook) -> CallResult:
         began = time.monotonic()
         try:
-            request = build(attempt, webhook, self._secrets, int(time.time()))
+            request = build_request(attempt, webhook, self._secrets, int(time.time()))
             called = await self._caller.call(
                 request, webhook.endpoint, webhook.host, attempt.max_delay, attempt.tenant
             )
-        except Unsendable as error:
-            return Called(Outcome.failed(str(error), retry=False), "invalid", answered=True)
+        except UnsendableRequest as error:
+            return CallResult(WorkOutcome.failed(str(error), retry=False), "invalid", answered=True)
         except Exception:
             log.exception("webhook", event_id=attempt.event_id, endpoint=webhook.endpoint, do="report this")
-            return Called(Outcome.failed("an error of the worker's own, see its log"), "invalid", answered=True)
+            return CallResult(WorkOutcome.failed("an error of the worker's own, see its log"), "invalid",
+                              answered=True)
         metrics.webhook_seconds.observe(time.monotonic() - began)
         return called
 
-    def _end(self, held: _Held, called: Called) -> None:
+    def _end(self, held: _HeldAttempt, called: CallResult) -> None:
         succeeded = called.outcome.status is ResultStatus.SUCCEEDED
         self._turns.end(held.ticket, answered=called.answered, succeeded=succeeded)
         self._let_go(held)
         for ticket, each in self._turns.next():
             self._begin(ticket, each)
 
-    def _let_go(self, held: _Held) -> None:
+    def _let_go(self, held: _HeldAttempt) -> None:
         attempt = held.attempt
         del self._held[attempt.key]
         self._bytes -= len(attempt.body)
@@ -230,9 +232,9 @@ class CallLoop:
         if not self._bytes_of[attempt.tenant]:
             del self._bytes_of[attempt.tenant]
 
-    def _put_off(self, held: _Held, seconds: float, why: str) -> None:
+    def _put_off(self, held: _HeldAttempt, seconds: float, why: str) -> None:
         self._let_go(held)
-        outcome = Outcome.snoozed(seconds, why)
+        outcome = WorkOutcome.snoozed(seconds, why)
         self._telling.report(held.attempt, outcome, "put_off", queue=held.queue, tag=held.tag)
 
 

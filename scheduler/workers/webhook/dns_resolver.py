@@ -8,7 +8,7 @@ import aiohttp
 from aiohttp.abc import ResolveResult
 
 from scheduler.workers.webhook.address_guard import current
-from scheduler.workers.webhook.tenant_shares import Shares
+from scheduler.workers.webhook.tenant_shares import TenantShares
 
 RESOLVERS = 64  # lookups at once; a name server that does not answer holds up one for each name
 THREADS = RESOLVERS + RESOLVERS // 4  # the shares keep a quarter in reserve
@@ -20,7 +20,7 @@ class TenantResolver(aiohttp.ThreadedResolver):
 
     def __init__(self) -> None:
         super().__init__()
-        self._shares = Shares(RESOLVERS)
+        self._shares = TenantShares(RESOLVERS)
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     async def resolve(

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from scheduler.domain.messages.base import DEFAULT_TENANT
-from scheduler.workers.turn_pace import Pace
-from scheduler.workers.webhook.tenant_shares import Shares
+from scheduler.workers.turn_pace import TurnPace
+from scheduler.workers.webhook.tenant_shares import TenantShares
 
 Call = TypeVar("Call")
 
@@ -30,7 +30,7 @@ FAILING_SECONDS = 3600.0
 
 
 @dataclass(slots=True)
-class Endpoint(Pace, Generic[Call]):
+class EndpointState(TurnPace, Generic[Call]):
     """What is known of one endpoint as one tenant calls it."""
 
     name: str = ""
@@ -42,23 +42,24 @@ class Endpoint(Pace, Generic[Call]):
 
 
 @dataclass(slots=True)
-class Tenant(Pace, Generic[Call]):
+class TenantState(TurnPace, Generic[Call]):
     """What is known of one tenant's calls."""
 
-    ready: OrderedDict[str, Endpoint[Call]] = field(default_factory=OrderedDict)  # endpoints with calls that wait
+    # endpoints with calls that wait
+    ready: OrderedDict[str, EndpointState[Call]] = field(default_factory=OrderedDict)
     waiting: int = 0
     served: int = 0  # the ticket of its newest call
 
 
-class Host(Pace):
+class HostState(TurnPace):
     """What is known of one endpoint, all tenants together."""
 
     def __init__(self, limit: int) -> None:
         super().__init__()
-        self.shares = Shares(limit)
+        self.shares = TenantShares(limit)
 
 
-class Turns(Generic[Call]):
+class EndpointLimiter(Generic[Call]):
     """Admits calls, and says which is next when one has ended. For one thread."""
 
     def __init__(
@@ -68,11 +69,11 @@ class Turns(Generic[Call]):
         self._per_endpoint = per_endpoint
         self._crowded = _CROWDED * (total + room)
         self._clock = clock
-        self._places = Shares(total)
-        self._hosts: dict[str, Host] = {}
-        self._known: OrderedDict[tuple[str, str], Endpoint[Call]] = OrderedDict()
-        self._tenants: dict[str, Tenant[Call]] = {}
-        self._flying: dict[int, Endpoint[Call]] = {}
+        self._places = TenantShares(total)
+        self._hosts: dict[str, HostState] = {}
+        self._known: OrderedDict[tuple[str, str], EndpointState[Call]] = OrderedDict()
+        self._tenants: dict[str, TenantState[Call]] = {}
+        self._flying: dict[int, EndpointState[Call]] = {}
         self._ticket = 0
         self._forgot = clock()
         self.waiting = 0
@@ -100,7 +101,7 @@ class Turns(Generic[Call]):
         self.waiting += 1
         return None
 
-    def _open(self, endpoint: Endpoint[Call]) -> bool:
+    def _open(self, endpoint: EndpointState[Call]) -> bool:
         """Tell whether the endpoint itself has room for one more call of this tenant."""
         begun = len(endpoint.begun)
         if begun >= endpoint.limit:
@@ -108,7 +109,7 @@ class Turns(Generic[Call]):
         shares = self._host(endpoint.name).shares
         return shares.used < self._per_endpoint and begun < shares.most(endpoint.tenant)
 
-    def _bottleneck(self, endpoint: Endpoint[Call]) -> tuple[Pace, int]:
+    def _bottleneck(self, endpoint: EndpointState[Call]) -> tuple[TurnPace, int]:
         """Return whose calls in flight an endpoint's next call waits for, and how many there may be."""
         if len(endpoint.begun) >= endpoint.limit:
             return endpoint, endpoint.limit
@@ -117,7 +118,7 @@ class Turns(Generic[Call]):
     def _is_crowded(self) -> bool:
         return self.in_flight + self.waiting >= self._crowded
 
-    def _too_long(self, endpoint: Endpoint[Call]) -> bool:
+    def _too_long(self, endpoint: EndpointState[Call]) -> bool:
         pace, limit = self._bottleneck(endpoint)
         ahead = (len(endpoint.waiting) + 1) * pace.seconds(self._clock(), limit)
         return ahead > (CROWDED_WAIT_SECONDS if self._is_crowded() else WAIT_SECONDS)
@@ -128,11 +129,11 @@ class Turns(Generic[Call]):
         ahead = (known.waiting + 1) * known.seconds(self._clock(), self._places.most(tenant))
         return self._is_crowded() and ahead > BLOCKED_SECONDS
 
-    def _put_off(self, endpoint: Endpoint[Call]) -> float:
+    def _put_off(self, endpoint: EndpointState[Call]) -> float:
         pace, limit = self._bottleneck(endpoint)
         return pace.put_off(self._clock(), limit)
 
-    def _begin(self, endpoint: Endpoint[Call]) -> int:
+    def _begin(self, endpoint: EndpointState[Call]) -> int:
         self._ticket += 1
         tenant, host = self._tenant(endpoint.tenant), self._host(endpoint.name)
         endpoint.tried = self._clock()
@@ -173,7 +174,7 @@ class Turns(Generic[Call]):
             self._waits_no_more(endpoint)
             yield self._begin(endpoint), call
 
-    def _pick(self) -> Endpoint[Call] | None:
+    def _pick(self) -> EndpointState[Call] | None:
         waiting = [(name, known) for name, known in self._tenants.items() if known.ready]
         if len(waiting) > 1:
             waiting.sort(key=lambda each: (len(each[1].begun), each[1].served))
@@ -187,7 +188,7 @@ class Turns(Generic[Call]):
                     return endpoint
         return None
 
-    def _waits_no_more(self, endpoint: Endpoint[Call]) -> None:
+    def _waits_no_more(self, endpoint: EndpointState[Call]) -> None:
         known = self._tenant(endpoint.tenant)
         known.waiting -= 1
         self.waiting -= 1
@@ -223,22 +224,22 @@ class Turns(Generic[Call]):
             and now - each.tried < FAILING_SECONDS
         ))
 
-    def _tenant(self, name: str) -> Tenant[Call]:
+    def _tenant(self, name: str) -> TenantState[Call]:
         found = self._tenants.get(name)
         if found is None:
-            found = self._tenants[name] = Tenant()
+            found = self._tenants[name] = TenantState()
         return found
 
-    def _host(self, name: str) -> Host:
+    def _host(self, name: str) -> HostState:
         found = self._hosts.get(name)
         if found is None:
-            found = self._hosts[name] = Host(self._per_endpoint)
+            found = self._hosts[name] = HostState(self._per_endpoint)
         return found
 
-    def _endpoint(self, tenant: str, name: str) -> Endpoint[Call]:
+    def _endpoint(self, tenant: str, name: str) -> EndpointState[Call]:
         found = self._known.get((tenant, name))
         if found is None:
-            found = self._known[tenant, name] = Endpoint(name=name, tenant=tenant, limit=self._per_endpoint)
+            found = self._known[tenant, name] = EndpointState(name=name, tenant=tenant, limit=self._per_endpoint)
             if len(self._known) > REMEMBERED:
                 self._forget()
         else:

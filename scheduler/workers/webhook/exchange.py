@@ -19,7 +19,7 @@ from aiohttp.http import HttpProcessingError
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from scheduler.workers.webhook.request import Request
+from scheduler.workers.webhook.request import WebhookRequest
 
 READ_BYTES = 16 * 1024  # that aiohttp buffers of a body before it stops reading
 _PARAMETERS: dict[str, Any] = {"read_until_eof": True, "auto_decompress": False, "read_bufsize": READ_BYTES}
@@ -31,7 +31,7 @@ _SWITCHING = 101
 _FINAL = 200
 
 
-class NotHttp(aiohttp.ClientError):
+class MalformedResponse(aiohttp.ClientError):
     """What came back is not HTTP; `message` says what is wrong with it."""
 
     def __init__(self, message: str) -> None:
@@ -39,12 +39,12 @@ class NotHttp(aiohttp.ClientError):
         self.message = message
 
 
-class NotConnected(Exception):  # noqa: N818 - as NotHttp
+class ConnectFailed(Exception):  # noqa: N818 - as MalformedResponse
     """There was no connection in time."""
 
 
 @dataclass(slots=True)
-class Heard:
+class RawResponse:
     """What came back, as it came."""
 
     status: int
@@ -54,7 +54,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ConnectTarget:
     """Whom to connect to for URLs that begin alike, as aiohttp's connector asks for it."""
 
     request: aiohttp.ClientRequest
@@ -72,17 +72,19 @@ def possible() -> bool:
     return False
 
 
-class Exchanges:
+class HttpExchanges:
     """Sends requests and reads answers. For one event loop."""
 
     def __init__(self, connector: aiohttp.TCPConnector) -> None:
         self._connector = connector
         self._loop = asyncio.get_running_loop()
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, _ConnectTarget] = {}
         self._kept: weakref.WeakSet[asyncio.Protocol] = weakref.WeakSet()  # connections after their first answer
 
-    async def make(self, request: Request, most: int) -> Heard:
-        """Return the answer with the first bytes of its body; raise NotHttp, TimeoutError or what aiohttp raises.
+    async def make(self, request: WebhookRequest, most: int) -> RawResponse:
+        """Return the response with the first bytes of its body.
+
+        Raises MalformedResponse, TimeoutError or an error of aiohttp.
 
         What may be asked twice is asked again where a kept connection was being closed, not where a new one was.
         """
@@ -103,7 +105,7 @@ class Exchanges:
         finally:
             handle.cancel()
 
-    async def _made(self, method: str, place: _Place, data: bytes, most: int) -> Heard:
+    async def _made(self, method: str, place: _ConnectTarget, data: bytes, most: int) -> RawResponse:
         connection = await self._connected(place)
         if method in _IDEMPOTENT and connection.protocol in self._kept:
             with contextlib.suppress(aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
@@ -111,23 +113,23 @@ class Exchanges:
             connection = await self._connected(place)
         return await self._asked(connection, data, most)
 
-    async def _connected(self, place: _Place) -> Connection:
+    async def _connected(self, place: _ConnectTarget) -> Connection:
         try:
             return await self._connector.connect(place.request, [], _CONNECTING)
         except TimeoutError:
-            raise NotConnected from None
+            raise ConnectFailed from None
 
-    def _place(self, origin: str) -> _Place:
+    def _place(self, origin: str) -> _ConnectTarget:
         found = self._places.get(origin)
         if found is None:
             if len(self._places) >= _MOST_PLACES:
                 self._places.clear()
             url = URL(origin, encoded=True)
             made = aiohttp.ClientRequest("GET", url, loop=self._loop)
-            found = self._places[origin] = _Place(made, url.host_port_subcomponent or "")
+            found = self._places[origin] = _ConnectTarget(made, url.host_port_subcomponent or "")
         return found
 
-    async def _asked(self, connection: Connection, data: bytes, most: int) -> Heard:
+    async def _asked(self, connection: Connection, data: bytes, most: int) -> RawResponse:
         try:
             protocol = connection.protocol
             transport = None if protocol is None else protocol.transport
@@ -143,9 +145,9 @@ class Exchanges:
             if whole and not transport.get_write_buffer_size():
                 connection.release()
                 self._kept.add(protocol)
-            return Heard(status, message.reason, message.headers, body)
+            return RawResponse(status, message.reason, message.headers, body)
         except HttpProcessingError as error:
-            raise NotHttp(error.message) from None
+            raise MalformedResponse(error.message) from None
         finally:
             connection.close()  # nothing where it was released
 
@@ -166,7 +168,7 @@ async def beginning(content: aiohttp.StreamReader, most: int) -> tuple[bytes, bo
     return found, content.at_eof()
 
 
-def _written(request: Request, host: str, path: str) -> bytes:
+def _written(request: WebhookRequest, host: str, path: str) -> bytes:
     """Return the request as bytes; each header has been judged, and this is where a break in one would matter."""
     lines = [f"{request.method} {path} HTTP/1.1", f"Host: {host}"]
     lines += [f"{name}: {value}" for name, value in request.headers.items()]

@@ -15,21 +15,21 @@ from yarl import URL
 from scheduler.domain.messages.base import DEFAULT_TENANT
 from scheduler.ops.logs import get_logger
 from scheduler.settings import Settings
-from scheduler.workers.outcome import Outcome
-from scheduler.workers.webhook.address_guard import Dialled, Guard, current
+from scheduler.workers.outcome import WorkOutcome
+from scheduler.workers.webhook.address_guard import AddressGuard, DialledAddresses, current
 from scheduler.workers.webhook.dns_resolver import THREADS, TenantResolver
 from scheduler.workers.webhook.exchange import (
     CONNECT_SECONDS,
-    Exchanges,
-    Heard,
-    NotConnected,
-    NotHttp,
+    ConnectFailed,
+    HttpExchanges,
+    MalformedResponse,
+    RawResponse,
     beginning,
     possible,
 )
 from scheduler.workers.webhook.redaction import Redaction
-from scheduler.workers.webhook.request import Request
-from scheduler.workers.webhook.response import MOST_BODY, Answer, judge, printable
+from scheduler.workers.webhook.request import WebhookRequest
+from scheduler.workers.webhook.response import MOST_BODY, WebhookResponse, decide_outcome, printable_text
 from scheduler.workers.webhook.response_limits import BoundedConnector, ResponseLimitExceeded, bounded_socket
 
 log = get_logger(__name__)
@@ -40,22 +40,22 @@ _AGAIN_SECONDS = 10.0
 
 
 @dataclass(slots=True)
-class Called:
+class CallResult:
     """How a call went: the outcome of its attempt, and the class under which it is counted."""
 
-    outcome: Outcome
+    outcome: WorkOutcome
     kind: str
     answered: bool
 
 
-class Caller:
+class WebhookCaller:
     """One client for all calls, on one event loop."""
 
     def __init__(self, settings: Settings) -> None:
-        self._guard = Guard(settings)
+        self._guard = AddressGuard(settings)
         self._proxy = settings.webhook_proxy
         self._session: aiohttp.ClientSession | None = None
-        self._exchanges: Exchanges | None = None
+        self._exchanges: HttpExchanges | None = None
         self._resolving = ThreadPoolExecutor(THREADS, thread_name_prefix="resolve")
 
     def open(self) -> None:
@@ -69,7 +69,7 @@ class Caller:
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, trust_env=False,
             read_bufsize=MOST_BODY,
         )
-        self._exchanges = Exchanges(connector) if possible() and not self._proxy else None
+        self._exchanges = HttpExchanges(connector) if possible() and not self._proxy else None
 
     async def close(self) -> None:
         if self._session is not None:
@@ -77,25 +77,25 @@ class Caller:
         self._resolving.shutdown(wait=False, cancel_futures=True)
 
     async def call(
-        self, request: Request, endpoint: str, host: str, max_delay: float, tenant: str = DEFAULT_TENANT
-    ) -> Called:
+        self, request: WebhookRequest, endpoint: str, host: str, max_delay: float, tenant: str = DEFAULT_TENANT
+    ) -> CallResult:
         """Return how the call went; whatever an endpoint does, nothing is raised but the task's own end."""
-        dialled = Dialled(host, tenant)
+        dialled = DialledAddresses(host, tenant)
         current.set(dialled)
         try:
             if self._proxy and (why := self._guard.judge_literal(host, URL(request.url).port or 0)):
                 return _failed(why, "refused", retry=False)
             answer = await self._exchange(request)
-        except (NotConnected, aiohttp.ConnectionTimeoutError):
+        except (ConnectFailed, aiohttp.ConnectionTimeoutError):
             return _failed(f"{endpoint}: no connection within {CONNECT_SECONDS:g} s", "timeout")
         except TimeoutError:
             return _failed(f"{endpoint} did not answer within {request.timeout:g} s", "timeout")
         except (aiohttp.ClientError, OSError, ValueError, AssertionError) as error:
             return _judged(error, dialled, endpoint, request.redaction)
-        outcome = judge(answer, endpoint, max_delay, datetime.now(UTC))
-        return Called(outcome, f"{answer.status // 100}xx", answered=True)
+        outcome = decide_outcome(answer, endpoint, max_delay, datetime.now(UTC))
+        return CallResult(outcome, f"{answer.status // 100}xx", answered=True)
 
-    async def _exchange(self, request: Request) -> Answer:
+    async def _exchange(self, request: WebhookRequest) -> WebhookResponse:
         began = time.monotonic()
         # A secret that lies across the cut must be read whole to be recognised.
         most = MOST_BODY if request.redaction is None else MOST_BODY + request.redaction.longest
@@ -103,10 +103,11 @@ class Caller:
             heard = await self._by_session(request, most)
         else:
             heard = await self._exchanges.make(request, most)
-        return Answer(heard.status, heard.reason, _joined(heard.headers), heard.body, time.monotonic() - began,
+        return WebhookResponse(heard.status, heard.reason, _joined(heard.headers), heard.body,
+                               time.monotonic() - began,
                       request.redaction)
 
-    async def _by_session(self, request: Request, most: int) -> Heard:
+    async def _by_session(self, request: WebhookRequest, most: int) -> RawResponse:
         """Make the call in aiohttp's own way, which knows how to ask a proxy too."""
         assert self._session is not None  # noqa: S101 - it was opened
         async with self._session.request(
@@ -117,7 +118,7 @@ class Caller:
             body, whole = await beginning(response.content, most)
             if not whole:
                 response.close()
-            return Heard(response.status, response.reason or "", response.headers, body)
+            return RawResponse(response.status, response.reason or "", response.headers, body)
 
 
 def _joined(headers: Mapping[str, str]) -> dict[str, str]:
@@ -129,11 +130,11 @@ def _joined(headers: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _failed(error: str, kind: str, *, retry: bool = True) -> Called:
-    return Called(Outcome.failed(printable(error), retry=retry), kind, answered=False)
+def _failed(error: str, kind: str, *, retry: bool = True) -> CallResult:
+    return CallResult(WorkOutcome.failed(printable_text(error), retry=retry), kind, answered=False)
 
 
-def _judged(error: Exception, dialled: Dialled, endpoint: str, redaction: Redaction | None) -> Called:
+def _judged(error: Exception, dialled: DialledAddresses, endpoint: str, redaction: Redaction | None) -> CallResult:
     """Say what went wrong in our own words: a library's may quote a URL with its query."""
     if dialled.refused is not None:
         return _failed(dialled.refused, "refused", retry=False)
@@ -141,7 +142,8 @@ def _judged(error: Exception, dialled: Dialled, endpoint: str, redaction: Redact
     if isinstance(cause, OSError) and cause.errno in _OUR_OWN:
         log.warning("this worker has reached a limit of its machine", problem=cause.strerror,
                     do="raise its limit of open files, or lower SCHEDULER_WORKER_CONCURRENCY")
-        return Called(Outcome.snoozed(_AGAIN_SECONDS, f"the worker: {cause.strerror}"), "put_off", answered=True)
+        return CallResult(WorkOutcome.snoozed(_AGAIN_SECONDS, f"the worker: {cause.strerror}"), "put_off",
+                          answered=True)
     if isinstance(cause, ResponseLimitExceeded):
         return _failed(f"{endpoint} exceeded a limit: it sent {cause.message}", "connection")
     match error:
@@ -157,7 +159,7 @@ def _judged(error: Exception, dialled: Dialled, endpoint: str, redaction: Redact
             return _failed(f"{endpoint}: cannot connect: {_strerror(cause)}", "connection")
         case aiohttp.ServerDisconnectedError() | ConnectionError() | aiohttp.ClientOSError():
             return _failed(f"{endpoint} closed the connection before its answer was whole", "connection")
-        case NotHttp() | aiohttp.ClientResponseError() | aiohttp.ClientPayloadError():
+        case MalformedResponse() | aiohttp.ClientResponseError() | aiohttp.ClientPayloadError():
             return _failed(f"{endpoint} sent what is not HTTP: {_plainly(error, redaction)}", "connection")
         case _:
             return _failed(f"{endpoint}: {type(error).__name__}", "connection")

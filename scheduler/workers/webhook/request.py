@@ -11,7 +11,7 @@ from scheduler.domain.messages import WebhookTarget
 from scheduler.domain.targets.headers import sendable
 from scheduler.domain.targets.placeholders import UnknownPlaceholder, fill, fill_all, fill_secrets
 from scheduler.domain.targets.urls import endpoint, filled_url, host_name
-from scheduler.workers.attempt import Attempt
+from scheduler.workers.attempt import WorkerAttempt
 from scheduler.workers.webhook.redaction import Redaction, redaction_of
 from scheduler.workers.webhook.secrets import CallSecrets, SecretMissing, Secrets
 
@@ -20,12 +20,12 @@ JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 
 
-class Unsendable(Exception):  # noqa: N818 - a verdict about the job, not an accident
+class UnsendableRequest(Exception):  # noqa: N818 - a verdict about the job, not an accident
     """The request can never be made as the job asks for it; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Webhook:
+class ParsedWebhook:
     """A target that has been read: whom it is about, and what of its request is the same each time."""
 
     target: WebhookTarget
@@ -37,7 +37,7 @@ class Webhook:
 
 
 @dataclass(slots=True)
-class Request:
+class WebhookRequest:
     """What is sent."""
 
     method: str
@@ -49,14 +49,14 @@ class Request:
 
 
 @lru_cache(maxsize=1024)
-def read_target(text: str) -> Webhook:
-    """Return the webhook that a target, as JSON text, asks for; raise Unsendable where it asks for none."""
+def read_target(text: str) -> ParsedWebhook:
+    """Return the webhook that a target, as JSON text, asks for; raise UnsendableRequest where it asks for none."""
     try:
         found = WebhookTarget.model_validate(json.loads(text).get("webhook"))
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(("target", "webhook", *(str(part) for part in problem["loc"])))
-        raise Unsendable(f"{where}: {problem['msg']}") from None
+        raise UnsendableRequest(f"{where}: {problem['msg']}") from None
     kind = None if found.method == "GET" else _kind(found)
     headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
     if kind is not None:
@@ -68,15 +68,15 @@ def read_target(text: str) -> Webhook:
     headers |= {name: value for name, value in found.headers.items() if "{{" not in value}
     plain = not any("{{" in part for part in (found.url, *found.query.values()))
     url = filled_url(found.url, found.query, {}) if plain else None
-    return Webhook(found, endpoint(found.url), host_name(found.url), url, headers, kind)
+    return ParsedWebhook(found, endpoint(found.url), host_name(found.url), url, headers, kind)
 
 
 def _kind(target: WebhookTarget) -> str:
     return TEXT if "body" in target.model_fields_set and isinstance(target.body, str) else JSON
 
 
-def build(attempt: Attempt, webhook: Webhook, secrets: Secrets, now: int) -> Request:
-    """Return the request of an attempt, signed at `now`; raise Unsendable where something in it is not there."""
+def build_request(attempt: WorkerAttempt, webhook: ParsedWebhook, secrets: Secrets, now: int) -> WebhookRequest:
+    """Return the request of an attempt, signed at `now`. Raises UnsendableRequest if a value is missing."""
     target = webhook.target
     try:
         url = webhook.url or filled_url(target.url, target.query, attempt.event)
@@ -90,12 +90,12 @@ def build(attempt: Attempt, webhook: Webhook, secrets: Secrets, now: int) -> Req
         if target.secret is not None:
             headers["webhook-signature"] = usable.signature(target.secret, attempt.event_id, now, body or b"")
     except (UnknownPlaceholder, SecretMissing) as error:
-        raise Unsendable(str(error)) from None
+        raise UnsendableRequest(str(error)) from None
     redaction = redaction_of(usable.used) if usable.used else None
-    return Request(target.method, url, headers, body, min(target.timeout, attempt.timeout), redaction)
+    return WebhookRequest(target.method, url, headers, body, min(target.timeout, attempt.timeout), redaction)
 
 
-def _body(attempt: Attempt, target: WebhookTarget) -> bytes:
+def _body(attempt: WorkerAttempt, target: WebhookTarget) -> bytes:
     if "body" not in target.model_fields_set:
         return attempt.rest
     if isinstance(target.body, str):
@@ -112,6 +112,6 @@ def _with_secrets(target: WebhookTarget, secrets: CallSecrets) -> dict[str, str]
     return found
 
 
-def _trace(attempt: Attempt) -> dict[str, str]:
+def _trace(attempt: WorkerAttempt) -> dict[str, str]:
     found = {"traceparent": attempt.traceparent, "tracestate": attempt.tracestate}
     return {name: text for name, text in found.items() if text and sendable(text)}

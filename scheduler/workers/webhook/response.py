@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from scheduler.workers.outcome import Outcome
+from scheduler.workers.outcome import WorkOutcome
 from scheduler.workers.webhook.redaction import Redaction
 
 MOST_BODY = 16 * 1024
@@ -23,7 +23,7 @@ _MOST_DIGITS = 9
 
 
 @dataclass(slots=True)
-class Answer:
+class WebhookResponse:
     """What came back, cut to what is kept; the headers' names in lower case."""
 
     status: int
@@ -36,7 +36,7 @@ class Answer:
     def output(self) -> dict[str, Any]:
         """Return what the result keeps of it."""
         return {
-            "status_code": self.status, "headers": self._kept_headers(), "body": printable(self._body()),
+            "status_code": self.status, "headers": self._kept_headers(), "body": printable_text(self._body()),
             "duration_ms": round(self.seconds * 1000, 3),
         }
 
@@ -56,25 +56,25 @@ class Answer:
     def phrase(self) -> str:
         """Return the status with its reason phrase."""
         reason = self.reason if self.redaction is None else self.redaction.text(self.reason)
-        return f"{self.status} {printable(reason)[:100]}".strip()
+        return f"{self.status} {printable_text(reason)[:100]}".strip()
 
 
-def judge(answer: Answer, endpoint: str, max_delay: float, now: datetime) -> Outcome:
+def decide_outcome(answer: WebhookResponse, endpoint: str, max_delay: float, now: datetime) -> WorkOutcome:
     """Return what became of an attempt that was answered."""
     output = answer.output()
     match answer.status:
         case status if 200 <= status < 300:  # noqa: PLR2004 - 2xx
-            return Outcome.succeeded(output)
+            return WorkOutcome.succeeded(output)
         case status if status == _GONE:
-            return Outcome.failed(f"{endpoint} answered 410 Gone: given up", retry=False, output=output)
+            return WorkOutcome.failed(f"{endpoint} answered 410 Gone: given up", retry=False, output=output)
         case status if 300 <= status < 400:  # noqa: PLR2004 - 3xx
             error = f"{endpoint} answered {status}: redirects are not followed"
-            return Outcome.failed(error, output=output)
+            return WorkOutcome.failed(error, output=output)
         case status:
             retry_in = None
             if status in (_TOO_MANY, _UNAVAILABLE):
                 retry_in = retry_after(answer.headers.get("retry-after"), max_delay, now)
-            return Outcome.failed(f"{endpoint} answered {answer.phrase()}", retry_in=retry_in, output=output)
+            return WorkOutcome.failed(f"{endpoint} answered {answer.phrase()}", retry_in=retry_in, output=output)
 
 
 def retry_after(text: str | None, most: float, now: datetime) -> float | None:
@@ -99,7 +99,7 @@ def _kept(headers: Mapping[str, str]) -> dict[str, str]:
         room -= len(name) + len(value)
         if room < 0:
             break
-        found[printable(name)] = printable(value)
+        found[printable_text(name)] = printable_text(value)
     return found
 
 
@@ -111,6 +111,6 @@ def _decoded(body: bytes, content_type: str | None) -> str:
         return body.decode("utf-8", "replace")
 
 
-def printable(text: str) -> str:
+def printable_text(text: str) -> str:
     """Return text that can be stored and shown whatever an endpoint sent."""
     return text if text.isprintable() else _UNPRINTABLE.sub("\ufffd", text)

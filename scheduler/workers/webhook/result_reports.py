@@ -11,10 +11,10 @@ from scheduler.ops import metrics
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.rabbit.work_queue import WorkQueue
-from scheduler.workers.attempt import Attempt
-from scheduler.workers.outcome import Outcome
-from scheduler.workers.result_publisher import Report, Reporter
-from scheduler.workers.webhook.http_call import Called
+from scheduler.workers.attempt import WorkerAttempt
+from scheduler.workers.outcome import WorkOutcome
+from scheduler.workers.result_publisher import PendingResult, ResultPublisher
+from scheduler.workers.webhook.http_call import CallResult
 from scheduler.workers.worker import Worker
 
 log = get_logger(__name__)
@@ -27,18 +27,18 @@ _of_class = lru_cache(metrics.webhook_requests.labels)
 FEW = 10  # calls in flight: with so few nobody waits for others' results
 
 
-class Telling:
+class ResultReporter:
     """Reports from the event loop, several together. All of it is the loop's own but `_confirmed`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, worker: Worker, reporter: Reporter) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, worker: Worker, reporter: ResultPublisher) -> None:
         self._loop = loop
         self._worker = worker
         self._reporter = reporter
-        self._reports: list[Report] = []
-        self._unsaid: dict[Attempt, tuple[float, datetime]] = {}  # calls in flight not told to be running
+        self._reports: list[PendingResult] = []
+        self._unsaid: dict[WorkerAttempt, tuple[float, datetime]] = {}  # calls in flight not told to be running
         self._unconfirmed: dict[tuple[str, int], bytes] = {}  # results that the broker may not have yet
 
-    def begun(self, attempt: Attempt, endpoint: str, started_at: datetime) -> None:
+    def begun(self, attempt: WorkerAttempt, endpoint: str, started_at: datetime) -> None:
         """A call has begun; should it take long, that is told."""
         self._worker.begin(attempt, endpoint, started_at)
         self._unsaid[attempt] = time.monotonic(), started_at
@@ -54,12 +54,12 @@ class Telling:
                 break
             self._say_running(attempt)
 
-    def _say_running(self, attempt: Attempt) -> None:
+    def _say_running(self, attempt: WorkerAttempt) -> None:
         began = self._unsaid.pop(attempt, None)
         if began is not None:
-            self._send(Report(attempt.running(self._worker.name, began[1])))
+            self._send(PendingResult(attempt.running(self._worker.name, began[1])))
 
-    def ended(self, attempt: Attempt, called: Called, endpoint: str, seconds: float) -> None:
+    def ended(self, attempt: WorkerAttempt, called: CallResult, endpoint: str, seconds: float) -> None:
         """Show an operator how a call went: never a query, a header or a body."""
         succeeded = called.outcome.status is ResultStatus.SUCCEEDED
         if succeeded and not log.shows_debug:
@@ -74,7 +74,7 @@ class Telling:
             _failures.warning(problem=called.outcome.error, **fields)
 
     def report(
-        self, attempt: Attempt, outcome: Outcome, kind: str, *, queue: WorkQueue | None, tag: int,
+        self, attempt: WorkerAttempt, outcome: WorkOutcome, kind: str, *, queue: WorkQueue | None, tag: int,
         started_at: datetime | None = None,
     ) -> None:
         """Report how an attempt ended or that it is put off; then its delivery is acknowledged."""
@@ -82,19 +82,19 @@ class Telling:
         _of_class(kind).inc()
         self._worker.end(attempt, outcome)
         body = self._unconfirmed[attempt.key] = attempt.says(outcome, self._worker.name, started_at)
-        self._send(Report(body, lambda: self._confirmed(attempt.key), queue, tag))
+        self._send(PendingResult(body, lambda: self._confirmed(attempt.key), queue, tag))
 
-    def repeated(self, attempt: Attempt, queue: WorkQueue | None, tag: int) -> bool:
+    def repeated(self, attempt: WorkerAttempt, queue: WorkQueue | None, tag: int) -> bool:
         """Report again where an attempt comes back before the broker had our word for it; False if it is new."""
         body = self._unconfirmed.get(attempt.key)
         if body is not None:
-            self._send(Report(body, None, queue, tag))
+            self._send(PendingResult(body, None, queue, tag))
         return body is not None
 
     def _confirmed(self, key: tuple[str, int]) -> None:
         self._unconfirmed.pop(key, None)
 
-    def _send(self, report: Report) -> None:
+    def _send(self, report: PendingResult) -> None:
         """Results of a moment go out together: each batch wakes the broker's thread, which is dear."""
         if not self._reports:
             self._loop.call_later(FLUSH_SECONDS if self._worker.in_flight > FEW else 0.0, self._flush)

@@ -11,7 +11,7 @@ from scheduler.processes.runtime import Stop
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.work_queue import WorkQueue
 from scheduler.settings import Settings
-from scheduler.workers.result_publisher import Reporter
+from scheduler.workers.result_publisher import ResultPublisher
 from scheduler.workers.webhook.call_loop import CallLoop
 from scheduler.workers.worker import Worker
 
@@ -23,13 +23,13 @@ _LOOK_SECONDS = 0.2
 _STUCK_SECONDS = 10.0
 
 
-class Webhooks:
+class WebhookWorker:
     """Keeps the event loop supplied with work, through the outages of the broker; calls in flight outlive them."""
 
     def __init__(self, settings: Settings, stop: Stop, health: HealthPart, worker: Worker) -> None:
         self._stop = stop
         self._health = health
-        self._reporter = Reporter(says_who=worker.settings.tenant_by == "user_id")
+        self._reporter = ResultPublisher(says_who=worker.settings.tenant_by == "user_id")
         self._loop = CallLoop(settings, worker, self._reporter)
         self._prefetch = self._loop.most_held
         worker.offer(OFFER)

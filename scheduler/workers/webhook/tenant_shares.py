@@ -10,7 +10,7 @@ RECENT_SECONDS = 60.0
 _PART = 4  # one place in so many is kept for other tenants
 
 
-class Shares:
+class TenantShares:
     """Counts the places that each tenant holds. For one thread; times come from the caller's clock."""
 
     def __init__(self, total: int) -> None:

@@ -13,15 +13,15 @@ from scheduler.domain.messages import ResultStatus
 from scheduler.domain.messages.base import DEFAULT_TENANT
 from scheduler.domain.strict_json import parse_apart
 from scheduler.settings import Settings
-from scheduler.workers.attempt import DEFAULT_MAX_DELAY, DEFAULT_TIMEOUT, Attempt
-from scheduler.workers.webhook.http_call import Called, Caller
-from scheduler.workers.webhook.request import Request, Unsendable, build, read_target
+from scheduler.workers.attempt import DEFAULT_MAX_DELAY, DEFAULT_TIMEOUT, WorkerAttempt
+from scheduler.workers.webhook.http_call import CallResult, WebhookCaller
+from scheduler.workers.webhook.request import UnsendableRequest, WebhookRequest, build_request, read_target
 from scheduler.workers.webhook.secrets import Secrets
 
 _SHOWN = ("webhook-id", "webhook-timestamp", "webhook-signature", "Content-Type", "User-Agent")
 
 
-def example(target: dict[str, Any], tenant: str = DEFAULT_TENANT) -> Attempt:
+def example(target: dict[str, Any], tenant: str = DEFAULT_TENANT) -> WorkerAttempt:
     """Return an attempt like those of a tenant's job with this target."""
     now = datetime.now(UTC)
     event = {
@@ -33,7 +33,7 @@ def example(target: dict[str, Any], tenant: str = DEFAULT_TENANT) -> Attempt:
     if tenant != DEFAULT_TENANT:
         event["tenant"] = tenant
     body = json.dumps(event | {"target": target}, separators=(",", ":")).encode()
-    return Attempt(
+    return WorkerAttempt(
         str(event["event_id"]), 1, str(event["job_id"]), "webhook.test", event, body, target, DEFAULT_TIMEOUT,
         DEFAULT_MAX_DELAY, DEFAULT_TIMEOUT, *parse_apart(body, "target")[1:], tenant=tenant,
     )
@@ -48,8 +48,8 @@ def run(
     try:
         webhook = read_target(json.dumps(target))
         attempt = example(target, tenant)
-        request = build(attempt, webhook, Secrets(settings.webhook_secrets_file), int(time.time()))
-    except Unsendable as error:
+        request = build_request(attempt, webhook, Secrets(settings.webhook_secrets_file), int(time.time()))
+    except UnsendableRequest as error:
         unsent = {"succeeded": False, "sent": None, "error": str(error)}
         say(json.dumps(unsent) if as_json else f"not sent: {error}")
         return False
@@ -69,8 +69,8 @@ def run(
     return succeeded
 
 
-async def _call(settings: Settings, request: Request, endpoint: str, host: str) -> Called:
-    caller = Caller(settings)
+async def _call(settings: Settings, request: WebhookRequest, endpoint: str, host: str) -> CallResult:
+    caller = WebhookCaller(settings)
     caller.open()
     try:
         return await caller.call(request, endpoint, host, DEFAULT_MAX_DELAY)
@@ -78,7 +78,7 @@ async def _call(settings: Settings, request: Request, endpoint: str, host: str) 
         await caller.close()
 
 
-def _tell(called: Called, say: Callable[[str], None]) -> None:
+def _tell(called: CallResult, say: Callable[[str], None]) -> None:
     outcome = called.outcome
     if outcome.output is not None:
         say(f"answered {outcome.output['status_code']} in {outcome.output['duration_ms']:.0f} ms")

@@ -11,7 +11,7 @@ from slow_proxy import SlowProxy
 from support import until
 
 from scheduler.client import Outbox, Relay, tables
-from scheduler.client.publisher import Outcome
+from scheduler.client.publisher import PublishOutcome
 from scheduler.postgres.connection import connect
 
 
@@ -82,8 +82,8 @@ def test_what_was_confirmed_before_the_connection_broke_is_removed(outbox, slow,
     results = []
     thread = threading.Thread(target=lambda: results.append(relay.run_once()))
     thread.start()
-    until(lambda: 0 < relay._publisher._outcomes.count(Outcome.CONFIRMED) < 100 == len(relay._publisher._outcomes),
-          "some confirms")
+    sent = relay._publisher
+    until(lambda: 0 < sent._outcomes.count(PublishOutcome.CONFIRMED) < 100 == len(sent._outcomes), "some confirms")
     slow.close()
     thread.join()
     assert 0 < results[0] < 100

@@ -8,7 +8,7 @@ from pika.exceptions import ChannelClosedByBroker
 from runner_support import Running, due, tracked
 from support import DEADLINE, amqp, until
 
-from scheduler.client.retries import Retries
+from scheduler.client.retries import RetryQueues
 
 SETTINGS = {"consumer_timeout": 3_000, "channel_tick_interval": 200}  # milliseconds
 
@@ -100,9 +100,9 @@ def test_a_long_handler_that_fails_goes_to_the_retry_queue_once(running, caplog)
 def test_the_runner_is_not_ready_while_it_does_not_consume(running, monkeypatch):
     states = queue.SimpleQueue()
     running.start()
-    declare = Retries.declare
+    declare = RetryQueues.declare
     ready = running.runner.ready
-    monkeypatch.setattr(Retries, "declare", lambda *args: states.put(ready.is_set()) or declare(*args))
+    monkeypatch.setattr(RetryQueues, "declare", lambda *args: states.put(ready.is_set()) or declare(*args))
     running.emit(due("slow"))
     assert states.get(timeout=DEADLINE) is False
     until(ready.is_set, "ready again")

@@ -19,7 +19,7 @@ from support import DEADLINE
 
 import scheduler
 from scheduler.dev.servers.ports import is_free
-from scheduler.dev.servers.processes import Identity, wait_until
+from scheduler.dev.servers.processes import ProcessIdentity, wait_until
 
 OWNER = """
 import json, signal, subprocess, sys
@@ -44,8 +44,8 @@ sys.stdin.read()
 @dataclass
 class Owner:
     process: subprocess.Popen
-    servers: list[Identity]
-    watchdog: Identity
+    servers: list[ProcessIdentity]
+    watchdog: ProcessIdentity
     ports: list[int]
     directory: Path
 
@@ -103,8 +103,8 @@ class Account:
         facts = json.loads(line)
         return Owner(
             process,
-            [Identity.of(pid) for pid in facts["pids"]],
-            Identity.of(facts["watchdog"]),
+            [ProcessIdentity.of(pid) for pid in facts["pids"]],
+            ProcessIdentity.of(facts["watchdog"]),
             facts["ports"],
             Path(facts["directory"]),
         )
@@ -152,7 +152,7 @@ def test_ctrl_c_while_the_servers_start_leaves_nothing(account):
 
     assert wait_until(servers_are_coming, DEADLINE)
     (record,) = account.base.glob("*/stack.json")
-    started = [Identity(pid, start) for pid, start, _ in json.loads(record.read_text())["processes"]]
+    started = [ProcessIdentity(pid, start) for pid, start, _ in json.loads(record.read_text())["processes"]]
     process.send_signal(signal.SIGINT)
     process.communicate()
     assert process.returncode != 0

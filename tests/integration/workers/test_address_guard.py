@@ -9,21 +9,21 @@ from endpoints import answer, endpoint
 
 from scheduler.domain.targets.urls import filled_url
 from scheduler.settings import Settings
-from scheduler.workers.webhook.http_call import Caller
-from scheduler.workers.webhook.request import Request, read_target
+from scheduler.workers.webhook.http_call import WebhookCaller
+from scheduler.workers.webhook.request import WebhookRequest, read_target
 
 
 def call(*urls, allow=(), proxy=None):
     """Call each in turn by one client, each on a connection of its own; return how it went."""
 
     async def run():
-        caller = Caller(Settings(webhook_allow=allow, webhook_proxy=proxy))
+        caller = WebhookCaller(Settings(webhook_allow=allow, webhook_proxy=proxy))
         caller.open()
         caller._session.connector._cached_hosts._ttl = 0.0
         called = []
         for url in urls:
             webhook = read_target(json.dumps({"webhook": {"url": url}}))
-            request = Request("GET", filled_url(url, {}, {}), {}, None, 30)
+            request = WebhookRequest("GET", filled_url(url, {}, {}), {}, None, 30)
             called.append(await caller.call(request, webhook.endpoint, webhook.host, 60))
         await caller.close()
         return called

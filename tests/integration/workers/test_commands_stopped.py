@@ -15,7 +15,7 @@ from scheduler.rabbit.link import Link
 from scheduler.rabbit.topology import work_arguments
 from scheduler.settings import Settings
 from scheduler.workers import command_worker as commands_module
-from scheduler.workers.command_worker import Commands
+from scheduler.workers.command_worker import CommandWorker
 from scheduler.workers.worker import Worker
 
 RESULTS = ("scheduler_results", "schedule.commands", "result")
@@ -36,7 +36,7 @@ def commands(amqp_url, host, tmp_path, stop):
     kind = work_arguments(settings.queue_type)
     host.channel.queue_declare("scheduler_command_nap", durable=True, arguments=kind)
     host.channel.queue_bind("scheduler_command_nap", "schedule.work", "command.nap")
-    made, link = Commands(settings, stop, Health().part("rabbitmq"), Worker(settings)), Link(amqp_url, "test")
+    made, link = CommandWorker(settings, stop, Health().part("rabbitmq"), Worker(settings)), Link(amqp_url, "test")
     serving = threading.Thread(target=made.run, args=(link,), daemon=True)
     serving.start()
     yield made

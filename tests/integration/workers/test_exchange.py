@@ -10,8 +10,8 @@ from endpoints import _read, answer, endpoint, raw
 
 from scheduler.settings import Settings
 from scheduler.workers.webhook import exchange, http_call
-from scheduler.workers.webhook.http_call import Caller
-from scheduler.workers.webhook.request import Request
+from scheduler.workers.webhook.http_call import WebhookCaller
+from scheduler.workers.webhook.request import WebhookRequest
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 HEADERS = {"User-Agent": "x/1", "Accept": "*/*", "Accept-Encoding": "identity", "X-Odd": "\u00fc\t;"}
@@ -21,7 +21,7 @@ def call(*requests):
     """Make the calls one after another by one client, and return how they went."""
 
     async def run():
-        caller = Caller(Settings(webhook_allow=("127.0.0.1",)))
+        caller = WebhookCaller(Settings(webhook_allow=("127.0.0.1",)))
         caller.open()
         called = [await caller.call(each, "there", "127.0.0.1", 60) for each in requests]
         await caller.close()
@@ -62,7 +62,7 @@ def test_directly_and_by_the_session_the_same_is_sent_and_heard(monkeypatch, met
         target = path.split("?")[0]
         server.on(target, raw(b"HTTP/1.1 418 No\r\nSet-Cookie: a=b\r\nset-cookie: c=d\r\nX-A: \xff\r\n\r\nbody"))
         headers = HEADERS if body is None else HEADERS | {"Content-Type": "text/x"}
-        request = Request(method, server.url(path), headers, body, 30)
+        request = WebhookRequest(method, server.url(path), headers, body, 30)
         [directly] = call(request)
         monkeypatch.setattr(http_call, "possible", lambda: False)
         [by_session] = call(request)
@@ -78,7 +78,7 @@ def test_directly_and_by_the_session_the_same_is_sent_and_heard(monkeypatch, met
 def test_a_connection_is_kept_for_the_next_call(monkeypatch):
     for _ in range(2):
         with keeping([OK, b"HTTP/1.1 204 No Content\r\n\r\n", OK]) as (url, served):
-            called = call(*(Request("POST", url, {}, b"x", 30) for _ in range(3)))
+            called = call(*(WebhookRequest("POST", url, {}, b"x", 30) for _ in range(3)))
             assert [each.outcome.output["body"] for each in called] == ["ok", "", "ok"]
             assert served == [(0, 0, "POST"), (0, 1, "POST"), (0, 2, "POST")]
         monkeypatch.setattr(http_call, "possible", lambda: False)
@@ -90,18 +90,18 @@ def test_a_connection_is_kept_for_the_next_call(monkeypatch):
 ])
 def test_one_that_cannot_be_used_again_is_not(last):
     with keeping([OK, last], [OK]) as (url, served):
-        called = call(*(Request("POST", url, {}, b"x", 30) for _ in range(3)))
+        called = call(*(WebhookRequest("POST", url, {}, b"x", 30) for _ in range(3)))
         assert [each.kind for each in called] == ["2xx"] * 3
         assert served[-1] == (1, 0, "POST")
 
 
 def test_what_may_be_asked_twice_is_asked_again_where_a_kept_connection_is_hung_up():
     with keeping([OK], [OK]) as (url, served):
-        called = call(*(Request(method, url, {}, b"x", 30) for method in ("POST", "PUT")))
+        called = call(*(WebhookRequest(method, url, {}, b"x", 30) for method in ("POST", "PUT")))
         assert [each.kind for each in called] == ["2xx", "2xx"]
         assert served == [(0, 0, "POST"), (0, 1, "PUT"), (1, 0, "PUT")]
     with keeping([OK], [OK]) as (url, served):
-        first, second = call(*(Request("POST", url, {}, b"x", 30) for _ in range(2)))
+        first, second = call(*(WebhookRequest("POST", url, {}, b"x", 30) for _ in range(2)))
         assert (first.kind, second.kind, second.outcome.retry) == ("2xx", "connection", True)
         assert "closed the connection" in second.outcome.error
         assert served == [(0, 0, "POST"), (0, 1, "POST")]
@@ -110,7 +110,7 @@ def test_what_may_be_asked_twice_is_asked_again_where_a_kept_connection_is_hung_
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "POST"])
 def test_an_endpoint_that_hangs_up_on_a_new_connection_is_asked_once(method):
     with keeping([], [OK]) as (url, served):
-        [called] = call(Request(method, url, {}, None, 30))
+        [called] = call(WebhookRequest(method, url, {}, None, 30))
         assert (called.kind, called.outcome.retry) == ("connection", True)
         assert served == [(0, 0, method)]
 
@@ -119,6 +119,6 @@ def test_no_header_breaks_into_a_second_one():
     with endpoint() as server:
         server.on("/", answer(200))
         for value in ("a\r\nX-Evil: b", "a\nX-Evil: b", "a\rb", "a\0b"):
-            [called] = call(Request("GET", server.url("/"), {"X-A": value}, None, 30))
+            [called] = call(WebhookRequest("GET", server.url("/"), {"X-A": value}, None, 30))
             assert called.kind == "connection"
         assert server.received == []

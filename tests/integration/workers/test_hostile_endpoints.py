@@ -20,8 +20,8 @@ from support import DEADLINE, Process, until
 
 from scheduler.settings import Settings
 from scheduler.workers.webhook import address_guard, exchange, http_call
-from scheduler.workers.webhook.http_call import Caller
-from scheduler.workers.webhook.request import Request
+from scheduler.workers.webhook.http_call import WebhookCaller
+from scheduler.workers.webhook.request import WebhookRequest
 from scheduler.workers.webhook.response import MOST_BODY
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
@@ -229,11 +229,11 @@ def call(url, after=None, **settings):
     """Make one call with the longest timeout, and return its outcome."""
 
     async def run():
-        caller = Caller(Settings(webhook_allow=("127.0.0.1",), **settings))
+        caller = WebhookCaller(Settings(webhook_allow=("127.0.0.1",), **settings))
         caller.open()
         try:
             async with asyncio.timeout(DEADLINE):
-                called = await caller.call(Request("GET", url, {}, None, TIMEOUT), "there", "127.0.0.1", 60)
+                called = await caller.call(WebhookRequest("GET", url, {}, None, TIMEOUT), "there", "127.0.0.1", 60)
                 while after is not None and not after():  # noqa: ASYNC110 - set by a thread
                     await asyncio.sleep(0.01)
         finally:

@@ -11,7 +11,7 @@ from support import until
 from scheduler.domain.errors import Unavailable
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.work_queue import WorkQueue
-from scheduler.workers.result_publisher import Report, Reporter
+from scheduler.workers.result_publisher import PendingResult, ResultPublisher
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def link(amqp_url):
 def test_results_are_confirmed_before_their_deliveries_are_acknowledged(link, host):
     for number in range(50):
         host.publish("webhook", {"number": number}, exchange="schedule.work")
-    reporter, came, told = Reporter(), [], []
+    reporter, came, told = ResultPublisher(), [], []
     reporter.attach(link)
     queue = WorkQueue(link, "scheduler_webhooks", 10, lambda *each: came.append(each), quick=True)
 
@@ -34,7 +34,7 @@ def test_results_are_confirmed_before_their_deliveries_are_acknowledged(link, ho
             by, delivery = came.pop()
             assert by is queue, "the first come before there is a queue to acknowledge them with"
             told.append(delivery.body)
-            reporter.report([Report(delivery.body, lambda tag=delivery.tag: queue.ack([tag]))])
+            reporter.report([PendingResult(delivery.body, lambda tag=delivery.tag: queue.ack([tag]))])
         return len(told) == 50 and reporter.idle
 
     until(work, "all 50 reported")
@@ -47,9 +47,9 @@ def test_results_are_confirmed_before_their_deliveries_are_acknowledged(link, ho
 
 def test_what_no_queue_takes_is_kept_until_one_does(link, host):
     host.channel.queue_unbind("scheduler_results", "schedule.commands", "result")
-    reporter, done = Reporter(), threading.Event()
+    reporter, done = ResultPublisher(), threading.Event()
     reporter.attach(link)
-    reporter.report([Report(b"{}", done.set)])
+    reporter.report([PendingResult(b"{}", done.set)])
     until(lambda: reporter._waiting and not reporter._sent, "the broker's refusal")
     assert not done.is_set()
     host.channel.queue_bind("scheduler_results", "schedule.commands", "result")
@@ -58,12 +58,12 @@ def test_what_no_queue_takes_is_kept_until_one_does(link, host):
 
 
 def test_what_was_reported_without_a_connection_goes_out_with_the_next(link, amqp_url, host):
-    reporter = Reporter()
-    reporter.report([Report(b'"before"')])
+    reporter = ResultPublisher()
+    reporter.report([PendingResult(b'"before"')])
     reporter.attach(link)
     until(lambda: reporter.idle, "the first confirm")
     link.close()
-    reporter.report([Report(b'"between"')])
+    reporter.report([PendingResult(b'"between"')])
     assert not reporter.idle
     reporter.detach()
     second = Link(amqp_url, "second")

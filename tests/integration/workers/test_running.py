@@ -13,8 +13,8 @@ import pytest
 from support import DEADLINE, until
 
 from scheduler.workers import command_process
-from scheduler.workers.command_process import Order, Supervisors
-from scheduler.workers.supervisor.pipes import KEPT_BYTES, Tail
+from scheduler.workers.command_process import CommandOrder, Supervisors
+from scheduler.workers.supervisor.pipes import KEPT_BYTES, OutputTail
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def supervisors(monkeypatch):
 
 def order(*run, stdin=b"", timeout=60.0, grace=60.0, environment=None, limits=None, user=None, directory="/tmp"):
     environment = {"PATH": os.environ["PATH"]} if environment is None else environment
-    return Order(run, directory, environment, stdin, timeout, grace, limits or {}, user)
+    return CommandOrder(run, directory, environment, stdin, timeout, grace, limits or {}, user)
 
 
 def python(program, *arguments, **bounds):
@@ -120,7 +120,7 @@ print('the end'); print('its end', file=sys.stderr)"""
 
 def test_no_more_is_held_than_what_is_kept():
     reader, writer = os.pipe()
-    tail = Tail(reader)
+    tail = OutputTail(reader)
     most = 0
     for number in range(300):
         os.write(writer, bytes([number % 256]) * 60_000)

@@ -16,8 +16,8 @@ from support import DEADLINE, Process, until
 from scheduler.settings import Settings
 from scheduler.workers.webhook import exchange
 from scheduler.workers.webhook.dns_resolver import RESOLVERS
-from scheduler.workers.webhook.http_call import Caller
-from scheduler.workers.webhook.request import Request
+from scheduler.workers.webhook.http_call import WebhookCaller
+from scheduler.workers.webhook.request import WebhookRequest
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_a_tenant_with_large_events_leaves_room_for_anothers(start, host, hangin
 
 
 def request(url, timeout=DEADLINE):
-    return Request("GET", url, {"X-Id": str(uuid4())}, None, timeout)
+    return WebhookRequest("GET", url, {"X-Id": str(uuid4())}, None, timeout)
 
 
 def test_a_tenant_with_slow_names_leaves_resolvers_to_others(monkeypatch):
@@ -117,7 +117,7 @@ def test_a_tenant_with_slow_names_leaves_resolvers_to_others(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", slow)
 
     async def run(port):
-        caller = Caller(Settings(webhook_allow=("127.0.0.1",)))
+        caller = WebhookCaller(Settings(webhook_allow=("127.0.0.1",)))
         caller.open()
         stuck = [asyncio.create_task(caller.call(request(f"http://{number}.slow.test/"), "x", "x", 60, "noisy"))
                  for number in range(3 * RESOLVERS)]
@@ -142,7 +142,7 @@ def test_a_port_that_does_not_even_connect_is_given_up_before_the_calls_own_time
     monkeypatch.setattr(exchange, "_CONNECTING", aiohttp.ClientTimeout(connect=1.0))
 
     async def run(port):
-        caller = Caller(Settings(webhook_allow=("127.0.0.1",)))
+        caller = WebhookCaller(Settings(webhook_allow=("127.0.0.1",)))
         caller.open()
         try:
             return await caller.call(request(f"http://127.0.0.1:{port}/", 900), f"there:{port}", "127.0.0.1", 60)

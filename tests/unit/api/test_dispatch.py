@@ -16,8 +16,8 @@ from scheduler.api import app as application
 from scheduler.api import request_middleware, requests
 from scheduler.api.dispatch import DirectRoute, Dispatch
 from scheduler.api.identity import Identity
-from scheduler.api.problems import NotFound, TooMany
-from scheduler.api.services import services
+from scheduler.api.problems import NotFound, TooManyRequests
+from scheduler.api.services import make_services
 from scheduler.settings import Settings
 from tools.schemas import openapi
 
@@ -30,7 +30,7 @@ JOB = "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11"
 def app():
     """The application without a database: what is asked here gets no further than its arguments, or to a 503."""
     settings = Settings(jwt_key=SECRET, api_rate=1_000_000, database_url="postgresql://127.0.0.1:1/none")
-    made = services(settings)
+    made = make_services(settings)
     yield application.build(made)
     made.database.close()
 
@@ -99,7 +99,7 @@ def record(monkeypatch, made, *, limit):
     def take(who):
         calls.append(("take", who))
         if not limit:
-            raise TooMany("Too many.", 1)
+            raise TooManyRequests("Too many.", 1)
 
     parts = {name: Recorder(calls) for name in ("reads", "actions", "dead", "delayed")}
     made = replace(made, limit=SimpleNamespace(take=take), **parts)
@@ -132,7 +132,7 @@ def test_both_ways_run_the_same_checks(app, monkeypatch, method, path, limit):
     monkeypatch.setitem(app.state._state, "services", made)
     for token in TOKENS.values():
         responses = []
-        for served in (application.application(app), request_middleware.Gate(app)):
+        for served in (application.application(app), request_middleware.RequestMiddleware(app)):
             responses.append((ask(served, method, path, token=token), list(calls)))
             calls.clear()
         direct, through_fastapi = responses

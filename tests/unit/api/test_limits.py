@@ -2,7 +2,7 @@
 
 from scheduler.api import rate_limit
 from scheduler.api.identity import Identity, Role
-from scheduler.api.problems import TooMany
+from scheduler.api.problems import TooManyRequests
 from scheduler.api.rate_limit import RateLimit
 
 
@@ -12,7 +12,7 @@ def allowed(limit, requests, token="0"):
         try:
             limit.take(Identity("ann", Role.VIEWER, None, token))
             count += 1
-        except TooMany:
+        except TooManyRequests:
             pass
     return count
 

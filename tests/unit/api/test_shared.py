@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from scheduler.api.coalesced_reads import LEAST_SECONDS, MOST_SECONDS, SHARE, Shared
+from scheduler.api.coalesced_reads import LEAST_SECONDS, MOST_SECONDS, SHARE, CoalescedReads
 
 
 class Looks:
@@ -29,7 +29,7 @@ class Looks:
 def test_those_who_ask_while_one_looks_wait_for_that_one():
     async def main():
         looks = Looks()
-        shared = Shared(lambda: looks.now)
+        shared = CoalescedReads(lambda: looks.now)
         looks.go.clear()
         asking = [asyncio.create_task(shared.get("acme", looks.look)) for _ in range(20)]
         another = asyncio.create_task(shared.get("globex", looks.look))
@@ -51,7 +51,7 @@ def test_an_answer_is_good_for_a_while(takes, kept):
     async def main():
         looks = Looks()
         looks.takes = takes
-        shared = Shared(lambda: looks.now)
+        shared = CoalescedReads(lambda: looks.now)
         assert await shared.get(None, looks.look) == 1
         looks.now += kept * 0.9
         assert await shared.get(None, looks.look) == 1
@@ -64,7 +64,7 @@ def test_an_answer_is_good_for_a_while(takes, kept):
 def test_a_failure_is_told_to_all_who_wait_and_kept_for_nobody():
     async def main():
         looks = Looks()
-        shared = Shared(lambda: looks.now)
+        shared = CoalescedReads(lambda: looks.now)
         looks.fails = True
         told = await asyncio.gather(*(shared.get(None, looks.look) for _ in range(3)), return_exceptions=True)
         assert [str(each) for each in told] == ["1"] * 3

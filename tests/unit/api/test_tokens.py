@@ -20,8 +20,8 @@ from support import DEADLINE
 
 from scheduler.api import keys, tokens
 from scheduler.api.identity import Role
-from scheduler.api.problems import Away, Unauthorized
-from scheduler.api.services import services
+from scheduler.api.problems import ServiceUnavailable, Unauthorized
+from scheduler.api.services import make_services
 from scheduler.domain.errors import Misconfigured, Unavailable
 from scheduler.settings import Settings, load
 
@@ -41,7 +41,7 @@ def claims(**changed):
 
 
 def verifier(key=SECRET, **settings):
-    return tokens.Tokens(keys.OneKey(keys.one_key(key)), **settings)
+    return tokens.TokenVerifier(keys.StaticKey(keys.one_key(key)), **settings)
 
 
 def b64(data):
@@ -179,7 +179,7 @@ class Published:
         return json.dumps({"keys": self.entries}).encode()
 
     def verifier(self):
-        return tokens.Tokens(keys.KeySet(self.read, lambda: self.now))
+        return tokens.TokenVerifier(keys.KeySet(self.read, lambda: self.now))
 
 
 def test_keys_are_rotated_through_the_set():
@@ -211,16 +211,16 @@ def test_a_set_outlives_a_server_that_answers_badly(monkeypatch, bad):
     monkeypatch.setattr(keys, "SOONEST_SECONDS", 0.0)
     with endpoint() as server:
         url = server.on("/set", answer(200, json.dumps({"keys": [as_jwk(EC, "a")]}).encode()))
-        found = keys.keys(Settings(jwks_url=url))
+        found = keys.key_source(Settings(jwks_url=url))
         [known] = found.find("a", "ES256")
         server.on("/set", raw(bad))
         assert list(found.find("a", "ES256")) == [known]
         with pytest.raises(Unavailable):
-            keys.keys(Settings(jwks_url=url)).find("a", "ES256")
+            keys.key_source(Settings(jwks_url=url)).find("a", "ES256")
         assert len(server.calls("/set")) > 1
 
 
-class Counting(keys.OneKey):
+class Counting(keys.StaticKey):
     """A key, and how often a token was verified by it."""
 
     asked = 0
@@ -234,7 +234,7 @@ def test_a_token_that_was_found_good_is_verified_once_until_it_expires():
     now = time.time()
     key = Counting(keys.one_key(SECRET))
     clock = [now]
-    found = tokens.Tokens(key, clock=lambda: clock[0])
+    found = tokens.TokenVerifier(key, clock=lambda: clock[0])
     token = jwt.encode(claims(exp=int(now) + 600, tenant="acme"), SECRET, "HS256")
     first = found.identify(token, "192.0.2.7")
     again = found.identify(token, "192.0.2.8")
@@ -251,7 +251,7 @@ def test_a_token_that_was_found_good_is_verified_once_until_it_expires():
 
 def test_a_bad_token_is_never_known():
     key = Counting(keys.one_key(SECRET))
-    found = tokens.Tokens(key)
+    found = tokens.TokenVerifier(key)
     for token in (jwt.encode(claims(tenant=7), SECRET, "HS256"), jwt.encode(claims(sub=""), SECRET, "HS256"),
                   jwt.encode(claims(), "another " + SECRET, "HS256"), jwt.encode(claims(exp=1), SECRET, "HS256")):
         for _ in range(2):
@@ -287,7 +287,7 @@ def test_a_set_that_cannot_be_read_again_stays_in_use_and_one_never_read_is_a_50
     found = published.verifier()
     good = jwt.encode(claims(), RSA, "RS256", {"kid": "a"})
     published.fails = True
-    with pytest.raises(Away):
+    with pytest.raises(ServiceUnavailable):
         found.identify(good)
     published.fails, published.now = False, published.now + 60
     assert found.identify(good).sub == "ann"
@@ -331,9 +331,9 @@ def test_there_must_be_one_source_of_keys(tmp_path):
     for settings in (Settings(), Settings(jwt_key=SECRET, jwks_url="https://id.example/keys"),
                      Settings(jwks_url="file:///etc/passwd"), Settings(jwks_file=str(tmp_path / "none"))):
         with pytest.raises(Misconfigured):
-            keys.keys(settings)
+            keys.key_source(settings)
     (tmp_path / "set").write_text(json.dumps({"keys": [as_jwk(EC, "a")]}))
-    found = tokens.Tokens(keys.keys(Settings(jwks_file=str(tmp_path / "set"))))
+    found = tokens.TokenVerifier(keys.key_source(Settings(jwks_file=str(tmp_path / "set"))))
     assert found.identify(jwt.encode(claims(), EC, "ES256")).sub == "ann"
     with pytest.raises(Unavailable):
         keys.KeySet(lambda: b"{}").find(None, "RS256")
@@ -460,17 +460,17 @@ def test_all_tokens_before_an_instant_can_be_withdrawn():
 ])
 def test_keys_are_fetched_where_nobody_can_change_them(url, good):
     if good:
-        assert keys.keys(Settings(jwks_url=url))
+        assert keys.key_source(Settings(jwks_url=url))
         return
     with pytest.raises(Misconfigured, match="https"):
-        keys.keys(Settings(jwks_url=url))
+        keys.key_source(Settings(jwks_url=url))
 
 
 def test_a_redirect_leads_to_no_other_place_either():
     with endpoint() as server:
         url = server.on("/set", answer(302, Location="http://id.example/keys"))
         with pytest.raises(Unavailable, match="not https"):
-            keys.keys(Settings(jwks_url=url)).find("a", "ES256")
+            keys.key_source(Settings(jwks_url=url)).find("a", "ES256")
 
 
 def test_names_of_keys_that_nobody_knows_hold_up_no_other_token():
@@ -482,7 +482,7 @@ def test_names_of_keys_that_nobody_knows_hold_up_no_other_token():
         good(connection, received)
 
     async def check(url):
-        served = services(Settings(jwks_url=url))
+        served = make_services(Settings(jwks_url=url))
         assert (await served.identify(jwt.encode(claims(), EC, "ES256", {"kid": "a"}))).sub == "ann"
         server.on("/set", hang)
         found = served.tokens._keys
@@ -495,7 +495,7 @@ def test_names_of_keys_that_nobody_knows_hold_up_no_other_token():
             assert (await served.identify(known)).sub == "bob"
         release.set()
         ended = await asyncio.gather(*unknown, return_exceptions=True)
-        assert {type(each) for each in ended} == {Unauthorized, Away}
+        assert {type(each) for each in ended} == {Unauthorized, ServiceUnavailable}
         return len(server.calls("/set"))
 
     with endpoint() as server:
@@ -508,7 +508,7 @@ def test_names_of_keys_that_nobody_knows_hold_up_no_other_token():
 
 def test_an_old_set_is_read_again_without_keeping_anyone_waiting():
     published, later = Published(as_jwk(RSA, "a")), []
-    found = tokens.Tokens(keys.KeySet(published.read, lambda: published.now, later.append))
+    found = tokens.TokenVerifier(keys.KeySet(published.read, lambda: published.now, later.append))
     token = jwt.encode(claims(), RSA, "RS256", {"kid": "a"})
     assert found.identify(token).sub == "ann"
     published.now += keys.FRESH_SECONDS + 1

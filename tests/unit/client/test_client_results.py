@@ -8,13 +8,13 @@ import pytest
 from pydantic import BaseModel
 
 from scheduler.client import GiveUp, Runner, Snooze
-from scheduler.client.results import Attempt, NotJson, tracked
+from scheduler.client.results import AttemptReport, NotJson, tracked
 from scheduler.domain.message_parser import parse_result
 from scheduler.domain.messages import ResultStatus
 from scheduler.settings import load
 
 EVENT = uuid4()
-ATTEMPT = Attempt(EVENT, 2, "w")
+ATTEMPT = AttemptReport(EVENT, 2, "w")
 
 
 class Receipt(BaseModel):

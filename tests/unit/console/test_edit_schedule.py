@@ -12,7 +12,7 @@ from scheduler.api.console.pages.job_form import _same_schedule, stored
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import apply
 from scheduler.domain.messages import COMMAND_MODELS
-from scheduler.postgres.jobs.lists import Beside, JobRow
+from scheduler.postgres.jobs.lists import JobListColumns, JobRow
 
 ID = UUID("7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11")
 NOW = datetime(2026, 11, 18, 12, 0, 0, 123456, tzinfo=UTC)
@@ -30,7 +30,7 @@ NOW = datetime(2026, 11, 18, 12, 0, 0, 123456, tzinfo=UTC)
 ], ids=str)
 def test_a_form_saved_as_shown_has_the_stored_schedule(fields):
     command = COMMAND_MODELS["request"](id=ID, job_type="t", **fields)
-    row = JobRow(apply(None, Incoming(command, str(ID)), NOW).job, Beside(NOW, NOW, *[None] * 5))
+    row = JobRow(apply(None, Incoming(command, str(ID)), NOW).job, JobListColumns(NOW, NOW, *[None] * 5))
     form = values_of(stored(row)) | {"name": "new"}
     assert _same_schedule(read_form(form, stored(row)), row)
     assert not _same_schedule(read_form(form | {"timezone": "Asia/Tokyo"}, stored(row)), row)

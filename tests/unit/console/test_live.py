@@ -4,12 +4,12 @@ import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from scheduler.api.console.activity_history import KEPT, SAMPLE_SECONDS, History, sample, verdict
-from scheduler.api.console.broadcaster import TICK_SECONDS, Broadcaster, rest_seconds
+from scheduler.api.console.activity_history import KEPT, SAMPLE_SECONDS, ActivityHistory, sample, timeliness_status
+from scheduler.api.console.broadcaster import TICK_SECONDS, Broadcaster, seconds_until_poll
 from scheduler.api.console.overview_data import overview, processes, roles, tenant_overview
-from scheduler.api.console.subscriptions import Seen, Watching
+from scheduler.api.console.subscriptions import PollResult, Subscriptions
 from scheduler.ops.metrics import LAG_BUCKETS
-from scheduler.postgres.console_queries import Pulse
+from scheduler.postgres.console_queries import SystemSnapshot
 from scheduler.postgres.maintenance_queries import Backlog
 
 NOW = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
@@ -33,11 +33,11 @@ def replica(role, lag=FAST, silent=1.0, **recent):
 
 def pulse(*replicas, due=0, age=0.0, **more):
     known = replicas or (replica("consumer"), replica("producer"))
-    return replace(Pulse(NOW, Backlog(due, age, 5), list(known), [], [], None), **more)
+    return replace(SystemSnapshot(NOW, Backlog(due, age, 5), list(known), [], [], None), **more)
 
 
 def after(*pulses):
-    history = History()
+    history = ActivityHistory()
     for each in pulses:
         history.add(sample(each))
     return history
@@ -52,7 +52,7 @@ def test_a_sample_adds_up_what_live_processes_say():
 
 
 def test_an_hour_is_kept_and_no_more():
-    history = History()
+    history = ActivityHistory()
     for number in range(KEPT + 50):
         history.add(sample(pulse(at=NOW + timedelta(seconds=10 * number), replicas=[])))
     assert len(history.samples) == KEPT
@@ -63,7 +63,7 @@ def test_an_hour_is_kept_and_no_more():
 
 def test_the_verdict_is_the_answer_before_the_data():
     def said(found, *before):
-        return verdict(found, after(*before, found))
+        return timeliness_status(found, after(*before, found))
 
     assert said(pulse()).text == "On time: 100 % within 500 ms (just now)"
     assert said(pulse(), pulse(replica("producer", lag=SLOW))).text.startswith(
@@ -83,7 +83,7 @@ def test_a_tenant_sees_its_own_rows_only():
     async def look():
         async def take(_):
             rows = [{"tenant": name, "retries": 0} for name in ("acme", "globex")]
-            return Seen(pulse(upcoming=rows, failing=rows))
+            return PollResult(pulse(upcoming=rows, failing=rows))
 
         caster = Broadcaster(take)
         return await caster.fresh(), caster.history
@@ -118,7 +118,7 @@ def test_roles_and_workers_are_told_apart_by_their_heartbeats():
 
 async def _moment(found):
     async def take(_):
-        return Seen(found)
+        return PollResult(found)
 
     return await Broadcaster(take).fresh()
 
@@ -130,7 +130,7 @@ def test_fifty_browsers_cost_one_look_and_all_hear_of_it():
         async def take(_):
             nonlocal looks
             looks += 1
-            return Seen(pulse())
+            return PollResult(pulse())
 
         caster = Broadcaster(take)
 
@@ -159,8 +159,9 @@ def test_fifty_browsers_cost_one_look_and_all_hear_of_it():
 
 
 def test_a_slow_look_is_followed_by_a_longer_rest_but_never_by_a_long_silence():
-    assert [rest_seconds(took, watched=True) for took in (0.0, 0.3, 3.0)] == [TICK_SECONDS, 6.0, SAMPLE_SECONDS]
-    assert [rest_seconds(took, watched=False) for took in (0.0, 3.0)] == [SAMPLE_SECONDS, 60.0]
+    assert [seconds_until_poll(took, watched=True) for took in (0.0, 0.3, 3.0)] == [TICK_SECONDS, 6.0,
+                                                                                    SAMPLE_SECONDS]
+    assert [seconds_until_poll(took, watched=False) for took in (0.0, 3.0)] == [SAMPLE_SECONDS, 60.0]
 
 
 def test_a_database_that_is_away_is_told_and_what_was_known_stays():
@@ -171,7 +172,7 @@ def test_a_database_that_is_away_is_told_and_what_was_known_stays():
             found = next(answers)
             if isinstance(found, Exception):
                 raise found
-            return Seen(found)
+            return PollResult(found)
 
         caster = Broadcaster(take)
         await caster.look()
@@ -187,7 +188,7 @@ def test_a_database_that_is_away_is_told_and_what_was_known_stays():
 def test_a_stop_ends_every_stream():
     async def listen():
         async def take(_):
-            return Seen(pulse())
+            return PollResult(pulse())
 
         caster = Broadcaster(take)
         running = asyncio.create_task(caster.run())
@@ -205,7 +206,7 @@ async def _until_stopped(caster):
 
 
 def test_pages_watch_together_and_a_look_brings_what_any_of_them_wants():
-    watching = Watching()
+    watching = Subscriptions()
     assert not watching.wants(pulse=True, failures=False).runs
     with watching.of([("run", "a"), ("newest", "jobs")]), watching.of([("run", "a"), ("job row", "b")]):
         with watching.of([("job", "c")]):
@@ -225,7 +226,7 @@ def test_only_watched_runs_are_looked_at_in_between():
             asked.append((wants.pulse, wants.runs))
             if len(asked) == 3:
                 caster.stop()
-            return Seen(pulse() if wants.pulse else None)
+            return PollResult(pulse() if wants.pulse else None)
 
         caster = Broadcaster(take)
         with caster.watching.of([("run", "a")]):

@@ -3,10 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from scheduler.api.console.broadcaster import Moment
+from scheduler.api.console.broadcaster import LiveSnapshot
 from scheduler.api.console.new_rows import job_matches, new_jobs, new_runs, run_matches
-from scheduler.api.console.subscriptions import Jobs
-from scheduler.api.console.topics import JobsTopic, Reader
+from scheduler.api.console.subscriptions import JobUpdates
+from scheduler.api.console.topics import JobsTopic, PageViewer
 from scheduler.api.identity import Identity, Role
 from scheduler.domain.messages import Priority
 from scheduler.postgres.jobs.lists import JobFilter
@@ -75,8 +75,10 @@ def test_a_run_matches_as_the_database_would_say():
 
 def test_what_was_seen_before_a_page_was_opened_is_not_told_to_it():
     topic = JobsTopic(JobFilter(), frozenset(), None, newest=True)
-    reader = Reader(None, Identity("me", Role.VIEWER, None), "", after=3)
-    assert topic.message(Moment(4, jobs=Jobs(newest=[job(1)], look=3)), reader) == {}
-    assert topic.message(Moment(5, jobs=Jobs(newest=[job(1)], look=4)), reader) == {"rows": {}, "news": "1 new"}
-    other = Reader(None, Identity("me", Role.VIEWER, "acme"), "", after=3)
-    assert topic.message(Moment(5, jobs=Jobs(newest=[job(1)], look=4)), other) == {"rows": {}, "news": ""}
+    reader = PageViewer(None, Identity("me", Role.VIEWER, None), "", after=3)
+    assert topic.message(LiveSnapshot(4, jobs=JobUpdates(newest=[job(1)], look=3)), reader) == {}
+    assert topic.message(LiveSnapshot(5, jobs=JobUpdates(newest=[job(1)], look=4)), reader) == {"rows": {},
+                                                                                                "news": "1 new"}
+    other = PageViewer(None, Identity("me", Role.VIEWER, "acme"), "", after=3)
+    assert topic.message(LiveSnapshot(5, jobs=JobUpdates(newest=[job(1)], look=4)), other) == {"rows": {},
+                                                                                               "news": ""}

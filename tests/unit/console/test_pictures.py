@@ -3,7 +3,7 @@
 from datetime import UTC, date, datetime, timedelta
 
 from scheduler.api.console import run_charts
-from scheduler.api.console.year_calendar import CELL, WEEKS, year
+from scheduler.api.console.year_calendar import CELL, WEEKS, build_year
 from scheduler.domain.recurrence import compile_schedule, resolve
 
 NOW = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
@@ -16,7 +16,7 @@ def run(status, minutes_ago, seconds=1.0, **more):
 
 
 def test_the_strip_has_the_oldest_first_and_the_longest_highest():
-    bars = run_charts.strip([run("succeeded", 1, 10), run("dead", 2, 1, attempt=3), run("succeeded", 3, 0.01)],
+    bars = run_charts.run_bars([run("succeeded", 1, 10), run("dead", 2, 1, attempt=3), run("succeeded", 3, 0.01)],
                             "UTC")
     assert [bar.x for bar in bars] == [0, 12, 24]
     assert bars[0].height < bars[1].height < bars[2].height
@@ -27,9 +27,9 @@ def test_the_strip_has_the_oldest_first_and_the_longest_highest():
 
 def test_the_strip_shows_the_newest_fifty_and_bears_runs_that_have_not_begun():
     runs = [run("delivered", n, started_at=None, finished_at=None) for n in range(70)]
-    bars = run_charts.strip(runs, "UTC")
+    bars = run_charts.run_bars(runs, "UTC")
     assert (len(bars), bars[-1].href) == (50, "/runs/e0")
-    assert run_charts.strip([], "UTC") == []
+    assert run_charts.run_bars([], "UTC") == []
     assert run_charts.lateness(runs) == []
 
 
@@ -78,7 +78,7 @@ def test_a_year_shows_the_past_by_outcome_and_the_future_as_planned():
                    timezone="Europe/Berlin", stored_at=NOW - timedelta(days=30))
     past = {date(2026, 11, 13): {"succeeded": 1}, date(2026, 11, 6): {"dead": 1}, date(2026, 10, 30): {
         "dead": 1, "succeeded": 2}, date(2026, 11, 17): {"running": 1}}
-    shown = year(past, compile_schedule(spec), "Europe/Berlin", NOW)
+    shown = build_year(past, compile_schedule(spec), "Europe/Berlin", NOW)
     days = {day.title.split(":")[0]: day for day in shown.days}
     assert len(shown.days) == WEEKS * 7
     assert days["Fri 13 Nov 2026"].kind == "good"
@@ -96,5 +96,5 @@ def test_a_year_shows_the_past_by_outcome_and_the_future_as_planned():
 
 def test_a_year_bears_a_schedule_that_fires_every_second():
     spec = resolve(run_at=None, rrule="FREQ=SECONDLY", cron=None, every=None, timezone=None, stored_at=NOW)
-    shown = year({}, compile_schedule(spec), "UTC", NOW)
+    shown = build_year({}, compile_schedule(spec), "UTC", NOW)
     assert shown.days[-1].title.endswith("86,400 runs planned")

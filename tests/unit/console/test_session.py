@@ -24,12 +24,12 @@ def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites():
 
 def test_a_form_is_ours_only_with_the_token_of_its_session_and_from_this_site():
     good = session.form_token("a")
-    assert session.form_is_ours(request(), "a", good)
-    assert session.form_is_ours(request(sec_fetch_site="same-origin"), "a", good)
-    assert not session.form_is_ours(request(sec_fetch_site="cross-site"), "a", good)
-    assert not session.form_is_ours(request(sec_fetch_site="same-site"), "a", good)
-    assert not session.form_is_ours(request(), "b", good)
-    assert not session.form_is_ours(request(), "a", "")
+    assert session.is_valid_form(request(), "a", good)
+    assert session.is_valid_form(request(sec_fetch_site="same-origin"), "a", good)
+    assert not session.is_valid_form(request(sec_fetch_site="cross-site"), "a", good)
+    assert not session.is_valid_form(request(sec_fetch_site="same-site"), "a", good)
+    assert not session.is_valid_form(request(), "b", good)
+    assert not session.is_valid_form(request(), "a", "")
 
 
 def test_a_message_for_the_next_page_survives_anything_and_leads_nowhere_else():
@@ -48,7 +48,7 @@ def test_a_message_for_the_next_page_survives_anything_and_leads_nowhere_else():
 
 def test_a_link_works_once_and_not_for_ever():
     now = 0.0
-    links = session.Links(clock=lambda: now)
+    links = session.LoginLinks(clock=lambda: now)
     code = links.make("token")
     assert links.use(code) == "token"
     assert links.use(code) is None

@@ -12,7 +12,7 @@ from scheduler.dev.servers import ports as ports_module
 from scheduler.dev.servers import processes
 from scheduler.dev.servers.ledger import Ledger, exclusive, locked, open_ledger, sweep, sweep_one
 from scheduler.dev.servers.ports import free_ports, is_free
-from scheduler.dev.servers.processes import Identity, wait_until
+from scheduler.dev.servers.processes import ProcessIdentity, wait_until
 from scheduler.domain.errors import Misconfigured
 
 SLEEP = [sys.executable, "-c", "import signal; print(flush=True); signal.pause()"]
@@ -26,13 +26,13 @@ def sleeper():
         process.kill()
 
 
-def dead() -> Identity:
+def dead() -> ProcessIdentity:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    return Identity(process.pid, "some other boot/1")
+    return ProcessIdentity(process.pid, "some other boot/1")
 
 
-def leave_behind(base: Path, owner: Identity, processes: list[Identity]) -> Path:
+def leave_behind(base: Path, owner: ProcessIdentity, processes: list[ProcessIdentity]) -> Path:
     directory = base / "test-left"
     directory.mkdir(parents=True)
     rows = [[who.pid, who.started, signal.SIGTERM] for who in processes]
@@ -41,21 +41,21 @@ def leave_behind(base: Path, owner: Identity, processes: list[Identity]) -> Path
 
 
 def test_a_dead_owners_processes_and_directory_are_swept(tmp_path, sleeper):
-    directory = leave_behind(tmp_path, dead(), [Identity.of(sleeper.pid)])
+    directory = leave_behind(tmp_path, dead(), [ProcessIdentity.of(sleeper.pid)])
     sweep(tmp_path)
     assert sleeper.wait(60) == -signal.SIGTERM
     assert not directory.exists()
 
 
 def test_a_process_that_merely_has_a_recorded_number_is_spared(tmp_path, sleeper):
-    innocent = Identity(sleeper.pid, "some other boot/1")
+    innocent = ProcessIdentity(sleeper.pid, "some other boot/1")
     leave_behind(tmp_path, dead(), [innocent])
     sweep(tmp_path)
     assert sleeper.poll() is None
 
 
 def test_a_living_owners_stack_is_left_alone(tmp_path, sleeper):
-    directory = leave_behind(tmp_path, Identity.of(os.getpid()), [Identity.of(sleeper.pid)])
+    directory = leave_behind(tmp_path, ProcessIdentity.of(os.getpid()), [ProcessIdentity.of(sleeper.pid)])
     sweep(tmp_path)
     assert directory.exists()
     assert sleeper.poll() is None
@@ -79,8 +79,8 @@ signal.pause()
 
 def test_what_a_process_that_ignores_the_request_spawned_ends_too():
     with subprocess.Popen([sys.executable, "-c", FAMILY], stdout=subprocess.PIPE) as parent:
-        child = Identity.of(int(parent.stdout.readline()))
-        processes.end([Identity.of(parent.pid)], signal.SIGTERM, grace=0.1)
+        child = ProcessIdentity.of(int(parent.stdout.readline()))
+        processes.end([ProcessIdentity.of(parent.pid)], signal.SIGTERM, grace=0.1)
         assert not child.alive()
 
 
@@ -163,7 +163,7 @@ def test_the_record_is_readable_whenever_it_is_read(tmp_path):
 
 def test_a_zombie_counts_as_gone():
     process = subprocess.Popen([sys.executable, "-c", ""])
-    who = Identity(process.pid, "unknown")
+    who = ProcessIdentity(process.pid, "unknown")
     assert wait_until(lambda: processes.start_time(process.pid) is None, 60)
     assert not who.alive()
     process.wait()
@@ -182,7 +182,7 @@ def test_a_process_whose_first_thread_is_gone_is_alive_while_another_runs():
     """A killed broker of thirty threads counted as gone, and its port was not free."""
     with subprocess.Popen([sys.executable, "-c", HEADLESS], stdout=subprocess.PIPE) as process:
         process.stdout.readline()
-        who = Identity.of(process.pid)
+        who = ProcessIdentity.of(process.pid)
         stat = Path(f"/proc/{process.pid}/stat")
         assert wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z", 60)
         assert who.alive()

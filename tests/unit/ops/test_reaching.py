@@ -24,10 +24,10 @@ def running(monkeypatch):
 @pytest.mark.usefixtures("running")
 def test_what_is_reached_is_returned_and_what_fails_is_raised():
     found = Reached()
-    assert interruptible_connect.reach(lambda: found) is found
+    assert interruptible_connect.connect_interruptibly(lambda: found) is found
     with pytest.raises(ZeroDivisionError):
-        interruptible_connect.reach(lambda: 1 / 0)
-    assert not interruptible_connect.left_behind()
+        interruptible_connect.connect_interruptibly(lambda: 1 / 0)
+    assert not interruptible_connect.has_abandoned_connects()
 
 
 @pytest.mark.usefixtures("running")
@@ -41,18 +41,18 @@ def test_a_stop_waits_for_no_server_and_closes_what_comes_too_late():
 
     def work():
         with pytest.raises(Unavailable, match="the process stops") as problem:
-            interruptible_connect.reach(dial)
+            interruptible_connect.connect_interruptibly(dial)
         problems.append(problem)
 
     worker = threading.Thread(target=work)
     worker.start()
     until(lambda: interruptible_connect._awaited, "it waits for the server")
-    interruptible_connect.give_up()
+    interruptible_connect.abandon_connects()
     worker.join(DEADLINE)
     assert problems
-    assert interruptible_connect.left_behind()
+    assert interruptible_connect.has_abandoned_connects()
     with pytest.raises(Unavailable, match="the process stops"):
-        interruptible_connect.reach(Reached)
+        interruptible_connect.connect_interruptibly(Reached)
     answer.set()
     assert found.closed.wait(DEADLINE)
-    until(lambda: not interruptible_connect.left_behind(), "nobody is inside a driver")
+    until(lambda: not interruptible_connect.has_abandoned_connects(), "nobody is inside a driver")

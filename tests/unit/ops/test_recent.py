@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.ops import metrics
-from scheduler.ops.recent_activity import Recent, percentile
+from scheduler.ops.recent_activity import RecentActivity, percentile
 
 BUCKETS = len(metrics.LAG_BUCKETS) + 1
 
@@ -17,7 +17,7 @@ class Clock:
 
 def test_what_was_done_since_the_oldest_snapshot():
     clock = Clock()
-    recent = Recent(size=2, clock=clock)
+    recent = RecentActivity(size=2, clock=clock)
     metrics.jobs_due.inc(5)
     clock.now += 5
     recent.advance()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scheduler.cli.show.job import explain, stored
+from scheduler.cli.show.job import explain, stored_values
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.jobs.job import JobStatus
 from scheduler.postgres.jobs.report import JobReport
@@ -279,7 +279,7 @@ def test_nothing_reaches_the_terminal_as_a_command():
 
 
 def test_the_stored_values_are_json():
-    values = json.loads(json.dumps(stored(replace(JOB, every=timedelta(minutes=15), triggers=(DUE,)))))
+    values = json.loads(json.dumps(stored_values(replace(JOB, every=timedelta(minutes=15), triggers=(DUE,)))))
     assert values.keys() == set(JobReport.__dataclass_fields__)
     assert values["id"] == JOB.id
     assert values["status"] == "pending"

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.cli.top import Frame, render
 from scheduler.ops.metrics import LAG_BUCKETS
-from scheduler.postgres.maintenance_queries import Backlog, Next, Seen
+from scheduler.postgres.maintenance_queries import Backlog, SeenReplica, UpcomingJob
 
 LAGS = [0] * (len(LAG_BUCKETS) + 1)
 FAST = [*LAGS[:3], 100, *LAGS[4:]]
@@ -14,7 +14,7 @@ SLOW = [*LAGS[:14], 100, *LAGS[15:]]
 
 
 def seen(role="producer", silent=1.0, lag=FAST, **recent):
-    return Seen(role, "host-1", 42, "1.0", 8000, 3600.0, silent, {"seconds": 10.0, "lag": lag, **recent})
+    return SeenReplica(role, "host-1", 42, "1.0", 8000, 3600.0, silent, {"seconds": 10.0, "lag": lag, **recent})
 
 
 def shown(*replicas, oldest=0.0, due=0, upcoming=(), colour=False):
@@ -56,7 +56,7 @@ def test_a_backlog_beyond_counting_says_so():
 
 @pytest.mark.parametrize("colour", [True, False])
 def test_nothing_reaches_the_terminal_as_a_command(colour):
-    nasty = Next("7", "a\x1b[2Jb\nc\x9b", "FREQ=DAILY\r", -5.0, 3)
+    nasty = UpcomingJob("7", "a\x1b[2Jb\nc\x9b", "FREQ=DAILY\r", -5.0, 3)
     lines = shown(*BOTH, upcoming=[nasty], colour=colour)
     [line] = [each for each in lines if "a?[2Jb?c?" in each]
     assert "5.0 s ago" in line
@@ -65,5 +65,5 @@ def test_nothing_reaches_the_terminal_as_a_command(colour):
 
 
 def test_long_names_are_cut_at_their_column():
-    [line] = [each for each in shown(*BOTH, upcoming=[Next("7", "x" * 200, "once", 5, 0)]) if "xxx" in each]
+    [line] = [each for each in shown(*BOTH, upcoming=[UpcomingJob("7", "x" * 200, "once", 5, 0)]) if "xxx" in each]
     assert "x" * 24 + "…" in line

@@ -19,7 +19,7 @@ from pika.connection import Connection
 import scheduler
 from scheduler.domain.errors import Misconfigured
 from scheduler.rabbit import pika_internals
-from scheduler.rabbit.delivery_parser import Deliveries, UnreadableProperties
+from scheduler.rabbit.delivery_parser import DeliveryParser, UnreadableProperties
 from scheduler.rabbit.pika_internals import ReadingConnection, check, forget_cancelled
 
 PACKAGE = Path(scheduler.__file__).parent
@@ -231,7 +231,7 @@ def test_properties_that_pika_cannot_read_do_not_end_the_connection_with_or_with
     given = pika.BasicProperties(headers={"at": datetime.fromtimestamp(seconds, UTC)})
     data = b"".join(delivery(given)).replace(struct.pack(">Q", seconds), struct.pack(">Q", seconds * 1000))
     frames = []
-    for consumer in (None, Deliveries(CHANNEL, "another", 4096, frames.append)):
+    for consumer in (None, DeliveryParser(CHANNEL, "another", 4096, frames.append)):
         connection = unconnected(consumer)
         connection._process_frame = frames.append
         for at in range(len(data)):
@@ -243,7 +243,7 @@ def test_properties_that_pika_cannot_read_do_not_end_the_connection_with_or_with
 
 def test_deliveries_that_come_together_are_handed_over_at_once_and_before_what_comes_after_them():
     order = []
-    connection = unconnected(Deliveries(CHANNEL, CONSUMER, 4096, lambda found: order.append(len(found))))
+    connection = unconnected(DeliveryParser(CHANNEL, CONSUMER, 4096, lambda found: order.append(len(found))))
     connection._process_frame = lambda each: order.append(type(each))
     one = b"".join(delivery())
     connection._on_data_available(one * 3 + frame.Heartbeat().marshal() + one * 2 + one[:-1])

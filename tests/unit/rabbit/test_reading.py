@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pika import frame, spec
 
-from scheduler.rabbit.delivery_parser import MORE, NOT_OURS, Deliveries
+from scheduler.rabbit.delivery_parser import MORE, NOT_OURS, DeliveryParser
 
 CHANNEL, CONSUMER, FRAME_MAX = 3, "ctag3.abc", 4096
 
@@ -35,7 +35,7 @@ def delivery(
 class Reader:
     def __init__(self):
         self.found = []
-        self.deliveries = Deliveries(CHANNEL, CONSUMER, FRAME_MAX, self.found.extend)
+        self.deliveries = DeliveryParser(CHANNEL, CONSUMER, FRAME_MAX, self.found.extend)
 
     def read(self, data, at=0):
         end = self.deliveries.read(data, at)

@@ -8,7 +8,7 @@ import pytest
 from scheduler.domain.errors import Misconfigured
 from scheduler.domain.targets.public_addresses import NOT_PUBLIC, non_public_reason
 from scheduler.settings import Settings
-from scheduler.workers.webhook.address_guard import Guard
+from scheduler.workers.webhook.address_guard import AddressGuard
 
 PUBLIC = (
     "1.1.1.1", "8.8.8.8", "11.0.0.1", "100.63.255.255", "100.128.0.0", "128.0.0.1", "169.253.255.255",
@@ -49,7 +49,7 @@ def test_both_ends_of_each_range_are_refused(network):
 
 
 def judged(host, where, *allow, port=443):
-    return Guard(Settings(webhook_allow=allow)).judge(host, where, port)
+    return AddressGuard(Settings(webhook_allow=allow)).judge(host, where, port)
 
 
 @pytest.mark.parametrize(("host", "where", "allow"), [
@@ -81,7 +81,7 @@ def test_and_no_more_than_that(host, where, allow):
 @pytest.mark.parametrize("word", ["10.0.0.0/33", "10.1", "*.*.org", "http://x.org", "a b", "*", "10.0.0.1/8"])
 def test_an_allow_list_that_says_nothing_is_a_bad_setting(word):
     with pytest.raises(Misconfigured, match="SCHEDULER_WEBHOOK_ALLOW"):
-        Guard(Settings(webhook_allow=(word,)))
+        AddressGuard(Settings(webhook_allow=(word,)))
 
 
 def test_a_refusal_says_what_and_why_and_what_to_do():
@@ -91,7 +91,7 @@ def test_a_refusal_says_what_and_why_and_what_to_do():
 
 
 def test_our_own_ports_are_refused_under_any_address_of_this_machine(monkeypatch):
-    monkeypatch.setattr("scheduler.workers.webhook.address_guard._is_ours",
+    monkeypatch.setattr("scheduler.workers.webhook.address_guard._is_local_address",
                         lambda address: str(address) == "8.8.8.8")
     for port in (8000, 8080, 5672, 5432):
         assert "own" in judged("x.org", "8.8.8.8", port=port)
@@ -100,7 +100,7 @@ def test_our_own_ports_are_refused_under_any_address_of_this_machine(monkeypatch
 
 
 def test_the_guard_makes_sockets_only_for_what_may_be_dialled():
-    guard = Guard(Settings())
+    guard = AddressGuard(Settings())
     with pytest.raises(OSError, match="loopback"):
         guard.socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 80)))
     with guard.socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("8.8.8.8", 80))) as made:

@@ -11,7 +11,7 @@ from scheduler.domain.message_parser import parse_result
 from scheduler.rabbit.delivery_parser import Delivery
 from scheduler.settings import Settings
 from scheduler.workers.attempt import read_attempt
-from scheduler.workers.outcome import Outcome
+from scheduler.workers.outcome import WorkOutcome
 from scheduler.workers.worker import Worker
 
 EVENT = {
@@ -47,13 +47,13 @@ def test_what_is_no_attempt_is_refused(event):
 
 
 @pytest.mark.parametrize("outcome", [
-    Outcome.succeeded({"status_code": 204}),
-    Outcome.failed("no", retry=False, output={"a": 1}),
-    Outcome.failed("later", retry_in=1 / 3),
-    Outcome.failed("x" * 100_000),
-    Outcome.snoozed(0),
-    Outcome.snoozed(1e12),
-    Outcome.failed("nul \x00 and half a pair \ud800", output={"\x00": ["\udc80", "\U0001f600", "\\ud800"]}),
+    WorkOutcome.succeeded({"status_code": 204}),
+    WorkOutcome.failed("no", retry=False, output={"a": 1}),
+    WorkOutcome.failed("later", retry_in=1 / 3),
+    WorkOutcome.failed("x" * 100_000),
+    WorkOutcome.snoozed(0),
+    WorkOutcome.snoozed(1e12),
+    WorkOutcome.failed("nul \x00 and half a pair \ud800", output={"\x00": ["\udc80", "\U0001f600", "\\ud800"]}),
 ])
 def test_every_outcome_is_a_result_that_the_sidecar_takes(outcome):
     attempt = read_attempt(delivered())
@@ -69,8 +69,8 @@ def test_a_worker_says_what_it_does_and_how_much_it_has_done():
     worker.begin(attempt, "example.org", datetime.now(UTC))
     said = worker.says()
     assert (said.offers, said.in_flight, said.busy[0].what) == (("webhooks",), 1, "example.org")
-    worker.end(attempt, Outcome.succeeded())
-    worker.end(attempt, Outcome.snoozed(1))
+    worker.end(attempt, WorkOutcome.succeeded())
+    worker.end(attempt, WorkOutcome.snoozed(1))
     later = worker.says(leaving=True)
     assert (later.in_flight, later.succeeded, later.failed, later.snoozed, later.leaving) == (0, 1, 0, 1, True)
     assert later.beat > said.beat

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from scheduler.domain.messages import ResultStatus
-from scheduler.workers.attempt import Attempt
+from scheduler.workers.attempt import WorkerAttempt
 from scheduler.workers.command_outcome import RefusedCommand, order_of, outcome_of, output_so_far
-from scheduler.workers.command_process import Ended
+from scheduler.workers.command_process import CommandEnd
 from scheduler.workers.commands_file import OfferedCommand
 from scheduler.workers.supervisor.argument_pattern import argument_problem
 
@@ -19,7 +19,7 @@ OFFERED = OfferedCommand("show", ("/bin/echo", "--"), arguments=True, environmen
 
 def attempt(arguments=(), name="show", tenant="default"):
     target = {"command": {"name": name, "arguments": list(arguments)}}
-    return Attempt("e", 2, "j", "t", EVENT, b"{}", target, 60.0, 3600.0, 3600.0, "", b"", tenant=tenant)
+    return WorkerAttempt("e", 2, "j", "t", EVENT, b"{}", target, 60.0, 3600.0, 3600.0, "", b"", tenant=tenant)
 
 
 def test_an_order_is_the_files_command_with_the_jobs_arguments_after_it():
@@ -80,20 +80,20 @@ def test_each_argument_must_match_the_pattern_as_a_whole_in_bounded_time(pattern
 
 
 @pytest.mark.parametrize(("ended", "status", "retry", "error"), [
-    (Ended(exit_code=0), ResultStatus.SUCCEEDED, True, None),
-    (Ended(exit_code=65, stderr=b"bad line\n\n"), ResultStatus.FAILED, False, "exit code 65: bad line"),
-    (Ended(exit_code=78), ResultStatus.FAILED, False, "exit code 78"),
-    (Ended(exit_code=1), ResultStatus.FAILED, True, "exit code 1"),
-    (Ended(exit_code=255), ResultStatus.FAILED, True, "exit code 255"),
-    (Ended(signal=11), ResultStatus.FAILED, True, "SIGSEGV (11)"),
-    (Ended(signal=99), ResultStatus.FAILED, True, "signal 99"),
-    (Ended(exit_code=0, ended_by="deadline"), ResultStatus.FAILED, True,
+    (CommandEnd(exit_code=0), ResultStatus.SUCCEEDED, True, None),
+    (CommandEnd(exit_code=65, stderr=b"bad line\n\n"), ResultStatus.FAILED, False, "exit code 65: bad line"),
+    (CommandEnd(exit_code=78), ResultStatus.FAILED, False, "exit code 78"),
+    (CommandEnd(exit_code=1), ResultStatus.FAILED, True, "exit code 1"),
+    (CommandEnd(exit_code=255), ResultStatus.FAILED, True, "exit code 255"),
+    (CommandEnd(signal=11), ResultStatus.FAILED, True, "SIGSEGV (11)"),
+    (CommandEnd(signal=99), ResultStatus.FAILED, True, "signal 99"),
+    (CommandEnd(exit_code=0, ended_by="deadline"), ResultStatus.FAILED, True,
      "took longer than its 60 s and was ended by exit code 0"),
-    (Ended(signal=9, ended_by="silence"), ResultStatus.FAILED, True,
+    (CommandEnd(signal=9, ended_by="silence"), ResultStatus.FAILED, True,
      "its worker stood still, and the command was ended before another would begin it"),
-    (Ended(problem="Exec format error"), ResultStatus.FAILED, True, "could not be run: Exec format error"),
-    (Ended(problem="too long", hopeless=True), ResultStatus.FAILED, False, "could not be run: too long"),
-    (Ended(exit_code=0, ended_by="stop"), ResultStatus.SNOOZED, True, "its worker was stopped"),
+    (CommandEnd(problem="Exec format error"), ResultStatus.FAILED, True, "could not be run: Exec format error"),
+    (CommandEnd(problem="too long", hopeless=True), ResultStatus.FAILED, False, "could not be run: too long"),
+    (CommandEnd(exit_code=0, ended_by="stop"), ResultStatus.SNOOZED, True, "its worker was stopped"),
 ])
 def test_how_it_ended_decides_what_is_reported(ended, status, retry, error):
     outcome = outcome_of(ended, 60.0)
@@ -102,13 +102,14 @@ def test_how_it_ended_decides_what_is_reported(ended, status, retry, error):
 
 
 def test_what_is_another_workers_now_is_not_reported():
-    assert outcome_of(Ended(signal=signal.SIGTERM, ended_by="superseded"), 60.0) is None
+    assert outcome_of(CommandEnd(signal=signal.SIGTERM, ended_by="superseded"), 60.0) is None
 
 
 def test_the_output_has_the_contracts_fields():
-    ended = Ended(exit_code=3, stdout=b"out\xff", stderr=b"err", seconds=1.5)
+    ended = CommandEnd(exit_code=3, stdout=b"out\xff", stderr=b"err", seconds=1.5)
     assert outcome_of(ended, 60.0).output == {
         "exit_code": 3, "duration_ms": 1500, "stdout": "out\\xff", "stderr": "err",
     }
-    assert outcome_of(Ended(signal=6), 60.0).output == {"signal": 6, "duration_ms": 0, "stdout": "", "stderr": ""}
+    assert outcome_of(CommandEnd(signal=6), 60.0).output == {"signal": 6, "duration_ms": 0, "stdout": "",
+                                                             "stderr": ""}
     assert output_so_far(ended) == {"duration_ms": 1500, "stdout": "out\\xff", "stderr": "err"}

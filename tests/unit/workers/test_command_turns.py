@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.workers.command_fairness import CROWDED, FIRST_SECONDS, OTHERS_SECONDS, CommandTurns
+from scheduler.workers.command_fairness import CROWDED, FIRST_SECONDS, OTHERS_SECONDS, TenantQueues
 
 
 class Clock:
@@ -18,7 +18,7 @@ def clock():
 
 
 def test_the_tenant_with_the_fewest_at_work_is_next_and_then_in_turn(clock):
-    turns = CommandTurns(2, clock)
+    turns = TenantQueues(2, clock)
     for number in range(4):
         turns.wait("a", f"a{number}")
     turns.wait("b", "b0")
@@ -34,7 +34,7 @@ def test_the_tenant_with_the_fewest_at_work_is_next_and_then_in_turn(clock):
 
 
 def test_what_a_tenant_has_too_much_of_is_put_off_and_others_come_through(clock):
-    turns = CommandTurns(1, clock)
+    turns = TenantQueues(1, clock)
     turns.wait("a", "first")
     turns.next()
     clock.now = 100.0
@@ -51,7 +51,7 @@ def test_what_a_tenant_has_too_much_of_is_put_off_and_others_come_through(clock)
 
 
 def test_only_a_tenants_first_waits_long(clock):
-    turns = CommandTurns(1, clock)
+    turns = TenantQueues(1, clock)
     turns.wait("a", "at work")
     turns.next()
     for number in range(3):

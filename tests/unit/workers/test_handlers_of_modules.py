@@ -58,8 +58,8 @@ def modules(tmp_path, monkeypatch):
 
 def test_several_modules_are_served_together_and_told_of(modules):
     modules(shop_handlers=SHOP, other_handlers=OTHER)
-    served = handler_worker.load(["shop_handlers", "other_handlers"])
-    assert list(handler_worker.described(served)) == [
+    served = handler_worker.load_handlers(["shop_handlers", "other_handlers"])
+    assert list(handler_worker.describe_handlers(served)) == [
         "invoice.reminder  shop_handlers.remind",
         "    payload: Invoice(number: int, customer: str | None = …)",
         "    Send the reminder.",
@@ -82,11 +82,11 @@ def test_several_modules_are_served_together_and_told_of(modules):
 def test_a_module_that_is_of_no_use_says_why(modules, text, says):
     modules(broken_handlers=text)
     with pytest.raises(Misconfigured, match="--handlers broken_handlers: ") as error:
-        handler_worker.load(["broken_handlers"])
+        handler_worker.load_handlers(["broken_handlers"])
     assert says in str(error.value)
 
 
 def test_a_module_that_is_not_there(modules):
     modules()
     with pytest.raises(Misconfigured, match="no such module"):
-        handler_worker.load(["nowhere.at_all"])
+        handler_worker.load_handlers(["nowhere.at_all"])

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from scheduler.workers.webhook.redaction import Redaction
-from scheduler.workers.webhook.response import MOST_BODY, Answer
+from scheduler.workers.webhook.response import MOST_BODY, WebhookResponse
 from scheduler.workers.webhook.secrets import SecretMissing, Secrets
 
 KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -123,7 +123,8 @@ def test_a_value_across_the_cut_leaves_no_beginning(charset, secrets_before):
         text = start + "." * (MOST_BODY // wide - len(start) - shift) + value * 3
         redaction = Redaction([value])
         body = text.encode(charset)[: MOST_BODY + redaction.longest]
-        answer = Answer(200, value, {"content-type": f"a/b; charset={charset}", "echo": value, value: "x"}, body,
+        answer = WebhookResponse(200, value,
+                                 {"content-type": f"a/b; charset={charset}", "echo": value, value: "x"}, body,
                         0.1, redaction)
         output = json.dumps(answer.output())
         assert "s3cr" not in output

@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.workers.turn_pace import CAREFUL_GUESS_SECONDS, MOST_SECONDS
-from scheduler.workers.webhook.endpoint_limits import WAIT_SECONDS, Turns
+from scheduler.workers.webhook.endpoint_limits import WAIT_SECONDS, EndpointLimiter
 
 
 class Clock:
@@ -23,7 +23,7 @@ def began(turn):
 
 
 def test_so_many_at_once_in_all_and_to_one_endpoint(clock):
-    turns = Turns(3, 2, 10, clock)
+    turns = EndpointLimiter(3, 2, 10, clock)
     first = turns.admit("a", 1)
     assert began(first)
     assert began(turns.admit("a", 2))
@@ -38,7 +38,7 @@ def test_so_many_at_once_in_all_and_to_one_endpoint(clock):
 
 
 def test_those_that_wait_go_one_of_each_endpoint_in_turn(clock):
-    turns = Turns(1, 1, 100, clock)
+    turns = EndpointLimiter(1, 1, 100, clock)
     ticket = turns.admit("z", 0)
     for number in range(4):
         for name in "ab":
@@ -57,7 +57,7 @@ def test_those_that_wait_go_one_of_each_endpoint_in_turn(clock):
 
 
 def test_a_dead_endpoint_holds_few_places_and_its_calls_come_back_at_its_pace(clock):
-    turns = Turns(200, 20, 100, clock)
+    turns = EndpointLimiter(200, 20, 100, clock)
     put_off = []
     for number in range(1000):
         turn = turns.admit("dead", number)
@@ -75,7 +75,7 @@ def test_a_dead_endpoint_holds_few_places_and_its_calls_come_back_at_its_pace(cl
 
 
 def test_what_waited_too_long_is_put_off(clock):
-    turns = Turns(200, 1, 100, clock)
+    turns = EndpointLimiter(200, 1, 100, clock)
     turns.admit("slow", "first")
     assert turns.admit("slow", "second") is None
     assert list(turns.overdue()) == []
@@ -87,7 +87,7 @@ def test_what_waited_too_long_is_put_off(clock):
 
 
 def test_the_longer_an_endpoint_hangs_the_later_its_calls_come_back(clock):
-    turns = Turns(200, 2, 100, clock)
+    turns = EndpointLimiter(200, 2, 100, clock)
     turns.admit("dead", 0)
     turns.admit("dead", 1)
     waits = []
@@ -102,7 +102,7 @@ def test_the_longer_an_endpoint_hangs_the_later_its_calls_come_back(clock):
 
 
 def test_an_endpoint_that_does_not_answer_gets_fewer_at_a_time_until_it_does(clock):
-    turns = Turns(200, 16, 0, clock)
+    turns = EndpointLimiter(200, 16, 0, clock)
     tickets = [turns.admit("a", n) for n in range(16)]
     clock.now = 30
     for ticket in tickets:
@@ -117,7 +117,7 @@ def test_an_endpoint_that_does_not_answer_gets_fewer_at_a_time_until_it_does(clo
 
 
 def test_an_endpoint_that_fails_for_an_hour_is_one_that_fails(clock):
-    turns = Turns(10, 10, 10, clock)
+    turns = EndpointLimiter(10, 10, 10, clock)
 
     def called(name, *, well):
         turns.end(turns.admit(name, 0), answered=True, succeeded=well)
@@ -134,7 +134,7 @@ def test_an_endpoint_that_fails_for_an_hour_is_one_that_fails(clock):
 
 def test_endpoints_that_are_not_called_any_more_are_forgotten(clock, monkeypatch):
     monkeypatch.setattr("scheduler.workers.webhook.endpoint_limits.REMEMBERED", 10)
-    turns = Turns(10_000, 10, 10, clock)
+    turns = EndpointLimiter(10_000, 10, 10, clock)
     busy = turns.admit("busy", 0)
     for number in range(1000):
         turns.end(turns.admit(f"{number}", 0), answered=True, succeeded=True)
@@ -143,7 +143,7 @@ def test_endpoints_that_are_not_called_any_more_are_forgotten(clock, monkeypatch
 
 
 def test_a_burst_to_a_fast_endpoint_waits_here_and_is_not_put_off(clock):
-    turns = Turns(200, 20, 100, clock)
+    turns = EndpointLimiter(200, 20, 100, clock)
     turns.end(turns.admit("fast", 0), answered=True, succeeded=True)
     begun = [turns.admit("fast", number) for number in range(20)]
     turns._known["default", "fast"].mean = 0.01
@@ -160,7 +160,7 @@ def fill(turns, tenant, count, start=0):
 
 @pytest.mark.parametrize("total", [1, 2, 3, 10, 200])
 def test_a_tenant_alone_takes_every_place_and_the_next_ones_find_one(clock, total):
-    turns = Turns(total, 20, max(20, total // 2), clock)
+    turns = EndpointLimiter(total, 20, max(20, total // 2), clock)
     assert fill(turns, "noisy", total)[0] == total
     clock.now = 100
     assert began(turns.admit("a", 0, "quiet"))
@@ -170,7 +170,7 @@ def test_a_tenant_alone_takes_every_place_and_the_next_ones_find_one(clock, tota
 
 
 def test_with_another_about_a_tenant_leaves_places_free(clock):
-    turns = Turns(200, 20, 100, clock)
+    turns = EndpointLimiter(200, 20, 100, clock)
     ticket = turns.admit("a", 0, "quiet")
     turns.end(ticket, answered=True, succeeded=True)
     assert fill(turns, "noisy", 300)[0] == 150
@@ -180,7 +180,7 @@ def test_with_another_about_a_tenant_leaves_places_free(clock):
 
 def test_a_blocked_tenants_calls_leave_room_for_what_the_broker_hands_over(clock):
     total, room = 10, 20
-    turns = Turns(total, 20, room, clock)
+    turns = EndpointLimiter(total, 20, room, clock)
     begun, put_off = fill(turns, "noisy", total + room + total)  # all that the broker hands over
     assert (begun, put_off) == (total, 0)
     clock.now = 10
@@ -195,7 +195,7 @@ def test_a_blocked_tenants_calls_leave_room_for_what_the_broker_hands_over(clock
 
 
 def test_a_tenant_that_is_fast_is_not_put_off_for_others_calls(clock):
-    turns = Turns(4, 20, 20, clock)
+    turns = EndpointLimiter(4, 20, 20, clock)
     fill(turns, "noisy", 4)
     clock.now = 60
     assert began(turns.admit("a", 0, "quiet"))
@@ -205,7 +205,7 @@ def test_a_tenant_that_is_fast_is_not_put_off_for_others_calls(clock):
 
 
 def test_when_a_place_is_free_the_tenant_with_the_fewest_calls_is_next(clock):
-    turns = Turns(4, 4, 100, clock)
+    turns = EndpointLimiter(4, 4, 100, clock)
     tickets = [turns.admit(f"noisy-{number}", number, "noisy") for number in range(4)]
     for number in range(10):
         turns.admit(f"noisy-{number}", number, "noisy")
@@ -218,7 +218,7 @@ def test_when_a_place_is_free_the_tenant_with_the_fewest_calls_is_next(clock):
 
 
 def test_one_tenants_slow_calls_say_nothing_about_anothers_to_the_same_endpoint(clock):
-    turns = Turns(200, 20, 100, clock)
+    turns = EndpointLimiter(200, 20, 100, clock)
     ticket = turns.admit("shop", 0, "quiet")
     turns.end(ticket, answered=True, succeeded=True)
     tickets = [each for each in (turns.admit("shop", number, "noisy") for number in range(30)) if began(each)]
@@ -232,7 +232,7 @@ def test_one_tenants_slow_calls_say_nothing_about_anothers_to_the_same_endpoint(
 
 
 def test_no_more_calls_go_to_one_endpoint_than_the_setting_says_whoever_makes_them(clock):
-    turns = Turns(200, 4, 100, clock)
+    turns = EndpointLimiter(200, 4, 100, clock)
     for tenant in ("a", "b", "c", "d"):
         for number in range(10):
             turns.admit("shop", number, tenant)
@@ -240,7 +240,7 @@ def test_no_more_calls_go_to_one_endpoint_than_the_setting_says_whoever_makes_th
 
 
 def test_tenants_and_hosts_without_calls_are_forgotten(clock):
-    turns = Turns(200, 20, 100, clock)
+    turns = EndpointLimiter(200, 20, 100, clock)
     for number in range(100):
         turns.end(turns.admit(f"{number}", 0, f"t{number}"), answered=True, succeeded=True)
     hangs = turns.admit("busy", 0, "busy")

@@ -10,7 +10,7 @@ from scheduler.domain.errors import Misconfigured
 from scheduler.domain.runs.result import OUTPUT_BYTES
 from scheduler.settings import load
 from scheduler.workers.attempt import _json
-from scheduler.workers.webhook.response import MOST_BODY, Answer, judge, retry_after
+from scheduler.workers.webhook.response import MOST_BODY, WebhookResponse, decide_outcome, retry_after
 from scheduler.workers.webhook.secrets import SecretMissing, Secrets
 
 NEW, OLD = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
@@ -82,7 +82,7 @@ def test_no_file_and_no_such_file():
 
 def answered(status, body=b"", **headers):
     found = {name.replace("_", "-"): value for name, value in headers.items()}
-    return judge(Answer(status, "Why", found, body, 0.25), "a.org:443", 3600, NOW)
+    return decide_outcome(WebhookResponse(status, "Why", found, body, 0.25), "a.org:443", 3600, NOW)
 
 
 @pytest.mark.parametrize(("status", "outcome", "retry"), [
@@ -113,7 +113,7 @@ def test_retry_after(text, seconds):
 def test_whatever_a_body_holds_its_output_fits(byte):
     body = (byte * MOST_BODY)[:MOST_BODY]
     headers = {f"h{n}": byte.decode("latin-1") * 60 for n in range(200)}
-    output = judge(Answer(500, "x", headers, body, 1.0), "a", 1, NOW).output
+    output = decide_outcome(WebhookResponse(500, "x", headers, body, 1.0), "a", 1, NOW).output
     assert len(_json(output)) < OUTPUT_BYTES
 
 
@@ -126,7 +126,7 @@ def test_whatever_a_body_holds_its_output_fits(byte):
 ])
 def test_an_endpoint_says_its_charset_but_does_not_choose_what_decodes_it(content_type, text):
     headers = {} if content_type is None else {"content-type": content_type}
-    assert Answer(200, "", headers, "\u00e9".encode(), 0).output()["body"] == text
+    assert WebhookResponse(200, "", headers, "\u00e9".encode(), 0).output()["body"] == text
 
 
 @pytest.mark.parametrize("text", ["socks5://u:hunter2@x:1", "http://", "hunter2", "http://a:hunter2@c/path"])

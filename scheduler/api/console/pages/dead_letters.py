@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from scheduler.api.console.list_filters import address
 from scheduler.api.console.session import Flash
-from scheduler.api.console.site import ConsoleRoute, Form, The, Visitor, to
+from scheduler.api.console.site import ConsoleRoute, Form, The, Visitor, redirect_to
 from scheduler.views.dead_letters import DeadView
 
 router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
@@ -41,11 +41,11 @@ async def replay(the: The, who: Visitor, form: Form, letter_id: UUID) -> Respons
     """Send a letter again to where it came from."""
     letter = await the.services.dead.replay(who, letter_id)
     what = "The run gets a fresh set of attempts" if letter.kind == "run" else f"Sent again: {letter.routing_key}"
-    return to("/dead", Flash(what))
+    return redirect_to("/dead", Flash(what))
 
 
 @router.post("/dead/{letter_id}/drop")
 async def drop(the: The, who: Visitor, form: Form, letter_id: UUID) -> Response:  # noqa: ARG001 - checked
     """Remove a letter for good."""
     letter = await the.services.dead.drop(who, letter_id)
-    return to("/dead", Flash(f"Dropped: {letter.routing_key}"))
+    return redirect_to("/dead", Flash(f"Dropped: {letter.routing_key}"))

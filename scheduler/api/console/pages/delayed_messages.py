@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from scheduler.api.console.list_filters import address
 from scheduler.api.console.session import Flash
-from scheduler.api.console.site import ConsoleRoute, Form, The, Visitor, may, to
-from scheduler.api.identity import Need
+from scheduler.api.console.site import ConsoleRoute, Form, The, Visitor, may, redirect_to
+from scheduler.api.identity import Permission
 from scheduler.api.problems import Unprocessable
 from scheduler.domain.errors import Problem
 from scheduler.domain.instants import parse_instant
@@ -25,14 +25,14 @@ async def delayed_page(request: Request, the: The, who: Visitor, after: str | No
     """List messages that wait, those that come out next first; an id leads to its message."""
     given = {name: text.strip()[:_LONGEST] for name, text in request.query_params.items() if text.strip()}
     if named := given.get("id"):
-        return to(f"/delayed/{quote(named, safe='')}")
+        return redirect_to(f"/delayed/{quote(named, safe='')}")
     found = {name: given[name] for name in _FILTERS if name in given}
     page = await the.services.delayed.list(who, _wanted(found), _LISTED, after or None)
     return the.page(request, "delayed.html", {
         "who": who, "page": "delayed", "messages": page.items, "filtered": bool(found),
         "filters": {name: found.get(name, "") for name in _FILTERS},
         "next": address("/delayed", found, {"after": page.next}) if page.next else None,
-        "first": address("/delayed", found) if after else None, "may_cancel": may(who, Need.WRITE_ALL),
+        "first": address("/delayed", found) if after else None, "may_cancel": may(who, Permission.WRITE_ALL),
     })
 
 
@@ -41,7 +41,7 @@ async def message_page(request: Request, the: The, who: Visitor, message_id: str
     """Show one message with its properties, headers and body."""
     message = await the.services.delayed.get(who, message_id)
     return the.page(request, "delayed_message.html", {
-        "who": who, "page": "delayed", "message": message, "may_cancel": may(who, Need.WRITE_ALL),
+        "who": who, "page": "delayed", "message": message, "may_cancel": may(who, Permission.WRITE_ALL),
     })
 
 
@@ -49,7 +49,7 @@ async def message_page(request: Request, the: The, who: Visitor, message_id: str
 async def cancel(the: The, who: Visitor, form: Form, message_id: str) -> Response:  # noqa: ARG001 - checked
     """Take a message back."""
     message = await the.services.delayed.cancel(who, message_id)
-    return to("/delayed", Flash(f"Taken back: {message.routing_key}"))
+    return redirect_to("/delayed", Flash(f"Taken back: {message.routing_key}"))
 
 
 def _wanted(found: dict[str, str]) -> DelayedFilter:

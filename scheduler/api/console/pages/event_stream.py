@@ -19,13 +19,13 @@ from scheduler.api.console.topics import (
     JobsTopic,
     JobTopic,
     OverviewTopic,
+    PageViewer,
     ProcessesTopic,
-    Reader,
     RunsTopic,
     RunTopic,
     Topic,
 )
-from scheduler.api.identity import Identity, Need, check
+from scheduler.api.identity import Identity, Permission, check
 from scheduler.api.problems import ApiError, NotFound
 from scheduler.postgres.jobs.lists import JobFilter
 
@@ -38,7 +38,7 @@ _STREAM = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 @router.get("/live")
 async def live(request: Request, the: The, who: Visitor, topic: str = "overview") -> Response:
     """Stream what changes on a page: parts and rows of it as markup, and samples for its charts."""
-    check(who, Need.READ_ALL if topic == "processes" else Need.READ)
+    check(who, Permission.READ_ALL if topic == "processes" else Permission.READ)
     found = await _topic(the, who, topic, request.query_params)
     stream = _messages(the, who, found, session.token_of(request) or "")
     return _Stream(stream, the.streams.take(who))
@@ -96,7 +96,7 @@ def _last(kind: str, given: Mapping[str, str]) -> Place | None:
 
 async def _messages(the: Site, who: Identity, topic: Topic, token: str) -> AsyncIterator[str]:
     """Yield a message for every moment, as long as the token is good."""
-    reader, judged_at = Reader(the, who, session.form_token(token), the.broadcaster.looks), time.monotonic()
+    reader, judged_at = PageViewer(the, who, session.form_token(token), the.broadcaster.looks), time.monotonic()
     yield "retry: 2000\n\n"
     with the.broadcaster.watching.of(topic.watches):
         async for moment in the.broadcaster.moments():

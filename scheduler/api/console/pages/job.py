@@ -12,13 +12,13 @@ from scheduler.api.console import run_charts
 from scheduler.api.console.job_summary import job_context
 from scheduler.api.console.pages.audit import entries
 from scheduler.api.console.session import Flash
-from scheduler.api.console.site import ConsoleRoute, Form, Site, The, Visitor, back, may, to
-from scheduler.api.console.year_calendar import WEEKS_BACK, Year, year
-from scheduler.api.identity import Identity, Need
+from scheduler.api.console.site import ConsoleRoute, Form, Site, The, Visitor, back, may, redirect_to
+from scheduler.api.console.year_calendar import WEEKS_BACK, CalendarYear, build_year
+from scheduler.api.identity import Identity, Permission
 from scheduler.domain.jobs.job import JobStatus
 from scheduler.domain.recurrence import Schedule, compile_schedule
 from scheduler.postgres.audit import AuditFilter
-from scheduler.postgres.console_queries import outcomes_of_job
+from scheduler.postgres.console_queries import job_outcomes
 from scheduler.postgres.jobs.lists import JobRow
 from scheduler.postgres.runs.lists import RunFilter
 from scheduler.views.jobs import JobView, job_view
@@ -46,17 +46,17 @@ async def job_page(request: Request, the: The, who: Visitor, job_id: UUID) -> Re
 
 async def _audit(the: Site, who: Identity, job_id: UUID) -> list[dict[str, Any]] | None:
     """Return the newest changes of a job, None to those who may not see them."""
-    if not may(who, Need.AUDIT):
+    if not may(who, Permission.AUDIT):
         return None
     page = await the.services.reads.audit(who, AuditFilter(kind="job", thing=str(job_id)), _CHANGES_LISTED)
     return entries(page.items)
 
 
-async def _year(the: Site, row: JobRow, job: JobView) -> Year:
+async def _year(the: Site, row: JobRow, job: JobView) -> CalendarYear:
     now = datetime.now(UTC)
     since = now - timedelta(weeks=WEEKS_BACK + 1)
-    past = await the.services.database.read(lambda at: outcomes_of_job(at, str(job.id), job.timezone, since))
-    return year(past, _coming(row), job.timezone, now)
+    past = await the.services.database.read(lambda at: job_outcomes(at, str(job.id), job.timezone, since))
+    return build_year(past, _coming(row), job.timezone, now)
 
 
 def _coming(row: JobRow) -> Schedule | None:
@@ -79,7 +79,7 @@ async def _act(
     flash = Flash(f"{_DONE[kind]}: {job.name or job.job_type}", then=undo)
     # An extra run is seen on the job's own page.
     there = f"/jobs/{job_id}"
-    return to(there if kind == "trigger" else back(request, there), flash)
+    return redirect_to(there if kind == "trigger" else back(request, there), flash)
 
 
 @router.post("/jobs/{job_id}/pause")

@@ -10,14 +10,14 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from scheduler.api.console.date_description import MONTHS, WEEKDAYS
-from scheduler.api.console.form import METHODS, UNITS, Read, read_form, read_schedule
+from scheduler.api.console.form import METHODS, UNITS, ParsedForm, read_form, read_schedule
 from scheduler.api.console.form_choices import NAMES, PLACE_OF, PLACES
 from scheduler.api.console.form_values import values_of
 from scheduler.api.console.schedule_description import in_words
 from scheduler.api.console.session import Flash
-from scheduler.api.console.site import ConsoleRoute, Form, Site, The, Visitor, to
-from scheduler.api.identity import Identity, Need, check
-from scheduler.api.problems import Changed, Conflict, Unprocessable
+from scheduler.api.console.site import ConsoleRoute, Form, Site, The, Visitor, redirect_to
+from scheduler.api.identity import Identity, Permission, check
+from scheduler.api.problems import Conflict, PreconditionFailed, Unprocessable
 from scheduler.domain.errors import Rejected
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.message_parser import parse_command
@@ -119,14 +119,14 @@ async def _preview(the: Site, who: Identity, form: Mapping[str, str]) -> dict[st
 @router.get("/jobs/new")
 async def new_page(request: Request, the: The, who: Visitor) -> Response:
     """Show an empty form."""
-    check(who, Need.WRITE)
+    check(who, Permission.WRITE)
     return await _form_page(request, the, who, _usual(who), {})
 
 
 @router.get("/jobs/{job_id}/edit")
 async def edit_page(request: Request, the: The, who: Visitor, job_id: UUID) -> Response:
     """Show a job in the form."""
-    check(who, Need.WRITE)
+    check(who, Permission.WRITE)
     row = await the.services.reads.job_row(who, job_id)
     return await _form_page(request, the, who, values_of(stored(row)), {}, job=row, etag=job_etag(row))
 
@@ -166,7 +166,7 @@ async def create(request: Request, the: The, who: Visitor, form: Form) -> Respon
     problems = await _save(the, who, read, None, "")
     if isinstance(problems, str):
         name = read.fields.get("name") or read.fields.get("job_type")
-        return to(f"/jobs/{problems}", Flash(f"Made: {name}"))
+        return redirect_to(f"/jobs/{problems}", Flash(f"Made: {name}"))
     return await _form_page(request, the, who, form, problems, status=422)
 
 
@@ -179,16 +179,16 @@ async def edit(request: Request, the: The, who: Visitor, form: Form, job_id: UUI
         await _go_on(the, who, read, row)
     try:
         problems = await _save(the, who, read, job_id, form.get("etag", ""))
-    except Changed:
+    except PreconditionFailed:
         return await _form_page(
             request, the, who, form, {}, job=row, etag=job_etag(row), status=412, problem=_CHANGED
         )
     if isinstance(problems, str):
-        return to(f"/jobs/{job_id}", Flash("Saved", then=f"/jobs/{job_id}/trigger", label="Run now"))
+        return redirect_to(f"/jobs/{job_id}", Flash("Saved", then=f"/jobs/{job_id}/trigger", label="Run now"))
     return await _form_page(request, the, who, form, problems, job=row, etag=form.get("etag", ""), status=422)
 
 
-def _same_schedule(read: Read, row: JobRow) -> bool:
+def _same_schedule(read: ParsedForm, row: JobRow) -> bool:
     """Tell whether a form asks for the stored schedule, which then goes on by itself."""
     fields: dict[str, Any] = {
         name: read.fields.get(name) for name in ("run_at", "rrule", "cron", "every", "timezone")
@@ -200,7 +200,7 @@ def _same_schedule(read: Read, row: JobRow) -> bool:
     return row.job.definition is not None and same_schedule(row.job.definition.spec, spec)
 
 
-async def _go_on(the: Site, who: Identity, read: Read, row: JobRow) -> None:
+async def _go_on(the: Site, who: Identity, read: ParsedForm, row: JobRow) -> None:
     """Have a schedule that has begun go on with its next occurrence: an edit makes up for nothing that has passed.
 
     The next occurrence keeps the rhythm as the first did, except where the rule counts from the first.
@@ -225,7 +225,8 @@ async def _preview_of(the: Site, who: Identity, fields: Mapping[str, Any]) -> li
         return []
 
 
-async def _save(the: Site, who: Identity, read: Read, job_id: UUID | None, etag: str) -> str | dict[str, str]:
+async def _save(the: Site, who: Identity, read: ParsedForm, job_id: UUID | None, etag: str) -> str | dict[str,
+                                                                                                          str]:
     """Store the request; return the job's id, or what is wrong by field."""
     if read.problems:
         return read.problems

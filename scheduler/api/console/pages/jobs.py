@@ -11,8 +11,8 @@ from scheduler.api import cursors
 from scheduler.api.console import bulk_actions
 from scheduler.api.console.list_filters import JOB_FILTERS, address, filters, in_words, live_address
 from scheduler.api.console.session import Flash
-from scheduler.api.console.site import ConsoleRoute, Form, Site, The, Visitor, may, to
-from scheduler.api.identity import Identity, Need, check, visible_tenant
+from scheduler.api.console.site import ConsoleRoute, Form, Site, The, Visitor, may, redirect_to
+from scheduler.api.identity import Identity, Permission, check, visible_tenant
 from scheduler.api.problems import Unprocessable
 from scheduler.domain.errors import Problem
 from scheduler.domain.instants import rfc3339
@@ -32,8 +32,8 @@ async def jobs_page(request: Request, the: The, who: Visitor) -> Response:
     sort = "next" if given.get("sort") == "next" else ""
     page = await _page(the, who, found, sort, given.get("after") or None)
     ask = None
-    if given.get("ask") in bulk_actions.VERBS and found and may(who, Need.WRITE):
-        ask = await bulk_actions.ask_jobs(the.services, who, given["ask"], JobFilter(**found), found)
+    if given.get("ask") in bulk_actions.VERBS and found and may(who, Permission.WRITE):
+        ask = await bulk_actions.confirm_jobs(the.services, who, given["ask"], JobFilter(**found), found)
     here = address("/jobs", found, {"sort": sort})
     context: dict[str, Any] = {
         "who": who, "page": "jobs", "jobs": page.items, "filters": dict.fromkeys(JOB_FILTERS) | found,
@@ -52,7 +52,7 @@ async def _page(the: Site, who: Identity, found: dict[str, str], sort: str, afte
     """Return the newest jobs, or those that are due next."""
     if sort != "next":
         return await the.services.reads.jobs(who, JobFilter(**found), after=after)
-    check(who, Need.READ)
+    check(who, Permission.READ)
     tenant, any_ = visible_tenant(who, found.get("tenant"))
     if not any_:
         return Page([])
@@ -74,13 +74,13 @@ async def bulk_jobs(the: The, who: Visitor, form: Form) -> Response:
     opposite = bulk_actions.OPPOSITE.get(action)
     # What stood so before must stay so: an undo is offered only where it undoes this and nothing else.
     mixed = opposite is None or await bulk_actions.count_matching(the.services, who,
-                                                                  bulk_actions.narrowed(opposite, wanted))
+                                                                  bulk_actions.narrow_filters(opposite, wanted))
     number = 0
-    for each in bulk_actions.narrowed(action, wanted):
+    for each in bulk_actions.narrow_filters(action, wanted):
         number += await the.services.actions.all_jobs(who, action, each)
     rest = {name: value for name, value in found.items() if name != "status"}
     undo = address("/jobs/undo", rest, {"do": opposite}) if number and not mixed and rest else None
-    return to(address("/jobs", rest), Flash(bulk_actions.done_words(action, number), then=undo))
+    return redirect_to(address("/jobs", rest), Flash(bulk_actions.done_message(action, number), then=undo))
 
 
 @router.post("/jobs/undo")
@@ -91,6 +91,6 @@ async def undo(request: Request, the: The, who: Visitor, form: Form) -> Response
     if action not in bulk_actions.OPPOSITE or not found:
         raise Unprocessable([Problem("do", "needs a filter, and is pause or resume")])
     number = 0
-    for each in bulk_actions.narrowed(action, JobFilter(**found)):
+    for each in bulk_actions.narrow_filters(action, JobFilter(**found)):
         number += await the.services.actions.all_jobs(who, action, each)
-    return to(address("/jobs", found), Flash(bulk_actions.done_words(action, number)))
+    return redirect_to(address("/jobs", found), Flash(bulk_actions.done_message(action, number)))

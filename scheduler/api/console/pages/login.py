@@ -6,9 +6,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from scheduler.api.console import assets, session
-from scheduler.api.console.site import ConsoleRoute, Form, Site, The, form_fields, to
+from scheduler.api.console.site import ConsoleRoute, Form, Site, The, form_fields, redirect_to
 from scheduler.api.identity import Identity, Role
-from scheduler.api.problems import ApiError, Away, Forbidden, NotFound, TooLarge, Unauthorized
+from scheduler.api.problems import ApiError, ContentTooLarge, Forbidden, NotFound, ServiceUnavailable, Unauthorized
 from scheduler.api.requests import Anyone
 
 router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
@@ -45,14 +45,14 @@ async def login(request: Request, the: The) -> Response:
         raise Forbidden(_OTHER_SITE)
     body = await request.body()
     if len(body) > _MOST_BYTES:
-        raise TooLarge("This is more than any token.")
+        raise ContentTooLarge("This is more than any token.")
     fields = form_fields(body.decode("utf-8", "replace"), _MOST_FIELDS)
     token, target = fields.get("token", "").strip(), _safe(fields.get("next", "/"))
     try:
         await _logged_in(request, the, token)
-    except (Unauthorized, Away) as error:
+    except (Unauthorized, ServiceUnavailable) as error:
         return the.page(request, "login.html", {"next": target, "problem": error.detail}, error.status)
-    response = to(target)
+    response = redirect_to(target)
     session.remember(response, request, token)
     return response
 
@@ -103,7 +103,7 @@ def _use(request: Request, the: Site, code: str) -> Response:
     token = the.links.use(code)
     if token is None:
         raise NotFound(_USED)
-    response = to("/")
+    response = redirect_to("/")
     session.remember(response, request, token)
     return response
 
@@ -121,6 +121,6 @@ async def _is_another(request: Request, the: Site, who: Identity) -> bool:
 @router.post("/logout")
 async def logout(request: Request, form: Form) -> Response:  # noqa: ARG001 - it must be a form of this session
     """Forget the token."""
-    response = to("/login")
+    response = redirect_to("/login")
     session.forget(response)
     return response

@@ -12,8 +12,8 @@ from scheduler.api.console.formatting import count
 from scheduler.api.console.list_filters import RUN_FILTERS, address, filters, in_words, live_address, wanted_runs
 from scheduler.api.console.run_summary import run_context
 from scheduler.api.console.session import Flash
-from scheduler.api.console.site import ConsoleRoute, Form, Site, The, Visitor, may, to
-from scheduler.api.identity import Identity, Need
+from scheduler.api.console.site import ConsoleRoute, Form, Site, The, Visitor, may, redirect_to
+from scheduler.api.identity import Identity, Permission
 from scheduler.api.problems import NotFound, Unprocessable
 from scheduler.domain.errors import Problem
 from scheduler.domain.runs.run import Run
@@ -32,8 +32,8 @@ async def runs_page(request: Request, the: The, who: Visitor) -> Response:
     found = filters(given, RUN_FILTERS, "runs")
     asked, problems = wanted_runs(found)
     ask = None
-    if given.get("ask") == "retry" and found.get("status") in _RETRIED and may(who, Need.WRITE):
-        ask = await bulk_actions.ask_runs(the.services, who, asked, found)
+    if given.get("ask") == "retry" and found.get("status") in _RETRIED and may(who, Permission.WRITE):
+        ask = await bulk_actions.confirm_runs(the.services, who, asked, found)
     page = await the.services.reads.runs(who, asked, after=given.get("after") or None)
     context = {
         "who": who,
@@ -62,7 +62,7 @@ async def retry_all(the: The, who: Visitor, form: Form) -> Response:
     if problems or found.get("status") not in _RETRIED:
         raise Unprocessable([Problem("status", "must be dead or cancelled: only such runs can be tried again")])
     number = await the.services.actions.all_runs(who, asked)
-    return to(address("/runs", found), Flash(f"{count(number, 'run')} tried again"))
+    return redirect_to(address("/runs", found), Flash(f"{count(number, 'run')} tried again"))
 
 
 @router.get("/runs/{event_id}")
@@ -95,4 +95,4 @@ def _payload(run: Run) -> Any:
 async def retry(request: Request, the: The, who: Visitor, form: Form, event_id: UUID) -> Response:  # noqa: ARG001 - checked
     """Give a run another chance."""
     await the.services.actions.retry(who, event_id)
-    return to(f"/runs/{event_id}", Flash("It is tried again, at once"))
+    return redirect_to(f"/runs/{event_id}", Flash("It is tried again, at once"))
