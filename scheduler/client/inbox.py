@@ -12,9 +12,9 @@ def once(database: Any, event_id: UUID | str, scope: str = "") -> bool:
 
     Commit the effect and this note together. `scope` tells two effects of one event apart.
     """
-    return bool(execute(database, "once", (str(event_id), scope)))
+    return bool(execute(database, "insert_handled", (str(event_id), scope)))
 
 
 def forget(database: Any, older_than: timedelta) -> None:
     """Remove notes of events that cannot come again; keep them longer than any queue may hold an event."""
-    execute(database, "forget", (older_than.total_seconds(),))
+    execute(database, "delete_old_handled", (older_than.total_seconds(),))

@@ -86,11 +86,11 @@ class Relay:
     def _take(self) -> list[_Row]:
         if self._database is None:
             self._database = self._connect()
-        taken = execute(self._database, "take_commands", (self._batch,))
+        taken = execute(self._database, "claim_commands", (self._batch,))
         self._pinged_at = time.monotonic()
         return [self._row(*each) for each in taken]
 
-    def _row(  # noqa: PLR0917 - the columns of take_commands.sql
+    def _row(  # noqa: PLR0917 - the columns of claim_commands.sql
         self, number: int, kind: str, body: str, dated: bool, issued_at: str, correlation_id: str | None,
         headers: str | None, attempts: int,
     ) -> _Row:
@@ -111,7 +111,7 @@ class Relay:
             problem = error
         confirmed = [row.number for row in rows if row.outcome is PublishOutcome.CONFIRMED]
         if confirmed:
-            execute(self._database, "strike_commands", (confirmed,))
+            execute(self._database, "delete_confirmed_commands", (confirmed,))
         self._put_off([row for row in rows if row.outcome is PublishOutcome.REFUSED], _MOST_SECONDS)
         returned = [row for row in rows if row.outcome is PublishOutcome.RETURNED]
         for row in returned:
@@ -145,7 +145,7 @@ class Relay:
     def _tick(self) -> bool:
         """Keep the transaction from being idle for too long; return False to wait no longer."""
         if time.monotonic() >= self._pinged_at + _PING_SECONDS:
-            execute(self._database, "ping", ())
+            execute(self._database, "keep_alive", ())
             self._pinged_at = time.monotonic()
         if not self._stop.is_set():
             return True
@@ -157,7 +157,7 @@ class Relay:
         if rows:
             delays = [min(2.0 ** min(row.attempts, 10), most) for row in rows]
             problems = [row.problem[:1000] for row in rows]
-            execute(self._database, "put_off_commands", ([row.number for row in rows], delays, problems))
+            execute(self._database, "postpone_commands", ([row.number for row in rows], delays, problems))
             first = rows[0]
             log.warning("%d commands stay in the outbox, such as %s: %s", len(rows), first.number, first.problem)
 

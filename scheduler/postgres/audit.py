@@ -15,7 +15,7 @@ from scheduler.postgres.row_text import copy_line
 from scheduler.resources import query
 
 Cursor = psycopg2.extensions.cursor
-_PAGE = query("audit/page", newest=query("jobs/newest", wanted=query("audit/made"), by=""))
+_PAGE = query("audit/page", newest=query("jobs/page_newest", wanted=query("audit/created_filter"), by=""))
 
 
 @dataclass(slots=True)

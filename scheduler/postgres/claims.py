@@ -72,7 +72,7 @@ class ClaimSession:
             try:
                 cursor.copy_expert(query("claims/copy", copy=statement), lines, size=1 << 20)
             except errors.UniqueViolation:
-                cursor.execute(query("claims/undo"))
+                cursor.execute(query("claims/rollback_copy"))
                 return False
             return True
 

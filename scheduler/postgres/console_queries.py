@@ -15,7 +15,7 @@ _MOST_NEXT = 200  # due next, before those of other tenants are left out
 _MOST_WORKERS = 200
 _MOST_FAILED = 5_000
 _MOST_OUTCOMES = 20_000
-_PULSE = query("console/pulse", measure=query("maintenance/measure"))
+_PULSE = query("console/snapshot", measure=query("maintenance/measure"))
 MOST_OF_JOB = 50
 MOST_NEW = 50
 _WATCHED_RUNS = query(
@@ -58,7 +58,7 @@ def job_outcomes(
     values = {"job_id": job_id, "timezone": timezone, "since": since, "most": _MOST_OUTCOMES}
     days: dict[date, dict[str, int]] = {}
     with translated(), connection.cursor() as cursor:
-        cursor.execute(query("console/outcomes_of_job"), values)
+        cursor.execute(query("console/job_outcomes"), values)
         for day, status, number in cursor:
             days.setdefault(day, {})[status] = number
     return days

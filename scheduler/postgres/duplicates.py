@@ -24,13 +24,13 @@ def digest(*parts: bytes) -> str:
 
 def known_triggers(cursor: Cursor, messages: Collection[TriggerMessage]) -> set[TriggerMessage]:
     """Return those of these messages that were stored before."""
-    cursor.execute(query("repeated/known_triggers"), _arrays(messages))
+    cursor.execute(query("duplicates/find_triggers"), _arrays(messages))
     return {(job_id, message) for job_id, message in cursor.fetchall()}
 
 
 def remember_triggers(cursor: Cursor, messages: Collection[TriggerMessage]) -> None:
     """Remember messages that are stored in this transaction."""
-    cursor.execute(query("repeated/remember_triggers"), _arrays(messages))
+    cursor.execute(query("duplicates/insert_triggers"), _arrays(messages))
 
 
 def _arrays(messages: Collection[TriggerMessage]) -> dict[str, str]:
@@ -40,10 +40,10 @@ def _arrays(messages: Collection[TriggerMessage]) -> dict[str, str]:
 
 def count_redeliveries(cursor: Cursor, messages: Iterable[str]) -> dict[str, int]:
     """Count each message once more, and return how often it was redelivered."""
-    cursor.execute(query("repeated/count_redeliveries"), {"messages": array(messages)})
+    cursor.execute(query("duplicates/count_redeliveries"), {"messages": array(messages)})
     return dict(cursor.fetchall())
 
 
 def forget_redeliveries(cursor: Cursor, messages: Iterable[str]) -> None:
     """Forget messages that were handled."""
-    cursor.execute(query("repeated/forget_redeliveries"), {"messages": array(messages)})
+    cursor.execute(query("duplicates/delete_redeliveries"), {"messages": array(messages)})

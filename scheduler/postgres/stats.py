@@ -11,7 +11,7 @@ from scheduler.resources import query
 COUNTED = 100_000  # beyond, numbers are estimates
 _SOME = 5_000  # what an average is taken of
 _FEW = 500  # the same, where each has to be looked up or read
-_THEIRS = query("stats/theirs")
+_THEIRS = query("stats/tenant_filter")
 
 
 @dataclass(frozen=True, slots=True)

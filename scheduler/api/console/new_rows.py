@@ -24,7 +24,7 @@ def new_runs(found: Iterable[RunView], wanted: RunFilter, shown: Collection[str]
 
 
 def job_matches(wanted: JobFilter, job: JobView) -> bool:
-    """Tell what jobs/wanted.sql would."""
+    """Tell what jobs/job_filters.sql would."""
     exact = ((wanted.status, job.status), (wanted.tenant, job.tenant), (wanted.job_type, job.job_type),
              (wanted.priority, str(job.priority)))
     if any(asked not in (None, has) for asked, has in exact):
@@ -35,7 +35,7 @@ def job_matches(wanted: JobFilter, job: JobView) -> bool:
 
 
 def run_matches(wanted: RunFilter, run: RunView) -> bool:
-    """Tell what runs/wanted.sql would."""
+    """Tell what runs/run_filters.sql would."""
     exact = ((wanted.status, run.status), (wanted.tenant, run.tenant), (wanted.job_type, run.job_type),
              (wanted.job_id, str(run.job_id)), (wanted.worker, run.worker))
     if any(asked not in (None, has) for asked, has in exact):

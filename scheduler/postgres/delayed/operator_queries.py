@@ -57,7 +57,7 @@ class DelayedFilter:
 _WRITTEN = {"number": "id", "message_id": "message_id::text", "size": "octet_length(body)"}
 _LISTED = ", ".join(f"{_WRITTEN.get(name, name)} AS {name}" for name in names(DelayedSummary))
 _LIST = query("delayed/list", listed=_LISTED)
-_SHOW = query("delayed/show", listed=_LISTED)
+_SHOW = query("delayed/report", listed=_LISTED)
 _COUNT = len(names(DelayedSummary))
 
 
@@ -88,7 +88,7 @@ def cancel_delayed(cursor: Cursor, name: UUID | int) -> bool:
     """Take one back and tell whether it was there; one with a UUID is kept off for an hour, as by a command."""
     if isinstance(name, UUID):
         return bool(store.cancel(cursor, [str(name)], [str(name)]))
-    cursor.execute(query("delayed/withdraw_one"), {"id": name})
+    cursor.execute(query("delayed/cancel_one"), {"id": name})
     return cursor.fetchone() is not None
 
 

@@ -43,13 +43,13 @@ class StoredMessageState(NamedTuple):
 
 def find_stored(cursor: Cursor, ids: Iterable[str]) -> dict[str, StoredMessageState]:
     """Return what is stored under these UUIDs."""
-    cursor.execute(query("delayed/known"), {"ids": array(ids)})
+    cursor.execute(query("delayed/find_stored"), {"ids": array(ids)})
     return {message_id: StoredMessageState(*rest) for message_id, *rest in cursor.fetchall()}
 
 
 def forget_cancels(cursor: Cursor, ids: Iterable[str]) -> None:
     """Forget cancels that count no more, so that their messages can be stored."""
-    cursor.execute(query("delayed/forget_cancels"), {"ids": array(ids)})
+    cursor.execute(query("delayed/delete_expired_tombstones"), {"ids": array(ids)})
 
 
 def add(cursor: Cursor, messages: Sequence[tuple[ReceivedMessage, datetime]]) -> None:
@@ -83,9 +83,9 @@ def _instants(due_at: datetime) -> bytes:
 
 def cancel(cursor: Cursor, ids: Iterable[str], held: Iterable[str]) -> set[str]:
     """Take back what waits under these UUIDs and return which did; those of `held` are kept off for an hour."""
-    cursor.execute(query("delayed/withdraw"), {"ids": array(ids)})
+    cursor.execute(query("delayed/cancel_many"), {"ids": array(ids)})
     withdrawn = {message_id for message_id, in cursor.fetchall()}
     kept = list(held)
     if kept:
-        cursor.execute(query("delayed/keep_cancels"), {"ids": array(kept), "holds": TOMBSTONE_LIFETIME})
+        cursor.execute(query("delayed/insert_tombstones"), {"ids": array(kept), "holds": TOMBSTONE_LIFETIME})
     return withdrawn

@@ -24,10 +24,10 @@ from scheduler.postgres.list_rows import ListRow
 from scheduler.postgres.prepared_statements import execute_if_repeated, execute_prepared
 from scheduler.resources import query
 
-_PARTS = {"selected": SELECTED, "beside": query("jobs/beside")}
+_PARTS = {"selected": SELECTED, "beside": query("jobs/list_columns")}
 _PAGE_PARTS = _PARTS | {"selected": SELECTED_MARKED}
 _NEXT_PARTS = _PARTS | {"selected": SELECTED_WITHOUT_PAYLOAD}
-_WANTED = query("jobs/wanted", also=query("jobs/beginning"))
+_WANTED = query("jobs/job_filters", also=query("jobs/prefix_filter"))
 # By the one column that is asked for and has an index of its own: the beginning of its order, and which rows; not
 # by `=`, after which the planner knows that there is nothing to order.
 _BY = {
@@ -36,16 +36,17 @@ _BY = {
     "priority": ("priority DESC, ", "priority = ANY (ARRAY[%(asked)s::priority])"),
 }
 _USUAL = {"tenant": DEFAULT_TENANT, "priority": Priority.NORMAL}  # of which there is no index
-_NEWEST = query("jobs/newest", wanted=_WANTED, by="")
-_WANTED_BY = {name: query("jobs/wanted", also=also) for name, (_, also) in _BY.items()}
-_NEWEST_BY = {name: query("jobs/newest", wanted=_WANTED_BY[name], by=by) for name, (by, _) in _BY.items()}
-_ANY = query("jobs/any", wanted=_WANTED)
+_NEWEST = query("jobs/page_newest", wanted=_WANTED, by="")
+_WANTED_BY = {name: query("jobs/job_filters", also=also) for name, (_, also) in _BY.items()}
+_NEWEST_BY = {name: query("jobs/page_newest", wanted=_WANTED_BY[name], by=by) for name, (by, _) in _BY.items()}
+_ANY = query("jobs/page_any", wanted=_WANTED)
 _FOUND, _FOUND_ANY = (query(
-    "jobs/found", wanted=_WANTED, newest=walked,
-    newest_of_type=query("jobs/newest", by="job_type USING ~>~, ",
-                         wanted=query("jobs/wanted", also="job_type = ANY (ARRAY[types.job_type])")),
-    types_of_jobs=query("jobs/types", table="jobs", listed=query("jobs/listed"), last="types_of_jobs"),
-    types_that_recur=query("jobs/types", table="recurring_jobs", listed="true", last="types_that_recur"),
+    "jobs/search_newest", wanted=_WANTED, newest=walked,
+    newest_of_type=query("jobs/page_newest", by="job_type USING ~>~, ",
+                         wanted=query("jobs/job_filters", also="job_type = ANY (ARRAY[types.job_type])")),
+    types_of_jobs=query("jobs/matching_types", table="jobs", listed=query("jobs/indexed_filter"),
+                        last="types_of_jobs"),
+    types_that_recur=query("jobs/matching_types", table="recurring_jobs", listed="true", last="types_that_recur"),
 ) for walked in (_NEWEST, _ANY))
 _FIND = query("jobs/find", **_PARTS)
 _LAST_RUN_STATUSES = query("jobs/last_run_statuses")
@@ -100,7 +101,7 @@ class JobFilter:
     q: str | None = None
 
     def values(self) -> dict[str, Any]:
-        """Return the values of jobs/wanted.sql, without the place in the list."""
+        """Return the values of jobs/job_filters.sql, without the place in the list."""
         lowest, highest = _ids(self.q or "")
         like = None if self.q is None else _SPECIAL.sub(r"\\\1", self.q) + "%"
         values = asdict(self) | {"q": like, "lowest": lowest, "highest": highest} | _BOUNDS
@@ -122,8 +123,8 @@ class JobFilter:
     @property
     def next(self) -> str:
         """The query for those of them that are due next."""
-        walked = query("jobs/next", wanted=_WANTED_BY[self.by] if self.by else _WANTED)
-        return query("jobs/next_of_few", newest=self.newest, next=walked) if self.few else walked
+        walked = query("jobs/next_due", wanted=_WANTED_BY[self.by] if self.by else _WANTED)
+        return query("jobs/next_due_of_few", newest=self.newest, next=walked) if self.few else walked
 
     @property
     def count(self) -> str:

@@ -12,7 +12,7 @@ from scheduler.resources import query
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """A job's row at the moment `now`, with how many replicas live; the columns of jobs/show.sql by name."""
+    """A job's row at the moment `now`, with how many replicas live; the columns of jobs/report.sql by name."""
 
     id: str
     status: JobStatus
@@ -61,7 +61,7 @@ def report(url: str, job_id: UUID) -> JobReport | None:
     connection = connect(url, "job show", default_transaction_read_only="on")
     try:
         with translated(), connection.cursor() as cursor:
-            cursor.execute(query("jobs/show"), {"id": str(job_id), "stale_after": STALE_SECONDS})
+            cursor.execute(query("jobs/report"), {"id": str(job_id), "stale_after": STALE_SECONDS})
             row = cursor.fetchone()
             if row is None:
                 return None

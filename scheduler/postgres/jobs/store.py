@@ -89,7 +89,7 @@ def check(connection: Connection) -> None:
     """Raise Unavailable where a job could not be stored: no table, no right to, or a standby that only reads."""
     with translated(), connection.cursor() as cursor:
         try:
-            cursor.execute(query("jobs/probe"))
+            cursor.execute(query("jobs/check_insert"))
         finally:
             roll_back(connection)
 

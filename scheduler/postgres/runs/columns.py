@@ -91,7 +91,7 @@ MARKED_FOR_RESULT = ", ".join(_MARKED_COLUMNS_FOR_RESULT.get(name) or selected([
 
 # For lists: without what may be large and only a run's own page shows; of the attempts only the times of the last.
 _UNREAD = _ABSENT | {"event": "'' AS event", "output": "NULL::text AS output",
-                     "attempts": query("runs/brief_attempts")}
+                     "attempts": query("runs/last_attempt_times")}
 BRIEF = ", ".join(_UNREAD.get(name) or selected([name]) for name in COLUMNS)
 
 _state, _about = attrgetter(*_STATE), attrgetter(*_ABOUT)

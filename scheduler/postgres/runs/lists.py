@@ -11,7 +11,7 @@ from scheduler.postgres.runs.store import Cursor
 from scheduler.resources import query
 
 _BOTH = {"selected": SELECTED, "selected_of_history": SELECTED_OF_HISTORY}
-WANTED = query("runs/wanted")
+WANTED = query("runs/run_filters")
 PAGE = query("runs/page", wanted=WANTED, **_BOTH)
 _PAGE_IDS = query("runs/page_ids", wanted=WANTED)
 _FIND = query("runs/find", **_BOTH)

@@ -30,7 +30,8 @@ def find_run(url: str, event_id: UUID) -> RunReport | None:
     connection = connect(url, "run show", default_transaction_read_only="on")
     try:
         with translated(), connection.cursor() as cursor:
-            cursor.execute(query("runs/show", **_BOTH), {"event_id": str(event_id), "stale_after": STALE_SECONDS})
+            cursor.execute(query("runs/report", **_BOTH),
+                           {"event_id": str(event_id), "stale_after": STALE_SECONDS})
             row = cursor.fetchone()
             return None if row is None else RunReport(read(row), *row[len(COLUMNS) :])
     finally:

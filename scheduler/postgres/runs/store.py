@@ -112,7 +112,7 @@ def save(cursor: Cursor, opened: Mapping[str, Run], finished: Mapping[str, Run],
             raise Contended("Postgres: another process recorded one of these runs meanwhile") from error
     if added:
         # From here on nobody else can open them. But one may have been opened and finished again since we looked.
-        cursor.execute(query("runs/any_finished"), {"ids": array(run.event_id for run in added)})
+        cursor.execute(query("runs/exists_finished"), {"ids": array(run.event_id for run in added)})
         if cursor.fetchall() == [(True,)]:
             raise Contended("Postgres: another process finished one of these runs meanwhile")
 
