@@ -96,7 +96,7 @@ class Actions:
         """Give a run a fresh set of attempts, if it was given up or cancelled."""
         check(who, Permission.WRITE)
         beside = {"event_id": str(event_id)} | _tenant(who)
-        incoming = parse_command("retry", body or b"{}", max_payload_bytes=self._most, beside=beside)
+        incoming = parse_command("retry", body or b"{}", max_payload_bytes=self._most, fixed_fields=beside)
         incoming.caller = _caller(who)
         try:
             run, _ = await self._database.write(lambda at: operator_commands.retry_run(at, incoming, who.tenant,
@@ -108,7 +108,7 @@ class Actions:
     async def result(self, who: Identity, event_id: UUID, body: bytes) -> WholeRunView:
         """Record what became of an attempt."""
         check(who, Permission.WRITE)
-        result = parse_result("result", body or b"{}", beside={"event_id": str(event_id)} | _tenant(who))
+        result = parse_result("result", body or b"{}", fixed_fields={"event_id": str(event_id)} | _tenant(who))
         try:
             return whole_run_view(
                 await self._database.write(
@@ -163,7 +163,7 @@ class Actions:
     ) -> Incoming:
         beside = _tenant(who) if job_id is None else {"id": str(job_id)} | _tenant(who)
         incoming = parse_command(
-            kind, body or b"{}", max_payload_bytes=self._most, beside=beside, defaults=defaults or {}
+            kind, body or b"{}", max_payload_bytes=self._most, fixed_fields=beside, defaults=defaults or {}
         )
         self._tenancy.check_route(incoming)
         incoming.caller = _caller(who)

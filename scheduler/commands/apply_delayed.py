@@ -65,7 +65,7 @@ def read_delayed(delivery: Delivery, *, exchange: str, frame_max: int) -> Receiv
         alike = len(raw) <= _COMMON and not again and not int.from_bytes(raw[:2], "big") & _OWN
         read = _common(raw) if alike else _read(raw, redelivered=again)
     except Rejected as error:
-        return error.kept()
+        return error.without_traceback()
     except content_header.UnreadableContent as error:
         return Rejected([Problem("headers", f"cannot be read ({error})")])
     except Exception:
@@ -172,7 +172,7 @@ def _execute(cursor: Cursor, batch: Sequence[ReceivedMessage], taken: dict[str, 
             try:
                 due = dues[id(message.delay)] = due_at(message.delay, now)
             except Rejected as error:
-                verdicts.append(error.kept())
+                verdicts.append(error.without_traceback())
                 continue
         if named is not None:
             taken[named] = False

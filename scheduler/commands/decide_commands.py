@@ -50,7 +50,7 @@ def decide_jobs(
         try:
             verdict = apply(jobs.get(incoming.about), incoming, now)
         except Rejected as refusal:
-            verdicts.append(refusal.kept())
+            verdicts.append(refusal.without_traceback())
         except Exception:
             # As with parsing: what nobody thought of concerns this one command.
             log.exception("command cannot be applied", job_id=incoming.about,
@@ -76,7 +76,7 @@ def decide_retry(runs: MutableMapping[str, Run], incoming: Incoming, now: dateti
     try:
         check_issued_at(incoming.command.issued_at, now)
     except Rejected as rejected:
-        return rejected.kept()
+        return rejected.without_traceback()
     after = retry_run(run, incoming.command.issued_at or now, now)
     runs[incoming.about] = after
     return RetryOutcome(after, "unchanged" if after is run else "scheduled")

@@ -103,7 +103,7 @@ def _refused(delivery: Delivery) -> Rejected | None:
 
 def _rejected(error: Exception) -> Rejected:
     if isinstance(error, Rejected):
-        return error.kept()
+        return error.without_traceback()
     # A case that nobody thought of must not end the consumer again and again: the message is kept aside.
     log.error("command cannot be read", problem=f"{type(error).__name__}: {error}"[:500],
               do="report it, with the message in scheduler_dead")

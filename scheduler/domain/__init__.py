@@ -1,1 +1,1 @@
-"""The pure part: no I/O, no clock, no environment."""
+"""Scheduling rules as pure functions: no I/O, no clock, no environment."""

@@ -1,11 +1,11 @@
-"""Who gave a command, and which way."""
+"""The sender of a command."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Via(StrEnum):
-    """The door that a command came through."""
+    """The interface that received a command."""
 
     API = "api"
     AMQP = "amqp"

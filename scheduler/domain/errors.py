@@ -1,4 +1,4 @@
-"""The error's type decides what happens to the message."""
+"""Errors: the type decides what happens to the message."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from enum import StrEnum
 
 
 class SchedulerError(Exception):
-    """Any error of ours."""
+    """Base class of the scheduler's errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with a command: which field, and what to do about it."""
+    """A problem with one field of a command, and its fix."""
 
     field: str
     problem: str
@@ -20,8 +20,8 @@ class Problem:
 MOST_PROBLEMS = 20
 
 
-def capped(problems: Iterable[Problem], more: int | None = 0) -> tuple[Problem, ...]:
-    """Return the first problems, and one more that counts the others; `more` None: there are some."""
+def limit_problems(problems: Iterable[Problem], more: int | None = 0) -> tuple[Problem, ...]:
+    """Return the first problems and one that counts the others; `more` None: an unknown number."""
     listed = tuple(problems)
     if len(listed) > MOST_PROBLEMS and more is not None:
         more += len(listed) - MOST_PROBLEMS
@@ -32,7 +32,7 @@ def capped(problems: Iterable[Problem], more: int | None = 0) -> tuple[Problem, 
 
 
 class Reason(StrEnum):
-    """The few words under which rejections are counted."""
+    """Reasons by which rejections are counted."""
 
     JSON = "json"
     SHAPE = "shape"
@@ -44,31 +44,30 @@ class Reason(StrEnum):
 _SCHEDULE_FIELDS = {"rrule", "cron", "every", "run_at", "timezone", "calendar", "on_closed", "window", "jitter"}
 
 
-class Rejected(SchedulerError):  # noqa: N818 - a verdict, not an accident
+class Rejected(SchedulerError):  # noqa: N818 - an expected outcome, not a failure
     """The command can never succeed: dead-letter it with its reasons."""
 
     def __init__(
         self, problems: Iterable[Problem], reason: Reason | None = None, *, more: int | None = 0
     ) -> None:
-        """Take the problems and how many more there are; None: an unknown number."""
-        self.problems = capped(problems, more)
-        about = {each.field for each in self.problems}
-        self.reason = reason or (Reason.SCHEDULE if about & _SCHEDULE_FIELDS else Reason.SHAPE)
+        """Store the problems; `more` is the number of others, None if unknown."""
+        self.problems = limit_problems(problems, more)
+        fields = {problem.field for problem in self.problems}
+        self.reason = reason or (Reason.SCHEDULE if fields & _SCHEDULE_FIELDS else Reason.SHAPE)
         super().__init__("; ".join(f"{p.field}: {p.problem}" for p in self.problems))
 
-    def kept(self) -> "Rejected":
-        """Return it without the frames that it came through.
+    def without_traceback(self) -> "Rejected":
+        """Return it without its traceback.
 
-        What is kept of a batch is known to those frames, which would know it in turn: a ring that only the cycle
-        collector can free, and it seldom looks.
+        The frames refer to the batch, and the batch to the rejection: only the cycle collector could free them.
         """
         self.__context__ = None
         return self.with_traceback(None)
 
 
-class Unavailable(SchedulerError):  # noqa: N818 - a state, not an accident
-    """A dependency is down: roll back, back off, try again."""
+class Unavailable(SchedulerError):  # noqa: N818 - a state, not a failure
+    """A dependency is down: roll back, back off, retry."""
 
 
-class Misconfigured(SchedulerError):  # noqa: N818 - a state, not an accident
-    """The operator must change something before this program can run."""
+class Misconfigured(SchedulerError):  # noqa: N818 - a state, not a failure
+    """The operator must change the configuration before this program can run."""

@@ -1,4 +1,4 @@
-"""Instants as text, in the one spelling the contract uses."""
+"""Format and parse RFC 3339 instants."""
 
 import re
 from datetime import UTC, datetime
@@ -9,19 +9,19 @@ _RFC3339 = re.compile(
 
 
 def rfc3339(instant: datetime) -> str:
-    """Write an aware instant as `2026-12-01T08:00:00.000000Z`."""
+    """Format an aware instant as `2026-12-01T08:00:00.000000Z`."""
     if instant.tzinfo is not UTC:
         instant = instant.astimezone(UTC)
-    # Half of what isoformat takes, which asks the zone for its offset.
-    return "%04d-%02d-%02dT%02d:%02d:%02d.%06dZ" % (  # noqa: UP031 - quicker than an f-string, too
+    # Twice as fast as isoformat, which calls tzinfo.utcoffset.
+    return "%04d-%02d-%02dT%02d:%02d:%02d.%06dZ" % (  # noqa: UP031 - faster than an f-string
         instant.year, instant.month, instant.day, instant.hour, instant.minute, instant.second, instant.microsecond
     )
 
 
 def parse_instant(text: str) -> datetime:
-    """Read an RFC 3339 instant with its offset; raise ValueError in words a host developer can act on.
+    """Parse an RFC 3339 instant with an offset. Raises ValueError with a fix.
 
-    Digits beyond microseconds, as Go, Java and .NET write them, are cut off.
+    Digits beyond microseconds (Go, Java and .NET write them) are truncated.
     """
     if not _RFC3339.fullmatch(text):
         raise ValueError("must be RFC 3339 with an offset, like 2026-12-01T08:00:00.000000Z")

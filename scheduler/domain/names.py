@@ -1,4 +1,4 @@
-"""The names of the contract's exchanges and queues: hosts know them too, so they never change."""
+"""Names of the contract's exchanges and queues. Hosts use them too, so they never change."""
 
 COMMANDS_EXCHANGE = "schedule.commands"
 EVENTS_EXCHANGE = "schedule.events"
@@ -13,22 +13,22 @@ DUE_QUEUE = "mainapp_due"
 DEAD_QUEUE = "scheduler_dead"
 WEBHOOKS_QUEUE = "scheduler_webhooks"
 WEBHOOK_KEY = "webhook"  # its routing key
-ANSWERS_QUEUE_PREFIX = "scheduler_answers_"  # where a worker waits for the answers to its results
+ANSWERS_QUEUE_PREFIX = "scheduler_answers_"  # replies to a worker's results
 COMMAND_QUEUE_PREFIX = "scheduler_command_"
 COMMAND_KEY_PREFIX = "command."  # of its routing key
 DELAY_QUEUE = "scheduler_delay"
 
-# What a worker tells a command in its environment, and what is no setting if the command is a program of ours.
+# Environment variables that a worker sets for a command. They are not settings if the command runs this program.
 COMMAND_VARIABLES = ("SCHEDULER_EVENT_ID", "SCHEDULER_JOB_ID", "SCHEDULER_ATTEMPT")
 
 
 def delay_queue(exchange: str) -> str:
-    """Return the queue of what waits to be stored on its way to a further exit."""
+    """Return the queue of messages to be stored and later published to an additional exchange."""
     return f"{DELAY_QUEUE}_{exchange}"
 
 
 def delay_entry(exchange: str) -> str:
-    """Return the entry whose messages come out of a further exit."""
+    """Return the entry exchange that delays messages for an additional exchange."""
     return f"{exchange}.delay"
 
 

@@ -1,4 +1,4 @@
-"""Which tenants may use what a worker offers."""
+"""Tenants that may use a worker's offers."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,31 +9,31 @@ from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.messages.workers import MOST_OFFERS, OFFER_TENANTS_BYTES, OFFER_TENANTS_HEADER
 
 ALL_TENANTS = "*"
-OfferTenants = Mapping[str, Sequence[str]]  # by offer; one that is not in it is for all tenants
+OfferTenants = Mapping[str, Sequence[str]]  # by offer; a missing offer is for all tenants
 _LISTS: TypeAdapter[list[list[str]]] = TypeAdapter(list[list[str]])
 
 
 def write_offer_tenants(offers: Sequence[str], tenants: Mapping[str, Iterable[str]]) -> str | None:
-    """Return the header of a worker's message: a list of tenants for each offer; None if all are for all.
+    """Return the header of a worker's message: a list of tenants per offer; None if all are for everyone.
 
-    A list that does not fit is left empty: the offer is then shown to no tenant.
+    A list that does not fit is left empty, which hides the offer from every tenant.
     """
     if not tenants:
         return None
     lists: list[list[str]] = []
     room = OFFER_TENANTS_BYTES - 2
     for number, offer in enumerate(offers):
-        found = sorted(tenants.get(offer, (ALL_TENANTS,)))
-        needed = len(json.dumps(found)) + 2
+        allowed = sorted(tenants.get(offer, (ALL_TENANTS,)))
+        needed = len(json.dumps(allowed)) + 2
         if needed > room - 4 * (len(offers) - number):
-            found, needed = [], 4
+            allowed, needed = [], 4
         room -= needed
-        lists.append(found)
+        lists.append(allowed)
     return json.dumps(lists)
 
 
 def read_offer_tenants(header: object, offers: Sequence[str]) -> OfferTenants | None:
-    """Return what the header says; None without one. Raises Rejected."""
+    """Return the tenants from the header; None without a header. Raises Rejected."""
     if header is None:
         return None
     try:
@@ -49,5 +49,5 @@ def read_offer_tenants(header: object, offers: Sequence[str]) -> OfferTenants | 
 
 def usable_offers(offers: Iterable[str], offer_tenants: OfferTenants | None, tenant: str) -> list[str]:
     """Return the offers that a tenant may use."""
-    return [each for each in offers
-            if offer_tenants is None or each not in offer_tenants or tenant in offer_tenants[each]]
+    return [offer for offer in offers
+            if offer_tenants is None or offer not in offer_tenants or tenant in offer_tenants[offer]]

@@ -1,4 +1,4 @@
-"""JSON as the contract takes it: no duplicate keys, no NaN, nothing that Postgres cannot hold."""
+"""Parse JSON strictly: no duplicate keys, no NaN, no strings that Postgres cannot store."""
 
 import json
 import re
@@ -10,30 +10,28 @@ from typing import Any, NoReturn
 from scheduler.domain.errors import MOST_PROBLEMS, Problem, Reason, Rejected
 
 _BLANK = re.compile(r"[ \t\n\r]*").match
-# A member's name in its usual plain spelling, up to the value; any other goes the longer way.
+# A member's name without escapes, up to the value; other names take the slow path.
 _NAME = re.compile(r'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*').match
 _NEXT = re.compile(r"[ \t\n\r]*([,}])[ \t\n\r]*").match
-# A cheap hint that some string may hold NUL or half a surrogate pair; only then is each string looked at.
+# A cheap test for NUL or half a surrogate pair; only if it matches is every string checked.
 _SUSPECT = re.compile(r"\\u(?:0000|[dD][89a-fA-F])").search
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]").search
-
-
 _LONGEST_PATH = 200  # characters of a field's name in a problem
 
 
 class _Unacceptable(Exception):  # noqa: N818 - never leaves this module
-    """What a parser hook found."""
+    """A problem found by a parser hook."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
                 raise _Unacceptable(f"has the key {key[:80]!r} twice in one object")
             seen.add(key)
-    return found
+    return members
 
 
 def _constant(name: str) -> NoReturn:
@@ -41,23 +39,23 @@ def _constant(name: str) -> NoReturn:
 
 
 _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
-_scan = _decoder.scan_once  # type: ignore[attr-defined]  # raw_decode, without a call between
+_scan = _decoder.scan_once  # type: ignore[attr-defined]  # raw_decode without its extra call
 
-# For what we wrote ourselves, where nothing need be looked for: no hook, and so no Python for each object in it.
-_scan_ours = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # as above
+# For our own JSON, which needs no checks: without hooks no Python runs per object.
+_scan_ours = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # undocumented, stable
 
 
 def parse_object(body: bytes, exact: str) -> tuple[dict[str, Any], str | None]:
-    """Return the members of a JSON object, and the very text that the member `exact` was written in."""
+    """Return the members of a JSON object and the source text of the member `exact`."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
         raise _rejected(f"is not UTF-8 (byte {error.start})") from None
     try:
-        members, source = _plainly(text, exact) or _members(text, exact)
-        # One more than is reported: the search stops there, whatever the size of the body.
-        found = islice(_unstorable("", members), MOST_PROBLEMS + 1)
-        unstorable = list(found) if "\\" in text and _SUSPECT(text) else []
+        members, source = _parse_flat(text, exact) or _members(text, exact)
+        # One more than is reported: the search stops there, regardless of the body's size.
+        paths = islice(_unstorable("", members), MOST_PROBLEMS + 1)
+        unstorable = list(paths) if "\\" in text and _SUSPECT(text) else []
     except _Unacceptable as error:
         raise _rejected(str(error)) from None
     except JSONDecodeError as error:
@@ -70,15 +68,16 @@ def parse_object(body: bytes, exact: str) -> tuple[dict[str, Any], str | None]:
         raise _rejected("holds a number with too many digits") from None
     if unstorable:
         problem = "holds \\u0000 or half a surrogate pair, which Postgres cannot store"
-        listed = [Problem(where[:_LONGEST_PATH], problem) for where in unstorable[:MOST_PROBLEMS]]
+        listed = [Problem(path[:_LONGEST_PATH], problem) for path in unstorable[:MOST_PROBLEMS]]
         raise Rejected(listed, more=0 if len(unstorable) == len(listed) else None)
     return members, source
 
 
-def _plainly(text: str, exact: str) -> tuple[dict[str, Any], str | None] | None:
-    """Read an object that has no other in it but its member `exact`: most commands are such.
+def _parse_flat(text: str, exact: str) -> tuple[dict[str, Any], str | None] | None:
+    """Parse an object whose only nested object is its member `exact`, as in most commands.
 
-    None for any other and for any that is not JSON. With no more braces than objects, all braces are theirs.
+    Return None for any other object and for invalid JSON. If there are no more braces than objects, no string
+    contains one.
     """
     if not text.startswith("{"):
         return None
@@ -91,12 +90,12 @@ def _plainly(text: str, exact: str) -> tuple[dict[str, Any], str | None] | None:
         if type(members[exact]) is not dict:
             return None
         objects, source = 2, text[text.find("{", 1) : text.find("}") + 1]
-    plain = end == len(text) and text.count("{") == objects and text.count("}") == objects
-    return (members, source) if plain else None
+    flat = end == len(text) and text.count("{") == objects and text.count("}") == objects
+    return (members, source) if flat else None
 
 
 def _members(text: str, exact: str) -> tuple[dict[str, Any], str | None]:
-    """Walk the outermost object by hand, so that each member's own text is known."""
+    """Parse the outermost object member by member to get the source text of `exact`."""
     at = _skip(text, 0)
     if text[at : at + 1] != "{":
         raise _Unacceptable("is empty" if at == len(text) else "must be a JSON object")
@@ -122,21 +121,20 @@ def _members(text: str, exact: str) -> tuple[dict[str, Any], str | None]:
     return members, source
 
 
-def parse_apart(body: bytes, name: str) -> tuple[dict[str, Any], str, bytes]:
-    """Return the members of an object of our own, the text of one of them, and the object without that one.
+def split_member(body: bytes, name: str) -> tuple[dict[str, Any], str, bytes]:
+    """Return the members of our own JSON, the source text of `name`, and the object's text without that member.
 
-    What stays is the very text that it was; where there is no such member its text is empty. Raise Rejected where
-    it is no JSON.
+    The remaining text is unchanged; a missing member has an empty text. Raises Rejected for invalid JSON.
     """
     try:
         text = body.decode()
-        return _apart_at_once(text, name) or _apart(text, name)
+        return _split_once(text, name) or _split_members(text, name)
     except (_Unacceptable, ValueError, StopIteration, RecursionError) as error:
         raise _rejected(f"is not JSON: {type(error).__name__}") from None
 
 
-def _apart_at_once(text: str, name: str) -> tuple[dict[str, Any], str, bytes] | None:
-    """Read an object in which that name stands once and after another, as in what we write; None for any other."""
+def _split_once(text: str, name: str) -> tuple[dict[str, Any], str, bytes] | None:
+    """Split an object in which the name occurs once and not first, as in our own JSON; None for any other."""
     mark = f',"{name}":'
     if text.count(mark) != 1 or text[:1] != "{":
         return None
@@ -144,14 +142,14 @@ def _apart_at_once(text: str, name: str) -> tuple[dict[str, Any], str, bytes] | 
     at = text.index(mark)
     value, stop = _scan_ours(text, at + len(mark))
     if end != len(text) or members.get(name) != value:
-        return None  # it is another's, within
+        return None  # the member belongs to a nested object
     return members, text[at + len(mark) : stop], (text[:at] + text[stop:]).encode()
 
 
-def _apart(text: str, name: str) -> tuple[dict[str, Any], str, bytes]:
+def _split_members(text: str, name: str) -> tuple[dict[str, Any], str, bytes]:
     members: dict[str, Any] = {}
     texts: dict[str, str] = {}
-    found = ""
+    source = ""
     at = _skip(text, 0)
     more = text[at : at + 1] == "{"
     at = _skip(text, at + 1)
@@ -159,17 +157,17 @@ def _apart(text: str, name: str) -> tuple[dict[str, Any], str, bytes]:
         key, start = _name(text, at)
         members[key], end = _scan_ours(text, start)
         texts[key] = text[at:end]
-        found = text[start:end] if key == name else found
+        source = text[start:end] if key == name else source
         following = _NEXT(text, end)
         if following is None:
             raise JSONDecodeError("expected ',' or '}'", text, end)
         more, at = following[1] == ",", following.end()
     texts.pop(name, None)
-    return members, found, f"{{{','.join(texts.values())}}}".encode()
+    return members, source, f"{{{','.join(texts.values())}}}".encode()
 
 
 def _name(text: str, at: int) -> tuple[str, int]:
-    """Read a member's name and return where its value starts."""
+    """Return a member's name and the start of its value."""
     plain = _NAME(text, at)
     if plain is not None:
         return plain[1], plain.end()
@@ -187,21 +185,21 @@ def _skip(text: str, at: int) -> int:
     return blank.end() if blank else at
 
 
-def _unstorable(where: str, value: Any) -> Iterator[str]:
-    """Yield the path of each string, key or value, that Postgres could not store."""
+def _unstorable(path: str, value: Any) -> Iterator[str]:
+    """Yield the path of each string, key or value, that Postgres cannot store."""
     if isinstance(value, str):
         if _UNSTORABLE(value):
-            yield where
+            yield path
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _unstorable(f"{where}.{index}", item)
+            yield from _unstorable(f"{path}.{index}", item)
     elif isinstance(value, dict):
         for key, item in value.items():
             name = key.encode("ascii", "backslashreplace").decode().replace("\x00", "\\x00")
-            path = f"{where}.{name}" if where else name
+            member_path = f"{path}.{name}" if path else name
             if _UNSTORABLE(key):
-                yield path
-            yield from _unstorable(path, item)
+                yield member_path
+            yield from _unstorable(member_path, item)
 
 
 def _rejected(problem: str) -> Rejected:

@@ -1,4 +1,4 @@
-"""W3C trace context of a command, checked and bounded before it is stored."""
+"""Validate the W3C trace context of a command."""
 
 import re
 
@@ -13,8 +13,8 @@ def trace_context(traceparent: object, tracestate: object) -> tuple[str | None, 
     """Return the headers to propagate. An invalid one is dropped; tracestate needs a valid traceparent."""
     if not isinstance(traceparent, str) or len(traceparent) > MAX_TRACEPARENT:
         return None, None
-    found = _TRACEPARENT.fullmatch(traceparent)
-    if found is None or (found[1] is not None and traceparent.startswith("00")):
+    match = _TRACEPARENT.fullmatch(traceparent)
+    if match is None or (match[1] is not None and traceparent.startswith("00")):
         return None, None
     if isinstance(tracestate, str) and len(tracestate) <= MAX_TRACESTATE and _TRACESTATE.fullmatch(tracestate):
         return traceparent, tracestate

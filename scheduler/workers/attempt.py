@@ -11,7 +11,7 @@ from scheduler.domain.instants import rfc3339
 from scheduler.domain.messages import ResultStatus
 from scheduler.domain.messages.base import DEFAULT_TENANT
 from scheduler.domain.messages.runs import WEEK
-from scheduler.domain.strict_json import parse_apart
+from scheduler.domain.strict_json import split_member
 from scheduler.rabbit.delivery_parser import Delivery, UnreadableProperties
 from scheduler.workers.outcome import WorkOutcome
 
@@ -92,7 +92,7 @@ def _clean(value: Any) -> Any:
 
 def read_attempt(delivery: Delivery) -> WorkerAttempt:
     """Return the attempt; raise Rejected where the message is no event of a job with a target."""
-    event, target_text, rest = parse_apart(delivery.body, "target")
+    event, target_text, rest = split_member(delivery.body, "target")
     run = event.get("run")
     if not isinstance(run, dict):
         raise Rejected([Problem("run", "is required: only tracked jobs have work for a worker")])

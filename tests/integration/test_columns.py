@@ -14,8 +14,7 @@ from support import connected
 
 from scheduler.domain.jobs.definition import Definition
 from scheduler.domain.jobs.job import Job, JobStatus
-from scheduler.domain.jobs.missed import OnMissed
-from scheduler.domain.messages import Priority, RunPolicy
+from scheduler.domain.messages import OnMissed, Priority, RunPolicy
 from scheduler.domain.recurrence import Spec
 from scheduler.postgres.connection import connect
 from scheduler.postgres.jobs.columns import COLUMNS, FRESH

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scheduler.commands.apply_delayed import read_delayed
 from scheduler.domain.delayed.delay import (
     DELAY_HEADERS,
-    MOST,
+    MAX_DELAY,
     Delay,
     Timestamp,
     due_at,
@@ -28,7 +28,7 @@ from scheduler.rabbit.message_forwarding import dead_letter, forwarded_message
 from scheduler.views.delayed_messages import printable
 
 NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
-CENTURY_MS = MOST // timedelta(milliseconds=1)
+CENTURY_MS = MAX_DELAY // timedelta(milliseconds=1)
 FRAME = 131072
 integers = {"b": 8, "s": 16, "I": 32, "l": 64}
 unsigned = {"B": ("B", 8), "u": ("H", 16), "i": ("I", 32)}
@@ -188,8 +188,8 @@ def test_several_the_first_of_them_counts():
 
 
 def test_100_years_are_the_most():
-    edge = Delay(instant=NOW + MOST, header="x-deliver-at")
-    assert due_at(edge, NOW) == NOW + MOST
+    edge = Delay(instant=NOW + MAX_DELAY, header="x-deliver-at")
+    assert due_at(edge, NOW) == NOW + MAX_DELAY
     with pytest.raises(Rejected, match="more than 100 years ahead"):
         due_at(edge, NOW - timedelta(microseconds=1))
     assert parse_delay({"x-delay": CENTURY_MS}).milliseconds == CENTURY_MS
@@ -227,7 +227,7 @@ def test_a_dead_letter_neither_expires_nor_is_refused():
 
 def test_given_up_after_an_hour_without_a_queue():
     message = DelayedMessage(1, "e", b"", b"", b"", NOW, NOW, 3, NOW - timedelta(minutes=59))
-    assert not message.given_up(NOW)
-    assert message.given_up(NOW + timedelta(minutes=1))
+    assert not message.is_exhausted(NOW)
+    assert message.is_exhausted(NOW + timedelta(minutes=1))
     message.unroutable_at = None
-    assert not message.given_up(NOW + timedelta(days=1))
+    assert not message.is_exhausted(NOW + timedelta(days=1))

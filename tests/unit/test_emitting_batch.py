@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.domain.jobs.definition import Definition
 from scheduler.domain.jobs.job import Job, JobStatus
-from scheduler.domain.jobs.missed import OnMissed
+from scheduler.domain.messages import OnMissed
 from scheduler.domain.recurrence import Spec
 from scheduler.emitting import batch as module
 from scheduler.emitting.batch import Batch

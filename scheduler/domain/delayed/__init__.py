@@ -1,1 +1,1 @@
-"""A message that comes out later: when, and as what."""
+"""Delayed messages."""

@@ -1,4 +1,4 @@
-"""A message on its way through us: as it arrives, as it waits, and what becomes of it when its time has come."""
+"""Delayed messages as received and as stored."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -6,33 +6,32 @@ from enum import StrEnum
 
 from scheduler.domain.delayed.delay import Delay
 
-# What finds no queue is tried again for so long, and then given up.
+# An unroutable message is retried for this long, then dead-lettered.
 UNROUTABLE_TIMEOUT = timedelta(hours=1)
-# A cancel holds for so long against messages that come after it.
+# A cancel applies for this long to messages that arrive later.
 TOMBSTONE_LIFETIME = timedelta(hours=1)
-# Producers look for delayed messages by themselves this often only, so that who uses none pays next to nothing;
-# they are told of what falls due sooner.
+# Poll interval of producers, long because notifications announce messages that are due sooner.
 IDLE_POLL_SECONDS = 5.0
 
 
 class ReceiveOutcome(StrEnum):
-    """What became of a message that arrived."""
+    """Outcome for a received message."""
 
     WAITING = "waiting"
-    DUPLICATE = "duplicate"  # the same UUID waits already
-    CANCELLED = "cancelled"  # its cancel came first
+    DUPLICATE = "duplicate"  # the same UUID is already pending
+    CANCELLED = "cancelled"  # its cancel arrived first
 
 
 # Never changed once made, and not `frozen`: see jobs/definition.py.
 @dataclass(slots=True)
 class ReceivedMessage:
-    """A message as it came, with the properties that it comes out with."""
+    """A message as received, with the properties to publish it with."""
 
-    exchange: str  # where it comes out: the exit that belongs to its entry
+    exchange: str  # to publish to: the exit that belongs to its entry
     routing_key: bytes
     delay: Delay
-    message_id: str | None  # where it is a UUID, as Postgres writes it
-    properties: bytes  # as on the wire
+    message_id: str | None  # if it is a UUID, in Postgres's format
+    properties: bytes  # AMQP encoding
     body: bytes
 
     @property
@@ -43,7 +42,7 @@ class ReceivedMessage:
 
 @dataclass(slots=True)
 class DelayedMessage:
-    """A message whose time has come, or a cancel whose hour is over: then it has no exchange."""
+    """A due message, or an expired cancel, which has no exchange."""
 
     id: int
     exchange: str | None
@@ -53,9 +52,9 @@ class DelayedMessage:
     due_at: datetime
     wake_at: datetime
     retries: int = 0
-    unroutable_at: datetime | None = None  # when it found no queue for the first time
+    unroutable_at: datetime | None = None  # first unroutable publication
     problem: str | None = None
 
-    def given_up(self, now: datetime) -> bool:
-        """Whether it has been tried for long enough."""
+    def is_exhausted(self, now: datetime) -> bool:
+        """Return whether its retries are exhausted."""
         return self.unroutable_at is not None and now - self.unroutable_at >= UNROUTABLE_TIMEOUT

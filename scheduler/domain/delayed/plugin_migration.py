@@ -1,4 +1,4 @@
-"""From the plugin's exchanges, as the broker's definitions list them, to pairs of entry and exit."""
+"""Plan the migration of the plugin's exchanges, from the broker's definitions, to pairs of entry and exit."""
 
 import json
 import re
@@ -13,13 +13,13 @@ TYPES = ("topic", "direct", "fanout", "headers")
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 
-class InvalidDefinitions(ValueError):  # noqa: N818 - a verdict, not an accident
-    """The file is not what a broker exports."""
+class InvalidDefinitions(ValueError):  # noqa: N818 - describes the file
+    """The file is not a broker's export."""
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A queue or an exchange that gets messages from an exchange."""
+    """A binding of a queue or an exchange to an exchange."""
 
     source: str
     destination: str
@@ -29,13 +29,13 @@ class Binding:
 
     def __str__(self) -> str:
         kind = "exchange" if self.to_exchange else "queue"
-        said = f" {json.dumps(dict(self.arguments), sort_keys=True)}" if self.arguments else ""
-        return f"{self.source} → {kind} {self.destination} by {self.routing_key!r}{said}"
+        arguments = f" {json.dumps(dict(self.arguments), sort_keys=True)}" if self.arguments else ""
+        return f"{self.source} → {kind} {self.destination} by {self.routing_key!r}{arguments}"
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangePair:
-    """What takes the place of one exchange of the plugin."""
+    """The replacement of one plugin exchange."""
 
     old: str
     exit: str
@@ -46,13 +46,13 @@ class ExchangePair:
 
     @property
     def entry(self) -> str:
-        """Where publishers publish."""
+        """The exchange that publishers use."""
         return delay_entry(self.exit)
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationPlan:
-    """What to declare, and of what it cannot be done, with why."""
+    """The exchanges to declare, and the problems of exchanges that cannot be migrated."""
 
     pairs: tuple[ExchangePair, ...] = ()
     problems: tuple[str, ...] = ()
@@ -60,50 +60,51 @@ class MigrationPlan:
     @property
     def setting(self) -> str:
         """The value of SCHEDULER_DELAY_EXCHANGES."""
-        return ",".join(f"{each.exit}:{each.type}" for each in self.pairs)
+        return ",".join(f"{pair.exit}:{pair.type}" for pair in self.pairs)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return the plan as a JSON object."""
         pairs = [asdict(pair) | {"entry": pair.entry, "queue": delay_queue(pair.exit)} for pair in self.pairs]
         return {"pairs": pairs, "setting": self.setting, "problems": [*self.problems]}
 
     def lines(self) -> list[str]:
-        """Say it all, one line each."""
-        said = []
+        """Return the plan as lines of text."""
+        lines = []
         for pair in self.pairs:
-            said += [
-                f"exchange  {pair.exit} ({pair.type}): what was {pair.old}'s own kind",
+            lines += [
+                f"exchange  {pair.exit} ({pair.type}): same type as {pair.old}",
                 f"exchange  {pair.entry} (headers, alternate exchange {pair.exit}): the entry",
-                f"queue     {delay_queue(pair.exit)}: what waits to be stored",
-                *(f"binding   {each}" for each in pair.bindings),
-                f"publisher publishes to {pair.entry} instead of {pair.old}; x-delay stays as it is",
+                f"queue     {delay_queue(pair.exit)}: messages to be stored",
+                *(f"binding   {binding}" for binding in pair.bindings),
+                f"publisher publishes to {pair.entry} instead of {pair.old}; x-delay is unchanged",
             ]
         if self.pairs:
-            said.append(f"setting   SCHEDULER_DELAY_EXCHANGES={self.setting}")
-        return [*said, *(f"problem   {each}" for each in self.problems)]
+            lines.append(f"setting   SCHEDULER_DELAY_EXCHANGES={self.setting}")
+        return [*lines, *(f"problem   {problem}" for problem in self.problems)]
 
 
 def vhosts(text: str) -> list[str | None]:
-    """Return the virtual hosts in which the definitions have exchanges of the plugin; None where none is named."""
-    found = {_text(each, "vhost") for each in _listed(_read(text), "exchanges") if each.get("type") == PLUGIN_TYPE}
-    return sorted(found, key=lambda each: each or "")
+    """Return the virtual hosts that have plugin exchanges; None stands for definitions without vhosts."""
+    exchanges = _listed(_read(text), "exchanges")
+    names = {_text(exchange, "vhost") for exchange in exchanges if exchange.get("type") == PLUGIN_TYPE}
+    return sorted(names, key=lambda name: name or "")
 
 
 def plan(text: str, vhost: str | None, suffix: str = "") -> MigrationPlan:
-    """Return what takes the place of the plugin's exchanges in a virtual host; `suffix` is added to names."""
+    """Return the migration plan of a virtual host; `suffix` is added to the names of exchanges."""
     definitions = _read(text)
-    ours = [each for each in _listed(definitions, "exchanges")
-            if each.get("type") == PLUGIN_TYPE and _text(each, "vhost") == vhost]
-    bindings = [each for each in _listed(definitions, "bindings") if _text(each, "vhost") == vhost]
-    renamed = {str(each.get("name")): f"{each.get('name')}{suffix}" for each in ours}
+    exchanges = [exchange for exchange in _listed(definitions, "exchanges")
+                 if exchange.get("type") == PLUGIN_TYPE and _text(exchange, "vhost") == vhost]
+    bindings = [binding for binding in _listed(definitions, "bindings") if _text(binding, "vhost") == vhost]
+    renamed = {str(exchange.get("name")): f"{exchange.get('name')}{suffix}" for exchange in exchanges}
     pairs: list[ExchangePair] = []
     problems: list[str] = []
-    for exchange in ours:
+    for exchange in exchanges:
         try:
             pairs.append(_pair(exchange, renamed, bindings))
         except ValueError as error:
             problems.append(f"{exchange.get('name')}: {error}")
-    return MigrationPlan(tuple(sorted(pairs, key=lambda each: each.exit)), tuple(problems))
+    return MigrationPlan(tuple(sorted(pairs, key=lambda pair: pair.exit)), tuple(problems))
 
 
 def _pair(
@@ -115,19 +116,19 @@ def _pair(
     arguments = dict(arguments) if isinstance(arguments, Mapping) else {}
     kind = arguments.pop("x-delayed-type", None)
     if kind not in TYPES:
-        raise ValueError(f"its x-delayed-type is {kind!r}; only {', '.join(TYPES)} can be an exit")
+        raise ValueError(f"x-delayed-type {kind!r} is not supported; use one of {', '.join(TYPES)}")
     if not _NAME.fullmatch(name) or f"{name}.".startswith(("amq.", "schedule.")):
-        raise ValueError("its name cannot be an exit's; try --suffix")
-    own = tuple(binding for each in bindings if (binding := _binding(each, old, renamed)) is not None)
+        raise ValueError("the name is not allowed for an exit; use --suffix")
+    own = tuple(binding for given in bindings if (binding := _binding(given, old, renamed)) is not None)
     return ExchangePair(old, name, kind, own, bool(exchange.get("durable", True)), arguments)
 
 
 def _binding(given: Mapping[str, Any], old: str, renamed: Mapping[str, str]) -> Binding | None:
-    """Return a binding as it is to be, if it is one of this exchange's."""
+    """Return the migrated binding, if it belongs to this exchange."""
     source, destination = str(given.get("source", "")), str(given.get("destination", ""))
     to_exchange = given.get("destination_type") == "exchange"
     if to_exchange and destination in renamed:
-        # What comes from another of the plugin's exchanges is told of once, where it comes from.
+        # List a binding between two plugin exchanges once, at its source.
         if source != old and (destination != old or source in renamed):
             return None
         destination = delay_entry(renamed[destination])
@@ -140,19 +141,19 @@ def _binding(given: Mapping[str, Any], old: str, renamed: Mapping[str, str]) -> 
 
 def _read(text: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(text)
+        definitions = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidDefinitions(f"it is not JSON: {error}") from None
-    if not isinstance(found, dict) or not isinstance(found.get("exchanges"), list):
-        raise InvalidDefinitions("it has no list of exchanges: make it with `rabbitmqctl export_definitions FILE`")
-    return found
+        raise InvalidDefinitions(f"the file is not JSON: {error}") from None
+    if not isinstance(definitions, dict) or not isinstance(definitions.get("exchanges"), list):
+        raise InvalidDefinitions("the file has no exchanges; create it with `rabbitmqctl export_definitions FILE`")
+    return definitions
 
 
 def _listed(definitions: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    found = definitions.get(name, [])
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+    items = definitions.get(name, [])
+    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
 def _text(given: Mapping[str, Any], name: str) -> str | None:
-    found = given.get(name)
-    return found if isinstance(found, str) else None
+    value = given.get(name)
+    return value if isinstance(value, str) else None

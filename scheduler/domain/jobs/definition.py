@@ -7,8 +7,7 @@ from typing import Any
 
 from scheduler.domain.caller import Caller
 from scheduler.domain.errors import Rejected
-from scheduler.domain.jobs.missed import OnMissed
-from scheduler.domain.messages import DEFAULT_TENANT, Command, Priority, RunPolicy, ScheduleRequest
+from scheduler.domain.messages import DEFAULT_TENANT, Command, OnMissed, Priority, RunPolicy, ScheduleRequest
 from scheduler.domain.recurrence import Spec, StartSource, resolve
 
 _ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
@@ -82,7 +81,7 @@ def precompute_schedule(incoming: Incoming) -> None:
     try:
         incoming.schedule = _resolved(incoming.command, _ANY_TIME)
     except Rejected as rejected:
-        incoming.schedule = rejected.kept()
+        incoming.schedule = rejected.without_traceback()
 
 
 def _schedule(incoming: Incoming, request: ScheduleRequest, now: datetime) -> Spec:

@@ -11,7 +11,7 @@ from scheduler.domain.instants import rfc3339
 from scheduler.domain.jobs.definition import Definition
 from scheduler.domain.jobs.job import Job, JobStatus
 from scheduler.domain.jobs.missed import plan
-from scheduler.domain.messages import DEFAULT_TENANT, MAX_MISSED_LISTED, Overlap, work_key
+from scheduler.domain.messages import DEFAULT_TENANT, MAX_MISSED, Overlap, work_key
 from scheduler.domain.recurrence import compile_schedule
 from scheduler.domain.runs.run import Occurrence, Origin, Run
 
@@ -113,7 +113,7 @@ def _skipped(emission: Emission) -> Emission:
     if emission.due_at is None:
         return emission
     before = emission.missed or Missed((), 0, "overlap")
-    missed = Missed((*before.times, emission.due_at)[-MAX_MISSED_LISTED:], before.count + 1, "overlap")
+    missed = Missed((*before.times, emission.due_at)[-MAX_MISSED:], before.count + 1, "overlap")
     return replace(emission, due_at=None, due_text="", event_id=None, folded=0, missed=missed)
 
 

@@ -13,10 +13,11 @@ from operator import attrgetter
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.issued_at import TRUSTED_AHEAD, check_issued_at
 from scheduler.domain.jobs.definition import Definition, Incoming, content, define, keep_start
-from scheduler.domain.jobs.missed import MOST, OnMissed
 from scheduler.domain.messages import (
     DEFAULT_TENANT,
+    MAX_MISSED,
     Command,
+    OnMissed,
     ScheduleCancel,
     SchedulePause,
     ScheduleRequest,
@@ -173,7 +174,7 @@ def _first_new(job: Job, stored: Spec, definition: Definition, now: datetime) ->
     if first is None or first > now:
         return first
     before, after = compile_schedule(stored), compile_schedule(definition.spec)
-    for each in reversed(after.newest_until(now, MOST if definition.on_missed is OnMissed.ALL else 1)):
+    for each in reversed(after.newest_until(now, MAX_MISSED if definition.on_missed is OnMissed.ALL else 1)):
         settled = job.next_run_at is None or each < job.next_run_at
         if settled and before.fires_at(each):
             return after.next_after(each)

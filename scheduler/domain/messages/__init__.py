@@ -1,8 +1,8 @@
-"""The contract, in and out: every message a host sends or receives."""
+"""Messages of the contract that hosts send and receive."""
 
 from scheduler.domain.messages.base import (
     DEFAULT_TENANT,
-    MAX_MISSED_LISTED,
+    MAX_MISSED,
     Command,
     ContractMessage,
     Instant,
@@ -14,6 +14,7 @@ from scheduler.domain.messages.jobs import (
     AMQP_PRIORITIES,
     FieldProblem,
     JobCommand,
+    OnMissed,
     Priority,
     ScheduleAccepted,
     ScheduleCancel,
@@ -41,15 +42,15 @@ from scheduler.domain.messages.targets import CommandTarget, Target, WebhookTarg
 from scheduler.domain.messages.workers import Busy, ScheduleWorker
 
 __all__ = [
-    "AMQP_PRIORITIES", "COMMAND_MODELS", "DEFAULT_TENANT", "EVENT_MODELS", "MAX_MISSED_LISTED", "RESULT_MODELS",
+    "AMQP_PRIORITIES", "COMMAND_MODELS", "DEFAULT_TENANT", "EVENT_MODELS", "MAX_MISSED", "RESULT_MODELS",
     "Busy", "Command", "CommandTarget", "ContractMessage", "DueRun", "FieldProblem", "Instant", "JobCommand",
-    "JobId", "Overlap", "Priority", "RecordedStatus", "ResultStatus", "RunPolicy", "ScheduleAccepted",
+    "JobId", "OnMissed", "Overlap", "Priority", "RecordedStatus", "ResultStatus", "RunPolicy", "ScheduleAccepted",
     "ScheduleCancel", "ScheduleDue", "ScheduleFinished", "ScheduleMissed", "SchedulePause", "ScheduleRecorded",
     "ScheduleRejected", "ScheduleRequest", "ScheduleResult", "ScheduleResume", "ScheduleRetry",
     "ScheduleTrigger", "ScheduleWorker", "Seconds", "Status", "Target", "Tenant", "WebhookTarget", "work_key",
 ]
 
-# By routing key: what comes through scheduler_inbox, through scheduler_results, and what goes out.
+# By routing key: messages in scheduler_inbox, messages in scheduler_results, and published events.
 COMMAND_MODELS: dict[str, type[Command]] = {
     model.kind: model
     for model in (

@@ -1,4 +1,4 @@
-"""What every message of the contract is made of."""
+"""Base classes and field types of messages."""
 
 from datetime import datetime
 from typing import Annotated, Any, ClassVar
@@ -24,12 +24,12 @@ Instant = Annotated[
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
 JobId = UUID
-LIFETIME = 100 * 366 * 86400  # seconds: nothing is put off longer
+LIFETIME = 100 * 366 * 86400  # seconds: the longest delay
 Seconds = Annotated[float, Field(ge=0, le=LIFETIME, allow_inf_nan=False, strict=True)]
 DEFAULT_TENANT = "default"
 TENANT_PATTERN = r"^[A-Za-z0-9._-]{1,100}$"
 Tenant = Annotated[str, Field(strict=True, pattern=TENANT_PATTERN)]
-MAX_MISSED_LISTED = 100  # the most occurrences one ScheduleMissed lists
+MAX_MISSED = 100  # occurrences in a ScheduleMissed; also those emitted by `on_missed: all`
 
 
 class ContractMessage(BaseModel):
@@ -39,15 +39,15 @@ class ContractMessage(BaseModel):
 
 
 class Command(ContractMessage):
-    """What every command has: when the host said so."""
+    """Fields of every command."""
 
     kind: ClassVar[str]  # its routing key
-    about: ClassVar[str]  # the field that names the job or the run
+    about: ClassVar[str]  # the field with the job or run id
 
     issued_at: Instant | None = Field(
         default=None,
         description="Orders the host's commands for one id: the latest wins. "
-        "Without it the command counts as issued when it is stored.",
+        "A command without it counts as issued when it is stored.",
         examples=["2026-11-30T17:21:09.123456Z"],
     )
-    tenant: Tenant = Field(default=DEFAULT_TENANT, description="Whose job it is.")
+    tenant: Tenant = Field(default=DEFAULT_TENANT, description="The owner of the job.")

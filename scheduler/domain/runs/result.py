@@ -69,7 +69,7 @@ class WorkerReport:
         return str(self.message.id)
 
 
-def kept(result: ScheduleResult, event_id: str, output: str | None) -> Result:
+def truncate_result(result: ScheduleResult, event_id: str, output: str | None) -> Result:
     """Return a result with its error and its output, the text as it came, cut to what is kept."""
     error = result.error
     cut = output is not None and len(output) * 4 > OUTPUT_BYTES and len(output.encode()) > OUTPUT_BYTES

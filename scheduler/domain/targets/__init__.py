@@ -1,1 +1,1 @@
-"""What a job has done for it by a worker: a webhook called, or a command run."""
+"""Validation of webhook and command targets."""

@@ -1,4 +1,4 @@
-"""What SCHEDULER_WEBHOOK_ALLOW lets webhooks reach although it is not public: names, addresses and ranges."""
+"""Non-public hosts that SCHEDULER_WEBHOOK_ALLOW permits: names, addresses and ranges."""
 
 import re
 from collections.abc import Iterable
@@ -14,43 +14,43 @@ _ALL_DIGITS = re.compile(r"[0-9.]+(?:/.*)?|.*/.*|.*:.*")
 
 @dataclass(frozen=True, slots=True)
 class AllowList:
-    """Names that may resolve to anything, and addresses that any name may resolve to."""
+    """Names allowed to resolve to any address, and addresses allowed for any name."""
 
     names: frozenset[str] = frozenset()
-    below: tuple[str, ...] = ()  # of `*.example.org` the part from the dot on
+    suffixes: tuple[str, ...] = ()  # `.example.org` for `*.example.org`
     networks: tuple[Network, ...] = ()
 
     @classmethod
-    def parse(cls, words: Iterable[str]) -> "AllowList":
-        """Read the setting's words; raise ValueError over one that is none of the three."""
-        names, below, networks = [], [], []
-        for word in words:
-            if _ALL_DIGITS.fullmatch(word):
-                networks.append(_network(word))
-            elif not _PATTERN.fullmatch(word):
-                raise ValueError(f"{word!r} is no host name, *.name, address or range like 10.1.0.0/16")
-            elif word.startswith("*."):
-                below.append(word[1:].lower().rstrip("."))
+    def parse(cls, entries: Iterable[str]) -> "AllowList":
+        """Parse the setting's entries. Raises ValueError."""
+        names, suffixes, networks = [], [], []
+        for entry in entries:
+            if _ALL_DIGITS.fullmatch(entry):
+                networks.append(_network(entry))
+            elif not _PATTERN.fullmatch(entry):
+                raise ValueError(f"{entry!r} is not a host name, *.name, address or range like 10.1.0.0/16")
+            elif entry.startswith("*."):
+                suffixes.append(entry[1:].lower().rstrip("."))
             else:
-                names.append(word.lower().rstrip("."))
-        return cls(frozenset(names), tuple(below), tuple(networks))
+                names.append(entry.lower().rstrip("."))
+        return cls(frozenset(names), tuple(suffixes), tuple(networks))
 
     def allows_name(self, host: str) -> bool:
-        """Tell whether a host may be called whatever its address is."""
+        """Return whether a host is allowed regardless of its address."""
         name = host.lower().rstrip(".")
-        return name in self.names or any(name.endswith(each) and name != each[1:] for each in self.below)
+        return name in self.names or any(name.endswith(suffix) and name != suffix[1:] for suffix in self.suffixes)
 
     def allows_address(self, address: Address) -> bool:
-        """Tell whether an address may be dialled whatever name led to it."""
+        """Return whether an address is allowed regardless of the host name."""
         real = unwrapped(address)
         return any(real.version == network.version and real in network for network in self.networks)
 
 
-def _network(word: str) -> Network:
+def _network(entry: str) -> Network:
     try:
-        if "/" in word:
-            return ip_network(word)
-        address = unwrapped(ip_address(word.strip("[]")))
+        if "/" in entry:
+            return ip_network(entry)
+        address = unwrapped(ip_address(entry.strip("[]")))
         return ip_network(f"{address}/{address.max_prefixlen}")
     except ValueError as error:
-        raise ValueError(f"{word!r} is no address and no range: {error}") from None
+        raise ValueError(f"{entry!r} is not an address or a range: {error}") from None

@@ -1,4 +1,4 @@
-"""The headers that a job may give its webhook."""
+"""Validate the headers of a webhook."""
 
 import re
 from collections.abc import Mapping
@@ -8,29 +8,29 @@ from scheduler.domain.targets.placeholders import SECRET, placeholders
 MOST_HEADERS = 100
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
-# They are the connection's own, or would let a job sign for us.
-_OURS = frozenset({"host", "content-length", "transfer-encoding", "connection"})
-_OUR_PREFIX = "webhook-"
+# Set by the connection, or part of our signature.
+_RESERVED = frozenset({"host", "content-length", "transfer-encoding", "connection"})
+_RESERVED_PREFIX = "webhook-"
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Raise ValueError over the first header that cannot be sent, or that is not the job's to set."""
+    """Raise ValueError for the first header that cannot be sent or is reserved."""
     if len(headers) > MOST_HEADERS:
         raise ValueError(f"may have at most {MOST_HEADERS} headers")
     for name, value in headers.items():
-        shown = name[:80].encode("ascii", "backslashreplace").decode()
+        printable = name[:80].encode("ascii", "backslashreplace").decode()
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{shown!r} is not a header's name")
-        if name.lower() in _OURS or name.lower().startswith(_OUR_PREFIX):
-            raise ValueError(f"{shown} is set by the worker and must not be given")
+            raise ValueError(f"{printable!r} is not a header name")
+        if name.lower() in _RESERVED or name.lower().startswith(_RESERVED_PREFIX):
+            raise ValueError(f"{printable} is set by the worker and must not be given")
         if not sendable(value):
-            raise ValueError(f"{shown} must not have line breaks or control characters")
-        for found in placeholders(value):
-            if not found.startswith(SECRET):
-                raise ValueError(f"{shown}: {{{{{found[:80]}}}}} is not filled in here; a header may have "
+            raise ValueError(f"{printable} must not have line breaks or control characters")
+        for placeholder in placeholders(value):
+            if not placeholder.startswith(SECRET):
+                raise ValueError(f"{printable}: {{{{{placeholder[:80]}}}}} is not substituted in headers; use "
                                  f"{{{{secret.NAME}}}}")
 
 
 def sendable(value: str) -> bool:
-    """Tell whether a header can have this value."""
+    """Return whether a header can have this value."""
     return not _CONTROL.search(value)

@@ -1,4 +1,4 @@
-"""`{{payload.invoice}}` and the like in what a worker sends or runs: filled in as text, once."""
+"""Substitute placeholders such as `{{payload.invoice}}` in targets, as text and once."""
 
 import json
 import re
@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 _PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
-_OF_THE_EVENT = frozenset({"job_id", "job_type", "due_at", "event_id"})
-_KNOWN = re.compile(r"job_id|job_type|due_at|event_id|attempt|payload(?:\.[^.]+)+")
-_DEEPEST = 198  # with the two levels around it all that pydantic reads of a target again
+_EVENT_FIELDS = frozenset({"job_id", "job_type", "due_at", "event_id"})
+_PLACEHOLDER_NAME = re.compile(r"job_id|job_type|due_at|event_id|attempt|payload(?:\.[^.]+)+")
+_DEEPEST = 198  # plus the two levels around it: pydantic's limit for reading a target back
 SECRET = "secret."  # noqa: S105 - the beginning of a placeholder's name
 
 
-class UnknownPlaceholder(Exception):  # noqa: N818 - a verdict about the job, not an accident
-    """The event has nothing for a placeholder; the text names it."""
+class UnknownPlaceholder(Exception):  # noqa: N818 - describes the job
+    """The event has no value for a placeholder."""
 
 
 def placeholders(text: str) -> list[str]:
@@ -21,29 +21,26 @@ def placeholders(text: str) -> list[str]:
     return _PLACEHOLDER.findall(text) if "{{" in text else []
 
 
-def check(value: Any, depth: int = 0) -> None:
-    """Raise ValueError over a placeholder, in the strings of a JSON value, that no event has anything for.
-
-    And over a value that is nested too deeply to be handed on.
-    """
+def check_placeholders(value: Any, depth: int = 0) -> None:
+    """Raise ValueError for an unknown placeholder in the strings of a JSON value, or for too deep nesting."""
     if isinstance(value, str):
         for name in placeholders(value):
-            if not _KNOWN.fullmatch(name):
-                raise ValueError(f"{{{{{name[:80]}}}}} is not a placeholder; there are job_id, job_type, due_at, "
-                                 "event_id, attempt and payload.a.b" + _hint(name))
+            if not _PLACEHOLDER_NAME.fullmatch(name):
+                raise ValueError(f"{{{{{name[:80]}}}}} is not a placeholder; use job_id, job_type, due_at, "
+                                 "event_id, attempt or payload.a.b" + _hint(name))
     elif isinstance(value, list | tuple | dict):
         if depth == _DEEPEST:
             raise ValueError(f"must not be nested deeper than {_DEEPEST} levels")
-        for each in value.values() if isinstance(value, dict) else value:
-            check(each, depth + 1)
+        for item in value.values() if isinstance(value, dict) else value:
+            check_placeholders(item, depth + 1)
 
 
 def _hint(name: str) -> str:
-    return "; secrets go into headers only" if name.startswith(SECRET) else ""
+    return "; secrets are allowed in headers only" if name.startswith(SECRET) else ""
 
 
 def fill_secrets(text: str, secret: Callable[[str], str]) -> str:
-    """Return the text with {{secret.NAME}} filled in; nothing else is."""
+    """Return the text with {{secret.NAME}} substituted, and no other placeholder."""
     if "{{" not in text:
         return text
     return _PLACEHOLDER.sub(
@@ -52,25 +49,25 @@ def fill_secrets(text: str, secret: Callable[[str], str]) -> str:
 
 
 def fill(text: str, event: Mapping[str, Any], escape: Callable[[str], str] = str) -> str:
-    """Return the text with what the event has for each placeholder, which is not looked into again."""
+    """Return the text with placeholders substituted once from the event."""
     if "{{" not in text:
         return text
-    return _PLACEHOLDER.sub(lambda match: escape(_as_text(_found(match[1], event))), text)
+    return _PLACEHOLDER.sub(lambda match: escape(_as_text(_value(match[1], event))), text)
 
 
 def fill_all(value: Any, event: Mapping[str, Any]) -> Any:
-    """Return a JSON value with the placeholders in its strings filled in; keys stay as they are."""
+    """Return a JSON value with the placeholders in its strings substituted; keys are unchanged."""
     if isinstance(value, str):
         return fill(value, event)
     if isinstance(value, list):
-        return [fill_all(each, event) for each in value]
+        return [fill_all(item, event) for item in value]
     if isinstance(value, dict):
-        return {key: fill_all(each, event) for key, each in value.items()}
+        return {key: fill_all(item, event) for key, item in value.items()}
     return value
 
 
-def _found(name: str, event: Mapping[str, Any]) -> Any:
-    if name in _OF_THE_EVENT:
+def _value(name: str, event: Mapping[str, Any]) -> Any:
+    if name in _EVENT_FIELDS:
         return event[name]
     if name == "attempt":
         return event["run"]["attempt"]
@@ -89,7 +86,7 @@ def _found(name: str, event: Mapping[str, Any]) -> Any:
 
 
 def _unknown(name: str) -> UnknownPlaceholder:
-    return UnknownPlaceholder(f"the event has nothing for the placeholder {{{{{name[:200]}}}}}")
+    return UnknownPlaceholder(f"the event has no value for the placeholder {{{{{name[:200]}}}}}")
 
 
 def _as_text(value: Any) -> str:

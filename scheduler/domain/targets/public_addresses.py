@@ -1,7 +1,7 @@
-"""Which addresses are public: a table of those that are not, so that it can be read beside the registries.
+"""Addresses that are not public.
 
-IANA's registries of special-purpose addresses (RFC 6890 and what followed), multicast, and what carries another
-address inside it. Python's own `is_global` says yes to several of these, and changes from version to version.
+IANA's registries of special-purpose addresses (RFC 6890 and its successors), multicast, and addresses that embed
+another one. Python's own `is_global` accepts several of these and differs between versions.
 """
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
@@ -14,7 +14,7 @@ _TABLE = (
     ("10.0.0.0/8", "private"),
     ("100.64.0.0/10", "shared by carriers"),
     ("127.0.0.0/8", "loopback"),
-    ("169.254.0.0/16", "link-local, where clouds keep their metadata"),
+    ("169.254.0.0/16", "link-local, such as cloud metadata"),
     ("172.16.0.0/12", "private"),
     ("192.0.0.0/24", "for protocols"),
     ("192.0.2.0/24", "for documentation"),
@@ -42,22 +42,22 @@ _TABLE = (
     ("fec0::/10", "site-local"),
     ("ff00::/8", "multicast"),
 )
-NOT_PUBLIC: tuple[tuple[Network, str], ...] = tuple((ip_network(text), what) for text, what in _TABLE)
-_GLOBAL_UNICAST = IPv6Network("2000::/3")  # nothing else of IPv6 is given to anyone
+NOT_PUBLIC: tuple[tuple[Network, str], ...] = tuple((ip_network(text), purpose) for text, purpose in _TABLE)
+_GLOBAL_UNICAST = IPv6Network("2000::/3")  # no other IPv6 addresses are assigned
 
 
 def unwrapped(address: Address) -> Address:
-    """Return the IPv4 address that an IPv4-mapped IPv6 address stands for: that is what would be dialled."""
+    """Return the IPv4 address of an IPv4-mapped IPv6 address, to which a connection would go."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return address if mapped is None else mapped
 
 
 def non_public_reason(address: Address) -> str | None:
-    """Say what a non-public address is for; None if it is public."""
+    """Return the purpose of a non-public address; None if it is public."""
     real = unwrapped(address)
-    for network, what in NOT_PUBLIC:
+    for network, purpose in NOT_PUBLIC:
         if real.version == network.version and real in network:
-            return what
+            return purpose
     if isinstance(real, IPv6Address) and real not in _GLOBAL_UNICAST:
         return "not in use"
     return None

@@ -1,4 +1,4 @@
-"""The URL of a webhook: what it may be, whose it is, and how placeholders are filled into it."""
+"""Validate webhook URLs and substitute placeholders in them."""
 
 import re
 from collections.abc import Mapping
@@ -13,24 +13,24 @@ _HOST = re.compile(r"[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\]")
 _NUMERIC = re.compile(r"(?:(?:0x[0-9a-f]*|[0-9]+)(?:\.|\Z)){1,5}", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443}
 _MOST_NAME = 253
-# What a path or a query may hold as it is; `%` for what is encoded already.
+# Characters that a path or a query may contain unencoded; `%` is for encoded ones.
 _SAFE = "%/:?=&~+!$,;'()*@[]-._"
 
 
 def check_url(url: str) -> None:
-    """Raise ValueError where a webhook cannot have this URL."""
+    """Raise ValueError if a webhook cannot have this URL."""
     if _UNPRINTABLE.search(url):
-        raise ValueError("must not have spaces, control characters or backslashes; encode them, as in %20")
+        raise ValueError("must not have spaces, control characters or backslashes; encode them, such as %20")
     if "{{" in url.split("://", 1)[-1].split("/", 1)[0].split("?", 1)[0]:
-        raise ValueError("may have placeholders in its path and query, not before")
+        raise ValueError("may have placeholders only in its path and query")
     parts = _split(url)
     if parts.scheme not in _PORTS:
         raise ValueError("must begin with http:// or https://")
     if "@" in parts.netloc:
-        raise ValueError("must not have user:password; put it into a header, as {{secret.NAME}}")
+        raise ValueError("must not have user:password; use a header with {{secret.NAME}}")
     host = ascii_host(parts)
     if not _HOST.fullmatch(host) or len(host) > _MOST_NAME:
-        raise ValueError("must have a host, a name or an address")
+        raise ValueError("must have a host: a name or an address")
 
 
 @lru_cache(maxsize=4096)
@@ -46,12 +46,12 @@ def _split(url: str) -> SplitResult:
 
 
 def ascii_host(parts: SplitResult) -> str:
-    """Return the host as it goes into a request: lower case, international names encoded, IPv6 in brackets."""
+    """Return the host for a request: lower case, international names encoded, IPv6 in brackets."""
     host = parts.hostname or ""
     if ":" in host:
         return f"[{host}]"
     try:
-        # No name gets shorter when it is encoded, and to encode a long one takes milliseconds.
+        # Encoding never shortens a name, and takes milliseconds for a long one.
         if len(host) > _MOST_NAME:
             return ""
         name = host if host.isascii() else host.encode("idna").decode()
@@ -61,11 +61,11 @@ def ascii_host(parts: SplitResult) -> str:
 
 
 def _dotted_quad(host: str) -> str:
-    """Write an IPv4 address in the one usual way, as browsers do: 127.1, 0x7f.1 and 2130706433 are one."""
+    """Normalize an IPv4 address as browsers do: 127.1, 0x7f.1 and 2130706433 are the same."""
     *firsts, last = (_number(part) for part in host.rstrip(".").split("."))
     if len(firsts) > 3 or max(firsts, default=0) > 255 or last >= 256 ** (4 - len(firsts)):  # noqa: PLR2004 - bytes
         return ""
-    value = last + sum(each << 8 * (3 - index) for index, each in enumerate(firsts))
+    value = last + sum(number << 8 * (3 - index) for index, number in enumerate(firsts))
     return ".".join(str(value >> shift & 255) for shift in (24, 16, 8, 0))
 
 
@@ -75,12 +75,12 @@ def _number(part: str) -> int:
     try:
         return int(part, 8 if part.startswith("0") else 10)
     except ValueError:
-        return 2**32  # 09: no number, and no name either
+        return 2**32  # 09: neither a number nor a name
 
 
 @lru_cache(maxsize=4096)
 def endpoint(url: str) -> str:
-    """Return host and port: what calls have in common that one machine answers, and all that logs ever show."""
+    """Return host and port, the only part of a URL that logs contain."""
     parts = _split(url)
     return f"{ascii_host(parts)}:{parts.port or _PORTS[parts.scheme]}"
 
@@ -91,17 +91,17 @@ def host_name(url: str) -> str:
 
 
 def filled_url(url: str, query: Mapping[str, str], event: Mapping[str, Any]) -> str:
-    """Return the URL to call: whatever a placeholder stands for stays a part of its segment or its value."""
+    """Return the URL with placeholders substituted; a value never leaves its path segment or parameter."""
     parts = _split(url)
     path = quote(fill(parts.path, event, _encoded), safe=_SAFE) or "/"
     if "{{" in parts.path and _dotted(path) > _dotted(parts.path):
-        raise UnknownPlaceholder("a placeholder in the path stands for . or .., which would lead elsewhere")
+        raise UnknownPlaceholder("a placeholder in the path has the value . or .., which would change the path")
     queries = [quote(fill(parts.query, event, _encoded), safe=_SAFE)] if parts.query else []
     if query:
         queries.append(urlencode([(name, fill(text, event)) for name, text in query.items()], quote_via=quote))
     port = "" if parts.port is None else f":{parts.port}"
-    asked = f"?{'&'.join(queries)}" if queries else ""
-    return f"{parts.scheme}://{ascii_host(parts)}{port}{path}{asked}"
+    query_text = f"?{'&'.join(queries)}" if queries else ""
+    return f"{parts.scheme}://{ascii_host(parts)}{port}{path}{query_text}"
 
 
 def _encoded(text: str) -> str:

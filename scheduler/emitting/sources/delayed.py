@@ -71,7 +71,7 @@ class DueDelayed(Source[DelayedMessage, DelayedEmission]):
         if message.unroutable_at is None and message.exchange in self._exits:
             return DelayedEmission(message)
         unknown_exchange = message.exchange is not None and message.exchange not in self._exits
-        return DelayedEmission(message, message.given_up(now), unknown_exchange)
+        return DelayedEmission(message, message.is_exhausted(now), unknown_exchange)
 
     def messages(self, emission: DelayedEmission, stamp: EmissionTime) -> Sequence[Publishable]:
         """Return the message; nothing for a cancel whose hour is over."""

@@ -12,8 +12,7 @@ from typing import Any
 
 from scheduler.domain.jobs.definition import Definition
 from scheduler.domain.jobs.job import Job, JobStatus
-from scheduler.domain.jobs.missed import OnMissed
-from scheduler.domain.messages import Priority, RunPolicy
+from scheduler.domain.messages import OnMissed, Priority, RunPolicy
 from scheduler.domain.recurrence import Spec, zone
 from scheduler.postgres.large_values import LargeValues, marked_if_large
 from scheduler.postgres.row_text import Column, Row, interval, names

@@ -11,7 +11,7 @@ from uuid import uuid4
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.messages import ResultStatus
 from scheduler.domain.messages.base import DEFAULT_TENANT
-from scheduler.domain.strict_json import parse_apart
+from scheduler.domain.strict_json import split_member
 from scheduler.settings import Settings
 from scheduler.workers.attempt import DEFAULT_MAX_DELAY, DEFAULT_TIMEOUT, WorkerAttempt
 from scheduler.workers.webhook.http_call import CallResult, WebhookCaller
@@ -35,7 +35,7 @@ def example(target: dict[str, Any], tenant: str = DEFAULT_TENANT) -> WorkerAttem
     body = json.dumps(event | {"target": target}, separators=(",", ":")).encode()
     return WorkerAttempt(
         str(event["event_id"]), 1, str(event["job_id"]), "webhook.test", event, body, target, DEFAULT_TIMEOUT,
-        DEFAULT_MAX_DELAY, DEFAULT_TIMEOUT, *parse_apart(body, "target")[1:], tenant=tenant,
+        DEFAULT_MAX_DELAY, DEFAULT_TIMEOUT, *split_member(body, "target")[1:], tenant=tenant,
     )
 
 

@@ -96,7 +96,7 @@ def test_migrate_prints_what_takes_the_place_of_the_plugins_exchanges_and_applie
         "binding   plain → exchange shop.orders.delay by 'from.plain'",
         "publisher publishes to shop.orders.delay instead of shop.orders",
         "setting   SCHEDULER_DELAY_EXCHANGES=shop.mails:direct,shop.orders:topic",
-        "problem   shop.odd: its x-delayed-type is 'x-consistent-hash'",
+        "problem   shop.odd: x-delayed-type 'x-consistent-hash' is not supported",
     ):
         assert line in text
     assert "plain → queue billing" not in text

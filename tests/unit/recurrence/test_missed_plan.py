@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recurrence_helpers import schedule_of, steady, take, utc
 
-from scheduler.domain.jobs.missed import GRACE, MOST, EmissionPlan, OnMissed, plan
+from scheduler.domain.jobs.missed import GRACE, EmissionPlan, plan
+from scheduler.domain.messages import MAX_MISSED, OnMissed
 
 START = utc("2026-03-07T00:00:00Z")
 MINUTE = timedelta(minutes=1)
@@ -24,11 +25,11 @@ def brute(occurrences, now, on_missed, max_lateness, missed_before):
     )
     too_late = [instant for instant in due if max_lateness is not None and now - instant > max_lateness]
     if on_missed is OnMissed.ALL:
-        kept = [instant for instant in due[-MOST:] if instant not in too_late]
+        kept = [instant for instant in due[-MAX_MISSED:] if instant not in too_late]
         emit = kept[:1]
         coming = kept[1] if len(kept) > 1 else coming
         passed = due[: due.index(emit[0])] if emit else due
-        reason = "limit" if len(kept) == MOST else "max_lateness"
+        reason = "limit" if len(kept) == MAX_MISSED else "max_lateness"
     elif newest in too_late or (on_missed is OnMissed.SKIP and missed):
         emit, passed = [], due
         reason = "max_lateness" if newest in too_late else "skip"
@@ -36,7 +37,8 @@ def brute(occurrences, now, on_missed, max_lateness, missed_before):
         emit, passed, reason = [newest], due[:-1], str(on_missed)
     folded = len(passed) if emit and on_missed is OnMissed.LATEST else 0
     return EmissionPlan(
-        emit[0] if emit else None, folded, tuple(passed[-MOST:]), len(passed), reason if passed else None, coming
+        emit[0] if emit else None, folded, tuple(passed[-MAX_MISSED:]), len(passed), reason if passed else None,
+        coming,
     )
 
 

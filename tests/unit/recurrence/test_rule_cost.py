@@ -8,7 +8,8 @@ from itertools import islice
 import pytest
 
 from scheduler.domain.errors import Rejected
-from scheduler.domain.jobs.missed import OnMissed, plan
+from scheduler.domain.jobs.missed import plan
+from scheduler.domain.messages import OnMissed
 from scheduler.domain.recurrence import Schedule, Spec, compile_schedule, resolve, zone
 from scheduler.domain.recurrence.day_masks import DAY, january_first
 from scheduler.domain.recurrence.zones import Clock, clock

@@ -86,7 +86,7 @@ def test_an_allow_list_that_says_nothing_is_a_bad_setting(word):
 
 def test_a_refusal_says_what_and_why_and_what_to_do():
     why = judged("metadata.internal", "169.254.169.254")
-    for word in ("refused", "metadata.internal is 169.254.169.254", "clouds", "SCHEDULER_WEBHOOK_ALLOW"):
+    for word in ("refused", "metadata.internal is 169.254.169.254", "cloud metadata", "SCHEDULER_WEBHOOK_ALLOW"):
         assert word in why
 
 

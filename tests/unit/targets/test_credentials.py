@@ -89,7 +89,7 @@ def test_masks_that_come_back_stand_for_what_is_stored():
 ])
 def test_a_mask_without_a_stored_value_for_this_origin_is_an_error(fields, stored, field):
     asked = Target.model_validate({"webhook": SHOWN | fields})
-    with pytest.raises(Rejected, match="stands for a value that is not shown") as caught:
+    with pytest.raises(Rejected, match="replaces a hidden value") as caught:
         restore_credentials(asked, None if stored is None else stored.model_dump_json(exclude_unset=True))
     assert caught.value.problems[0].field == f"target.webhook.{field}"
 

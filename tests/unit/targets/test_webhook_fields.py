@@ -9,7 +9,7 @@ from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import define
 from scheduler.domain.message_parser import parse_command
 from scheduler.domain.messages import work_key
-from scheduler.domain.strict_json import parse_apart
+from scheduler.domain.strict_json import split_member
 from scheduler.domain.targets.placeholders import UnknownPlaceholder
 from scheduler.domain.targets.urls import check_url, endpoint, filled_url
 
@@ -161,7 +161,7 @@ def test_placeholders_stay_within_their_part_of_the_url(url, query, filled):
 
 @pytest.mark.parametrize("url", ["https://a.org/x/{{payload.up}}/y", "https://a.org/{{payload.dot}}", "https://a.org/.{{payload.dot}}"])
 def test_no_placeholder_leads_out_of_its_directory(url):
-    with pytest.raises(UnknownPlaceholder, match="elsewhere"):
+    with pytest.raises(UnknownPlaceholder, match="change the path"):
         filled_url(url, {}, EVENT)
 
 
@@ -196,7 +196,7 @@ def test_calls_to_one_machine_and_port_are_to_one_endpoint(url, found):
     ('{"p":{"x":1,"target":{"c":1}}}', "", '{"p":{"x":1,"target":{"c":1}}}'),
 ])
 def test_an_event_is_sent_as_the_very_text_it_was_but_for_its_target(text, target, without):
-    members, found, rest = parse_apart(text.encode(), "target")
+    members, found, rest = split_member(text.encode(), "target")
     assert (members, found, rest.decode()) == (json.loads(text), target, without)
 
 
@@ -206,9 +206,9 @@ def test_an_event_is_sent_as_the_very_text_it_was_but_for_its_target(text, targe
 ])
 def test_an_event_that_is_no_json_is_refused(text):
     with pytest.raises(Rejected, match="JSON"):
-        parse_apart(text, "target")
+        split_member(text, "target")
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"7"])
 def test_what_is_no_object_has_no_members(text):
-    assert parse_apart(text, "target") == ({}, "", b"{}")
+    assert split_member(text, "target") == ({}, "", b"{}")

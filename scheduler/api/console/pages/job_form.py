@@ -151,7 +151,7 @@ async def preview(request: Request, the: The, who: Visitor, form: Form) -> Respo
         read = read_form(form)
         try:
             beside = {"id": "00000000-0000-0000-0000-000000000000"}
-            parse_command("request", json.dumps(read.fields).encode(), beside=beside,
+            parse_command("request", json.dumps(read.fields).encode(), fixed_fields=beside,
                           max_payload_bytes=the.services.settings.max_payload_bytes)
         except Rejected as rejected:
             read.problems |= {each.field: each.problem for each in rejected.problems}
