@@ -10,6 +10,7 @@ from scheduler.api.problems import ContentTooLarge, RequestTimeout, Unprocessabl
 from scheduler.domain.errors import Problem
 from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
+from scheduler.ops.trace_types import TracedRequest
 
 log = get_logger(__name__)
 
@@ -161,4 +162,4 @@ class RequestScope:
         failed = f"answered {status}" if status >= _OUR_FAULT else None
         if traces.sink is not None:
             traces.sink.served(f"{method} {self.route}", ended - int(took * 1e9), ended,
-                               traces.TracedRequest(parent, state, about, failed))
+                               TracedRequest(parent, state, about, failed))

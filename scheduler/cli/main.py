@@ -13,9 +13,9 @@ from importlib import import_module
 from scheduler import __version__, settings
 from scheduler.cli import preview, verb_arguments
 from scheduler.domain.errors import Misconfigured, Unavailable
-from scheduler.domain.messages.base import DEFAULT_TENANT
 from scheduler.domain.names import DUE_QUEUE
 from scheduler.domain.recurrence import tzdata_version
+from scheduler.domain.tenants import DEFAULT_TENANT
 from scheduler.ops import interruptible_connect, logs, traces
 from scheduler.ops.undumpable import make_undumpable
 from scheduler.processes.roles import ROLES, ProcessRole, how_to_install

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from scheduler.domain.instants import parse_instant
 from scheduler.domain.messages import Priority
-from scheduler.domain.messages.base import TENANT_PATTERN
 from scheduler.domain.runs.run import RunStatus
+from scheduler.domain.tenants import TENANT_PATTERN
 
 MOST_LISTED = 10_000
 LONGEST_TOKEN = timedelta(days=366)

@@ -23,15 +23,15 @@ from scheduler.domain.messages import (
 from scheduler.domain.runs.transitions import cancel_run
 from scheduler.domain.runs.unannounced_ends import keep_unannounced_ends
 from scheduler.postgres import audit
-from scheduler.postgres.connection import Connection, database_time
+from scheduler.postgres.connection import Connection, Cursor, database_time
 from scheduler.postgres.delayed import store as delayed
 from scheduler.postgres.duplicates import TriggerMessage, digest, known_triggers, remember_triggers
+from scheduler.postgres.holds import release_expired_holds
 from scheduler.postgres.jobs.due import KIND
-from scheduler.postgres.jobs.holds import release_expired_holds
-from scheduler.postgres.jobs.store import Cursor, lock, save
+from scheduler.postgres.jobs.store import lock, save
 from scheduler.postgres.locks import find_locked
 from scheduler.postgres.runs import store as runs
-from scheduler.postgres.runs.store import wake_producers
+from scheduler.postgres.wakeup import wake_producers
 
 
 def execute(

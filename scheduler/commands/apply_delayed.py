@@ -22,11 +22,10 @@ from scheduler.domain.delayed.delay import (
 from scheduler.domain.delayed.message import IDLE_POLL_SECONDS, ReceivedMessage, ReceiveOutcome
 from scheduler.domain.errors import Problem, Reason, Rejected
 from scheduler.ops.logs import get_logger
-from scheduler.postgres.connection import Connection, database_time
+from scheduler.postgres.connection import Connection, Cursor, database_time
 from scheduler.postgres.delayed import store
-from scheduler.postgres.delayed.store import Cursor
 from scheduler.postgres.locks import find_locked
-from scheduler.postgres.runs.store import wake_producers
+from scheduler.postgres.wakeup import wake_producers
 from scheduler.rabbit import content_header
 from scheduler.rabbit.delivery_parser import Delivery, as_bytes
 from scheduler.rabbit.frames import fits

@@ -11,19 +11,11 @@ from scheduler.domain.runs.marker import Marker
 from scheduler.domain.runs.result import Result, WorkerReport
 from scheduler.domain.runs.run import IDLE_SECONDS, Run
 from scheduler.domain.runs.unannounced_ends import keep_unannounced_ends
-from scheduler.postgres.connection import Connection, database_time
-from scheduler.postgres.jobs.holds import release_jobs
+from scheduler.postgres.connection import Connection, Cursor, database_time
+from scheduler.postgres.holds import release_jobs
 from scheduler.postgres.locks import find_locked
-from scheduler.postgres.runs.store import (
-    KIND,
-    Cursor,
-    find_locked_runs,
-    lock,
-    lock_finished,
-    lock_for_result,
-    save,
-    wake_producers,
-)
+from scheduler.postgres.runs.store import KIND, find_locked_runs, lock, lock_finished, lock_for_result, save
+from scheduler.postgres.wakeup import wake_producers
 from scheduler.postgres.worker_rows import save_workers
 
 _IDLE = timedelta(seconds=IDLE_SECONDS + 0.1)  # a little more, for a sleep's jitter

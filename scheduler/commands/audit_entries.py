@@ -17,7 +17,7 @@ from scheduler.domain.jobs.job import CommandOutcome, Job
 from scheduler.domain.messages import ScheduleRequest
 from scheduler.domain.recurrence import Spec
 from scheduler.domain.runs.run import Run
-from scheduler.domain.targets.credentials import mask_target_text
+from scheduler.domain.target_credentials import mask_target_text
 from scheduler.postgres.audit import AuditEntry
 
 # Who sent it is told by the entry itself, and in which trace is nobody's business later.

@@ -13,7 +13,7 @@ from scheduler.domain.runs.result import Result
 from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
-from scheduler.ops.traces import Traced
+from scheduler.ops.trace_types import Traced
 from scheduler.rabbit.delivery_parser import Delivery
 
 log = get_logger(__name__)

@@ -12,8 +12,7 @@ from typing import Generic, Protocol, TypeVar
 from scheduler.commands.decide_commands import LOCKED, MessageOutcome, RetryOutcome
 from scheduler.domain.errors import Problem, Reason, Rejected, Unavailable
 from scheduler.domain.jobs.job import CommandOutcome
-from scheduler.postgres.connection import Connection, Contended, LockTimeout, Unstorable, transaction
-from scheduler.postgres.jobs.store import Cursor
+from scheduler.postgres.connection import Connection, Contended, Cursor, LockTimeout, Unstorable, transaction
 from scheduler.postgres.large_values import RowsTooLarge
 from scheduler.postgres.locks import wait_briefly
 

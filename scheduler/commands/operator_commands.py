@@ -23,13 +23,12 @@ from scheduler.domain.jobs.job import CommandOutcome, Job
 from scheduler.domain.messages import ScheduleRequest, ScheduleTrigger
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import Run
-from scheduler.domain.targets.credentials import has_masks, restore_credentials
+from scheduler.domain.target_credentials import has_masks, restore_credentials
 from scheduler.ops import metrics
 from scheduler.postgres import audit
-from scheduler.postgres.connection import Connection
+from scheduler.postgres.connection import Connection, Cursor
 from scheduler.postgres.jobs import lists as jobs
 from scheduler.postgres.jobs.lists import JobRow
-from scheduler.postgres.jobs.store import Cursor
 from scheduler.postgres.runs import lists as runs
 
 

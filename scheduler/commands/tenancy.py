@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.jobs.definition import Incoming
-from scheduler.domain.messages.base import DEFAULT_TENANT, TENANT_PATTERN
+from scheduler.domain.tenants import DEFAULT_TENANT, TENANT_PATTERN
 
 _tenant = re.compile(TENANT_PATTERN).fullmatch
 

@@ -7,7 +7,7 @@ from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import Job
 from scheduler.domain.messages import DEFAULT_TENANT
 from scheduler.domain.runs.run import Run
-from scheduler.postgres.jobs.store import Cursor
+from scheduler.postgres.connection import Cursor
 
 
 class TransactionHooks:

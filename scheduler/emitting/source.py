@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Protocol, TypeVar
 
 from scheduler.domain.instants import rfc3339
-from scheduler.ops.traces import Traced
+from scheduler.ops.trace_types import Traced
 from scheduler.postgres.claims import Claim, ClaimSession
 from scheduler.rabbit.frames import Publishable
 from scheduler.rabbit.publisher import Receipt

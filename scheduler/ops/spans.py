@@ -13,7 +13,7 @@ from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from scheduler import __version__
-from scheduler.ops.traces import Traced, TracedRequest
+from scheduler.ops.trace_types import Traced, TracedRequest
 
 _CLOSE_SECONDS = 1.5
 _MOST_LINKS = 128  # OpenTelemetry's own limit

@@ -1,53 +1,16 @@
 """Set up the export of spans, if the extra is installed and a collector is configured."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Any, Protocol
 
 from scheduler.ops.logs import get_logger
+from scheduler.ops.trace_types import SpanSink
 
 log = get_logger(__name__)
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
-
-
-@dataclass(frozen=True, slots=True)
-class Traced:
-    """A command or an event that belongs to the host's trace."""
-
-    traceparent: str
-    tracestate: str | None
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    failed: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TracedRequest:
-    """A request to the API, with the caller's trace if it has one."""
-
-    traceparent: str | None
-    tracestate: str | None
-    attributes: Mapping[str, Any]
-    failed: str | None = None
-
-
-class SpanSink(Protocol):
-    """Receiver of spans. Times are nanoseconds since 1970."""
-
-    def stored(self, began: int, ended: int, commands: Sequence[Traced]) -> None:
-        """Report commands stored in one transaction."""
-
-    def emitted(self, claimed: int, sent: int, ended: int, jobs: int, events: Sequence[Traced]) -> None:
-        """Report when a batch of jobs was claimed, sent and confirmed."""
-
-    def served(self, name: str, began: int, ended: int, request: "TracedRequest") -> None:
-        """Report a request to the API."""
-
-    def close(self) -> None:
-        """Export the remaining spans, with a short timeout."""
 
 
 # None unless set up: processes check it before they collect data for a span.

@@ -7,14 +7,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import psycopg2.extensions
-
 from scheduler.domain.caller import Caller
-from scheduler.postgres.connection import Connection, transaction, translated
+from scheduler.postgres.connection import Connection, Cursor, transaction, translated
 from scheduler.postgres.row_text import copy_line
 from scheduler.resources import query
 
-Cursor = psycopg2.extensions.cursor
 _PAGE = query("audit/page", newest=query("jobs/page_newest", wanted=query("audit/created_filter"), by=""))
 
 

@@ -16,6 +16,7 @@ from scheduler.postgres import client_timeout
 from scheduler.resources import query
 
 Connection = psycopg2.extensions.connection
+Cursor = psycopg2.extensions.cursor
 
 CONNECT: dict[str, Any] = {
     "connect_timeout": 10,

@@ -4,12 +4,10 @@ from collections.abc import Collection, Iterable
 from hashlib import blake2b
 from uuid import UUID
 
-import psycopg2.extensions
-
 from scheduler.postgres.claims import array
+from scheduler.postgres.connection import Cursor
 from scheduler.resources import query
 
-Cursor = psycopg2.extensions.cursor
 TriggerMessage = tuple[str, str]  # the job's id, and the digest of the message_id
 
 

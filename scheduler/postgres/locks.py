@@ -2,14 +2,12 @@
 
 from collections.abc import Collection
 
-import psycopg2.extensions
 from psycopg2 import errors
 
 from scheduler.domain.errors import Unavailable
 from scheduler.postgres.claims import array
+from scheduler.postgres.connection import Cursor
 from scheduler.resources import query
-
-Cursor = psycopg2.extensions.cursor
 
 # Producers lock rows while they publish, some 50 to 500 ms. Whoever stores commands waits that long for them.
 LOCK_TIMEOUT = "1s"

@@ -2,12 +2,10 @@
 
 from typing import Any
 
-import psycopg2.extensions
-
 from scheduler.postgres.client_timeout import TimedConnection
+from scheduler.postgres.connection import Cursor
 from scheduler.resources import query
 
-Cursor = psycopg2.extensions.cursor
 MOST_PLANS = 8  # that a session keeps: each takes the server some memory
 _MOST_SEEN = 100
 

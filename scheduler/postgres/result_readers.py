@@ -7,7 +7,8 @@ from typing import NamedTuple
 from scheduler.postgres.claims import ClaimSession, array
 from scheduler.postgres.connection import Connection, database_time, transaction
 from scheduler.postgres.maintenance_queries import STALE_SECONDS
-from scheduler.postgres.runs.store import KIND, wake_producers
+from scheduler.postgres.runs.store import KIND
+from scheduler.postgres.wakeup import wake_producers
 from scheduler.resources import query
 
 

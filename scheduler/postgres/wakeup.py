@@ -8,7 +8,7 @@ from datetime import datetime
 import psycopg2
 
 from scheduler.postgres.claims import LONG_AGO
-from scheduler.postgres.connection import connect, translated
+from scheduler.postgres.connection import Cursor, connect, translated
 from scheduler.resources import query
 
 
@@ -43,6 +43,11 @@ class Wakeup:
         self._connection.close()
         os.close(self._pipe)
         os.close(self.write_end)
+
+
+def wake_producers(cursor: Cursor, kind: str, due_from: datetime) -> None:
+    """Tell producers, when the transaction commits, that something of a kind falls due from this moment on."""
+    cursor.execute(query("wakeup/notify"), {"message": f"{kind} {due_from.isoformat()}"})
 
 
 def _soonest(payloads: Iterable[str]) -> dict[str | None, datetime]:

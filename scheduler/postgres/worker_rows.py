@@ -4,16 +4,14 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import psycopg2.extensions
-
 from scheduler.domain.offer_tenants import OfferTenants
 from scheduler.domain.runs.result import WorkerReport
+from scheduler.postgres.connection import Cursor
 from scheduler.resources import query
 
 # A worker that has not been heard of for so long counts as gone; it says so every ten seconds.
 STALE_SECONDS = 27.0
 
-Cursor = psycopg2.extensions.cursor
 
 
 class SeenWorker(NamedTuple):

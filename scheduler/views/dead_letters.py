@@ -11,7 +11,7 @@ from pydantic_core import from_json
 
 from scheduler.domain.delayed.delay import Timestamp
 from scheduler.domain.instants import rfc3339
-from scheduler.domain.targets.credentials import mask_target
+from scheduler.domain.target_credentials import mask_target
 from scheduler.rabbit.dead_letter import DeadLetter
 from scheduler.views.base import View
 

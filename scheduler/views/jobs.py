@@ -11,7 +11,7 @@ from scheduler.domain.jobs.definition import Definition
 from scheduler.domain.jobs.etag import etag
 from scheduler.domain.messages import DEFAULT_TENANT, Instant, Priority, RunPolicy
 from scheduler.domain.recurrence import Spec, zone
-from scheduler.domain.targets.credentials import mask_target
+from scheduler.domain.target_credentials import mask_target
 from scheduler.postgres.jobs.lists import JobRow
 from scheduler.views.base import View, seconds, stored
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from scheduler.domain.messages import Instant
 from scheduler.domain.offer_tenants import usable_offers
-from scheduler.domain.targets.credentials import mask_target_text
+from scheduler.domain.target_credentials import mask_target_text
 from scheduler.postgres.audit import AuditRow
 from scheduler.postgres.maintenance_queries import SeenReplica
 from scheduler.postgres.stats import Stats

@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
-from scheduler.domain.messages.base import DEFAULT_TENANT, TENANT_PATTERN
 from scheduler.domain.offer_tenants import ALL_TENANTS
+from scheduler.domain.tenants import DEFAULT_TENANT, TENANT_PATTERN
 
 DEFAULT_TENANTS = frozenset({DEFAULT_TENANT})
 

@@ -16,7 +16,8 @@ from scheduler.domain.jobs.emission import event_id
 from scheduler.domain.jobs.job import _TRANSITIONS, MAX_TRIGGERS, Job, JobStatus, apply
 from scheduler.domain.messages import COMMAND_MODELS, JobCommand, ScheduleRequest
 from scheduler.domain.recurrence import resolve
-from scheduler.postgres.jobs.columns import FRESH, read_policy, write_policy
+from scheduler.postgres.jobs.columns import FRESH
+from scheduler.postgres.stored_values import read_policy, write_policy
 
 ID = UUID("7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11")
 T = datetime(2026, 12, 1, 8, tzinfo=UTC)

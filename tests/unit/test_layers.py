@@ -85,6 +85,33 @@ def test_a_room_imports_only_what_lies_below_it(room):
                 assert room_of(name) in BELOW[room] | {room, "__version__"}, f"{path.name} imports {name}"
 
 
+def part_of(module, packages):
+    """Return the smallest part of the package that a module belongs to: its subpackage, or itself."""
+    room = room_of(module)
+    if "." in room:
+        return room
+    name = module.removeprefix("scheduler.")
+    package = name if name in packages else name.rpartition(".")[0]
+    has_subpackages = any(other.startswith(f"{package}.") for other in packages)
+    return name if not package or (has_subpackages and name != package) else package
+
+
+def test_no_two_modules_and_no_two_subpackages_import_each_other():
+    """A package that has subpackages counts as its modules; what an import inside a function names counts too."""
+    modules = {module_of(path): path for path in PACKAGE.rglob("*.py")}
+    packages = {name.removeprefix("scheduler.") for name, path in modules.items() if path.name == "__init__.py"}
+    between_modules, between_parts = {}, {}
+    for module, path in modules.items():
+        named = {name if name in modules else name.rpartition(".")[0] for name in imports(path)} & modules.keys()
+        between_modules[module] = named - {module, "scheduler"}
+        for name in between_modules[module]:
+            parts = part_of(module, packages), part_of(name, packages)
+            if parts[0] != parts[1]:
+                between_parts.setdefault(parts[0], set()).add(parts[1])
+    tuple(TopologicalSorter(between_modules).static_order())  # raises CycleError
+    tuple(TopologicalSorter(between_parts).static_order())
+
+
 def test_the_package_does_not_import_the_tools_of_its_repository():
     for path in PACKAGE.rglob("*.py"):
         assert not [name for name in imports(path) if name.split(".")[0] == "tools"], path

@@ -1,15 +1,6 @@
 """Messages of the contract that hosts send and receive."""
 
-from scheduler.domain.messages.base import (
-    DEFAULT_TENANT,
-    MAX_MISSED,
-    Command,
-    ContractMessage,
-    Instant,
-    JobId,
-    Seconds,
-    Tenant,
-)
+from scheduler.domain.messages.base import MAX_MISSED, Command, ContractMessage, Instant, JobId, Seconds, Tenant
 from scheduler.domain.messages.jobs import (
     AMQP_PRIORITIES,
     FieldProblem,
@@ -40,6 +31,7 @@ from scheduler.domain.messages.runs import (
 )
 from scheduler.domain.messages.targets import CommandTarget, Target, WebhookTarget, work_key
 from scheduler.domain.messages.workers import Busy, ScheduleWorker
+from scheduler.domain.tenants import DEFAULT_TENANT
 
 __all__ = [
     "AMQP_PRIORITIES", "COMMAND_MODELS", "DEFAULT_TENANT", "EVENT_MODELS", "MAX_MISSED", "RESULT_MODELS",

@@ -7,6 +7,7 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from scheduler.domain.instants import parse_instant, rfc3339
+from scheduler.domain.tenants import DEFAULT_TENANT, TENANT_PATTERN
 
 
 def _instant(value: Any) -> datetime:
@@ -26,8 +27,6 @@ Instant = Annotated[
 JobId = UUID
 LIFETIME = 100 * 366 * 86400  # seconds: the longest delay
 Seconds = Annotated[float, Field(ge=0, le=LIFETIME, allow_inf_nan=False, strict=True)]
-DEFAULT_TENANT = "default"
-TENANT_PATTERN = r"^[A-Za-z0-9._-]{1,100}$"
 Tenant = Annotated[str, Field(strict=True, pattern=TENANT_PATTERN)]
 MAX_MISSED = 100  # occurrences in a ScheduleMissed; also those emitted by `on_missed: all`
 

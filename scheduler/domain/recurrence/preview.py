@@ -10,7 +10,6 @@ from typing import Any
 from uuid import UUID
 
 from scheduler.domain.errors import Problem, Rejected
-from scheduler.domain.messages.base import TENANT_PATTERN
 from scheduler.domain.recurrence.adjustment_fields import (
     ADJUSTMENT_FIELDS,
     FindCalendar,
@@ -27,6 +26,7 @@ from scheduler.domain.recurrence.rrule_text import Faulty, read_text
 from scheduler.domain.recurrence.schedule import Schedule
 from scheduler.domain.recurrence.spec import Spec, compile_schedule
 from scheduler.domain.recurrence.zones import clock, local_time, zone, zone_names
+from scheduler.domain.tenants import TENANT_PATTERN
 
 USUAL_COUNT = 10
 MOST = 1000

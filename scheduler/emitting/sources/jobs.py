@@ -16,7 +16,7 @@ from scheduler.emitting.source import BatchTimes, EmissionResult, EmissionTime, 
 from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
-from scheduler.ops.traces import Traced
+from scheduler.ops.trace_types import Traced
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
 from scheduler.postgres.jobs import due
 from scheduler.postgres.jobs.due import FailedEmission, JobSettlement, SkippedOccurrences

@@ -13,7 +13,7 @@ from scheduler.emitting.source import BatchTimes, EmissionResult, EmissionTime, 
 from scheduler.ops import metrics
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
-from scheduler.ops.traces import Traced
+from scheduler.ops.trace_types import Traced
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
 from scheduler.postgres.priority_classes import CLASSES
 from scheduler.postgres.runs import due

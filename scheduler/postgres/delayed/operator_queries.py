@@ -5,14 +5,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import psycopg2.extensions
-
-from scheduler.postgres.connection import Connection, translated
+from scheduler.postgres.connection import Connection, Cursor, translated
 from scheduler.postgres.delayed import store
 from scheduler.postgres.row_text import names
 from scheduler.resources import query
 
-Cursor = psycopg2.extensions.cursor
 MOST_BODY = 64 * 1024  # bytes that are shown
 
 

@@ -11,15 +11,13 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
-import psycopg2.extensions
 from psycopg2 import errors
 
 from scheduler.domain.delayed.message import TOMBSTONE_LIFETIME, ReceivedMessage
 from scheduler.postgres.claims import array
-from scheduler.postgres.connection import Contended
+from scheduler.postgres.connection import Contended, Cursor
 from scheduler.resources import query
 
-Cursor = psycopg2.extensions.cursor
 KIND = "delayed"
 COLUMNS = ("message_id", "exchange", "routing_key", "properties", "body", "due_at", "wake_at")
 _COPY = query("delayed/copy", columns=", ".join(COLUMNS))

@@ -6,7 +6,6 @@ the database's own: when a row was made and finished, when it wakes, and what be
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from operator import attrgetter, is_
 from typing import Any
 
@@ -16,6 +15,7 @@ from scheduler.domain.messages import OnMissed, Priority, RunPolicy
 from scheduler.domain.recurrence import Spec, zone
 from scheduler.postgres.large_values import LargeValues, marked_if_large
 from scheduler.postgres.row_text import Column, Row, interval, names
+from scheduler.postgres.stored_values import PRIORITIES, read_policy, write_policy
 
 _STATE = names(Job, "definition")
 _ASKED = names(Definition, "spec")
@@ -56,7 +56,6 @@ _Job: Callable[..., Job] = Job
 _Definition: Callable[..., Definition] = Definition
 _Spec: Callable[..., Spec] = Spec
 _STATUSES = {each.value: each for each in JobStatus}  # much quicker than asking the enum
-PRIORITIES = {each.value: each for each in Priority}
 _POLICIES = {each.value: each for each in OnMissed}
 _NOTHING = {"payload": "{}", "on_missed": OnMissed.LATEST, "timezone": "UTC"}
 _UNDEFINED = tuple(_NOTHING.get(name) for name in (*_ASKED, *_SPEC))
@@ -79,18 +78,6 @@ def read(row: Sequence[Any]) -> Job:
     job.status = _STATUSES[job.status]
     job.triggers = tuple(job.triggers)
     return job
-
-
-@lru_cache(maxsize=1024)
-def read_policy(text: str) -> RunPolicy:
-    """Read the policy of a tracked job; jobs have few."""
-    return RunPolicy.model_validate_json(text)
-
-
-@lru_cache(maxsize=1024)
-def write_policy(policy: RunPolicy) -> str:
-    """Write the policy of a tracked job."""
-    return policy.model_dump_json()
 
 
 def _full_row(spec: Spec, next_run_at: datetime | None) -> None:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from scheduler.domain.runs.run import Run
 from scheduler.postgres.claims import ClaimSession, array, place_array
+from scheduler.postgres.holds import RELEASE_EXPIRED
 from scheduler.postgres.jobs.columns import LARGE_VALUES, SELECTED_OF_DUE, read
-from scheduler.postgres.jobs.holds import RELEASE_EXPIRED
 from scheduler.postgres.priority_classes import ClassedClaim
 from scheduler.postgres.runs.columns import STORED
 from scheduler.postgres.runs.store import REPLACE, records

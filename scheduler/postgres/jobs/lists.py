@@ -9,7 +9,7 @@ from uuid import UUID
 
 from scheduler.domain.jobs.job import Job
 from scheduler.domain.messages import DEFAULT_TENANT, Priority
-from scheduler.postgres.connection import Connection, translated
+from scheduler.postgres.connection import Connection, Cursor, translated
 from scheduler.postgres.jobs.columns import (
     COLUMNS,
     LARGE_VALUES,
@@ -18,7 +18,6 @@ from scheduler.postgres.jobs.columns import (
     SELECTED_WITHOUT_PAYLOAD,
     read,
 )
-from scheduler.postgres.jobs.store import Cursor
 from scheduler.postgres.large_values import MAX_CLAIM_BYTES, CursorReader
 from scheduler.postgres.list_rows import ListRow
 from scheduler.postgres.prepared_statements import execute_if_repeated, execute_prepared

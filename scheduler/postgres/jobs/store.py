@@ -6,13 +6,12 @@ from functools import lru_cache
 from operator import attrgetter
 from types import MappingProxyType
 
-import psycopg2.extensions
 from psycopg2 import errors
 
 from scheduler.domain.caller import Caller, Via
 from scheduler.domain.jobs.job import Job
 from scheduler.postgres.client_timeout import TimedConnection
-from scheduler.postgres.connection import Connection, Contended, roll_back, translated
+from scheduler.postgres.connection import Connection, Contended, Cursor, roll_back, translated
 from scheduler.postgres.jobs.columns import (
     AS_JSON,
     COLUMNS,
@@ -27,7 +26,6 @@ from scheduler.postgres.large_values import FEW
 from scheduler.postgres.row_text import copy_text, json_record
 from scheduler.resources import query
 
-Cursor = psycopg2.extensions.cursor
 _NAMES = ", ".join(COLUMNS)
 _MAKER = ("created_by", "created_via")
 MANY = 200

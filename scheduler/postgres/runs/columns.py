@@ -13,9 +13,9 @@ from typing import Any, get_args
 from scheduler.domain.messages import Priority, ResultStatus, RunPolicy
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import AttemptOutcome, FinishedAttempt, Occurrence, Origin, Run, RunEnd, RunStatus
-from scheduler.postgres.jobs.columns import PRIORITIES, read_policy, write_policy
 from scheduler.postgres.large_values import LargeValues, marked_if_large
 from scheduler.postgres.row_text import Column, Row, names
+from scheduler.postgres.stored_values import PRIORITIES, read_policy, write_policy
 from scheduler.resources import query
 
 _STATE = names(Run, "occurrence")

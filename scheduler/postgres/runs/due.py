@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from scheduler.domain.runs.run import Origin, Run, RunStatus
 from scheduler.postgres.claims import ClaimSession, Statement, array
-from scheduler.postgres.jobs.holds import RELEASE
+from scheduler.postgres.holds import RELEASE
 from scheduler.postgres.priority_classes import ClassedClaim
 from scheduler.postgres.row_text import copy_line, copy_text
 from scheduler.postgres.runs.columns import (

@@ -4,10 +4,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from scheduler.domain.runs.run import Run
-from scheduler.postgres.connection import Connection, translated
+from scheduler.postgres.connection import Connection, Cursor, translated
 from scheduler.postgres.list_rows import ListRow
 from scheduler.postgres.runs.columns import SELECTED, SELECTED_OF_HISTORY, read
-from scheduler.postgres.runs.store import Cursor
 from scheduler.resources import query
 
 _BOTH = {"selected": SELECTED, "selected_of_history": SELECTED_OF_HISTORY}

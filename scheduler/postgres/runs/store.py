@@ -1,15 +1,13 @@
 """The rows of the runs that results, cancels and retries are about: locked before, saved after."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
 from functools import lru_cache
 
-import psycopg2.extensions
 from psycopg2 import errors
 
 from scheduler.domain.runs.run import Run
 from scheduler.postgres.claims import array
-from scheduler.postgres.connection import Contended
+from scheduler.postgres.connection import Contended, Cursor
 from scheduler.postgres.large_values import FEW
 from scheduler.postgres.locks import find_locked
 from scheduler.postgres.row_text import json_record
@@ -34,7 +32,6 @@ from scheduler.postgres.runs.columns import (
 )
 from scheduler.resources import query
 
-Cursor = psycopg2.extensions.cursor
 KIND = "runs"
 _NOT_SHARED = ("uuid", "text", "json")  # the id, by which a row is found, and words
 # Of a few runs, which are read whole, and of many.
@@ -137,11 +134,6 @@ def _change(cursor: Cursor, before: Sequence[Run], after: Sequence[Run]) -> None
     rows = zip(*(columns[name] for name in own), strict=True)
     saved = f"[{','.join([json_record(own, row, AS_JSON) for row in rows])}]"
     cursor.execute(update(own, tuple(shared)), {"runs": saved, **shared})
-
-
-def wake_producers(cursor: Cursor, kind: str, due_from: datetime) -> None:
-    """Tell producers, when the transaction commits, that something of a kind falls due from this moment on."""
-    cursor.execute(query("wakeup/notify"), {"message": f"{kind} {due_from.isoformat()}"})
 
 
 def records(runs: Sequence[Run], columns: tuple[str, ...]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from scheduler.domain.messages.base import DEFAULT_TENANT
+from scheduler.domain.tenants import DEFAULT_TENANT
 from scheduler.workers.turn_pace import TurnPace
 from scheduler.workers.webhook.tenant_shares import TenantShares
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import aiohttp
 from yarl import URL
 
-from scheduler.domain.messages.base import DEFAULT_TENANT
+from scheduler.domain.tenants import DEFAULT_TENANT
 from scheduler.ops.logs import get_logger
 from scheduler.settings import Settings
 from scheduler.workers.outcome import WorkOutcome

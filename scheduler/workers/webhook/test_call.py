@@ -10,8 +10,8 @@ from uuid import uuid4
 
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.messages import ResultStatus
-from scheduler.domain.messages.base import DEFAULT_TENANT
 from scheduler.domain.strict_json import split_member
+from scheduler.domain.tenants import DEFAULT_TENANT
 from scheduler.settings import Settings
 from scheduler.workers.attempt import DEFAULT_MAX_DELAY, DEFAULT_TIMEOUT, WorkerAttempt
 from scheduler.workers.webhook.http_call import CallResult, WebhookCaller

@@ -7,7 +7,7 @@ import pytest
 from scheduler.commands.audit_entries import _differing
 from scheduler.domain.errors import Rejected
 from scheduler.domain.messages.targets import Target
-from scheduler.domain.targets.credentials import (
+from scheduler.domain.target_credentials import (
     has_masks,
     is_sensitive,
     mask_target,

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 
 from scheduler.postgres.claims import array
-from scheduler.postgres.connection import Connection, transaction
-from scheduler.postgres.jobs.store import Cursor
+from scheduler.postgres.connection import Connection, Cursor, transaction
 from scheduler.resources import query
 
 # For jobs whose run has ended.
