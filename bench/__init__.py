@@ -1,1 +1,1 @@
-"""Measurements, each beside its yardstick in the same run."""
+"""Benchmarks, each with a yardstick in the same run."""

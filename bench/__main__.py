@@ -1,4 +1,4 @@
-"""`make bench`: every part, or those that are named, on servers of their own with fsync on."""
+"""`make bench`: run all or the named parts on private servers with fsync on."""
 
 import argparse
 import sys
@@ -42,14 +42,14 @@ PARTS = {
     "webhooks": webhooks.run,
     "day": day.run,
 }
-LONG = ("day",)  # half an hour: only where it is named
+LONG = ("day",)  # takes half an hour: only if named
 
 
 def _recurrence() -> list[report.Row]:
     rows = [
-        report.Row(each["name"], report.span(each["ours"]), report.span(each["yardstick"]), each["ratio"], each["goal"],
-                   each["met"])
-        for each in recurrence.run()["recurrence"]
+        report.Row(row["name"], report.span(row["ours"]), report.span(row["yardstick"]), row["ratio"], row["goal"],
+                   row["met"])
+        for row in recurrence.run()["recurrence"]
     ]
     report.write("recurrence", rows)
     return rows
@@ -58,18 +58,18 @@ def _recurrence() -> list[report.Row]:
 def main() -> int:
     """Run the parts and return 1 if a goal was not met."""
     parser = argparse.ArgumentParser(prog="make bench")
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, "recurrence", []], help="all but day by default")
-    parser.add_argument("--rows", type=int, nargs="+", default=scale.SIZES, help="the sizes of `scale`")
-    parser.add_argument("--minutes", type=float, default=30, help="how long `day` takes")
-    asked = parser.parse_args()
-    wanted = asked.parts or [part for part in (*PARTS, "recurrence") if part not in LONG]
-    options = {"scale": {"sizes": asked.rows}, "day": {"minutes": asked.minutes}}
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, "recurrence", []], help="parts to run (default: all except day)")
+    parser.add_argument("--rows", type=int, nargs="+", default=scale.SIZES, help="row counts for `scale`")
+    parser.add_argument("--minutes", type=float, default=30, help="minutes of `day` (default: 30)")
+    args = parser.parse_args()
+    parts = args.parts or [part for part in (*PARTS, "recurrence") if part not in LONG]
+    options = {"scale": {"sizes": args.rows}, "day": {"minutes": args.minutes}}
     rows: list[report.Row] = []
-    if "recurrence" in wanted:
+    if "recurrence" in parts:
         rows += _recurrence()
-    if set(wanted) & set(PARTS):
+    if set(parts) & set(PARTS):
         with start_stack(say=print, purpose="bench") as stack:
-            rows += _on(stack, [part for part in PARTS if part in wanted], options)
+            rows += _on(stack, [part for part in PARTS if part in parts], options)
     report.publish()
     scaling.publish()
     print("\n# All\n")

@@ -1,11 +1,10 @@
-"""`make bench-against BASE=commit`: this tree beside another commit, in turns, on servers of their own.
+"""`make bench-against BASE=commit`: compare this tree with another commit, alternating, on private servers.
 
-The machine's speed changes by half from minute to minute. So besides the figure itself each turn takes the processor
-time that our processes and Postgres use as a multiple of what RabbitMQ uses for the same messages: of that the noise
-is a few per cent.
+The machine's speed changes by half from minute to minute. So each turn also measures the processor time of our
+processes and Postgres as a multiple of RabbitMQ's for the same messages, whose noise is a few per cent.
 
-Each turn is a process of its own that runs one tree's code with that tree's own bench, so a change of either is
-measured as a whole.
+Each turn is a separate process that runs one tree's code with that tree's own benchmarks, so changes to both are
+measured.
 """
 
 import argparse
@@ -27,7 +26,7 @@ COUNT = 60_000
 
 
 def once(part: str) -> tuple[float, float]:
-    """Measure one part of the tree that is imported, and its processor time as a multiple of RabbitMQ's own."""
+    """Measure one part of the imported tree, and its processor time as a multiple of RabbitMQ's."""
     from bench import emit, ingest, lag  # noqa: PLC0415 - of whichever tree this process runs
     from bench.servers import Bed  # noqa: PLC0415 - of whichever tree this process runs
     from scheduler.dev.servers import start_stack  # noqa: PLC0415 - of whichever tree this process runs
@@ -52,7 +51,7 @@ def once(part: str) -> tuple[float, float]:
     parts: dict[str, Callable[[Bed], float]] = {"emit": shots, "recurring": rules, "ingest": stored, "lag": late}
     with start_stack(say=lambda _: None, purpose="bench") as stack, Bed(stack) as bed:
         if part != "lag":
-            parts[part](bed)  # the first in a new database is slower
+            parts[part](bed)  # the first one in a new database is slower
         before = used()
         value = parts[part](bed)
         ours, postgres, rabbitmq = (now - then for now, then in zip(used(), before, strict=True))
@@ -60,7 +59,7 @@ def once(part: str) -> tuple[float, float]:
 
 
 def used() -> tuple[float, float, float]:
-    """Return the seconds of processor time that our processes, Postgres and RabbitMQ have used."""
+    """Return the processor seconds used by our processes, Postgres and RabbitMQ."""
     own = resource.getrusage(resource.RUSAGE_CHILDREN)
     servers = {"postgres": 0.0, "beam.smp": 0.0}
     for process in psutil.process_iter():
@@ -74,7 +73,7 @@ def used() -> tuple[float, float, float]:
 
 @contextlib.contextmanager
 def checked_out(commit: str) -> Iterator[Path]:
-    """Check the commit out beside this tree for as long as it is needed."""
+    """Check out the commit in a temporary worktree."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "base"
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", tree, commit], cwd=ROOT, check=True)
@@ -85,7 +84,7 @@ def checked_out(commit: str) -> Iterator[Path]:
 
 
 def turn(tree: Path, part: str) -> tuple[float, float]:
-    """Measure a part of a tree in a process of its own."""
+    """Measure a part of a tree in a separate process."""
     done = subprocess.run(
         [sys.executable, __file__, "--once", part], cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)},
         check=True, text=True, stdout=subprocess.PIPE,
@@ -101,21 +100,21 @@ def main() -> int:
     parser.add_argument("--once")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--parts", default="emit,recurring,ingest,lag")
-    asked = parser.parse_args()
-    if asked.once:
-        print(json.dumps(once(asked.once)))
+    args = parser.parse_args()
+    if args.once:
+        print(json.dumps(once(args.once)))
         return 0
-    with checked_out(asked.base) as base:
-        for part in asked.parts.split(","):
-            found: dict[Path, list[tuple[float, float]]] = {base: [], ROOT: []}
-            for number in range(asked.rounds):
+    with checked_out(args.base) as base:
+        for part in args.parts.split(","):
+            measurements: dict[Path, list[tuple[float, float]]] = {base: [], ROOT: []}
+            for number in range(args.rounds):
                 for tree in (base, ROOT) if number % 2 == 0 else (ROOT, base):
-                    found[tree].append(turn(tree, part))
-            theirs, ours = (statistics.median(value for value, _ in found[tree]) for tree in (base, ROOT))
-            before, now = (statistics.median(cost for _, cost in found[tree]) for tree in (base, ROOT))
-            print(f"{part:<10} base {theirs:10,.1f}  here {ours:10,.1f}  ratio {ours / theirs:.3f}  "
+                    measurements[tree].append(turn(tree, part))
+            base_rate, ours = (statistics.median(value for value, _ in measurements[tree]) for tree in (base, ROOT))
+            before, now = (statistics.median(cost for _, cost in measurements[tree]) for tree in (base, ROOT))
+            print(f"{part:<10} base {base_rate:10,.1f}  here {ours:10,.1f}  ratio {ours / base_rate:.3f}  "
                   f"processor time ÷ RabbitMQ's {before:.3f} → {now:.3f}, ratio {now / before:.3f}  "
-                  f"{[round(value, 1) for tree in (base, ROOT) for value, _ in found[tree]]}", flush=True)
+                  f"{[round(value, 1) for tree in (base, ROOT) for value, _ in measurements[tree]]}", flush=True)
     return 0
 
 

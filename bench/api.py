@@ -1,4 +1,4 @@
-"""The REST API with a million jobs: one by its id, pages of the list, new ones, and what it costs the emitting."""
+"""Benchmark the REST API with a million jobs: reads by id, list pages, new jobs, and its effect on emission."""
 
 import contextlib
 import fcntl
@@ -33,7 +33,7 @@ def token() -> str:
 
 
 def swallow(lines: int) -> None:
-    """Take what it logs, as a file would: without waking up for every line, or ever letting it wait."""
+    """Discard the process's log without waking up for every line or blocking it."""
     fcntl.fcntl(lines, fcntl.F_SETPIPE_SZ, 1 << 20)
     with contextlib.suppress(OSError):  # closed
         while os.read(lines, 1 << 20):
@@ -72,7 +72,7 @@ def bare(bed: Bed) -> Iterator[str]:
 
 
 def load(kind: str, url: str, paths: list[str], **options: float) -> subprocess.Popen:
-    """Start the load as a process of its own."""
+    """Start the load in a separate process."""
     with tempfile.NamedTemporaryFile("w", suffix=".paths", delete=False) as file:
         file.write("\n".join(paths))
     arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
@@ -81,14 +81,14 @@ def load(kind: str, url: str, paths: list[str], **options: float) -> subprocess.
 
 
 def result(process: subprocess.Popen) -> dict:
-    said = json.loads(process.communicate()[0])
+    output = json.loads(process.communicate()[0])
     Path(process.args[5]).unlink()
-    assert not said["failures"], said["failures"]
-    return said
+    assert not output["failures"], output["failures"]
+    return output
 
 
 def million(bed: Bed) -> None:
-    """Fill with jobs of four statuses, a hundred types, one that five have, and two tenants, made one a second."""
+    """Fill with jobs of four statuses, a hundred types, a type with five jobs, and two tenants, created one per second."""
     bed.fill(JOBS, "now() + interval '10 years'", created_at="now() - n * interval '1 second'",
              job_type=f"CASE WHEN n % {JOBS // 5} = 7 THEN 'rare.type' ELSE 'type.' || n % 100 END",
              tenant="CASE WHEN n % 10 = 0 THEN 'acme' ELSE 'default' END",
@@ -97,9 +97,9 @@ def million(bed: Bed) -> None:
 
 
 def get(bed: Bed, url: str) -> float:
-    """Return the p99, in ms, of a job by its id at 200 requests a second."""
+    """Return the p99 in ms of reading a job by id at 200 requests per second."""
     ids = [str(row[0]) for row in bed.sql("SELECT id FROM jobs TABLESAMPLE SYSTEM (1) LIMIT 2000")]
-    paths = [f"/api/v1/jobs/{each}" for each in ids]
+    paths = [f"/api/v1/jobs/{job_id}" for job_id in ids]
     result(load("paced", url, paths, rate=200, seconds=2))  # the first seconds warm the caches
     ms = result(load("paced", url, paths, rate=200, seconds=15))["ms"]
     return ms[int(len(ms) * 0.99)]
@@ -111,32 +111,32 @@ def page(url: str, query: str) -> float:
 
 
 def seldom(bed: Bed, url: str) -> dict[str, tuple[float, float]]:
-    """Return how long the first and the last page take of what few jobs have, or none."""
+    """Return the times of the first and the last page for filters that match few or no jobs."""
     [(at, job)] = bed.sql("SELECT created_at, id FROM jobs ORDER BY created_at, id OFFSET 60 LIMIT 1")
     last = cursors.write("jobs", at, str(job))
-    found = {}
+    filters = {}
     for query in ("job_type=rare.type", "job_type=rare.type&status=paused", "job_type=type.6&status=paused", "job_type=none",
                   "tenant=none", "priority=high", "priority=low&status=done", "q=rare", "q=none", "q=01234567"):
-        found[query] = (page(url, query), page(url, f"{query}&after={last}"))
-        print(f"    {query:<35} first {found[query][0]:.2f} ms, last {found[query][1]:.2f} ms")
-    return found
+        filters[query] = (page(url, query), page(url, f"{query}&after={last}"))
+        print(f"    {query:<35} first {filters[query][0]:.2f} ms, last {filters[query][1]:.2f} ms")
+    return filters
 
 
 def pages(bed: Bed, url: str) -> dict[str, tuple[float, float]]:
-    """Return how long the first and the last page take, by filter."""
-    found = {}
+    """Return the times of the first and the last page by filter."""
+    medians = {}
     for query, where in (("", "true"), ("status=done", "status = 'done'"), ("job_type=type.7", "job_type = 'type.7'"),
                          ("tenant=acme", "tenant = 'acme'"), ("q=type.4", "job_type LIKE 'type.4%'")):
         [(at, job)] = bed.sql(f"SELECT created_at, id FROM jobs WHERE {where} ORDER BY created_at, id OFFSET 60 LIMIT 1")
         last = cursors.write("jobs", at, str(job))
         times = [(page(url, query), page(url, f"{query}&after={last}")) for _ in range(2)]
-        found[query or "all"] = tuple(statistics.median(each) for each in zip(*times, strict=True))
-        print(f"    {query or 'all':<20} first {found[query or 'all'][0]:.2f} ms, last {found[query or 'all'][1]:.2f} ms")
-    return found
+        medians[query or "all"] = tuple(statistics.median(column) for column in zip(*times, strict=True))
+        print(f"    {query or 'all':<20} first {medians[query or 'all'][0]:.2f} ms, last {medians[query or 'all'][1]:.2f} ms")
+    return medians
 
 
 def post(bed: Bed, rounds: int) -> dict[str, list[float]]:
-    """Return how many jobs a second are made, by ours and by the bare route."""
+    """Return the jobs created per second by the API and by the bare route."""
     with serving(bed) as ours, bare(bed) as plain:
         return report.interleaved(rounds, {
             "bare FastAPI route": lambda: result(load("flat_out", plain, ["/jobs"], seconds=3))["rate"],
@@ -145,17 +145,17 @@ def post(bed: Bed, rounds: int) -> dict[str, list[float]]:
 
 
 def emitting(bed: Bed, url: str, rounds: int, count: int = 30_000) -> dict[str, list[float]]:
-    """Return how many events a second go out among all the others, while the API serves 100 requests a second and while not."""
+    """Return the events emitted per second with and without 100 API requests per second."""
     def drained() -> float:
-        """Have so many jobs fall due at once before one producer."""
+        """Let `count` jobs fall due at once with one producer."""
         bed.sql("DELETE FROM jobs WHERE job_type = 'bench.due'")
-        # As consumers store them, a batch at a moment.
+        # As consumers store them: one batch per moment.
         bed.fill(count, "now() + interval '1 hour'", job_type="'bench.due'",
                  created_at=f"now() - n / {BATCH} * interval '10 milliseconds'")
         bed.analyze()
         with bed.process("scheduler", "producer"):
-            # As in bench/emit.py: an UPDATE, so that the rows are as far from fresh there as here.
-            due = "now() + interval '8 seconds'"  # a million rows take a while to be vacuumed
+            # As in bench/emit.py: an UPDATE, so that the rows are equally old in both.
+            due = "now() + interval '8 seconds'"  # vacuuming a million rows takes time
             bed.sql(f"UPDATE jobs SET next_run_at = {due}, starts_at = {due} WHERE job_type = 'bench.due'")
             bed.sql("VACUUM jobs")
             bed.sql("SELECT pg_sleep_until(min(next_run_at)) FROM jobs WHERE job_type = 'bench.due'")
@@ -165,16 +165,16 @@ def emitting(bed: Bed, url: str, rounds: int, count: int = 30_000) -> dict[str, 
         bed.purge("mainapp_due")
         return rate
 
-    def beside() -> float:
+    def with_requests() -> float:
         job = bed.sql("SELECT id FROM jobs WHERE job_type <> 'bench.due' LIMIT 1")[0][0]
-        asked = load("paced", url, ["/api/v1/jobs?limit=20", "/api/v1/stats", f"/api/v1/jobs/{job}"], rate=100, seconds=90)
+        requests = load("paced", url, ["/api/v1/jobs?limit=20", "/api/v1/stats", f"/api/v1/jobs/{job}"], rate=100, seconds=90)
         try:
             return drained()
         finally:
-            asked.terminate()
-            asked.wait()
+            requests.terminate()
+            requests.wait()
 
-    return report.interleaved(rounds, {"alone": drained, "beside 100 requests/s": beside})
+    return report.interleaved(rounds, {"alone": drained, "with 100 requests/s": with_requests})
 
 
 def run(stack: Stack, rounds: int = 3) -> list[report.Row]:
@@ -195,9 +195,9 @@ def run(stack: Stack, rounds: int = 3) -> list[report.Row]:
     rows = [
         report.limit(f"GET a job of {JOBS:,}, p99 at 200 requests/s", p99, 15, "ms"),
         report.at_most(f"the last page of {JOBS:,} jobs ({worst})", last, first, "the first", 1.5, " ms"),
-        report.limit(f"what few or none of {JOBS:,} jobs have ({slowest})", max(rare[slowest]), 20, "ms"),
+        report.limit(f"rare or absent filter values among {JOBS:,} jobs ({slowest})", max(rare[slowest]), 20, "ms"),
         report.at_least("POST a job", rate["POST /jobs"], rate["bare FastAPI route"], "a bare FastAPI route", 0.5),
-        report.at_least("one-shot events during 100 requests/s", out["beside 100 requests/s"], out["alone"], "alone", 0.85),
+        report.at_least("one-shot events during 100 requests/s", out["with 100 requests/s"], out["alone"], "alone", 0.85),
     ]
     report.write("api", rows, {"pages ms": listed, "seldom ms": rare, "post": posted, "emit": emitted})
     return rows

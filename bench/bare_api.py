@@ -1,4 +1,4 @@
-"""The yardstick of POST: a plain FastAPI route that inserts one row with the same driver; `python -m bench.bare_api PORT`."""
+"""Yardstick for POST: a plain FastAPI route that inserts one row with the same driver; `python -m bench.bare_api PORT`."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ app = FastAPI()
 
 
 class Job(BaseModel):
-    """What is posted."""
+    """The posted body."""
 
     id: UUID
     job_type: str

@@ -1,4 +1,4 @@
-"""From a trigger to the first byte that a command writes, beside starting the same program directly."""
+"""Measure the time from a trigger to a command's first byte, compared with starting the program directly."""
 
 import contextlib
 import json
@@ -16,16 +16,16 @@ from bench import report
 from bench.servers import Bed
 from scheduler.dev.servers import Stack
 
-# The moment of its first byte, by the clock that we share.
+# The time of its first byte, by the shared clock.
 PROGRAMS = {
     "python": [sys.executable, "-c", "import time; print(time.time(), file=open('times', 'a'))"],
     "sh": ["/bin/sh", "-c", "date +%s.%N >> times"],
 }
-PAUSE = 0.3  # between two: the machine is idle otherwise
+PAUSE = 0.3  # pause between two commands on an idle machine
 
 
 def _times(folder: Path, count: int, deadline: float = 60.0) -> list[float]:
-    """Wait until so many commands have written their moment."""
+    """Wait until `count` commands have written their time."""
     began = time.monotonic()
     while time.monotonic() - began < deadline:
         path = folder / "times"
@@ -37,14 +37,14 @@ def _times(folder: Path, count: int, deadline: float = 60.0) -> list[float]:
 
 
 def bare(folder: Path, command: list[str], rounds: int) -> list[float]:
-    """Return the milliseconds that a program started directly takes to its first byte."""
-    taken = []
+    """Return the milliseconds to the first byte of a program started directly."""
+    seconds = []
     for number in range(rounds):
         began = time.time()
         with subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL):
-            taken.append((_times(folder, number + 1)[-1] - began) * 1000)
+            seconds.append((_times(folder, number + 1)[-1] - began) * 1000)
         time.sleep(PAUSE)
-    return taken
+    return seconds
 
 
 def triggered(bed: Bed, folder: Path, job: str, rounds: int) -> list[float]:
@@ -52,14 +52,14 @@ def triggered(bed: Bed, folder: Path, job: str, rounds: int) -> list[float]:
     connection = pika.BlockingConnection(pika.URLParameters(bed.amqp_url))
     channel = connection.channel()
     properties = pika.BasicProperties(content_type="application/json", delivery_mode=2)
-    taken = []
+    seconds = []
     for number in range(rounds):
         began = time.time()
         channel.basic_publish("schedule.commands", "trigger", json.dumps({"id": job}).encode(), properties)
-        taken.append((_times(folder, number + 1)[-1] - began) * 1000)
+        seconds.append((_times(folder, number + 1)[-1] - began) * 1000)
         connection.sleep(PAUSE)
     connection.close()
-    return taken
+    return seconds
 
 
 def _ask(bed: Bed, name: str) -> str:
@@ -74,8 +74,8 @@ def _ask(bed: Bed, name: str) -> str:
 
 
 def run(stack: Stack, rounds: int = 40) -> list[report.Row]:
-    """Measure, each program in turn, first bare and then through the sidecar."""
-    found: dict[str, dict[str, list[float]]] = {}
+    """Measure each program, first bare and then through the sidecar."""
+    measurements: dict[str, dict[str, list[float]]] = {}
     with contextlib.ExitStack() as opened:
         bed = opened.enter_context(Bed(stack))
         base = Path(opened.enter_context(tempfile.TemporaryDirectory()))
@@ -91,9 +91,9 @@ def run(stack: Stack, rounds: int = 40) -> list[report.Row]:
             (base / f"bare-{name}").mkdir()
             time.sleep(2)
             alone = bare(base / f"bare-{name}", command, rounds)
-            found[name] = {"bare": alone, "triggered": triggered(bed, base / name, _ask(bed, name), rounds)}
-    rows = _rows({name: {how: statistics.median(each) for how, each in both.items()} for name, both in found.items()})
-    report.write("commands", rows, found)
+            measurements[name] = {"bare": alone, "triggered": triggered(bed, base / name, _ask(bed, name), rounds)}
+    rows = _rows({name: {how: statistics.median(values) for how, values in both.items()} for name, both in measurements.items()})
+    report.write("commands", rows, measurements)
     return rows
 
 

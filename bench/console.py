@@ -1,4 +1,4 @@
-"""The console over a large database: time to first byte, a page's whole transfer, and what fifty browsers cost."""
+"""Benchmark the console with a large database: time to first byte, page size, and the cost of fifty browsers."""
 
 import gzip
 import html
@@ -21,7 +21,7 @@ from scheduler.dev.servers import Stack
 
 KEY = "a secret for the bench of thirty-two bytes"
 JOBS, RUNS, HISTORY_DAYS = 1_000_000, 10_000_000, 30
-RUNNING = 1000  # jobs that all the runs are of: ten thousand each
+RUNNING = 1000  # jobs with runs, ten thousand each
 TURNS = 25
 BROWSERS = 50
 WATCHED_SECONDS = 30.0
@@ -30,30 +30,30 @@ LETTERS = 20
 
 
 class Browser:
-    """Asks for pages as a browser would, on one connection."""
+    """Requests pages on one connection, like a browser."""
 
     def __init__(self, port: int, token: str) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         self._headers = {"Cookie": f"{COOKIE}={token}", "Accept-Encoding": "gzip"}
 
     def get(self, path: str) -> tuple[float, bytes, bytes]:
-        """Return the seconds to the first byte, what came over the line, and what it says."""
+        """Return the seconds to the first byte, the transferred bytes, and the content."""
         started = time.perf_counter()
         self._connection.request("GET", path.replace(" ", "%20"), headers=self._headers)
-        answer = self._connection.getresponse()  # returns with the first byte of the answer
+        answer = self._connection.getresponse()  # returns with the first byte of the response
         first = time.perf_counter() - started
         body = answer.read()
         assert answer.status == 200, (path, answer.status, body[:300])
         head = sum(len(name) + len(value) + 4 for name, value in answer.getheaders())
-        said = gzip.decompress(body) if answer.getheader("Content-Encoding") == "gzip" else body
-        return first, body + b" " * head, said
+        content = gzip.decompress(body) if answer.getheader("Content-Encoding") == "gzip" else body
+        return first, body + b" " * head, content
 
     def close(self) -> None:
         self._connection.close()
 
 
 def fill(bed: Bed, jobs_count: int = JOBS, runs_count: int = RUNS) -> tuple[str, str]:
-    """Load the jobs and the runs; return one job with runs, and one of them."""
+    """Load the jobs and the runs; return one job with runs, and one run."""
     with without_indexes(bed, "jobs"):
         bed.fill(jobs_count, "now() + interval '1 hour' + n * interval '1 second'", every="interval '1 day'",
                  job_type="'bench.job.' || n % 200", name="'Job number ' || n", run="'{}'::json",
@@ -70,7 +70,7 @@ def fill(bed: Bed, jobs_count: int = JOBS, runs_count: int = RUNS) -> tuple[str,
 
 
 def make_days(bed: Bed) -> None:
-    """Make the partitions of the days that lie behind, as they were made day by day."""
+    """Create the partitions of past days."""
     for day in range(1, HISTORY_DAYS + 2):
         first = datetime.now(UTC).date() - timedelta(days=day)
         bed.sql(f"CREATE TABLE run_history_{first:%Y%m%d} PARTITION OF run_history "
@@ -78,7 +78,7 @@ def make_days(bed: Bed) -> None:
 
 
 def fill_runs(bed: Bed, jobs: list[str], count: int) -> None:
-    """Load the runs, oldest first as they end, by two sessions at once."""
+    """Load the runs, oldest first, in two concurrent sessions."""
     step = HISTORY_DAYS * 86400 / count
     moment = f"now() - ({count} - n) * interval '{step} seconds'"
     columns = runs.FINISHED | {
@@ -91,7 +91,7 @@ def fill_runs(bed: Bed, jobs: list[str], count: int) -> None:
 
 
 def leave_letters(bed: Bed) -> None:
-    """Leave some dead letters, as rejected commands are left."""
+    """Create some dead letters."""
     connection = pika.BlockingConnection(pika.URLParameters(bed.amqp_url))
     channel = connection.channel()
     channel.confirm_delivery()
@@ -103,27 +103,27 @@ def leave_letters(bed: Bed) -> None:
 
 
 def first_bytes(browser: Browser, paths: list[str]) -> dict[str, list[float]]:
-    """Return the milliseconds to the first byte of each page, many times over, the pages in turns."""
-    found: dict[str, list[float]] = {path: [] for path in paths}
+    """Return the milliseconds to the first byte of each page, measured repeatedly and alternating."""
+    times_by_path: dict[str, list[float]] = {path: [] for path in paths}
     for turn in range(TURNS + 2):
         for path in paths:
             first, _, _ = browser.get(path)
-            if turn >= 2:  # the first turns fill caches
-                found[path].append(first * 1000)
-    return found
+            if turn >= 2:  # the first rounds fill caches
+                times_by_path[path].append(first * 1000)
+    return times_by_path
 
 
 def transfer(browser: Browser, path: str) -> float:
-    """Return the kB of a first visit: the page and every file that it names."""
-    _, line, said = browser.get(path)
-    files = set(re.findall(rb"/static/[\w.-]+", said))
+    """Return the kB of a first visit: the page and every file it references."""
+    _, line, content = browser.get(path)
+    files = set(re.findall(rb"/static/[\w.-]+", content))
     return (len(line) + sum(len(browser.get(file.decode())[1]) for file in files)) / 1000
 
 
 def statements(bed: Bed, seconds: float) -> float:
-    """Return how many statements a second the API's sessions execute: each is a transaction of its own.
+    """Return the statements per second of the API's sessions; each is a separate transaction.
 
-    What was executed just before is left out: a session that falls idle may be counted ten seconds later.
+    Earlier statements do not count: an idle session may report them ten seconds later.
     """
     time.sleep(COUNTED_SECONDS)
     count = "SELECT sum(xact_commit) FROM pg_stat_database WHERE datname = current_database()"
@@ -134,22 +134,22 @@ def statements(bed: Bed, seconds: float) -> float:
 
 
 def streams(browser: Browser, job: str, event: str) -> list[str]:
-    """Return what fifty people have open: some the overview, some a job, some a run, some a list with all its rows."""
+    """Return the pages of fifty users: overview, jobs, runs and lists."""
     pages = ["/"] * 20 + [f"/jobs/{job}"] * 10 + [f"/runs/{event}"] * 10 + ["/jobs"] * 5 + ["/runs?status=dead"] * 5
     return [stream(browser, page) for page in pages[:BROWSERS]]
 
 
 def stream(browser: Browser, page: str) -> str:
-    """Return the address that the page's script listens at."""
-    said = browser.get(page)[2].decode()
-    address = html.unescape(re.search(r'data-live="([^"]+)"', said)[1])  # type: ignore[index]
-    last = re.search(r'data-last="([^"]*)"', said)
-    rows = re.findall(r'<tr id="(?:job|run)-([0-9a-f-]+)"', said)
+    """Return the event stream URL of the page."""
+    content = browser.get(page)[2].decode()
+    address = html.unescape(re.search(r'data-live="([^"]+)"', content)[1])  # type: ignore[index]
+    last = re.search(r'data-last="([^"]*)"', content)
+    rows = re.findall(r'<tr id="(?:job|run)-([0-9a-f-]+)"', content)
     return f"{address}&last={last[1]}&rows={','.join(rows)}" if last else address
 
 
 def watch(port: int, token: str, address: str) -> socket.socket:
-    """Open a page's stream and leave it open; what it says is read and dropped, as a browser would read it."""
+    """Open a page's event stream, and read and discard its data."""
     opened = socket.create_connection(("127.0.0.1", port), timeout=60)
     opened.sendall(f"GET {address} HTTP/1.1\r\nHost: x\r\nCookie: {COOKIE}={token}\r\n\r\n".encode())
     assert b"200 OK" in opened.recv(4096)
@@ -174,10 +174,10 @@ def run(stack: Stack) -> list[report.Row]:
 
 
 def measure(bed: Bed, job: str, event: str) -> list[report.Row]:
-    """Measure on a database that is loaded."""
+    """Measure on a loaded database."""
     token = issue(KEY, role="admin", sub="bench", tenant=None, lasts=timedelta(hours=1))
     port = _free_port()
-    # A line of its log for each request would fill the pipe, which nobody reads.
+    # A log line per request would fill the unread pipe.
     with bed.process("scheduler", "api", API_PORT=str(port), SCHEDULER_JWT_KEY=KEY, LOG_LEVEL="warning", wait=False):
         _await(port)
         with closing(Browser(port, token)) as browser:
@@ -195,7 +195,7 @@ def measure(bed: Bed, job: str, event: str) -> list[report.Row]:
             for address in addresses:
                 open_ones.enter_context(closing(watch(port, token, address)))
             watched = statements(bed, WATCHED_SECONDS)
-    p95 = {path: statistics.quantiles(found, n=20)[-1] for path, found in times.items()}
+    p95 = {path: statistics.quantiles(path_times, n=20)[-1] for path, path_times in times.items()}
     slowest, largest = max(p95, key=p95.__getitem__), max(sizes, key=sizes.__getitem__)
     whole = f"with {JOBS:,} jobs and {RUNS:,} runs"
     rows = [
@@ -215,7 +215,7 @@ def _free_port() -> int:
 
 
 def _await(port: int) -> None:
-    """Wait until the API answers."""
+    """Wait until the API responds."""
     limit = time.monotonic() + 60
     while True:
         try:

@@ -1,8 +1,8 @@
-"""A day in the life of a shop, at ten times its speed: lag and backlog while all that it does goes on at once.
+"""Simulate a shop's morning at ten times its speed: lag and backlog under mixed load.
 
-Ten times means that an hour of the shop lasts six minutes: what it does at full hours comes every six, what it puts off for
-a quarter of an hour comes after ninety seconds, and it makes ten times the traffic. Half an hour of ours is its morning,
-from ten to seven to ten to twelve. See bench/day_shop.py for what it does.
+An hour of the shop lasts six minutes: hourly jobs run every six minutes, a delay of a quarter of an hour lasts ninety
+seconds, and traffic is ten times a shop's. Half a real hour covers the shop's morning from 06:50 to 11:50.
+bench/day_shop.py generates the load.
 """
 
 import json
@@ -23,16 +23,16 @@ from bench.day_shop import HOUR, INTERVAL, OPENS, RECURRING
 from bench.servers import ROOT, Bed, Running
 from scheduler.dev.servers import Stack
 
-LEAD_SECONDS = 15.0  # from the start of the hosts to the shop's opening: 25,600 jobs are stored meanwhile
-ASKED_A_SECOND = 5  # of the API, beside three browsers that have the console open
+LEAD_SECONDS = 15.0  # from the start of the hosts to the shop's opening; 25,600 jobs are stored in that time
+ASKED_A_SECOND = 5  # API requests, in addition to three browsers with the console
 QUEUES = ("scheduler_inbox", "mainapp_due", "scheduler_webhooks", "scheduler_results")
-# What is due and not out, jobs and delayed messages; and the runs that are open.
+# Due and not yet emitted jobs and delayed messages, and open runs.
 BACKLOG = ("SELECT (SELECT count(*) FROM jobs WHERE status = 'pending' AND wake_at <= now()) + "
            "(SELECT count(*) FROM delayed_messages WHERE wake_at <= now()), (SELECT count(*) FROM runs)")
 
 
 class Watch:
-    """Looks every second at what waits."""
+    """Samples the backlog every second."""
 
     def __init__(self, bed: Bed, start: float) -> None:
         self.seen: list[dict[str, float]] = []
@@ -60,7 +60,7 @@ class Watch:
 
 @contextmanager
 def process(bed: Bed, *arguments: object) -> Iterator[subprocess.Popen]:
-    """Run a host of the shop."""
+    """Run one of the shop's hosts."""
     running = subprocess.Popen([sys.executable, "-m", "bench.day_shop", *map(str, arguments)], cwd=ROOT, text=True,
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"AMQP_URL": bed.amqp_url})
     try:
@@ -72,7 +72,7 @@ def process(bed: Bed, *arguments: object) -> Iterator[subprocess.Popen]:
 
 @contextmanager
 def role(bed: Bed, name: str, **env: str) -> Iterator[None]:
-    """Run a process of ours whose log is taken as it comes: in half an hour it would fill a pipe that nobody reads."""
+    """Run one of our processes and read its log, which would fill an unread pipe."""
     running = Running([sys.executable, "-m", "scheduler", name], bed, env)
     try:
         running.ready()
@@ -97,25 +97,25 @@ def sidecar(bed: Bed) -> Iterator[str]:
 
 @contextmanager
 def people(bed: Bed, url: str, seconds: float) -> Iterator[subprocess.Popen]:
-    """Have the console open in three browsers, and the API asked as long as the shop is open."""
+    """Open the console in three browsers, and send API requests while the shop is open."""
     port, token = int(url.rpartition(":")[2]), api.token()
     job = bed.sql("SELECT id FROM jobs LIMIT 1")[0][0]
-    asked = api.load("paced", url, ["/api/v1/jobs?limit=20", "/api/v1/stats", f"/api/v1/jobs/{job}", "/api/v1/runs?limit=20"],
+    requests = api.load("paced", url, ["/api/v1/jobs?limit=20", "/api/v1/stats", f"/api/v1/jobs/{job}", "/api/v1/runs?limit=20"],
                      rate=ASKED_A_SECOND, seconds=seconds, connections=4)
     with ExitStack() as opened:
         with closing(console.Browser(port, token)) as browser:
             for page in ("/", "/jobs", "/runs"):
                 opened.enter_context(closing(console.watch(port, token, console.stream(browser, page))))
         try:
-            yield asked
+            yield requests
         finally:
-            if asked.poll() is None:
-                asked.kill()
-                asked.wait()
+            if requests.poll() is None:
+                requests.kill()
+                requests.wait()
 
 
 def lived(stack: Stack, minutes: float, pending: int) -> dict[str, Any]:
-    """Let the shop live for so long and return all that was seen."""
+    """Run the shop for some minutes and return all measurements."""
     with Bed(stack, "default") as bed, webhooks.endpoint() as endpoint, ExitStack() as running:
         delayed.bind(bed)
         bed.fill(pending, "now() + interval '1 day' + n * interval '1 millisecond'", created_at="now() - n * interval '1 second'")
@@ -127,7 +127,7 @@ def lived(stack: Stack, minutes: float, pending: int) -> dict[str, Any]:
         assert host.stdout
         assert host.stdout.readline() == "ready\n"
         shop = running.enter_context(process(bed, "shop", start, end, endpoint.url("")))
-        asked = running.enter_context(people(bed, url, end - time.time()))
+        requests = running.enter_context(people(bed, url, end - time.time()))
         watch = Watch(bed, start)
         try:
             shopped = json.loads(shop.communicate()[0])
@@ -136,12 +136,12 @@ def lived(stack: Stack, minutes: float, pending: int) -> dict[str, Any]:
             seen = watch.stop()
         came = json.loads(host.communicate("\n")[0])
         ended = dict(bed.sql("SELECT status::text, count(*) FROM run_history GROUP BY 1"))
-        return {"asked": shopped, "came": came, "seen": seen, "runs": ended, "webhook ms": sorted(endpoint.stats()["late"]),
-                "api ms": api.result(asked)["ms"], "minutes": minutes}
+        return {"requested": shopped, "received": came, "seen": seen, "runs": ended, "webhook ms": sorted(endpoint.stats()["late"]),
+                "api ms": api.result(requests)["ms"], "minutes": minutes}
 
 
 def settle(bed: Bed, end: float) -> None:
-    """Wait until nothing that fell due before the end is on its way any more."""
+    """Wait until everything due before the end has arrived."""
     time.sleep(max(0.0, end - time.time()))
     deadline = time.monotonic() + 180
     while bed.sql(BACKLOG)[0] != (0, 0) or any(map(bed.depth, QUEUES)):
@@ -150,26 +150,26 @@ def settle(bed: Bed, end: float) -> None:
         time.sleep(0.5)
 
 
-def lost(found: dict[str, Any]) -> tuple[int, int]:
-    """Return how many did not become what they should have become, and of how many."""
-    asked, runs = found["asked"], found["runs"]
-    came = {kind: each["count"] for kind, each in found["came"]["kinds"].items()}
-    wanted = {kind: (asked[kind], came.get(kind, 0)) for kind in ("reminder", "delayed", *RECURRING)} | {
-        "webhooks that succeed": (asked["webhook"] + asked["flaky"], runs.get("succeeded", 0)),
-        "webhooks given up": (asked["broken"], runs.get("dead", 0)),
+def lost(outcome: dict[str, Any]) -> tuple[int, int]:
+    """Return the number of wrong outcomes, and the total."""
+    requested, runs = outcome["requested"], outcome["runs"]
+    came = {kind: figures["count"] for kind, figures in outcome["received"]["kinds"].items()}
+    expected = {kind: (requested[kind], came.get(kind, 0)) for kind in ("reminder", "delayed", *RECURRING)} | {
+        "webhooks that succeed": (requested["webhook"] + requested["flaky"], runs.get("succeeded", 0)),
+        "dead webhooks": (requested["broken"], runs.get("dead", 0)),
         "cancelled": (0, came.get("cancelled", 0)),
     }
-    for kind, (should, did) in wanted.items():
-        print(f"    {kind:<24} {should:>9,} wanted, {did:>9,} came", flush=True)
-    return sum(abs(should - did) for should, did in wanted.values()), sum(should for should, _ in wanted.values())
+    for kind, (should, did) in expected.items():
+        print(f"    {kind:<24} {should:>9,} expected, {did:>9,} received", flush=True)
+    return sum(abs(should - did) for should, did in expected.values()), sum(should for should, _ in expected.values())
 
 
 def run(stack: Stack, minutes: float = 30, pending: int = 1_000_000) -> list[report.Row]:
-    """Live through it, and say how late what was."""
-    found = lived(stack, minutes, pending)
-    late = {kind: each["all"] for kind, each in found["came"]["kinds"].items()}
-    missing, of_all = lost(found)
-    most = max(found["seen"], key=lambda each: each["due"])
+    """Run the day and return its lags."""
+    outcome = lived(stack, minutes, pending)
+    late = {kind: figures["all"] for kind, figures in outcome["received"]["kinds"].items()}
+    missing, of_all = lost(outcome)
+    most = max(outcome["seen"], key=lambda sample: sample["due"])
     last = max(late[kind]["most"] for kind in ("report", "digest"))
     spoken = f"{minutes:g} minutes at ten times speed"
     rows = [
@@ -177,14 +177,14 @@ def run(stack: Stack, minutes: float = 30, pending: int = 1_000_000) -> list[rep
         report.limit("a shop's day: reminders, due to received, p50", late["reminder"]["p50"], 10, "ms"),
         report.limit("a shop's day: reminders, due to received, p99", late["reminder"]["p99"], 100, "ms"),
         report.limit("a shop's day: delayed messages, due to received, p99", late["delayed"]["p99"], 100, "ms"),
-        report.limit("a shop's day: webhooks, due to first call, p99", _share(found["webhook ms"], 0.99), 250, "ms"),
+        report.limit("a shop's day: webhooks, due to first call, p99", _share(outcome["webhook ms"], 0.99), 250, "ms"),
         report.limit("a shop's day: the last event due at a full hour", last / 1000, 10, "s",
                      f"largest backlog {most['due']:,.0f}"),
-        report.limit("a shop's day: API requests, p99", _share(found["api ms"], 0.99), 100, "ms",
-                     f"p50 {_share(found['api ms'], 0.5):.1f} ms"),
+        report.limit("a shop's day: API requests, p99", _share(outcome["api ms"], 0.99), 100, "ms",
+                     f"p50 {_share(outcome['api ms'], 0.5):.1f} ms"),
     ]
-    report.write("day", rows, found | {name: _share(found[name], 0.99) for name in ("webhook ms", "api ms")})
-    plots.day(found["came"]["kinds"], found["seen"], INTERVAL, lambda second: OPENS + second / HOUR)
+    report.write("day", rows, outcome | {name: _share(outcome[name], 0.99) for name in ("webhook ms", "api ms")})
+    plots.day(outcome["received"]["kinds"], outcome["seen"], INTERVAL, lambda second: OPENS + second / HOUR)
     return rows
 
 

@@ -1,6 +1,6 @@
-"""The hosts of `bench.day`: one asks for reminders as a shop does, one takes them and notes when each came. Own processes.
+"""The hosts of `bench.day`, as separate processes: one requests a shop's reminders, one receives them and records lags.
 
-The shop's clock runs ten times as fast as ours: an hour of it is six minutes, and all that it says in seconds is a tenth.
+The shop's clock runs ten times as fast as real time: an hour lasts six minutes, and its seconds are tenths of ours.
 """
 
 import json
@@ -26,19 +26,19 @@ from scheduler.rabbit.link import Link
 from scheduler.rabbit.publisher import Publisher
 
 SPEED = 10
-MINUTE, HOUR = 60 // SPEED, 3600 // SPEED  # of the shop, in our seconds
-OPENS = 6 + 50 / 60  # by the shop's clock, in hours: ten minutes before its first full hour
-# How many jobs come again every so many minutes of the shop, and who goes first.
+MINUTE, HOUR = 60 // SPEED, 3600 // SPEED  # of the shop, in real seconds
+OPENS = 6 + 50 / 60  # hours by the shop's clock: ten minutes before its first full hour
+# Recurring jobs: count, interval in minutes of the shop, and priority.
 RECURRING = {"report": (20_000, 60, "low"), "digest": (5_000, 15, "low"), "monitor": (600, 1, "normal")}
-# A minute of the shop at its busiest.
+# Per minute of the shop at its peak.
 REMINDERS, WEBHOOKS, DELAYED, FLAKY, BROKEN, CANCELLED = 1200, 180, 300, 0.05, 0.01, 0.1
-INTERVAL = 5.0  # seconds of ours, for which lags are put together
+INTERVAL = 5.0  # real seconds per interval of lags
 TURN = 0.1
 _PROPERTIES = pika.BasicProperties(content_type="application/json", delivery_mode=2)
 
 
 def busy(hours: float) -> float:
-    """Return how busy the shop is by its clock: most at half past ten."""
+    """Return the shop's load at a time of its clock; the peak is at half past ten."""
     return 0.35 + 0.65 * math.exp(-(((hours - 10.5) / 1.8) ** 2))
 
 
@@ -47,51 +47,51 @@ def instant(at: float) -> str:
 
 
 class Shop:
-    """Asks from `start` to `end` for what a shop asks for, as far as it falls due before the end."""
+    """Requests a shop's jobs from `start` to `end`, if they are due before the end."""
 
     def __init__(self, start: float, end: float, endpoint: str) -> None:
         self.start, self.end, self.endpoint = start, end, endpoint
         self.dice = random.Random(11)
-        self.asked = dict.fromkeys(("reminder", "webhook", "delayed", "flaky", "broken", "cancelled", *RECURRING), 0)
+        self.requested = dict.fromkeys(("reminder", "webhook", "delayed", "flaky", "broken", "cancelled", *RECURRING), 0)
         self._owed = {"reminder": 0.0, "webhook": 0.0, "delayed": 0.0}
 
     def recurring(self) -> Iterator[AmqpMessage]:
-        """Ask for the jobs that come again, the first time at the next full hour, quarter or minute of the shop."""
+        """Request the recurring jobs, first due at the shop's next full hour, quarter or minute."""
         for kind, (count, minutes, priority) in RECURRING.items():
             first = self.start + -round(OPENS * 60) % minutes * MINUTE
             for _ in range(count):
                 yield self._request(kind, first, every=minutes * MINUTE, priority=priority)
-            self.asked[kind] = count * max(0, math.ceil((self.end - first) / (minutes * MINUTE) - 1e-6))
+            self.requested[kind] = count * max(0, math.ceil((self.end - first) / (minutes * MINUTE) - 1e-6))
 
     def turn(self, now: float) -> Iterator[AmqpMessage]:
-        """Ask for what has come up since the last turn."""
+        """Request the jobs since the last turn."""
         busyness = busy(OPENS + (now - self.start) / HOUR) * TURN * SPEED / 60
         for kind, most in (("reminder", REMINDERS), ("webhook", WEBHOOKS), ("delayed", DELAYED)):
             self._owed[kind] += most * busyness
             for _ in range(int(self._owed[kind])):
                 self._owed[kind] -= 1
                 due = now + 1 + self.dice.expovariate(1 / HOUR * 4)
-                if due < self.end - 1:  # what falls due later is not a part of this day
+                if due < self.end - 1:  # later jobs are not part of this day
                     yield from self._one(kind, due)
 
     def _one(self, kind: str, due: float) -> Iterator[AmqpMessage]:
         if kind == "delayed":
-            self.asked[kind] += 1
+            self.requested[kind] += 1
             headers = {"x-opt-delivery-time": int(due * 1000)}
             yield AmqpMessage("schedule.delay", KEY, json.dumps({"due": int(due * 1000) / 1000} | PAYLOAD).encode(), pika.BasicProperties(
                 content_type="application/json", delivery_mode=2, headers=headers, message_id=str(uuid4())))
         elif kind == "webhook":
             roll = self.dice.random()
             path = "broken" if roll < BROKEN else "flaky" if roll < BROKEN + FLAKY else "timed"
-            self.asked["webhook" if path == "timed" else path] += 1
+            self.requested["webhook" if path == "timed" else path] += 1
             yield self._request("webhook", due, run={"max_attempts": 3, "backoff": [2, 6]},
                                 target={"webhook": {"url": f"{self.endpoint}/{path}", "timeout": 10}})
         elif due > time.time() + 10 and self.dice.random() < CANCELLED:
-            self.asked["cancelled"] += 1
+            self.requested["cancelled"] += 1
             yield (request := self._request("cancelled", due))
             yield AmqpMessage("schedule.commands", "cancel", json.dumps({"id": json.loads(request.body)["id"]}).encode(), _PROPERTIES)
         else:
-            self.asked["reminder"] += 1
+            self.requested["reminder"] += 1
             yield self._request("reminder", due)
 
     @staticmethod
@@ -101,23 +101,23 @@ class Shop:
 
 
 def shop(start: float, end: float, endpoint: str) -> None:
-    """Ask until shortly before the end, then print how much was asked for."""
+    """Send requests until shortly before the end, then print their counts."""
     link = Link(os.environ["AMQP_URL"], "bench")
-    publisher, made = Publisher(link), Shop(start, end, endpoint)
-    many = list(made.recurring())
+    publisher, generator = Publisher(link), Shop(start, end, endpoint)
+    many = list(generator.recurring())
     for begin in range(0, len(many), 2000):
         publisher.send(many[begin : begin + 2000]).wait(60)
     now = max(start - 5, time.time())
     while now < end - 3:
         time.sleep(max(0.0, now - time.time()))
-        publisher.send(list(made.turn(now))).wait(60)
+        publisher.send(list(generator.turn(now))).wait(60)
         now += TURN
     link.close()
-    print(json.dumps(made.asked))
+    print(json.dumps(generator.requested))
 
 
 class Host:
-    """Takes every event once, and notes by when it was due how late it came."""
+    """Receives every event once and records its lag by due time."""
 
     def __init__(self, start: float, end: float) -> None:
         self.start, self.end = start, end
@@ -143,8 +143,8 @@ class Host:
             of_kind = self.late.setdefault(kind, {})
             of_kind.setdefault(int((due - self.start) // INTERVAL), []).append((now - due) * 1000)
 
-    def told(self) -> dict[str, object]:
-        """Return what came: how many of each kind, and how late, by interval and in all."""
+    def figures(self) -> dict[str, object]:
+        """Return the counts and lags by kind, by interval and in total."""
         return {"twice": self.twice, "kinds": {
             kind: {"count": sum(map(len, by_interval.values())), "all": quantiles([*chain(*by_interval.values())]),
                    "by interval": {at: quantiles(late) for at, late in sorted(by_interval.items())}}
@@ -157,17 +157,17 @@ def quantiles(late: list[float]) -> dict[str, float]:
 
 
 def host(start: float, end: float) -> None:
-    """Take events until standard input ends, then print what came."""
-    taken = Host(start, end)
+    """Receive events until standard input ends, then print the figures."""
+    receiver = Host(start, end)
     connection = pika.BlockingConnection(pika.URLParameters(os.environ["AMQP_URL"]))
     channel = connection.channel()
     for queue in ("mainapp_due", KEY):
-        channel.basic_consume(queue, taken.event, auto_ack=True)
+        channel.basic_consume(queue, receiver.event, auto_ack=True)
     print("ready", flush=True)
     while not select.select([sys.stdin], [], [], 0)[0]:
         connection.process_data_events(0.5)
     connection.close()
-    print(json.dumps(taken.told()))
+    print(json.dumps(receiver.figures()))
 
 
 if __name__ == "__main__":

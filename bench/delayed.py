@@ -1,4 +1,4 @@
-"""Delayed messages: stored and let out a second, beside requests and events; the entry beside its exit; lag."""
+"""Benchmark delayed messages: storing and emitting rates, the cost of the entry exchange, and lag."""
 
 import contextlib
 import os
@@ -22,13 +22,13 @@ from scheduler.rabbit.frames import AmqpMessage, RawMessage
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.publisher import Publisher
 
-KEY = "delayed"  # one word, as the events' own: topic exchanges take longer for each more
+KEY = "delayed"  # one word, like the events' key: topic exchanges take longer for each additional word
 DAY_MS = 86_400_000
 PROPERTIES = pika.BasicProperties(content_type="application/json", delivery_mode=2, headers={"x-delay": DAY_MS})
 
 
 def bind(bed: Bed) -> None:
-    """Have a queue for what comes out: of the same type as that of the events beside it."""
+    """Declare a queue for emitted messages with the type of the events' queue."""
     connection = pika.BlockingConnection(pika.URLParameters(bed.amqp_url))
     channel = connection.channel()
     channel.queue_declare(KEY, durable=True, arguments={"x-queue-type": "quorum"})
@@ -37,22 +37,22 @@ def bind(bed: Bed) -> None:
 
 
 def publish(bed: Bed, messages: Callable[[int], list[AmqpMessage] | list[RawMessage]], count: int) -> float:
-    """Publish so many by our own pipelined publisher, and return how many a second were confirmed."""
+    """Publish `count` messages with our pipelined publisher, and return confirms per second."""
     link = Link(bed.amqp_url, "bench")
     publisher = Publisher(link)
-    made = [messages(min(2000, count - start)) for start in range(0, count, 2000)]
+    batches = [messages(min(2000, count - start)) for start in range(0, count, 2000)]
     began = time.monotonic()
-    for each in made:
-        publisher.send(each).wait(60)
+    for batch in batches:
+        publisher.send(batch).wait(60)
     rate = count / (time.monotonic() - began)
     link.close()
     return rate
 
 
 def stored(bed: Bed, count: int, *, named: bool) -> float:
-    """Start a consumer on a full queue, and return how many it stores a second from the first row to the last.
+    """Start a consumer on a full queue, and return stored messages per second from the first row to the last.
 
-    Each has a UUID and a delay of its own, or all are alike.
+    Each has its own UUID and delay, or all are identical.
     """
     bed.sql("TRUNCATE delayed_messages")
     bed.purge("scheduler_delay")
@@ -67,13 +67,13 @@ def stored(bed: Bed, count: int, *, named: bool) -> float:
     with bed.process("scheduler", "consumer", wait=False):
         finished_in(bed, "EXISTS (SELECT 1 FROM delayed_messages)", time.monotonic())
         started = time.monotonic()
-        # Counting rows again and again would cost a good part of a core: the numbers are given in order.
+        # Counting rows repeatedly would cost processor time; the numbers are assigned in order.
         last = int(bed.sql("SELECT min(id) FROM delayed_messages")[0][0]) + count - 1
         return count / finished_in(bed, f"EXISTS (SELECT 1 FROM delayed_messages WHERE id = {last})", started)
 
 
 def row(when: str) -> dict[str, str]:
-    """Return a message as a consumer leaves it, each value an SQL expression of the row number n."""
+    """Return a message as a consumer stores it; values are SQL expressions of the row number n."""
     raw = b"".join(PROPERTIES.encode())
     written = content_header.read(raw).written(replace={b"x-delay": content_header.number(-DAY_MS)})
     return {
@@ -91,7 +91,7 @@ def fill(bed: Bed, count: int, when: str) -> None:
 
 
 def out(bed: Bed, count: int) -> float:
-    """Let so many fall due at once before one replica, and return messages/s."""
+    """Let `count` messages fall due at once with one replica, and return messages/s."""
     bed.sql("TRUNCATE delayed_messages")
     fill(bed, count, "now() + interval '1 hour'")
     with bed.process("scheduler", "producer"):
@@ -111,7 +111,7 @@ def events(bed: Bed, count: int) -> float:
 
 
 def by_pika(bed: Bed, exchange: str, count: int) -> float:
-    """Publish without a delay header by pika's own pipelined confirms, and return how many a second are confirmed."""
+    """Publish without a delay header through pika with pipelined confirms, and return confirms per second."""
     done = subprocess.run(
         [sys.executable, "-m", "bench.yardsticks", "pipelined_publisher", str(count)], cwd=ROOT, check=True, text=True,
         capture_output=True, env=os.environ | {"AMQP_URL": bed.amqp_url, "EXCHANGE": exchange, "ROUTING_KEY": KEY},
@@ -121,7 +121,7 @@ def by_pika(bed: Bed, exchange: str, count: int) -> float:
 
 
 def by_frames(bed: Bed, exchange: str, count: int) -> float:
-    """Publish frames that were encoded beforehand: the client costs next to nothing, so the broker alone decides."""
+    """Publish pre-encoded frames: the client costs almost nothing, so the broker is the limit."""
     plain = pika.BasicProperties(content_type="application/json", delivery_mode=2, headers={"other": 1})
     raw = b"".join(plain.encode())
     message = RawMessage(exchange, KEY.encode(), raw, BODY)
@@ -131,7 +131,7 @@ def by_frames(bed: Bed, exchange: str, count: int) -> float:
 
 
 def lag(bed: Bed, replicas: list[Running], rate: int, seconds: int) -> float:
-    """Have messages fall due at a steady rate, and return the 99th percentile of confirmed minus due, in ms."""
+    """Let messages fall due at a steady rate, and return the 99th percentile of confirmed minus due, in ms."""
     before = _histogram(replicas)
     fill(bed, rate * seconds, f"now() + interval '8 seconds' + n * interval '{1 / rate} seconds'")
     finished_in(bed, "NOT EXISTS (SELECT 1 FROM delayed_messages WHERE wake_at < now() + interval '1 hour')",
@@ -142,7 +142,7 @@ def lag(bed: Bed, replicas: list[Running], rate: int, seconds: int) -> float:
 
 
 def lags(stack: Stack, rounds: int, waiting: int) -> list[float]:
-    """Measure the lag so many times while many others wait, on servers that have nothing else to do, as `lag` does."""
+    """Measure the lag repeatedly with many other pending messages, on otherwise idle servers, like `lag`."""
     with Bed(stack) as bed, contextlib.ExitStack() as running:
         bind(bed)
         fill(bed, waiting, "now() + interval '1 day' + n * interval '1 millisecond'")
@@ -153,30 +153,30 @@ def lags(stack: Stack, rounds: int, waiting: int) -> list[float]:
 def _histogram(processes: list[Running]) -> dict[float, int]:
     total: dict[float, int] = {}
     for process in processes:
-        found = re.findall(r'scheduler_delayed_lag_seconds_bucket\{le="([^"]+)"\} ([0-9.e+]+)', process.metrics())
-        for bound, count in found:
+        matches = re.findall(r'scheduler_delayed_lag_seconds_bucket\{le="([^"]+)"\} ([0-9.e+]+)', process.metrics())
+        for bound, count in matches:
             total[float(bound)] = total.get(float(bound), 0) + int(float(count))
     return total
 
 
 def run(stack: Stack, rounds: int = 3, count: int = 30_000, waiting: int = 1_000_000) -> list[report.Row]:
-    """Measure delayed messages beside the commands and events that they must not fall behind."""
+    """Measure delayed messages compared with commands and events."""
     late = lags(stack, rounds, waiting)
     with Bed(stack) as bed:
         bind(bed)
-        found = report.interleaved(rounds, {
+        rates = report.interleaved(rounds, {
             "requests stored": lambda: ingest.ours(bed, count, 1),
             "delayed stored": lambda: stored(bed, count, named=False),
             "delayed stored, with UUIDs": lambda: stored(bed, count, named=True),
             "one-shot events": lambda: events(bed, count),
             "delayed out": lambda: out(bed, count),
         })
-        found |= report.interleaved(2 * rounds - 1, {
+        rates |= report.interleaved(2 * rounds - 1, {
             f"{where}, {client}": (lambda exchange=exchange, measure=measure, many=many: measure(bed, exchange, many))
             for client, measure, many in (("pika", by_pika, count), ("frames", by_frames, 2 * count))
             for where, exchange in (("directly to the exit", "schedule.delayed"), ("through the entry", "schedule.delay"))
         })
-    rate = report.medians(found)
+    rate = report.medians(rates)
     requests = rate["requests stored"]
     rows = [
         report.at_least("delayed messages stored, 1 consumer", rate["delayed stored"], requests, "requests", 0.9),
@@ -189,5 +189,5 @@ def run(stack: Stack, rounds: int = 3, count: int = 30_000, waiting: int = 1_000
           for client, how in (("pika", "by pika, pipelined"), ("frames", "by pre-encoded frames"))),
         report.limit(f"lag of delayed messages at 100/s, {waiting:,} waiting, p99", statistics.median(late), 15, "ms"),
     ]
-    report.write("delayed", rows, found | {"lag ms": late})
+    report.write("delayed", rows, rates | {"lag ms": late})
     return rows

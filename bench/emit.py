@@ -1,4 +1,4 @@
-"""Due jobs to confirmed events: how many a second, by one replica and by several."""
+"""Benchmark emission: confirmed events per second with one replica and with several."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ import time
 import psutil
 
 from bench import plots, report
-from bench.servers import ROOT, Bed, Look, Running, finished_in, look_away
+from bench.servers import ROOT, Bed, Meter, Running, finished_in, no_meter
 from scheduler.dev.servers import Stack
 
 RULES = ("FREQ=MINUTELY", "FREQ=HOURLY;INTERVAL=2", "FREQ=DAILY", "FREQ=WEEKLY;BYDAY=MO,WE,FR",
@@ -34,7 +34,7 @@ def one_shots(bed: Bed, count: int) -> None:
 
 
 def recurring(bed: Bed, count: int) -> None:
-    """Fill with a mix of rules that began a day, a year or ten years ago."""
+    """Fill with a mix of rules that started a day, a year or ten years ago."""
     bed.sql("TRUNCATE jobs")
     rules = "ARRAY[" + ", ".join(f"'{rule}'" for rule in RULES) + "]"
     start = "now() - (ARRAY[1, 365, 3650])[1 + n % 3] * interval '1 day'"
@@ -43,16 +43,16 @@ def recurring(bed: Bed, count: int) -> None:
     bed.analyze()
 
 
-def drain(bed: Bed, count: int, replicas: int, look: Look = look_away, **env: str) -> float:
-    """Let what is in the table fall due at once before so many replicas, and return events/s.
+def drain(bed: Bed, count: int, replicas: int, meter: Meter = no_meter, **env: str) -> float:
+    """Let all jobs in the table fall due at once with `replicas` producers, and return events/s.
 
-    `look` is called with the replicas when it falls due, and again when it is out.
+    `meter` is called with the replicas when the jobs fall due, and again when all are emitted.
     """
-    return timed_drain(bed, count, replicas, look, **env)[0]
+    return timed_drain(bed, count, replicas, meter, **env)[0]
 
 
-def timed_drain(bed: Bed, count: int, replicas: int, look: Look = look_away, **env: str) -> tuple[float, float]:
-    """Do the same, and return also the microseconds of processor time that the replicas took for an event."""
+def timed_drain(bed: Bed, count: int, replicas: int, meter: Meter = no_meter, **env: str) -> tuple[float, float]:
+    """Drain as in `drain`; also return the replicas' processor microseconds per event."""
     with contextlib.ExitStack() as stack:
         running = [stack.enter_context(bed.process("scheduler", "producer", **env)) for _ in range(replicas)]
         due = "now() + interval '2 seconds'"
@@ -60,35 +60,35 @@ def timed_drain(bed: Bed, count: int, replicas: int, look: Look = look_away, **e
         bed.sql("VACUUM jobs")
         bed.sql("SELECT pg_sleep_until(min(next_run_at)) FROM jobs")
         started, before = time.monotonic(), _processor_seconds(running)
-        look(running)
+        meter(running)
         condition = "NOT EXISTS (SELECT 1 FROM jobs WHERE status = 'pending' AND wake_at <= now())"
         rate = count / finished_in(bed, condition, started)
-        spent = (_processor_seconds(running) - before) / count * 1e6
-        look(running)
+        cpu_micros = (_processor_seconds(running) - before) / count * 1e6
+        meter(running)
     bed.purge("mainapp_due")
-    return rate, spent
+    return rate, cpu_micros
 
 
 def _processor_seconds(processes: list[Running]) -> float:
-    times = [psutil.Process(each.popen.pid).cpu_times() for each in processes]
-    return sum(each.user + each.system for each in times)
+    times = [psutil.Process(process.popen.pid).cpu_times() for process in processes]
+    return sum(process_times.user + process_times.system for process_times in times)
 
 
 def run(stack: Stack, rounds: int = 5, count: int = 30_000) -> list[report.Row]:
-    """Measure one-shot and recurring jobs beside the plain loop and the fastest publishers."""
-    spent: dict[str, list[float]] = {"one-shot": [], "recurring": []}
+    """Measure one-shot and recurring jobs compared with the plain loop and the fastest publishers."""
+    cpu_micros: dict[str, list[float]] = {"one-shot": [], "recurring": []}
     with Bed(stack) as bed:
         def shots(replicas: int) -> float:
             one_shots(bed, count)
             rate, microseconds = timed_drain(bed, count, replicas)
             if replicas == 1:
-                spent["one-shot"].append(microseconds)
+                cpu_micros["one-shot"].append(microseconds)
             return rate
 
         def rules() -> float:
             recurring(bed, count)
             rate, microseconds = timed_drain(bed, count, 1)
-            spent["recurring"].append(microseconds)
+            cpu_micros["recurring"].append(microseconds)
             return rate
 
         def plain() -> float:
@@ -97,16 +97,16 @@ def run(stack: Stack, rounds: int = 5, count: int = 30_000) -> list[report.Row]:
             bed.analyze()
             return yardstick(bed, "plain_loop", count // 10)
 
-        found = report.interleaved(rounds, {
+        rates = report.interleaved(rounds, {
             "plain loop": plain,
             "pika publisher": lambda: yardstick(bed, "pipelined_publisher", count),
             "publisher with our frames": lambda: yardstick(bed, "framed_publisher", count),
             **{f"{n} replica{'s' * (n > 1)}": (lambda n=n: shots(n)) for n in (1, 2, 3, 4)},
             "recurring, 1 replica": rules,
         })
-    rate = report.medians(found)
+    rate = report.medians(rates)
     best = max(rate[f"{n} replicas"] for n in (2, 3, 4))
-    own = {kind: statistics.median(each) for kind, each in spent.items()}
+    own = {kind: statistics.median(micros) for kind, micros in cpu_micros.items()}
     rows = [
         report.at_least("one-shot events, 1 replica", rate["1 replica"], rate["plain loop"], "plain loop", 8),
         *(report.at_least(what, ours, rate[name], name, goal)
@@ -118,7 +118,7 @@ def run(stack: Stack, rounds: int = 5, count: int = 30_000) -> list[report.Row]:
         report.limit("processor time of a replica for a one-shot event", own["one-shot"], 45, "µs"),
         report.limit("processor time of a replica for a recurring event", own["recurring"], 60, "µs"),
     ]
-    report.write("emit", rows, found | spent)
+    report.write("emit", rows, rates | cpu_micros)
     plots.throughput(rate)
     return rows
 
@@ -130,12 +130,12 @@ def burst(stack: Stack, rounds: int = 3, count: int = 100_000) -> list[report.Ro
             one_shots(bed, count)
             return drain(bed, count, 3)
 
-        found = report.interleaved(rounds, {
+        rates = report.interleaved(rounds, {
             "pika publisher": lambda: yardstick(bed, "pipelined_publisher", count // 2),
             "burst, 3 replicas": ours,
         })
-    rate = report.medians(found)
+    rate = report.medians(rates)
     rows = [report.at_least(f"{count:,} jobs due in the same second, 3 replicas", rate["burst, 3 replicas"],
                             rate["pika publisher"], "pika publisher", 0.7)]
-    report.write("burst", rows, found)
+    report.write("burst", rows, rates)
     return rows

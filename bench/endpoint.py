@@ -1,4 +1,4 @@
-"""An endpoint for measurements: answers at once, counts, says when what came, fails, or never answers. Own process."""
+"""A webhook endpoint for benchmarks, as a separate process: responds, counts, reports times, fails or hangs."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ FAILURE = b"HTTP/1.1 500 Oh no\r\nContent-Length: 2\r\n\r\nno"
 
 
 class Server(asyncio.Protocol):
-    """As little HTTP as a keep-alive client needs; the yardstick is the client, not this."""
+    """Minimal HTTP for a keep-alive client, so that the endpoint is not the limit."""
 
     count = 0
     first = last = 0.0
@@ -26,8 +26,8 @@ class Server(asyncio.Protocol):
         self.data += data
         while (end := self.data.find(b"\r\n\r\n")) >= 0:
             head = self.data[:end]
-            found = head.lower().find(b"content-length:")
-            size = int(head[found + 15 : (head + b"\r\n").find(b"\r\n", found)]) if found >= 0 else 0
+            length_at = head.lower().find(b"content-length:")
+            size = int(head[length_at + 15 : (head + b"\r\n").find(b"\r\n", length_at)]) if length_at >= 0 else 0
             if len(self.data) < end + 4 + size:
                 return
             body = self.data[end + 4 : end + 4 + size]
@@ -56,7 +56,7 @@ class Server(asyncio.Protocol):
 async def main():
     server = await asyncio.get_running_loop().create_server(Server, "127.0.0.1", 0, backlog=4096)
     print(server.sockets[0].getsockname()[1], flush=True)
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)  # until whoever started it is gone
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)  # until the parent process exits
 
 
 if __name__ == "__main__":

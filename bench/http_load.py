@@ -1,7 +1,7 @@
-"""Requests over HTTP/1.1 with as little of our own as can be: `python -m bench.http_load KIND URL PATHS-FILE …`.
+"""Generate HTTP/1.1 load with minimal overhead: `python -m bench.http_load KIND URL PATHS-FILE …`.
 
-It runs as a process of its own, so that what it costs is not the server's time; but it shares the machine's cores with
-what is measured, so that it is one thread on plain sockets with requests that are encoded before. Prints one JSON object.
+A separate process keeps its cost out of the server's time. It shares the machine's cores with the measured processes, so
+it is a single thread on plain sockets with pre-encoded requests. Prints one JSON object.
 """
 
 import argparse
@@ -19,7 +19,7 @@ _LENGTH = b"\r\ncontent-length:"
 
 
 class Client:
-    """One connection that is kept alive, with one request under way at most."""
+    """A keep-alive connection with at most one request in flight."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -32,15 +32,15 @@ class Client:
         return self._socket.fileno()
 
     def ask(self, request: bytes, due: float) -> None:
-        """Send a request that should go out at `due`."""
+        """Send a request that was due at `due`."""
         self.due = due
         self._socket.sendall(request)
 
     def hear(self) -> int | None:
-        """Take what has come; return the status once the answer is whole."""
+        """Read available data; return the status once the response is complete."""
         part = self._socket.recv(1 << 18)
         if not part:
-            raise ConnectionError("The server hung up.")
+            raise ConnectionError("The server closed the connection.")
         self._came += part
         head, end, rest = self._came.partition(_END)
         if not end or len(rest) < int(head.lower().partition(_LENGTH)[2].partition(b"\r\n")[0]):
@@ -50,23 +50,23 @@ class Client:
 
 
 def encoded(args: argparse.Namespace, method: str, path: str, body: bytes = b"") -> bytes:
-    """Return a request as it goes over the wire."""
+    """Return the encoded request."""
     length = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if body else ""
     return (f"{method} {path} HTTP/1.1\r\nHost: {urlsplit(args.url).netloc}\r\n"
             f"Authorization: Bearer {args.token}\r\n{length}\r\n").encode() + body
 
 
 def paced(args: argparse.Namespace, paths: list[str]) -> dict[str, object]:
-    """Ask so many times a second, whether the answers come in time or not."""
-    idle = deque(Client(args.url) for _ in range(args.connections))  # in turns, or the server lets go of the last ones
+    """Send requests at a fixed rate, regardless of the response times."""
+    idle = deque(Client(args.url) for _ in range(args.connections))  # alternate, or the server closes idle connections
     requests = [encoded(args, "GET", path) for path in paths]
     number, count = 0, int(args.rate * args.seconds)
-    late: deque[float] = deque()  # when each should have gone out that waits for a connection
+    late: deque[float] = deque()  # due times of requests that wait for a connection
     busy: list[Client] = []
-    taken: list[float] = []
+    seconds: list[float] = []
     failures = 0
     began = time.perf_counter()
-    while len(taken) < count:
+    while len(seconds) < count:
         now = time.perf_counter()
         while number + len(late) < count and (due := began + (number + len(late)) / args.rate) <= now:
             late.append(due)
@@ -80,21 +80,21 @@ def paced(args: argparse.Namespace, paths: list[str]) -> dict[str, object]:
         for client in select.select(busy, (), (), left)[0]:
             status = client.hear()
             if status is not None:
-                taken.append((time.perf_counter() - client.due) * 1000)
+                seconds.append((time.perf_counter() - client.due) * 1000)
                 failures += status != 200
                 busy.remove(client)
                 idle.append(client)
-    return {"ms": sorted(taken), "failures": failures}
+    return {"ms": sorted(seconds), "failures": failures}
 
 
 def new_job(args: argparse.Namespace, path: str) -> bytes:
-    """Return a request for a job with an id of its own."""
+    """Return a request for a job with a new id."""
     job = {"id": str(uuid4()), "job_type": "bench.job", "payload": {"note": "x" * 150}, "run_at": "2099-01-01T00:00:00Z"}
     return encoded(args, "POST", path, json.dumps(job).encode())
 
 
 def flat_out(args: argparse.Namespace, paths: list[str]) -> dict[str, object]:
-    """Post as fast as the answers come, on so many connections."""
+    """Post as fast as responses arrive, on several connections."""
     began = time.perf_counter()
     busy = [Client(args.url) for _ in range(args.connections)]
     done = failures = 0
@@ -118,7 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("kind", choices=["paced", "flat_out"])
     parser.add_argument("url")
-    parser.add_argument("paths")  # a file with a path a line
+    parser.add_argument("paths")  # a file with one path per line
     parser.add_argument("--token", default="none")
     parser.add_argument("--rate", type=float, default=200)
     parser.add_argument("--seconds", type=float, default=10)

@@ -1,4 +1,4 @@
-"""Commands to committed rows: how many a second, how soon a lone one, how much memory."""
+"""Benchmark storing: commands per second, latency of a single one, and memory."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ import psutil
 import psycopg2
 
 from bench import report
-from bench.servers import PAYLOAD, ROOT, Bed, Look, finished_in, look_away
+from bench.servers import PAYLOAD, ROOT, Bed, Meter, finished_in, no_meter
 from scheduler.dev.servers import Stack
 
 RUN_AT = "2099-01-01T00:00:00Z"
@@ -25,7 +25,7 @@ def _request() -> bytes:
 
 
 def fill_inbox(bed: Bed, count: int) -> str:
-    """Put so many requests into the queue, through our own pipelined publisher; return the last one's id."""
+    """Publish `count` requests with our pipelined publisher; return the last one's id."""
     from scheduler.rabbit.frames import AmqpMessage  # noqa: PLC0415
     from scheduler.rabbit.link import Link  # noqa: PLC0415
     from scheduler.rabbit.publisher import Publisher  # noqa: PLC0415
@@ -52,28 +52,28 @@ def yardstick(bed: Bed, name: str, count: int) -> float:
     return count / float(done.stdout)
 
 
-def ours(bed: Bed, count: int, consumers: int, look: Look = look_away) -> float:
-    """Start the consumers on a full queue; the clock runs from the first row to the last, and so does `look`."""
+def ours(bed: Bed, count: int, consumers: int, meter: Meter = no_meter) -> float:
+    """Start the consumers on a full queue. Time and `meter` run from the first row to the last."""
     bed.sql("TRUNCATE jobs")
     last = fill_inbox(bed, count)
     with contextlib.ExitStack() as stack:
         running = [stack.enter_context(bed.process("scheduler", "consumer", wait=False)) for _ in range(consumers)]
         finished_in(bed, "EXISTS (SELECT 1 FROM jobs)", time.monotonic())
         started = time.monotonic()
-        look(running)
-        # Counting rows again and again would cost a good part of a core: first wait for the queue's last one.
+        meter(running)
+        # Counting rows repeatedly would cost processor time: first wait for the queue's last message.
         finished_in(bed, f"EXISTS (SELECT 1 FROM jobs WHERE id = '{last}')", started)
         rate = count / finished_in(bed, f"(SELECT count(*) FROM jobs) >= {count}", started)
-        look(running)
+        meter(running)
         return rate
 
 
 def lone_message(bed: Bed, times: int = 100) -> list[float]:
-    """Return the milliseconds from publish to commit, of one message at a time."""
+    """Return the milliseconds from publish to commit, one message at a time."""
     database = psycopg2.connect(bed.database_url)
     database.autocommit = True
     channel = pika.BlockingConnection(pika.URLParameters(bed.amqp_url)).channel()
-    taken = []
+    seconds = []
     with bed.process("scheduler", "consumer"), database.cursor() as cursor:
         for _ in range(times):
             body = _request()
@@ -83,14 +83,14 @@ def lone_message(bed: Bed, times: int = 100) -> list[float]:
                 cursor.execute("SELECT 1 FROM jobs WHERE id = %s", (json.loads(body)["id"],))
                 if cursor.fetchone():
                     break
-            taken.append((time.perf_counter() - started) * 1000)
+            seconds.append((time.perf_counter() - started) * 1000)
     channel.connection.close()
     database.close()
-    return taken
+    return seconds
 
 
 def memory(bed: Bed, count: int) -> float:
-    """Return the largest resident memory, in MB, of a consumer with so many messages waiting."""
+    """Return the peak resident memory (MB) of a consumer with `count` queued messages."""
     bed.sql("TRUNCATE jobs")
     fill_inbox(bed, count)
     most = 0.0
@@ -104,9 +104,9 @@ def memory(bed: Bed, count: int) -> float:
 
 
 def run(stack: Stack, rounds: int = 5, count: int = 50_000, waiting: int = 1_000_000) -> list[report.Row]:
-    """Measure storing beside one message a commit, and beside a consumer that stores nothing."""
+    """Measure storing compared with one commit per message, and with a consumer that stores nothing."""
     with Bed(stack) as bed:
-        found = report.interleaved(rounds, {
+        rates = report.interleaved(rounds, {
             "one message, one commit": lambda: yardstick(bed, "plain_consumer", count // 10),
             "bare consumer": lambda: yardstick(bed, "bare_consumer", count),
             "1 consumer": lambda: ours(bed, count, 1),
@@ -114,7 +114,7 @@ def run(stack: Stack, rounds: int = 5, count: int = 50_000, waiting: int = 1_000
         })
         lone = lone_message(bed)
         megabytes = memory(bed, waiting)
-    rate = report.medians(found)
+    rate = report.medians(rates)
     rows = [
         report.at_least("commands stored, 1 consumer", rate["1 consumer"], rate["one message, one commit"],
                         "one message, one commit", 8),
@@ -123,5 +123,5 @@ def run(stack: Stack, rounds: int = 5, count: int = 50_000, waiting: int = 1_000
         report.limit("publish to commit, a single message, median", statistics.median(lone), 10, "ms"),
         report.limit(f"memory with {waiting:,} queued messages", megabytes, 150, "MB"),
     ]
-    report.write("ingest", rows, found | {"lone ms": lone})
+    report.write("ingest", rows, rates | {"lone ms": lone})
     return rows

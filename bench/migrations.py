@@ -1,6 +1,6 @@
-"""How long anyone waits for `jobs` while the migrations of this release are applied to a large table in use.
+"""Measure the lock waits on `jobs` while this release's migrations are applied to a large table in use.
 
-The goal is about locks: a statement may also be slow because the machine, or its disk, is busy making an index.
+The goal covers locks only: a statement may also be slow because the machine or its disk is building an index.
 """
 
 import threading
@@ -22,7 +22,7 @@ PROBES = {
              "FOR UPDATE SKIP LOCKED",
     "read": "SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'pending' LIMIT 10) AS few",
 }
-# How long anyone but the migration itself has waited for a lock on the table by now.
+# Current lock waits on the table, without the migration itself.
 WAITING = (
     "SELECT coalesce(max(extract(epoch FROM clock_timestamp() - waitstart)), 0)::float8 * 1000 FROM pg_locks "
     "JOIN pg_stat_activity USING (pid) WHERE NOT granted AND relation = 'jobs'::regclass "
@@ -32,14 +32,14 @@ WAITING = (
 
 @dataclass
 class Prober:
-    """Sessions that use the table all the time, and one whose transactions last a second."""
+    """Sessions that use the table constantly, and one whose transactions last a second."""
 
     url: str
     longest: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._probe, args=each) for each in PROBES.items()]
+        self._threads = [threading.Thread(target=self._probe, args=probe) for probe in PROBES.items()]
         self._threads += [threading.Thread(target=self._linger), threading.Thread(target=self._watch)]
         for thread in self._threads:
             thread.start()
@@ -74,9 +74,9 @@ class Prober:
         connection.close()
 
     def take(self) -> tuple[float, float]:
-        """Return the longest wait for a lock, and the longest statement, in milliseconds since the last look."""
-        found, self.longest = self.longest, {}
-        return found.pop("lock", 0.0), max(found.values(), default=0.0)
+        """Return the longest lock wait and the longest statement since the last call, in milliseconds."""
+        longest, self.longest = self.longest, {}
+        return longest.pop("lock", 0.0), max(longest.values(), default=0.0)
 
     def stop(self) -> None:
         self._stop.set()
@@ -85,8 +85,8 @@ class Prober:
 
 
 def fill(url: str, count: int) -> None:
-    """Bring the database to the previous release's schema, with so many pending jobs."""
-    migrate(url, [each for each in files() if each.version <= PREVIOUS_RELEASE])
+    """Create the previous release's schema with `count` pending jobs."""
+    migrate(url, [migration for migration in files() if migration.version <= PREVIOUS_RELEASE])
     connection = psycopg2.connect(url)
     connection.autocommit = True
     with connection.cursor() as cursor:
@@ -109,17 +109,17 @@ def fill(url: str, count: int) -> None:
 
 
 def apply(url: str, prober: Prober, migration: Migration) -> tuple[float, float, float]:
-    """Apply one migration; return the longest wait for a lock, the longest statement (ms), and the seconds it took."""
+    """Apply one migration; return the longest lock wait (ms), the longest statement (ms), and its seconds."""
     prober.take()
     started = time.perf_counter()
-    migrate(url, [each for each in files() if each.version <= migration.version])
+    migrate(url, [file for file in files() if file.version <= migration.version])
     return *prober.take(), time.perf_counter() - started
 
 
 def run(stack: Stack, count: int = 10_000_000) -> list[report.Row]:
     """Measure each migration since the previous release."""
     url = stack.create_database()
-    rows, found = [], {}
+    rows, details = [], {}
     try:
         started = time.perf_counter()
         fill(url, count)
@@ -127,17 +127,17 @@ def run(stack: Stack, count: int = 10_000_000) -> list[report.Row]:
         prober = Prober(url)
         try:
             time.sleep(5)
-            found["none"] = _, idle = prober.take()
-            for each in (each for each in files() if each.version > PREVIOUS_RELEASE):
-                waited, slowest, seconds = apply(url, prober, each)
-                found[each.name] = [waited, slowest, seconds]
-                print(f"    {each.name:<40} {waited:8.1f} ms {slowest:8.1f} ms {seconds:8.1f} s", flush=True)
-                beside = f"slowest statement {slowest:.0f} ms, without a migration {idle:.0f} ms; took {seconds:.1f} s"
-                rows.append(report.limit(f"longest wait for a lock on jobs ({count:,} rows) while {each.name} is applied",
-                                         waited, MOST_MS, "ms", beside))
+            details["none"] = _, idle = prober.take()
+            for migration in (migration for migration in files() if migration.version > PREVIOUS_RELEASE):
+                waited, slowest, seconds = apply(url, prober, migration)
+                details[migration.name] = [waited, slowest, seconds]
+                print(f"    {migration.name:<40} {waited:8.1f} ms {slowest:8.1f} ms {seconds:8.1f} s", flush=True)
+                context = f"slowest statement {slowest:.0f} ms, without a migration {idle:.0f} ms; took {seconds:.1f} s"
+                rows.append(report.limit(f"longest wait for a lock on jobs ({count:,} rows) while {migration.name} is applied",
+                                         waited, MOST_MS, "ms", context))
         finally:
             prober.stop()
     finally:
         stack.drop_database(url)
-    report.write("migrations", rows, found)
+    report.write("migrations", rows, details)
     return rows

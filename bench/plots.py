@@ -1,4 +1,4 @@
-"""The pictures of docs/ that show what was measured."""
+"""Plot the charts in docs/."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 
 def throughput(rate: dict[str, float]) -> None:
-    """Draw events a second by replicas, beside the yardsticks."""
+    """Plot events per second by replicas, with the yardsticks."""
     figure, axes = plt.subplots(figsize=(7, 3.6), dpi=120)
     names = ["1 replica", "2 replicas", "3 replicas", "4 replicas"]
     bars = axes.bar(names, [rate[name] for name in names], color="#2a6f97", width=0.6)
@@ -34,13 +34,13 @@ def throughput(rate: dict[str, float]) -> None:
 
 
 def lag(samples: dict[str, list[float]]) -> None:
-    """Draw the share of events that a host had received by so many milliseconds after their due_at."""
+    """Plot the share of events that a host had received within some milliseconds of their due_at."""
     figure, axes = plt.subplots(figsize=(7, 3.6), dpi=120)
     for (name, late), colour in zip(samples.items(), ["#2a6f97", "#61a5c2", "#c1121f"], strict=True):
         ordered = sorted(max(value, 0.1) for value in late)
         axes.step(ordered, [100 * (n + 1) / len(ordered) for n in range(len(ordered))], label=name, color=colour)
     axes.set_xscale("log")
-    axes.set_xlabel("milliseconds after due_at, until a host has the event")
+    axes.set_xlabel("milliseconds from due_at to receipt by a host")
     axes.set_ylabel("% of events")
     axes.set_title("Lag with 1 million other jobs pending, 2 replicas", fontsize=10)
     axes.grid(alpha=0.3, which="both", linewidth=0.4)
@@ -52,7 +52,7 @@ def lag(samples: dict[str, list[float]]) -> None:
 
 
 def scale(parts: Sequence[dict[str, Any]]) -> None:
-    """Draw what each thing costs at each size, as a multiple of what it costs at the smallest."""
+    """Plot each cost by size, relative to the smallest size."""
     kinds = list(dict.fromkeys(kind for part in parts for kind in part))
     figure, grid = plt.subplots(2, 2, figsize=(14, 8), dpi=100)
     for axes, kind in zip(grid.flat, kinds, strict=False):
@@ -86,26 +86,26 @@ def scale(parts: Sequence[dict[str, Any]]) -> None:
 
 
 def day(kinds: dict[str, Any], seen: Sequence[dict[str, float]], interval: float, clock: Callable[[float], float]) -> None:
-    """Draw how late each kind was and what waited, by the clock of the shop."""
+    """Plot lag by kind and backlog, by the shop's clock."""
     figure, (late, waiting) = plt.subplots(2, 1, figsize=(11, 7), dpi=110, sharex=True)
     for (kind, colour) in zip(("reminder", "delayed", "monitor", "digest", "report"), plt.cm.tab10.colors, strict=False):
-        found = kinds.get(kind, {}).get("by interval", {})
-        at = [clock((int(number) + 0.5) * interval) for number in found]
+        intervals = kinds.get(kind, {}).get("by interval", {})
+        at = [clock((int(number) + 0.5) * interval) for number in intervals]
         style = {"linestyle": "none", "marker": "."} if kind in ("digest", "report") else {"linewidth": 1}
-        late.plot(at, [each["p99"] for each in found.values()], color=colour, label=f"{kind}, p99", markersize=5, **style)
-        late.plot(at, [each["p50"] for each in found.values()], color=colour, label=f"{kind}, p50", alpha=0.45, markersize=3,
+        late.plot(at, [figures["p99"] for figures in intervals.values()], color=colour, label=f"{kind}, p99", markersize=5, **style)
+        late.plot(at, [figures["p50"] for figures in intervals.values()], color=colour, label=f"{kind}, p50", alpha=0.45, markersize=3,
                   **style)
     late.set_yscale("log")
     late.set_ylabel("ms from due to the host")
     late.legend(fontsize=7, frameon=False, ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.16))
-    times = [clock(each["at"]) for each in seen]
-    for name, label in (("due", "due and not out"), ("open runs", "open runs"), ("mainapp_due", "in the host's queue"),
-                        ("scheduler_inbox", "commands waiting"), ("scheduler_webhooks", "webhooks waiting")):
-        waiting.plot(times, [each[name] for each in seen], label=label, linewidth=1)
+    times = [clock(sample["at"]) for sample in seen]
+    for name, label in (("due", "due and not emitted"), ("open runs", "open runs"), ("mainapp_due", "in the host's queue"),
+                        ("scheduler_inbox", "queued commands"), ("scheduler_webhooks", "queued webhooks")):
+        waiting.plot(times, [sample[name] for sample in seen], label=label, linewidth=1)
     waiting.set_yscale("symlog", linthresh=10)
     waiting.set_ylim(bottom=0)
-    waiting.set_ylabel("waiting")
-    waiting.set_xlabel("the shop's clock; an hour is six minutes of ours")
+    waiting.set_ylabel("backlog")
+    waiting.set_xlabel("the shop's clock; an hour lasts six real minutes")
     waiting.xaxis.set_major_formatter(lambda hours, _: f"{int(hours):02}:{round(hours % 1 * 60) % 60:02}")
     waiting.legend(fontsize=7, frameon=False, ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.1))
     for axes in (late, waiting):

@@ -1,4 +1,4 @@
-"""Who goes first: the lag of `high` while very many `low` ones are due, and what `low` gets while `high` is busy."""
+"""Benchmark priorities: the lag of `high` with a backlog of `low`, and the share of `low` under load of `high`."""
 
 import re
 import statistics
@@ -14,10 +14,10 @@ RATE, SECONDS = 100, 4
 
 
 def by_class(process: Running, name: str) -> dict[float, int]:
-    """Return a producer's own lag histogram of one class: upper bound → cumulative count."""
-    found = re.findall(rf'scheduler_due_lag_class_seconds_bucket\{{class="{name}",le="([^"]+)"\}} ([0-9.e+]+)',
+    """Return a producer's lag histogram for one class: upper bound → cumulative count."""
+    matches = re.findall(rf'scheduler_due_lag_class_seconds_bucket\{{class="{name}",le="([^"]+)"\}} ([0-9.e+]+)',
                        process.metrics())
-    return {float(bound): int(float(count)) for bound, count in found}
+    return {float(bound): int(float(count)) for bound, count in matches}
 
 
 def out(process: Running) -> dict[str, float]:
@@ -26,11 +26,11 @@ def out(process: Running) -> dict[str, float]:
 
 
 def high_lag(stack: Stack, low: int) -> float:
-    """Return the p99, in milliseconds, of `high` jobs at a steady rate beside so many `low` ones that are due."""
+    """Return the p99 in milliseconds of `high` jobs at a steady rate with a backlog of `low` jobs."""
     with Bed(stack) as bed:
         if low:
             bed.fill(low, "now() + interval '14 seconds'", priority="'low'")
-        # When the low ones are on their way, and before they are out: one replica needs some ten seconds for them.
+        # While the low jobs are being emitted: one replica needs about ten seconds for them.
         bed.fill(RATE * SECONDS, f"now() + interval '15.5 seconds' + n * interval '{1 / RATE} seconds'", priority="'high'")
         bed.analyze()
         with bed.process("scheduler", "producer") as running:
@@ -38,12 +38,12 @@ def high_lag(stack: Stack, low: int) -> float:
                 time.sleep(0.5)
             left = bed.sql("SELECT count(*) FROM jobs WHERE status = 'pending'")[0][0]
             if low and not left:
-                raise RuntimeError("the low ones were out too soon to stand in the way: raise LOW")
+                raise RuntimeError("the low jobs were emitted too early to compete: raise LOW")
             return quantile(by_class(running, "high"), 0.99)
 
 
 def low_share(stack: Stack, count: int = 40_000) -> float:
-    """Return the share that `low` has of what goes out while there is enough of `high`."""
+    """Return the share of `low` among emitted events while enough `high` jobs are due."""
     with Bed(stack) as bed:
         for name in ("high", "low"):
             bed.fill(count, priority=f"'{name}'")
@@ -56,16 +56,16 @@ def low_share(stack: Stack, count: int = 40_000) -> float:
 
 def run(stack: Stack, rounds: int = 5) -> list[report.Row]:
     """Measure both."""
-    alone, beside = [], []
+    alone, with_backlog = [], []
     for _ in range(rounds):
         alone.append(high_lag(stack, 0))
-        beside.append(high_lag(stack, LOW))
+        with_backlog.append(high_lag(stack, LOW))
     shares = [low_share(stack) for _ in range(rounds)]
-    late, with_none, share = statistics.median(beside), statistics.median(alone), statistics.median(shares)
+    late, with_none, share = statistics.median(with_backlog), statistics.median(alone), statistics.median(shares)
     rows = [
         report.Row(f"lag of high, p99, while {LOW:,} low jobs are due", f"{late:.1f} ms", f"with none: {with_none:.1f} ms",
                    late / with_none, "≤ 3 ×", late <= 3 * with_none),
         report.Row("share of low while high saturates the producers", f"{share:.3f}", "", None, "≥ 0.1", share >= 0.1),
     ]
-    report.write("priorities", rows, {"alone": alone, "beside": beside, "shares": shares})
+    report.write("priorities", rows, {"alone": alone, "with backlog": with_backlog, "shares": shares})
     return rows

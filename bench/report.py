@@ -1,4 +1,4 @@
-"""Rows of measurements as a table in the terminal, as Markdown and as JSON."""
+"""Write benchmark rows to the terminal, as Markdown and as JSON."""
 
 import json
 import platform
@@ -39,7 +39,7 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Row:
-    """One figure beside its yardstick; the ratio is what counts."""
+    """One figure and its yardstick; the ratio counts."""
 
     what: str
     ours: str
@@ -59,33 +59,33 @@ def at_most(what: str, ours: float, yardstick: float, name: str, goal: float, un
     return Row(what, f"{ours:,.4g}{unit}", f"{name}: {yardstick:,.4g}{unit}", ratio, f"≤ {goal} ×", ratio <= goal)
 
 
-def limit(what: str, ours: float, most: float, unit: str, beside: str = "") -> Row:
-    return Row(what, f"{ours:,.4g} {unit}", beside, None, f"≤ {most:,g} {unit}", ours <= most)
+def limit(what: str, ours: float, most: float, unit: str, context: str = "") -> Row:
+    return Row(what, f"{ours:,.4g} {unit}", context, None, f"≤ {most:,g} {unit}", ours <= most)
 
 
-def beside(what: str, ours: float, yardstick: float, name: str, unit: str = "/s") -> Row:
-    """Return a figure that has no goal."""
+def without_goal(what: str, ours: float, yardstick: float, name: str, unit: str = "/s") -> Row:
+    """Return a row without a goal."""
     return Row(what, f"{ours:,.0f}{unit}", f"{name}: {yardstick:,.0f}{unit}", ours / yardstick, "", None)
 
 
 def span(seconds: float) -> str:
-    """Write a time in the unit that suits it."""
+    """Format a time in a suitable unit."""
     scale, unit = (1e6, "µs") if seconds < 1e-3 else (1e3, "ms") if seconds < 1 else (1, "s")
     return f"{seconds * scale:,.3g} {unit}"
 
 
 def interleaved(rounds: int, measures: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
-    """Take each measure in turn, so many times, so that a slow moment of the machine falls on all alike."""
-    found: dict[str, list[float]] = {name: [] for name in measures}
+    """Run the measures in turn for several rounds, so that noise affects all equally."""
+    values: dict[str, list[float]] = {name: [] for name in measures}
     for _ in range(rounds):
         for name, measure in measures.items():
-            found[name].append(measure())
-            print(f"    {name:<40} {found[name][-1]:>12,.1f}", flush=True)
-    return found
+            values[name].append(measure())
+            print(f"    {name:<40} {values[name][-1]:>12,.1f}", flush=True)
+    return values
 
 
-def medians(found: dict[str, list[float]]) -> dict[str, float]:
-    return {name: statistics.median(values) for name, values in found.items()}
+def medians(measurements: dict[str, list[float]]) -> dict[str, float]:
+    return {name: statistics.median(values) for name, values in measurements.items()}
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -116,7 +116,7 @@ def publish() -> None:
 
 
 def put(page: Path, name: str, lines: Sequence[str]) -> None:
-    """Write the lines between the marks of that name on a page."""
+    """Replace the lines between the markers of that name on a page."""
     begin, end = f"<!-- {name}: written by make bench -->", f"<!-- end of {name} -->"
     before, _, rest = page.read_text(encoding="utf-8").partition(begin)
     text, after = "\n".join(lines), rest.partition(end)[2]
@@ -128,7 +128,7 @@ def _published() -> list[str]:
 
 
 def write(part: str, rows: Sequence[Row], details: object = None) -> None:
-    """Print the rows and keep them in bench/results/."""
+    """Print the rows and store them in bench/results/."""
     RESULTS.mkdir(exist_ok=True)
     text = table(rows)
     print(f"\n## {part}\n\n{text}\n", flush=True)
@@ -136,18 +136,18 @@ def write(part: str, rows: Sequence[Row], details: object = None) -> None:
                             capture_output=True).stdout.strip()
     stamp = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, commit {commit}, Python {platform.python_version()}{_medium()}"
     (RESULTS / f"{part}.md").write_text(f"# {part}\n\n{stamp}\n\n{text}\n", encoding="utf-8")
-    kept = {"when": stamp, "rows": [asdict(row) for row in rows], "details": details}
-    (RESULTS / f"{part}.json").write_text(json.dumps(kept, indent=1, default=str) + "\n", encoding="utf-8")
+    record = {"when": stamp, "rows": [asdict(row) for row in rows], "details": details}
+    (RESULTS / f"{part}.json").write_text(json.dumps(record, indent=1, default=str) + "\n", encoding="utf-8")
 
 
 def _medium() -> str:
-    """Say where the servers of a run kept their data, if that is not a disk: it changes what waits for one."""
-    found = subprocess.run(["stat", "--file-system", "--format=%T", tempfile.gettempdir()], check=False, text=True,
+    """Return a note if the servers' data is on a RAM disk, which affects the results."""
+    filesystem = subprocess.run(["stat", "--file-system", "--format=%T", tempfile.gettempdir()], check=False, text=True,
                            capture_output=True).stdout.strip()
-    return ", the servers' data on a RAM disk" if found == "tmpfs" else ""
+    return ", the servers' data on a RAM disk" if filesystem == "tmpfs" else ""
 
 
 def details(part: str) -> Any:
-    """Return what the latest run of a part kept beside its rows; nothing where there was none."""
+    """Return the details of a part's latest run, or an empty dict."""
     file = RESULTS / f"{part}.json"
     return json.loads(file.read_text(encoding="utf-8"))["details"] if file.exists() else {}

@@ -1,4 +1,4 @@
-"""Tracked jobs: their whole life, results, retries, the history, and whether what has finished slows a claim."""
+"""Benchmark tracked jobs: whole life, results, retries, history, and claims with many finished runs."""
 
 import contextlib
 import json
@@ -28,7 +28,7 @@ from scheduler.rabbit.publisher import Publisher, Receipt
 
 BATCH = 500
 POLICY = '{"start_timeout": 604800}'
-# A run as the producer records it; each value is an SQL expression of the row number n.
+# A run as the producer records it; values are SQL expressions of the row number n.
 RUN = {
     "event_id": "gen_random_uuid()", "status": "'delivered'", "job_id": "gen_random_uuid()",
     "job_type": "'bench.job'", "due_at": "now()", "origin": "'schedule'", "policy": f"'{POLICY}'",
@@ -44,7 +44,7 @@ FINISHED = {name: value for name, value in RUN.items() if name not in ("wake_at"
 
 
 def worker() -> None:
-    """Report every event as done, until killed: as little work as a host can do, for it shares the two cores."""
+    """Report every event as succeeded until killed, with minimal work, because it shares the two cores."""
     waiting: list[DueMessage] = []
     publisher = Publisher(Link(os.environ["AMQP_URL"], "bench"))
 
@@ -71,7 +71,7 @@ def worker() -> None:
 
 
 def fill(bed: Bed, count: int, table: str = "runs", **columns: str) -> None:
-    """Insert so many runs."""
+    """Insert `count` runs."""
     columns = (RUN if table == "runs" else FINISHED) | columns
     bed.sql(f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join(columns.values())} "
             f"FROM generate_series(1, {count}) AS n")
@@ -86,7 +86,7 @@ def empty(bed: Bed) -> None:
 
 
 def untracked(bed: Bed, count: int, **env: str) -> float:
-    """Return one-shot events a second of one replica, beside a consumer that has nothing to do."""
+    """Return one-shot events per second of one replica, with an idle consumer."""
     empty(bed)
     emit.one_shots(bed, count)
     with bed.process("scheduler", "consumer"):
@@ -94,7 +94,7 @@ def untracked(bed: Bed, count: int, **env: str) -> float:
 
 
 def lives(bed: Bed, count: int) -> float:
-    """Return runs a second from due to the history: one replica, one consumer, and a worker that reports at once."""
+    """Return runs per second from due to history, with one replica, one consumer and a worker that reports at once."""
     empty(bed)
     bed.fill(count, "now() + interval '1 hour'", run=f"'{POLICY}'")
     bed.analyze()
@@ -112,7 +112,7 @@ def lives(bed: Bed, count: int) -> float:
 
 
 def results(bed: Bed, count: int) -> float:
-    """Return results stored a second by one consumer: it starts on a full queue, the clock runs from its first."""
+    """Return results stored per second by one consumer on a full queue, timed from its first."""
     empty(bed)
     fill(bed, count)
     ids = [event_id for event_id, in bed.sql("SELECT event_id FROM runs")]
@@ -120,8 +120,8 @@ def results(bed: Bed, count: int) -> float:
     publisher = Publisher(link)
     properties = pika.BasicProperties(content_type="application/json", delivery_mode=2)
     for start in range(0, count, 2000):
-        bodies = [json.dumps({"event_id": each, "attempt": 1, "status": "succeeded", "worker": "w"}).encode()
-                  for each in ids[start : start + 2000]]
+        bodies = [json.dumps({"event_id": event_id, "attempt": 1, "status": "succeeded", "worker": "w"}).encode()
+                  for event_id in ids[start : start + 2000]]
         publisher.send([AmqpMessage("schedule.commands", "result", body, properties) for body in bodies]).wait(60)
     link.close()
     with bed.process("scheduler", "consumer", wait=False):
@@ -133,7 +133,7 @@ def results(bed: Bed, count: int) -> float:
 
 
 def retry_lag(bed: Bed, rate: int, seconds: int) -> list[float]:
-    """Return the milliseconds from a retry's time to its receipt by a host, at a steady rate, two replicas."""
+    """Return the milliseconds from a retry's due time to receipt by a host, at a steady rate with two replicas."""
     empty(bed)
     count = rate * seconds
     with bed.process("scheduler", "producer"), bed.process("scheduler", "producer"):
@@ -145,17 +145,17 @@ def retry_lag(bed: Bed, rate: int, seconds: int) -> list[float]:
 
 
 def run(stack: Stack, rounds: int = 5, count: int = 30_000) -> list[report.Row]:
-    """Measure the whole life beside untracked events, results beside requests, the history, and a retry's lag."""
+    """Measure the whole life of runs, results, the history and a retry's lag."""
     with Bed(stack, "default") as bed:
-        found = report.interleaved(rounds, {
+        rates = report.interleaved(rounds, {
             "untracked": lambda: untracked(bed, count),
             "untracked, history of all": lambda: untracked(bed, count, SCHEDULER_HISTORY="all"),
             "tracked, whole life": lambda: lives(bed, count),
             "requests stored": lambda: ingest.ours(bed, count, 1),
             "results stored": lambda: results(bed, count),
         })
-        late = retry_lag(bed, 100, 40)  # so long that no single stall of a disk is a hundredth of it
-    rate = report.medians(found)
+        late = retry_lag(bed, 100, 40)  # long enough that a single disk stall is less than a hundredth
+    rate = report.medians(rates)
     rows = [
         report.at_least("tracked runs, whole life, 1 producer and 1 consumer", rate["tracked, whole life"],
                         rate["untracked"], "untracked events", 0.35),
@@ -165,41 +165,41 @@ def run(stack: Stack, rounds: int = 5, count: int = 30_000) -> list[report.Row]:
                         rate["untracked"], "tracked", 0.85),
         report.limit("lag of a retry at 100/s, p99", statistics.quantiles(late, n=100)[98], 20, "ms"),
     ]
-    report.write("runs", rows, found | {"retry lag ms": late})
+    report.write("runs", rows, rates | {"retry lag ms": late})
     return rows
 
 
 def jobs_cost(bed: Bed, batches: int) -> float:
-    """Return the microseconds a job of claim, record and settle: tracked jobs that heed their open runs."""
-    source, session, taken = DueJobs(), ClaimSession(bed.database_url, "bench"), []
+    """Return the microseconds per job to claim, record and settle overlap-limited tracked jobs."""
+    source, session, seconds = DueJobs(), ClaimSession(bed.database_url, "bench"), []
     for _ in range(batches):
         started = time.perf_counter()
-        found = source.claim(session, BATCH, FROM_THE_BOTTOM)
-        at = found.claimed_at
-        emissions = [source.decide(job, at) for job in found.things]
+        claim = source.claim(session, BATCH, FROM_THE_BOTTOM)
+        at = claim.claimed_at
+        emissions = [source.decide(job, at) for job in claim.things]
         source.record(session, emissions, at)
-        source.settle(session, [(each, [Receipt.CONFIRMED], None) for each in emissions], [], BatchTimes(at, at, at))
-        taken.append((time.perf_counter() - started) / len(emissions) * 1e6)
+        source.settle(session, [(emission, [Receipt.CONFIRMED], None) for emission in emissions], [], BatchTimes(at, at, at))
+        seconds.append((time.perf_counter() - started) / len(emissions) * 1e6)
     session.close()
-    return statistics.median(taken)
+    return statistics.median(seconds)
 
 
 def runs_cost(bed: Bed, batches: int) -> float:
-    """Return the microseconds a run of claim and settle: retries that fall due."""
-    session, bound, taken = ClaimSession(bed.database_url, "bench"), FROM_THE_BOTTOM, []
+    """Return the microseconds per run to claim and settle due retries."""
+    session, bound, seconds = ClaimSession(bed.database_url, "bench"), FROM_THE_BOTTOM, []
     for _ in range(batches):
         started = time.perf_counter()
-        found = runs_due.claim(session, BATCH, bound)
-        changed = [deliver_run(each, each.event_id, each.occurrence, found.claimed_at) for each in found.things]
+        claim = runs_due.claim(session, BATCH, bound)
+        changed = [deliver_run(run, run.event_id, run.occurrence, claim.claimed_at) for run in claim.things]
         runs_due.settle(session, runs_due.RunSettlement(changed=changed))
-        taken.append((time.perf_counter() - started) / len(changed) * 1e6)
-        bound = found.resume_from
+        seconds.append((time.perf_counter() - started) / len(changed) * 1e6)
+        bound = claim.resume_from
     session.close()
-    return statistics.median(taken)
+    return statistics.median(seconds)
 
 
 def claimed(bed: Bed, batches: int) -> dict[str, float]:
-    """Return the cost of each claim; those of the first batches, in a new session, do not count."""
+    """Return the cost of each claim without the first batches of a new session."""
     costs = {}
     for name, measure in (("jobs", jobs_cost), ("runs", runs_cost)):
         bed.sql("DELETE FROM runs WHERE status = 'waiting'")
@@ -219,7 +219,7 @@ def claimed(bed: Bed, batches: int) -> dict[str, float]:
 
 
 def fill_history(bed: Bed, count: int) -> None:
-    """Put so many finished runs into the history; indexes are quicker to build than to keep meanwhile."""
+    """Insert finished runs into the history; build the indexes afterwards, which is faster."""
     [(partition,)] = bed.sql("SELECT 'run_history_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')")
     indexes = bed.sql("SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'run_history'")
     for name, _ in indexes:
@@ -234,7 +234,7 @@ def fill_history(bed: Bed, count: int) -> None:
 
 
 def claims(stack: Stack, finished: int = 10_000_000, opened: int = 100_000) -> list[report.Row]:
-    """Measure claims with many finished and open runs beside none; to load ten million takes minutes."""
+    """Measure claims with many finished and open runs compared with none; loading ten million takes minutes."""
     with Bed(stack) as none, Bed(stack) as many:
         fill_history(many, finished)
         fill(many, opened)
@@ -242,19 +242,19 @@ def claims(stack: Stack, finished: int = 10_000_000, opened: int = 100_000) -> l
 
 
 def compared(none: Bed, many: Bed, what: str, rounds: int = 3, batches: int = 40) -> list[report.Row]:
-    """Claim from both in turn."""
-    found: dict[str, list[float]] = {}
+    """Claim from both, alternating."""
+    measurements: dict[str, list[float]] = {}
     for _ in range(rounds):
         for name, bed in (("none", none), ("many", many)):
             for kind, cost in claimed(bed, batches).items():
-                found.setdefault(f"{kind}, {name}", []).append(cost)
+                measurements.setdefault(f"{kind}, {name}", []).append(cost)
                 print(f"    {kind}, {name:<40} {cost:>12,.1f}", flush=True)
-    cost = report.medians(found)
+    cost = report.medians(measurements)
     rows = [
         report.at_most(f"claim + settle {thing}, {what}", cost[f"{kind}, many"], cost[f"{kind}, none"], "none", 1.1, " µs")
         for kind, thing in (("jobs", "a tracked job"), ("runs", "a due retry"))
     ]
-    report.write("runs-claims", rows, found)
+    report.write("runs-claims", rows, measurements)
     return rows
 
 

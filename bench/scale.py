@@ -1,4 +1,4 @@
-"""What things cost as their tables grow, and a claim while another client holds an old snapshot."""
+"""Benchmark growing tables, and a claim while another client holds an old snapshot."""
 
 import math
 import statistics
@@ -22,7 +22,7 @@ SIZES = (100_000, 1_000_000, 10_000_000)
 
 
 def pinned(stack: Stack, churn: int, *, held: bool) -> float:
-    """Churn so many rows while another client's transaction may be held open, then measure."""
+    """Churn rows, optionally with another client's open transaction, then measure claims."""
     with Bed(stack) as bed:
         bed.fill(churn + 40 * BATCH, "now() - interval '1 hour' + n * interval '1 millisecond'")
         bed.analyze()
@@ -34,52 +34,54 @@ def pinned(stack: Stack, churn: int, *, held: bool) -> float:
         session = ClaimSession(bed.database_url, "churn")
         bound = FROM_THE_BOTTOM
         for _ in range(churn // BATCH):
-            found = claim(session, BATCH, bound)
-            settle(session, JobSettlement(found.claimed_at, found.claimed_at, done=[job.id for job in found.things]))
-            bound = found.resume_from
-        # As in the producer: a look from the bottom at every poll interval, the rest from the floor.
-        taken = []
+            claimed = claim(session, BATCH, bound)
+            done = [job.id for job in claimed.things]
+            settle(session, JobSettlement(claimed.claimed_at, claimed.claimed_at, done=done))
+            bound = claimed.resume_from
+        # As in the producer: a scan from the start at every poll interval, the others from the floor.
+        seconds = []
         for turn in range(40):
             started = time.perf_counter()
-            found = claim(session, BATCH, FROM_THE_BOTTOM if turn % 10 == 0 else bound)
-            settle(session, JobSettlement(found.claimed_at, found.claimed_at, done=[job.id for job in found.things]))
-            taken.append((time.perf_counter() - started) / len(found.things) * 1e6)
-            bound = found.resume_from
+            claimed = claim(session, BATCH, FROM_THE_BOTTOM if turn % 10 == 0 else bound)
+            done = [job.id for job in claimed.things]
+            settle(session, JobSettlement(claimed.claimed_at, claimed.claimed_at, done=done))
+            seconds.append((time.perf_counter() - started) / len(claimed.things) * 1e6)
+            bound = claimed.resume_from
         session.close()
         other.close()
-        return statistics.mean(taken)
+        return statistics.mean(seconds)
 
 
 def measured(stack: Stack, kind: type[Sized], sizes: Sequence[int], rounds: int) -> dict[str, dict[int, float]]:
-    """Return what each thing costs at each size, all sizes in turn; medians."""
-    found: dict[str, dict[int, list[float]]] = {}
+    """Return the median cost of each operation at each size, with all sizes in turn."""
+    costs: dict[str, dict[int, list[float]]] = {}
     beds: list[Sized] = []
     try:
         beds.extend(kind(stack, size, rounds) for size in sizes)
         for _ in range(rounds):
             for bed in beds:
                 for what, cost in (bed.turn() | bed.once).items():
-                    found.setdefault(what, {}).setdefault(bed.count, []).append(cost)
+                    costs.setdefault(what, {}).setdefault(bed.count, []).append(cost)
     finally:
         for bed in beds:
             bed.close()
-    return {what: {size: statistics.median(costs) for size, costs in by_size.items()} for what, by_size in found.items()}
+    return {what: {size: statistics.median(costs) for size, costs in by_size.items()} for what, by_size in costs.items()}
 
 
 def compared(kind: str, costs: dict[str, dict[int, float]]) -> list[report.Row]:
-    """Return a row for each thing: at the largest size beside the smallest, against the growth of the logarithm."""
+    """Return a row per operation: the largest size compared with the smallest, against logarithmic growth."""
     rows = []
     for what, by_size in costs.items():
-        few, many = min(by_size), max(by_size)
+        smallest, many = min(by_size), max(by_size)
         print(f"    {kind}: {what:<36}", *(f"{size:>12,}: {cost:,.4g}" for size, cost in by_size.items()), flush=True)
-        rows.append(report.at_most(f"{kind}: {what}, {many:,} rows", by_size[many], by_size[few], f"{few:,} rows",
-                                   round(math.log(many) / math.log(few), 2), unit(what)))
+        rows.append(report.at_most(f"{kind}: {what}, {many:,} rows", by_size[many], by_size[smallest], f"{smallest:,} rows",
+                                   round(math.log(many) / math.log(smallest), 2), unit(what)))
     return rows
 
 
 @contextmanager
 def vacuum_by_hand(stack: Stack) -> Iterator[None]:
-    """Keep autovacuum from coming in between: vacuum is measured by itself."""
+    """Disable autovacuum: vacuum is measured separately."""
     with closing(psycopg2.connect(stack.database_url)) as connection, connection.cursor() as cursor:
         connection.autocommit = True
         cursor.execute("ALTER SYSTEM SET autovacuum = off")
@@ -92,7 +94,7 @@ def vacuum_by_hand(stack: Stack) -> Iterator[None]:
 
 
 def by_size(stack: Stack, sizes: Sequence[int], rounds: int) -> list[report.Row]:
-    """Measure all kinds at all sizes, write every figure down, and return of each kind what grows most."""
+    """Measure all kinds at all sizes, store every figure, and return the fastest-growing cost of each kind."""
     costs: dict[str, dict[str, dict[int, float]]] = {}
     rows: list[report.Row] = []
     worst: list[report.Row] = []
@@ -104,22 +106,22 @@ def by_size(stack: Stack, sizes: Sequence[int], rounds: int) -> list[report.Row]
             worst.append(max(of_kind, key=lambda row: row.ratio or 0.0))
     report.write("sizes" if max(sizes) <= max(SIZES) else "sizes-beyond", rows, costs)
     plots.scale([report.details(part) for part in ("sizes", "sizes-beyond")])
-    return [report.Row(f"what grows most: {row.what}", row.ours, row.yardstick, row.ratio, row.goal, row.met)
+    return [report.Row(f"fastest growth: {row.what}", row.ours, row.yardstick, row.ratio, row.goal, row.met)
             for row in worst]
 
 
 def run(stack: Stack, sizes: Sequence[int] = SIZES, rounds: int = 3, churn: int = 200_000) -> list[report.Row]:
-    """Measure what grows with the rows, and a claim with a snapshot held beside none."""
+    """Measure growth with the rows, and a claim with and without a held snapshot."""
     grown = by_size(stack, sizes, rounds)
-    found = report.interleaved(rounds, {
+    measurements = report.interleaved(rounds, {
         "no snapshot held": lambda: pinned(stack, churn, held=False),
         "snapshot held": lambda: pinned(stack, churn, held=True),
     })
-    cost = report.medians(found)
+    cost = report.medians(measurements)
     rows = [
         *grown,
         report.at_most(f"claim + settle a row, with another client's open transaction over {churn:,} churned rows",
                        cost["snapshot held"], cost["no snapshot held"], "without", 2, " µs"),
     ]
-    report.write("scale", rows, found)
+    report.write("scale", rows, measurements)
     return rows

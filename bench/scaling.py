@@ -79,9 +79,9 @@ def _rows(sizes: dict[str, dict[str, dict[str, float]]]) -> list[str]:
 
 
 def _arithmetic(life: Cost, jobs: dict[str, dict[str, float]]) -> list[str]:
-    few, many = (choose(jobs[TABLE], key=int) for choose in (min, max))
+    smallest, many = (choose(jobs[TABLE], key=int) for choose in (min, max))
     row = jobs[TABLE][many] + jobs[INDEXES][many]
-    least = jobs[WAL + STORE][few] + jobs[WAL + CLAIM][few]
+    least = jobs[WAL + STORE][smallest] + jobs[WAL + CLAIM][smallest]
     most = jobs[WAL + STORE][many] + jobs[WAL + SCATTERED][many]
     columns = [_column(rate / 60, life, row, least, most) for rate in RATES]
     names = ["reminders per second", "sidecars (a database and a virtual host each)", "producers + consumers per sidecar",

@@ -1,4 +1,4 @@
-"""What the measurements share: fresh databases and virtual hosts, bulk-loaded jobs, real processes."""
+"""Shared parts of the benchmarks: fresh databases and virtual hosts, bulk-loaded jobs, real processes."""
 
 import json
 import os
@@ -24,10 +24,10 @@ PAYLOAD = {"invoice": 42, "customer": "c-1029", "note": "x" * 150}
 
 
 class Bed:
-    """A database and a virtual host of their own."""
+    """A separate database and virtual host."""
 
     def __init__(self, stack: Stack, due_queue_type: str = "quorum", amqp_url: str | None = None) -> None:
-        """Have them made, or use the broker that is given."""
+        """Create them, or use the given broker."""
         self._stack = stack
         self._given = amqp_url is not None
         self.database_url = stack.create_database()
@@ -57,17 +57,17 @@ class Bed:
             connection.close()
 
     def fill(self, count: int, when: str = "now() - interval '1 second'", **columns: str) -> None:
-        """Insert jobs; each value is an SQL expression of the row number n."""
+        """Insert jobs; values are SQL expressions of the row number n."""
         columns = {"id": "gen_random_uuid()", "job_type": "'bench.job'", "payload": f"'{json.dumps(PAYLOAD)}'",
                    "next_run_at": when, "starts_at": when} | columns
         self.sql(f"INSERT INTO jobs ({', '.join(columns)}) SELECT {', '.join(columns.values())} "
                  f"FROM generate_series(1, {count}) AS n")
 
     def analyze(self) -> None:
-        """Let the table settle: what a bulk load leaves to be written is not what is measured."""
+        """Vacuum and checkpoint: pending writes of a bulk load must not affect the measurement."""
         self.sql("VACUUM ANALYZE jobs")
         self.sql("CHECKPOINT")
-        os.sync()  # a confirm waits for the disk, and with it for all that others have left to it
+        os.sync()  # a confirm waits for the disk, including pending writes of others
 
     def depth(self, queue: str) -> int:
         connection = pika.BlockingConnection(pika.URLParameters(self.amqp_url))
@@ -84,7 +84,7 @@ class Bed:
 
     @contextmanager
     def process(self, *arguments: str, wait: bool = True, **env: str) -> Iterator["Running"]:
-        """Run a process of ours until the block ends."""
+        """Run one of our processes until the block ends."""
         running = Running([sys.executable, "-m", *arguments], self, env)
         try:
             if wait:
@@ -95,7 +95,7 @@ class Bed:
 
 
 class Running:
-    """A process of ours on a bed."""
+    """One of our running processes."""
 
     def __init__(self, command: list[str], bed: Bed, env: dict[str, str]) -> None:
         self.popen = subprocess.Popen(
@@ -134,11 +134,11 @@ class Running:
             self.popen.communicate()
 
 
-Look = Callable[[list[Running]], None]
+Meter = Callable[[list[Running]], None]
 
 
-def look_away(_: list[Running]) -> None:
-    """Nobody wants to know more than the rate."""
+def no_meter(_: list[Running]) -> None:
+    """Measure nothing."""
 
 
 def finished_in(bed: Bed, condition: str, started: float, limit: float = 300.0) -> float:
@@ -158,7 +158,7 @@ def finished_in(bed: Bed, condition: str, started: float, limit: float = 300.0) 
 
 
 def insert(bed: Bed, table: str, columns: Mapping[str, str], count: int) -> None:
-    """Add so many rows by two sessions at once; each value is an SQL expression of the row number n."""
+    """Insert rows in two concurrent sessions; values are SQL expressions of the row number n."""
     rows = f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join(columns.values())} FROM "
     half = count // 2
     with ThreadPoolExecutor(2) as sessions:
@@ -168,7 +168,7 @@ def insert(bed: Bed, table: str, columns: Mapping[str, str], count: int) -> None
 
 @contextmanager
 def without_indexes(bed: Bed, table: str) -> Iterator[None]:
-    """Take the table's indexes away and make the very same again after it was loaded: that is quicker."""
+    """Drop the table's indexes and recreate them after loading, which is faster."""
     of_table = "FROM pg_index LEFT JOIN pg_constraint ON conindid = indexrelid WHERE indrelid = %s::regclass AND conname IS"
     keys = bed.sql(f"SELECT conname, pg_get_constraintdef(pg_constraint.oid) {of_table} NOT NULL", (table,))
     others = bed.sql(f"SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) {of_table} NULL", (table,))
@@ -180,5 +180,5 @@ def without_indexes(bed: Bed, table: str) -> Iterator[None]:
     for name, definition in keys:
         bed.sql(f"SET maintenance_work_mem = '512MB'; ALTER TABLE {table} ADD CONSTRAINT {name} {definition}")
     with ThreadPoolExecutor(2) as sessions:
-        list(sessions.map(lambda each: bed.sql(f"SET maintenance_work_mem = '512MB'; {each[1].replace(' ON ONLY ', ' ON ')}"),
+        list(sessions.map(lambda process: bed.sql(f"SET maintenance_work_mem = '512MB'; {process[1].replace(' ON ONLY ', ' ON ')}"),
                           others))

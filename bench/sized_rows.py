@@ -1,4 +1,4 @@
-"""Jobs, open runs, history and delayed messages at a size, as a shop with a month's retention has them."""
+"""Jobs, open runs, history and delayed messages at a given size, like a shop with a month's retention."""
 
 import json
 import random
@@ -54,51 +54,51 @@ NOW_DUE = "now() - interval '1 second'"
 
 
 def spread(count: int, days: float, sign: str = "-") -> str:
-    """Return an instant for row n: so many, evenly over the days that lie behind or ahead."""
+    """Return the instant of row n, spread evenly over past or future days."""
     return f"now() {sign} ({count} - n + 1) * interval '{days * 86400 / count:.9f} seconds'"
 
 
 class Jobs(Sized):
-    """Of ten jobs one recurs, five are waiting for their one moment and four are done."""
+    """Jobs: one in ten recurs, five are pending one-shots and four are done."""
 
     kind, table = "jobs", "jobs"
 
     def load(self) -> None:
-        made, ahead = spread(self.count, DAYS - 1), spread(self.count, DAYS, "+")
+        created, ahead = spread(self.count, DAYS - 1), spread(self.count, DAYS, "+")
         self.old = old = self.rounds * PRUNES * STORED
         done = f"(n <= {old} OR n % 10 > 5)"
-        # Some are due from all over the table, in an order that has nothing to do with where they lie.
+        # Some due rows are spread over the table in random order.
         due = f"random() < {1.2 * self.rounds * DUE / ((self.count - old) * 0.5)} AND n % 10 > 0"
         with without_indexes(self.bed, "jobs"):
             insert(self.bed, "jobs", {
                 "id": "gen_random_uuid()", "job_type": "'bench.job'", "payload": f"'{json.dumps(PAYLOAD)}'::json",
                 "status": f"(CASE WHEN {done} THEN 'done' ELSE 'pending' END)::job_status",
-                "next_run_at": f"CASE WHEN {done} THEN NULL WHEN {due} THEN now() - random() * interval '1 hour' ELSE {ahead} END", "starts_at": ahead, "created_at": made,
+                "next_run_at": f"CASE WHEN {done} THEN NULL WHEN {due} THEN now() - random() * interval '1 hour' ELSE {ahead} END", "starts_at": ahead, "created_at": created,
                 "every": f"CASE WHEN NOT {done} AND n % 10 = 0 THEN interval '1 day' END",
-                "finished_at": f"CASE WHEN n <= {old} THEN now() - interval '40 days' WHEN {done} THEN {made} END",
+                "finished_at": f"CASE WHEN n <= {old} THEN now() - interval '40 days' WHEN {done} THEN {created} END",
                 "tenant": "CASE WHEN n % 10 = 1 THEN 'acme' ELSE 'default' END",
             }, self.count)
 
     def last_page(self) -> tuple[datetime, Any]:
-        # The oldest are pruned meanwhile.
+        # The oldest are pruned.
         last = "SELECT created_at, id::text FROM jobs ORDER BY created_at, id OFFSET %s LIMIT 1"
         return self.bed.sql(last, (self.old + PAGE,))[0]
 
     def turn(self) -> dict[str, float]:
-        found = self.claimed(SCATTERED, jobs_due.claim, self._settle, FROM_THE_BOTTOM)
-        # Those beside them were stored together, and are due before the rest.
+        costs = self.claimed(SCATTERED, jobs_due.claim, self._settle, FROM_THE_BOTTOM)
+        # These rows were stored together and are due before the rest.
         self.bed.fill(DUE, "now() - interval '2 hours' + n * interval '1 millisecond'", created_at="clock_timestamp()")
-        found |= {
+        costs |= {
             **self.claimed(CLAIM, jobs_due.claim, self._settle, FROM_THE_BOTTOM),
             **self.stored(execute, [[self._request() for _ in range(STORED)] for _ in range(STORES)]),
             **self.listed(lambda connection, after: list_jobs(connection, JobFilter(), PAGE, after)),
             PRUNE: self._pruned(),
         }
-        return found | {VACUUM: self.vacuum("jobs", 2 * DUE + PRUNES * STORED)}
+        return costs | {VACUUM: self.vacuum("jobs", 2 * DUE + PRUNES * STORED)}
 
     @staticmethod
-    def _settle(session: ClaimSession, found: Claim[Any]) -> None:
-        at, ids = found.claimed_at, [job.id for job in found.things]
+    def _settle(session: ClaimSession, claim: Claim[Any]) -> None:
+        at, ids = claim.claimed_at, [job.id for job in claim.things]
         jobs_due.settle(session, jobs_due.JobSettlement(at, at, done=ids))
 
     @staticmethod
@@ -115,13 +115,13 @@ class Jobs(Sized):
                 nonlocal deleted
                 deleted += session.prune(DAYS, STORED)
 
-            taken = sum(timed(prune) for _ in range(PRUNES))
+            seconds = sum(timed(prune) for _ in range(PRUNES))
             assert deleted == PRUNES * STORED, deleted
-            return taken / deleted * 1e6
+            return seconds / deleted * 1e6
 
 
 class OpenRuns(Sized):
-    """Attempts that are out, of the last week."""
+    """Emitted attempts of one week."""
 
     kind, table = "open runs", "runs"
 
@@ -137,38 +137,38 @@ class OpenRuns(Sized):
     def turn(self) -> dict[str, float]:
         waiting = {"status": "'waiting'", "retry_at": NOW_DUE, "wake_at": NOW_DUE, "deadline": "NULL::timestamptz"}
         ids = sample(self, "runs", "event_id", "attempt = 1", STORES * STORED)
-        results = [Result(each, 1, ResultStatus.SUCCEEDED, worker="w") for each in ids]
+        results = [Result(event_id, 1, ResultStatus.SUCCEEDED, worker="w") for event_id in ids]
         insert(self.bed, "runs", runs.RUN | waiting, DUE)
-        found = {
+        costs = {
             **self.claimed(CLAIM, runs_due.claim, self._settle, FROM_THE_BOTTOM),
             **self.stored(execute_results, [results[n : n + STORED] for n in range(0, len(results), STORED)]),
             **self.claimed(ARCHIVE, runs_due.claim, archive, FROM_THE_BOTTOM),
             **self.listed(lambda connection, after: list_runs(connection, RunFilter(), PAGE, after)),
         }
-        return found | {VACUUM: self.vacuum("runs", DUE + 2 * STORES * STORED)}
+        return costs | {VACUUM: self.vacuum("runs", DUE + 2 * STORES * STORED)}
 
     @staticmethod
-    def _settle(session: ClaimSession, found: Claim[Any]) -> None:
-        changed = [deliver_run(each, each.event_id, each.occurrence, found.claimed_at) for each in found.things]
+    def _settle(session: ClaimSession, claim: Claim[Any]) -> None:
+        changed = [deliver_run(run, run.event_id, run.occurrence, claim.claimed_at) for run in claim.things]
         runs_due.settle(session, runs_due.RunSettlement(changed=changed))
 
 
-def archive(session: ClaimSession, found: Claim[Any]) -> None:
-    """Move runs that have ended to the history, as a producer does when it was told."""
-    runs_due.settle(session, runs_due.RunSettlement(ended=[run.event_id for run in found.things]))
+def archive(session: ClaimSession, claim: Claim[Any]) -> None:
+    """Move ended runs to the history, like a producer after announcing them."""
+    runs_due.settle(session, runs_due.RunSettlement(ended=[run.event_id for run in claim.things]))
 
 
 def sample(sized: Sized, table: str, name: str, condition: str, count: int) -> list[str]:
-    """Return the ids of some rows from all over the table."""
-    found = [str(each) for each, in sized.bed.sql(
+    """Return the ids of random rows."""
+    ids = [str(value) for value, in sized.bed.sql(
         f"SELECT DISTINCT {name} FROM (SELECT gen_random_uuid() AS at FROM generate_series(1, {count * 3 // 2}) OFFSET 0) AS dice, "
         f"LATERAL (SELECT {name} FROM {table} WHERE {name} >= at AND {condition} ORDER BY {name} LIMIT 1) AS row")]
-    assert len(found) >= count
-    return random.sample(found, count)
+    assert len(ids) >= count
+    return random.sample(ids, count)
 
 
 class History(Sized):
-    """What has ended in the last month, a partition a day."""
+    """Ended runs of one month, with one partition per day."""
 
     kind, table = "history", "run_history"
 
@@ -179,7 +179,7 @@ class History(Sized):
             console.fill_runs(self.bed, [str(uuid4()) for _ in range(console.RUNNING)], self.count)
 
     def last_page(self) -> tuple[datetime, Any]:
-        # What the first day of them has is cut off by a clock time, and is dropped beforehand.
+        # The first day is incomplete, so it is dropped in advance.
         with closing(MaintenanceSession(self.bed.database_url, "bench")) as session:
             session.keep_partitions(self.kept)
         last = "SELECT due_at, event_id::text FROM run_history ORDER BY due_at, event_id OFFSET %s LIMIT 1"
@@ -192,15 +192,15 @@ class History(Sized):
         self.bed.sql("ANALYZE runs")
         [(some,)] = self.bed.sql("SELECT event_id::text FROM run_history WHERE due_at < now() - interval '10 days' "
                                  "ORDER BY due_at DESC LIMIT 1")
-        found = {
+        costs = {
             **self.claimed(STORE, runs_due.claim, archive, FROM_THE_BOTTOM),
             **self.listed(lambda connection, after: list_runs(connection, RunFilter(), PAGE, after)),
             PRUNE: self._pruned(),
         }
         with closing(self.reader()) as connection:
-            found[FIND] = repeated(lambda: find_run(connection, some)) * 1e3
+            costs[FIND] = repeated(lambda: find_run(connection, some)) * 1e3
         self.bed.sql("VACUUM runs")
-        return found | {VACUUM: self.vacuum(f"run_history_{datetime.now(UTC):%Y%m%d}", DUE)}
+        return costs | {VACUUM: self.vacuum(f"run_history_{datetime.now(UTC):%Y%m%d}", DUE)}
 
     def _pruned(self) -> float:
         """Drop one more day."""
@@ -210,7 +210,7 @@ class History(Sized):
 
 
 class Delayed(Sized):
-    """Messages that come out in the next month, each with a UUID."""
+    """Messages due in the next month, each with a UUID."""
 
     kind, table = "delayed messages", "delayed_messages"
 
@@ -227,17 +227,17 @@ class Delayed(Sized):
 
     def turn(self) -> dict[str, float]:
         insert(self.bed, "delayed_messages", self._row(NOW_DUE), DUE)
-        found = {
+        costs = {
             **self.claimed(CLAIM, delayed_due.claim, self._settle, (LONG_AGO,)),
             **self.stored(execute_delayed, [[self._arrived() for _ in range(STORED)] for _ in range(STORES)]),
             **self.listed(lambda connection, after: list_delayed(connection, DelayedFilter(), PAGE, after)),
             CANCEL: self._cancelled(),
         }
-        return found | {VACUUM: self.vacuum("delayed_messages", DUE + PRUNES * STORED)}
+        return costs | {VACUUM: self.vacuum("delayed_messages", DUE + PRUNES * STORED)}
 
     @staticmethod
-    def _settle(session: ClaimSession, found: Claim[Any]) -> None:
-        delayed_due.settle(session, delayed_due.DelayedSettlement(done=[message.id for message in found.things]))
+    def _settle(session: ClaimSession, claim: Claim[Any]) -> None:
+        delayed_due.settle(session, delayed_due.DelayedSettlement(done=[message.id for message in claim.things]))
 
     @staticmethod
     def _arrived() -> ReceivedMessage:

@@ -1,4 +1,4 @@
-"""One kind of row at one size: loaded, and measured by the sidecar's own code."""
+"""Load one kind of row at one size, and measure the sidecar's own code on it."""
 
 import statistics
 import time
@@ -19,21 +19,21 @@ SCATTERED = "claim + settle a row at a random position"
 ARCHIVE, PRUNE, CANCEL = "claim + move a row to the history", "prune a row", "cancel a row"
 FIRST, LAST, FIND = "first page", "last page", "find one"
 WHOLE_VACUUM, TABLE, INDEXES = "first vacuum, per row", "table, per row", "indexes, per row"
-WAL = "WAL to "  # and then what
+WAL = "WAL to "  # followed by the operation
 PAGE = 50
-CLAIMED, STORED = 500, 1000  # in a batch, as the producer and the consumer take them
-CLAIMS, STORES, PRUNES = 20, 10, 3  # batches in a turn
+CLAIMED, STORED = 500, 1000  # per batch, as in the producer and the consumer
+CLAIMS, STORES, PRUNES = 20, 10, 3  # batches per turn
 DUE = CLAIMS * CLAIMED
 
 
 class Sized(ABC):
-    """So many rows of one kind in a database of their own."""
+    """Rows of one kind in a separate database."""
 
     kind: ClassVar[str]
     table: ClassVar[str]
 
     def __init__(self, stack: Stack, count: int, rounds: int) -> None:
-        """Load them, with what so many rounds need."""
+        """Load the rows, with enough for `rounds`."""
         self.bed, self.count, self.rounds = Bed(stack), count, rounds
         started = time.perf_counter()
         self.load()
@@ -49,7 +49,7 @@ class Sized(ABC):
 
     @abstractmethod
     def last_page(self) -> tuple[datetime, Any]:
-        """Return after which row the last page begins."""
+        """Return the row before the last page."""
 
     @abstractmethod
     def turn(self) -> dict[str, float]:
@@ -59,10 +59,10 @@ class Sized(ABC):
         self.bed.close()
 
     def vacuum(self, table: str, rows: int) -> float:
-        """Return the microseconds a row of a vacuum; Postgres decides what it does with the indexes."""
-        taken = timed(lambda: self.bed.sql(f"VACUUM {table}")) / rows * 1e6
+        """Return the microseconds per row of a vacuum; Postgres decides about the indexes."""
+        seconds = timed(lambda: self.bed.sql(f"VACUUM {table}")) / rows * 1e6
         self.bed.sql("CHECKPOINT")
-        return taken
+        return seconds
 
     def _bytes(self) -> dict[str, float]:
         [(table, indexes)] = self.bed.sql(
@@ -74,45 +74,45 @@ class Sized(ABC):
         self, what: str, claim: Callable[..., Claim[Any]], settle: Callable[[ClaimSession, Claim[Any]], None],
         bound: Sequence[datetime],
     ) -> dict[str, float]:
-        """Return the microseconds a row of the producer's transaction, and the bytes that it logs."""
-        session, taken, logged = ClaimSession(self.bed.database_url, "bench"), [], self._logged()
+        """Return the microseconds per row of the producer's transaction, and its WAL bytes."""
+        session, seconds, logged = ClaimSession(self.bed.database_url, "bench"), [], self._logged()
         for _ in range(CLAIMS):
             started = time.perf_counter()
-            found = claim(session, CLAIMED, bound)
-            assert len(found.things) == CLAIMED
-            settle(session, found)
-            taken.append((time.perf_counter() - started) / len(found.things))
-            bound = found.resume_from
+            claimed_rows = claim(session, CLAIMED, bound)
+            assert len(claimed_rows.things) == CLAIMED
+            settle(session, claimed_rows)
+            seconds.append((time.perf_counter() - started) / len(claimed_rows.things))
+            bound = claimed_rows.resume_from
         session.close()
-        # Without the first, in a new session.
-        return {what: statistics.median(taken[2:]) * 1e6, WAL + what: (self._logged() - logged) / DUE}
+        # Without the first one in a new session.
+        return {what: statistics.median(seconds[2:]) * 1e6, WAL + what: (self._logged() - logged) / DUE}
 
     def _logged(self) -> float:
         return float(self.bed.sql("SELECT pg_current_wal_insert_lsn() - '0/0'")[0][0])
 
     def stored(self, how: Execute, batches: Sequence[list[Any]]) -> dict[str, float]:
-        """Return the microseconds a message of the consumer's transaction, and the bytes that it logs."""
+        """Return the microseconds per message of the consumer's transaction, and its WAL bytes."""
         session, logged = StoreSession(self.bed.database_url, how), self._logged()
-        taken = [timed(lambda some=some: session.execute(some, timedelta(seconds=1))) / len(some) for some in batches]
+        seconds = [timed(lambda some=some: session.execute(some, timedelta(seconds=1))) / len(some) for some in batches]
         session.close()
-        return {STORE: statistics.median(taken[1:]) * 1e6,
+        return {STORE: statistics.median(seconds[1:]) * 1e6,
                 WAL + STORE: (self._logged() - logged) / sum(map(len, batches))}
 
     def listed(self, page: Callable[[Connection, Any], list[Any]]) -> dict[str, float]:
-        """Return the milliseconds of the first page and of the last."""
+        """Return the milliseconds of the first and the last page."""
         with closing(self.reader()) as connection:
             return {name: repeated(lambda after=after: page(connection, after)) * 1e3
                     for name, after in ((FIRST, None), (LAST, self.last))}
 
     def reader(self) -> Connection:
-        """Connect as the API does to look through rows, but without its limit of five seconds."""
+        """Connect like the API for lists, but without its limit of five seconds."""
         connection = connect(self.bed.database_url, "bench", statement_timeout="0", default_transaction_read_only="on")
         connection.autocommit = True
         return connection
 
 
 def unit(what: str) -> str:
-    """Return what a figure is measured in."""
+    """Return the unit of a figure."""
     if what.startswith(WAL) or what in (TABLE, INDEXES):
         return " bytes"
     return " ms" if what in (FIRST, LAST, FIND) else " µs"
@@ -125,10 +125,10 @@ def timed(work: Callable[[], Any]) -> float:
 
 
 def repeated(work: Callable[[], Any], seconds: float = 1.0) -> float:
-    """Return the median of as many as fit into a second, three at least; the first is left out."""
+    """Return the median of the calls that fit into a second, at least three, without the first."""
     assert work()
-    taken: list[float] = []
+    durations: list[float] = []
     until = time.perf_counter() + seconds
-    while len(taken) < 3 or (time.perf_counter() < until and len(taken) < 50):
-        taken.append(timed(work))
-    return statistics.median(taken)
+    while len(durations) < 3 or (time.perf_counter() < until and len(durations) < 50):
+        durations.append(timed(work))
+    return statistics.median(durations)

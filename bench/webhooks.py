@@ -1,4 +1,4 @@
-"""Webhooks: how many a second beside a bare client, a fast endpoint beside one that hangs, and a worker's memory."""
+"""Benchmark webhooks: rate compared with a bare client, a fast endpoint next to a hanging one, and memory."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ _PROPERTIES = pika.BasicProperties(content_type="application/json", delivery_mod
 
 
 class Endpoint:
-    """The process of bench/endpoint.py."""
+    """A bench/endpoint.py process."""
 
     def __init__(self, port):
         self.port = port
@@ -40,17 +40,17 @@ class Endpoint:
             return json.load(answer)
 
     def until(self, count, seconds=90):
-        """Wait until so many have come, and return what was seen."""
+        """Wait until `count` calls have arrived, and return the statistics."""
         deadline = time.monotonic() + seconds
         while (seen := self.stats())["count"] < count:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{seen['count']} of {count} calls came")
+                raise TimeoutError(f"{seen['count']} of {count} calls arrived")
             time.sleep(0.25)
         return seen
 
 
     def quiet(self):
-        """Wait until calls have come and no more do, and return what was seen."""
+        """Wait until no more calls arrive, and return the statistics."""
         before, seen = -1, self.stats()
         while before != seen["count"] or not before:
             time.sleep(1)
@@ -83,7 +83,7 @@ def event(url):
 
 
 def fill(bed, url, count):
-    """Put so many attempts into the queue, through our own pipelined publisher."""
+    """Publish `count` attempts with our pipelined publisher."""
     for queue in ("scheduler_webhooks", "scheduler_results"):
         bed.purge(queue)
     link = Link(bed.amqp_url, "bench")
@@ -95,7 +95,7 @@ def fill(bed, url, count):
 
 
 def _delivered(url):
-    """An attempt with its properties as a producer sends it."""
+    """Return an attempt with properties, as a producer sends it."""
     body = event(url)
     return DueMessage(body, json.loads(body)["event_id"], int(time.time()), expiration="3600000",
                       exchange="schedule.work", routing_key="webhook")
@@ -106,19 +106,19 @@ def worker(bed, **more):
 
 
 def ours(bed, count):
-    """Calls a second of one worker on a full queue, from its first call to its last."""
+    """Return calls per second of one worker on a full queue, from the first call to the last."""
     with endpoint() as server:
         fill(bed, server.url(), count)
         with worker(bed, SCHEDULER_WORKER_CONCURRENCY=str(CONCURRENCY),
                     SCHEDULER_WEBHOOK_HOST_CONCURRENCY=str(CONCURRENCY)):
             seen = server.quiet()
-            if seen["count"] < 0.98 * count:  # a few may be put off in the first moment, when nothing is known yet
-                raise TimeoutError(f"{seen['count']} of {count} calls came")
+            if seen["count"] < 0.98 * count:  # a few may be postponed at first, before any call has ended
+                raise TimeoutError(f"{seen['count']} of {count} calls arrived")
             return seen["count"] / seen["seconds"]
 
 
 def bare(count):
-    """Calls a second of an aiohttp client that does nothing else, at the same concurrency."""
+    """Return calls per second of a bare aiohttp client at the same concurrency."""
     with endpoint() as server:
         subprocess.run([sys.executable, "-m", "bench.webhooks", server.url(), str(count)], cwd=ROOT, check=True,
                        env=os.environ)
@@ -138,14 +138,14 @@ async def _bare_client(url, count):
             async with session.post(url, data=body, headers={"Content-Type": "application/json"}) as response:
                 await response.read()
 
-    # With nothing that a session would do besides: the fastest that aiohttp is.
+    # Without other session features: aiohttp at its fastest.
     connector, cookies = aiohttp.TCPConnector(limit=0), aiohttp.DummyCookieJar()
     async with aiohttp.ClientSession(connector=connector, cookie_jar=cookies, auto_decompress=False) as session:
         await asyncio.gather(*(call(session) for _ in range(CONCURRENCY)))
 
 
 def neighbour(bed, hanging, rate=50, seconds=8):
-    """The p99 in ms of calls to a fast endpoint, from due to there, while another hangs with so many waiting."""
+    """Return the p99 in ms from due to call of a fast endpoint, while another hangs with pending calls."""
     with ExitStack() as stack:
         fast, dead = (stack.enter_context(endpoint()) for _ in range(2))
         for role in ("consumer", "producer"):
@@ -172,7 +172,7 @@ def neighbour(bed, hanging, rate=50, seconds=8):
 
 
 def memory(bed, in_flight=1000):
-    """The largest resident memory, in MB, of a worker with so many calls in flight."""
+    """Return the peak resident memory (MB) of a worker with `count` calls in flight."""
     with endpoint() as server:
         fill(bed, server.url("/hang"), in_flight)
         with worker(bed, SCHEDULER_WORKER_CONCURRENCY=str(in_flight),
@@ -183,26 +183,26 @@ def memory(bed, in_flight=1000):
 
 
 def run(stack: Stack, rounds: int = 3, count: int = 20_000) -> list[report.Row]:
-    """Measure a worker beside a bare client, and what one endpoint is to another."""
+    """Measure a worker compared with a bare client, and the effect of a hanging endpoint."""
     with Bed(stack) as bed:
-        found = report.interleaved(rounds, {
+        rates = report.interleaved(rounds, {
             "bare aiohttp client": lambda: bare(count),
             "1 worker": lambda: ours(bed, count),
         })
-        # One moment in which the machine stands still is a round's p99: more rounds, so that the median is of none.
-        found |= report.interleaved(rounds + 2, {
+        # A single stall of the machine determines a round's p99, so use more rounds and the median.
+        rates |= report.interleaved(rounds + 2, {
             "fast endpoint alone, p99 ms": lambda: neighbour(bed, 0),
-            "beside one that hangs, p99 ms": lambda: neighbour(bed, 1000),
+            "next to a hanging endpoint, p99 ms": lambda: neighbour(bed, 1000),
         })
         megabytes = memory(bed)
-    rate = report.medians(found)
+    rate = report.medians(rates)
     rows = [
         report.at_least("webhooks, 1 worker", rate["1 worker"], rate["bare aiohttp client"], "bare aiohttp client", 0.6),
         report.at_most("a fast endpoint's p99 while another hangs with 1,000 pending calls",
-                       rate["beside one that hangs, p99 ms"], rate["fast endpoint alone, p99 ms"], "alone", 2, " ms"),
+                       rate["next to a hanging endpoint, p99 ms"], rate["fast endpoint alone, p99 ms"], "alone", 2, " ms"),
         report.limit("memory of a worker with 1,000 webhooks in flight", megabytes, 150, "MB"),
     ]
-    report.write("webhooks", rows, found)
+    report.write("webhooks", rows, rates)
     return rows
 
 

@@ -1,4 +1,4 @@
-"""The plain ways to do the same work, as processes of their own: `python -m bench.yardsticks NAME N`."""
+"""Plain implementations of the same work, as separate processes: `python -m bench.yardsticks NAME N`."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def plain_loop(count: int) -> float:
 
 
 def pipelined_publisher(count: int, window: int = int(os.environ.get("WINDOW", "1000"))) -> float:
-    """Publish with pika's own pipelined confirms, so many on their way that the broker never waits; no database."""
+    """Publish with pika's pipelined confirms, with enough in flight to keep the broker busy; no database."""
     exchange, key = os.environ.get("EXCHANGE", "schedule.events"), os.environ.get("ROUTING_KEY", "due")
     state = {"sent": 0, "confirmed": 0, "started": 0.0, "ended": 0.0}
     holder: dict[str, pika.channel.Channel] = {}
@@ -89,7 +89,7 @@ def pipelined_publisher(count: int, window: int = int(os.environ.get("WINDOW", "
 
 
 def framed_publisher(count: int, batch: int = 500) -> float:
-    """Publish over pika's connection with frames of our own making, two batches on their way; no database."""
+    """Publish over pika's connection with our own frames, two batches in flight; no database."""
     link = Link(os.environ["AMQP_URL"], "bench")
     publisher, before = Publisher(link), None
     started = time.monotonic()
@@ -107,7 +107,7 @@ def framed_publisher(count: int, batch: int = 500) -> float:
 
 
 def plain_consumer(count: int) -> float:
-    """Take a command, store it, commit, acknowledge; one by one."""
+    """Read, store, commit and acknowledge commands one by one."""
     database = psycopg2.connect(os.environ["DATABASE_URL"])
     connection = pika.BlockingConnection(pika.URLParameters(os.environ["AMQP_URL"]))
     channel = connection.channel()
@@ -159,7 +159,7 @@ def bare_consumer(count: int, batch: int = 500) -> float:
 
 
 YARDSTICKS: dict[str, Callable[[int], float]] = {
-    each.__name__: each for each in (plain_loop, pipelined_publisher, framed_publisher, plain_consumer, bare_consumer)
+    yardstick.__name__: yardstick for yardstick in (plain_loop, pipelined_publisher, framed_publisher, plain_consumer, bare_consumer)
 }
 
 if __name__ == "__main__":

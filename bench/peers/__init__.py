@@ -1,1 +1,1 @@
-"""`make bench-peers`: what a user would pick instead, on the same servers in the same run."""
+"""`make bench-peers`: compare with alternative libraries on the same servers in the same run."""

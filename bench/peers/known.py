@@ -1,4 +1,4 @@
-"""The peers, each with the settings that were the fastest of those tried here."""
+"""The peers with the fastest of the settings tried here."""
 
 from bench.peers.install import NODE_PACKAGES, PYTHON_PACKAGES
 from bench.peers.runs import Peer

@@ -1,4 +1,4 @@
-"""Runs a peer's workers over due jobs, on a database and a virtual host of their own."""
+"""Run a peer's workers over due jobs, with a separate database and virtual host."""
 
 import contextlib
 import json
@@ -26,21 +26,21 @@ LIMIT = 120.0  # seconds for one measurement
 
 
 class FailedError(Exception):
-    """A peer did not do its work; says what it printed."""
+    """A peer did not finish its work."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A library, its best settings here, and how its own tables say that every job is settled."""
+    """A library, its best settings here, and the SQL that shows whether its jobs are settled."""
 
     name: str
     script: str
     version: str
     processes: int
     settings: dict[str, Any]
-    publishing: dict[str, Any] = field(default_factory=dict)  # what is set otherwise for the job that publishes
-    left: str | None = None  # the SQL condition that jobs are left
-    share: float = 1.0  # of N; slow ones take fewer, for the rate is what counts
+    publishing: dict[str, Any] = field(default_factory=dict)  # different settings for the job that publishes
+    left: str | None = None  # SQL condition: jobs are left
+    share: float = 1.0  # divisor of the job count: slow peers get fewer jobs
 
     def settings_for(self, mode: str) -> dict[str, Any]:
         return self.settings | (self.publishing if mode == "publish" else {})
@@ -51,35 +51,35 @@ class Peer:
 
 
 class Processors:
-    """The processor time of the servers and the workers, which other users of the machine do not change much."""
+    """Processor time of the servers and the workers, which other load on the machine affects little."""
 
     def __init__(self) -> None:
         self._before = self._times()
 
     def used(self) -> float:
-        """Return the seconds since this was made."""
-        return sum(spent - self._before.get(pid, 0.0) for pid, spent in self._times().items())
+        """Return the seconds since this object was created."""
+        return sum(seconds - self._before.get(pid, 0.0) for pid, seconds in self._times().items())
 
     @staticmethod
     def _times() -> dict[int, float]:
         times = {}
         for process in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
-                spent = process.cpu_times()
-                times[process.pid] = spent.user + spent.system
+                cpu_times = process.cpu_times()
+                times[process.pid] = cpu_times.user + cpu_times.system
         return times
 
 
 @dataclass(frozen=True)
 class Drained:
-    """How fast a backlog was handled, and at what cost."""
+    """Rate and cost of draining a backlog."""
 
-    rate: float  # jobs a second
-    cpu: float  # microseconds of processor time a job, servers and workers together
+    rate: float  # jobs per second
+    cpu: float  # microseconds of processor time per job, servers and workers together
 
 
 def drain(stack: Stack, peer: Peer, mode: str, count: int) -> Drained:
-    """Time from the first job that is taken up until all are settled, start-up and polling left out."""
+    """Time from the first started job until all are settled, without start-up and polling."""
     first = time.time() - 1
     with _running(stack, peer, mode, count, first, 0) as (bed, directory, printed):
         processors = Processors()
@@ -95,7 +95,7 @@ def drain(stack: Stack, peer: Peer, mode: str, count: int) -> Drained:
 
 
 def drain_ours(stack: Stack, replicas: int, count: int) -> Drained:
-    """Time from the due instant until all are settled, as bench.emit.drain does."""
+    """Time from the due instant until all are settled, like bench.emit.drain."""
     with Bed(stack) as bed, contextlib.ExitStack() as running:
         emit.one_shots(bed, count)
         for _ in range(replicas):
@@ -113,7 +113,7 @@ def drain_ours(stack: Stack, replicas: int, count: int) -> Drained:
 
 
 def lags(stack: Stack, peer: Peer, rate: int, seconds: int) -> list[float]:
-    """Return the milliseconds from due to confirmed, of the job that publishes, at a steady rate."""
+    """Return the milliseconds from due to confirmed for the job that publishes, at a steady rate."""
     first, count = time.time() + 10, rate * seconds
     with _running(stack, peer, "publish", count, first, rate) as (_, directory, printed):
         if time.time() > first:
@@ -170,7 +170,7 @@ def _until_settled(bed: Bed, left: str) -> float:
 
 
 def _check_queue(bed: Bed, count: int) -> None:
-    """Make sure that the queue has what the peer says was confirmed."""
+    """Check that the queue contains the confirmed messages."""
     for _ in range(50):
         if bed.depth("mainapp_due") >= count:
             return
@@ -191,7 +191,7 @@ def _tail(printed: Path) -> str:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the worker and whatever it started."""
+    """End the worker and its child processes."""
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(2)

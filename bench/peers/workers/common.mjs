@@ -1,11 +1,11 @@
-// What the Node peers share; the counterpart of common.py.
+// Shared code of the Node peers; the counterpart of common.py.
 import fs from "node:fs";
 import path from "node:path";
 import { randomUUID } from "node:crypto";
 import { createRequire } from "node:module";
 
 const { env } = process;
-// The packages are in a directory of their own, outside the project.
+// The packages are in a directory outside the project.
 export const require = createRequire(path.join(env.PEER_NODE_MODULES, "package.json"));
 export const DATABASE_URL = env.DATABASE_URL;
 export const COUNT = Number(env.PEER_COUNT);
@@ -43,7 +43,7 @@ export async function waitForGo() {
 }
 
 let channel;
-const returned = new Set(); // unroutable messages come back before they are confirmed
+const returned = new Set(); // the broker returns unroutable messages before it confirms them
 export async function connect() {
   const connection = await require("amqplib").connect(env.AMQP_URL);
   channel = await connection.createConfirmChannel();

@@ -1,4 +1,4 @@
-"""What the Python peers share. These scripts run in the peers' own environment, not in the project's."""
+"""Shared code of the Python peers. These scripts run in the peers' own environment, not in the project's."""
 
 import asyncio
 import json
@@ -68,7 +68,7 @@ METER = Meter()
 
 
 def wait_for_go() -> None:
-    """Say that this process is ready, and wait until all are."""
+    """Signal that this process is ready, and wait until all are."""
     (DIRECTORY / f"{os.getpid()}.ready").touch()
     while not (DIRECTORY / "go").exists():
         time.sleep(0.005)
@@ -130,7 +130,7 @@ class AsyncPublisher:
         await ready
 
     def _returned(self, _: object, __: object, properties: object, ___: bytes) -> None:
-        """Fail an unroutable message; it comes back before it is confirmed."""
+        """Fail an unroutable message; the broker returns it before it confirms it."""
         self._waiting[properties.headers["tag"]].set_exception(RuntimeError("returned"))  # type: ignore[attr-defined]
 
     def _confirmed(self, frame: object) -> None:
