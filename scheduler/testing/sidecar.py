@@ -257,12 +257,11 @@ class Sidecar:
         return run is not None and run.open
 
     def _emit(self, job: Job) -> None:
-        assert job.definition is not None  # noqa: S101 - only a defined job is pending
-        definition = job.definition
-        correlation_id, policy = definition.correlation_id, definition.run
+        policy = None if job.definition is None else job.definition.run
         if policy is not None and policy.overlap is not Overlap.ALLOW:
             job = replace(job, held_by=self._runs.open_of(job.id))
         emission = decide(job, self.now)
+        definition, correlation_id = emission.definition, emission.definition.correlation_id
         if emission.tracked:
             self._events.append(self._runs.begin(emission, self.now))
         elif emission.due_at is not None:

@@ -13,7 +13,7 @@ from scheduler.cli.show.run import explain
 from scheduler.commands.decide_commands import decide_retry
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ResultStatus, RunPolicy, ScheduleRetry
-from scheduler.domain.runs.backoff import backoff, chance
+from scheduler.domain.runs.backoff import backoff, pseudo_random
 from scheduler.domain.runs.event import due_body, finished_body
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import (
@@ -209,10 +209,10 @@ def test_the_wait_before_the_next_attempt(policy, waits):
 
 
 def test_chance_is_the_same_whoever_reckons_it_and_differs_from_run_to_run():
-    found = {chance(f"{EVENT[:-2]}{n:02}", 1) for n in range(50)}
+    found = {pseudo_random(f"{EVENT[:-2]}{n:02}", 1) for n in range(50)}
     assert len(found) == 50
     assert all(0 <= each < 1 for each in found)
-    assert chance(EVENT, 1) == chance(EVENT, 1) != chance(EVENT, 2)
+    assert pseudo_random(EVENT, 1) == pseudo_random(EVENT, 1) != pseudo_random(EVENT, 2)
 
 
 def test_each_attempt_waits_longer_and_the_last_ends_in_death():
@@ -249,7 +249,7 @@ def test_nobody_began_it_it_took_too_long_or_its_worker_fell_silent():
     assert (again.deadline, again.alive_until, again.progress) == (at_work.deadline, T + timedelta(seconds=9), 0.5)
     assert expire_attempt(again, T + timedelta(seconds=9)).attempts == (
         FinishedAttempt(1, AttemptOutcome.LOST, "w", T + timedelta(seconds=5), T + timedelta(seconds=9),
-                "its worker gave no further sign of life", None),
+                "the worker missed its heartbeat", None),
     )
     # The newest decides: one without a heartbeat promises nothing.
     quiet = after(again, result("running"), now=T + timedelta(seconds=7))
@@ -346,7 +346,7 @@ def test_max_delay_caps_what_was_worked_out_with_its_chance_but_neither_a_list_n
     for kind in ("exponential", "linear", "fixed"):
         policy = RunPolicy(backoff=kind, delay=100, max_delay=100.5)
         found = {backoff(policy, failures, f"{EVENT[:-2]}{n:02}", 1) for failures in (1, 9) for n in range(50)}
-        assert max(found) == 100.5  # with a tenth by chance most would be above
+        assert max(found) == 100.5  # with a tenth by pseudo_random most would be above
         assert min(found) >= 100
     assert backoff(RunPolicy(backoff=[500], max_delay=1), 1, EVENT, 1) == 500
     for said in (result("failed", retry_in=500.0), result("snoozed", retry_in=500.0)):

@@ -1,1 +1,1 @@
-"""A job: what defines it, what commands make of it, what it emits."""
+"""Jobs: definition, transitions and emission."""

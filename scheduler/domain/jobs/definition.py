@@ -1,4 +1,4 @@
-"""What a host asked for: a request's fields, its schedule resolved, beside what came with the message."""
+"""Job definitions: a request's fields with its schedule resolved."""
 
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
@@ -13,36 +13,35 @@ from scheduler.domain.recurrence import Spec, StartSource, resolve
 _ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-# What this module makes is never changed afterwards. It is not `frozen`: to make that takes several times as long,
-# and each command makes some of it.
+# Immutable by convention. Not `frozen`, because creating frozen instances takes several times as long.
 @dataclass(slots=True)
 class Incoming:
-    """A command with what came beside its body."""
+    """A command with its message properties."""
 
     command: Command
-    about: str  # the id of its job or its run, as Postgres writes it
+    about: str  # the id of its job or run, in Postgres's format
     payload: str = "{}"
     correlation_id: str | None = None
     traceparent: str | None = None
     tracestate: str | None = None
     tenant: str = DEFAULT_TENANT
-    caller: Caller | None = None  # None: over AMQP, by a user whom the broker has not verified
-    message_id: str | None = None  # of a trigger without issued_at, by which a redelivery is recognised
-    repeated: bool = False  # a message with that id was stored before
-    schedule: Spec | Rejected | None = None  # of a request, if it was worked out before the request is stored
+    caller: Caller | None = None  # None: over AMQP, without a user verified by the broker
+    message_id: str | None = None  # identifies a redelivered trigger without issued_at
+    repeated: bool = False  # a message with this message_id was stored before
+    schedule: Spec | Rejected | None = None  # precomputed schedule of a request
 
 
 @dataclass(slots=True)
 class Definition:
-    """What defines a job; each field is a column of the table, and so is each of the spec's."""
+    """Definition of a job; its fields and the spec's fields are columns."""
 
     job_type: str
-    payload: str  # JSON text, exactly as it came
+    payload: str  # JSON text, unchanged
     on_missed: OnMissed
     max_lateness: timedelta | None
     run: RunPolicy | None
     name: str | None
-    priority: Priority | None  # as it was given: an event of a job without one carries none
+    priority: Priority | None  # as given: without one, events have no priority property
     route: str | None
     target: str | None  # JSON text
     correlation_id: str | None
@@ -52,7 +51,7 @@ class Definition:
 
 
 def define(incoming: Incoming, now: datetime) -> Definition:
-    """Return the job that a request stored at `now` asks for, or raise Rejected."""
+    """Return the definition from a request stored at `now`. Raises Rejected."""
     request = incoming.command
     assert isinstance(request, ScheduleRequest)  # noqa: S101 - no other command defines a job
     lateness, target = request.max_lateness, request.target
@@ -68,7 +67,7 @@ def define(incoming: Incoming, now: datetime) -> Definition:
 
 
 def can_precompute_schedule(incoming: Incoming) -> bool:
-    """Say whether a request has a rule and its start: when it is stored makes no difference to its schedule."""
+    """Return whether a request has a rule with a start, which does not depend on the time of storing."""
     request = incoming.command
     if not isinstance(request, ScheduleRequest) or request.rrule is None:
         return False
@@ -76,10 +75,10 @@ def can_precompute_schedule(incoming: Incoming) -> bool:
 
 
 def precompute_schedule(incoming: Incoming) -> None:
-    """Work out such a schedule before any row is locked, for that may take milliseconds."""
-    assert isinstance(incoming.command, ScheduleRequest)  # noqa: S101 - nothing else can be worked out
+    """Resolve the schedule before rows are locked, because it may take milliseconds."""
+    assert isinstance(incoming.command, ScheduleRequest)  # noqa: S101 - no other command has a schedule
     try:
-        incoming.schedule = _resolved(incoming.command, _ANY_TIME)
+        incoming.schedule = _resolve_request(incoming.command, _ANY_TIME)
     except Rejected as rejected:
         incoming.schedule = rejected.without_traceback()
 
@@ -87,10 +86,10 @@ def precompute_schedule(incoming: Incoming) -> None:
 def _schedule(incoming: Incoming, request: ScheduleRequest, now: datetime) -> Spec:
     if isinstance(incoming.schedule, Rejected):
         raise incoming.schedule
-    return incoming.schedule or _resolved(request, now)
+    return incoming.schedule or _resolve_request(request, now)
 
 
-def _resolved(request: ScheduleRequest, now: datetime) -> Spec:
+def _resolve_request(request: ScheduleRequest, now: datetime) -> Spec:
     return resolve(
         run_at=request.run_at, rrule=request.rrule, cron=request.cron, every=request.every,
         timezone=request.timezone if "timezone" in request.model_fields_set else None, stored_at=now,
@@ -98,7 +97,7 @@ def _resolved(request: ScheduleRequest, now: datetime) -> Spec:
 
 
 def keep_start(definition: Definition, stored: Spec) -> Definition:
-    """Return the definition with the stored start if its request gave none; both schedules are the same."""
+    """Return the definition with the stored start if its request has none; the schedules must be the same."""
     spec = definition.spec
     if spec.start_source != StartSource.STORED:
         return definition
@@ -107,16 +106,16 @@ def keep_start(definition: Definition, stored: Spec) -> Definition:
     ))
 
 
-# Who sent a request and in which trace makes no difference to what it asks for, nor does when it was stored.
-_BESIDE = {"correlation_id", "traceparent", "tracestate", "spec"}
-_RECKONED = {"dtstart", "starts_at", "ends_at", "start_source"}
-_asked = attrgetter(
-    *(each.name for each in fields(Definition) if each.name not in _BESIDE),
-    *(f"spec.{each.name}" for each in fields(Spec) if each.name not in _RECKONED),
+# The caller, the trace and the time of storing do not matter when two requests are compared.
+_NOT_COMPARED = {"correlation_id", "traceparent", "tracestate", "spec"}
+_DERIVED = {"dtstart", "starts_at", "ends_at", "start_source"}
+_compared_values = attrgetter(
+    *(field.name for field in fields(Definition) if field.name not in _NOT_COMPARED),
+    *(f"spec.{field.name}" for field in fields(Spec) if field.name not in _DERIVED),
 )
 
 
 def content(definition: Definition, *, start_given: bool) -> tuple[Any, ...]:
-    """Return what a request asked for, as texts that can be compared whatever they are."""
+    """Return the content of a request as strings, which are always comparable."""
     start = definition.spec.starts_at.timestamp() if start_given else None
-    return tuple(map(str, (*_asked(definition), start)))
+    return tuple(map(str, (*_compared_values(definition), start)))

@@ -1,7 +1,7 @@
-"""A job and what each command makes of it: successors, never mutation.
+"""Jobs and their transitions: each command returns a new job, never mutates one.
 
-Commands of one kind overwrite each other by `issued_at` alone, and everything else about the job follows
-from the newest of each kind. So the outcome is the same however often and in whatever order they arrive.
+Commands of one kind supersede each other by `issued_at`, and the job's state follows from the newest command of
+each kind. So the outcome is the same regardless of the order and the repetition of commands.
 """
 
 from collections.abc import Callable
@@ -30,14 +30,12 @@ from scheduler.domain.recurrence import Spec, compile_schedule, same_schedule
 MAX_TRIGGERS = 1000  # pending at a time; a trigger beyond that is rejected
 _AHEAD = timedelta(seconds=5)
 _MICROSECOND = timedelta(microseconds=1)
-
-
 _STAMPS = ("requested_at", "cancelled_at", "paused_at", "resumed_at", "triggered_at")
-_stamps = attrgetter(*_STAMPS)  # the newest issued_at of each kind of command
+_stamps = attrgetter(*_STAMPS)  # newest issued_at per kind of command
 
 
 class JobStatus(StrEnum):
-    """Where a job stands; the same words as the database's enum."""
+    """Status of a job, as in the database's enum."""
 
     PENDING = "pending"
     PAUSED = "paused"
@@ -46,31 +44,31 @@ class JobStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-# Never changed once made, and not `frozen`: see definition.py.
+# Immutable by convention, not `frozen`: see definition.py.
 @dataclass(slots=True)
 class Job:
-    """Where a job stands, the newest command of each kind, and what defines it: each field is a column."""
+    """State of a job, the newest command of each kind, and its definition; each field is a column."""
 
-    id: str  # as Postgres writes it
-    tenant: str = DEFAULT_TENANT  # whose it is, until the row is pruned
+    id: str  # in Postgres's format
+    tenant: str = DEFAULT_TENANT  # the owner
     status: JobStatus = JobStatus.AWAITING
     next_run_at: datetime | None = None
     occurrence: int = 0
-    retries: int = 0  # how often the broker has refused the event that is due; of the work it tells nothing
+    retries: int = 0  # publications of the due event that the broker rejected
     retry_at: datetime | None = None
-    triggers: tuple[datetime, ...] = ()  # issued_at of each that waits to be emitted, oldest first
-    trigger_at: datetime | None = None  # when the oldest of them was stored
+    triggers: tuple[datetime, ...] = ()  # issued_at of pending triggers, oldest first
+    trigger_at: datetime | None = None  # when the oldest pending trigger was stored
     triggered_at: datetime | None = None
     requested_at: datetime | None = None
     cancelled_at: datetime | None = None
     paused_at: datetime | None = None
     resumed_at: datetime | None = None
-    held_by: str | None = None  # the open run that it waits for (overlap: wait)
+    held_by: str | None = None  # the open run that blocks it (overlap: wait)
     definition: Definition | None = None
 
     @property
     def fresh(self) -> bool:
-        """Whether it is as its request left it, and no other command was ever applied to it."""
+        """Whether only its request was applied and nothing was emitted."""
         return (
             self.status is JobStatus.PENDING and self.requested_at is not None and self.cancelled_at is None
             and self.paused_at is None and self.resumed_at is None and self.occurrence == 0 and self.retries == 0
@@ -79,18 +77,18 @@ class Job:
 
     @property
     def stopped(self) -> bool:
-        """Whether a cancel is newer than the newest request, also where every occurrence was out already."""
+        """Whether a cancel is newer than the newest request, even if the job is done."""
         return _not_before(self.cancelled_at, self.requested_at)
 
     @property
     def missed_before(self) -> datetime | None:
-        """Occurrences up to here passed while the job was paused."""
+        """End of the last pause: earlier occurrences passed while the job was paused."""
         paused = self.paused_at is not None and _not_before(self.resumed_at, self.requested_at)
         return self.resumed_at if paused else None
 
     @property
     def wake_at(self) -> datetime | None:
-        """When a producer should look at it, if it is pending."""
+        """When a producer should claim it, if it is pending."""
         if self.retry_at is not None:
             return self.retry_at
         if self.trigger_at is None or (self.next_run_at is not None and self.next_run_at < self.trigger_at):
@@ -100,21 +98,21 @@ class Job:
 
 @dataclass(slots=True)
 class CommandOutcome:
-    """What a command made of its job, and what to answer."""
+    """The job after a command, and the status of the reply."""
 
     job: Job
     status: Status
-    stops_runs: bool = False  # a cancel that is not a repetition: the job's open runs end with it
+    stops_runs: bool = False  # a new cancel, which also cancels the job's open runs
 
 
 def apply(job: Job | None, incoming: Incoming, now: datetime) -> CommandOutcome:
-    """Return what a command makes of its job, which is None if no command named it before; or raise Rejected.
+    """Return the outcome of a command for its job; None if the job is new. Raises Rejected.
 
     `now` is the database's clock.
     """
     command = incoming.command
     if job is not None and job.tenant != incoming.tenant:
-        raise Rejected([Problem("id", "is not available")])  # nor does it say whose it is
+        raise Rejected([Problem("id", "is not available")])  # does not reveal the owner
     if job is not None and incoming.repeated:
         return CommandOutcome(job, "unchanged")
     check_issued_at(command.issued_at, now)
@@ -122,10 +120,10 @@ def apply(job: Job | None, incoming: Incoming, now: datetime) -> CommandOutcome:
         job = _in_bounds(job, command.issued_at, now)
     if isinstance(command, ScheduleRequest):
         definition = define(incoming, now)
-        if job is None:  # most requests are such: made in one go
-            made = Job(incoming.about, incoming.tenant, JobStatus.PENDING, _first(definition.spec),
+        if job is None:  # the usual case
+            new_job = Job(incoming.about, incoming.tenant, JobStatus.PENDING, _first(definition.spec),
                        requested_at=command.issued_at or now, definition=definition)
-            return CommandOutcome(made, "scheduled")
+            return CommandOutcome(new_job, "scheduled")
         issued = command.issued_at or _stored_last(job, now)
         return _request(job, definition, issued, now, start_given=command.run_at is not None)
     job = job or Job(incoming.about, incoming.tenant)
@@ -140,14 +138,14 @@ def _request(
     planned = _planned(replace(job, requested_at=issued, retries=0, retry_at=None, held_by=None), definition, now)
     successor = _settled(planned)
     if successor.next_run_at is None and not successor.triggers and not successor.stopped:
-        successor = replace(successor, status=JobStatus.DONE)  # the trigger that it waited for was dropped
+        successor = replace(successor, status=JobStatus.DONE)  # its last trigger was dropped
     return CommandOutcome(successor, "superseded" if successor.stopped else "scheduled")
 
 
 def _planned(job: Job, definition: Definition, now: datetime) -> Job:
-    """Return the job with a newer definition, and its next run by that.
+    """Return the job with a newer definition and the next run.
 
-    An unchanged schedule goes on: a new name or payload emits nothing again. A cancelled job starts anew.
+    An unchanged schedule continues: a new name or payload emits no occurrence again. A cancelled job restarts.
     """
     stored = job.definition
     if stored is None or job.status is JobStatus.CANCELLED:
@@ -167,17 +165,17 @@ def _first(spec: Spec) -> datetime | None:
 def _first_new(job: Job, stored: Spec, definition: Definition, now: datetime) -> datetime | None:
     """Return the first run of a changed schedule.
 
-    If an occurrence that would be emitted now was settled under the stored schedule, the changed one goes on after
-    it: otherwise its event_id would be emitted again.
+    If an occurrence that would be emitted now was settled under the stored schedule, continue after
+    it; otherwise its event_id would be emitted again.
     """
     first = _first(definition.spec)
     if first is None or first > now:
         return first
     before, after = compile_schedule(stored), compile_schedule(definition.spec)
-    for each in reversed(after.newest_until(now, MAX_MISSED if definition.on_missed is OnMissed.ALL else 1)):
-        settled = job.next_run_at is None or each < job.next_run_at
-        if settled and before.fires_at(each):
-            return after.next_after(each)
+    for instant in reversed(after.newest_until(now, MAX_MISSED if definition.on_missed is OnMissed.ALL else 1)):
+        settled = job.next_run_at is None or instant < job.next_run_at
+        if settled and before.fires_at(instant):
+            return after.next_after(instant)
     return first
 
 
@@ -219,7 +217,7 @@ def _trigger(job: Job, issued: datetime, now: datetime) -> CommandOutcome:
     return CommandOutcome(successor, "scheduled" if runs else "unchanged")
 
 
-# What every command but a request makes of a job, by when it was issued and when it is stored.
+# Transitions for all commands except requests; arguments: job, issued_at, now.
 _TRANSITIONS: dict[type[Command], Callable[[Job, datetime, datetime], CommandOutcome]] = {
     ScheduleCancel: _cancel,
     SchedulePause: _pause,
@@ -229,7 +227,7 @@ _TRANSITIONS: dict[type[Command], Callable[[Job, datetime, datetime], CommandOut
 
 
 def _settled(job: Job) -> Job:
-    """Derive all that follows from the newest command of each kind."""
+    """Derive status and triggers from the newest command of each kind."""
     if job.triggers:
         triggers = tuple(t for t in job.triggers if _newer(t, job.requested_at) and _newer(t, job.cancelled_at))
         job = replace(job, triggers=triggers, trigger_at=job.trigger_at if triggers else None)
@@ -246,7 +244,7 @@ def _settled(job: Job) -> Job:
 
 
 def _paused(job: Job) -> bool:
-    """Tell whether the newest of pause, resume and cancel is a pause: a request leaves that as it is."""
+    """Return whether the newest of pause, resume and cancel is a pause; a request does not change that."""
     if job.paused_at is None:
         return False
     return not _newer(job.resumed_at, job.paused_at) and not _not_before(job.cancelled_at, job.paused_at)
@@ -264,16 +262,16 @@ def _newer_request(job: Job, definition: Definition, issued: datetime, *, start_
         return True
     if issued != job.requested_at:
         return issued > job.requested_at
-    # The same request again, or a different one with the very same issued_at: then any rule will do that
-    # ignores the order of arrival. When the job was stored, and for which caller, makes no difference.
+    # The same request again, or a different one with the same issued_at. Compare the content, so that the order of
+    # arrival does not matter.
     return content(definition, start_given=start_given) > content(job.definition, start_given=start_given)
 
 
 def _stored_last(job: Job, now: datetime) -> datetime:
-    """Without issued_at a command counts as issued when it is stored: after all that is stored already.
+    """Return the issued_at of a command without one: now, but after all stored commands.
 
-    That holds also for what was stamped a moment ahead of the database's clock, by a host whose clock is or in a
-    transaction that began later; a stamp further ahead than that was meant.
+    A stored timestamp may be slightly ahead of `now`, from a host's clock or a later transaction. A timestamp
+    further ahead is intended and stays newer.
     """
     latest: datetime | None = max((t for t in (*_stamps(job), *job.triggers) if t is not None), default=None)
     if latest is None or now > latest or latest - now > _AHEAD:
@@ -282,19 +280,19 @@ def _stored_last(job: Job, now: datetime) -> datetime:
 
 
 def _in_bounds(job: Job, issued: datetime | None, now: datetime) -> Job:
-    """Move stamps that are too far ahead back to just after the others, in their order.
+    """Move timestamps that are too far ahead to just after the others, in order.
 
-    Otherwise one of them would win over every command until then. A repetition of its command is still recognised.
+    Otherwise one of them would win over all commands until then. A repeated command is still recognized.
     """
     furthest = now + TRUSTED_AHEAD
-    known = [each for each in (*_stamps(job), *job.triggers) if each is not None]
-    if not known or max(known) <= furthest or issued in known:
+    stamps = [stamp for stamp in (*_stamps(job), *job.triggers) if stamp is not None]
+    if not stamps or max(stamps) <= furthest or issued in stamps:
         return job
-    base = max((each for each in known if each <= furthest), default=now - TRUSTED_AHEAD)
-    ahead = sorted({each for each in known if each > furthest})
-    moved = {each: base + number * _MICROSECOND for number, each in enumerate(ahead, start=1)}
-    stamps = dict(zip(_STAMPS, (moved.get(each, each) for each in _stamps(job)), strict=True))
-    return replace(job, triggers=tuple(moved.get(each, each) for each in job.triggers), **stamps)
+    base = max((stamp for stamp in stamps if stamp <= furthest), default=now - TRUSTED_AHEAD)
+    ahead = sorted({stamp for stamp in stamps if stamp > furthest})
+    moved = {stamp: base + number * _MICROSECOND for number, stamp in enumerate(ahead, start=1)}
+    changed = dict(zip(_STAMPS, (moved.get(stamp, stamp) for stamp in _stamps(job)), strict=True))
+    return replace(job, triggers=tuple(moved.get(stamp, stamp) for stamp in job.triggers), **changed)
 
 
 def _newer(a: datetime | None, b: datetime | None) -> bool:

@@ -1,1 +1,1 @@
-"""A run: an occurrence of a tracked job, with its attempts, until it has succeeded or was given up."""
+"""Runs: occurrences of tracked jobs with their attempts."""

@@ -1,17 +1,17 @@
-"""How long to wait before the next attempt."""
+"""Compute the wait before the next attempt."""
 
 from hashlib import sha1
 
 from scheduler.domain.messages import RunPolicy
 
-_CHANCE = 0.1
+_JITTER = 0.1
 
 
 def backoff(policy: RunPolicy, failures: int, event_id: str, attempt: int) -> float:
-    """Return the seconds before the next attempt after so many that failed.
+    """Return the seconds to wait after `failures` failed attempts.
 
-    Chance adds up to a tenth, so that what failed together is not tried again together. It is the same whoever
-    reckons it, and however often: a function of the event and the attempt.
+    Jitter adds up to a tenth, so that runs that failed together are not retried together. It is a function of the
+    event and the attempt, so that every computation gives the same result.
     """
     if not isinstance(policy.backoff, str):
         return policy.backoff[min(failures, len(policy.backoff)) - 1]
@@ -21,10 +21,10 @@ def backoff(policy: RunPolicy, failures: int, event_id: str, attempt: int) -> fl
             wait = policy.delay * 2.0 ** min(failures - 1, 64)
         case "linear":
             wait = policy.delay * failures
-    return min(wait * (1 + _CHANCE * chance(event_id, attempt)), policy.max_delay)
+    return min(wait * (1 + _JITTER * pseudo_random(event_id, attempt)), policy.max_delay)
 
 
-def chance(event_id: str, attempt: int) -> float:
-    """Return a number from 0 to 1 that looks random and is not."""
+def pseudo_random(event_id: str, attempt: int) -> float:
+    """Return a deterministic pseudo-random number from 0 to 1."""
     digest = sha1(f"{event_id}/{attempt}".encode(), usedforsecurity=False).digest()
     return int.from_bytes(digest[:4]) / 2**32

@@ -1,4 +1,4 @@
-"""The messages of a run: its event, attempt after attempt, and how it ended."""
+"""Build the ScheduleDue and ScheduleFinished messages of a run."""
 
 import json
 from datetime import timedelta
@@ -8,29 +8,29 @@ from scheduler.domain.instants import rfc3339
 from scheduler.domain.messages import DEFAULT_TENANT
 from scheduler.domain.runs.run import Run
 
-_written = lru_cache(maxsize=64)(rfc3339)  # most of a batch go out at one moment
+_rfc3339 = lru_cache(maxsize=64)(rfc3339)  # most of a batch has the same emitted_at
 
 
 def due_body(run: Run) -> bytes:
-    """Write the ScheduleDue of the current attempt; the payload goes in as the very text that the host sent."""
+    """Return the ScheduleDue of the current attempt, with the payload's source text."""
     occurrence = run.occurrence
-    assert occurrence is not None  # noqa: S101 - only what is known is emitted
-    assert run.emitted_at is not None  # noqa: S101 - as above
+    assert occurrence is not None  # noqa: S101 - only a known occurrence is emitted
+    assert run.emitted_at is not None  # noqa: S101 - it was emitted
     policy = occurrence.policy
     limits = "" if occurrence.work is None else f',"timeout":{policy.timeout},"max_delay":{policy.max_delay}'
-    # As it was when this attempt went out: the dead letter is that very event, whatever became of it since.
+    # The deadline at the time of emission: a dead letter repeats that event exactly.
     deadline = run.emitted_at + timedelta(seconds=policy.start_timeout)
     return (
-        f'{occurrence.event[:-1]},"emitted_at":"{_written(run.emitted_at)}","run":{{"attempt":{run.attempt},'
+        f'{occurrence.event[:-1]},"emitted_at":"{_rfc3339(run.emitted_at)}","run":{{"attempt":{run.attempt},'
         f'"attempts_left":{run.attempts_left},"max_attempts":{policy.max_attempts},'
-        f'"deadline":"{_written(deadline)}"{limits}}}}}'
+        f'"deadline":"{_rfc3339(deadline)}"{limits}}}}}'
     ).encode()
 
 
 def finished_body(run: Run) -> bytes:
-    """Write the ScheduleFinished; its times, error and output are those of the attempt that ended it."""
+    """Return the ScheduleFinished, with the times, error and output of the attempt that ended the run."""
     occurrence = run.occurrence
-    assert occurrence is not None  # noqa: S101 - only what is known ends
+    assert occurrence is not None  # noqa: S101 - only a known occurrence ends
     assert run.finished_at is not None  # noqa: S101 - it has ended
     finished_at = run.finished_at if run.ended_by is None else run.ended_by.finished_at
     started = "null" if run.started_at is None else f'"{rfc3339(run.started_at)}"'

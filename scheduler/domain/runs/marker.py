@@ -1,4 +1,4 @@
-"""A marker: a message in scheduler_results by which a producer learns that all results before it were read."""
+"""Markers in scheduler_results: they tell a producer that all earlier results were read."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -8,7 +8,7 @@ MARKER_HEADER = "x-results-marker"
 
 @dataclass(slots=True)
 class Marker:
-    """A marker as a consumer reads it."""
+    """A marker as received."""
 
     id: str
 
@@ -19,7 +19,7 @@ class Marker:
 
 
 def read_marker(header: object) -> Marker | None:
-    """Return the marker that a message's header names, None if it names none."""
+    """Return the marker from a message's header, or None."""
     if not isinstance(header, str):
         return None
     try:

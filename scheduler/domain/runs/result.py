@@ -1,4 +1,4 @@
-"""A result as it is weighed and kept: what a worker said of an attempt."""
+"""Results of attempts as compared and stored."""
 
 import json
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ _RANKS = {ResultStatus.RUNNING: 0, ResultStatus.SNOOZED: 1, ResultStatus.FAILED:
 
 @dataclass(slots=True)
 class Result:
-    """What a worker said of an attempt, cut to what is kept."""
+    """A worker's report about an attempt, truncated to the limits."""
 
-    event_id: str  # as Postgres writes it
+    event_id: str  # in Postgres's format
     attempt: int
     status: ResultStatus
     error: str | None = None
@@ -27,7 +27,7 @@ class Result:
     heartbeat: float | None = None
     progress: float | None = None
     worker: str | None = None
-    tenant: str | None = None  # of whom it says that its job is; None where it does not say
+    tenant: str | None = None  # the owner of the job, if given
     started_at: datetime | None = None
     finished_at: datetime | None = None
 
@@ -37,31 +37,31 @@ class Result:
         return self.event_id
 
     def weight(self) -> str:
-        """Return what decides between two final words about one attempt: the graver, then any fixed order."""
+        """Return the precedence among final results of one attempt: by severity, then in a fixed order."""
         rank = _RANKS[self.status] + (self.status is ResultStatus.FAILED and not self.retry)
         return f"{rank} {self.retry_in} {self.error} {self.output} {self.worker}"[:500]
 
-    def sort(self) -> tuple[ResultStatus | None, bool]:
-        """Return of which sort an early result is; of each sort one is kept.
+    def category(self) -> tuple[ResultStatus | None, bool]:
+        """Return the category of an early result; one result per category is stored.
 
-        A sign of life, a success, or another final word; and whether it can count once the event is known, for of
-        the first attempt it is then, or it is a success.
+        It is the status (running, succeeded, other), and whether the result can apply once the event is known: it
+        belongs to the first attempt, or it is a success.
         """
-        known = self.status in (ResultStatus.RUNNING, ResultStatus.SUCCEEDED)
-        return self.status if known else None, self.attempt == 1 or self.status is ResultStatus.SUCCEEDED
+        distinct = self.status in (ResultStatus.RUNNING, ResultStatus.SUCCEEDED)
+        return self.status if distinct else None, self.attempt == 1 or self.status is ResultStatus.SUCCEEDED
 
     def order(self) -> tuple[int, str]:
-        """Return what early results are sorted by: it must not be the order in which they came."""
+        """Return the sort key of early results, which does not depend on the order of arrival."""
         return self.attempt, self.weight()
 
 
 @dataclass(slots=True)
 class WorkerReport:
-    """What a worker says of itself, which comes by the same way as results."""
+    """A worker's heartbeat message, received with the results."""
 
     message: ScheduleWorker
     offer_tenants: OfferTenants | None = None
-    trusted: bool = True  # False: its broker user is not a worker's, and it is not stored
+    trusted: bool = True  # False: not from a worker's broker user, so not stored
 
     @property
     def about(self) -> str:
@@ -70,7 +70,7 @@ class WorkerReport:
 
 
 def truncate_result(result: ScheduleResult, event_id: str, output: str | None) -> Result:
-    """Return a result with its error and its output, the text as it came, cut to what is kept."""
+    """Return a result with its error and output, the source text, truncated to the limits."""
     error = result.error
     cut = output is not None and len(output) * 4 > OUTPUT_BYTES and len(output.encode()) > OUTPUT_BYTES
     if output is not None and cut:

@@ -1,4 +1,4 @@
-"""A run: where one occurrence of a tracked job stands."""
+"""Runs: the state of one occurrence of a tracked job."""
 
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -11,27 +11,27 @@ from scheduler.domain.runs.result import Result
 
 
 class RunStatus(StrEnum):
-    """Where a run stands; the same words as the database's enum."""
+    """Status of a run, as in the database's enum."""
 
-    EXPECTED = "expected"  # results came before the producer's own record of the event
+    EXPECTED = "expected"  # results arrived before the producer recorded the event
     DELIVERED = "delivered"
     RUNNING = "running"
     WAITING = "waiting"
-    EMITTED = "emitted"  # of a job that is not tracked: a record in the history, nothing more
+    EMITTED = "emitted"  # history record of an untracked job
     SUCCEEDED = "succeeded"
     DEAD = "dead"
     CANCELLED = "cancelled"
 
 
 class Origin(StrEnum):
-    """Why there is an occurrence."""
+    """Origin of an occurrence."""
 
     SCHEDULE = "schedule"
     TRIGGER = "trigger"
 
 
 class AttemptOutcome(StrEnum):
-    """What became of one attempt."""
+    """Outcome of an attempt."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -41,38 +41,37 @@ class AttemptOutcome(StrEnum):
 
 
 FINAL = frozenset({RunStatus.EMITTED, RunStatus.SUCCEEDED, RunStatus.DEAD, RunStatus.CANCELLED})
-# Producers leave runs alone for so long while there are none, so that who tracks nothing pays next to nothing; and
-# they are told of what falls due sooner. Only the time limit of a first run is seen that much later at most.
+# Poll interval of producers while there are no runs, so that untracked jobs cost nothing. Notifications announce
+# runs that are due sooner; only the deadline of a first run may be noticed this much later.
 IDLE_SECONDS = 2.0
-# How many of the first and the last attempts of a run are kept: it may be snoozed without end. Together they are
-# as many as `max_attempts` can be.
+# Stored first and last attempts of a run, which may be snoozed forever. Their sum is the limit of `max_attempts`.
 FIRST_KEPT = LAST_KEPT = 50
-MOST_UNANNOUNCED = 20  # ends of one run that wait to be announced
-UNKNOWN_AFTER = timedelta(hours=1)  # results of an event that stays unknown for so long are dropped
+MOST_UNANNOUNCED = 20  # unannounced ends per run
+UNKNOWN_AFTER = timedelta(hours=1)  # results for an unknown event are dropped then
 
 
-@dataclass(slots=True)  # never changed once made, and not `frozen`: see jobs/definition.py
+@dataclass(slots=True)  # immutable by convention, not `frozen`: see jobs/definition.py
 class Occurrence:
-    """What a run is about: the same for all its attempts, whatever becomes of the job."""
+    """The occurrence of a run: the same for all attempts, regardless of later changes to the job."""
 
     job_id: str
     job_type: str
     due_at: datetime
     origin: Origin
     policy: RunPolicy
-    event: str  # the ScheduleDue as JSON, without what differs from attempt to attempt
+    event: str  # the ScheduleDue as JSON, without the members that differ per attempt
     correlation_id: str | None = None
     traceparent: str | None = None
     tracestate: str | None = None
     tenant: str = DEFAULT_TENANT
     priority: Priority | None = None
     route: str | None = None
-    work: str | None = None  # the routing key by which a worker gets it
+    work: str | None = None  # routing key of the work for a worker
 
 
 @dataclass(slots=True)
 class FinishedAttempt:
-    """One attempt that has come to an end."""
+    """A finished attempt."""
 
     attempt: int
     outcome: AttemptOutcome
@@ -86,7 +85,7 @@ class FinishedAttempt:
 
 @dataclass(slots=True)
 class RunEnd:
-    """An end of a run, as it is announced."""
+    """An end of a run, for a ScheduleFinished."""
 
     status: RunStatus
     attempt: int
@@ -95,7 +94,7 @@ class RunEnd:
     started_at: datetime | None
     finished_at: datetime
     ended_at: datetime | None  # when the attempt that ended the run finished
-    outcome: AttemptOutcome | None  # of the last attempt
+    outcome: AttemptOutcome | None  # last attempt
     error: str | None
     output: str | None  # JSON text
     output_cut: bool = False
@@ -103,17 +102,17 @@ class RunEnd:
 
 @dataclass(slots=True)
 class Run:
-    """Where an occurrence stands; each field is a column, and so is each of the occurrence's."""
+    """State of a run; its fields and the occurrence's fields are columns."""
 
     event_id: str
     status: RunStatus
     attempt: int = 0  # deliveries so far: the number of the current attempt
-    counted: int = 0  # those of them that count, since the request or the last retry
-    emitted_at: datetime | None = None  # of the current attempt
+    counted: int = 0  # attempts that count, since the request or the last retry
+    emitted_at: datetime | None = None  # current attempt
     deadline: datetime | None = None
-    alive_until: datetime | None = None  # a sign of life must come by then, where the worker has promised one
+    alive_until: datetime | None = None  # the next heartbeat must arrive by then, if the worker sends any
     retry_at: datetime | None = None
-    started_at: datetime | None = None  # its first `running`, by its worker's clock if it said: for durations only
+    started_at: datetime | None = None  # first `running`, by the worker's clock if given; for durations only
     finished_at: datetime | None = None
     worker: str | None = None
     progress: float | None = None
@@ -121,59 +120,59 @@ class Run:
     output: str | None = None
     output_cut: bool = False
     attempts: tuple[FinishedAttempt, ...] = ()
-    decided_by: str | None = None  # what decided the current attempt, to weigh another word about it against
+    decided_by: str | None = None  # precedence of the result that decided the current attempt
     retried_at: datetime | None = None
-    early: tuple[Result, ...] = ()  # came before the event was known
-    noted_at: datetime | None = None  # when the first of them came
-    attempts_omitted: int | None = None  # how many are left out of `attempts`; None where none is
-    unannounced: tuple[RunEnd, ...] | None = None  # earlier ends, oldest first, of which nobody was told yet
+    early: tuple[Result, ...] = ()  # arrived before the event was known
+    noted_at: datetime | None = None  # arrival of the first early result
+    attempts_omitted: int | None = None  # number missing from `attempts`, or None
+    unannounced: tuple[RunEnd, ...] | None = None  # earlier ends without a ScheduleFinished, oldest first
     occurrence: Occurrence | None = None
 
     @property
     def open(self) -> bool:
-        """Whether something is still to become of it."""
+        """Whether it can still change."""
         return self.status not in FINAL
 
     @property
     def wake_at(self) -> datetime | None:
-        """When a producer should look at it: to try again, to give up waiting, or to tell how it ended."""
+        """When a producer should claim it: to retry, to expire the attempt or to announce the end."""
         match self.status:
             case RunStatus.WAITING:
                 return self.retry_at
             case RunStatus.DELIVERED:
                 return self.deadline
             case RunStatus.RUNNING:
-                return min((each for each in (self.deadline, self.alive_until) if each is not None), default=None)
+                return min((at for at in (self.deadline, self.alive_until) if at is not None), default=None)
             case RunStatus.EXPECTED:
                 return None if self.noted_at is None else self.noted_at + UNKNOWN_AFTER
         return self.finished_at
 
     @property
     def expires_at(self) -> datetime | None:
-        """When the current attempt is over unless more is reported; None if no attempt is under way."""
+        """Deadline of the current attempt; None if there is none."""
         return self.wake_at if self.status in (RunStatus.DELIVERED, RunStatus.RUNNING) else None
 
     @property
     def attempts_left(self) -> int:
-        """How many more attempts are made if the current one fails."""
+        """Further attempts if the current one fails."""
         return 0 if self.occurrence is None else max(0, self.occurrence.policy.max_attempts - self.counted)
 
     @property
     def ended_by(self) -> FinishedAttempt | None:
         """The attempt that ended it, if one did."""
         if self.status is RunStatus.SUCCEEDED:
-            return next((each for each in self.attempts if each.outcome is AttemptOutcome.SUCCEEDED), None)
+            return next((ended for ended in self.attempts if ended.outcome is AttemptOutcome.SUCCEEDED), None)
         return self.attempts[-1] if self.status is RunStatus.DEAD and self.attempts else None
 
     @property
     def duration(self) -> timedelta | None:
-        """How long the attempt took that ended it: from its start, or else its delivery, to its final result."""
+        """Duration of the attempt that ended it, from its start (or delivery) to its final result."""
         ended = self.ended_by
         if ended is None:
             return self._brief_duration
         if ended.started_at is not None:
             return max(timedelta(0), ended.finished_at - ended.started_at)
-        # Both by the database's clock: the worker's may differ.
+        # Both times are from the database's clock; the worker's may differ.
         reported = ended.outcome in (AttemptOutcome.SUCCEEDED, AttemptOutcome.FAILED)
         if not reported or ended.attempt != self.attempt or self.emitted_at is None or self.finished_at is None:
             return None
@@ -181,7 +180,7 @@ class Run:
 
     @property
     def _brief_duration(self) -> timedelta | None:
-        """The same, by the run's own times, if it was read without its attempts."""
+        """Duration from the run's own times, if it was read without its attempts."""
         started_at = self.started_at or self.emitted_at
         ended = self.status in (RunStatus.SUCCEEDED, RunStatus.DEAD) and not self.attempts
         if not ended or started_at is None or self.finished_at is None:
@@ -189,12 +188,12 @@ class Run:
         return max(timedelta(0), self.finished_at - started_at)
 
 
-_INDEX = {each.name: index for index, each in enumerate(fields(Run))}
+_INDEX = {field.name: index for index, field in enumerate(fields(Run))}
 _values = attrgetter(*_INDEX)
 
 
 def replace(run: Run, **changes: Any) -> Run:
-    """Return the run with these changes: dataclasses.replace, without its questions about each field."""
+    """Return the run with these changes, faster than dataclasses.replace."""
     values = list(_values(run))
     for name, value in changes.items():
         values[_INDEX[name]] = value

@@ -1,4 +1,4 @@
-"""Ends of a run that were not announced before a retry or a late success: they are announced all the same."""
+"""Ends of a run that a retry or a late success superseded before they were announced."""
 
 from collections.abc import Mapping, MutableMapping
 
@@ -8,7 +8,7 @@ _ENDS = frozenset({RunStatus.SUCCEEDED, RunStatus.DEAD, RunStatus.CANCELLED})
 
 
 def keep_unannounced_ends(before: Mapping[str, Run], after: MutableMapping[str, Run]) -> None:
-    """Keep the end of each run that has ended, unannounced, and that now goes on or ends otherwise."""
+    """Add the unannounced end of each finished run that continues or ends differently."""
     for event_id, run in before.items():
         if run.status in _ENDS:
             now = after[event_id]
@@ -17,7 +17,7 @@ def keep_unannounced_ends(before: Mapping[str, Run], after: MutableMapping[str, 
 
 
 def run_end(run: Run) -> RunEnd:
-    """Return how a run has ended."""
+    """Return the end of a finished run."""
     assert run.finished_at is not None  # noqa: S101 - it has ended
     by, last = run.ended_by, run.attempts[-1] if run.attempts else None
     return RunEnd(
@@ -28,7 +28,7 @@ def run_end(run: Run) -> RunEnd:
 
 
 def run_at_end(run: Run, end: RunEnd) -> Run:
-    """Return a run as it was at that end, as far as that is announced."""
+    """Return a run as it was at that end, with the fields that a ScheduleFinished needs."""
     attempts: tuple[FinishedAttempt, ...] = ()
     if end.outcome is not None:
         finished_at = end.ended_at or end.finished_at

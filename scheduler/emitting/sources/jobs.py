@@ -67,8 +67,7 @@ class DueJobs(Source[Job, Emission]):
 
     def messages(self, emission: Emission, stamp: EmissionTime) -> list[Publishable]:
         """Return the ScheduleDue, or the ScheduleMissed if there is nothing else."""
-        definition = emission.job.definition
-        assert definition is not None  # noqa: S101 - only a defined job emits
+        definition = emission.definition
         messages: list[Publishable] = []
         if emission.event_id is not None and definition.run is not None:
             messages.append(run_message(_first_run(emission, stamp.at)))
@@ -102,7 +101,7 @@ class DueJobs(Source[Job, Emission]):
         known = runs_due.record(session, [_first_run(emission, emitted_at) for emission in tracked])
         merged = []
         for emission in tracked if known else ():
-            emission.known = before = known.get(emission.event_id or "")
+            emission.previous_run = before = known.get(emission.event_id or "")
             if before is not None and before.status is RunStatus.EXPECTED:
                 merged.append(deliver_run(before, before.event_id, occurrence(emission), emitted_at))
         if merged:
@@ -119,7 +118,7 @@ class DueJobs(Source[Job, Emission]):
                 _add(settlement, emission)
             else:
                 if emission.event_id is not None and emission.tracked and receipts[0] is not Receipt.CONFIRMED:
-                    _unrecord(settlement, emission.event_id, emission.known)
+                    _unrecord(settlement, emission.event_id, emission.previous_run)
                 # What the broker did not answer for may be there or not: it stays due and is sent again at once.
                 seconds = None if refusal is Receipt.UNKNOWN else _retry_seconds(emission.job)
                 problem, _ = not_delivered(refusal, *_place(emission))
@@ -149,7 +148,7 @@ class DueJobs(Source[Job, Emission]):
                 emitted += 1
                 late = (times.confirmed_at - emission.due_at).total_seconds()
                 metrics.due_lag.observe(late)
-                priority = None if emission.job.definition is None else emission.job.definition.priority
+                priority = emission.definition.priority
                 if priority is not None:
                     classes[priority.value] += 1
                     metrics.lag_by_class.labels(priority.value).observe(late)
@@ -173,8 +172,8 @@ class DueJobs(Source[Job, Emission]):
         """Return the events whose request belongs to a trace."""
         found = []
         for emission, receipts, _ in results:
-            definition = emission.job.definition
-            if emission.due_at is None or definition is None or definition.traceparent is None:
+            definition = emission.definition
+            if emission.due_at is None or definition.traceparent is None:
                 continue
             attributes = {name: value for name, value in _ids(emission).items() if value}
             failed = None if receipts[0] is Receipt.CONFIRMED else receipts[0].value
@@ -183,8 +182,7 @@ class DueJobs(Source[Job, Emission]):
 
 
 def _missed_message(emission: Emission, stamp: EmissionTime) -> Publishable:
-    definition = emission.job.definition
-    assert definition is not None  # noqa: S101 - only a defined job emits
+    definition = emission.definition
     return json_message(
         EVENTS_EXCHANGE, "missed", "ScheduleMissed", missed_body(emission),
         correlation_id=definition.correlation_id, timestamp=stamp.seconds, message_id=missed_id(emission),
@@ -207,10 +205,10 @@ def _add(settlement: JobSettlement, emission: Emission) -> None:
         (settlement.skipped_triggers if due_at is None else settlement.triggered).append(job.id)
     elif due_at is not job.next_run_at:
         settlement.passed.append(SkippedOccurrences(job.id, emission.next_run_at, due_at is not None, due_at))
-    elif emission.following is None:
+    elif emission.next_run_text is None:
         settlement.done.append(job.id)
     else:
-        settlement.moved.append((job.id, emission.following))
+        settlement.moved.append((job.id, emission.next_run_text))
 
 
 def _retry_seconds(job: Job) -> float:
@@ -236,16 +234,14 @@ def _due_again(settlement: JobSettlement, times: BatchTimes) -> datetime | None:
 
 def _place(emission: Emission) -> tuple[str, str]:
     """Return the exchange and the routing key of a job's event."""
-    definition = emission.job.definition
-    assert definition is not None  # noqa: S101 - only a defined job emits
+    definition = emission.definition
     if definition.target is None and definition.route is None:
         return EVENTS_EXCHANGE, "due"
     return due_address(definition.route, None if definition.target is None else work_key(definition.target))
 
 
 def _emitted(emission: Emission) -> runs_due.EmittedOccurrence:
-    definition, due_at = emission.job.definition, emission.due_at
-    assert definition is not None  # noqa: S101 - only a defined job emits
+    definition, due_at = emission.definition, emission.due_at
     assert due_at is not None  # noqa: S101 - the caller asked whether there is one
     origin = Origin.TRIGGER if emission.triggered else Origin.SCHEDULE
     job = emission.job
@@ -261,16 +257,15 @@ def _first_run(emission: Emission, emitted_at: datetime) -> Run:
 
 
 def _ids(emission: Emission) -> dict[str, str | None]:
-    definition = emission.job.definition
-    correlation_id = None if definition is None else definition.correlation_id
+    correlation_id = emission.definition.correlation_id
     return {"job_id": emission.job.id, "event_id": emission.event_id, "correlation_id": correlation_id}
 
 
 def _show(results: Sequence[EmissionResult[Emission]], times: BatchTimes) -> None:
     """Show each event at debug."""
     for emission, receipts, _ in results:
-        if emission.due_at is None or emission.job.definition is None:
+        if emission.due_at is None:
             continue
         late = times.confirmed_at - emission.due_at
-        log.debug("emitted", **_ids(emission), trace_id=traces.trace_id(emission.job.definition.traceparent),
+        log.debug("emitted", **_ids(emission), trace_id=traces.trace_id(emission.definition.traceparent),
                   due_at=emission.due_at, late_ms=round(late.total_seconds() * 1000, 3), receipt=receipts[0].value)
