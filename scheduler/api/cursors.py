@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 
 from scheduler.api.problems import Unprocessable
 from scheduler.domain.errors import Problem
+from scheduler.domain.messages.base import UUID_PATTERN
 
 _LONGEST = 500
-_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _NUMBER = r"10[0-9]{18}"  # after a 1 a number of 19 digits, no greater than a bigint holds in any case
 _KEYS = {kind: re.compile(key, re.ASCII) for kind, key in {
-    "jobs": _UUID, "runs": _UUID, "next": _UUID, "delayed": _NUMBER, "audit": f"0{_UUID}|{_NUMBER}",
+    "jobs": UUID_PATTERN, "runs": UUID_PATTERN, "next": UUID_PATTERN, "delayed": _NUMBER,
+    "audit": f"0{UUID_PATTERN}|{_NUMBER}",
 }.items()}
 
 

@@ -9,13 +9,14 @@ from typing import Any
 from uuid import UUID
 
 from scheduler.domain.instants import parse_instant
+from scheduler.domain.jobs.job import VISIBLE_STATUSES
 from scheduler.domain.messages import Priority
 from scheduler.domain.runs.run import RunStatus
 from scheduler.domain.tenants import TENANT_PATTERN
 
 MOST_LISTED = 10_000
 LONGEST_TOKEN = timedelta(days=366)
-_JOB_STATUSES = ("pending", "paused", "done", "cancelled")
+
 _RUN_STATUSES = tuple(each.value for each in RunStatus if each is not RunStatus.EXPECTED)
 _ROLES = ("viewer", "operator", "admin")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -134,7 +135,8 @@ def _delayed(add_verb: Add) -> None:
 
 
 def _job_filters(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--status", choices=_JOB_STATUSES, metavar="S", help=f"one of {', '.join(_JOB_STATUSES)}")
+    parser.add_argument("--status", choices=VISIBLE_STATUSES, metavar="S",
+                        help=f"one of {', '.join(VISIBLE_STATUSES)}")
     parser.add_argument("--job-type", metavar="T", help="of this type only")
     parser.add_argument("--tenant", metavar="T", help="of this tenant only")
     priorities = [each.value for each in Priority]

@@ -21,6 +21,7 @@ from scheduler.domain.delayed.delay import (
 )
 from scheduler.domain.delayed.message import IDLE_POLL_SECONDS, ReceivedMessage, ReceiveOutcome
 from scheduler.domain.errors import Problem, Reason, Rejected
+from scheduler.domain.messages.base import UUID_PATTERN
 from scheduler.ops.logs import get_logger
 from scheduler.postgres.connection import Connection, Cursor, database_time
 from scheduler.postgres.delayed import store
@@ -36,7 +37,7 @@ log = get_logger(__name__)
 _NAMES = frozenset(name.encode() for name in DELAY_HEADERS)
 _DELAY = DELAY.encode()
 _REMOVED = _NAMES - {_DELAY}
-_UUID = re.compile(rb"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-fA-F]{32}")
+_UUID = re.compile(rf"{UUID_PATTERN}|[0-9a-f]{{32}}".encode(), re.IGNORECASE)
 _UUID_LENGTH = 36
 _COMMON = 512  # bytes; what is longer is not likely to come again
 _OWN = 1 << 10 | 1 << 7  # of the flags: a correlation_id or a message_id, which each message has for itself

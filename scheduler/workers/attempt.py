@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.messages import ResultStatus
+from scheduler.domain.messages.base import UUID_PATTERN
 from scheduler.domain.messages.runs import WEEK
 from scheduler.domain.strict_json import split_member
 from scheduler.domain.tenants import DEFAULT_TENANT
@@ -18,7 +19,7 @@ from scheduler.workers.outcome import WorkOutcome
 DEFAULT_TIMEOUT = 300.0
 DEFAULT_MAX_DELAY = 3600.0
 _MOST = 2**31 - 1
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}").fullmatch
+_UUID = re.compile(UUID_PATTERN, re.ASCII | re.IGNORECASE).fullmatch
 _HALF_A_PAIR = re.compile(rb"\xed[\xa0-\xbf]")
 
 

@@ -7,11 +7,12 @@ from uuid import UUID
 
 from scheduler.api.console.formatting import listed
 from scheduler.domain.instants import parse_instant
+from scheduler.domain.jobs.job import VISIBLE_STATUSES
 from scheduler.postgres.runs.lists import RunFilter
 
 JOB_FILTERS = ("q", "status", "job_type", "tenant", "priority")
 RUN_FILTERS = ("status", "job_type", "tenant", "since", "until", "job_id", "worker")
-_STATUSES = {"jobs": ("pending", "paused", "done", "cancelled"),
+_STATUSES = {"jobs": VISIBLE_STATUSES,
              "runs": ("delivered", "running", "waiting", "succeeded", "dead", "cancelled", "emitted")}
 _PRIORITIES = ("high", "normal", "low")
 _LONGEST = 200

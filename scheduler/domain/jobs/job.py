@@ -44,6 +44,9 @@ class JobStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
+VISIBLE_STATUSES = tuple(status.value for status in JobStatus if status is not JobStatus.AWAITING)
+
+
 # Immutable by convention, not `frozen`: see definition.py.
 @dataclass(slots=True)
 class Job:

@@ -24,6 +24,7 @@ Instant = Annotated[
     PlainSerializer(rfc3339, return_type=str),
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
+UUID_PATTERN = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"  # in Postgres's format
 JobId = UUID
 LIFETIME = 100 * 366 * 86400  # seconds: the longest delay
 Seconds = Annotated[float, Field(ge=0, le=LIFETIME, allow_inf_nan=False, strict=True)]
