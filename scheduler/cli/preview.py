@@ -135,7 +135,7 @@ def _table(found: Preview, *, colour: bool) -> Iterable[str]:
 def _further(found: Preview) -> bool:
     """Tell whether there are more occurrences than those shown."""
     if found.adjusted is not None:
-        return found.adjusted.further
+        return found.adjusted.has_more
     last = found.occurrences[-1] if found.occurrences else datetime.now(UTC)
     return found.schedule.next_after(last) is not None
 

@@ -1,6 +1,6 @@
-"""When a job runs: RFC 5545 rules, Debian cron and fixed spacing, exact and in constant time.
+"""Compute occurrences: RFC 5545 rules, Debian cron and fixed intervals, exact and in constant time.
 
-Pure: no clock, no environment, and no I/O but reading zone data from the `tzdata` package.
+Pure: no clock, no environment, and no I/O except reading zone data from the `tzdata` package.
 """
 
 from scheduler.domain.recurrence.equality import same_schedule

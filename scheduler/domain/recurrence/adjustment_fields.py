@@ -1,4 +1,4 @@
-"""The request fields calendar, on_closed, window and jitter, and the fields of a calendar."""
+"""Parse the request fields calendar, on_closed, window and jitter, and the fields of a calendar."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -24,11 +24,11 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 
-FindCalendar = Callable[[str], BusinessCalendar]  # raises KeyError if there is none of this name
+FindCalendar = Callable[[str], BusinessCalendar]  # raises KeyError for an unknown name
 
 
 def read_adjustments(fields: Mapping[str, Any], find: FindCalendar | None = None) -> Adjustments | None:
-    """Return the adjustments that a request asks for, None without any of the fields. Raises Rejected."""
+    """Return the adjustments of a request, None without any of the fields. Raises Rejected."""
     if all(fields.get(name) is None for name in ADJUSTMENT_FIELDS):
         return None
     problems: list[Problem] = []
@@ -42,24 +42,24 @@ def read_adjustments(fields: Mapping[str, Any], find: FindCalendar | None = None
 
 
 def checked_planner(spec: Spec, adjustments: Adjustments, job_id: UUID | None = None) -> Planner:
-    """Return the planner of a job. Raises Rejected if it would emit nothing, or too much within one jitter."""
+    """Return the planner of a job. Raises Rejected if it emits nothing, or too much within one jitter."""
     planner = Planner(spec, adjustments, job_id)
     if not planner.emits():
         how = f"with on_closed {adjustments.on_closed}" + (" and this window" if adjustments.window else "")
         problem = f"no occurrence would be emitted within 100 years of the start, {how}"
         raise Rejected([Problem("window" if adjustments.calendar is None else "calendar", problem)])
     if adjustments.jitter and planner.crowd() > MOST_SPREAD:
-        problem = f"more than {MOST_SPREAD:,} occurrences would lie within one jitter: make it shorter"
+        problem = f"more than {MOST_SPREAD:,} occurrences would be within one jitter: make it shorter"
         raise Rejected([Problem("jitter", problem)])
     return planner
 
 
 def read_calendar(fields: Mapping[str, Any], problems: list[Problem], prefix: str = "") -> BusinessCalendar | None:
-    """Return a calendar from the fields of PUT; None if something is wrong, which is added to `problems`."""
+    """Return a calendar from the fields of PUT; on errors add to `problems` and return None."""
     before = len(problems)
-    known = ", ".join(CALENDAR_FIELDS)
+    field_names = ", ".join(CALENDAR_FIELDS)
     unknown = [name for name in fields if name not in CALENDAR_FIELDS]
-    problem = f"is not a field of a calendar; the fields are {known}"
+    problem = f"is not a field of a calendar; the fields are {field_names}"
     problems.extend(Problem(f"{prefix}{name}"[:200], problem) for name in unknown)
     weekend = _weekdays(fields.get("weekend"), f"{prefix}weekend", problems)
     listed = [fields.get(name) for name in ("closed", "open")]
@@ -154,10 +154,10 @@ def _time(value: Any, field: str, problems: list[Problem]) -> int | None:
 def _weekdays(value: Any, field: str, problems: list[Problem]) -> frozenset[int] | None:
     if value is None:
         return None
-    if not isinstance(value, list) or not all(isinstance(each, str) and each in _WEEKDAYS for each in value):
+    if not isinstance(value, list) or not all(isinstance(name, str) and name in _WEEKDAYS for name in value):
         problems.append(Problem(field, f"must be a list of weekdays ({', '.join(_WEEKDAYS)})"))
         return None
-    return frozenset(_WEEKDAYS.index(each) for each in value)
+    return frozenset(_WEEKDAYS.index(name) for name in value)
 
 
 def _dates(value: Any, field: str, problems: list[Problem]) -> dict[int, str]:
@@ -166,15 +166,15 @@ def _dates(value: Any, field: str, problems: list[Problem]) -> dict[int, str]:
     if not isinstance(value, Mapping):
         problems.append(Problem(field, 'must be an object such as {"2026-12-25": "Christmas Day"}'))
         return {}
-    found = {}
+    names_by_day = {}
     for text, name in value.items():
         day = _day(text, field, problems)
         if not isinstance(name, str) or len(name) > LONGEST_NAME:
             problem = f"the name must be a string of at most {LONGEST_NAME} characters"
             problems.append(Problem(field, f"{text[:40]}: {problem}"))
         elif day is not None:
-            found[day] = name
-    return found
+            names_by_day[day] = name
+    return names_by_day
 
 
 def _day(value: Any, field: str, problems: list[Problem]) -> int | None:
@@ -184,6 +184,6 @@ def _day(value: Any, field: str, problems: list[Problem]) -> int | None:
         except ValueError:
             problems.append(Problem(field, f"the date {value} does not exist"))
             return None
-    shown = f", not {value[:40]!r}" if isinstance(value, str) else ""
-    problems.append(Problem(field, f"takes dates such as 2026-12-25{shown}"))
+    given = f", not {value[:40]!r}" if isinstance(value, str) else ""
+    problems.append(Problem(field, f"takes dates such as 2026-12-25{given}"))
     return None

@@ -1,4 +1,4 @@
-"""What moved an occurrence, or why it is not emitted, in words."""
+"""Explain why an occurrence is moved or not emitted."""
 
 from datetime import datetime, timedelta
 
@@ -13,7 +13,7 @@ _UNITS = ((3600, "h"), (60, "min"))
 
 
 def adjustment_note(planner: Planner, occurrence: PlannedOccurrence, *, jitter_known: bool = True) -> str:
-    """Return what moved an occurrence and why; empty if nothing did."""
+    """Return the reason for moving an occurrence; empty if it is not moved."""
     nominal = occurrence.nominal_at
     parts = []
     if Mover.CALENDAR in occurrence.moved:
@@ -33,19 +33,19 @@ def adjustment_note(planner: Planner, occurrence: PlannedOccurrence, *, jitter_k
 
 
 def skip_note(planner: Planner, passed: SkippedOccurrence) -> str:
-    """Return why an occurrence is not emitted."""
+    """Return the reason for not emitting an occurrence."""
     nominal = passed.nominal_at
     moved, planned = planner.steps(nominal)
     if moved is None:
         return _closed(planner, nominal) + _no_open_day(planner.adjustments.on_closed)
-    why = [f"{_closed(planner, nominal)}: moved to {_target(planner, nominal)}"] if moved != nominal else []
+    reasons = [f"{_closed(planner, nominal)}: moved to {_target(planner, nominal)}"] if moved != nominal else []
     if planned is None:
-        why.append(f"{_outside(planner, moved)}, which does not open on an open day within {FURTHEST} days")
+        reasons.append(f"{_outside(planner, moved)}, which does not open on an open day within {FURTHEST} days")
     elif planned != moved:
-        why.append(_outside(planner, moved))
+        reasons.append(_outside(planner, moved))
     if passed.into is not None:
-        why.append(f"merged into the occurrence of {_named(planner, passed.into)}")
-    return "; ".join(why)
+        reasons.append(f"merged into the occurrence of {_named(planner, passed.into)}")
+    return "; ".join(reasons)
 
 
 def _closed(planner: Planner, nominal: datetime) -> str:
@@ -67,7 +67,7 @@ def _no_open_day(on_closed: OnClosed) -> str:
 
 
 def _target(planner: Planner, nominal: datetime) -> str:
-    """Return the day to which a calendar moves an occurrence, and the time if the clocks skip it there."""
+    """Return the day to which a calendar moves an occurrence, and the time if a clock change skips it there."""
     moved, _ = planner.steps(nominal)
     wall = planner.names.wall(to_seconds(nominal)[0])
     calendar, on_closed = planner.adjustments.calendar, planner.adjustments.on_closed
@@ -75,22 +75,22 @@ def _target(planner: Planner, nominal: datetime) -> str:
     if target is None or moved is None:
         return "no day"
     second = to_seconds(moved)[0]
-    shown = second + planner.names.clock.offset(second)
-    if shown == target * DAY + wall % DAY:
+    local = second + planner.names.clock.offset(second)
+    if local == target * DAY + wall % DAY:
         return _day(target * DAY)
-    return f"{_day(target * DAY)}, where {_time(wall)} does not exist: runs at {_time(shown)}"
+    return f"{_day(target * DAY)}, where {_time(wall)} does not exist: runs at {_time(local)}"
 
 
 def _outside(planner: Planner, moved: datetime) -> str:
     second = to_seconds(moved)[0]
-    shown = second + planner.names.clock.offset(second)
-    return f"{_time(shown)} is outside the window {planner.adjustments.window}"
+    local = second + planner.names.clock.offset(second)
+    return f"{_time(local)} is outside the window {planner.adjustments.window}"
 
 
 def _day_and_time(planner: Planner, instant: datetime) -> str:
     second = to_seconds(instant)[0]
-    shown = second + planner.names.clock.offset(second)
-    return f"{_day(shown)} {_time(shown)}"
+    local = second + planner.names.clock.offset(second)
+    return f"{_day(local)} {_time(local)}"
 
 
 def _named(planner: Planner, nominal: datetime) -> str:
@@ -109,15 +109,15 @@ def _time(wall: int) -> str:
 
 
 def _length(length: timedelta) -> str:
-    """Write a length of time with its two largest units."""
+    """Format a duration with its two largest units."""
     seconds = length.total_seconds()
     if seconds < 1:
         return "less than 1 s"
-    whole, parts = int(seconds), []
+    remaining, parts = int(seconds), []
     for size, unit in _UNITS:
-        if whole >= size:
-            parts.append(f"{whole // size} {unit}")
-            whole %= size
-    if whole:
-        parts.append(f"{whole} s")
+        if remaining >= size:
+            parts.append(f"{remaining // size} {unit}")
+            remaining %= size
+    if remaining:
+        parts.append(f"{remaining} s")
     return " ".join(parts[:2])

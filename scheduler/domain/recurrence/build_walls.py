@@ -1,4 +1,4 @@
-"""From a rule and its DTSTART to the wall times it matches."""
+"""Build the wall times that a rule with its DTSTART matches."""
 
 from dataclasses import replace
 from datetime import date
@@ -17,11 +17,11 @@ _SIXTY = tuple(range(60))
 
 
 class NothingChosen(Exception):  # noqa: N818 - resolve turns it into a Problem
-    """BYSETPOS asks for positions that no period of the rule has."""
+    """BYSETPOS selects positions that no period of the rule has."""
 
 
 def rule_walls(rule: Rule, start: int) -> Walls:
-    """Return the wall times of a rule whose DTSTART is the wall time `start`, earlier ones included."""
+    """Return the wall times of a rule with DTSTART `start`, including earlier ones."""
     day, second = divmod(start, DAY)
     if rule.freq > Freq.DAILY:
         return _steps(rule, start, second)
@@ -39,7 +39,7 @@ def rule_walls(rule: Rule, start: int) -> Walls:
 
 
 def _times(rule: Rule, second: int) -> Times:
-    """Return the times of day of a rule; what it does not say about them comes from DTSTART."""
+    """Return the times of day of a rule; missing parts come from DTSTART."""
     if not (rule.byhour or rule.byminute or rule.bysecond):
         return OneTime(second)
     hours, minutes = rule.byhour or (second // 3600,), rule.byminute or (second // 60 % 60,)
@@ -47,7 +47,7 @@ def _times(rule: Rule, second: int) -> Times:
 
 
 def from_start(rule: Rule, day: int) -> dict[str, Any]:
-    """Return the date parts that a rule leaves open, as DTSTART's `day` gives them."""
+    """Return the date parts that a rule omits, taken from DTSTART's `day`."""
     if rule.freq >= Freq.DAILY or rule.byyearday or rule.bymonthday or rule.byday:
         return {}
     if rule.freq == Freq.WEEKLY or rule.byweekno:
@@ -60,7 +60,7 @@ def from_start(rule: Rule, day: int) -> dict[str, Any]:
 
 @lru_cache(maxsize=8192)  # 2 to 5 kB each
 def _shared_days(rule: Rule, **parts: Any) -> RuleDays:
-    """Share the masks of the years between all jobs that have the same rule."""
+    """Return the days of a rule, shared by all jobs with the same rule."""
     return RuleDays(replace(rule, **parts) if parts else rule)
 
 
@@ -84,7 +84,7 @@ def _steps(rule: Rule, start: int, second: int) -> Steps:
 
 @lru_cache(maxsize=128)  # up to 86 kB each
 def _allowed(rule: Rule) -> bytes | None:
-    """Return one byte for each unit of the day, 1 where the BY parts allow it; None: everywhere."""
+    """Return one byte per unit of the day: 1 if the BY parts allow it; None if they allow all."""
     hours, minutes, seconds = (
         rule.byhour or tuple(range(24)),
         rule.byminute or _SIXTY,

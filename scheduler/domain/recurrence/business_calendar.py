@@ -10,7 +10,7 @@ from enum import StrEnum
 from scheduler.domain.recurrence.day_masks import LAST_DAY, WEEK
 
 FURTHEST = 31  # days that an occurrence may move
-FIRST_TARGET, LAST_TARGET = 4, LAST_DAY - 4  # nothing moves to the ends of time, where zones have no instants
+FIRST_TARGET, LAST_TARGET = 4, LAST_DAY - 4  # near the limits of datetime, local times have no instants
 
 
 class OnClosed(StrEnum):
@@ -23,14 +23,14 @@ class OnClosed(StrEnum):
     NEXT_IN_MONTH = "next_in_month"
 
 
-# Days are ordinals, as in `calendar`. Compared by identity: a calendar may hold 10,000 dates.
+# Days are ordinals. Compared by identity, because a calendar may have 10,000 dates.
 @dataclass(frozen=True, slots=True, eq=False)
 class BusinessCalendar:
-    """Closed weekdays and closed and open dates, with names for people."""
+    """Closed weekdays, and closed and open dates with display names."""
 
     weekend: frozenset[int]  # Monday is 0
     closed: Mapping[int, str]
-    opened: Mapping[int, str]  # wins over closed and weekend
+    opened: Mapping[int, str]  # overrides closed and weekend
     valid_until: int = LAST_DAY  # the last day on which closed and opened count
     _opened: tuple[int, ...] = field(init=False, repr=False)
 
@@ -39,7 +39,7 @@ class BusinessCalendar:
         object.__setattr__(self, "_opened", tuple(opened))
 
     def is_open(self, day: int) -> bool:
-        """Tell whether occurrences may be emitted on `day`."""
+        """Return whether occurrences may be emitted on `day`."""
         if day <= self.valid_until:
             if day in self.opened:
                 return True
@@ -48,7 +48,7 @@ class BusinessCalendar:
         return (day - 1) % WEEK not in self.weekend
 
     def closed_name(self, day: int) -> str:
-        """Return the name of a closed day; empty for a day that only the weekend closes."""
+        """Return the name of a closed day; empty for a weekend day without one."""
         return self.closed.get(day, "") if day <= self.valid_until else ""
 
     def target(self, day: int, on_closed: OnClosed) -> int | None:
@@ -71,7 +71,7 @@ class BusinessCalendar:
         return before if day - before <= after - day else after
 
     def sources(self, day: int, on_closed: OnClosed) -> tuple[int, int]:
-        """Return the first and the last of the days whose occurrences are emitted on `day`, which is open."""
+        """Return the first and last day whose occurrences are emitted on the open day `day`."""
         # Moves keep the order of days, so the sources of a day are consecutive.
         first = last = day
         while not self.is_open(first - 1) and self.target(first - 1, on_closed) == day:
@@ -81,15 +81,15 @@ class BusinessCalendar:
         return first, last
 
     def next_open(self, day: int, weekdays: frozenset[int] | None = None) -> int | None:
-        """Return the first open day from `day` on, if any; with `weekdays`, the first that is one of them."""
-        wanted = frozenset(range(WEEK)) if weekdays is None else weekdays
-        if wanted <= self.weekend:  # only listed days can be open: there may be years between them
+        """Return the first open day from `day` on, limited to `weekdays` if given."""
+        allowed = frozenset(range(WEEK)) if weekdays is None else weekdays
+        if allowed <= self.weekend:  # only listed dates can be open, perhaps years apart
             for index in range(bisect_left(self._opened, day), len(self._opened)):
-                if (self._opened[index] - 1) % WEEK in wanted:
+                if (self._opened[index] - 1) % WEEK in allowed:
                     return self._opened[index]
             return None
-        # At most 10,000 dates are closed, so this ends soon.
-        return self._search(each for each in range(day, LAST_TARGET) if (each - 1) % WEEK in wanted)
+        # At most 10,000 dates are closed, so the search is short.
+        return self._search(date for date in range(day, LAST_TARGET) if (date - 1) % WEEK in allowed)
 
     def _search(self, days: Iterable[int]) -> int | None:
         for day in days:

@@ -1,4 +1,4 @@
-"""Cron by Debian's rules: five fields, names, steps, and L, LW, 5L and 5#2."""
+"""Parse cron expressions by Debian's rules: five fields, names, steps, and L, LW, 5L and 5#2."""
 
 import re
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ class _Field:
     names: tuple[str, ...] = ()
 
     def number(self, text: str) -> int:
-        """Return what a number or a name stands for."""
+        """Return the value of a number or a name."""
         if text in self.names:
             return self.names.index(text) + self.low
         if not text.isdigit() or not self.low <= int(text) <= self.high:
@@ -54,7 +54,7 @@ class _Field:
         return int(text)
 
     def term(self, text: str) -> set[int]:
-        """Return the numbers of one item of a list: a number, a range, a star, each perhaps with a step."""
+        """Return the numbers of one list item: a number, a range or a star, with an optional step."""
         match = _TERM.fullmatch(text)
         if not match:
             raise Fault(f"{self.name}: {text[:40]!r} is not a number, a range such as 1-5, or a step such as */15")
@@ -68,14 +68,14 @@ class _Field:
         return set(range(low, high + 1, int(step or 1)))
 
     def read(self, text: str, faults: list[str]) -> tuple[int, ...]:
-        """Return the numbers of the whole field, in order; what is wrong with it goes to `faults`."""
-        found: set[int] = set()
+        """Return the sorted numbers of the whole field; errors are added to `faults`."""
+        numbers: set[int] = set()
         for item in text.split(","):
             try:
-                found |= self.term(item)
+                numbers |= self.term(item)
             except Fault as fault:
                 faults.append(str(fault))
-        return tuple(sorted(found))
+        return tuple(sorted(numbers))
 
 
 _MINUTE = _Field("minute", 0, 59)
@@ -95,14 +95,14 @@ class CronDays:
     weekdays: tuple[int, ...]  # Monday is 0
     ordinals: tuple[tuple[int, int], ...]  # (nth, weekday); -1: the last (5L)
     both: bool  # Debian: AND when either field starts with a star, otherwise OR
-    _known: dict[tuple[int, int], int] = field(default_factory=dict)
+    _masks: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def mask(self, year: int) -> int:
         """Return the matching days of `year`: bit 0 is 1 January."""
         kind = year_kind(year)
-        if kind not in self._known:
-            self._known[kind] = self._mask(*kind)
-        return self._known[kind]
+        if kind not in self._masks:
+            self._masks[kind] = self._mask(*kind)
+        return self._masks[kind]
 
     def _mask(self, first: int, length: int) -> int:
         by_number = monthday_mask(length, self.monthdays)
@@ -119,16 +119,16 @@ class CronDays:
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """A cron expression: its wall times, and whether they are fixed or follow elapsed time."""
+    """A cron expression: its wall times, and whether they are fixed times or wildcards."""
 
     walls: DaysAndTimes
     fixed: bool
-    key: tuple[Any, ...]  # equal for expressions that mean the same
+    key: tuple[Any, ...]  # equal for equivalent expressions
 
 
 @lru_cache(maxsize=1024)  # a few kB each
 def read_cron(text: str) -> Cron:
-    """Return what `text` says, or raise Faulty with every fault."""
+    """Return the parsed expression. Raises Faulty with every fault."""
     minute, hour, monthday, month, weekday = _fields(text)
     faults = Faults()
     minutes, hours = _MINUTE.read(minute, faults), _HOUR.read(hour, faults)
@@ -147,12 +147,12 @@ def read_cron(text: str) -> Cron:
 def _fields(text: str) -> list[str]:
     if len(text) > LONGEST:
         raise Faulty((f"at most {LONGEST} characters, not {len(text)}",))
-    word = text.strip().lower()
-    if word == "@reboot":
-        raise Faulty(("@reboot is no time: a job runs at moments, not at starts of a machine",))
-    if word.startswith("@") and word not in _MACROS:
-        raise Faulty((f"{word[:40]!r} is unknown; the short forms are {', '.join(_MACROS)}",))
-    fields = _MACROS.get(word, text).upper().split()
+    macro = text.strip().lower()
+    if macro == "@reboot":
+        raise Faulty(("@reboot is not supported: a job runs at times, not at the start of a machine",))
+    if macro.startswith("@") and macro not in _MACROS:
+        raise Faulty((f"{macro[:40]!r} is unknown; the short forms are {', '.join(_MACROS)}",))
+    fields = _MACROS.get(macro, text).upper().split()
     if len(fields) != len(_ORDER):
         hint = "; seconds are not part of cron" if len(fields) == len(_ORDER) + 1 else ""
         raise Faulty((f"cron has 5 fields ({', '.join(_ORDER)}), not {len(fields)}{hint}",))

@@ -1,6 +1,6 @@
-"""Which days of a year match: one bit a day, so that a year of date filters is a handful of ANDs.
+"""Matching days of a year as bit masks: one bit per day, so that date filters are combined by AND.
 
-Days are proleptic Gregorian ordinals (`date.toordinal`), walls and instants are seconds on the same scale.
+Days are proleptic Gregorian ordinals (`date.toordinal`); wall times and instants are seconds since ordinal 0.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,16 +12,16 @@ DAY = 86_400
 WEEK = 7
 LAST_YEAR = 9999
 LAST_DAY = date(LAST_YEAR, 12, 31).toordinal()
-END_OF_TIME = (LAST_DAY + 1) * DAY  # the first second that a datetime cannot hold
+END_OF_TIME = (LAST_DAY + 1) * DAY  # the first second after the range of datetime
 MONTH_LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-MOST_YEARS = 1_500  # looked at in one search for a day; more than the 400 years after which all days repeat
+MOST_YEARS = 1_500  # searched for a day; the calendar repeats after 400 years
 _MONDAYS = sum(1 << day for day in range(0, 400, WEEK))
-_MIDWEEK = 3  # the fourth day of a week decides to which year the week belongs
+_MIDWEEK = 3  # the fourth day of a week determines the year of the week
 
 
 @cache  # at most ten thousand years
 def january_first(year: int) -> int:
-    """Return the ordinal of 1 January; also right for the year 10000, which has no `date`."""
+    """Return the ordinal of 1 January, also for the year 10000, which has no `date`."""
     past = year - 1
     return past * 365 + past // 4 - past // 100 + past // 400 + 1
 
@@ -38,7 +38,7 @@ def year_length(year: int) -> int:
 
 @cache
 def year_kind(year: int) -> tuple[int, int]:
-    """Return the weekday of 1 January (Monday is 0) and the year's length: years of a kind have equal days."""
+    """Return the weekday of 1 January (Monday is 0) and the year's length: such years have the same days."""
     return (january_first(year) - 1) % WEEK, year_length(year)
 
 
@@ -93,7 +93,7 @@ def yearday_mask(length: int, chosen: tuple[int, ...]) -> int:
 
 
 def weekday_mask(first: int, chosen: Iterable[int]) -> int:
-    """Return the days that fall on a chosen weekday (Monday is 0), when 1 January falls on `first`."""
+    """Return the days on a chosen weekday (Monday is 0) if 1 January is on `first`."""
     mask = 0
     for weekday in chosen:
         mask |= _MONDAYS << ((weekday - first) % WEEK)
@@ -101,16 +101,16 @@ def weekday_mask(first: int, chosen: Iterable[int]) -> int:
 
 
 def nth_weekday(first: int, start: int, size: int, nth: int, weekday: int) -> int:
-    """Return a mask with the nth such weekday of the `size` days from `start`; none if there is none."""
+    """Return a mask with the nth given weekday of the `size` days from `start`; 0 if there is none."""
     offset = (weekday - first - start) % WEEK
     index = offset + (nth - 1) * WEEK if nth > 0 else offset + ((size - 1 - offset) // WEEK + 1 + nth) * WEEK
     return 1 << (start + index) if 0 <= index < size else 0
 
 
 def weekno_mask(year: int, first: int, wkst: int, chosen: tuple[int, ...]) -> int:
-    """Return the days of `year` in weeks with a chosen number, in whichever year each week is numbered.
+    """Return the days of `year` in weeks with a chosen number, including weeks numbered in a neighbouring year.
 
-    29 December 1997 lies in week 1 of 1998, and it is a day of 1997 in week 1.
+    29 December 1997 is in week 1 of 1998: it is a day of 1997 in week 1.
     """
     length = year_length(year)
     mask = 0
@@ -136,7 +136,7 @@ def comb(step: int, width: int = 1) -> int:
 
 
 class DaySet(Protocol):
-    """A set of days, known year by year."""
+    """A set of days, as one mask per year."""
 
     def mask(self, year: int) -> int:
         """Return the matching days of `year`: bit 0 is 1 January."""
@@ -149,10 +149,10 @@ def next_day(days: DaySet, day: int, last: int) -> int | None:
     year = date.fromordinal(day).year
     rest = days.mask(year) >> (day - january_first(year))
     if not rest:
-        found = _next_year(days, year + 1, year_of(min(last, LAST_DAY)))
-        if found is None:
+        following_year = _next_year(days, year + 1, year_of(min(last, LAST_DAY)))
+        if following_year is None:
             return None
-        rest, day = days.mask(found), january_first(found)
+        rest, day = days.mask(following_year), january_first(following_year)
     day += (rest & -rest).bit_length() - 1
     return day if day <= last else None
 
@@ -160,8 +160,8 @@ def next_day(days: DaySet, day: int, last: int) -> int | None:
 def _next_year(days: DaySet, year: int, final: int) -> int | None:
     """Return the first year from `year` to `final` that has a matching day, or None.
 
-    The search gives up after MOST_YEARS years. Without an INTERVAL, days repeat after 400 years, so that it misses
-    nothing; with one, it skips the years that no period touches.
+    The search ends after MOST_YEARS years. Without an INTERVAL, days repeat after 400 years, so that it misses
+    nothing. With one, it skips years without a period.
     """
     skip: Callable[[int], int] | None = getattr(days, "year_from", None)
     for _ in range(MOST_YEARS):
@@ -176,13 +176,13 @@ def _next_year(days: DaySet, year: int, final: int) -> int | None:
 
 
 def has_day(days: DaySet, day: int) -> bool:
-    """Say whether `day` matches."""
+    """Return whether `day` matches."""
     year = year_of(day)
     return bool(days.mask(year) >> (day - january_first(year)) & 1)
 
 
 def day_bits(days: DaySet, first: int, end: int) -> int:
-    """Return the matching days from `first` up to, not including, `end` as a mask that starts at `first`."""
+    """Return the matching days from `first` up to `end`, exclusive as a mask that starts at `first`."""
     result = 0
     for year in range(year_of(first), year_of(min(end - 1, LAST_DAY)) + 1):
         shift = january_first(year) - first
@@ -192,7 +192,7 @@ def day_bits(days: DaySet, first: int, end: int) -> int:
 
 
 def count_days(days: DaySet, first: int, end: int) -> int:
-    """Return how many days match from `first` up to, not including, `end`."""
+    """Return the number of matching days from `first` up to `end`, exclusive."""
     if end <= first:
         return 0
     total = 0

@@ -1,4 +1,4 @@
-"""What daylight saving did to an occurrence, in words."""
+"""Explain the effect of daylight saving time on an occurrence."""
 
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from scheduler.domain.recurrence.zones import NEARBY, Shift
 
 
 def dst_note(schedule: Schedule, instant: datetime) -> str:
-    """Return how the clocks moved, merged or doubled the occurrence at `instant`; empty if they did not."""
+    """Return the effect of a clock change on the occurrence at `instant`; empty without one."""
     if not isinstance(schedule, Recurring):
         return ""
     timeline, seconds = schedule.timeline, to_seconds(instant)[0]
@@ -18,8 +18,8 @@ def dst_note(schedule: Schedule, instant: datetime) -> str:
     if shift and shift.gap and seconds < shift.at + shift.size:
         return _after_gap(timeline, shift, seconds)
     if shift and not shift.gap and seconds < shift.at + shift.size:
-        again = seconds + shift.after
-        return f"{_day_and_time(again)} happens twice: second pass" if isinstance(timeline, AsShown) else ""
+        wall = seconds + shift.after
+        return f"{_day_and_time(wall)} happens twice: second pass" if isinstance(timeline, AsShown) else ""
     wall = seconds + timeline.clock.offset(seconds)
     first, second = timeline.clock.offsets_of_wall(wall)
     if first > second:
@@ -29,7 +29,7 @@ def dst_note(schedule: Schedule, instant: datetime) -> str:
 
 
 def _after_gap(timeline: Timeline, shift: Shift, seconds: int) -> str:
-    """Explain an occurrence within a gap's length after the gap."""
+    """Explain an occurrence shortly after a gap."""
     shown = seconds + shift.after
     if isinstance(timeline, RightAfter):
         skipped = timeline.walls.next_from(shift.at + shift.before, shift.at + shift.after - 1)
@@ -52,8 +52,8 @@ def _day(wall: int) -> str:
     return f"{when.day} {when:%B}"
 
 
-def _time(wall: int, beside: int | None = None) -> str:
+def _time(wall: int, reference: int | None = None) -> str:
     when = to_instant(wall)
     clock = f"{when:%H:%M:%S}" if when.second else f"{when:%H:%M}"
-    moved = beside is not None and wall // DAY != beside // DAY
+    moved = reference is not None and wall // DAY != reference // DAY
     return f"{clock} on {_day(wall)}" if moved else clock

@@ -1,4 +1,4 @@
-"""Equality of schedules: parsed values are compared, not their spellings."""
+"""Compare schedules by parsed values, not by text."""
 
 from dataclasses import fields
 from operator import attrgetter
@@ -8,14 +8,14 @@ from scheduler.domain.recurrence.rrule_text import read_text
 from scheduler.domain.recurrence.rule import Rule
 from scheduler.domain.recurrence.spec import Spec, StartSource
 
-_rule_parts = attrgetter(*(each.name for each in fields(Rule)))
+_rule_parts = attrgetter(*(field.name for field in fields(Rule)))
 
 
 def same_schedule(stored: Spec, requested: Spec) -> bool:
-    """Tell whether a request's schedule fields equal those stored.
+    """Return whether a request's schedule fields equal the stored ones.
 
-    A request without a start equals one that was stored without it. Rows of release 0.2 don't record that: they
-    equal it too. A given start is compared by its instant, and by its wall time, which differs in a gap.
+    A request without a start equals one that was stored without it. Rows of release 0.2 don't record that and
+    are equal too. A given start is compared by its instant and by its wall time, which differs in a gap.
     """
     if requested.start_source == StartSource.STORED:
         same_start = stored.start_source != StartSource.RUN_AT
@@ -34,7 +34,7 @@ def _same_cron(stored: str | None, requested: str | None) -> bool:
 
 
 def _same_rule(stored: str | None, requested: str | None) -> bool:
-    """Compare all but DTSTART, which is the start."""
+    """Compare everything except DTSTART, which is the start."""
     if stored is None or requested is None or stored == requested:
         return stored == requested
     one, other = read_text(stored), read_text(requested)

@@ -1,4 +1,4 @@
-"""`run_at` and `every` as people write them: RFC 3339 (and RFC 9557) and ISO 8601, or seconds."""
+"""Parse `run_at` (RFC 3339, RFC 9557) and `every` (ISO 8601 durations, seconds)."""
 
 import re
 from dataclasses import dataclass
@@ -27,11 +27,11 @@ _SECONDS = (604_800, 86_400, 3_600, 60, 1)
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An instant, or a wall time that still lacks its zone."""
+    """An instant, or a wall time without a zone."""
 
     wall: datetime  # naive
     offset: timedelta | None
-    zone: str | None = None  # from an RFC 9557 suffix; an offset agrees with it
+    zone: str | None = None  # from an RFC 9557 suffix; consistent with the offset
 
     def instant(self) -> datetime:
         """Return the UTC instant of a moment that has an offset."""
@@ -39,7 +39,7 @@ class Moment:
 
 
 def plain_instant(text: str) -> datetime | None:
-    """Return the UTC instant of the usual spelling, quickly; None where a closer look is needed."""
+    """Return the UTC instant of the usual format, quickly; None for any other text."""
     if not _PLAIN.fullmatch(text):
         return None
     try:
@@ -50,14 +50,14 @@ def plain_instant(text: str) -> datetime | None:
 
 
 def read_moment(text: str) -> Moment:
-    """Return the moment that an RFC 3339 or RFC 9557 text means; the offset may be absent. Raises Fault."""
+    """Parse RFC 3339 or RFC 9557; the offset is optional. Raises Fault."""
     match = _MOMENT.fullmatch(text)
     if not match:
         raise Fault(
             f"write RFC 3339, such as 2026-12-01T09:00:00Z or 2026-12-01T09:00:00+01:00, not {text[:40]!r}"
         )
     year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
-    micro = int((match[7] or "0").ljust(6, "0")[:6])  # finer digits are cut off, as Postgres would round them
+    micro = int((match[7] or "0").ljust(6, "0")[:6])  # truncate: Postgres would round
     try:
         wall = datetime(year, month, day, hour, minute, second, micro)  # noqa: DTZ001 - the offset comes next
     except ValueError as error:
@@ -72,13 +72,13 @@ def read_moment(text: str) -> Moment:
 
 
 def _zone(suffixes: str) -> str | None:
-    """Return the zone that RFC 9557 suffixes name. Other suffixes are ignored unless they are critical (`!`)."""
+    """Return the zone from RFC 9557 suffixes. Other suffixes are ignored unless they are critical (`!`)."""
     zone = None
-    for place, (critical, content) in enumerate(_SUFFIX.findall(suffixes)):
+    for index, (critical, content) in enumerate(_SUFFIX.findall(suffixes)):
         if "=" in content:
             if critical:
-                raise Fault(f"the suffix [!{content[:40]}] is not supported; leave it out")
-        elif place:
+                raise Fault(f"the suffix [!{content[:40]}] is not supported; remove it")
+        elif index:
             raise Fault("give one zone in brackets, first: 2026-12-01T09:00:00+01:00[Europe/Berlin]")
         else:
             zone = content
@@ -94,16 +94,16 @@ def _check_offset(moment: Moment, zone: str, offset: timedelta) -> None:
     try:
         instant = moment.instant()
     except OverflowError:
-        return  # outside the years 1 to 9999, which the reader of the moment reports
+        return  # outside the years 1 to 9999: reported by the caller
     actual = timedelta(seconds=clock(zone).offset(to_seconds(instant)[0]))
     if actual != offset:
         raise Fault(
-            f"the offset is not that of {zone} at this time, which is {_written(actual)} there: "
-            "leave out the offset or the zone, or give the right one"
+            f"the offset does not match {zone}, which has {_format_offset(actual)} at this time: "
+            "remove the offset or the zone, or give the right one"
         )
 
 
-def _written(offset: timedelta) -> str:
+def _format_offset(offset: timedelta) -> str:
     minutes = round(abs(offset).total_seconds() / 60)
     return f"{'-' if offset < timedelta() else '+'}{minutes // 60:02d}:{minutes % 60:02d}"
 
@@ -114,14 +114,14 @@ def _offset(match: re.Match[str]) -> timedelta | None:
     if not match[9]:
         return None
     hours, minutes = int(match[10]), int(match[11])
-    if hours > 23 or minutes > 59:  # noqa: PLR2004 - longer than any that means anything - RFC 3339
+    if hours > 23 or minutes > 59:  # noqa: PLR2004 - RFC 3339
         raise Fault(f"the offset {match[9]}{match[10]}:{match[11]} does not exist")
     offset = timedelta(hours=hours, minutes=minutes)
     return offset if match[9] == "+" else -offset
 
 
 def read_duration(value: str | float) -> timedelta:
-    """Return a fixed length from an ISO 8601 text or a number of seconds, or raise Fault."""
+    """Return a duration from ISO 8601 text or a number of seconds. Raises Fault."""
     try:
         length = _text_duration(value.strip()) if isinstance(value, str) else timedelta(seconds=value)
     except (OverflowError, ValueError):  # NaN and infinities too
@@ -132,13 +132,13 @@ def read_duration(value: str | float) -> timedelta:
 
 
 def _range_fault() -> str:
-    return "the spacing is at least 0.1 seconds and at most 100 years (36525 days)"
+    return "the interval must be at least 0.1 seconds and at most 100 years (36525 days)"
 
 
 def _text_duration(text: str) -> timedelta:
-    if len(text) <= 64 and _NUMBER.fullmatch(text):  # noqa: PLR2004 - longer than any that means anything - longer than any number worth reading
+    if len(text) <= 64 and _NUMBER.fullmatch(text):  # noqa: PLR2004 - longer than any useful number
         return timedelta(seconds=float(text.replace(",", ".")))
-    match = _DURATION.fullmatch(text) if len(text) <= 64 else None  # noqa: PLR2004 - longer than any that means anything
+    match = _DURATION.fullmatch(text) if len(text) <= 64 else None  # noqa: PLR2004 - longer than any useful duration
     if _CALENDAR.fullmatch(text[:64]):
         raise Fault("years and months have no fixed length; use rrule, such as FREQ=MONTHLY, or days and weeks")
     if not match or not any(match.groups()) or text[-1] in "Tt":
@@ -151,7 +151,7 @@ def _scaled(part: str | None, scale: int) -> timedelta:
         return timedelta()
     if not _NUMBER.fullmatch(part):
         raise Fault(f"{part[:40]} is not a number")
-    whole, _, fraction = part.replace(",", ".").partition(".")
-    # In whole microseconds: a float would turn PT0.1H into something else.
-    micros = int(whole) * scale * 1_000_000 + int((fraction or "0").ljust(9, "0")) * scale // 1000
+    integer, _, fraction = part.replace(",", ".").partition(".")
+    # In whole microseconds: a float would round PT0.1H.
+    micros = int(integer) * scale * 1_000_000 + int((fraction or "0").ljust(9, "0")) * scale // 1000
     return timedelta(microseconds=micros)

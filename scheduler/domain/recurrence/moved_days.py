@@ -1,8 +1,8 @@
-"""Occurrences after the calendar: each local day's are moved to another day as a whole.
+"""Occurrences after applying the calendar: the occurrences of a local day move together.
 
-Moves keep the order of days. The occurrences of one open day are those named on consecutive days, its sources,
-and each source is one shift of the nominal schedule, or a few around a clock change. So a search looks at few days
-and a count counts nominal occurrences: the cost does not depend on how many there are.
+Moves keep the order of days. The occurrences of an open day come from consecutive days, its sources. A source is
+one span of the nominal schedule, or a few around a clock change. So a search examines few days and a count counts
+nominal occurrences: the cost does not depend on their number.
 """
 
 from bisect import bisect_left
@@ -24,7 +24,7 @@ _REMEMBERED = 128  # days
 
 
 def plus(instant: datetime, delay: timedelta) -> datetime:
-    """Add a delay; the ends of time are not passed."""
+    """Add a delay, clamped to the range of datetime."""
     try:
         return instant + delay
     except OverflowError:
@@ -32,7 +32,7 @@ def plus(instant: datetime, delay: timedelta) -> datetime:
 
 
 def moment(second: int) -> datetime:
-    """Return the instant of a whole second; the ends of time are not passed."""
+    """Return the instant of a whole second, clamped to the range of datetime."""
     return to_instant(min(max(second, DAY), END_OF_TIME - 1))
 
 
@@ -45,18 +45,18 @@ class Span:
     end: datetime
     shift: timedelta = timedelta()
     at: datetime | None = None
-    only: tuple[int, ...] | None = None  # whole seconds, in order: no others
-    but: tuple[int, ...] = ()  # whole seconds, in order: not these
+    only: tuple[int, ...] | None = None  # limited to these whole seconds, in order
+    but: tuple[int, ...] = ()  # except these whole seconds, in order
 
     def first_moved(self, start: datetime) -> datetime | None:
-        """Return the first instant not before `start` to which an occurrence is moved."""
+        """Return the first moved instant not before `start`."""
         if self.at is not None:
             return self.at if self.at >= start and self.first_nominal() is not None else None
-        found = self.between(start, END).first_nominal()
-        return None if found is None else plus(found, self.shift)
+        nominal = self.between(start, END).first_nominal()
+        return None if nominal is None else plus(nominal, self.shift)
 
     def between(self, start: datetime, end: datetime) -> "Span":
-        """Return the part that is moved to instants from `start` up to, not including, `end`."""
+        """Return the part with moved instants from `start` up to `end`, exclusive."""
         if self.at is not None:
             first, last = (self.first, self.end) if start <= self.at < end else (self.first, self.first)
         else:
@@ -77,15 +77,15 @@ class Span:
                 yield from Span(self.schedule, start, end).nominals()
             return
         start = self.first
-        while start < self.end and (found := self.schedule.first_in(start, self.end)) is not None:
-            start = plus(found, MICRO)
-            if self._belongs(found):
-                yield found
+        while start < self.end and (nominal := self.schedule.first_in(start, self.end)) is not None:
+            start = plus(nominal, MICRO)
+            if self._belongs(nominal):
+                yield nominal
             else:
-                start = self._after_run(found)
+                start = self._after_run(nominal)
 
     def includes(self, nominal: datetime) -> bool:
-        """Tell whether the occurrence with this nominal instant is one of them."""
+        """Return whether the occurrence with this nominal instant is in the span."""
         inside = self.first <= nominal < self.end
         return inside and self.schedule.fires_at(nominal) and self._belongs(nominal)
 
@@ -114,7 +114,7 @@ class Span:
         return not _has(self.but, second) and (self.only is None or _has(self.only, second))
 
     def _after_run(self, nominal: datetime) -> datetime:
-        """Return the first instant after a run of seconds that do not belong to it."""
+        """Return the first instant after consecutive seconds that do not belong to the span."""
         second = to_seconds(nominal)[0]
         index = bisect_left(self.but, second)
         while index < len(self.but) and self.but[index] == second:
@@ -128,40 +128,40 @@ def _has(seconds: tuple[int, ...], second: int) -> bool:
 
 
 class Days(Protocol):
-    """The occurrences of a schedule after the calendar."""
+    """The occurrences of a schedule after applying the calendar."""
 
     def first(self, start: datetime, end: datetime) -> datetime | None:
-        """Return the first instant not before `start` and before `end` at which one happens."""
+        """Return the first occurrence not before `start` and before `end`."""
 
     def moved(self, nominal: datetime) -> datetime | None:
-        """Return the instant to which the occurrence is moved; None: it is skipped."""
+        """Return the moved instant of an occurrence; None if it is skipped."""
 
     def spans(self, start: datetime, end: datetime) -> Iterator[Span]:
-        """Yield the occurrences moved to instants from `start` up to, not including, `end`."""
+        """Yield the occurrences with moved instants from `start` up to `end`, exclusive."""
 
 
 @dataclass(slots=True, eq=False)
 class PlainDays:
-    """Every day is open."""
+    """Occurrences without a calendar."""
 
     schedule: Schedule
 
     def first(self, start: datetime, end: datetime) -> datetime | None:
-        """Return the first instant not before `start` and before `end` at which one happens."""
+        """Return the first occurrence not before `start` and before `end`."""
         return self.schedule.first_in(start, end) if start < end else None
 
     def moved(self, nominal: datetime) -> datetime | None:
-        """Return the instant to which the occurrence is moved; None: it is skipped."""
+        """Return the moved instant of an occurrence; None if it is skipped."""
         return nominal
 
     def spans(self, start: datetime, end: datetime) -> Iterator[Span]:
-        """Yield the occurrences moved to instants from `start` up to, not including, `end`."""
+        """Yield the occurrences with moved instants from `start` up to `end`, exclusive."""
         yield Span(self.schedule, start, end)
 
 
 @dataclass(slots=True, eq=False)
 class MovedDays:
-    """Days of which a calendar closes some."""
+    """Occurrences moved by a calendar."""
 
     schedule: Schedule
     names: NamedWalls
@@ -171,7 +171,7 @@ class MovedDays:
     _spans: dict[int, tuple[Span, ...]] = field(default_factory=dict)
 
     def moved(self, nominal: datetime) -> datetime | None:
-        """Return the instant to which the occurrence is moved; None: it is skipped."""
+        """Return the moved instant of an occurrence; None if it is skipped."""
         wall = self.names.wall(to_seconds(nominal)[0])
         day = wall // DAY
         target = self.calendar.target(day, self.on_closed)
@@ -180,27 +180,27 @@ class MovedDays:
         return to_instant(self.names.instant(wall + (target - day) * DAY), nominal.microsecond)
 
     def first(self, start: datetime, end: datetime) -> datetime | None:
-        """Return the first instant not before `start` and before `end` at which one happens."""
+        """Return the first occurrence not before `start` and before `end`."""
         second = to_seconds(start)[0]
         day: int | None = (second + self.names.offsets(second // DAY).low) // DAY
-        found: datetime | None = None
+        earliest: datetime | None = None
         while day is not None:
-            # Around a clock change a day can begin before the one before it has ended.
+            # Around a clock change a day can begin before the previous day has ended.
             begins = moment(day * DAY - self.names.offsets(day).high)
-            if begins >= (end if found is None else found):
+            if begins >= (end if earliest is None else earliest):
                 break
             day = self._next_day(day, end)
             if day is None:
                 break
             for span in self._of_day(day):
                 moved = span.first_moved(start)
-                if moved is not None and moved < (end if found is None else found):
-                    found = moved
+                if moved is not None and moved < (end if earliest is None else earliest):
+                    earliest = moved
             day += 1
-        return found
+        return earliest
 
     def spans(self, start: datetime, end: datetime) -> Iterator[Span]:
-        """Yield the occurrences moved to instants from `start` up to, not including, `end`."""
+        """Yield the occurrences with moved instants from `start` up to `end`, exclusive."""
         low, high = to_seconds(start)[0], to_seconds(end)[0]
         day = (low + self.names.offsets(low // DAY).low) // DAY
         last = (high + self.names.offsets(high // DAY).high) // DAY
@@ -213,11 +213,11 @@ class MovedDays:
             day += 1
 
     def alone(self, day: int) -> bool:
-        """Tell whether the occurrences named on `day` stay there and no others join them."""
+        """Return whether the occurrences named on `day` stay there and no others move to it."""
         return self.calendar.is_open(day) and self._sources_of(day) == (day, day)
 
     def _next_day(self, day: int, end: datetime) -> int | None:
-        """Return an open day from `day` on; those before it have no occurrences. None if none has before `end`."""
+        """Return the next open day that may have occurrences; None if none has before `end`."""
         furthest = plus(end, _FURTHEST)
         following = self.calendar.next_open(day)
         while following is not None:
@@ -249,8 +249,8 @@ class MovedDays:
             if len(self._spans) >= _REMEMBERED:
                 self._spans.clear()
             first, last = self._sources_of(day)
-            found = [span for source in range(first, last + 1) for span in self._move(source, day)]
-            self._spans[day] = tuple(found)
+            spans = [span for source in range(first, last + 1) for span in self._move(source, day)]
+            self._spans[day] = tuple(spans)
         return self._spans[day]
 
     def _move(self, source: int, day: int) -> Iterator[Span]:

@@ -1,4 +1,4 @@
-"""The wall time that a schedule names for an occurrence, which its instant may not show, and the way back."""
+"""Map occurrences to the wall times that a schedule names, and back. In a gap they differ from the clock."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ from scheduler.domain.recurrence.timeline import FirstPass, RightAfter
 from scheduler.domain.recurrence.wall_times import Walls, includes
 from scheduler.domain.recurrence.zones import NEARBY, Clock, Shift, clock
 
-_AROUND = 3 * DAY  # a shift further from the middle of a day than this does not concern the day
+_AROUND = 3 * DAY  # a shift further from the middle of a day does not affect the day
 
 
 class Offsets(NamedTuple):
-    """The offsets of a local day: the smallest, the largest, and the shifts around the day if there are any."""
+    """The smallest and largest offset of a local day, and the shifts around it."""
 
     low: int
     high: int
@@ -29,12 +29,12 @@ class Piece(NamedTuple):
     first: int
     end: int
     offset: int
-    only: tuple[int, ...] | None = None  # if not all of them: these, in order
-    but: tuple[int, ...] = ()  # not these, in order
+    only: tuple[int, ...] | None = None  # limited to these, in order
+    but: tuple[int, ...] = ()  # except these, in order
 
 
 class Stretch(NamedTuple):
-    """Wall times from `first` up to `end`, which happen `offset` seconds earlier, or all at `at`."""
+    """Wall times from `first` up to `end` whose instants are `offset` seconds earlier, or all at `at`."""
 
     first: int
     end: int
@@ -58,11 +58,11 @@ class NamedWalls:
 
     schedule: Schedule
     clock: Clock
-    only: int | None = None  # the wall time of a one-shot if its instant does not show it
+    only: int | None = None  # the wall time of a one-shot if it is in a gap
     _gaps: dict[Shift, tuple[int, ...]] = field(default_factory=dict)
 
     def wall(self, second: int) -> int:
-        """Return the wall time that names the occurrence at an instant, without its fraction."""
+        """Return the named wall time of the occurrence at an instant, without its fraction."""
         if self.only is not None:
             return self.only
         _, _, offset, settled = self.clock.segment(second)
@@ -83,13 +83,13 @@ class NamedWalls:
         return second + offset
 
     def instant(self, wall: int) -> int:
-        """Return the instant at which an occurrence with this wall time happens."""
+        """Return the instant of an occurrence with this wall time."""
         if self._right_after_gaps and (gap := self.clock.gap_around(wall)) is not None:
             return gap.at
         return self.clock.to_utc(wall)
 
     def earliest_day(self, second: int) -> int:
-        """Return a day before which no occurrence from this instant on is named."""
+        """Return a lower bound for the named days of occurrences from this instant on."""
         return (second + near(self.clock, second).low if self.only is None else self.only) // DAY
 
     def offsets(self, day: int) -> Offsets:
@@ -97,7 +97,7 @@ class NamedWalls:
         return near(self.clock, day * DAY + DAY // 2)
 
     def pieces(self, day: int) -> Iterator[Piece]:
-        """Yield the instants whose occurrences are named on `day`, a day with a shift around it."""
+        """Yield the instants of occurrences named on `day`, which has a shift around it."""
         low, high, shifts = self.offsets(day)
         if self.only is not None:
             second = to_seconds(self.schedule.starts_at)[0]
@@ -125,19 +125,19 @@ class NamedWalls:
             yield Piece(first, end, offset, only=skipped)
 
     def _skipped(self, gap: Shift) -> tuple[int, ...]:
-        """Return the instants after a gap whose occurrences are named by a time that the gap skips."""
+        """Return the instants after a gap whose named times are in the gap."""
         if gap not in self._gaps:
             timeline = self.schedule.timeline if isinstance(self.schedule, Recurring) else None
-            found: tuple[int, ...] = ()
+            instants: tuple[int, ...] = ()
             if isinstance(timeline, RightAfter) and self.wall(gap.at) != gap.at + gap.after:
-                found = (gap.at,)
+                instants = (gap.at,)
             elif isinstance(timeline, FirstPass):
-                found = tuple(gap.at + index for index in _only_in_first(timeline.walls, gap))
-            self._gaps[gap] = found
+                instants = tuple(gap.at + index for index in _only_in_first(timeline.walls, gap))
+            self._gaps[gap] = instants
         return self._gaps[gap]
 
     def stretches(self, day: int) -> Iterator[Stretch]:
-        """Yield the wall times of `day` and how they become instants."""
+        """Yield the wall times of `day` with their conversion to instants."""
         low, _, shifts = self.offsets(day)
         first, end, after = day * DAY, (day + 1) * DAY, low
         for shift in shifts:
@@ -146,7 +146,7 @@ class NamedWalls:
             if shift.gap and self._right_after_gaps:
                 yield from _stretch(first, min(end, skipped), shift.before, None)
                 yield from _stretch(max(first, skipped), min(end, shift.at + shift.after), shift.before, shift.at)
-            else:  # a skipped time by the offset before the gap, a repeated one in its first pass
+            else:  # skipped: the offset before the gap; repeated: the first pass
                 yield from _stretch(first, min(end, shift.at + max(shift.before, shift.after)), shift.before, None)
             first = max(first, shift.at + max(shift.before, shift.after))
         yield from _stretch(first, end, after, None)
@@ -157,7 +157,7 @@ class NamedWalls:
 
 
 def _only_in_first(walls: Walls, gap: Shift) -> Iterator[int]:
-    """Yield the seconds of a gap that are members while the seconds shown at the same instants are not."""
+    """Yield the seconds of a gap that are members although the wall times at the same instants are not."""
     first = gap.at + gap.before
     if walls.next_from(first, gap.at + gap.after - 1) is None:
         return

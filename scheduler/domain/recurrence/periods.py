@@ -1,4 +1,4 @@
-"""Rules by the day or longer: which days their INTERVAL reaches, and BYSETPOS within a period."""
+"""Days of daily and longer rules: INTERVAL, and BYSETPOS within a period."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -30,11 +30,11 @@ from scheduler.domain.recurrence.rule import Freq, Rule
 from scheduler.domain.recurrence.times_of_day import Times, pick
 
 _EVERY_MONTH = tuple(range(1, 13))
-_STUBBORN = 4  # periods without a member before it pays to count whether any can have one
-# A search gives up after so many periods without a member. No rule has so many in 100 years: the fullest month
-# comes again within 40 years, and weeks that lie within a month are all alike.
+_EMPTY_PERIODS = 4  # periods without a member before checking whether any can have one
+# A search ends after this number of periods without a member. No rule has that many in 100 years: the month with
+# the most days repeats within 40 years, and weeks within a month are all the same.
 MOST_PERIODS = 1_200
-# One year for each weekday of 1 January, length, and lengths of the years around it.
+# One year per weekday of 1 January, length, and lengths of the years around it.
 _KINDS_OF_YEARS = tuple({
     (*year_kind(year), year_length(year - 1), year_length(year + 1)): year for year in range(2000, 2400)
 }.values())
@@ -42,20 +42,20 @@ _KINDS_OF_YEARS = tuple({
 
 @dataclass(slots=True, eq=False)
 class RuleDays:
-    """The days that every date filter of a rule allows, whatever its INTERVAL."""
+    """The days that all date filters of a rule allow, without its INTERVAL."""
 
     rule: Rule
-    _known: dict[tuple[int, ...], int] = field(default_factory=dict)
+    _masks: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     def mask(self, year: int) -> int:
         """Return the matching days of `year`: bit 0 is 1 January."""
         kind: tuple[int, ...] = year_kind(year)
         if self.rule.byweekno:
             kind = (*kind, year_length(year - 1), year_length(year + 1))
-        known = self._known.get(kind)
-        if known is None:
-            known = self._known[kind] = self._mask(year, kind[0], kind[1])
-        return known
+        mask = self._masks.get(kind)
+        if mask is None:
+            mask = self._masks[kind] = self._mask(year, kind[0], kind[1])
+        return mask
 
     def _mask(self, year: int, first: int, length: int) -> int:
         rule = self.rule
@@ -76,7 +76,7 @@ class RuleDays:
         """Return the days that any item of BYDAY allows: `MO,1TU` is every Monday and the first Tuesday."""
         rule = self.rule
         mask = weekday_mask(first, [weekday for nth, weekday in rule.byday if not nth])
-        if rule.byday[0][0] == rule.byday[-1][0] == 0:  # they are in order: there are no others
+        if rule.byday[0][0] == rule.byday[-1][0] == 0:  # sorted: all ordinals are 0
             return mask
         if rule.freq == Freq.YEARLY and not rule.bymonth:
             spans: tuple[tuple[int, int], ...] = ((0, length),)
@@ -91,7 +91,7 @@ class RuleDays:
 
 @dataclass(slots=True)
 class AlignedDays:
-    """The days of a rule that lie in the periods its INTERVAL reaches from DTSTART."""
+    """The days of a rule in the periods that its INTERVAL selects from DTSTART."""
 
     days: DaySet
     rule: Rule
@@ -118,48 +118,47 @@ class AlignedDays:
         teeth = 0
         if phase < mask.bit_length():
             teeth = comb(period, width) << phase
-        if period - phase < width:  # a week that began in December
+        if period - phase < width:  # a week that started in December
             teeth |= comb(period, width) >> (period - phase)
         return mask & teeth
 
-
     def year_from(self, year: int) -> int:
-        """Return the first year from `year` on that a period touches; 10000 if there is none before."""
+        """Return the first year from `year` on with a day in a period; 10000 if there is none before."""
         freq, step, anchor = self.rule.freq, self.rule.interval, self.anchor
         if freq == Freq.YEARLY:
-            found = year + (anchor.year - year) % step
+            following = year + (anchor.year - year) % step
         elif freq == Freq.MONTHLY:
             before = year * 12 - (anchor.year * 12 + anchor.month - 1)
-            found = (year * 12 + -before % step) // 12
+            following = (year * 12 + -before % step) // 12
         else:
             width = WEEK if freq == Freq.WEEKLY else 1
             origin = anchor.toordinal() - (anchor.weekday() - self.rule.wkst) % WEEK * (width == WEEK)
-            start = january_first(year) - width + 1  # a week that began in December touches the year
+            start = january_first(year) - width + 1  # include a week that started in December
             day = start + (origin - start) % (step * width)
-            found = year if day <= january_first(year) else LAST_YEAR + 1 if day > LAST_DAY else year_of(day)
-        return min(found, LAST_YEAR + 1)
+            following = year if day <= january_first(year) else LAST_YEAR + 1 if day > LAST_DAY else year_of(day)
+        return min(following, LAST_YEAR + 1)
 
 
 def aligned_days(days: DaySet, rule: Rule, day: int) -> DaySet:
-    """Return the days of `rule` counted from its DTSTART's `day`."""
+    """Return the days of `rule`, with INTERVAL counted from DTSTART's `day`."""
     return days if rule.interval == 1 else AlignedDays(days, rule, date.fromordinal(day))
 
 
 @dataclass(slots=True)
 class Positions:
-    """BYSETPOS of a weekly, monthly or yearly rule: chosen members of each whole period's set."""
+    """BYSETPOS of a weekly, monthly or yearly rule: chosen members of each period."""
 
     days: DaySet
     times: Times
     rule: Rule
     anchor: date
-    whole: RuleDays  # without regard to INTERVAL, which reaches a period as a whole or not at all
+    whole: RuleDays  # without INTERVAL, which selects whole periods
     _recent: tuple[int, list[int]] | None = None
     _counts: dict[tuple[int, ...], int] = field(default_factory=dict)
-    _picked: dict[int, int] = field(default_factory=dict)  # by the number of matching days of a period
+    _picked: dict[int, int] = field(default_factory=dict)  # by number of matching days in a period
 
     def _chooses_nothing(self) -> bool:
-        """Say whether no period can ever have as many members as BYSETPOS asks for."""
+        """Return whether no period can have as many members as BYSETPOS requires."""
         rule, fewest = self.whole.rule, min(map(abs, self.rule.bysetpos))
         most = {Freq.WEEKLY: len(rule.byday) or WEEK, Freq.MONTHLY: 31, Freq.YEARLY: 366}[rule.freq]
         if most * self.times.size >= fewest and rule.freq != Freq.WEEKLY:
@@ -167,14 +166,14 @@ class Positions:
         return most * self.times.size < fewest
 
     def _most_in_period(self, year: int) -> int:
-        """Return how many days the fullest month of `year` has, or the year itself."""
+        """Return the largest number of matching days in a month of `year`, or in the year itself."""
         mask = self.whole.mask(year)
         if self.rule.freq == Freq.YEARLY:
             return mask.bit_count()
         return max((mask >> start & (1 << size) - 1).bit_count() for start, size in months(year_length(year)))
 
     def _count_days(self, start: int, end: int) -> int:
-        """Return how many matching days the period from `start` up to, not including, `end` has."""
+        """Return the number of matching days from `start` up to `end`, exclusive."""
         first = max(start, 1)
         return day_bits(self.whole, first, min(end, LAST_DAY + 1)).bit_count()
 
@@ -184,21 +183,21 @@ class Positions:
         matching = next_day(self.days, min(wall // DAY, LAST_DAY), final)
         fewest = 0  # members that a period must have for any to be chosen
         for attempt in range(MOST_PERIODS):
-            if matching is None or (attempt == _STUBBORN and self._chooses_nothing()):
+            if matching is None or (attempt == _EMPTY_PERIODS and self._chooses_nothing()):
                 return None
             first, end = self._period(matching)
-            # The first period is likely to be known; to list a later one that is too small would be work in vain.
+            # The first period is probably cached; don't list a later one that has too few members.
             if attempt == 1:
                 fewest = min(map(abs, self.rule.bysetpos))
             if not attempt or self._count_days(first, end) * self.times.size >= fewest:
-                for found in self._chosen(first, end):
-                    if found >= wall:
-                        return found if found <= last else None
+                for member in self._chosen(first, end):
+                    if member >= wall:
+                        return member if member <= last else None
             matching = next_day(self.days, end, final)
         return None
 
     def count(self, first: int, end: int) -> int:
-        """Return how many members there are from `first` up to, not including, `end`."""
+        """Return the number of members from `first` to `end`, exclusive."""
         if first >= end:
             return 0
         total = 0
@@ -211,7 +210,7 @@ class Positions:
         return total
 
     def _in_year(self, year: int) -> int:
-        """Return how many members the periods that start in `year` have: as many as in any year like it."""
+        """Return the number of members in periods that start in `year`, cached by kind of year."""
         rule, step = self.rule, self.rule.interval
         if rule.freq == Freq.WEEKLY:
             phase = (self._period(self.anchor.toordinal())[0] - january_first(year)) % (step * WEEK)
@@ -220,13 +219,13 @@ class Positions:
         else:
             phase = (year - self.anchor.year) % step
         key = (*year_kind(year), year_length(year - 1), year_length(year + 1), phase)
-        known = self._counts.get(key)
-        if known is None:
-            known = self._counts[key] = self._count_starting_in(year)
-        return known
+        count = self._counts.get(key)
+        if count is None:
+            count = self._counts[key] = self._count_starting_in(year)
+        return count
 
     def _count_starting_in(self, year: int) -> int:
-        """Return how many members the periods that start in `year` have, without listing them."""
+        """Return the number of members in periods that start in `year`, without listing them."""
         if self.rule.freq == Freq.WEEKLY and not self.rule.bymonth and 1 < year < LAST_YEAR:
             period = self.rule.interval * WEEK
             first = (self._period(self.anchor.toordinal())[0] - january_first(year)) % period
@@ -236,7 +235,7 @@ class Positions:
         )
 
     def _count_picked(self, days: int) -> int:
-        """Return how many members are chosen in a period with so many matching days."""
+        """Return the number of chosen members in a period with `days` matching days."""
         if days not in self._picked:
             self._picked[days] = len(pick(self.rule.bysetpos, days * self.times.size))
         return self._picked[days]
@@ -247,7 +246,7 @@ class Positions:
             yield from self._chosen(start, end)
 
     def _periods_starting_in(self, year: int) -> Iterator[tuple[int, int]]:
-        """Yield the first day of each period with a matching day that starts in `year`, and the day after it."""
+        """Yield the first day and the end of each period with a matching day that starts in `year`."""
         day, last = january_first(year), january_first(year + 1) - 1
         start, end = self._period(day)
         if start < day:
@@ -259,7 +258,7 @@ class Positions:
             yield start, day
 
     def flags(self, first: int, end: int) -> bytes:
-        """Return one byte for each second from `first` up to, not including, `end`: 1 for a member."""
+        """Return one byte per second from `first` to `end`, exclusive: 1 for a member."""
         row = bytearray(end - first)
         wall = self.next_from(first, end - 1)
         while wall is not None:
@@ -268,7 +267,7 @@ class Positions:
         return bytes(row)
 
     def _period(self, day: int) -> tuple[int, int]:
-        """Return the first day of the period that contains `day`, and the first day after it."""
+        """Return the first day and the end of the period that contains `day`."""
         if self.rule.freq == Freq.WEEKLY:
             start = day - (day - 1 - self.rule.wkst) % WEEK
             return start, start + WEEK
@@ -294,6 +293,6 @@ class Positions:
 
 @lru_cache(maxsize=4096)  # up to 15 kB each
 def _members(days: RuleDays, first: int, end: int) -> tuple[int, ...]:
-    """Return the matching days of one period; all jobs with the same rule ask for the same few periods."""
+    """Return the matching days of one period; jobs with the same rule need the same few periods."""
     binary = f"{day_bits(days, first, end):b}"
     return tuple([day for day, bit in enumerate(reversed(binary), first) if bit == "1"])

@@ -1,4 +1,4 @@
-"""The occurrences of a schedule after calendar, window and jitter, in the order in which they are due."""
+"""Occurrences of a schedule after calendar, window and jitter, ordered by due_at."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,17 +16,17 @@ from scheduler.domain.recurrence.schedule import Schedule, to_seconds
 from scheduler.domain.recurrence.spec import Spec, compile_schedule
 from scheduler.domain.recurrence.window import Hours, Window
 
-MOST_SPREAD = 3_600  # occurrences within a jitter: each of them is looked at to find the next that is due
+MOST_SPREAD = 3_600  # occurrences within a jitter, all of which are examined to find the next one
 _YEAR = timedelta(days=366)
 _CENTURY = timedelta(days=36_525)
-_EARLIEST = timedelta(days=FURTHEST + 3)  # a calendar moves nothing further back
-_LATEST = timedelta(days=2 * FURTHEST + 5)  # calendar, window and jitter move nothing further on
-_MOST_VAIN = 1_000  # occurrences without an opening in time: a search goes weeks further with nearly each
-_MOST_EXAMINED = 2_000  # nominal occurrences, in search of those that are passed over
+_EARLIEST = timedelta(days=FURTHEST + 3)  # the furthest move back by a calendar
+_LATEST = timedelta(days=2 * FURTHEST + 5)  # the furthest move forward by calendar, window and jitter
+_MOST_WITHOUT_OPENING = 1_000  # occurrences per search; each usually advances it by weeks
+_MOST_EXAMINED = 2_000  # nominal occurrences per search for skipped ones
 
 
 class Mover(StrEnum):
-    """What changed the instant of an occurrence."""
+    """Cause of a changed instant."""
 
     CALENDAR = "calendar"
     WINDOW = "window"
@@ -34,7 +34,7 @@ class Mover(StrEnum):
 
 
 class SkipReason(StrEnum):
-    """Why an occurrence is not emitted."""
+    """Reason for not emitting an occurrence."""
 
     CALENDAR = "calendar"
     MERGED = "merged"
@@ -52,12 +52,12 @@ class Adjustments:
 
 @dataclass(frozen=True, slots=True)
 class PlannedOccurrence:
-    """One event to emit."""
+    """An occurrence to emit."""
 
     nominal_at: datetime
     due_at: datetime
     moved: tuple[Mover, ...] = ()
-    merged: int = 0  # further occurrences that it is emitted for
+    merged: int = 0  # other occurrences that it replaces
     planned_at: datetime | None = None  # due_at before jitter
 
 
@@ -67,19 +67,19 @@ class SkippedOccurrence:
 
     nominal_at: datetime
     reason: SkipReason
-    into: datetime | None = None  # if merged: the nominal instant of the one that is emitted
+    into: datetime | None = None  # if merged: the nominal instant of the emitted occurrence
 
 
 @dataclass(slots=True)
 class _Group:
-    """The occurrences that come to one instant before jitter."""
+    """Occurrences with the same instant before jitter."""
 
     planned_at: datetime
-    nominal_at: datetime  # of the one that is emitted
+    nominal_at: datetime  # of the emitted occurrence
     spans: list[Span]
 
     def size(self) -> int:
-        """Return how many they are."""
+        """Return the number of occurrences."""
         return sum(span.count() for span in self.spans)
 
 
@@ -89,7 +89,7 @@ class Planner:
     __slots__ = ("_days", "_hours", "_job_id", "_newest", "adjustments", "names", "schedule")
 
     def __init__(self, spec: Spec, adjustments: Adjustments, job_id: UUID | None = None) -> None:
-        """Without `job_id` there is no jitter."""
+        """Compile the schedule; without `job_id` there is no jitter."""
         self.schedule: Schedule = compile_schedule(spec)
         self.names: NamedWalls = named_walls(self.schedule, spec)
         self.adjustments = adjustments
@@ -99,7 +99,7 @@ class Planner:
             self._days = MovedDays(self.schedule, self.names, calendar, adjustments.on_closed)
         self._hours = None if window is None else Hours(window, self.names.clock)
         self._job_id = job_id if adjustments.jitter else None
-        self._newest: _Group | None = None  # many occurrences may be asked about that belong to the same
+        self._newest: _Group | None = None  # cached: consecutive queries often concern the same group
 
     def all(self) -> Iterator[PlannedOccurrence]:
         """Yield every occurrence in the order of due_at."""
@@ -113,23 +113,23 @@ class Planner:
             return
         waiting: list[tuple[datetime, datetime, PlannedOccurrence]] = []
         for planned in self._planned(plus(instant, MICRO - self.adjustments.jitter)):
-            while waiting and waiting[0][0] < planned:  # jitter only delays: nothing can come before it any more
+            while waiting and waiting[0][0] < planned:  # jitter only delays: none can be due before this
                 yield heappop(waiting)[2]
-            found = self._occurrence(planned)
-            if found.due_at > instant:
-                heappush(waiting, (found.due_at, found.nominal_at, found))
+            occurrence = self._occurrence(planned)
+            if occurrence.due_at > instant:
+                heappush(waiting, (occurrence.due_at, occurrence.nominal_at, occurrence))
         while waiting:
             yield heappop(waiting)[2]
 
     def emits(self) -> bool:
-        """Tell whether any occurrence is emitted within 100 years of the start."""
+        """Return whether any occurrence is emitted within 100 years of the start."""
         start = self.schedule.starts_at
         return self._first(plus(start, -_EARLIEST), plus(start, _CENTURY + _LATEST)) is not None
 
     def crowd(self) -> int:
-        """Return the most occurrences found in a span as long as the jitter, in the first year.
+        """Return the largest number of occurrences within one jitter, in the first year.
 
-        The search ends with the first number above MOST_SPREAD.
+        The search ends at the first number above MOST_SPREAD.
         """
         first = self.schedule.first()
         return 0 if first is None else self._crowd(plus(first, -MICRO), plus(first, _YEAR))
@@ -143,24 +143,24 @@ class Planner:
         earlier = self._crowd(after, middle)
         return earlier if earlier > MOST_SPREAD else max(earlier, self._crowd(middle, until))
 
-    def passed_over(self, after: datetime, until: datetime, limit: int) -> list[SkippedOccurrence]:
-        """Return the first occurrences with nominal instants in (after, until] that are not emitted."""
-        found: list[SkippedOccurrence] = []
+    def skipped(self, after: datetime, until: datetime, limit: int) -> list[SkippedOccurrence]:
+        """Return the first skipped occurrences with nominal instants in (after, until]."""
+        skipped: list[SkippedOccurrence] = []
         nominal, end = plus(after, MICRO), plus(until, MICRO)
         for _ in range(_MOST_EXAMINED):
             following = self.schedule.first_in(nominal, end) if nominal < end else None
-            if following is None or len(found) == limit:
+            if following is None or len(skipped) == limit:
                 break
             nominal = self._undisturbed_until(following)
             if nominal == following:
-                passed = self.passed(following)
-                if passed is not None:
-                    found.append(passed)
+                occurrence = self.skip_of(following)
+                if occurrence is not None:
+                    skipped.append(occurrence)
                 nominal = plus(following, MICRO)
-        return found
+        return skipped
 
-    def passed(self, nominal: datetime) -> SkippedOccurrence | None:
-        """Return why an occurrence is not emitted; None if it is."""
+    def skip_of(self, nominal: datetime) -> SkippedOccurrence | None:
+        """Return the skipped occurrence with its reason; None if it is emitted."""
         moved = self._days.moved(nominal)
         planned = None if moved is None else self._in_window(moved)
         if planned is None:
@@ -173,7 +173,7 @@ class Planner:
     def merged(self, occurrence: PlannedOccurrence, limit: int) -> list[datetime]:
         """Return the newest nominal instants that are merged into an occurrence, at most `limit`, in order."""
         group = self._group(occurrence.planned_at or occurrence.due_at)
-        newest = {each for span in group.spans for each in span.newest(limit + 1)} - {group.nominal_at}
+        newest = {nominal for span in group.spans for nominal in span.newest(limit + 1)} - {group.nominal_at}
         return sorted(newest)[-limit:]
 
     def steps(self, nominal: datetime) -> tuple[datetime | None, datetime | None]:
@@ -182,7 +182,7 @@ class Planner:
         return moved, None if moved is None else self._in_window(moved)
 
     def _undisturbed_until(self, nominal: datetime) -> datetime:
-        """Return the end of the day of an occurrence if all of that day are emitted, otherwise its own instant."""
+        """Return the end of an occurrence's day if the whole day is emitted, otherwise its own instant."""
         days = self._days
         if self._hours is not None or not isinstance(days, MovedDays):
             return nominal if self._hours is not None else END
@@ -192,49 +192,49 @@ class Planner:
 
     def _planned(self, start: datetime) -> Iterator[datetime]:
         """Yield the instants before jitter, from `start` on."""
-        found = self._first(start, plus(start, _CENTURY))
-        while found is not None:
-            yield found
-            start = plus(found, MICRO)
-            found = self._first(start, plus(start, _CENTURY)) if start < END else None
+        planned = self._first(start, plus(start, _CENTURY))
+        while planned is not None:
+            yield planned
+            start = plus(planned, MICRO)
+            planned = self._first(start, plus(start, _CENTURY)) if start < END else None
 
     def _first(self, start: datetime, end: datetime) -> datetime | None:
         """Return the first instant before jitter not before `start` and before `end`."""
         if self._hours is None:
             return self._days.first(start, end)
         hours, days = self._hours, self._days
-        found, vain = days.first(self._shut_since(to_seconds(start)[0], start), end), 0
-        while found is not None and vain < _MOST_VAIN:
-            second = to_seconds(found)[0]
+        candidate, without_opening = days.first(self._shut_since(to_seconds(start)[0], start), end), 0
+        while candidate is not None and without_opening < _MOST_WITHOUT_OPENING:
+            second = to_seconds(candidate)[0]
             closes = hours.end(second)
             if closes is not None:
-                if found >= start:
-                    return found
-                found = days.first(min(start, moment(closes)), end)
+                if candidate >= start:
+                    return candidate
+                candidate = days.first(min(start, moment(closes)), end)
                 continue
             opening = self._opening(second)
             if opening is not None:
-                # It waits. One inside a window that opens on a closed day may come first.
-                inside = self._first_inside(max(start, found), moment(opening))
+                # It waits. An occurrence inside a window that opens on a closed day may be earlier.
+                inside = self._first_inside(max(start, candidate), moment(opening))
                 return moment(opening) if inside is None else inside
-            found, vain = days.first(self._worth_a_look(second), end), vain + 1
+            candidate, without_opening = days.first(self._next_candidate(second), end), without_opening + 1
         return None
 
     def _first_inside(self, start: datetime, end: datetime) -> datetime | None:
-        """Return the first instant after the calendar that lies in a window."""
+        """Return the first moved instant inside a window."""
         hours = self._hours
         assert hours is not None  # noqa: S101 - called with a window only
-        found = self._days.first(start, end)
-        while found is not None:
-            second = to_seconds(found)[0]
+        candidate = self._days.first(start, end)
+        while candidate is not None:
+            second = to_seconds(candidate)[0]
             if hours.end(second) is not None:
-                return found
+                return candidate
             following = hours.next_start(second)
-            found = None if following is None else self._days.first(moment(following), end)
+            candidate = None if following is None else self._days.first(moment(following), end)
         return None
 
     def _in_window(self, instant: datetime) -> datetime | None:
-        """Return the instant to which the window moves an occurrence; None: nothing opens in time."""
+        """Return the instant after the window; None if no window opens in time."""
         second = to_seconds(instant)[0]
         if self._hours is None or self._hours.end(second) is not None:
             return instant
@@ -242,7 +242,7 @@ class Planner:
         return None if opening is None else moment(opening)
 
     def _opening(self, second: int) -> int | None:
-        """Return the first opening after an instant on an open day, at most 31 days on."""
+        """Return the first opening on an open day after an instant, at most 31 days later."""
         low, high, _ = near(self.names.clock, second)
         for day in range((second + low) // DAY - 1, (second + high) // DAY + FURTHEST + 1):
             opening = self._opens(day)
@@ -251,17 +251,17 @@ class Planner:
         return None
 
     def _opens(self, day: int) -> int | None:
-        """Return the instant at which the window opens on `day`, if it does and the day is open."""
+        """Return the instant at which the window opens on `day`, if the day is open."""
         assert self._hours is not None  # noqa: S101 - called with a window only
         span, calendar = self._hours.span(day), self.adjustments.calendar
         return span[0] if span is not None and (calendar is None or calendar.is_open(day)) else None
 
     def _waits_since(self, day: int) -> int:
-        """Return the first instant from which an occurrence may wait for an opening on `day`."""
+        """Return the earliest instant of an occurrence that may wait for an opening on `day`."""
         return self.names.clock.to_utc((day - FURTHEST) * DAY)
 
     def _shut_since(self, second: int, start: datetime) -> datetime:
-        """Return from when on occurrences may wait for an opening not before `start`."""
+        """Return the earliest instant of occurrences that may wait for an opening not before `start`."""
         high = near(self.names.clock, second).high
         last = (second + high) // DAY
         for day in range(last, last - FURTHEST - 3, -1):
@@ -270,20 +270,20 @@ class Planner:
                 return moment(opening)
         return plus(start, -_EARLIEST)
 
-    def _worth_a_look(self, second: int) -> datetime:
-        """Return the next instant after one without an opening in time at which an occurrence may be emitted."""
+    def _next_candidate(self, second: int) -> datetime:
+        """Return the next instant whose occurrences may be emitted, after one without an opening in time."""
         calendar, window, hours = self.adjustments.calendar, self.adjustments.window, self._hours
         if calendar is None or window is None or hours is None:
             return END
         low, high, _ = near(self.names.clock, second)
         candidates = []
-        # It may wait for the next opening, however far, from 31 days before on.
+        # It may wait for the next opening, from 31 days before it.
         day = calendar.next_open((second + high) // DAY, window.days)
         while day is not None and hours.span(day) is None:
             day = calendar.next_open(day + 1, window.days)
         if day is not None:
             candidates.append(self._waits_since(day))
-        # Or it may lie inside a window that opened the day before, which was closed.
+        # Or it may be inside a window that opened on the previous day, a closed one.
         if window.closes <= window.opens:
             mornings = frozenset((weekday + 1) % WEEK for weekday in window.days)
             day = calendar.next_open((second + low) // DAY + 1, mornings)
@@ -292,7 +292,7 @@ class Planner:
         return moment(max(second + 1, min(candidates))) if candidates else END
 
     def _group(self, planned: datetime) -> _Group:
-        """Return the occurrences that come to an instant before jitter."""
+        """Return the occurrences with this instant before jitter."""
         if self._newest is not None and self._newest.planned_at == planned:
             return self._newest
         waiting = self._waiting(planned) if self._hours is not None else ()
@@ -305,7 +305,7 @@ class Planner:
         return self._newest
 
     def _waiting(self, planned: datetime) -> Iterator[Span]:
-        """Yield the occurrences that wait outside the window for it to open at an instant."""
+        """Yield the occurrences outside the window that wait for its opening at an instant."""
         hours = self._hours
         assert hours is not None  # noqa: S101 - called with a window only
         second, fraction = to_seconds(planned)
@@ -316,7 +316,7 @@ class Planner:
             return
         start = to_seconds(self._shut_since(second, planned))[0]
         start = max(start, self._waits_since(opening))
-        # What lies between the windows, which may open on closed days, too.
+        # Occurrences between windows, which may also open on closed days.
         while start < second:
             closes = hours.end(start)
             if closes is not None:
@@ -328,7 +328,7 @@ class Planner:
             start = end
 
     def _occurrence(self, planned: datetime) -> PlannedOccurrence:
-        """Return the occurrence that is emitted for all that come to an instant before jitter."""
+        """Return the occurrence to emit for all occurrences with this instant before jitter."""
         if self._hours is None and isinstance(self._days, PlainDays):
             nominal, merged = planned, 0
         else:

@@ -1,4 +1,4 @@
-"""Compute the next occurrences of a schedule that is not stored yet."""
+"""Preview the occurrences of a schedule that is not stored."""
 
 import re
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ FIELDS = (*_SCHEDULE, *ADJUSTMENT_FIELDS, "tenant", "id", "after", "count")
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One occurrence for people; `nominal_at` and `moved` only if something moved it."""
+    """An occurrence as text; `nominal_at` and `moved` only if it was moved."""
 
     local: str
     utc: str
@@ -49,23 +49,23 @@ class Item:
     moved: tuple[str, ...] = ()
 
     def fields(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
-        shown: dict[str, Any] = {"local": self.local, "utc": self.utc, "note": self.note}
+        """Return a JSON object."""
+        values: dict[str, Any] = {"local": self.local, "utc": self.utc, "note": self.note}
         if self.nominal_at is not None:
-            shown |= {"nominal_at": self.nominal_at, "moved": list(self.moved)}
-        return shown
+            values |= {"nominal_at": self.nominal_at, "moved": list(self.moved)}
+        return values
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """One occurrence that is not emitted, for people."""
+    """A skipped occurrence as text."""
 
     nominal_at: str
     reason: str
     note: str
 
     def fields(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return a JSON object."""
         return {"nominal_at": self.nominal_at, "reason": self.reason, "note": self.note}
 
 
@@ -76,13 +76,13 @@ class Adjusted:
     planner: Planner
     jitter_known: bool
     occurrences: tuple[PlannedOccurrence, ...]
-    passed: tuple[SkippedOccurrence, ...]
-    further: bool  # there are more occurrences
+    skipped: tuple[SkippedOccurrence, ...]
+    has_more: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A schedule and the occurrences that were asked for."""
+    """A schedule and the requested occurrences."""
 
     spec: Spec
     schedule: Schedule
@@ -91,28 +91,29 @@ class Preview:
 
     @property
     def items(self) -> list[Item]:
-        """Return the occurrences for people."""
+        """Return the occurrences as text."""
         adjusted = self.adjusted
         if adjusted is None:
             return [Item(self._local(instant), utc_text(instant), dst_note(self.schedule, instant))
                     for instant in self.occurrences]
-        return [self._item(adjusted, each) for each in adjusted.occurrences]
+        return [self._item(adjusted, occurrence) for occurrence in adjusted.occurrences]
 
     @property
     def skipped(self) -> list[Skipped] | None:
-        """Return what is not emitted for people; None without a calendar, a window or jitter."""
+        """Return the skipped occurrences as text; None without a calendar, a window or jitter."""
         adjusted = self.adjusted
         if adjusted is None:
             return None
         return [
-            Skipped(utc_text(each.nominal_at), str(each.reason), skip_note(adjusted.planner, each))
-            for each in adjusted.passed
+            Skipped(utc_text(skip.nominal_at), str(skip.reason), skip_note(adjusted.planner, skip))
+            for skip in adjusted.skipped
         ]
 
-    def _item(self, adjusted: Adjusted, each: PlannedOccurrence) -> Item:
-        words = adjustment_note(adjusted.planner, each, jitter_known=adjusted.jitter_known)
-        nominal = utc_text(each.nominal_at) if each.moved else None
-        return Item(self._local(each.due_at), utc_text(each.due_at), words, nominal, tuple(map(str, each.moved)))
+    def _item(self, adjusted: Adjusted, occurrence: PlannedOccurrence) -> Item:
+        note = adjustment_note(adjusted.planner, occurrence, jitter_known=adjusted.jitter_known)
+        nominal = utc_text(occurrence.nominal_at) if occurrence.moved else None
+        due_at, moved = occurrence.due_at, tuple(map(str, occurrence.moved))
+        return Item(self._local(due_at), utc_text(due_at), note, nominal, moved)
 
     def _local(self, instant: datetime) -> str:
         return local_time(instant, self.spec.timezone).isoformat()
@@ -121,8 +122,8 @@ class Preview:
 def preview(
     fields: Mapping[str, object], now: datetime, usual_count: int = USUAL_COUNT, find: FindCalendar | None = None
 ) -> Preview:
-    """Return the occurrences of a schedule; raise Rejected with the words that a command would get."""
-    problems = _mistyped(fields)
+    """Return the occurrences of a schedule. Raises Rejected with the problems of an equivalent request."""
+    problems = _type_problems(fields)
     if problems:
         raise Rejected(problems)
     after, problem = _after(fields)
@@ -132,10 +133,10 @@ def preview(
         adjustments = read_adjustments(fields, find)
     except Rejected as rejected:
         problem.extend(rejected.problems)
-    kept = {} if adjustments is None else {"keep_wall": True}
+    options = {} if adjustments is None else {"keep_wall": True}
     try:
         spec = resolve(
-            **{name: fields.get(name) for name in _SCHEDULE}, stored_at=stored_at, **kept,  # type: ignore[arg-type]
+            **{name: fields.get(name) for name in _SCHEDULE}, stored_at=stored_at, **options,  # type: ignore[arg-type]
         )
     except Rejected as rejected:
         raise Rejected((*rejected.problems, *problem)) from None
@@ -148,31 +149,31 @@ def preview(
         job_id = None if fields.get("id") is None else UUID(str(fields["id"]))
         planner = checked_planner(spec, adjustments, job_id)
         adjusted = _adjusted(planner, after, count, jitter_known=job_id is not None)
-        return Preview(spec, schedule, tuple(each.due_at for each in adjusted.occurrences), adjusted)
+        return Preview(spec, schedule, tuple(occurrence.due_at for occurrence in adjusted.occurrences), adjusted)
     if after is None:
-        # With run_at the first run is shown, however long ago; without it the schedule starts now.
+        # With run_at, start at the first run even if it is in the past; without it the schedule starts now.
         first = schedule.first()
         after = now if first is None else first - _MICRO
     return Preview(spec, schedule, tuple(islice(schedule.after(after), count)))
 
 
 def _adjusted(planner: Planner, after: datetime | None, count: int, *, jitter_known: bool) -> Adjusted:
-    """Return the occurrences due after `after`, and those of the same time that are not emitted."""
+    """Return the occurrences due after `after`, and the skipped occurrences of the same period."""
     following = planner.all() if after is None else planner.after(after)
     occurrences = tuple(islice(following, count))
-    further = next(following, None) is not None
+    has_more = next(following, None) is not None
     since = planner.schedule.starts_at - _MICRO if after is None else after
     until = occurrences[-1].due_at if len(occurrences) == count else _FAR
-    passed = planner.passed_over(since, until, MOST_SKIPPED)
-    return Adjusted(planner, jitter_known, occurrences, tuple(passed), further)
+    skipped = planner.skipped(since, until, MOST_SKIPPED)
+    return Adjusted(planner, jitter_known, occurrences, tuple(skipped), has_more)
 
 
-def _mistyped(fields: Mapping[str, object]) -> list[Problem]:
+def _type_problems(fields: Mapping[str, object]) -> list[Problem]:
     unknown = [name for name in fields if name not in FIELDS]
-    known = ", ".join(FIELDS)
-    problems = [Problem(name[:200], f"is not a field of a preview; the fields are {known}") for name in unknown]
-    texts = [name for name in _TEXTS if not isinstance(fields.get(name), str | None)]
-    problems.extend(Problem(name, "must be a string") for name in texts)
+    problem = f"is not a field of a preview; the fields are {', '.join(FIELDS)}"
+    problems = [Problem(name[:200], problem) for name in unknown]
+    mistyped = [name for name in _TEXTS if not isinstance(fields.get(name), str | None)]
+    problems.extend(Problem(name, "must be a string") for name in mistyped)
     every, count = fields.get("every"), fields.get("count")
     if isinstance(every, bool) or not isinstance(every, str | int | float | None):
         problems.append(Problem("every", "must be an ISO 8601 duration or a number of seconds"))
@@ -205,16 +206,16 @@ def _after(fields: Mapping[str, object]) -> tuple[datetime | None, list[Problem]
             return moment.instant(), []
         local = clock(moment.zone or _zone_name(fields))
         wall = moment.wall.replace(tzinfo=UTC)
-        shown = moment.wall.replace(tzinfo=zone(local.name)).utcoffset() or timedelta()
-        return wall - shown, []
+        offset = moment.wall.replace(tzinfo=zone(local.name)).utcoffset() or timedelta()
+        return wall - offset, []
     except Fault as fault:
         return None, [Problem("after", str(fault))]
     except OverflowError:
-        return None, [Problem("after", "lies outside the years 1 to 9999")]
+        return None, [Problem("after", "is outside the years 1 to 9999")]
 
 
 def _zone_name(fields: Mapping[str, object]) -> str:
-    """Return the zone that the schedule will follow; a wrong one is resolve's to report."""
+    """Return the schedule's zone; `resolve` reports an invalid one."""
     name = fields.get("timezone")
     if name is None and isinstance(run_at := fields.get("run_at"), str) and run_at.endswith("]"):
         with suppress(Fault):
@@ -229,5 +230,5 @@ def _zone_name(fields: Mapping[str, object]) -> str:
 
 
 def utc_text(instant: datetime) -> str:
-    """Write an instant in UTC, with a fraction only if there is one."""
+    """Format an instant in UTC, with a fraction only if there is one."""
     return instant.replace(tzinfo=None).isoformat() + "Z"

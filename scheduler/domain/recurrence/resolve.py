@@ -1,4 +1,4 @@
-"""From the schedule fields of a request to a stored spec, or to every reason why not."""
+"""Resolve the schedule fields of a request to a stored spec, or reject them with every problem."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -30,20 +30,20 @@ from scheduler.domain.recurrence.subdaily import Steps
 from scheduler.domain.recurrence.wall_times import Between
 from scheduler.domain.recurrence.zones import Clock, clock, unknown_zone
 
-ALL_EXCLUDED = "never fires: EXDATE leaves nothing of the rule"
+ALL_EXCLUDED = "never fires: EXDATE excludes every occurrence of the rule"
 _MILLENNIUM = 365_250  # days
-# Years to count in search of the last run by COUNT: a rule whose last run lies farther off counts as endless.
+# Years to count for the last run by COUNT; a rule whose last run is later counts as endless.
 _YEARS = 600
-_YEARS_BY_TIME = 250  # of rules by the hour, minute or second
-_YEARS_BY_DAYS = 30  # of those that are counted day by day
-# Runs to step through where the years do not suffice.
+_YEARS_BY_TIME = 250  # for hourly, minutely and secondly rules
+_YEARS_BY_DAYS = 30  # for rules that are counted day by day
+# Runs to step through after the counted years.
 _STEPS = 500
 _STEPS_BY_TIME = 100
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """The fields as they were sent."""
+    """The fields as sent."""
 
     run_at: str | None
     rrule: str | None
@@ -54,7 +54,7 @@ class _Request:
 
 @dataclass(slots=True)
 class _Fields:
-    """The fields as far as they could be read, and what was wrong with them."""
+    """The parsed fields and their problems."""
 
     problems: list[Problem]
     moment: Moment | None = None
@@ -63,7 +63,7 @@ class _Fields:
     local: Clock | None = None
 
     def fault(self, field: str, *problems: str) -> None:
-        """Note problems."""
+        """Add problems of a field."""
         self.problems.extend(Problem(field, problem) for problem in problems)
 
 
@@ -77,20 +77,20 @@ def resolve(
     stored_at: datetime,
     keep_wall: bool = False,
 ) -> Spec:
-    """Judge the schedule fields of a request; raise Rejected with every problem found, by field.
+    """Return the spec of a request's schedule fields. Raises Rejected with every problem, by field.
 
-    With `keep_wall` a one-shot has the wall time of its run_at as `dtstart`: a calendar that moves it needs it.
+    With `keep_wall` a one-shot has the wall time of its run_at as `dtstart`, which a calendar needs.
     """
     if run_at is not None and rrule is None and cron is None and every is None:
         instant = plain_instant(run_at)
-        # Most requests are one-shots like this, with nothing left to judge once their zone is known.
+        # Most requests are such one-shots, which need no other checks.
         if instant is not None and timezone in (None, "UTC"):
             return Spec(None, None, None, "UTC", None, instant, None)
     request = _Request(run_at, rrule, cron, every, timezone)
     fields = _read(request)
     if fields.moment is not None and fields.moment.zone is not None:
         request = _with_suffix(request, fields, fields.moment.zone)
-    _agree(request, fields)
+    _check_combination(request, fields)
     local = fields.local
     if fields.problems or local is None:
         raise Rejected(fields.problems)
@@ -102,7 +102,7 @@ def resolve(
         if keep_wall and spec.one_shot and fields.moment is not None and fields.moment.offset is None:
             spec = replace(spec, dtstart=fields.moment.wall)
         field = "cron" if cron is not None else "rrule"
-        return _judge(spec, fields, local)
+        return _validate(spec, fields, local)
     except Fault as fault:
         raise Rejected([Problem(field, str(fault))]) from None
 
@@ -115,7 +115,7 @@ def _start_source(request: _Request, fields: _Fields) -> str | None:
 
 
 def _read(request: _Request) -> _Fields:
-    """Read each field by itself."""
+    """Parse each field separately."""
     fields = _Fields([])
     try:
         fields.local = clock("UTC" if request.timezone is None else request.timezone)
@@ -142,16 +142,16 @@ def _read(request: _Request) -> _Fields:
 
 
 def _with_suffix(request: _Request, fields: _Fields, zone: str) -> _Request:
-    """Let the zone in a suffix of run_at stand for an absent timezone."""
+    """Use the zone in a suffix of run_at as the timezone."""
     if request.timezone not in (None, zone):
-        fields.fault("timezone", f"run_at says {zone}: leave timezone out or give the same")
+        fields.fault("timezone", f"run_at says {zone}: remove timezone or give the same")
         return request
     fields.local = clock(zone)
     return replace(request, timezone=zone)
 
 
-def _agree(request: _Request, fields: _Fields) -> None:
-    """Check what the fields say together, and let a DTSTART line stand for run_at and timezone."""
+def _check_combination(request: _Request, fields: _Fields) -> None:
+    """Check the combination of fields; a DTSTART line replaces run_at and timezone."""
     given = [name for name in ("rrule", "cron", "every") if getattr(request, name) is not None]
     if len(given) > 1:
         for name in given:
@@ -164,24 +164,24 @@ def _agree(request: _Request, fields: _Fields) -> None:
     if start is not None:
         name = dtstart_zone(start, request.timezone)
         if request.timezone not in (None, name):
-            fields.fault("timezone", f"the DTSTART line in rrule says {name}: leave timezone out or give the same")
+            fields.fault("timezone", f"the DTSTART line in rrule says {name}: remove timezone or give the same")
         if name != request.timezone:
             fields.local = clock(name)
-        if fields.local is not None and not _starts_alike(start, fields.moment, fields.local):
-            fields.fault("run_at", "the DTSTART line in rrule says otherwise: leave run_at out or give the same")
+        if fields.local is not None and not _same_start(start, fields.moment, fields.local):
+            fields.fault("run_at", "the DTSTART line in rrule differs: remove run_at or give the same")
     if fields.local is not None:
         _floating(fields, fields.text.rdates, fields.local)
 
 
 def dtstart_zone(start: Stamp, timezone: str | None) -> str:
-    """Return the zone that a rule with a DTSTART line follows; one without a zone is in that of the field."""
+    """Return the zone of a rule with a DTSTART line; without one it is the timezone field."""
     if start.tzid is not None or start.form is Form.UTC or timezone is None:
         return start.tzid or "UTC"
     return timezone
 
 
-def _starts_alike(start: Stamp, moment: Moment | None, local: Clock) -> bool:
-    """Say whether `run_at`, if it is given, means what the DTSTART line says."""
+def _same_start(start: Stamp, moment: Moment | None, local: Clock) -> bool:
+    """Return whether `run_at`, if given, equals the DTSTART line."""
     if moment is None:
         return True
     wall = _wall(start)
@@ -198,14 +198,14 @@ def _wall(stamp: Stamp) -> int:
 
 
 def _floating(fields: _Fields, rdates: tuple[Stamp, ...], local: Clock) -> None:
-    """Refuse an RDATE without a zone where another zone than UTC is in force: readers differ about it."""
+    """Reject an RDATE without a zone if the rule's zone is not UTC, because it is ambiguous."""
     if local.fixed != 0 and any(stamp.form is Form.WALL and not stamp.tzid for stamp in rdates):
         hint = f"write RDATE;TZID={local.name}:… for local time or RDATE:…Z for UTC"
         fields.fault("rrule", f"RDATE without a zone while the rule follows {local.name}: {hint}")
 
 
 def _start(spec: Spec, fields: _Fields, local: Clock) -> Spec:
-    """Fill in where the schedule starts."""
+    """Return the spec with its start."""
     text, moment = fields.text, fields.moment
     if text is not None and text.dtstart is not None:
         return _at_wall(spec, local, _wall(text.dtstart), 0)
@@ -216,7 +216,7 @@ def _start(spec: Spec, fields: _Fields, local: Clock) -> Spec:
         if moment is None and text is not None and instant.microsecond:
             instant = instant.replace(microsecond=0) + timedelta(seconds=1)
     except OverflowError:
-        raise Fault("the start lies outside the years 1 to 9999") from None
+        raise Fault("the start is outside the years 1 to 9999") from None
     seconds, micro = to_seconds(instant)
     return _with_start(spec, seconds + local.offset(seconds), instant, micro)
 
@@ -224,7 +224,7 @@ def _start(spec: Spec, fields: _Fields, local: Clock) -> Spec:
 def _at_wall(spec: Spec, local: Clock, wall: int, micro: int) -> Spec:
     seconds = local.to_utc(wall)
     if not DAY <= seconds < END_OF_TIME:
-        raise Fault("the start lies outside the years 1 to 9999")
+        raise Fault("the start is outside the years 1 to 9999")
     return _with_start(spec, wall, to_instant(seconds, micro), micro)
 
 
@@ -232,14 +232,14 @@ def _with_start(spec: Spec, wall: int, instant: datetime, micro: int) -> Spec:
     if spec.rrule is None and spec.cron is None:
         return replace(spec, starts_at=instant)
     if not DAY <= wall < END_OF_TIME:
-        raise Fault("the start lies outside the years 1 to 9999")
+        raise Fault("the start is outside the years 1 to 9999")
     if spec.rrule is None:
         return replace(spec, starts_at=instant)
     return replace(spec, starts_at=instant, dtstart=to_instant(wall, micro).replace(tzinfo=None))
 
 
-def _judge(spec: Spec, fields: _Fields, local: Clock) -> Spec:
-    """Refuse what does not fire within a century of its start, and turn COUNT into a last instant."""
+def _validate(spec: Spec, fields: _Fields, local: Clock) -> Spec:
+    """Reject a schedule that does not fire within a century; convert COUNT to a last instant."""
     start = to_seconds(spec.starts_at)[0]
     if spec.cron is not None:
         schedule = compile_schedule(spec)
@@ -263,7 +263,7 @@ def _judge(spec: Spec, fields: _Fields, local: Clock) -> Spec:
 
 
 def _last_by_count(schedule: Recurring, rule: Rule, count: int) -> datetime | None:
-    """Return the last instant by COUNT; None if it is so far away that the rule counts as endless."""
+    """Return the last instant by COUNT; None if it is so far ahead that the rule counts as endless."""
     if count > _most_a_day(rule) * _MILLENNIUM:
         return None
     years, steps = _YEARS, _STEPS
@@ -274,7 +274,7 @@ def _last_by_count(schedule: Recurring, rule: Rule, count: int) -> datetime | No
     except TooFar as far:
         if far.seconds >= CENTURY:
             return None
-        raise Fault(f"the last run by COUNT={count} takes too long to work out for this rule: use UNTIL") from None
+        raise Fault(f"the last run by COUNT={count} takes too long to compute for this rule: use UNTIL") from None
 
 
 def _slow_to_count(schedule: Recurring) -> bool:
@@ -283,7 +283,7 @@ def _slow_to_count(schedule: Recurring) -> bool:
 
 
 def _most_a_day(rule: Rule) -> int:
-    """Return a bound of how many runs a day can have."""
+    """Return an upper bound of the runs per day."""
     seconds, minutes = len(rule.bysecond) or 1, len(rule.byminute) or 1
     if rule.freq <= Freq.DAILY:
         return (len(rule.byhour) or 1) * minutes * seconds

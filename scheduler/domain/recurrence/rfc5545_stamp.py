@@ -1,4 +1,4 @@
-"""Dates and times as RFC 5545 writes them: 19970902, 19970902T090000, 19970902T130000Z."""
+"""Parse RFC 5545 dates and times: 19970902, 19970902T090000, 19970902T130000Z."""
 
 import re
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ _CLOCK = (24, 60, 60)
 
 
 class Fault(Exception):  # noqa: N818 - always caught within this package and turned into a Problem
-    """Something in the text is wrong; its message is a sentence for the sender."""
+    """An error in the text, with a message for the sender."""
 
 
 class Form(Enum):
-    """How a stamp is tied to the world."""
+    """Kind of a stamp."""
 
     DATE = "date"
     WALL = "wall"
@@ -34,7 +34,7 @@ class Stamp:
 
 
 def read_stamp(name: str, text: str) -> Stamp:
-    """Return what `text` says, or raise Fault."""
+    """Return the parsed date or time. Raises Fault."""
     match = _STAMP.fullmatch(text)
     if not match:
         raise Fault(f"{name} takes 20261231, 20261231T090000 or 20261231T090000Z, not {text[:40]}")
@@ -52,7 +52,7 @@ def read_stamp(name: str, text: str) -> Stamp:
 
 
 def instant_of(stamp: Stamp, clock: Clock, time_of_day: int = 0) -> int:
-    """Return the instant of a stamp; a date happens at `time_of_day`."""
+    """Return the instant of a stamp, for a date at `time_of_day`."""
     if stamp.form is Form.UTC:
         return stamp.value
     return clock.to_utc(stamp.value * DAY + time_of_day if stamp.form is Form.DATE else stamp.value)

@@ -1,4 +1,4 @@
-"""The `rrule` field: one RRULE, and RDATE, EXDATE and DTSTART lines."""
+"""Parse the `rrule` field: one RRULE, and RDATE, EXDATE and DTSTART lines."""
 
 import re
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from scheduler.domain.recurrence.rule import Rule, read_rule
 from scheduler.domain.recurrence.zones import zone_names
 
 LONGEST = 4096
-_ALIEN = re.compile(r"[^ -~\r\n\t]")
+_NOT_ALLOWED = re.compile(r"[^ -~\r\n\t]")
 _FOLD = re.compile(r"\r?\n[ \t]")
 _NAMED = re.compile(
     r"""(RRULE|RDATE|EXDATE|DTSTART|EXRULE)((?:;(?:"[^"]*"|[^":])*)?):(.*)""", re.IGNORECASE | re.DOTALL
@@ -18,7 +18,7 @@ _NAMED = re.compile(
 
 
 class Faulty(Exception):  # noqa: N818 - always caught by resolve and turned into Problems
-    """The text has faults: a sentence for each."""
+    """The faults of a text, one message each."""
 
     def __init__(self, faults: tuple[str, ...]) -> None:
         self.faults = faults
@@ -26,18 +26,18 @@ class Faulty(Exception):  # noqa: N818 - always caught by resolve and turned int
 
 
 class Faults(list[str]):
-    """Faults of one text as they are found; a text with too many is not read on."""
+    """Faults of one text; parsing stops if there are too many."""
 
     def append(self, fault: str) -> None:
-        """Add a fault; raise Faulty if there are enough."""
+        """Add a fault. Raises Faulty if there are too many."""
         if len(self) == MOST_PROBLEMS - 1:
             raise Faulty((*self, "and more"))
         super().append(fault)
 
 
-@dataclass(slots=True)  # not frozen, for speed, but never changed
+@dataclass(slots=True)  # immutable by convention; not frozen, for speed
 class RuleText:
-    """What an `rrule` field says."""
+    """A parsed `rrule` field."""
 
     rule: Rule
     dtstart: Stamp | None
@@ -45,27 +45,27 @@ class RuleText:
     exdates: tuple[Stamp, ...]
 
 
-@lru_cache(maxsize=1024)  # a text of 4,096 characters may weigh 50 kB
+@lru_cache(maxsize=1024)  # up to 50 kB each
 def read_text(text: str) -> RuleText:
-    """Return what `text` says, or raise Faulty with every fault."""
-    _refuse_alien(text)
+    """Return the parsed field. Raises Faulty with every fault."""
+    _check_characters(text)
     faults = Faults()
     if text.startswith("FREQ=") and "\n" not in text:
         rule = read_rule(text, faults)
         if faults:
             raise Faulty(tuple(faults))
         return RuleText(rule, None, (), ())
-    found: dict[str, list[tuple[str, str]]] = {"RRULE": [], "RDATE": [], "EXDATE": [], "DTSTART": []}
+    lines: dict[str, list[tuple[str, str]]] = {"RRULE": [], "RDATE": [], "EXDATE": [], "DTSTART": []}
     for line in _lines(text) if "\n" in text else (text,):
         try:
             name, parameters, value = _line(line)
-            found[name].append((parameters, value))
+            lines[name].append((parameters, value))
         except Fault as fault:
             faults.append(str(fault))
-    rule = _only_rule(found["RRULE"], faults)
-    rdates = _stamps("RDATE", found["RDATE"], faults)
-    exdates = _stamps("EXDATE", found["EXDATE"], faults)
-    starts = _stamps("DTSTART", found["DTSTART"], faults)
+    rule = _only_rule(lines["RRULE"], faults)
+    rdates = _stamps("RDATE", lines["RDATE"], faults)
+    exdates = _stamps("EXDATE", lines["EXDATE"], faults)
+    starts = _stamps("DTSTART", lines["DTSTART"], faults)
     if len(starts) > 1:
         faults.append("DTSTART is given more than once")
     if faults:
@@ -75,18 +75,18 @@ def read_text(text: str) -> RuleText:
     return RuleText(rule, starts[0] if starts else None, rdates, exdates)
 
 
-def _refuse_alien(text: str) -> None:
+def _check_characters(text: str) -> None:
     if not text.strip():
         raise Faulty(("the rule is empty: write at least FREQ=DAILY",))
     if len(text) > LONGEST:
         raise Faulty((f"at most {LONGEST} characters, not {len(text)}",))
-    alien = None if text.isascii() and text.isprintable() else _ALIEN.search(text)
-    if alien:
-        raise Faulty((f"only printable ASCII is allowed, not {alien[0]!a}",))
+    invalid = None if text.isascii() and text.isprintable() else _NOT_ALLOWED.search(text)
+    if invalid:
+        raise Faulty((f"only printable ASCII is allowed, not {invalid[0]!a}",))
 
 
 def _lines(text: str) -> list[str]:
-    """Return the logical lines: CRLF and LF both end one, and a line that starts with a blank is folded."""
+    """Return the unfolded lines; CRLF and LF both end a line, and a leading blank continues it."""
     lines = _FOLD.sub("", text).replace("\r\n", "\n").split("\n")
     while len(lines) > 1 and not lines[-1]:
         lines.pop()
@@ -109,7 +109,7 @@ def _line(line: str) -> tuple[str, str, str]:
 
 def _line_fault(line: str) -> str:
     if not line:
-        return "an empty line between the lines"
+        return "there is an empty line between the lines"
     if line.startswith("@") or re.fullmatch(r"[-0-9*/,]+( +[-0-9A-Za-z*/,#]+){4}", line):
         return "this is cron: put it in the field cron"
     return f"{line[:40]!r} is neither a rule (FREQ=…) nor an RRULE, RDATE, EXDATE or DTSTART line"
@@ -141,15 +141,15 @@ def _stamps(name: str, lines: list[tuple[str, str]], faults: list[str]) -> tuple
 
 def _parameters(name: str, text: str) -> tuple[str | None, str | None]:
     """Return VALUE and TZID of a line."""
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for item in text.split(";")[1:]:
         key, _, value = item.partition("=")
-        if len(value) > 1 and value[0] == value[-1] == '"':  # any value of a parameter may be quoted
+        if len(value) > 1 and value[0] == value[-1] == '"':  # a parameter value may be quoted
             value = value[1:-1]
-        if key.upper() not in ("VALUE", "TZID") or not value or key.upper() in found:
+        if key.upper() not in ("VALUE", "TZID") or not value or key.upper() in parameters:
             raise Fault(f"{name} takes VALUE and TZID once each, not {item[:40]!r}")
-        found[key.upper()] = value
-    kind, tzid = found.get("VALUE", "").upper() or None, found.get("TZID")
+        parameters[key.upper()] = value
+    kind, tzid = parameters.get("VALUE", "").upper() or None, parameters.get("TZID")
     if kind not in (None, "DATE", "DATE-TIME"):
         raise Fault(f"{name};VALUE={kind[:20]} is not supported: a run has a start and no length; use DATE-TIME")
     if tzid is not None and tzid not in zone_names():
@@ -162,8 +162,8 @@ def _parameters(name: str, text: str) -> tuple[str | None, str | None]:
 def _stamp(name: str, kind: str | None, tzid: str | None, text: str) -> Stamp:
     stamp = read_stamp(name, text.upper())
     if (stamp.form is Form.DATE) != (kind == "DATE"):
-        wanted = "a date such as 20261231" if kind == "DATE" else "a date and time; for dates write VALUE=DATE"
-        raise Fault(f"{name} takes {wanted}, not {text[:40]}")
+        expected = "a date such as 20261231" if kind == "DATE" else "a date and time; for dates write VALUE=DATE"
+        raise Fault(f"{name} takes {expected}, not {text[:40]}")
     if tzid is not None and stamp.form is Form.UTC:
-        raise Fault(f"{name}: {text} is UTC already (Z); leave out TZID or the Z")
+        raise Fault(f"{name}: {text} is already UTC (Z); remove TZID or the Z")
     return Stamp(stamp.form, stamp.value, tzid)

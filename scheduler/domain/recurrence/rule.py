@@ -1,4 +1,4 @@
-"""One RRULE value, read strictly: what RFC 5545 does not allow is refused with a sentence that teaches it."""
+"""Parse one RRULE value strictly by RFC 5545, with an explanation for each error."""
 
 import re
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _MOST = 2**31 - 1
 _WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _WEEKDAY = re.compile(r"([+-]?[0-9]{1,2})?([A-Z]{2})")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,3}")
-# How nearly everybody writes them; other ways, such as 01MO and +5, are read with more patience.
+# The usual forms; others, such as 01MO and +5, take a slower path.
 _PLAIN_DAYS = {
     f"{nth or ''}{name}": (nth, day) for nth in range(-53, 54) for day, name in enumerate(_WEEKDAYS)
 }
@@ -33,10 +33,10 @@ class Freq(IntEnum):
     SECONDLY = 6
 
 
-# Compared by identity: the cached text keeps one Rule for each. Not frozen, for speed, but never changed.
+# Compared by identity: equal texts share one cached Rule. Immutable by convention; not frozen, for speed.
 @dataclass(slots=True, eq=False)
 class Rule:
-    """An RRULE as written; an empty tuple is a part that was not given."""
+    """A parsed RRULE; an empty tuple is a missing part."""
 
     freq: Freq = Freq.DAILY
     interval: int = 1
@@ -58,14 +58,14 @@ def _freq(_name: str, text: str) -> Freq:
     try:
         return Freq[text]
     except KeyError:
-        known = ", ".join(freq.name for freq in reversed(Freq))
-        raise Fault(f"FREQ={text} is unknown; it is one of {known}") from None
+        names = ", ".join(freq.name for freq in reversed(Freq))
+        raise Fault(f"FREQ={text} is unknown; use one of {names}") from None
 
 
 def _positive(name: str, text: str) -> int:
     if not _DIGITS.fullmatch(text):
         raise Fault(f"{name} must be a whole number of at least 1, not {text}")
-    value = int(text) if len(text) <= 10 else _MOST + 1  # noqa: PLR2004 - no digits beyond any cap are read
+    value = int(text) if len(text) <= 10 else _MOST + 1  # noqa: PLR2004 - more digits always exceed the limit
     if value < 1:
         raise Fault(f"{name} must be at least 1")
     if value > _MOST:
@@ -77,15 +77,15 @@ def _numbers(low: int, high: int, *, negative: bool = False) -> Callable[[str, s
     span = f"{low} to {high}" + (f" or -{high} to -{low}" if negative else "")
 
     def read(name: str, text: str) -> tuple[int, ...]:
-        found = set()
+        numbers = set()
         for item in text.split(","):
             number = _PLAIN_NUMBERS.get(item)
             if number is None and _NUMBER.fullmatch(item) and (negative or item[0] not in "+-"):
                 number = int(item)
             if number is None or not low <= (abs(number) if negative else number) <= high:
                 raise Fault(_number_fault(name, item, span))
-            found.add(number)
-        return tuple(sorted(found))
+            numbers.add(number)
+        return tuple(sorted(numbers))
 
     return read
 
@@ -94,7 +94,7 @@ def _number_fault(name: str, item: str, span: str) -> str:
     if not item:
         return f"{name} has an empty item: numbers are separated by single commas"
     if name == "BYSECOND" and item == "60":
-        return "BYSECOND=60 is a leap second, which the clocks here do not have; use 59"
+        return "BYSECOND=60 is a leap second, which is not supported; use 59"
     return f"{name} takes {span}, not {item}"
 
 
@@ -105,10 +105,10 @@ def _weekday(name: str, text: str) -> int:
 
 
 def _weekdays(name: str, text: str) -> tuple[tuple[int, int], ...]:
-    found = set()
+    weekdays = set()
     for item in text.split(","):
         if item in _PLAIN_DAYS:
-            found.add(_PLAIN_DAYS[item])
+            weekdays.add(_PLAIN_DAYS[item])
             continue
         match = _WEEKDAY.fullmatch(item)
         if not item:
@@ -118,8 +118,8 @@ def _weekdays(name: str, text: str) -> tuple[tuple[int, int], ...]:
         ordinal = int(match[1]) if match[1] else 0
         if match[1] and not 1 <= abs(ordinal) <= _WEEKS_IN_YEAR:
             raise Fault(f"{name}: the number before a weekday is 1 to 53 or -53 to -1, not {match[1]}")
-        found.add((ordinal, _WEEKDAYS.index(match[2])))
-    return tuple(sorted(found))
+        weekdays.add((ordinal, _WEEKDAYS.index(match[2])))
+    return tuple(sorted(weekdays))
 
 
 _PARTS: dict[str, Callable[[str, str], Any]] = {
@@ -141,17 +141,17 @@ _PARTS: dict[str, Callable[[str, str], Any]] = {
 _HINTS = {
     "BYWEEKDAY": "write BYDAY",
     "BYEASTER": "RFC 5545 has no Easter; list the dates with RDATE",
-    "DTSTART": "put it on a line of its own, or use run_at",
+    "DTSTART": "put it on a separate line, or use run_at",
     "TZID": "use the field timezone",
 }
 
 
 def read_rule(text: str, faults: list[str]) -> Rule:
-    """Return the rule that `text` (without `RRULE:`) means, adding every fault found to `faults`."""
+    """Return the rule from `text` (without `RRULE:`); every fault is added to `faults`."""
     values: dict[str, Any] = {}
     before = len(faults)
     text = text.upper()
-    # Well-known calendars end their rules with a semicolon; anywhere else an empty part is a slip.
+    # Popular calendars end rules with a semicolon; elsewhere an empty part is an error.
     for part in text.removesuffix(";").split(";"):
         try:
             name, value = _part(part)
@@ -162,7 +162,7 @@ def read_rule(text: str, faults: list[str]) -> Rule:
         except Fault as fault:
             faults.append(str(fault))
     if "FREQ" not in text:
-        faults.append("FREQ is missing: every rule says how often, such as FREQ=DAILY")
+        faults.append("FREQ is missing: every rule needs one, such as FREQ=DAILY")
     if len(faults) > before:
         return Rule()
     rule = Rule(**{name.lower(): value for name, value in values.items()})
@@ -175,20 +175,20 @@ def _part(part: str) -> tuple[str, str]:
     if name in _PARTS and value and value == value.strip():
         return name, value
     if not part:
-        raise Fault("an empty part: parts are separated by single semicolons")
+        raise Fault("there is an empty part: parts are separated by single semicolons")
     if name != name.strip() or value != value.strip():
         raise Fault(f"no spaces are allowed in {part.strip()[:40]!r}")
     if name not in _PARTS:
-        hint = _HINTS.get(name, f"RFC 5545 knows {', '.join(_PARTS)}")
+        hint = _HINTS.get(name, f"the parts are {', '.join(_PARTS)}")
         raise Fault(f"{name[:40]} is not a part of a rule; {hint}")
     raise Fault(f"{name} has no value: write {name}=…")
 
 
 def _forbidden(rule: Rule) -> list[str]:
-    """Return what RFC 5545 says a rule MUST NOT combine."""
+    """Return the combinations that RFC 5545 forbids."""
     freq, faults = rule.freq, []
     if rule.count is not None and rule.until is not None:
-        faults.append("COUNT and UNTIL exclude each other: a rule ends by one of them")
+        faults.append("COUNT and UNTIL exclude each other: use only one of them")
     if rule.byweekno and freq != Freq.YEARLY:
         faults.append(f"BYWEEKNO needs FREQ=YEARLY, not {freq.name}")
     if rule.byyearday and freq in (Freq.DAILY, Freq.WEEKLY, Freq.MONTHLY):
@@ -211,5 +211,5 @@ def _filters(rule: Rule) -> tuple[tuple[object, ...], ...]:
 
 
 def weekday_name(weekday: int) -> str:
-    """Return RFC 5545's two letters for a weekday."""
+    """Return the RFC 5545 abbreviation of a weekday."""
     return _WEEKDAYS[weekday]

@@ -1,4 +1,4 @@
-"""Compiled schedules: the occurrences after an instant, and how many there were."""
+"""Compiled schedules: find and count occurrences."""
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
@@ -13,20 +13,20 @@ from scheduler.domain.recurrence.timeline import Timeline
 _ORIGIN = datetime(1, 1, 1, tzinfo=UTC)
 _MICRO = timedelta(microseconds=1)
 _BEGINNING = DAY
-_STEPPED = 16  # runs to step through before counting is the faster way to a far one
-_YEARS_BEFORE_STEPS = 100  # to count where it could step through all runs
-_LEAP = 8  # how many times longer the next jump may be
+_STEPPED = 16  # stepping through fewer runs is faster than counting
+_YEARS_BEFORE_STEPS = 100  # to count if stepping through all runs is possible
+_LEAP = 8  # maximum growth factor of a jump
 _YEAR = 366 * DAY
 
 
 def to_seconds(instant: datetime) -> tuple[int, int]:
-    """Return whole seconds on the scale of `calendar`, and microseconds."""
+    """Return whole seconds since ordinal 0, and microseconds."""
     since = instant - _ORIGIN
     return (since.days + 1) * DAY + since.seconds, since.microseconds
 
 
 def to_instant(seconds: int, micro: int = 0) -> datetime:
-    """Return the UTC datetime of whole seconds on the scale of `calendar`."""
+    """Return the UTC datetime of whole seconds since ordinal 0."""
     return _ORIGIN + timedelta(-1, seconds, micro)
 
 
@@ -35,18 +35,18 @@ def _just_before(instant: datetime) -> datetime:
 
 
 class Schedule(ABC):
-    """When a job runs: strictly increasing UTC instants, none before `starts_at`."""
+    """Occurrences of a job: strictly increasing UTC instants, none before `starts_at`."""
 
     __slots__ = ()
     starts_at: datetime
 
     @abstractmethod
     def next_after(self, instant: datetime) -> datetime | None:
-        """Return the first occurrence strictly after `instant`, or None once the schedule is spent."""
+        """Return the first occurrence strictly after `instant`, or None if there are no more."""
 
     @abstractmethod
     def count(self, after: datetime, until: datetime) -> int:
-        """Return how many occurrences there are after `after` and not after `until`."""
+        """Return the number of occurrences after `after` and not after `until`."""
 
     def first(self) -> datetime | None:
         """Return the first occurrence not before `starts_at`."""
@@ -54,11 +54,11 @@ class Schedule(ABC):
 
     def first_in(self, start: datetime, end: datetime) -> datetime | None:
         """Return the first occurrence not before `start` and before `end`."""
-        found = self.next_after(_just_before(start))
-        return found if found is not None and found < end else None
+        first = self.next_after(_just_before(start))
+        return first if first is not None and first < end else None
 
     def fires_at(self, instant: datetime) -> bool:
-        """Tell whether `instant` is an occurrence."""
+        """Return whether `instant` is an occurrence."""
         return self.next_after(_just_before(instant)) == instant
 
     def newest_until(self, until: datetime, limit: int) -> list[datetime]:
@@ -81,25 +81,25 @@ class Schedule(ABC):
     ) -> list[datetime]:
         """Return the newest occurrences after `after` and not after `until`, at most `limit`, in order.
 
-        `total` is their number, if it is known already.
+        `total` is their number, if known.
         """
         total = self.count(after, until) if total is None else total
-        low, found, share = after, total, 2 * limit
-        while share < total:  # the newest ones lie near the end: look there before halving the whole
+        low, count, share = after, total, 2 * limit
+        while share < total:  # the newest ones are near the end: search there before halving the whole
             near = max(after, until - (until - after) * share // total)
-            found = self.count(near, until)
-            if found >= limit:
+            count = self.count(near, until)
+            if count >= limit:
                 low = near
                 break
             share *= 16
         else:
-            found = total
-        surplus, high = found - limit, until
+            count = total
+        surplus, high = count - limit, until
         while surplus > limit and high - low > timedelta(seconds=1):
             middle = low + (high - low) / 2
-            passed = self.count(low, middle)
-            if passed <= surplus:
-                low, surplus = middle, surplus - passed
+            skipped = self.count(low, middle)
+            if skipped <= surplus:
+                low, surplus = middle, surplus - skipped
             else:
                 high = middle
         return list(islice(self.after(low), max(surplus, 0), max(surplus, 0) + min(total, limit)))
@@ -112,30 +112,30 @@ class Once(Schedule):
     starts_at: datetime
 
     def next_after(self, instant: datetime) -> datetime | None:
-        """Return the first occurrence strictly after `instant`, or None once the schedule is spent."""
+        """Return the first occurrence strictly after `instant`, or None if there are no more."""
         return self.starts_at if instant < self.starts_at else None
 
     def count(self, after: datetime, until: datetime) -> int:
-        """Return how many occurrences there are after `after` and not after `until`."""
+        """Return the number of occurrences after `after` and not after `until`."""
         return int(after < self.starts_at <= until)
 
 
 @dataclass(frozen=True, slots=True)
 class Every(Schedule):
-    """Fixed spacing in elapsed time, computed from the start each time so that it never drifts."""
+    """Fixed interval in elapsed time, always computed from the start so that it never drifts."""
 
     starts_at: datetime
     spacing: timedelta
 
     def next_after(self, instant: datetime) -> datetime | None:
-        """Return the first occurrence strictly after `instant`, or None once the schedule is spent."""
+        """Return the first occurrence strictly after `instant`, or None if there are no more."""
         try:
             return self.starts_at + self._passed(instant) * self.spacing
         except OverflowError:
             return None
 
     def count(self, after: datetime, until: datetime) -> int:
-        """Return how many occurrences there are after `after` and not after `until`."""
+        """Return the number of occurrences after `after` and not after `until`."""
         return max(0, self._passed(until) - self._passed(after))
 
     def _passed(self, instant: datetime) -> int:
@@ -159,30 +159,30 @@ class Recurring(Schedule):
         self._first = max(_BEGINNING, seconds + (micro > self.micro))
 
     def next_after(self, instant: datetime) -> datetime | None:
-        """Return the first occurrence strictly after `instant`, or None once the schedule is spent."""
-        found = self.next_within(self._floor(instant) + 1, END_OF_TIME - 1)
-        return None if found is None else to_instant(found, self.micro)
+        """Return the first occurrence strictly after `instant`, or None if there are no more."""
+        second = self.next_within(self._floor(instant) + 1, END_OF_TIME - 1)
+        return None if second is None else to_instant(second, self.micro)
 
     def first_in(self, start: datetime, end: datetime) -> datetime | None:
-        """Return the first occurrence not before `start` and before `end`; the search does not look further."""
-        found = self.next_within(self._floor(_just_before(start)) + 1, self._floor(_just_before(end)))
-        return None if found is None else to_instant(found, self.micro)
+        """Return the first occurrence not before `start` and before `end`; the search ends at `end`."""
+        second = self.next_within(self._floor(_just_before(start)) + 1, self._floor(_just_before(end)))
+        return None if second is None else to_instant(second, self.micro)
 
     def next_within(self, instant: int, last: int) -> int | None:
         """Return the first occurrence from the whole second `instant` to `last`, without the fraction."""
         instant = max(instant, self._first)
         end = min(last, self.until)
-        found = self.timeline.next_from(instant, end)
-        while found in self.excluded:
-            found = self.timeline.next_from(found + 1, end)
+        second = self.timeline.next_from(instant, end)
+        while second in self.excluded:
+            second = self.timeline.next_from(second + 1, end)
         if self.added:
             index = bisect_left(self.added, instant)
             if index < len(self.added) and self.added[index] <= last:
-                found = self.added[index] if found is None else min(found, self.added[index])
-        return found
+                second = self.added[index] if second is None else min(second, self.added[index])
+        return second
 
     def count(self, after: datetime, until: datetime) -> int:
-        """Return how many occurrences there are after `after` and not after `until`."""
+        """Return the number of occurrences after `after` and not after `until`."""
         first, last = max(self._floor(after) + 1, self._first), self._floor(until)
         bound = min(last, self.until, END_OF_TIME - 1)
         total = self.timeline.count(first, bound + 1)
@@ -199,8 +199,8 @@ class Recurring(Schedule):
         return seconds - (micro < self.micro)
 
 
-class TooFar(Exception):  # noqa: N818 - a verdict, not an accident
-    """The work for finding a run is used up; at the pace so far it comes about `seconds` after the start."""
+class TooFar(Exception):  # noqa: N818 - an expected outcome, not a failure
+    """The search limit for a run is exhausted; the run is estimated `seconds` after the start."""
 
     def __init__(self, seconds: int) -> None:
         self.seconds = seconds
@@ -210,7 +210,7 @@ class TooFar(Exception):  # noqa: N818 - a verdict, not an accident
 def nth_instant(schedule: Recurring, number: int, years: int, steps: int) -> datetime | None:
     """Return the instant of the `number`th run; None if there is none.
 
-    Count at most `years` years, then step through at most `steps` runs; raise TooFar where that is not enough.
+    Count at most `years` years, then step through at most `steps` runs. Raises TooFar if that is not enough.
     """
     start = to_seconds(schedule.starts_at)[0] - 1
     low, missing = start, number
@@ -230,9 +230,9 @@ def nth_instant(schedule: Recurring, number: int, years: int, steps: int) -> dat
 
 
 def _counted(schedule: Recurring, low: int, missing: int, end: int, years: int) -> tuple[int, int]:
-    """Return an instant and how many runs after it are missing, a few if the years to count suffice.
+    """Return an instant and the number of runs still missing after it, few if `years` is enough.
 
-    Jump ahead while too few runs have passed; the runs in a jump say how far the next one goes.
+    Jump ahead while too few runs have passed; the runs in a jump determine the length of the next one.
     """
     span, most = missing, END_OF_TIME
     left = years * _YEAR
@@ -247,7 +247,7 @@ def _counted(schedule: Recurring, low: int, missing: int, end: int, years: int) 
                 break
             continue
         low, missing, most = low + span, missing - passed, max(most - span, 0) or END_OF_TIME
-        # A little short of where it should be: to count too far is work in vain.
+        # Aim slightly short of the target, because counting too far is wasted work.
         ahead = span * missing * 9 // (passed * 10) if passed else span * _LEAP
         span = min(max(ahead, 1), span * _LEAP)
     return low, missing

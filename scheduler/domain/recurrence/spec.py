@@ -1,4 +1,4 @@
-"""A schedule as it is stored, and how it becomes one that can be asked."""
+"""Stored schedules, and their compilation."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,23 +21,23 @@ _ORIGIN = datetime(1, 1, 1)  # noqa: DTZ001 - wall time
 
 
 class StartSource(StrEnum):
-    """Where the start of a recurring schedule comes from."""
+    """Source of a recurring schedule's start."""
 
     RUN_AT = "run_at"  # the request gave it, as `run_at` or as a DTSTART line
-    STORED = "stored"  # the request was stored then
+    STORED = "stored"  # the time of storing
 
 
-@dataclass(slots=True)  # not frozen, for speed: one is made of each row that is due
+@dataclass(slots=True)  # not frozen, for speed: one is created per due row
 class Spec:
-    """A validated schedule as it is stored: columns of the jobs table."""
+    """A validated schedule; each field is a column of the jobs table."""
 
     rrule: str | None
     cron: str | None
     every: timedelta | None
     timezone: str
-    dtstart: datetime | None  # DTSTART's wall time, naive: it may lie in a gap, where no instant could keep it
-    starts_at: datetime  # UTC: nothing fires before it
-    ends_at: datetime | None  # UTC: the rule's last instant by COUNT; RDATEs are not bounded by it
+    dtstart: datetime | None  # DTSTART's wall time, naive, because it may be in a gap
+    starts_at: datetime  # UTC; the first possible occurrence
+    ends_at: datetime | None  # UTC; the rule's last instant by COUNT; does not limit RDATEs
     start_source: str | None = None  # a StartSource; None for a one-shot, or if release 0.2 stored it
 
     @property
@@ -51,46 +51,46 @@ def compile_schedule(spec: Spec) -> Schedule:
     if spec.rrule is not None:
         return rule_schedule(spec, cached_text(spec.rrule, spec.timezone))
     if spec.cron is not None:
-        return Recurring(spec.starts_at, _known_cron(spec.cron, spec.timezone))
+        return Recurring(spec.starts_at, _cached_cron(spec.cron, spec.timezone))
     if spec.every is not None:
         return Every(spec.starts_at, spec.every)
     return Once(spec.starts_at)
 
 
-# Jobs have few texts and many starts: what a text means in a zone is remembered, what a start makes of it is not.
-@lru_cache(maxsize=1024)  # a text of 4,096 characters may weigh 50 kB
+# Jobs have few rules and many starts: cache the parsed rule per zone, not per start.
+@lru_cache(maxsize=1024)  # up to 50 kB each
 def cached_text(rrule: str, timezone: str) -> "LocalText":
-    """Return what a stored text means in a zone."""
+    """Return a stored rule in a zone."""
     return local_text(read_text(rrule), clock(timezone))
 
 
 @lru_cache(maxsize=1024)  # a few kB each
-def _known_cron(cron: str, timezone: str) -> Timeline:
+def _cached_cron(cron: str, timezone: str) -> Timeline:
     read = read_cron(cron)
     return (RightAfter if read.fixed else AsShown)(read.walls, clock(timezone))
 
 
 def wall_seconds(wall: datetime) -> int:
-    """Return the whole seconds of a naive wall time on the scale of `calendar`."""
+    """Return the whole seconds of a naive wall time since ordinal 0."""
     since = wall - _ORIGIN
     return (since.days + 1) * DAY + since.seconds
 
 
 @dataclass(slots=True)
 class LocalText:
-    """What the text of a rule means in a zone, whatever its DTSTART."""
+    """A rule in a zone, without its DTSTART."""
 
     rule: Rule
     clock: Clock
-    last_wall: int  # by a local UNTIL
-    until: int  # by an UNTIL in UTC
+    last_wall: int  # from a local UNTIL
+    until: int  # from an UNTIL in UTC
     rdates: tuple[Stamp, ...]
     excluded: frozenset[int] = frozenset()
     excluded_days: frozenset[int] = frozenset()
 
 
 def local_text(text: RuleText, local: Clock) -> LocalText:
-    """Return what `text` means in a zone."""
+    """Return a parsed rule in a zone."""
     rule, until = text.rule, text.rule.until
     last_wall = _last_wall(until)
     last = until.value if until is not None and until.form is Form.UTC else _LAST_WALL
@@ -102,7 +102,7 @@ def local_text(text: RuleText, local: Clock) -> LocalText:
 
 
 def rule_schedule(spec: Spec, text: LocalText) -> Recurring:
-    """Return the schedule of a rule whose text has been read."""
+    """Return the schedule of a parsed rule."""
     if spec.dtstart is None:
         raise ValueError("a rule needs its DTSTART")
     start, until = wall_seconds(spec.dtstart), text.until
@@ -117,10 +117,10 @@ def rule_schedule(spec: Spec, text: LocalText) -> Recurring:
 
 
 def _added(text: LocalText, time_of_day: int) -> tuple[int, ...]:
-    """Return the instants that RDATEs add, in order, without those that EXDATEs take away."""
+    """Return the sorted instants of RDATEs without the excluded ones."""
     local, days = text.clock, text.excluded_days
     added = {_instant(stamp, local, time_of_day) for stamp in text.rdates} - text.excluded
-    return tuple(sorted(one for one in added if not days or (one + local.offset(one)) // DAY not in days))
+    return tuple(sorted(at for at in added if not days or (at + local.offset(at)) // DAY not in days))
 
 
 def _last_wall(until: Stamp | None) -> int:

@@ -1,9 +1,8 @@
-"""From wall times to instants: three ways to treat the hours that clocks skip or repeat.
+"""Convert wall times to instants, with three ways to handle skipped and repeated hours.
 
-Everything counts in whole seconds. `next_from` is the hot path: it asks a zone only about the surroundings of
-where it starts and where it ends, so its cost depends on neither.
+All values are whole seconds. `next_from` is the hot path: it queries the zone only near its start and its end.
 """
-# The classes are not frozen, for speed: a job's are made anew each time it runs.
+# The classes are not frozen, for speed: each run of a job creates new instances.
 
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from scheduler.domain.recurrence.zones import NEARBY, Clock, Shift
 
 @dataclass(slots=True)
 class Timeline:
-    """The instants of wall times in a zone; a subclass says what happens around a shift."""
+    """The instants of wall times in a zone; subclasses define the behaviour around a shift."""
 
     walls: Walls
     clock: Clock
@@ -26,21 +25,21 @@ class Timeline:
             return self.next_near_shift(instant, last)
         wall = self.walls.next_from(instant + offset, last + DAY)
         if wall is not None:
-            found = wall - offset
-            if found >= end:
-                _, final, offset, settled = self.clock.segment(found)
-                found = wall - offset
-                if instant + NEARBY >= end or not settled <= found < final:
+            second = wall - offset
+            if second >= end:
+                _, final, offset, settled = self.clock.segment(second)
+                second = wall - offset
+                if instant + NEARBY >= end or not settled <= second < final:
                     return self.next_near_shift(instant, last)
-            return found if found <= last else None
+            return second if second <= last else None
         return None if instant + NEARBY < end else self.next_near_shift(instant, last)
 
     def next_near_shift(self, instant: int, last: int) -> int | None:
-        """Do the same where the clocks may have just changed, or change before the wall time found."""
+        """Return the same if a clock change is near `instant` or before the wall time found."""
         raise NotImplementedError
 
     def count(self, first: int, end: int) -> int:
-        """Return how many occurrences there are from `first` up to, not including, `end`."""
+        """Return the number of occurrences from `first` to `end`, exclusive."""
         if first >= end:
             return 0
         walls, clock = self.walls, self.clock
@@ -58,16 +57,16 @@ class Timeline:
         return total
 
     def passing(self, shift: Shift) -> int:
-        """Return by how much the instants around a shift differ from the wall times before, in and after it."""
+        """Return the number of instants around a shift minus the number of wall times there."""
         return _jump(self.walls, shift) + self.correction(shift, shift.at, shift.at + shift.size)
 
     def correction(self, shift: Shift, low: int, high: int) -> int:
-        """Return by how much the instants in [low, high) differ from the wall times that the clock shows."""
+        """Return the number of instants in [low, high) minus the number of wall times that the clock shows."""
         raise NotImplementedError
 
 
 def _jump(walls: Walls, shift: Shift) -> int:
-    """Return how many more wall times the clock shows because it jumps: the repeated less the skipped ones."""
+    """Return the number of repeated wall times minus the number of skipped ones."""
     if shift.gap:
         return -walls.count(shift.at + shift.before, shift.at + shift.after)
     return walls.count(shift.at + shift.after, shift.at + shift.before)
@@ -75,23 +74,23 @@ def _jump(walls: Walls, shift: Shift) -> int:
 
 @dataclass(slots=True)
 class FirstPass(Timeline):
-    """RFC 5545: a skipped time happens by the offset before the gap, a repeated one in its first pass."""
+    """RFC 5545: a skipped time uses the offset before the gap, a repeated one its first pass."""
 
     def next_near_shift(self, instant: int, last: int) -> int | None:
-        """Do the same where the clocks may have just changed, or change before the wall time found."""
-        clock, found = self.clock, None
+        """Return the same if a clock change is near `instant` or before the wall time found."""
+        clock, second = self.clock, None
         start = instant + clock.offset(instant)
         shift = clock.shift(instant - NEARBY, instant)
         if shift and instant < shift.at + shift.size:
-            if shift.gap:  # skipped times still to come, which the clock will never show
+            if shift.gap:  # skipped times that are still to come
                 skipped = self.walls.next_from(instant + shift.before, shift.at + shift.after - 1)
-                found = None if skipped is None else skipped - shift.before
-            else:  # the second pass is silent
+                second = None if skipped is None else skipped - shift.before
+            else:  # nothing runs in the second pass
                 start = shift.at + shift.before
         shown = self._at_or_after(start, last)
-        if found is None or (shown is not None and shown < found):
-            found = shown
-        return found if found is not None and found <= last else None
+        if second is None or (shown is not None and shown < second):
+            second = shown
+        return second if second is not None and second <= last else None
 
     def _at_or_after(self, start: int, last: int) -> int | None:
         wall = self.walls.next_from(start, last + DAY)
@@ -102,19 +101,19 @@ class FirstPass(Timeline):
             return wall - before
         gap = self.clock.shift(wall - before - NEARBY, wall - before)
         rival = self.walls.next_from(gap.at + gap.after, wall - before + gap.after) if gap else None
-        # A time shown right after the gap can come before a skipped time that is earlier on paper.
+        # A time just after the gap can be earlier than a skipped time.
         return wall - before if rival is None or gap is None else min(wall - before, rival - gap.after)
 
     def passing(self, shift: Shift) -> int:
-        """Return by how much the instants around a shift differ from the wall times before, in and after it."""
-        # A repeated time runs once, as on paper, and so does a skipped one that does not fall on a shown one.
+        """Return the number of instants around a shift minus the number of wall times there."""
+        # A repeated time runs once, and so does a skipped one that does not coincide with another time.
         if not shift.gap or self.walls.next_from(shift.at + shift.before, shift.at + shift.after - 1) is None:
             return 0
         skipped, shown = self._flags(shift, shift.at, shift.at + shift.size)
         return -(skipped & shown).bit_count()
 
     def correction(self, shift: Shift, low: int, high: int) -> int:
-        """Return by how much the instants in [low, high) differ from the wall times that the clock shows."""
+        """Return the number of instants in [low, high) minus the number of wall times that the clock shows."""
         if not shift.gap:
             return -self.walls.count(low + shift.after, high + shift.after)
         if self.walls.next_from(low + shift.before, high + shift.before - 1) is None:
@@ -123,7 +122,7 @@ class FirstPass(Timeline):
         return (skipped & ~shown).bit_count()
 
     def _flags(self, shift: Shift, low: int, high: int) -> tuple[int, int]:
-        """Return the skipped and the shown wall times that fall into [low, high), as bits that can be compared."""
+        """Return the skipped and the shown wall times in [low, high) as bit masks."""
         rows = (self.walls.flags(low + offset, high + offset) for offset in (shift.before, shift.after))
         skipped, shown = (int.from_bytes(row, "big") for row in rows)
         return skipped, shown
@@ -131,10 +130,10 @@ class FirstPass(Timeline):
 
 @dataclass(slots=True)
 class RightAfter(Timeline):
-    """Debian cron, fixed times: skipped ones run together right after the gap, repeated ones once."""
+    """Debian cron, fixed times: skipped ones run once right after the gap, repeated ones once."""
 
     def next_near_shift(self, instant: int, last: int) -> int | None:
-        """Do the same where the clocks may have just changed, or change before the wall time found."""
+        """Return the same if a clock change is near `instant` or before the wall time found."""
         clock = self.clock
         start = instant + clock.offset(instant)
         shift = clock.shift(instant - NEARBY, instant)
@@ -146,11 +145,11 @@ class RightAfter(Timeline):
         if wall is None:
             return None
         gap = clock.gap_around(wall)
-        found = gap.at if gap else clock.to_utc(wall)
-        return found if found <= last else None
+        second = gap.at if gap else clock.to_utc(wall)
+        return second if second <= last else None
 
     def correction(self, shift: Shift, low: int, high: int) -> int:
-        """Return by how much the instants in [low, high) differ from the wall times that the clock shows."""
+        """Return the number of instants in [low, high) minus the number of wall times that the clock shows."""
         if not shift.gap:
             return -self.walls.count(low + shift.after, high + shift.after)
         if low != shift.at or includes(self.walls, shift.at + shift.after):
@@ -160,10 +159,10 @@ class RightAfter(Timeline):
 
 @dataclass(slots=True)
 class AsShown(Timeline):
-    """Debian cron, wildcard times: whenever the clock shows one; skipped ones never, repeated ones twice."""
+    """Debian cron, wildcard times: run whenever the clock shows them; skipped ones never, repeated ones twice."""
 
     def next_near_shift(self, instant: int, last: int) -> int | None:
-        """Do the same where the clocks may have just changed, or change before the wall time found."""
+        """Return the same if a clock change is near `instant` or before the wall time found."""
         clock = self.clock
         while instant <= last:
             offset = clock.offset(instant)
@@ -178,15 +177,15 @@ class AsShown(Timeline):
                 return None
             gap = None
             if wall - offset <= instant + NEARBY:
-                found = wall - offset
+                second = wall - offset
             else:
                 gap = clock.gap_around(wall)
-                found = clock.to_utc(wall)
+                second = clock.to_utc(wall)
             if not gap:
-                return found if found <= last else None
+                return second if second <= last else None
             instant = gap.at
         return None
 
-    def correction(self, shift: Shift, low: int, high: int) -> int:  # noqa: ARG002 - the clock itself is right
-        """Return by how much the instants in [low, high) differ from the wall times that the clock shows."""
+    def correction(self, shift: Shift, low: int, high: int) -> int:  # noqa: ARG002 - no correction needed
+        """Return the number of instants in [low, high) minus the number of wall times that the clock shows."""
         return 0

@@ -1,4 +1,4 @@
-"""Which seconds of a day match: every hour with every minute with every second, never written out."""
+"""Matching seconds of a day: the product of hours, minutes and seconds, without listing it."""
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
@@ -16,13 +16,13 @@ class Times(Protocol):
         """Return the number of members."""
 
     def rank(self, second: int) -> int:
-        """Return how many members are smaller than `second`."""
+        """Return the number of members smaller than `second`."""
 
     def at(self, index: int) -> int:
         """Return the member at `index`, counted from 0."""
 
     def __hash__(self) -> int:
-        """Be a key: the same times are asked for again and again."""
+        """Allow caching by times."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,7 +33,7 @@ class OneTime:
     size: ClassVar[int] = 1
 
     def rank(self, second: int) -> int:
-        """Return how many members are smaller than `second`."""
+        """Return the number of members smaller than `second`."""
         return 1 if self.second < second else 0
 
     def at(self, index: int) -> int:  # noqa: ARG002 - there is only one
@@ -53,7 +53,7 @@ class ListedTimes:
         return len(self.seconds)
 
     def rank(self, second: int) -> int:
-        """Return how many members are smaller than `second`."""
+        """Return the number of members smaller than `second`."""
         return bisect_left(self.seconds, second)
 
     def at(self, index: int) -> int:
@@ -74,7 +74,7 @@ class ClockTimes:
         self.size = len(self.hours) * len(self.minutes) * len(self.seconds)
 
     def rank(self, second: int) -> int:
-        """Return how many members are smaller than `second`."""
+        """Return the number of members smaller than `second`."""
         hour, rest = divmod(second, HOUR)
         hours = bisect_left(self.hours, hour)
         total = hours * len(self.minutes) * len(self.seconds)
@@ -102,6 +102,6 @@ def clock_times(hours: tuple[int, ...], minutes: tuple[int, ...], seconds: tuple
 
 
 def pick(positions: tuple[int, ...], size: int) -> list[int]:
-    """Return, in order, the indexes that BYSETPOS `positions` choose from a set of that size."""
+    """Return the sorted indexes that BYSETPOS `positions` select from a set of this size."""
     indexes = {position - 1 if position > 0 else size + position for position in positions}
     return sorted(index for index in indexes if 0 <= index < size)

@@ -1,5 +1,5 @@
-"""Matching wall times: days crossed with times of day, before any zone comes in."""
-# The classes are not frozen, for speed: a job's are made anew each time it runs.
+"""Matching wall times: the product of days and times of day, without a zone."""
+# The classes are not frozen, for speed: each run of a job creates new instances.
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,14 +16,14 @@ class Walls(Protocol):
         """Return the first member from `wall` to `last`, or None."""
 
     def count(self, first: int, end: int) -> int:
-        """Return how many members there are from `first` up to, not including, `end`."""
+        """Return the number of members from `first` to `end`, exclusive."""
 
     def flags(self, first: int, end: int) -> bytes:
-        """Return one byte for each second from `first` up to, not including, `end`: 1 for a member."""
+        """Return one byte per second from `first` to `end`, exclusive: 1 for a member."""
 
 
 def includes(walls: Walls, wall: int) -> bool:
-    """Say whether `wall` is a member."""
+    """Return whether `wall` is a member."""
     return walls.next_from(wall, wall) is not None
 
 
@@ -46,15 +46,15 @@ class DaysAndTimes:
         matching = next_day(self.days, day, min(last // DAY, LAST_DAY))
         if matching is None:
             return None
-        found = matching * DAY + times.at(index if matching == day else 0)
-        return found if found <= last else None
+        member = matching * DAY + times.at(index if matching == day else 0)
+        return member if member <= last else None
 
     def count(self, first: int, end: int) -> int:
-        """Return how many members there are from `first` up to, not including, `end`."""
+        """Return the number of members from `first` to `end`, exclusive."""
         return self._before(end) - self._before(first) + self._whole(first, end) if first < end else 0
 
     def flags(self, first: int, end: int) -> bytes:
-        """Return one byte for each second from `first` up to, not including, `end`: 1 for a member."""
+        """Return one byte per second from `first` to `end`, exclusive: 1 for a member."""
         rows = []
         while first < end:
             day, second = divmod(first, DAY)
@@ -68,14 +68,14 @@ class DaysAndTimes:
         return count_days(self.days, first // DAY, end // DAY) * self.times.size
 
     def _before(self, wall: int) -> int:
-        """Return how many members the day of `wall` has before it."""
+        """Return the number of members before `wall` on its day."""
         day, second = divmod(wall, DAY)
         return self.times.rank(second) if second and day <= LAST_DAY and has_day(self.days, day) else 0
 
 
 @lru_cache(maxsize=256)  # up to 86 kB each, mostly 3.6
 def _times_row(times: Times, first: int, end: int) -> bytes:
-    """Return one byte for each second of the day from `first` up to `end`; the same few gaps come again."""
+    """Return one byte per second of the day from `first` up to `end`; cached, because gaps repeat."""
     row = bytearray(end - first)
     for index in range(times.rank(first), times.rank(end)):
         row[times.at(index) - first] = 1
@@ -95,12 +95,12 @@ class Between:
         return self.walls.next_from(max(wall, self.first), min(last, self.last))
 
     def count(self, first: int, end: int) -> int:
-        """Return how many members there are from `first` up to, not including, `end`."""
+        """Return the number of members from `first` to `end`, exclusive."""
         first, end = max(first, self.first), min(end, self.last + 1)
         return self.walls.count(first, end) if first < end else 0
 
     def flags(self, first: int, end: int) -> bytes:
-        """Return one byte for each second from `first` up to, not including, `end`: 1 for a member."""
+        """Return one byte per second from `first` to `end`, exclusive: 1 for a member."""
         low, high = max(first, self.first), min(end, self.last + 1)
         if low >= high:
             return bytes(end - first)
@@ -116,13 +116,13 @@ class Without:
 
     def next_from(self, wall: int, last: int) -> int | None:
         """Return the first member from `wall` to `last`, or None."""
-        found = self.walls.next_from(wall, last)
-        while found is not None and found // DAY in self.days:
-            found = self.walls.next_from((found // DAY + 1) * DAY, last)
-        return found
+        member = self.walls.next_from(wall, last)
+        while member is not None and member // DAY in self.days:
+            member = self.walls.next_from((member // DAY + 1) * DAY, last)
+        return member
 
     def count(self, first: int, end: int) -> int:
-        """Return how many members there are from `first` up to, not including, `end`."""
+        """Return the number of members from `first` to `end`, exclusive."""
         total = self.walls.count(first, end)
         for day in self.days:
             low, high = max(first, day * DAY), min(end, (day + 1) * DAY)
@@ -131,7 +131,7 @@ class Without:
         return total
 
     def flags(self, first: int, end: int) -> bytes:
-        """Return one byte for each second from `first` up to, not including, `end`: 1 for a member."""
+        """Return one byte per second from `first` to `end`, exclusive: 1 for a member."""
         row = bytearray(self.walls.flags(first, end))
         for day in self.days:
             low, high = max(first, day * DAY), min(end, (day + 1) * DAY)

@@ -8,12 +8,12 @@ from scheduler.domain.recurrence.named_wall_times import near
 from scheduler.domain.recurrence.zones import Clock
 
 _REMEMBERED = 512  # days
-_EMPTY_DAYS = 400  # no zone leaves a window empty for so many days in a row
+_EMPTY_DAYS = 400  # no zone leaves a window empty for this many consecutive days
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Wall times from which and to which a window is open, and the weekdays on which it opens."""
+    """Opening and closing wall times of a window, and the weekdays on which it opens."""
 
     opens: int  # seconds of the day
     closes: int  # not after `opens`: on the next day
@@ -26,19 +26,19 @@ class Window:
 
 @dataclass(slots=True, eq=False)
 class Hours:
-    """A window in a zone: its spans in whole seconds, as instants."""
+    """A window in a zone: its spans of instants, in whole seconds."""
 
     window: Window
     clock: Clock
-    _known: dict[int, tuple[int, int] | None] = field(default_factory=dict)
+    _spans: dict[int, tuple[int, int] | None] = field(default_factory=dict)
 
     def span(self, day: int) -> tuple[int, int] | None:
-        """Return the instants at which the window opens on `day` and closes again; None if it does not open."""
-        if day not in self._known:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[day] = self._span(day)
-        return self._known[day]
+        """Return the instants at which the window of `day` opens and closes; None if it does not open."""
+        if day not in self._spans:
+            if len(self._spans) >= _REMEMBERED:
+                self._spans.clear()
+            self._spans[day] = self._span(day)
+        return self._spans[day]
 
     def _span(self, day: int) -> tuple[int, int] | None:
         window = self.window
@@ -49,7 +49,7 @@ class Hours:
         return (start, end) if start < end else None  # daylight saving can leave it empty
 
     def end(self, second: int) -> int | None:
-        """Return the instant at which the window around `second` closes; None if none is open then."""
+        """Return the closing instant of the window that is open at `second`; None if none is open."""
         low, high, _ = near(self.clock, second)
         latest = None
         for day in range((second + low) // DAY - 1, (second + high) // DAY + 1):
@@ -59,7 +59,7 @@ class Hours:
         return latest
 
     def next_start(self, second: int) -> int | None:
-        """Return the first instant after `second` at which a window opens, on an open or a closed day."""
+        """Return the first opening after `second`, on an open or a closed day."""
         first = (second + near(self.clock, second)[0]) // DAY - 1
         for day in range(first, first + _EMPTY_DAYS):
             span = self.span(day)

@@ -1,4 +1,4 @@
-"""Time zones from the `tzdata` package, so that all replicas agree whatever their operating systems carry."""
+"""Time zones from the `tzdata` package, so that all replicas agree regardless of their operating systems."""
 
 import difflib
 import struct
@@ -26,28 +26,28 @@ from scheduler.domain.recurrence.day_masks import (
 )
 
 _ZERO = datetime(1, 1, 1)  # noqa: DTZ001 - the origin of wall time, which has no zone
-_REGULAR_FROM = 2100  # by then every zone follows its yearly rule
-_UNIX = 719_163 * DAY  # 1970 on the scale of `calendar`
+_REGULAR_FROM = 2100  # every zone follows its yearly rule by then
+_UNIX = 719_163 * DAY  # 1970 since ordinal 0
 _TZIF_COUNTS = struct.Struct(">6I")
 _TZIF_COUNTS_AT = 20
 _TZIF_HEADER = 44
-_FIRST_SHIFTS = 1800  # until then every place keeps its own sun's time; the first to change is Manila, in 1844
-_STRIDE = 6 * DAY  # the fastest there and back: Boa Vista in October 2000, after seven days less an hour
-NEARBY = 2 * DAY  # longer than any shift: Samoa skipped a whole day
-_NEAR_YEARS = 64  # whose segments are remembered for each zone
+_FIRST_SHIFTS = 1800  # before it, all places have local mean time; the first change is Manila's in 1844
+_STRIDE = 6 * DAY  # the closest two changes: Boa Vista in October 2000, seven days less an hour apart
+NEARBY = 2 * DAY  # longer than any shift; Samoa skipped a whole day
+_NEAR_YEARS = 64  # years with cached segments, per zone
 _MOST_ALIKE = 60  # names with the same three letters
-_MOST_COMPARED = 4  # names compared letter by letter with one that is unknown
-_FIRST, _LAST = 3 * DAY, END_OF_TIME - 3 * DAY  # where conversions cannot leave the years 1 to 9999
+_MOST_COMPARED = 4  # names compared with an unknown one
+_FIRST, _LAST = 3 * DAY, END_OF_TIME - 3 * DAY  # conversions stay within the years 1 to 9999
 
 
 def tzdata_version() -> str:
-    """Return the IANA release that every zone comes from, such as 2026a."""
+    """Return the IANA release of the zone data, such as 2026a."""
     return str(tzdata.IANA_VERSION)
 
 
 @cache
 def zone_names() -> frozenset[str]:
-    """Return every name that `timezone` may be."""
+    """Return the valid values of `timezone`."""
     names = resources.files(tzdata).joinpath("zones").read_text(encoding="ascii").split()
     return frozenset(names) - {"Factory", "localtime", "posixrules"}
 
@@ -58,19 +58,19 @@ def _lower_names() -> dict[str, str]:
 
 
 def suggest(name: str) -> str | None:
-    """Return the known zone that was probably meant, if one is close."""
-    wanted = name[:64].lower().replace(" ", "_")
+    """Return a similar zone name, if there is one."""
+    lower_name = name[:64].lower().replace(" ", "_")
     shared: Counter[str] = Counter()
     parts = _names_by_part()
-    for part in _parts(wanted):
+    for part in _parts(lower_name):
         shared.update(parts.get(part, ()))
     likely = [zone for zone, _ in shared.most_common(_MOST_COMPARED)]
-    close = difflib.get_close_matches(wanted, likely, n=1, cutoff=0.75)
+    close = difflib.get_close_matches(lower_name, likely, n=1, cutoff=0.75)
     return _lower_names()[close[0]] if close else None
 
 
 def unknown_zone(name: str) -> str:
-    """Return the problem of a text that is not the name of a zone."""
+    """Return the problem of an unknown zone name."""
     near = suggest(name)
     hint = f"did you mean {near}?" if near else "write an IANA name such as Europe/Berlin or UTC"
     return f"{name[:64]!r} is not the name of a time zone: {hint}"
@@ -78,26 +78,26 @@ def unknown_zone(name: str) -> str:
 
 @cache
 def _names_by_part() -> dict[str, tuple[str, ...]]:
-    """Return the names by three letters in a row that they have; letters that many names have tell nothing."""
-    found: dict[str, list[str]] = {}
+    """Return zone names by three-letter part, without parts that are too common."""
+    names_by_part: dict[str, list[str]] = {}
     for name in sorted(_lower_names()):
         for part in _parts(name):
-            found.setdefault(part, []).append(name)
-    return {part: tuple(names) for part, names in found.items() if len(names) <= _MOST_ALIKE}
+            names_by_part.setdefault(part, []).append(name)
+    return {part: tuple(names) for part, names in names_by_part.items() if len(names) <= _MOST_ALIKE}
 
 
 def _parts(name: str) -> set[str]:
     return {name[at : at + 3] for at in range(len(name) - 2)}
 
 
-# From when until when the clocks do not change, their offset, and from when on no wall time is in doubt: neither
-# skipped just before nor shown for the second time.
+# Start and end of a span without clock changes, its offset, and the instant from which wall times are unambiguous:
+# neither skipped just before nor repeated.
 Segment: TypeAlias = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """The clocks change at the instant `at`, from one offset to another."""
+    """A clock change at the instant `at`, from one offset to another."""
 
     at: int
     before: int
@@ -105,31 +105,31 @@ class Shift:
 
     @property
     def gap(self) -> bool:
-        """Say whether wall times are skipped rather than repeated."""
+        """Return whether wall times are skipped rather than repeated."""
         return self.after > self.before
 
     @property
     def size(self) -> int:
-        """Return how many seconds are skipped or repeated."""
+        """Return the number of skipped or repeated seconds."""
         return abs(self.after - self.before)
 
 
 class Clock:
-    """One zone's offsets, in whole seconds on the scale of `calendar`."""
+    """One zone's offsets, in whole seconds since ordinal 0."""
 
     __slots__ = ("_changes", "_info", "_near", "_recent", "_regular_from", "_years", "fixed", "name")
 
     def __init__(self, name: str, info: ZoneInfo, changes: tuple[int, ...] = ()) -> None:
-        """Know a zone by what zoneinfo says, and by the instants of the changes that its file lists, if any."""
+        """Use zoneinfo's offsets and the changes listed in the zone's file, if any."""
         self.name = name
         self._info = info
         self._changes = changes
         self._regular_from = _year_at(changes[-1]) + 1 if changes else _REGULAR_FROM
         self.fixed: int | None = None
-        self._years: dict[int, tuple[int, tuple[Shift, ...]]] = {}  # the year in which they were found, and they
+        self._years: dict[int, tuple[int, tuple[Shift, ...]]] = {}  # the year of the shifts, and the shifts
         self._near: dict[int, tuple[Segment, ...]] = {}
         self._recent: tuple[Segment, Segment] = ((0, 0, 0, 0), (0, 0, 0, 0))
-        always = info.utcoffset(None)  # known without a date only where the clocks never change
+        always = info.utcoffset(None)  # not None only if the clocks never change
         if always is not None:
             self.fixed = always.days * DAY + always.seconds
             self._recent = ((0, END_OF_TIME, self.fixed, 0), (0, 0, 0, 0))
@@ -139,28 +139,28 @@ class Clock:
         return self.segment(instant)[2]
 
     def segment(self, instant: int) -> Segment:
-        """Return the span around `instant` in which the clocks do not change.
+        """Return the span around `instant` without clock changes.
 
-        One that is longer than a year may be cut off, though not within a year of `instant`.
+        A span longer than a year may be truncated, but not within a year of `instant`.
         """
-        found, other = self._recent
-        if found[0] <= instant < found[1]:
-            return found
+        recent, other = self._recent
+        if recent[0] <= instant < recent[1]:
+            return recent
         if other[0] <= instant < other[1]:
             return other
         if self.fixed is not None:
             return 0, END_OF_TIME, self.fixed, 0
-        for known in self._around(_year_at(instant)):
-            if instant < known[1]:
-                # A search asks about where it starts and where it ends, and the next search about the same two.
-                self._recent = known, found
-                return known
-        raise AssertionError("a year ends before the next one does")
+        for segment in self._around(_year_at(instant)):
+            if instant < segment[1]:
+                # A search queries its start and its end, and the next search the same two.
+                self._recent = segment, recent
+                return segment
+        raise AssertionError("the segments cover the whole year")
 
     def _around(self, year: int) -> tuple[Segment, ...]:
-        """Return the segments of a year and of those on both sides of it."""
-        known = self._near.get(year)
-        if known is None:
+        """Return the segments of a year and its two neighbours."""
+        segments = self._near.get(year)
+        if segments is None:
             shifts = [shift for near in (year - 1, year, year + 1) for shift in self._year(near)]
             first, end = january_first(year - 1) * DAY, january_first(year + 2) * DAY
             edges = [first, *(shift.at for shift in shifts), end]
@@ -168,17 +168,17 @@ class Clock:
             settled = [first + NEARBY, *(shift.at + shift.size for shift in shifts)]
             if len(self._near) >= _NEAR_YEARS:
                 self._near.clear()
-            known = self._near[year] = tuple(zip(edges, edges[1:], offsets, settled, strict=False))
-        return known
+            segments = self._near[year] = tuple(zip(edges, edges[1:], offsets, settled, strict=False))
+        return segments
 
     def _look_up(self, instant: int) -> int:
-        """Return local minus UTC at `instant` as zoneinfo has it."""
+        """Return zoneinfo's offset at `instant`."""
         moment = (_ZERO + timedelta(seconds=min(max(instant, _FIRST), _LAST) - DAY)).replace(tzinfo=self._info)
         offset = self._info.fromutc(moment).utcoffset() or timedelta()
         return offset.days * DAY + offset.seconds
 
     def offsets_of_wall(self, wall: int) -> tuple[int, int]:
-        """Return the offsets before and after the shift that `wall` lies in; twice the same elsewhere."""
+        """Return the offsets before and after the shift around `wall`; the same offset twice without one."""
         start, end, offset, _ = self.segment(wall)
         if start + NEARBY <= wall < end - NEARBY:
             return offset, offset
@@ -188,11 +188,11 @@ class Clock:
         return first.days * DAY + first.seconds, second.days * DAY + second.seconds
 
     def to_utc(self, wall: int) -> int:
-        """Return the instant of a wall time: its first pass, or by the offset before the gap it lies in."""
+        """Return the instant of a wall time: its first pass, or in a gap by the offset before it."""
         return wall - self.offsets_of_wall(wall)[0]
 
     def gap_around(self, wall: int) -> Shift | None:
-        """Return the gap that swallows `wall`, if one does."""
+        """Return the gap that contains `wall`, if any."""
         before, after = self.offsets_of_wall(wall)
         if after <= before:
             return None
@@ -215,38 +215,38 @@ class Clock:
         """Return the shifts of one UTC year."""
         if not _FIRST_SHIFTS <= year <= LAST_YEAR:
             return ()
-        # Once a zone follows its yearly rule, years of a kind have the same shifts, as long after they begin.
-        # The last year shares nothing: its end cannot be looked up.
+        # Once a zone follows its yearly rule, years of the same kind have the same shifts relative to 1 January.
+        # Except the last year, whose end cannot be queried.
         regular = self._regular_from <= year < LAST_YEAR
         key = -1 - year_kind(year)[0] * 2 - year_length(year) % 2 if regular else year
-        same, known = self._years.get(key, (year, None))
-        if known is None and year < self._regular_from - 1 and self._changes:
-            known = self._listed(january_first(year) * DAY, january_first(year + 1) * DAY)
-            self._years[key] = year, known
-        if known is None:
+        same, shifts = self._years.get(key, (year, None))
+        if shifts is None and year < self._regular_from - 1 and self._changes:
+            shifts = self._listed(january_first(year) * DAY, january_first(year + 1) * DAY)
+            self._years[key] = year, shifts
+        if shifts is None:
             start, end = january_first(year) * DAY, january_first(year + 1) * DAY
             edges = [*range(start - 1, end - 1, _STRIDE), end - 1]
             offsets = [self._look_up(edge) for edge in edges]
-            known = tuple(
+            shifts = tuple(
                 shift
                 for (low, high), (before, after) in zip(pairwise(edges), pairwise(offsets), strict=True)
                 if before != after
                 for shift in self._scan(low, high)
             )
-            self._years[key] = year, known
+            self._years[key] = year, shifts
         if same == year:
-            return known
+            return shifts
         later = (january_first(year) - january_first(same)) * DAY
-        return tuple(Shift(shift.at + later, shift.before, shift.after) for shift in known)
+        return tuple(Shift(shift.at + later, shift.before, shift.after) for shift in shifts)
 
     def _listed(self, start: int, end: int) -> tuple[Shift, ...]:
-        """Return the shifts from `start` up to, not including, `end`, where the zone's file lists all of them."""
+        """Return the shifts from `start` up to `end`, exclusive, if the zone's file lists all of them."""
         changes = self._changes[bisect_left(self._changes, start) : bisect_left(self._changes, end)]
         shifts = (Shift(at, self._look_up(at - 1), self._look_up(at)) for at in changes)
         return tuple(shift for shift in shifts if shift.before != shift.after)
 
     def _scan(self, after: int, until: int) -> Iterator[Shift]:
-        """Yield the shifts of a span that has at most one for each change seen at its ends, by halving."""
+        """Find shifts between two instants by bisection."""
         while (before := self._look_up(after)) != self._look_up(until):
             low, high = after, until
             while high - low > 1:
@@ -266,7 +266,7 @@ def _year_at(instant: int) -> int:
 
 @cache  # at most one for each name that exists
 def zone(name: str) -> ZoneInfo:
-    """Return a zone by its exact IANA name; KeyError for any other text."""
+    """Return a zone by its exact IANA name. Raises KeyError."""
     if name not in zone_names():
         raise KeyError(name)
     with _file(name).open("rb") as data:
@@ -278,17 +278,17 @@ def _file(name: str) -> Traversable:
 
 
 def _listed_changes(data: bytes) -> tuple[int, ...]:
-    """Return the instants that a TZif file (RFC 9636) lists; after the last one a zone follows its yearly rule."""
+    """Return the changes listed in a TZif file (RFC 9636); after them the zone follows its yearly rule."""
     if data[4:5] < b"2":
         return ()
     utc, standard, leaps, times, types, letters = _TZIF_COUNTS.unpack_from(data, _TZIF_COUNTS_AT)
-    second = _TZIF_HEADER + times * 5 + types * 6 + letters + leaps * 8 + standard + utc  # with times of 64 bits
+    second = _TZIF_HEADER + times * 5 + types * 6 + letters + leaps * 8 + standard + utc  # 64-bit times
     count = _TZIF_COUNTS.unpack_from(data, second + _TZIF_COUNTS_AT)[3]
     return tuple(_UNIX + at for at in struct.unpack_from(f">{count}q", data, second + _TZIF_HEADER))
 
 
 def local_time(instant: datetime, name: str) -> datetime:
-    """Return an instant in a zone's own time; in UTC where that would lie outside the years 1 to 9999."""
+    """Return an instant in a zone's local time; in UTC if that is outside the years 1 to 9999."""
     try:
         return instant.astimezone(zone(name))
     except OverflowError:
@@ -297,5 +297,5 @@ def local_time(instant: datetime, name: str) -> datetime:
 
 @cache
 def clock(name: str) -> Clock:
-    """Return the clock of a zone; KeyError if there is no such zone."""
+    """Return the clock of a zone. Raises KeyError."""
     return Clock(name, zone(name), _listed_changes(_file(name).read_bytes()))

@@ -138,7 +138,7 @@ def test_at_most_31_days():
     assert dues(planner_of(**yearly, calendar=closed("2026-12-01", 31)), 1) == [utc("2027-01-01T09:00:00Z")]
     planner = planner_of(**yearly, calendar=closed("2026-12-01", 32))
     assert dues(planner, 1) == [utc("2027-12-01T09:00:00Z")]
-    passed = planner.passed_over(utc("2026-01-01T00:00:00Z"), utc("2027-02-01T00:00:00Z"), 10)
+    passed = planner.skipped(utc("2026-01-01T00:00:00Z"), utc("2027-02-01T00:00:00Z"), 10)
     assert [(each.nominal_at, each.reason) for each in passed] == [(utc("2026-12-01T09:00:00Z"), "calendar")]
     yearly |= {"run_at": "2027-01-01T09:00:00", "on_closed": "previous"}
     assert dues(planner_of(**yearly, calendar=closed("2026-12-02", 31)), 1) == [utc("2026-12-01T09:00:00Z")]
@@ -248,7 +248,7 @@ def test_at_most_31_days_on():
     assert dues(planner, 1) == [utc("2027-01-01T09:00:00Z")]  # the 31st day
     planner = planner_of(**yearly, calendar=closed("2026-12-02", 31))
     assert dues(planner, 1) == [utc("2027-12-02T09:00:00Z")]
-    passed = planner.passed_over(utc("2026-01-01T00:00:00Z"), utc("2027-03-01T00:00:00Z"), 5)
+    passed = planner.skipped(utc("2026-01-01T00:00:00Z"), utc("2027-03-01T00:00:00Z"), 5)
     assert [(each.nominal_at, each.reason) for each in passed] == [(utc("2026-12-01T20:00:00Z"), "calendar")]
 
 
@@ -462,7 +462,7 @@ def test_hostile_combinations_are_decided_in_bounded_time(schedule, calendar):
             found = list(islice(planner.all(), 5))
             assert planner.emits() is bool(found)
             until = found[-1].due_at if found else utc("2060-01-01T00:00:00Z")
-            planner.passed_over(spec.starts_at - timedelta(seconds=1), until, 100)
+            planner.skipped(spec.starts_at - timedelta(seconds=1), until, 100)
             for each in found:
                 planner.merged(each, 100)
             assert time.process_time() - started < 10
@@ -476,4 +476,4 @@ def test_both_ends_of_time():
                 spec = spec_of(run_at=wall, timezone=zone)
                 planner = Planner(spec, read_adjustments(fields), JOB)
                 assert len(list(planner.all())) <= 1
-                planner.passed_over(datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC), 5)
+                planner.skipped(datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC), 5)

@@ -214,7 +214,7 @@ def test_short_forms(short, long):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("@reboot", "no time"),
+        ("@reboot", "not supported"),
         ("@fortnightly", "the short forms are"),
         ("0 0 9 * * *", "seconds are not part of cron"),
         ("61 25 * * *", "minute takes 0 to 59.*hour takes 0 to 23"),

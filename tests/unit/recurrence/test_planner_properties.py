@@ -144,7 +144,7 @@ def test_calendars_and_windows_as_the_slow_reference_has_them(case):
     passed = [(instant, SkipReason.CALENDAR) for instant in skipped]
     passed += [(each, SkipReason.MERGED) for _, _, merged in rows for each in merged]
     end = (start + timedelta(days=10)).replace(tzinfo=UTC)
-    listed = planner.passed_over(datetime(1990, 1, 1, tzinfo=UTC), end, 100)
+    listed = planner.skipped(datetime(1990, 1, 1, tzinfo=UTC), end, 100)
     expected = sorted(row for row in passed if row[0] <= end)[:100]
     assert [(each.nominal_at, each.reason) for each in listed] == expected
 
