@@ -123,7 +123,7 @@ def test_sigterm_ends_a_process_whose_database_never_answers(behind, host, role)
     database.freeze()
     host.request(run_at=iso(utc()))
     until(lambda: len(database.held) >= 2, "the work and the maintenance wait for an answer")
-    # After how many seconds is the affair of tests/unit/test_runtime.py and, in earnest, of `make chaos`.
+    # The number of seconds: tests/unit/processes/test_runtime.py and `make chaos` test this.
     assert process.stop(signal.SIGTERM) == 0
 
 

@@ -3,8 +3,7 @@
 import json
 import re
 
-import pytest
-from console_support import a_browser, a_visit, a_world
+from console_support import a_visit
 from playwright.sync_api import expect
 from support import DEADLINE, iso, until, utc
 
@@ -45,18 +44,6 @@ CORPUS = [
     "%3Cscript%3E",
 ]
 ALL = " ".join(CORPUS)
-
-
-@pytest.fixture(scope="module")
-def world(stack, template):
-    with a_world(stack, template) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with a_browser() as started:
-        yield started
 
 
 def short(texts, most=200):

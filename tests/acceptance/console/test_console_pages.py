@@ -3,22 +3,14 @@
 import re
 
 import pytest
-from console_support import AXE, DESK, PHONE, a_browser, a_visit, a_world, faults
+from console_support import AXE, DESK, PHONE, a_visit, faults
 from node_support import package_soon
 from support import until
 
 
-@pytest.fixture(scope="module")
-def world(stack, template):
+@pytest.fixture(scope="module", autouse=True)
+def axe_is_fetched_meanwhile():
     package_soon(*AXE)
-    with a_world(stack, template) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with a_browser() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from hypothesis import settings
 from scheduler.domain.recurrence import Schedule, compile_schedule, resolve
 from scheduler.domain.recurrence import zone as zone_info  # from tzdata: the system may carry another release
 
-CASES = Path(__file__).parents[2] / "recurrence_cases"
+CASES = Path(__file__).parents[3] / "recurrence_cases"
 EXAMPLES = int(os.environ.get("SCHEDULER_TEST_EXAMPLES", "100"))
 STORED_AT = datetime(2026, 9, 14, 13, 0, tzinfo=UTC)
 

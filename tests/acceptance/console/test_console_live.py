@@ -2,31 +2,12 @@
 
 import re
 
-import pytest
 from api_support import BUSY
-from console_support import a_browser, a_visit, a_world
+from console_support import a_visit
 from playwright.sync_api import expect
 from support import DEADLINE, iso, unreachable, utc
 
 expect.set_options(timeout=DEADLINE * 1000)
-
-
-@pytest.fixture(scope="module")
-def world(stack, template):
-    with a_world(stack, template) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with a_browser() as started:
-        yield started
-
-
-@pytest.fixture
-def visit(world, browser):
-    with a_visit(browser, world, world.token("admin")) as made:
-        yield made
 
 
 def place(page, row):

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from uuid import uuid4
 
 import pytest
-from console_support import a_browser, a_visit, a_world
+from console_support import a_visit
 from playwright.sync_api import expect
 from support import DEADLINE, iso, until, utc
 
@@ -15,24 +15,6 @@ from scheduler.api.console.session import form_token
 
 expect.set_options(timeout=DEADLINE * 1000)
 VERDICT = re.compile("On time|Late")  # a busy machine is late, and that is what it must say then
-
-
-@pytest.fixture(scope="module")
-def world(stack, template):
-    with a_world(stack, template) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with a_browser() as started:
-        yield started
-
-
-@pytest.fixture
-def visit(world, browser):
-    with a_visit(browser, world, world.token("admin")) as made:
-        yield made
 
 
 def status(world, job_id):

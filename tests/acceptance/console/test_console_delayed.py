@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pika
 import pytest
-from console_support import AXE, DESK, PHONE, a_browser, a_visit, a_world, faults
+from console_support import AXE, DESK, PHONE, a_visit, faults
 from node_support import package_soon
 from playwright.sync_api import expect
 from support import DEADLINE, until
@@ -14,17 +14,9 @@ expect.set_options(timeout=DEADLINE * 1000)
 HOUR = 3_600_000
 
 
-@pytest.fixture(scope="module")
-def world(stack, template):
+@pytest.fixture(scope="module", autouse=True)
+def axe_is_fetched_meanwhile():
     package_soon(*AXE)
-    with a_world(stack, template) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with a_browser() as started:
-        yield started
 
 
 def delay(world, key, body, **properties):
