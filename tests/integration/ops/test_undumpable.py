@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from endpoints import event, results
-from pika.exceptions import ChannelClosedByBroker
+from pika.exceptions import UnroutableError
 from support import Process, until
 
 # Root's capabilities allow everything, so the worker gives them up first.
@@ -26,14 +26,12 @@ print(json.dumps(told))
 """
 
 
-def offered(host):
-    """Tell whether the worker has declared the command's queue; if not, asking closes the channel."""
-    channel = host.connection.channel()
+def sent(host, asked):
+    """Publish to the command's queue; return False while the worker has not bound it."""
     try:
-        channel.queue_declare("scheduler_command_probe", passive=True)
-    except ChannelClosedByBroker:
+        host.publish("command.probe", asked, exchange="schedule.work")
+    except UnroutableError:
         return False
-    channel.close()
     return True
 
 
@@ -48,8 +46,7 @@ def test_a_command_cannot_read_its_workers_environment_or_memory(amqp_url, host,
     try:
         asked = event("http://127.0.0.1/") | {
             "target": {"command": {"name": "probe", "arguments": [str(worker.popen.pid)]}}}
-        until(lambda: offered(host), "the command's queue")
-        host.publish("command.probe", asked, exchange="schedule.work")
+        until(lambda: sent(host, asked), "the command's queue is bound")
         [told] = results(host, 1).values()
         assert told["status"] == "succeeded", told
         found = json.loads(told["output"]["stdout"])
