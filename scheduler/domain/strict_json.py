@@ -1,4 +1,4 @@
-"""Parse JSON strictly: no duplicate keys, no NaN, no strings that Postgres cannot store."""
+"""Parse JSON strictly: no duplicate keys, no NaN, only strings that Postgres can store."""
 
 import json
 import re

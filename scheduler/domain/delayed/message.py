@@ -36,7 +36,7 @@ class ReceivedMessage:
 
     @property
     def about(self) -> str:
-        """Its UUID; all that have none are alike."""
+        """Its UUID; empty without one."""
         return self.message_id or ""
 
 

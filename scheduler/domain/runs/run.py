@@ -135,7 +135,7 @@ class Run:
 
     @property
     def wake_at(self) -> datetime | None:
-        """When a producer should claim it: to retry, to expire the attempt or to announce the end."""
+        """Time of the next claim: to retry, to expire the attempt or to announce the end."""
         match self.status:
             case RunStatus.WAITING:
                 return self.retry_at

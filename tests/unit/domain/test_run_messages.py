@@ -1,4 +1,4 @@
-"""Results and policies: what each field may say, and what is said about what it may not."""
+"""Fields of results and policies: valid values, and problems of invalid ones."""
 
 import json
 from uuid import uuid4

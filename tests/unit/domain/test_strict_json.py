@@ -137,7 +137,7 @@ def test_a_key_given_twice_among_very_many_is_found_without_looking_through_them
     looks = 0
 
     class Key(str):
-        """Counts how often it is looked at: hashed for a table, or compared with another key."""
+        """Counts accesses: hashing for a table, or comparison with another key."""
 
         __slots__ = ()
 

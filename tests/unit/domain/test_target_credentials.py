@@ -1,4 +1,4 @@
-"""Literal credentials of a target are masked, and come back only for the same origin."""
+"""Literal credentials of a target are masked, and restored only for the same origin."""
 
 import json
 

@@ -54,7 +54,7 @@ def text(value):
 
 @st.composite
 def numbers(draw):
-    """Draw a number as AMQP writes it, and what it says."""
+    """Draw an encoded AMQP number and its value."""
     kind = draw(st.sampled_from([*integers, *unsigned, "f", "d", "D", "S"]))
     if kind in integers:
         bits = integers[kind]

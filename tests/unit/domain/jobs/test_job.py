@@ -1,4 +1,4 @@
-"""Order and idempotence: the final job is the same whatever the order of arrival, duplicates included."""
+"""Order and idempotence: the final job is the same for every order of arrival and with duplicates."""
 
 import itertools
 from dataclasses import fields as dataclass_fields
@@ -196,10 +196,10 @@ def test_every_field_of_a_definition_is_compared_or_known_to_make_no_difference(
 
 
 def test_a_job_that_remembers_more_than_its_request_is_not_fresh():
-    """Of one that is fresh only what a request brings is stored (`FRESH`): all else would be lost silently."""
+    """Only a request's columns are stored for a fresh job (`FRESH`); other values would be lost."""
     job, _ = applied(command("request", 1))
     assert job.fresh
-    # The first only a producer sets, of a job that is stored already; the second is never without `triggers`.
+    # Only a producer sets the first, on a stored job; the second is set only together with `triggers`.
     elsewhere = {"held_by", "trigger_at"}
     for name in {each.name for each in dataclass_fields(Job)} - {*FRESH, "definition"} - elsewhere:
         other = {"status": JobStatus.PAUSED, "occurrence": 1, "retries": 1, "triggers": (T,)}.get(name, T)

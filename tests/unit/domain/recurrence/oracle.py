@@ -31,7 +31,7 @@ class _EnoughError(Exception):
 
 @contextmanager
 def _until(end, freq):
-    """Let dateutil give up after `end`: an unsatisfiable rule would keep it until the year 9999."""
+    """Stop dateutil's search after `end`; for an unsatisfiable rule it would continue until the year 9999."""
     rebuild = dateutil.rrule._iterinfo.rebuild
 
     def bounded(info, year, month):

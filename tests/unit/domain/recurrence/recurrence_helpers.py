@@ -1,4 +1,4 @@
-"""What the recurrence tests share: the stored cases, and short ways to ask."""
+"""Shared cases and helpers of the recurrence tests."""
 
 import json
 import os

@@ -83,7 +83,7 @@ def every_occurrences(spacing, start, zone, end):
 
 
 def is_open(day, calendar):
-    """Say whether a date is open."""
+    """Return whether a date is open."""
     if calendar is None:
         return True
     key, listed = day.isoformat(), day.isoformat() <= (calendar.get("valid_until") or "9999-12-31")
@@ -119,7 +119,7 @@ def moved_date(day, calendar, policy):
 
 @lru_cache(maxsize=10_000)
 def window_span(day, opens, closes, days, zone):
-    """Return when the window opens on a date and when it closes, or None."""
+    """Return the opening and closing times of the window on a date, or None."""
     if WEEKDAYS[day.weekday()] not in days:
         return None
     opens, closes = (datetime.strptime(text, "%H:%M").time() for text in (opens, closes))
@@ -164,5 +164,5 @@ def plan(named, zone, *, calendar=None, policy="skip", window=None, resolve=by_r
 
 
 def dates(first, days):
-    """Return dates from `first` plus each number of days, as texts."""
+    """Return dates from `first` plus each number of days, as strings."""
     return {(date.fromordinal(first.toordinal() + each)).isoformat(): f"closed {each}" for each in days}

@@ -33,7 +33,7 @@ def dues(planner, number, after=None):
 
 
 def problems_of(**fields):
-    """Return what is wrong with the fields, by field."""
+    """Return the problems by field."""
     with pytest.raises(Rejected) as verdict:
         planner_of(**fields)
     return {each.field: each.problem for each in verdict.value.problems}
@@ -260,7 +260,7 @@ def test_a_window_that_daylight_saving_leaves_empty_does_not_open():
     # From and to are resolved like times of a rule: 02:10 to 02:50 happens from 03:10 to 03:50.
     skipped = {"from": "02:10", "to": "02:50"}
     assert once("2026-03-08T01:00:00", window=skipped).due_at == utc("2026-03-08T07:10:00Z")
-    # In a fold both are in the first pass: the second lies outside.
+    # In a fold both are in the first pass: the second is outside.
     repeated = {"from": "01:00", "to": "02:00"}
     assert once("2026-11-01T01:30:00-04:00", window=repeated).moved == ()
     assert once("2026-11-01T01:30:00-05:00", window=repeated).moved == ()  # 02:00 comes after the second pass
@@ -335,7 +335,7 @@ def test_without_an_id_nothing_is_delayed():
     assert next(planner_of(**fields).all()).moved == ()
 
 
-# What is wrong with the fields
+# Problems by field
 
 
 @pytest.mark.parametrize(
@@ -452,7 +452,7 @@ WINDOWS = [
 @pytest.mark.parametrize("calendar", CALENDARS)
 @pytest.mark.parametrize("schedule", DENSE)
 def test_hostile_combinations_are_decided_in_bounded_time(schedule, calendar):
-    """Processor time, which others on the machine do not spend; the worst is about a tenth of the limit."""
+    """CPU time, independent of other processes; the slowest case needs a tenth of the limit."""
     spec = spec_of(**DENSE[schedule])
     for on_closed in ("skip", "previous", "nearest"):
         for window in WINDOWS:

@@ -1,5 +1,5 @@
-"""Whatever dateutil answers in time, we answer the same: random rules, zones, starts and questions."""
-# ruff: noqa: PT017 - a refusal is one of the two right answers here, and its words are checked
+"""Results equal dateutil's for random rules, zones, starts and queries that it answers in time."""
+# ruff: noqa: PT017 - a rejection is a valid result here, and its text is checked
 
 from bisect import bisect_right
 from datetime import timedelta

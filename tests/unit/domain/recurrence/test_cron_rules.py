@@ -47,17 +47,17 @@ def expressions(draw):
 
 
 def _exists(moment):
-    """Say whether the clock ever shows this: where midnight is skipped cronsim returns it for wildcard times."""
+    """Return whether this wall time exists: cronsim returns a skipped midnight for wildcard times."""
     return moment == moment.astimezone(UTC).astimezone(moment.tzinfo)
 
 
 def _elapsed(expression):
-    """Say whether the times are wildcards, which follow elapsed time."""
+    """Return whether the times are wildcards, which follow elapsed time."""
     return any(field.startswith("*") for field in expression.split()[:2])
 
 
 def _beyond_cronsim(zone, after, until):
-    """Say whether the clocks change in a way that cronsim loses its way in: see the tests below."""
+    """Return whether cronsim handles the clock change wrongly: see the tests below."""
     for shift in clock(zone).shifts(to_seconds(after)[0] - DAY, to_seconds(until)[0]):
         over_midnight = (shift.at + shift.after) // DAY != (shift.at - 1 + shift.before) // DAY
         if shift.size % 3600 or (shift.at + shift.before) % 3600 or over_midnight:
@@ -66,7 +66,7 @@ def _beyond_cronsim(zone, after, until):
 
 
 def _shown_after(expression, zone, instant):
-    """Return when the clock next shows a time that matches, by looking at it minute by minute."""
+    """Return the next matching time on the clock, found minute by minute."""
     wanted, info = CronSim(expression, datetime(2000, 1, 1)), zone_info(zone)  # noqa: DTZ001 - to read the fields
 
     def on_day(moment):
@@ -94,7 +94,7 @@ def test_same_instants_as_cronsim(expression, start):
         return
     simulated = CronSim(expression, now.astimezone(zone_info(zone)))
     instants = [moment.astimezone(UTC) for moment in islice(simulated, 12) if _exists(moment)]
-    # Started inside a second pass cronsim can return the past, and it may come back to a wall time just done.
+    # Started inside a second pass cronsim can return the past, and it may repeat a wall time.
     wanted = sorted({instant for instant in instants if instant > now})[:8]
     found = take(schedule, max(len(wanted), 1), now)
     if found != wanted and _elapsed(expression) and _beyond_cronsim(zone, now, max(found + wanted)):
@@ -178,7 +178,7 @@ def test_an_hour_that_begins_late_runs_from_its_first_minute():
 
 
 def test_where_the_clocks_go_back_over_midnight_its_day_comes_twice():
-    """At 00:01 it is 23:01 of Saturday again: cronsim looks for Sunday, and stays at its first 00:00 for ever."""
+    """At 00:01 it is 23:01 of Saturday again: cronsim looks for Sunday, and never leaves its first 00:00."""
     zone, now = "America/St_Johns", utc("1996-10-27T02:30:00Z")
     midnight = utc("1996-10-27T03:30:00Z")
     assert now.astimezone(zone_info(zone)).isoformat() == "1996-10-27T00:00:00-02:30"

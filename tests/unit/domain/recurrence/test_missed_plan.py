@@ -1,4 +1,4 @@
-"""What is emitted after downtime, against a plain list of occurrences."""
+"""Emission after downtime equals a plain list of occurrences."""
 
 from datetime import timedelta
 
@@ -118,7 +118,7 @@ def test_a_year_of_minutes_is_planned_without_stepping():
     schedule = schedule_of(rrule="FREQ=MINUTELY", run_at="2026-03-07T00:00:00", timezone="America/New_York")
     due_at = schedule.first()
     found = plan(schedule, due_at, due_at + timedelta(days=365), OnMissed.LATEST, None, one_shot=False)
-    # The minutes of the repeated hour do not run twice, and those of the skipped hour fall on the next one's.
+    # The minutes of the repeated hour do not run twice, and the skipped hour's coincide with the next hour's.
     assert found.passed_count == 365 * 1440 - 60
     assert len(found.passed) == 100
 
@@ -134,7 +134,7 @@ def test_a_year_of_minutes_is_planned_without_stepping():
     ],
 )
 def test_two_thousand_years_are_counted_by_years(rule, count):
-    """The numbers are those of counting period by period and day by day."""
+    """The expected numbers come from counting period by period and day by day."""
     schedule = schedule_of(rrule=rule, run_at="0002-01-05T01:00:00", timezone="America/New_York")
     found = plan(schedule, schedule.first(), utc("2026-09-14T13:00:00Z"), OnMissed.LATEST, None, one_shot=False)
     assert found.passed_count == count

@@ -37,7 +37,7 @@ PLACES = [
     ("Antarctica/Troll", datetime(2026, 3, 29)),
 ]
 POLICIES = ("skip", "next", "previous", "nearest", "next_in_month")
-SPAN = timedelta(days=55)  # nominal occurrences are listed for so long
+SPAN = timedelta(days=55)  # of listed nominal occurrences
 SURE = timedelta(days=35)  # before the end of the list: nothing that is not listed is moved there
 
 weekdays = st.lists(st.sampled_from(slow.WEEKDAYS), unique=True, max_size=7)

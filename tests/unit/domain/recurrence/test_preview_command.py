@@ -1,4 +1,4 @@
-"""`scheduler preview`: the table for people, the lines for programs."""
+"""`scheduler preview`: the table and the machine-readable lines."""
 
 import argparse
 import io
@@ -194,7 +194,7 @@ def test_a_whole_day_that_was_skipped(capsys):
 
 
 def test_a_week_without_a_weekday_has_one_run(capsys):
-    """The week's Friday was skipped: its run is Saturday's only, which the rule does not mean by itself."""
+    """The week's Friday was skipped: its run is Saturday's only, which the rule alone would not give."""
     lines = table(capsys, "--rrule", "FREQ=YEARLY;BYWEEKNO=52;COUNT=2", "--run-at", "2011-09-02T09:00:00",
                   "--timezone", "Pacific/Apia")  # fmt: skip
     note = "09:00 does not exist on 30 December: runs at 09:00 on 31 December"

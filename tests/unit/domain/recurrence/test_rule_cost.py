@@ -1,4 +1,4 @@
-"""No text of a rule costs much to judge or to plan. Work is counted in calls, not in time."""
+"""Every rule is cheap to validate and to plan. Work is measured in calls, not in time."""
 
 import random
 import sys

@@ -1,4 +1,4 @@
-"""A request with the stored schedule keeps what the job has reached; a different one starts anew."""
+"""A request with an unchanged schedule keeps the job's progress; a different schedule restarts it."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

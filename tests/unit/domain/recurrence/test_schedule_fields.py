@@ -1,4 +1,4 @@
-"""The schedule fields of a request: what each may say, and what is said about what it may not."""
+"""Schedule fields of a request: valid values, and problems of invalid ones."""
 # ruff: noqa: PT017 - a refusal is one of the two right answers here, and its words are checked
 
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,7 @@ RULE = "RRULE:FREQ=DAILY;COUNT=3"
 
 
 def problems_of(**fields):
-    """Return what is wrong with the fields, by field."""
+    """Return the problems by field."""
     with pytest.raises(Rejected) as verdict:
         spec_of(**fields)
     return {problem.field: problem.problem for problem in verdict.value.problems}

@@ -1,4 +1,4 @@
-"""The cases from RFC 5545 and public suites, and the texts that must be refused."""
+"""Cases from RFC 5545 and public suites, and rules that must be rejected."""
 
 from datetime import UTC, datetime
 
@@ -37,7 +37,7 @@ def test_cron(case):
 
 @pytest.mark.parametrize("case", cases("bad.jsonl"), ids=_ids)
 def test_bad_text_is_refused(case):
-    """Every text is refused, those of level "may" too: see docs/decisions/0001-recurrence-engine.md."""
+    """Every rule is rejected, also at level "may": see docs/decisions/0001-recurrence-engine.md."""
     fields = {case["kind"]: case["text"], "timezone": case["tz"]}
     if case["kind"] == "rrule":
         fields["run_at"] = case["dtstart"]

@@ -57,7 +57,7 @@ def after(run, *results, now=T):
 
 
 def essence(run):
-    """What must not depend on the order of arrival."""
+    """Return the state that must not depend on the order of arrival."""
     ended = [(each.attempt, each.outcome, each.error) for each in run.attempts]
     return run.status, run.attempt, run.counted, run.retry_at, run.error, ended
 
@@ -106,7 +106,7 @@ def test_a_run_with_more_attempts_than_are_kept_shrinks_at_its_next_step():
     assert whole_run_view(after_it).attempts_omitted == 4901
 
 
-# One attempt, everything that could be said of it.
+# All possible results of one attempt.
 
 _said = st.sampled_from([
     result("running", heartbeat=5), result("running", worker="a"), result("succeeded"),
@@ -170,9 +170,9 @@ def test_no_history_breaks_a_promise(steps, max_attempts):
         assert run.attempt >= before.attempt
         if run.status is RunStatus.DELIVERED and run.attempt > before.attempt and kind == "wake":
             assert before.retry_at <= now
-        # A success is never taken back.
+        # A success is final.
         assert before.status is not RunStatus.SUCCEEDED or run.status is RunStatus.SUCCEEDED
-        # 6: whatever is open has a moment at which a producer looks at it again.
+        # 6: every open run has a wake_at.
         assert run.wake_at is not None
         assert run.open == (run.status not in FINAL)
         assert [each.attempt for each in run.attempts] == sorted({each.attempt for each in run.attempts})
@@ -184,7 +184,7 @@ def test_no_history_breaks_a_promise(steps, max_attempts):
 
 
 def _woken(run, now):
-    """What a producer does when it looks at a run."""
+    """Process a run as a producer does."""
     if run.status is RunStatus.WAITING and run.retry_at <= now:
         return deliver_run(run, EVENT, run.occurrence, now)
     return expire_attempt(run, now)
@@ -244,7 +244,7 @@ def test_nobody_began_it_it_took_too_long_or_its_worker_fell_silent():
     assert late.attempts[-1].outcome is AttemptOutcome.TIMED_OUT
     at_work = after(run, result("running", worker="w"), now=T + timedelta(seconds=5))
     assert (at_work.started_at, at_work.deadline) == (T + timedelta(seconds=5), T + timedelta(seconds=25))
-    # Further signs of life do not move the deadline.
+    # Later heartbeats do not move the deadline.
     again = after(at_work, result("running", heartbeat=3, progress=0.5), now=T + timedelta(seconds=6))
     assert (again.deadline, again.alive_until, again.progress) == (at_work.deadline, T + timedelta(seconds=9), 0.5)
     assert expire_attempt(again, T + timedelta(seconds=9)).attempts == (
@@ -338,7 +338,7 @@ def test_a_replay_begins_anew_and_goes_on_counting_attempts():
     assert retry_run(replace(run, status=RunStatus.DEAD), T, T).status is RunStatus.DEAD  # not newer than the last
     for other in (begun(), after(begun(), result("succeeded"))):
         assert retry_run(other, T, T) is other
-    # What the dead attempt says once more does not kill it again.
+    # A repeated result of the dead attempt does not end the run again.
     assert after(run, result("failed", error="again")) == run
 
 
@@ -415,7 +415,7 @@ def test_durations_are_by_the_workers_clock_where_it_says_so():
     running = after(begun(), result("running"), now=T + timedelta(seconds=1))
     dead = after(running, result("failed", retry=False), now=T + timedelta(seconds=5))
     assert dead.duration == timedelta(seconds=4)
-    assert expire_attempt(begun(max_attempts=1), T + timedelta(days=1)).duration is None  # nobody began it
+    assert expire_attempt(begun(max_attempts=1), T + timedelta(days=1)).duration is None  # no worker started it
     assert cancel_run(run, T).duration is None
     wrong = after(run, result("failed", retry=False, finished_at=theirs - timedelta(days=1)))
     assert wrong.duration == timedelta(0)

@@ -1,4 +1,4 @@
-"""Whose a run is: a worker that is at work on it in vain is told so."""
+"""Ownership of a run: a worker that lost it gets `superseded`."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -39,7 +39,7 @@ def test_a_command_that_another_worker_has_begun_is_not_a_second_ones():
 
 def test_a_command_whose_worker_fell_silent_may_be_anothers():
     run, _ = said(begun(), running("a"), 1)
-    taken, status = said(run, running("b"), 27)  # nobody has looked at it since its heartbeat ended
+    taken, status = said(run, running("b"), 27)  # no producer has claimed it since its heartbeat expired
     assert (taken.worker, status) == ("b", "recorded")
 
 

@@ -1,4 +1,4 @@
-"""What a webhook may be is judged when it is asked for, by field; what it stands for, when it is called."""
+"""A webhook's fields are validated with the request; placeholders are substituted at the call."""
 
 import json
 from datetime import UTC, datetime
@@ -188,7 +188,7 @@ def test_calls_to_one_machine_and_port_are_to_one_endpoint(url, found):
     ('{"target":{}}', "{}", "{}"),
     (' { "a" : [1, {"b":2}] , "target":{} } ', "{}", '{"a" : [1, {"b":2}]}'),
     ('{"a":12345678901234567890.123}', "", '{"a":12345678901234567890.123}'),
-    # The same name within: in a payload, in a text, in the target itself; once, and the outer one spelt otherwise.
+    # The same name within: in a payload, in a string, in the target itself; once, and with the outer name escaped.
     ('{"payload":{"x":1,"target":{}},"target":{"b":1}}', '{"b":1}', '{"payload":{"x":1,"target":{}}}'),
     ('{"a":"\\",\\"target\\":","target":{"b":1}}', '{"b":1}', '{"a":"\\",\\"target\\":"}'),
     ('{"a":1,"target":{"c":1,"target":{"c":1}},"d":2}', '{"c":1,"target":{"c":1}}', '{"a":1,"d":2}'),
