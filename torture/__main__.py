@@ -104,9 +104,10 @@ class Attacks:
             world.run(say)
         except Exception:  # noqa: BLE001 - the others still run
             traceback.print_exc()
-            violations.append(Violation("harness", "the harness itself failed"))
+            violations.append(Violation("harness", "the harness itself failed; nothing was judged"))
         world.close(None if quiet else self._keep / label)
-        violations += judge(plan, world.history, self._code)
+        if not violations:
+            violations = judge(plan, world.history, self._code)
         if not quiet:
             self.save(plan, label)
             self._tell(label, world, violations, time.monotonic() - began)
