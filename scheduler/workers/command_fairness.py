@@ -1,10 +1,10 @@
-"""Whose turn it is for a command that several tenants share.
+"""Divides the slots of a shared command among its tenants.
 
-The queue of a command is first in, first out: by itself, a tenant with a thousand events in it makes every other
-wait for all of them. So a worker takes a window of deliveries, and when the command is free runs the one of the
-tenant with the fewest at work, or of several the one that was served longest ago. Each tenant that waits keeps its
-first delivery here; the others are put off after a while, as snoozed, so that deliveries of other tenants come
-through and other workers get some.
+The queue of a command is first in, first out: alone, it lets a tenant with a thousand events delay every other
+tenant. So a worker prefetches a window of deliveries. When a slot is free, it starts the delivery of the tenant
+with the fewest running commands; among equals, of the tenant that was served longest ago. The last free slot is
+only for a tenant with no running command, so that one tenant's long commands never occupy every slot. The worker
+holds one delivery for each tenant. It snoozes the others after a while, so that other tenants get a turn.
 """
 
 import random
@@ -50,10 +50,13 @@ class TenantQueues(Generic[Start]):
         self._waiting.setdefault(tenant, deque()).append((self._clock(), start))
 
     def next(self) -> tuple[int, Start] | None:
-        """Return the delivery whose turn it is, with a ticket for its end; None if none waits."""
-        if not self._waiting:
+        """Return the next delivery to start and the ticket of its slot; None if no delivery may start."""
+        free = self._concurrency - len(self._tickets)
+        if not self._waiting or not free:
             return None
-        tenant = min(self._waiting, key=lambda each: (self._running[each], self._served.get(each, 0)))
+        tenant = min(self._waiting, key=lambda tenant: (self._running[tenant], self._served.get(tenant, 0)))
+        if free == 1 and self._running[tenant]:
+            return None
         start = self._take(tenant, newest=False)
         self._ticket += 1
         self._served[tenant] = self._ticket
@@ -66,7 +69,7 @@ class TenantQueues(Generic[Start]):
         return self._ticket, start
 
     def end(self, ticket: int) -> None:
-        """Note that a command has ended, or was not begun after all."""
+        """Free the slot of a command that has ended, or was not started."""
         tenant = self._tickets.pop(ticket)
         self._running[tenant] -= 1
         if not self._running[tenant]:

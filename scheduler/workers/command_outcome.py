@@ -48,8 +48,9 @@ def order_of(command: OfferedCommand, attempt: WorkerAttempt, own: Mapping[str, 
     told = (attempt.event_id, attempt.job_id, str(attempt.number))
     environment = dict(environment_of(command, own)) | dict(zip(COMMAND_VARIABLES, told, strict=True))
     return CommandOrder(
-        (*command.run, *arguments), command.directory, environment, attempt.body, attempt.timeout, command.grace,
-        command.limits, command.user, command.argument_pattern, arguments,
+        (*command.run, *arguments), command.directory, environment, attempt.body,
+        min(attempt.timeout, command.timeout), command.grace, command.limits, command.user,
+        command.argument_pattern, arguments,
     )
 
 

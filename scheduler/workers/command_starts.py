@@ -105,12 +105,6 @@ class PendingStarts:
     def __len__(self) -> int:
         return len(self._starts)
 
-    def announced(self, offer: CommandSlots) -> int:
-        """Return how many of a command are about to begin and not yet counted as taken."""
-        return sum(
-            each.offer is offer and each.step is not StartStep.ACKNOWLEDGED for each in self._starts.values()
-        )
-
     def announce(self, start: PendingStart) -> None:
         """Say that an attempt is about to begin."""
         if self._publisher is None:

@@ -66,6 +66,7 @@ class RunningAttempt:
     attempt: WorkerAttempt
     started_at: datetime
     command: RunningCommand
+    timeout: float  # seconds: the run's, or the command's if that is shorter
     report_at: float
     reported: CommandEnd | None = None
     ticket: int | None = None
@@ -212,12 +213,9 @@ class CommandWorker:
         turns = offer.turns
         if turns is None or not turns or self._stop or not self._connected:
             return
-        while offer.taken + self._starts.announced(offer) < offer.command.concurrency:
-            turn = turns.next()
-            if turn is None:
-                break
-            ticket, start = turn
-            start.ticket, start.started_at = ticket, datetime.now(UTC)
+        while (turn := turns.next()) is not None:
+            start = turn[1]
+            start.ticket, start.started_at = turn[0], datetime.now(UTC)
             start.answer_by = time.monotonic() + ANSWER_SECONDS
             self._starts.announce(start)
         for start, seconds in list(turns.put_off()):
@@ -246,7 +244,7 @@ class CommandWorker:
         command = self._supervisors.start(start.order, partial(self._tell, self._ended, attempt.key))
         report_at = time.monotonic() + REPORT_SECONDS
         self._at_work[attempt.key] = RunningAttempt(
-            offer, attempt, start.started_at, command, report_at, ticket=start.ticket
+            offer, attempt, start.started_at, command, start.order.timeout, report_at, ticket=start.ticket
         )
         metrics.commands_running.set(len(self._at_work))
 
@@ -269,12 +267,12 @@ class CommandWorker:
             each.offer.turns.end(each.ticket)
             self._serve(each.offer)
         self._go_on(each.offer)
-        outcome = outcome_of(ended, each.attempt.timeout)
+        outcome = outcome_of(ended, each.timeout)
         self._count(each.offer, each.attempt, outcome, ended)
         if outcome is None:
             return
         report = PendingResult(each.attempt.says(outcome, self._worker.name, each.started_at))
-        if ended.ended_by == "deadline":
+        if ended.ended_by == "deadline" and each.timeout == each.attempt.timeout:
             timer = threading.Timer(TOLD_LATER_SECONDS, self._reporter.report, ([report],))
             timer.daemon = True
             timer.start()

@@ -1,5 +1,6 @@
 """The commands that a worker offers, from the operator's file: read once, and checked whole before any runs."""
 
+import math
 import os
 import pwd
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.domain.errors import Misconfigured
+from scheduler.domain.messages.runs import WEEK
 from scheduler.domain.names import COMMAND_VARIABLES
 from scheduler.workers.tenant_filter import DEFAULT_TENANTS, read_tenants
 
@@ -36,6 +38,7 @@ class OfferedCommand:
     environment: Mapping[str, str] = field(default_factory=dict)
     concurrency: int = 1
     grace: float = DEFAULT_GRACE
+    timeout: float = math.inf  # seconds; the run's own timeout applies if it is shorter
     limits: Mapping[str, int] = field(default_factory=dict)
     user: str | None = None
     tenants: frozenset[str] = DEFAULT_TENANTS
@@ -196,10 +199,13 @@ def _whole(low: int, high: int) -> Callable[[Any], int]:
     return read
 
 
-def _seconds(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _DAY:
-        raise ValueError(f"must be seconds from 0 to {_DAY:,}, not {value!r}")
-    return value
+def _seconds(low: int, high: int) -> Callable[[Any], float]:
+    def read(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            raise ValueError(f"must be seconds from {low:,} to {high:,}, not {value!r}")
+        return value
+
+    return read
 
 
 def _bytes(value: Any) -> int:
@@ -222,7 +228,8 @@ def _user(value: Any) -> str:
 
 _KEYS: dict[str, Callable[[Any], Any]] = {
     "run": _run, "arguments": _flag, "directory": _directory, "environment": _environment,
-    "concurrency": _whole(1, MOST_CONCURRENCY), "grace": _seconds, "user": _user,
+    "concurrency": _whole(1, MOST_CONCURRENCY), "grace": _seconds(0, _DAY), "timeout": _seconds(1, WEEK),
+    "user": _user,
     "tenants": read_tenants, "argument_pattern": _pattern, "options": _flag,
 }
 _LIMITS: dict[str, Callable[[Any], int]] = {

@@ -116,40 +116,93 @@ def test_a_worker_of_another_release_or_with_a_bad_header(sidecar, host):
     assert sorted((row["offer_tenants"] for row in rows), key=str) == [None, {"command.x": ["acme"]}]
 
 
-def test_a_tenant_that_fills_a_shared_command_does_not_keep_another_from_its_turn(sidecar, host, tmp_path):
-    sidecar.up()
-    program = ("import os, sys\nname = sys.argv[1]\nopen('began', 'a').write(name + '\\n')\n"
-               "import time\nwhile not os.path.exists('go-' + name): time.sleep(0.02)\n")
-    path = tmp_path / "commands.toml"
-    path.write_text(f"[slow]\nrun = {json.dumps([sys.executable, '-c', program])}\n"
-                    'tenants = ["*"]\narguments = true\n'
-                    f"directory = {json.dumps(str(tmp_path))}\n")
-    sidecar.start("worker", SCHEDULER_COMMANDS_FILE=str(path)).ready()
+class SharedCommand:
+    """A command for all tenants that runs until the test releases it."""
 
-    def ask(tenant, name):
-        return host.request(run_at=utc().isoformat(), tenant=tenant, run={"timeout": 600},
-                            target={"command": {"name": "slow", "arguments": [name]}})
+    PROGRAM = ("import os, sys\nname = sys.argv[1]\nopen('started', 'a').write(name + '\\n')\n"
+               "import time\nwhile not os.path.exists('release-' + name): time.sleep(0.02)\n")
 
-    def began(count):
-        def there():
-            lines = (tmp_path / "began").read_text().split() if (tmp_path / "began").exists() else []
+    def __init__(self, sidecar, host, folder, options=""):
+        self.sidecar, self.host, self.folder = sidecar, host, folder
+        sidecar.up()
+        path = folder / "commands.toml"
+        path.write_text(f"[slow]\nrun = {json.dumps([sys.executable, '-c', self.PROGRAM])}\n"
+                        'tenants = ["*"]\narguments = true\n'
+                        f"directory = {json.dumps(str(folder))}\n{options}\n")
+        sidecar.start("worker", SCHEDULER_COMMANDS_FILE=str(path)).ready()
+
+    def request(self, tenant, name, **run):
+        return self.host.request(run_at=utc().isoformat(), tenant=tenant, run={"timeout": 600} | run,
+                                 target={"command": {"name": "slow", "arguments": [name]}})
+
+    def release(self, name):
+        (self.folder / f"release-{name}").touch()
+
+    def started(self, count):
+        """Wait until at least so many have started; return their names in that order."""
+        path = self.folder / "started"
+
+        def names():
+            lines = path.read_text().split() if path.exists() else []
             return lines if len(lines) >= count else None
 
-        return until(there, f"{count} that have begun")
+        return until(names, f"{count} started commands")
 
-    def waiting():
-        return sidecar.sql("SELECT count(*) AS n FROM runs WHERE status IN ('delivered', 'waiting')")[0]["n"]
+    def wait_prefetched(self):
+        """Wait until the worker has every event of the queue."""
+        declare = self.host.channel.queue_declare
+        until(lambda: not declare("scheduler_command_slow", passive=True).method.message_count, "an empty queue")
 
-    ask("noisy", "first")
-    assert began(1) == ["first"]
-    for number in range(40):
-        ask("noisy", f"noisy{number}")
-    until(lambda: waiting() == 40, "all of the noisy tenant's emitted")
-    quiet = ask("quiet", "quiet")
-    emitted = "SELECT 1 FROM runs WHERE job_id = %s AND status = 'delivered'"
-    until(lambda: sidecar.sql(emitted, quiet), "the other's emitted")
-    # The worker has put off most of the noisy tenant's, and holds the other's.
-    until(lambda: host.channel.queue_declare("scheduler_command_slow", passive=True).method.message_count == 0,
-          "an empty queue")
-    (tmp_path / "go-first").touch()
-    assert began(2) == ["first", "quiet"]
+    def wait_delivered(self, *job_ids):
+        emitted = "SELECT 1 FROM runs WHERE job_id = ANY(%s::uuid[]) AND status IN ('delivered', 'waiting')"
+        until(lambda: len(self.sidecar.sql(emitted, list(job_ids))) == len(job_ids), "emitted events")
+
+    def end(self, job_id):
+        """Wait until the run of a job has ended, and return it."""
+        ended = "SELECT status::text, attempt, error FROM run_history WHERE job_id = %s"
+        return until(lambda: self.sidecar.sql(ended, job_id), "the end of a run")[0]
+
+
+def test_a_tenant_that_fills_a_shared_command_does_not_keep_another_from_its_turn(sidecar, host, tmp_path):
+    slow = SharedCommand(sidecar, host, tmp_path)
+    slow.request("noisy", "first")
+    assert slow.started(1) == ["first"]
+    slow.wait_delivered(*(slow.request("noisy", f"noisy{number}") for number in range(40)))
+    slow.wait_delivered(slow.request("quiet", "quiet"))
+    # The worker has snoozed most events of the noisy tenant, and holds that of the other.
+    slow.wait_prefetched()
+    slow.release("first")
+    assert slow.started(2) == ["first", "quiet"]
+
+
+def test_a_tenant_whose_commands_do_not_end_leaves_a_slot_to_another(sidecar, host, tmp_path):
+    slow = SharedCommand(sidecar, host, tmp_path, "concurrency = 2")
+    slow.request("acme", "acme0")
+    assert slow.started(1) == ["acme0"]
+    slow.wait_delivered(slow.request("acme", "acme1"))
+    slow.wait_prefetched()
+    slow.request("beta", "beta")
+    assert slow.started(2) == ["acme0", "beta"]
+    slow.release("acme0")
+    slow.release("beta")
+    assert slow.started(3) == ["acme0", "beta", "acme1"]
+
+
+def test_the_timeout_of_a_command_ends_a_longer_run(sidecar, host, tmp_path):
+    slow = SharedCommand(sidecar, host, tmp_path, "timeout = 1")
+    job_id = slow.request("acme", "acme", timeout=604_800, max_attempts=1)
+    assert slow.end(job_id)["error"] == "took longer than its 1 s and was ended by SIGTERM (15)"
+    slow.release("beta")
+    slow.request("beta", "beta")
+    assert slow.started(2) == ["acme", "beta"]
+
+
+def test_a_backtracking_argument_pattern_fails_only_that_attempt(sidecar, host, tmp_path):
+    slow = SharedCommand(sidecar, host, tmp_path, 'argument_pattern = "([a-z]+)+"')
+    job_id = slow.request("acme", "a" * 40 + "!")
+    run = slow.end(job_id)
+    assert (run["status"], run["attempt"]) == ("dead", 1)
+    assert "argument_pattern took more than 2 s of CPU time" in run["error"]
+    slow.release("beta")
+    slow.request("beta", "beta")
+    assert slow.started(1) == ["beta"]

@@ -82,7 +82,7 @@ def build_request(attempt: WorkerAttempt, webhook: ParsedWebhook, secrets: Secre
         url = webhook.url or filled_url(target.url, target.query, attempt.event)
         body = None if webhook.body_kind is None else _body(attempt, target)
         headers = {"webhook-id": attempt.event_id, "webhook-timestamp": str(now), **webhook.headers}
-        usable = secrets.for_call(attempt.tenant, webhook.host if webhook.url else host_name(url))
+        usable = secrets.for_call(attempt.tenant, url)
         if target.headers:
             headers |= _with_secrets(target, usable)
         if attempt.traceparent is not None:

@@ -32,16 +32,16 @@ class Secrets:
         self._secrets = self._read()
         self._looked = time.monotonic()
 
-    def for_call(self, tenant: str, host: str) -> "CallSecrets":
-        """Return what a job of this tenant may use in a call to this host."""
-        return CallSecrets(self, tenant, host)
+    def for_call(self, tenant: str, url: str) -> "CallSecrets":
+        """Return the secrets that a job of this tenant may use in a call to this URL."""
+        return CallSecrets(self, tenant, url)
 
-    def get(self, name: str, use: str, tenant: str, host: str) -> Secret:
-        """Return a secret. Raises SecretMissing if it does not exist or is not for this use, tenant or host."""
+    def get(self, name: str, use: str, tenant: str, url: str) -> Secret:
+        """Return a secret. Raises SecretMissing if it does not exist or is not for this use, tenant or URL."""
         if time.monotonic() - self._looked > _LOOK_SECONDS:
             self._look_again()
         secret = self._secrets.get(name)
-        if secret is None or not secret.allows(use, tenant, host):
+        if secret is None or not secret.allows(use, tenant, url):
             where = f"{SETTING} is not set" if self._path is None else (
                 f"it is not in this worker's {SETTING}, or not for this tenant, host and use "
                 f"({PREFIX} values sign, others go into headers)")
@@ -78,10 +78,10 @@ class Secrets:
 class CallSecrets:
     """The secrets as one call may use them; remembers the values that it used."""
 
-    def __init__(self, secrets: Secrets, tenant: str, host: str) -> None:
+    def __init__(self, secrets: Secrets, tenant: str, url: str) -> None:
         self._secrets = secrets
         self._tenant = tenant
-        self._host = host
+        self._url = url
         self.used: tuple[str, ...] = ()
 
     def header(self, name: str) -> str:
@@ -97,6 +97,6 @@ class CallSecrets:
         )
 
     def _values(self, name: str, use: str) -> tuple[str, ...]:
-        values = self._secrets.get(name, use, self._tenant, self._host).values
+        values = self._secrets.get(name, use, self._tenant, self._url).values
         self.used += values
         return values

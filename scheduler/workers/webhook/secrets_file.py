@@ -8,16 +8,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+from urllib.parse import urlsplit
 
 from scheduler.domain.errors import Misconfigured
 from scheduler.domain.targets.allow_list import AllowList
+from scheduler.domain.targets.urls import endpoint, host_name
 from scheduler.workers.tenant_filter import DEFAULT_TENANTS, includes, read_tenants
 
 SETTING = "SCHEDULER_WEBHOOK_SECRETS_FILE"
 PREFIX = "whsec_"
 SIGN, HEADER = "sign", "header"
 _LINE = re.compile(r" \(at (line \d+, column \d+|end of document)\)$")
+_HTTPS = "https://"
+_HTTPS_PORT = 443
 _KEYS = ("value", "tenants", "hosts", "use")
 
 
@@ -28,20 +32,42 @@ class Secret:
     values: tuple[str, ...]  # the newest first
     use: frozenset[str]
     tenants: frozenset[str] = DEFAULT_TENANTS
-    hosts: AllowList | None = None  # None: any host
+    hosts: "tuple[SecretHosts, ...] | None" = None  # None: any host
 
-    def allows(self, use: str, tenant: str, host: str) -> bool:
-        """Tell whether a job of this tenant may use it in this way for a call to this host."""
+    def allows(self, use: str, tenant: str, url: str) -> bool:
+        """Return whether a job of this tenant may use the secret in this way in a call to this URL."""
         allowed = use in self.use and includes(self.tenants, tenant)
-        return allowed and (self.hosts is None or _among(self.hosts, host))
+        return allowed and (self.hosts is None or any(hosts.match(url) for hosts in self.hosts))
 
 
-def _among(hosts: AllowList, host: str) -> bool:
-    """Tell whether a URL's host matches. An address or a range matches only a host written as an address."""
-    try:
-        return hosts.allows_address(ip_address(host))
-    except ValueError:
-        return hosts.allows_name(host)
+@dataclass(frozen=True, slots=True)
+class SecretHosts:
+    """One entry of `hosts`: a host pattern, and with `https://` also the port."""
+
+    pattern: AllowList
+    https_port: int | None = None  # None: http and https, any port
+
+    @classmethod
+    def parse(cls, entry: str) -> Self:
+        """Parse `api.example.org` or `https://api.example.org:8443`. Raises ValueError."""
+        if not entry.startswith(_HTTPS):
+            return cls(AllowList.parse([entry]))
+        parts = urlsplit(entry)
+        if parts.netloc != entry.removeprefix(_HTTPS):
+            raise ValueError(f"{entry!r} must end after the host and the port")
+        return cls(AllowList.parse([parts.hostname or ""]), parts.port or _HTTPS_PORT)
+
+    def match(self, url: str) -> bool:
+        """Return whether a URL matches. An address or a range matches only a host written as an address."""
+        host = host_name(url)
+        if self.https_port is not None and not (
+            url.startswith(_HTTPS) and endpoint(url).endswith(f":{self.https_port}")
+        ):
+            return False
+        try:
+            return self.pattern.allows_address(ip_address(host))
+        except ValueError:
+            return self.pattern.allows_name(host)
 
 
 def read_secrets(path: Path) -> Mapping[str, Secret]:
@@ -100,6 +126,10 @@ def _words(found: Any) -> list[str]:
     return found
 
 
+def _hosts(value: Any) -> tuple[SecretHosts, ...]:
+    return tuple(SecretHosts.parse(entry) for entry in _words(value))
+
+
 def _use(found: Any) -> frozenset[str]:
     words = frozenset(_words(found))
     if not words <= {SIGN, HEADER}:
@@ -108,5 +138,5 @@ def _use(found: Any) -> frozenset[str]:
 
 
 _READ: dict[str, Callable[[Any], Any]] = {
-    "tenants": read_tenants, "hosts": lambda found: AllowList.parse(_words(found)), "use": _use,
+    "tenants": read_tenants, "hosts": _hosts, "use": _use,
 }

@@ -17,8 +17,8 @@ def clock():
     return Clock()
 
 
-def test_the_tenant_with_the_fewest_at_work_is_next_and_then_in_turn(clock):
-    turns = TenantQueues(2, clock)
+def test_the_tenant_with_the_fewest_running_commands_is_next(clock):
+    turns = TenantQueues(7, clock)
     for number in range(4):
         turns.wait("a", f"a{number}")
     turns.wait("b", "b0")
@@ -33,10 +33,39 @@ def test_the_tenant_with_the_fewest_at_work_is_next_and_then_in_turn(clock):
     assert turns.next() is None
 
 
+def test_the_last_free_slot_is_for_a_tenant_with_no_running_command(clock):
+    turns = TenantQueues(3, clock)
+    for number in range(3):
+        turns.wait("a", f"a{number}")
+    tickets = [turns.next()[0], turns.next()[0]]
+    assert turns.next() is None
+    turns.wait("b", "b0")
+    turns.wait("b", "b1")
+    tickets.append(turns.next()[0])
+    assert turns.next() is None
+    turns.end(tickets[0])
+    assert turns.next() is None  # a and b have one running command each
+    turns.wait("c", "c0")
+    assert turns.next()[1] == "c0"
+
+
+def test_a_single_slot_serves_one_tenant_after_the_other(clock):
+    turns = TenantQueues(1, clock)
+    for start in ("a0", "a1"):
+        turns.wait("a", start)
+    turns.wait("b", "b0")
+    order = []
+    while (turn := turns.next()) is not None:
+        order.append(turn[1])
+        assert turns.next() is None
+        turns.end(turn[0])
+    assert order == ["a0", "b0", "a1"]
+
+
 def test_what_a_tenant_has_too_much_of_is_put_off_and_others_come_through(clock):
     turns = TenantQueues(1, clock)
     turns.wait("a", "first")
-    turns.next()
+    ticket, _ = turns.next()
     clock.now = 100.0
     put_off = []
     for number in range(1000):
@@ -47,6 +76,7 @@ def test_what_a_tenant_has_too_much_of_is_put_off_and_others_come_through(clock)
     assert 90 < put_off[0][1] < put_off[5][1] <= 900  # at the pace of the command
     turns.wait("b", "b0")
     assert [start for start, _ in turns.put_off()].count("b0") == 0
+    turns.end(ticket)
     assert turns.next()[1] == "b0"
 
 

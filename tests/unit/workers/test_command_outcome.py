@@ -31,6 +31,11 @@ def test_an_order_is_the_files_command_with_the_jobs_arguments_after_it():
     assert (order.stdin, order.timeout, order.grace) == (b"{}", 60.0, 3)
 
 
+@pytest.mark.parametrize(("timeout", "effective"), [(5, 5), (3600, 60.0)])
+def test_the_shorter_of_the_runs_and_the_commands_timeout_applies(timeout, effective):
+    assert order_of(replace(OFFERED, timeout=timeout), attempt(), {}).timeout == effective
+
+
 @pytest.mark.parametrize(("asked", "says"), [
     (attempt(["{{payload.none}}"]), "{{payload.none}}"),
     (attempt(["x", "{{payload.nul}}"]), "argument 2 holds a NUL"),

@@ -1,5 +1,6 @@
 """The commands file is checked whole, and every mistake names its line."""
 
+import math
 import os
 import pwd
 import sys
@@ -17,6 +18,7 @@ directory = "/tmp"
 environment = {{ REPORT_DB = "x=y z", EMPTY = "" }}
 concurrency = 2
 grace = 1.5
+timeout = 90
 memory = "512 MiB"
 cpu_seconds = 60
 open_files = 64
@@ -45,6 +47,7 @@ def test_every_key_is_read_and_the_rest_has_defaults(tmp_path):
     assert report.limits == {"memory": 512 * 2**20, "cpu_seconds": 60, "open_files": 64, "file_size": 2**30}
     assert (tidy.arguments, tidy.directory, tidy.concurrency, tidy.grace) == (False, "/", 1, 10)
     assert (tidy.environment, tidy.limits, tidy.user) == ({}, {}, None)
+    assert (report.timeout, tidy.timeout) == (90, math.inf)
     assert (report.tenants, report.argument_pattern, report.options) == ({"acme", "other"}, "[a-z-]+", True)
     assert (tidy.tenants, tidy.argument_pattern, tidy.options) == ({"default"}, None, False)
 
@@ -74,6 +77,8 @@ def test_every_key_is_read_and_the_rest_has_defaults(tmp_path):
     ("grace = -1", "must be seconds"),
     ("grace = nan", "must be seconds"),
     ('grace = "10"', "must be seconds"),
+    ("timeout = 0", "must be seconds from 1 to 604,800"),
+    ("timeout = 604801", "must be seconds from 1 to 604,800"),
     ("memory = 512", "must be a size"),
     ('memory = "512 MB"', "must be a size"),
     ('memory = "0 MiB"', "must be a size"),

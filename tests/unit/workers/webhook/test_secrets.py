@@ -33,6 +33,10 @@ value = "untold-value"
 value = "hosts-value"
 hosts = ["api.example.org", "*.internal", "10.1.0.0/16", "2001:db8::1"]
 
+[https]
+value = "https-value"
+hosts = ["https://pay.example.org", "https://*.pay.test:8443", "https://10.2.0.1", "https://[2001:db8::5]:8443"]
+
 [both]
 value = "{KEY}"
 use = ["sign", "header"]
@@ -50,8 +54,8 @@ def secrets(tmp_path):
     return Secrets(str(file))
 
 
-def may(secrets, name, *, tenant="default", host="a.org", use="header"):
-    call = secrets.for_call(tenant, host)
+def may(secrets, name, *, tenant="default", host="a.org", url=None, use="header"):
+    call = secrets.for_call(tenant, url or f"http://{f'[{host}]' if ':' in host else host}/")
     try:
         call.header(name) if use == "header" else call.signature(name, "m", 1, b"")
     except SecretMissing as error:
@@ -75,6 +79,17 @@ def test_a_secret_is_for_its_tenants_and_missing_for_others(secrets, name, tenan
 ])
 def test_a_secret_is_for_its_hosts(secrets, host, allowed):
     assert may(secrets, "hosts", host=host) is allowed
+
+
+@pytest.mark.parametrize(("url", "allowed"), [
+    ("https://pay.example.org/", True), ("https://pay.example.org:443/", True), ("https://PAY.example.org/", True),
+    ("https://a.pay.test:8443/", True), ("https://10.2.0.1/", True), ("https://[2001:db8::5]:8443/", True),
+    ("http://pay.example.org/", False), ("http://pay.example.org:443/", False),
+    ("https://pay.example.org:8443/", False), ("https://a.pay.test/", False), ("https://a.pay.test:18443/", False),
+    ("http://a.pay.test:8443/", False), ("https://other.example.org/", False), ("https://[2001:db8::5]/", False),
+])
+def test_a_host_with_https_allows_only_https_on_its_port(secrets, url, allowed):
+    assert may(secrets, "https", url=url) is allowed
 
 
 @pytest.mark.parametrize(("name", "header", "sign"), [

@@ -24,7 +24,7 @@ def file(tmp_path):
 
 def test_a_secret_that_is_rotated_signs_with_both_values(file):
     file.write_text(f'a = ["{NEW}", "{OLD}"]\nb = "{OLD}"')
-    secrets = Secrets(str(file)).for_call("default", "a.org")
+    secrets = Secrets(str(file)).for_call("default", "https://a.org/")
     timestamp = int(datetime.now(UTC).timestamp())
     headers = {"webhook-id": "m", "webhook-timestamp": str(timestamp),
                "webhook-signature": secrets.signature("a", "m", timestamp, b"{}")}
@@ -36,7 +36,7 @@ def test_a_secret_that_is_rotated_signs_with_both_values(file):
 
 def test_the_file_is_read_again_when_it_changes_and_a_bad_one_changes_nothing(file, monkeypatch):
     file.write_text('a = "first"')
-    secrets = Secrets(str(file)).for_call("default", "a.org")
+    secrets = Secrets(str(file)).for_call("default", "https://a.org/")
     monkeypatch.setattr("scheduler.workers.webhook.secrets._LOOK_SECONDS", -1.0)
 
     def write(text):
@@ -61,6 +61,8 @@ def test_the_file_is_read_again_when_it_changes_and_a_bad_one_changes_nothing(fi
     ('[a]\nvalue = "hunter2"\ntenants = []', "a: tenants must be"),
     ('[a]\nvalue = "hunter2"\ntenants = ["a b"]', "not a tenant"),
     ('[a]\nvalue = "hunter2"\nhosts = ["a b"]', "a: hosts"), ('[a]\nvalue = "x"\nhosts = []', "a: hosts"),
+    ('[a]\nvalue = "x"\nhosts = ["https://a.org/x"]', "a: hosts"),
+    ('[a]\nvalue = "x"\nhosts = ["https://a.org:99999"]', "a: hosts"),
     ('[a]\nvalue = "hunter2"\nuse = ["query"]', "a: use"), ('[a]\nvalue = "x"\nuse = []', "a: use"),
     ('[a]\nvalue = "hunter2"\nuse = ["sign"]', "a cannot sign"),
     (f'a = ["{NEW}", "hunter2"]', "a cannot sign"),
@@ -75,7 +77,7 @@ def test_a_bad_file_is_a_bad_setting_and_is_not_quoted(file, text, words):
 
 def test_no_file_and_no_such_file():
     with pytest.raises(SecretMissing, match="is not set"):
-        Secrets(None).for_call("default", "a.org").header("a")
+        Secrets(None).for_call("default", "https://a.org/").header("a")
     with pytest.raises(Misconfigured, match="cannot be read"):
         Secrets("/no/such/file")
 
