@@ -181,7 +181,10 @@ def _cancel_delayed(cursor: Cursor, cancels: Sequence[tuple[Incoming, CommandOut
     """Cancel delayed messages: an id may be one's message_id, and then it is no job's, as far as we know."""
     ids = {verdict.job.id for _, verdict in cancels}
     undefined = {verdict.job.id for _, verdict in cancels if verdict.job.definition is None}
-    withdrawn = delayed.cancel(cursor, ids, undefined)
+    if jobs := ids - undefined:
+        # Look first: a DELETE waits for a lock on the table even if it deletes nothing.
+        ids = undefined | delayed.find_stored(cursor, jobs).keys()
+    withdrawn = delayed.cancel(cursor, ids, undefined) if ids else set()
     entries = []
     for incoming, verdict in cancels:
         if verdict.job.id in withdrawn:

@@ -60,8 +60,9 @@ class Batch(Generic[Thing, Emission]):
     def claimed(
         cls, source: Source[Thing, Emission], session: ClaimSession, limit: int, since: Sequence[datetime]
     ) -> "Batch[Thing, Emission]":
-        """Claim what is due of a source."""
+        """Claim what is due of a source; raise LockTimeout while another session keeps it from being settled."""
         started = time.monotonic()
+        session.tables = source.tables
         batch = cls(source, session, source.claim(session, limit, since), started)
         _observe("claim", started)
         return batch

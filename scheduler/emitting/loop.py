@@ -9,11 +9,19 @@ from typing import Any
 from scheduler.emitting.batch import Batch
 from scheduler.emitting.poll_schedule import PollSchedule
 from scheduler.emitting.source import Source
+from scheduler.ops.logs import get_logger
+from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.postgres.claims import ClaimSession
+from scheduler.postgres.connection import LockTimeout
 from scheduler.postgres.wakeup import Wakeup
 from scheduler.rabbit.publisher import Publisher
 
+log = get_logger(__name__)
+_locked = ThrottledWarning(log, "nothing is emitted: another session has locked a table")
+
 SESSIONS = 3
+# Brief locks, as maintenance takes them, are no news.
+_WARN_AFTER_SECONDS = 1.0
 # Wake-ups closer together than this become one.
 REST_SECONDS = 0.003
 # While the batches under way hold more than this, none is claimed beside them. In memory they take a few times as
@@ -47,7 +55,8 @@ class Emitter:
     def run_once(self) -> None:
         """Emit a batch of each source that may have something due; unless there is more, sleep until there is."""
         started = time.monotonic()
-        batches = [self._emit(watch) for watch in self._watches.values() if watch.next_look <= started]
+        emitted_batches = [self._emit(watch) for watch in self._watches.values() if watch.next_look <= started]
+        batches = [batch for batch in emitted_batches if batch is not None]
         if any(batch.full for batch in batches):
             self._listen(0.0)
             return
@@ -59,11 +68,20 @@ class Emitter:
         wake_at = min(watch.next_look for watch in self._watches.values())
         self._listen(max(wake_at, started + REST_SECONDS if emitted else 0.0) - time.monotonic())
 
-    def _emit(self, watch: PollSchedule) -> Batch[Any, Any]:
-        """Claim and publish, and only then settle the batch before: beside the next claim, where there is one."""
+    def _emit(self, watch: PollSchedule) -> Batch[Any, Any] | None:
+        """Claim and publish, and only then settle the batch before: beside the next claim, where there is one.
+
+        None if another session's lock on a table would keep the batch from being settled.
+        """
         if sum(each.size for each in self._under_way) > MAX_BYTES_UNDER_WAY:
             self.settle()
-        batch = Batch.claimed(watch.source, self._free[0], self._batch_size, watch.watermark.bounds())
+        try:
+            batch = Batch.claimed(watch.source, self._free[0], self._batch_size, watch.watermark.bounds())
+        except LockTimeout as error:
+            if watch.locked() > _WARN_AFTER_SECONDS:
+                _locked.warning(kind=watch.source.kind, pids=self._free[0].lock_holders(), problem=str(error),
+                                do="find the transaction in pg_stat_activity by its pid, and end it")
+            return None
         del self._free[0]
         watch.claimed(batch)
         batch.publish(self._publisher)

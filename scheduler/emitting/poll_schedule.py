@@ -16,6 +16,8 @@ YIELD_SECONDS = 0.0015
 # over, of which the database itself may take 15.
 LOOK_SHARE = 300.0
 MOST_LOOK_SECONDS = 8.0
+# The backoff while another session has locked a table.
+_LEAST_LOCKED_SECONDS, _MOST_LOCKED_SECONDS = 0.02, 1.0
 
 
 class LowWatermark:
@@ -63,11 +65,23 @@ class PollSchedule:
         self._latest: Batch[Any, Any] | None = None
         self._due_again: list[float] = []
         self._expected = False
+        self._locked_since: float | None = None
+        self._locked_until = 0.0
+
+    def locked(self) -> float:
+        """Back off because another session has locked a table; return for how many seconds it has."""
+        now = time.monotonic()
+        if self._locked_since is None:
+            self._locked_since = now
+        waited = now - self._locked_since
+        self.next_look = self._locked_until = now + min(max(waited, _LEAST_LOCKED_SECONDS), _MOST_LOCKED_SECONDS)
+        return waited
 
     def claimed(self, batch: Batch[Any, Any]) -> None:
         """Note what was claimed: after a full batch there may be more, after another its settlement tells."""
         self.watermark.rise(batch.resume_from, batch.claim_seconds)
         self._latest = batch
+        self._locked_since = None
         self.next_look = 0.0 if batch.full else math.inf
 
     def settled(self, batch: Batch[Any, Any], due_again: datetime | None) -> None:
@@ -90,6 +104,7 @@ class PollSchedule:
             self.next_look = 0.0
         else:
             self.next_look = min(self.next_look, self._latest.steady(moment))
+        self.next_look = max(self.next_look, self._locked_until)
 
     def _plan(self, batch: Batch[Any, Any]) -> None:
         """Look again when the next is due, or when the poll interval is over.

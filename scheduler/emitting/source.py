@@ -47,6 +47,7 @@ class Source(Protocol[Thing, Emission]):
     """One kind of thing that falls due. It keeps none between two batches, of which two may be on their way."""
 
     kind: str  # one word: of its claim, of its wake-ups, and in log lines
+    tables: Sequence[str]  # that `settle` writes to
     classes: int  # of priority, each with a lower bound of its own
     # How long before it falls due a consumer tells of a thing, if that is longer than the poll interval.
     look_seconds: float | None

@@ -46,19 +46,34 @@ class ClaimSession:
         # Called before a statement that may wait for a row lock. It settles the other batches of this process: one
         # of them may hold the lock.
         self.before_waiting: Callable[[], None] = _do_nothing
+        # The tables that settling writes to. A claim locks them first: what cannot be settled is not published.
+        self.tables: Sequence[str] = ()
         # How much larger than stored the large values of a table were, of late (postgres/large_values.py).
         self.expansions: dict[str, float] = {}
         # How many rows of a kind fit into a claim, of late, where that is less than it may have.
         self.row_limits: dict[str, int] = {}
 
     def claim(self, kind: str, statement: str, *values: datetime | int) -> list[tuple[Any, ...]]:
-        """Run a kind's claim with its values, $1 first, in a transaction that stays open."""
+        """Run a kind's claim with its values, $1 first, in a transaction that stays open.
+
+        Raises LockTimeout, with nothing open, if another session has locked one of `tables`.
+        """
+        lock = query("claims/lock", tables=", ONLY ".join(self.tables)) if self.tables else ""
+        text = query("claims/execute", kind=kind, lock=lock, values=", ".join(["%s"] * len(values)))
         with translated(), self._connection.cursor() as cursor:
             if kind not in self._prepared:
                 cursor.execute(query("claims/prepare", kind=kind, claim=statement))
                 self._prepared.add(kind)
-            cursor.execute(query("claims/execute", kind=kind, values=", ".join(["%s"] * len(values))), values)
+            try:
+                cursor.execute(text, values)
+            except errors.LockNotAvailable:
+                cursor.execute(query("claims/rollback"))
+                raise
             return cursor.fetchall()
+
+    def lock_holders(self) -> list[int]:
+        """Return the process ids of the sessions that have locked `tables` against writing, or wait to."""
+        return [pid for pid, in self.query(query("claims/lock_holders"), {"tables": array(self.tables)})]
 
     def query(self, statement: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
         """Run a statement in the claim's transaction and return its rows, if it has any."""

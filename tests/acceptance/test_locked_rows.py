@@ -1,4 +1,4 @@
-"""A database session that keeps a row locked delays what is about this row, and nothing else."""
+"""A database session that keeps a row or a table locked delays what needs it, and nothing else."""
 
 import json
 from contextlib import closing, contextmanager
@@ -217,3 +217,71 @@ def test_the_api_answers_503_for_a_locked_job_and_serves_others(sidecar):
         until(lambda: refused("/jobs/cancel", "1 of the 2 that match", job_type="test"), "it is so")
         assert api.get(f"/jobs/{other['id']}").json["status"] == "cancelled"
     assert api.post(f"/jobs/{job['id']}/pause").json["status"] == "paused"
+
+
+@contextmanager
+def locked_table(sidecar, name):
+    """Hold a lock against writers of a table, as CREATE INDEX does."""
+    with closing(psycopg2.connect(sidecar.database_url)) as session, session.cursor() as cursor:
+        cursor.execute(f"LOCK TABLE {name} IN SHARE MODE")
+        yield session.get_backend_pid()
+        session.rollback()
+
+
+EMITS_NOTHING = "nothing is emitted: another session has locked a table"
+
+
+def test_no_event_is_published_while_a_table_lock_prevents_settling_it(host, sidecar):
+    consumer = sidecar.start("consumer").ready()
+    jobs = {host.request(run_at=iso(utc())) for _ in range(20)}
+    for job in jobs:
+        sidecar.stored(job)
+    host.publish("later", b"x", "schedule.delay", headers={"x-delay": 1})
+    out = host.listen("schedule.delayed", "later")
+    until(lambda: sidecar.sql("SELECT 1 FROM delayed_messages"), "the delayed message is stored")
+    consumer.stop()
+    with locked_table(sidecar, "jobs") as pid:
+        producer = sidecar.start("producer").ready()
+        assert pid in producer.logged(EMITS_NOTHING)["pids"]
+        host.get(out)  # what needs another table is emitted
+        assert host.drain("mainapp_due") == []
+    assert {event["job_id"] for event in host.due(20)} == jobs
+    assert not sidecar.close()[-1]
+    assert host.drain("mainapp_due") == []
+
+
+def test_no_delayed_message_is_published_while_a_table_lock_prevents_settling_it(host, sidecar):
+    sidecar.start("consumer").ready()
+    out = host.listen("schedule.delayed", "later")
+    host.publish("later", b"x", "schedule.delay", headers={"x-delay": 1})
+    until(lambda: sidecar.sql("SELECT 1 FROM delayed_messages"), "it is stored")
+    with locked_table(sidecar, "delayed_messages") as pid:
+        producer = sidecar.start("producer").ready()
+        assert pid in producer.logged(EMITS_NOTHING)["pids"]
+        host.request(run_at=iso(utc()))
+        host.due()
+        assert host.drain(out) == []
+    host.get(out)
+
+
+def test_no_attempt_is_published_while_a_table_lock_prevents_settling_it(host, sidecar, replies):
+    sidecar.up()
+    [event] = tracked_events(host, 1)
+    with locked_table(sidecar, "run_history") as pid:
+        replies.send("result", result(event))
+        assert replies.take() == [("result", "recorded")]
+        finished = host.listen("schedule.events", "finished")
+        assert pid in sidecar.processes[1].logged(EMITS_NOTHING)["pids"]
+        assert host.drain(finished) == []
+        host.request(run_at=iso(utc()))
+        host.due()
+    host.get(finished)
+
+
+def test_a_cancel_of_a_job_does_not_wait_for_the_table_of_delayed_messages(host, sidecar, replies):
+    sidecar.up()
+    job = host.request(run_at=FAR)
+    sidecar.stored(job)
+    with locked_table(sidecar, "delayed_messages"):
+        replies.send("cancel", {"id": job})
+        assert replies.take() == [("cancel", "cancelled")]

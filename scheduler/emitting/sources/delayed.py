@@ -47,6 +47,7 @@ class DueDelayed(Source[DelayedMessage, DelayedEmission]):
     """The source of delayed messages that come out."""
 
     kind = KIND
+    tables = ("delayed_messages",)
     classes = due.CLASSES
     # Consumers tell of whatever falls due sooner than this.
     look_seconds: float | None = IDLE_POLL_SECONDS

@@ -35,6 +35,7 @@ class DueJobs(Source[Job, Emission]):
     """The source of ScheduleDue and ScheduleMissed."""
 
     kind = due.KIND
+    tables: Sequence[str] = ("jobs",)
     classes = CLASSES
     look_seconds: float | None = None
     idle_seconds = 0.0
@@ -42,6 +43,8 @@ class DueJobs(Source[Job, Emission]):
     def __init__(self, *, keep_all: bool = False) -> None:
         """Leave a record in the history of every occurrence, or of tracked jobs only."""
         self._keep_all = keep_all
+        if keep_all:
+            self.tables = ("jobs", "run_history")
 
     def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Job]:
         """Lock the oldest due jobs, and see which of them must heed a run of theirs that is open."""

@@ -44,6 +44,7 @@ class DueRuns(Source[Run, RunEmission]):
     """The source of later attempts, dead letters and ScheduleFinished."""
 
     kind = KIND
+    tables = ("runs", "run_history", "jobs")
     classes = CLASSES
     look_seconds: float | None = None
     idle_seconds = IDLE_SECONDS
