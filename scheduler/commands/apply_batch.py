@@ -113,10 +113,10 @@ def _execute_jobs(
 
 
 def _mark_repeated(cursor: Cursor, batch: Sequence[Incoming]) -> dict[int, TriggerMessage]:
-    """Mark triggers whose message was stored before or is in the batch twice; return the others by position."""
+    """Mark triggers that were stored before or are in the batch twice; return the others by position."""
     messages = {
-        position: (incoming.about, digest(incoming.message_id.encode("utf-8", "surrogatepass")))
-        for position, incoming in enumerate(batch) if incoming.message_id is not None
+        position: (incoming.about, digest(*(part.encode("utf-8", "surrogatepass") for part in key)))
+        for position, incoming in enumerate(batch) if (key := incoming.duplicate_key) is not None
     }
     seen = known_triggers(cursor, messages.values()) if messages else set()
     new = {}
@@ -132,7 +132,10 @@ def _remember_triggers(
     cursor: Cursor, named: Mapping[int, TriggerMessage], verdicts: Sequence[MessageOutcome]
 ) -> None:
     """Remember the messages of triggers that were accepted: a rejected one may be replayed."""
-    accepted = [message for position, message in named.items() if isinstance(verdicts[position], CommandOutcome)]
+    accepted = [
+        message for position, message in named.items()
+        if isinstance(verdict := verdicts[position], CommandOutcome) and verdict.status != "superseded"
+    ]
     if accepted:
         remember_triggers(cursor, accepted)
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from scheduler.domain.jobs.job import TRIGGERS_REMEMBERED
 from scheduler.postgres.claims import PLANNER
 from scheduler.postgres.connection import connect, translated
 from scheduler.postgres.worker_rows import STALE_SECONDS as WORKER_STALE_SECONDS
@@ -149,9 +150,9 @@ class MaintenanceSession:
             return int(cursor.rowcount)
 
     def prune_repeated(self, limit: int) -> int:
-        """Forget messages that were stored or counted more than a day ago; return how many, `limit` at most."""
+        """Forget messages that are no longer recognised when redelivered; return how many, `limit` at most."""
         with translated(), self._connection.cursor() as cursor:
-            cursor.execute(query("maintenance/prune_repeated"), {"limit": limit})
+            cursor.execute(query("maintenance/prune_repeated"), {"limit": limit, "age": TRIGGERS_REMEMBERED})
             [(deleted,)] = cursor.fetchall()
             return int(deleted)
 

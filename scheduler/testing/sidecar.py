@@ -52,7 +52,7 @@ class Sidecar:
         self.now = (now or datetime.now(UTC)).astimezone(UTC)
         self._max_payload_bytes = max_payload_bytes
         self._jobs: dict[str, Job] = {}
-        self._trigger_messages: set[tuple[str, str]] = set()  # job and message_id
+        self._trigger_messages: set[tuple[str, tuple[str, ...]]] = set()  # job and duplicate_key
         self._runs = SidecarRuns()
         self._events: list[HostEvent] = []
         self._down = False
@@ -94,11 +94,12 @@ class Sidecar:
     def _execute(self, incoming: Incoming) -> MessageOutcome:
         if isinstance(incoming.command, ScheduleRetry):
             return self._runs.retry(incoming, self.now)
-        named = None if incoming.message_id is None else (incoming.about, incoming.message_id)
+        key = incoming.duplicate_key
+        named = None if key is None else (incoming.about, key)
         incoming.repeated = named in self._trigger_messages
         [verdict], self._jobs = decide_jobs(self._jobs, [incoming], self.now)
         if isinstance(verdict, CommandOutcome):
-            if named is not None:
+            if named is not None and verdict.status != "superseded":
                 self._trigger_messages.add(named)
             if verdict.stops_runs and self._runs.cancel(verdict.job.id, self.now):
                 verdict.status = "cancelled"

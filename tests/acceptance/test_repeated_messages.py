@@ -9,6 +9,7 @@ import psycopg2
 import pytest
 from support import Host, Sidecar, iso, patiently, until, utc
 
+from scheduler.domain.instants import rfc3339
 from scheduler.rabbit import topology
 
 FAR = "2099-01-01T00:00:00Z"
@@ -32,6 +33,23 @@ def test_a_trigger_without_issued_at_is_recognised_by_its_message_id(host, sidec
     for properties in ({"message_id": "another"}, {}, {}):
         assert ask(host, "trigger", {"id": job}, **properties)["status"] == "scheduled"
     assert sorted(event["job_id"] for event in host.due(4)) == sorted([other, job, job, job])
+    assert host.drain("mainapp_due") == []
+
+
+def test_triggers_that_arrive_in_reversed_order_are_each_emitted_once(host, sidecar):
+    sidecar.up()
+    requested, first, second = (rfc3339(utc(seconds=ago)) for ago in (-30, -20, -10))
+    job = host.request(run_at=FAR, issued_at=requested)
+    sidecar.stored(job)
+    for issued_at in (second, first):
+        assert ask(host, "trigger", {"id": job, "issued_at": issued_at})["status"] == "scheduled"
+        [event] = host.due()
+        assert event["due_at"] == issued_at
+        until(lambda: not sidecar.job(job)["triggers"], "the trigger is settled")
+    for issued_at in (first, second, first):
+        assert ask(host, "trigger", {"id": job, "issued_at": issued_at})["status"] == "unchanged"
+    assert sidecar.job(job)["triggers"] == []
+    assert rfc3339(sidecar.job(job)["triggered_at"]) == second
     assert host.drain("mainapp_due") == []
 
 

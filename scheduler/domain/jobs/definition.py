@@ -7,7 +7,16 @@ from typing import Any
 
 from scheduler.domain.caller import Caller
 from scheduler.domain.errors import Rejected
-from scheduler.domain.messages import DEFAULT_TENANT, Command, OnMissed, Priority, RunPolicy, ScheduleRequest
+from scheduler.domain.instants import rfc3339
+from scheduler.domain.messages import (
+    DEFAULT_TENANT,
+    Command,
+    OnMissed,
+    Priority,
+    RunPolicy,
+    ScheduleRequest,
+    ScheduleTrigger,
+)
 from scheduler.domain.recurrence import Spec, StartSource, resolve
 
 _ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
@@ -27,8 +36,15 @@ class Incoming:
     tenant: str = DEFAULT_TENANT
     caller: Caller | None = None  # None: over AMQP, without a user verified by the broker
     message_id: str | None = None  # identifies a redelivered trigger without issued_at
-    repeated: bool = False  # a message with this message_id was stored before
+    repeated: bool = False  # a trigger with the same `duplicate_key` was stored before
     schedule: Spec | Rejected | None = None  # precomputed schedule of a request
+
+    @property
+    def duplicate_key(self) -> tuple[str, ...] | None:
+        """The identity of a trigger, the same in a redelivery: its issued_at, or else its message_id."""
+        if isinstance(self.command, ScheduleTrigger) and self.command.issued_at is not None:
+            return "issued_at", rfc3339(self.command.issued_at)
+        return None if self.message_id is None else (self.message_id,)
 
 
 @dataclass(slots=True)

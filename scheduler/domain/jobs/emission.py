@@ -142,7 +142,7 @@ def settle(emission: Emission) -> Job:
         exhausted = job.next_run_at is None and not rest
         assert job.trigger_at is not None  # noqa: S101 - a trigger was emitted
         return replace(
-            job, triggers=rest, triggered_at=job.triggers[0],
+            job, triggers=rest, triggered_at=max(job.triggers[0], job.triggered_at or job.triggers[0]),
             occurrence=job.occurrence + (emission.due_at is not None), retries=0, retry_at=None, held_by=None,
             trigger_at=job.trigger_at + timedelta(microseconds=1) if rest else None,
             status=JobStatus.DONE if exhausted else job.status,

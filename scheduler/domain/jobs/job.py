@@ -28,6 +28,7 @@ from scheduler.domain.messages import (
 from scheduler.domain.recurrence import Spec, compile_schedule, same_schedule
 
 MAX_TRIGGERS = 1000  # pending at a time; a trigger beyond that is rejected
+TRIGGERS_REMEMBERED = timedelta(days=1)  # how long a redelivery of a trigger is recognised
 _AHEAD = timedelta(seconds=5)
 _MICROSECOND = timedelta(microseconds=1)
 _STAMPS = ("requested_at", "cancelled_at", "paused_at", "resumed_at", "triggered_at")
@@ -61,7 +62,7 @@ class Job:
     retry_at: datetime | None = None
     triggers: tuple[datetime, ...] = ()  # issued_at of pending triggers, oldest first
     trigger_at: datetime | None = None  # when the oldest pending trigger was stored
-    triggered_at: datetime | None = None
+    triggered_at: datetime | None = None  # newest issued_at of the emitted triggers
     requested_at: datetime | None = None
     cancelled_at: datetime | None = None
     paused_at: datetime | None = None
@@ -207,7 +208,9 @@ def _resume(job: Job, issued: datetime, _: datetime) -> CommandOutcome:
 def _trigger(job: Job, issued: datetime, now: datetime) -> CommandOutcome:
     if issued in job.triggers or issued == job.triggered_at:
         return CommandOutcome(job, "unchanged")
-    if not _newer(issued, job.triggered_at) or not _newer(issued, job.requested_at):
+    # A trigger older than an emitted one arrived late, unless it may be a redelivery that is no longer recognised.
+    forgotten = not _newer(issued, job.triggered_at) and issued < now - TRIGGERS_REMEMBERED
+    if forgotten or not _newer(issued, job.requested_at):
         return CommandOutcome(job, "superseded")
     triggers = tuple(sorted((*job.triggers, issued)))
     status = JobStatus.PENDING if job.status is JobStatus.DONE else job.status

@@ -1,7 +1,7 @@
 -- Strike the trigger that was emitted or passed over; the schedule itself stays as it is. The next one's due_at must
 -- differ from this one's, so its own moment comes a microsecond later.
 UPDATE jobs
-SET triggers = triggers[2:], triggered_at = triggers[1], occurrence = occurrence + %(emitted)s,
+SET triggers = triggers[2:], triggered_at = greatest(triggered_at, triggers[1]), occurrence = occurrence + %(emitted)s,
     trigger_at = CASE WHEN cardinality(triggers) > 1 THEN trigger_at + interval '1 microsecond' END,
     retries = 0, retry_at = NULL, held_by = NULL,
     status = CASE WHEN next_run_at IS NULL AND cardinality(triggers) <= 1

@@ -1,10 +1,10 @@
--- Delete what is remembered of messages that were stored or counted more than a day ago, some at a time.
+-- Delete what is remembered of messages that were stored or counted longer ago than `age`, some at a time.
 WITH triggers AS (
     DELETE FROM trigger_messages
     WHERE (job_id, message) IN (
         SELECT job_id, message
         FROM trigger_messages
-        WHERE stored_at < now() - interval '1 day'
+        WHERE stored_at < now() - %(age)s
         ORDER BY stored_at
         LIMIT %(limit)s
         FOR UPDATE SKIP LOCKED
@@ -15,7 +15,7 @@ WITH triggers AS (
     WHERE message IN (
         SELECT message
         FROM redeliveries
-        WHERE counted_at < now() - interval '1 day'
+        WHERE counted_at < now() - %(age)s
         LIMIT %(limit)s
         FOR UPDATE SKIP LOCKED
     )

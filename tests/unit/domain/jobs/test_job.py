@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming, content
 from scheduler.domain.jobs.emission import event_id
-from scheduler.domain.jobs.job import _TRANSITIONS, MAX_TRIGGERS, Job, JobStatus, apply
+from scheduler.domain.jobs.job import _TRANSITIONS, MAX_TRIGGERS, TRIGGERS_REMEMBERED, Job, JobStatus, apply
 from scheduler.domain.messages import COMMAND_MODELS, JobCommand, ScheduleRequest
 from scheduler.domain.recurrence import resolve
 from scheduler.postgres.jobs.columns import FRESH
@@ -111,6 +111,19 @@ def test_each_trigger_counts_once_and_an_older_one_than_the_request_does_not():
     assert job.triggers == (T + timedelta(seconds=2), T + timedelta(seconds=3))
     job, statuses = applied(command("request", 5), command("trigger", 4))
     assert (job.triggers, statuses[-1]) == ((), "superseded")
+
+
+def test_a_trigger_that_arrives_after_a_newer_one_was_emitted_counts_too():
+    job, _ = applied(command("request", 1))
+    emitted = replace(job, triggered_at=T + timedelta(seconds=3))
+    late = Incoming(command("trigger", 2), str(ID))
+    outcome = apply(emitted, late, T + timedelta(seconds=9))
+    assert (outcome.status, outcome.job.triggers) == ("scheduled", (T + timedelta(seconds=2),))
+    late.repeated = True
+    assert apply(emitted, late, T + timedelta(seconds=9)).status == "unchanged"
+    # After a day a redelivery could not be told apart from it.
+    late.repeated = False
+    assert apply(emitted, late, T + TRIGGERS_REMEMBERED + timedelta(seconds=9)).status == "superseded"
 
 
 def test_a_trigger_beyond_the_limit_is_rejected_and_the_pending_ones_stay():
