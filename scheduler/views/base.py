@@ -21,6 +21,7 @@ class View(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     optional: ClassVar[frozenset[str]] = frozenset()  # fields that are left out of the JSON where they are None
+    lists: ClassVar[frozenset[str]] = frozenset()  # fields with lists of views that have optional fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +51,20 @@ def stored(text: str) -> Any:
 
 def as_json(view: BaseModel, *, warnings: bool = True) -> str:
     """Write a view as JSON, and what is Verbatim in it as it is."""
-    absent = {name for name in getattr(view, "optional", ()) if getattr(view, name) is None}
+    absent = _absent(view)
     try:
         return view.model_dump_json(exclude=absent or None, warnings=warnings)
     except PydanticSerializationError:
-        members = ((name, _member(view, name)) for name in type(view).model_fields if name not in absent)
+        members = ((name, _member(view, name)) for name in type(view).model_fields if absent.get(name) is not True)
         return f"{{{','.join(f'{json.dumps(name)}:{text}' for name, text in members)}}}"
+
+
+def _absent(view: BaseModel) -> dict[str, Any]:
+    """Return the optional fields that are None as pydantic excludes them."""
+    absent: dict[str, Any] = {name: True for name in getattr(view, "optional", ()) if getattr(view, name) is None}
+    for name in getattr(view, "lists", ()):
+        absent[name] = {index: _absent(each) for index, each in enumerate(getattr(view, name))}
+    return absent
 
 
 def _member(view: BaseModel, name: str) -> str:

@@ -16,8 +16,13 @@ RUN_STATES: tuple[RunState, ...] = get_args(RunState)
 OPEN_RUNS: tuple[RunState, ...] = ("delivered", "running", "waiting")
 
 
+_CUT = Field(default=None, description="`output` was truncated; absent if it was not.")
+
+
 class AttemptView(View):
     """One attempt that has come to an end."""
+
+    optional: ClassVar[frozenset[str]] = frozenset({"output_cut"})
 
     attempt: int
     outcome: Literal["succeeded", "failed", "timed_out", "lost", "snoozed"]
@@ -26,10 +31,13 @@ class AttemptView(View):
     finished_at: Instant
     error: str | None
     output: Any
+    output_cut: Literal[True] | None = _CUT
 
 
 class RunView(View):
     """One run."""
+
+    optional: ClassVar[frozenset[str]] = frozenset({"output_cut"})
 
     event_id: UUID
     job_id: UUID
@@ -48,13 +56,15 @@ class RunView(View):
     worker: str | None
     error: str | None
     output: Any
+    output_cut: Literal[True] | None = _CUT
     progress: float | None
 
 
 class WholeRunView(RunView):
     """One run with its attempts."""
 
-    optional: ClassVar[frozenset[str]] = frozenset({"attempts_omitted"})
+    optional: ClassVar[frozenset[str]] = frozenset({"attempts_omitted", "output_cut"})
+    lists: ClassVar[frozenset[str]] = frozenset({"attempts"})
 
     attempts: list[AttemptView]
     attempts_omitted: int | None = Field(
@@ -81,7 +91,7 @@ def run_json(run: Run) -> str:
     if run.occurrence is not None:
         return as_json(view)
     known = json.loads(as_json(view, warnings=False))
-    return json.dumps(dict.fromkeys(RunView.model_fields) | known)
+    return json.dumps(dict.fromkeys(name for name in RunView.model_fields if name not in RunView.optional) | known)
 
 
 def attempt_view(each: FinishedAttempt) -> AttemptView:
@@ -89,6 +99,7 @@ def attempt_view(each: FinishedAttempt) -> AttemptView:
     return AttemptView.model_construct(
         attempt=each.attempt, outcome=each.outcome.value, worker=each.worker, started_at=each.started_at,
         finished_at=each.finished_at, error=each.error, output=_output(each.output),
+        output_cut=_cut(each),
     )
 
 
@@ -98,7 +109,8 @@ def _fields(run: Run) -> dict[str, Any]:
         "event_id": UUID(run.event_id), "status": run.status.value, "attempt": run.attempt, "max_attempts": None,
         "deadline": run.deadline, "retry_at": run.retry_at, "started_at": run.started_at,
         "finished_at": run.finished_at, "duration_ms": _milliseconds(run.duration),
-        "worker": run.worker, "error": run.error, "output": _output(run.output), "progress": run.progress,
+        "worker": run.worker, "error": run.error, "output": _output(run.output), "output_cut": _cut(run),
+        "progress": run.progress,
     }
     if about is not None:
         fields |= {"job_id": UUID(about.job_id), "job_type": about.job_type, "tenant": about.tenant,
@@ -114,3 +126,7 @@ def _milliseconds(span: timedelta | None) -> int | None:
 
 def _output(text: str | None) -> Any:
     return None if text is None else stored(text)
+
+
+def _cut(of: Run | FinishedAttempt) -> Literal[True] | None:
+    return True if of.output_cut and of.output is not None else None  # lists are read without outputs

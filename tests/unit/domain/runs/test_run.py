@@ -31,7 +31,8 @@ from scheduler.domain.runs.run import (
 from scheduler.domain.runs.transitions import apply_result, cancel_run, deliver_run, expire_attempt, retry_run
 from scheduler.domain.runs.unannounced_ends import keep_unannounced_ends
 from scheduler.postgres.runs.report import RunReport
-from scheduler.views.runs import whole_run_view
+from scheduler.views.base import as_json
+from scheduler.views.runs import run_view, whole_run_view
 
 EVENT = "0b2c4c1e-7a51-5b0a-8d3e-6b0f8c6d2a10"
 JOB = "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11"
@@ -104,6 +105,18 @@ def test_a_run_with_more_attempts_than_are_kept_shrinks_at_its_next_step():
     lines = explain(RunReport(after_it, told=False, producers=1, now=T))
     assert "… 4,901 attempts not shown" in lines
     assert whole_run_view(after_it).attempts_omitted == 4901
+
+
+@pytest.mark.parametrize("output", ['"long"', "[" * 300 + "]" * 300])
+def test_a_truncated_output_is_marked_in_the_views_of_the_run_and_of_its_attempt(output):
+    failed = after(begun(max_attempts=2), result("failed", output='"short"'))
+    run = after(failed, result("succeeded", 2, output=output, output_cut=True))
+    view = json.loads(as_json(whole_run_view(run)))
+    assert view["output_cut"] is True
+    assert [each.get("output_cut") for each in view["attempts"]] == [None, True]
+    assert "output_cut" not in view["attempts"][0]
+    assert "output_cut" not in json.loads(as_json(whole_run_view(failed)))
+    assert "output_cut" not in json.loads(as_json(run_view(replace(run, output=None))))
 
 
 # All possible results of one attempt.
