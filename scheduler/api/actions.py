@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -123,8 +123,7 @@ class Actions:
     async def all_jobs(self, who: Identity, verb: str, wanted: JobFilter, stopped: Stopped = _never) -> int:
         """Pause, resume or cancel all jobs that match; return how many matched until it was stopped."""
         check(who, Permission.WRITE)
-        if wanted == JobFilter():
-            raise Unprocessable([_NO_FILTER])
+        _check_filter(wanted)
         tenant, any_ = visible_tenant(who, wanted.tenant)
         step = bulk_commands.job_step(verb, replace(wanted, tenant=tenant), _caller(who), self._soon)
         return await self._all(who, step, stopped) if any_ else 0
@@ -132,8 +131,7 @@ class Actions:
     async def all_runs(self, who: Identity, wanted: RunFilter, stopped: Stopped = _never) -> int:
         """Retry all runs that match, as far as they have failed; return how many matched until it was stopped."""
         check(who, Permission.WRITE)
-        if wanted == RunFilter():
-            raise Unprocessable([_NO_FILTER])
+        _check_filter(wanted)
         tenant, any_ = visible_tenant(who, wanted.tenant)
         step = bulk_commands.retry_step(replace(wanted, tenant=tenant), _caller(who), self._soon)
         return await self._all(who, step, stopped) if any_ else 0
@@ -183,6 +181,15 @@ class Actions:
             raise Conflict("The job is cancelled: a trigger emits nothing. PUT requests it again.") from None
         except SupersededCommand:
             raise Conflict(_OVERTAKEN) from None
+
+
+def _check_filter(wanted: JobFilter | RunFilter) -> None:
+    """Raise Unprocessable for a bulk action without a filter, or with an empty one, which a program left out."""
+    given = {name: value for name, value in asdict(wanted).items() if value is not None}
+    if not given:
+        raise Unprocessable([_NO_FILTER])
+    if empty := [name for name, value in given.items() if value == ""]:
+        raise Unprocessable([Problem(name, "must not be empty") for name in empty])
 
 
 def _caller(who: Identity) -> Caller:

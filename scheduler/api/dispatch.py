@@ -56,7 +56,7 @@ class DirectRoute(APIRoute):
             adapter: TypeAdapter[Any] = TypeAdapter(kind)
             return lambda request: adapter.validate_python(request.scope["path_params"][name]), False
         if isinstance(first, type) and issubclass(first, BaseModel):
-            return lambda request: first.model_validate(dict(request.query_params)), False
+            return lambda request: first.model_validate(_query(request)), False
         raise TypeError(f"{self.path}: a direct route cannot take {parameter}")
 
     async def respond(self, request: Request) -> Response:
@@ -135,3 +135,14 @@ class Dispatch:
                 response: Response = await handler(request, error)  # type: ignore[misc]  # all of ours are coroutines
                 return response
         raise error
+
+
+def _query(request: Request) -> dict[str, str]:
+    """Return the query parameters; raise RequestValidationError if one is repeated."""
+    values: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name in values:
+            problem = {"loc": ("query", name), "type": "repeated", "msg": "must not be repeated"}
+            raise RequestValidationError([problem])
+        values[name] = value
+    return values

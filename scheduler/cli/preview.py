@@ -14,6 +14,7 @@ from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.recurrence import local_time
 from scheduler.domain.recurrence.adjustment_fields import CALENDAR_FIELDS
 from scheduler.domain.recurrence.preview import FIELDS, MOST, USUAL_COUNT, Preview, preview, utc_text
+from scheduler.domain.strict_json import parse_object
 
 USUAL_LINE_COUNT = 100  # USUAL_COUNT is a screenful for people; programs cut for themselves
 REFUSED = 65  # EX_DATAERR
@@ -98,14 +99,11 @@ def _run_lines() -> int:
 
 def _answer(line: str, now: datetime) -> dict[str, object]:
     try:
-        fields = json.loads(line)
-        if not isinstance(fields, dict):
-            raise Rejected([Problem("line", "must be a JSON object")])
+        fields, _ = parse_object(line.encode("utf-8", "replace"), exact="")
         found = preview(fields, now, USUAL_LINE_COUNT)
-    except (ValueError, RecursionError) as error:
-        return {"errors": [{"field": "line", "problem": f"is not JSON: {error}"}]}
     except Rejected as rejected:
-        return {"errors": [{"field": p.field, "problem": p.problem} for p in rejected.problems]}
+        return {"errors": [{"field": "line" if p.field == "body" else p.field, "problem": p.problem}
+                           for p in rejected.problems]}
     answer: dict[str, object] = {"occurrences": [utc_text(instant) for instant in found.occurrences]}
     skipped = found.skipped
     if skipped is not None:

@@ -123,12 +123,17 @@ def _offset(match: re.Match[str]) -> timedelta | None:
 def read_duration(value: str | float) -> timedelta:
     """Return a duration from ISO 8601 text or a number of seconds. Raises Fault."""
     try:
-        length = _text_duration(value.strip()) if isinstance(value, str) else timedelta(seconds=value)
+        length = _text_duration(value.strip()) if isinstance(value, str) else _of_seconds(value)
     except (OverflowError, ValueError):  # NaN and infinities too
         raise Fault(_range_fault()) from None
     if not SHORTEST <= length <= LONGEST:
         raise Fault(_range_fault())
     return length
+
+
+def _of_seconds(seconds: float) -> timedelta:
+    # A timedelta is rounded to microseconds and could reach the limit from below.
+    return timedelta() if seconds < SHORTEST.total_seconds() else timedelta(seconds=seconds)
 
 
 def _range_fault() -> str:
@@ -137,7 +142,7 @@ def _range_fault() -> str:
 
 def _text_duration(text: str) -> timedelta:
     if len(text) <= 64 and _NUMBER.fullmatch(text):  # noqa: PLR2004 - longer than any useful number
-        return timedelta(seconds=float(text.replace(",", ".")))
+        return _of_seconds(float(text.replace(",", ".")))
     match = _DURATION.fullmatch(text) if len(text) <= 64 else None  # noqa: PLR2004 - longer than any useful duration
     if _CALENDAR.fullmatch(text[:64]):
         raise Fault("years and months have no fixed length; use rrule, such as FREQ=MONTHLY, or days and weeks")

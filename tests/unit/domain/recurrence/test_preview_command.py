@@ -84,6 +84,12 @@ def test_lines_that_are_wrong_are_answered_in_place(ask):
     assert answers[7] == {"occurrences": ["2026-12-01T08:00:00Z", "2026-12-01T08:01:00Z"]}
 
 
+def test_a_line_is_parsed_as_strictly_as_a_command(ask):
+    answers = ask('{"every": 60, "every": 90}', {"every": 0.0999999}, {"every": "0.0999999"})
+    assert [each["errors"][0]["field"] for each in answers] == ["line", "every", "every"]
+    assert "twice" in answers[0]["errors"][0]["problem"]
+
+
 def test_errors_are_the_words_of_a_rejected_command(ask):
     answers = ask({"rrule": "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30", "run_at": "2026-01-01T00:00:00Z"})
     assert answers == [{"errors": [{"field": "rrule", "problem": "never fires: February has no day 30"}]}]
