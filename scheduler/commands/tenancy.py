@@ -8,6 +8,8 @@ from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.tenants import DEFAULT_TENANT, TENANT_PATTERN
 
+# A topic exchange matches a binding with several # in time exponential in the number of words.
+MAX_TENANT_ROUTE_WORDS = 10
 _tenant = re.compile(TENANT_PATTERN).fullmatch
 
 
@@ -25,12 +27,15 @@ class Tenancy:
         return cls(tenant_by == "user_id", frozenset(own_users), tenant_routes == "prefix")
 
     def check_route(self, incoming: Incoming) -> None:
-        """Raise Rejected for a request whose route is not under its tenant's name; `default` may use any."""
+        """Raise Rejected for a route outside its tenant's name, or with too many words; `default` may use any."""
         route, tenant = getattr(incoming.command, "route", None), incoming.tenant
         if not self.own_routes or route is None or tenant == DEFAULT_TENANT:
             return
         if route != tenant and not route.startswith(f"{tenant}."):
             problem = f"must be {tenant}, or begin with {tenant}. (SCHEDULER_TENANT_ROUTES)"
+            raise Rejected([Problem("route", problem)])
+        if route.count(".") >= MAX_TENANT_ROUTE_WORDS:
+            problem = f"has more than {MAX_TENANT_ROUTE_WORDS} words (SCHEDULER_TENANT_ROUTES)"
             raise Rejected([Problem("route", problem)])
 
     def of_command(self, said: str | None, user_id: str | None) -> str:

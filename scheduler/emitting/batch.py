@@ -12,9 +12,10 @@ from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
+from scheduler.rabbit.event_publisher import EventConfirms, EventPublisher
 from scheduler.rabbit.frames import Publishable
 from scheduler.rabbit.link import RabbitUnavailable
-from scheduler.rabbit.publisher import Confirms, Publisher, Receipt
+from scheduler.rabbit.publisher import Receipt
 
 log = get_logger(__name__)
 
@@ -45,8 +46,8 @@ class Batch(Generic[Thing, Emission]):
         self._counts: list[int] = []  # how many messages each emission has
         self._unreadable: list[Thing] = []
         self._undecided = 0
-        self._publisher: Publisher | None = None
-        self._confirms: Confirms | None = None
+        self._publisher: EventPublisher | None = None
+        self._confirms: EventConfirms | None = None
         self._lost = ""  # why the broker did not answer
         self._emitted_at = claim.claimed_at
         self.empty = not claim.things
@@ -54,7 +55,7 @@ class Batch(Generic[Thing, Emission]):
         self.size = claim.size
         self.urgent = claim.urgent
         self.resume_from = claim.resume_from
-        self.refused = False
+        self.renew_channel = False  # an event was refused, or is still unconfirmed
 
     @classmethod
     def claimed(
@@ -67,7 +68,7 @@ class Batch(Generic[Thing, Emission]):
         _observe("claim", started)
         return batch
 
-    def publish(self, publisher: Publisher) -> None:
+    def publish(self, publisher: EventPublisher) -> None:
         """Decide what each thing emits and put that on its way."""
         if self.empty:
             return
@@ -105,6 +106,11 @@ class Batch(Generic[Thing, Emission]):
             messages += written
         return messages
 
+    def confirmed(self) -> bool:
+        """Wait a short while for the confirms; return whether the batch can be settled without a longer wait."""
+        seconds = HOLD_SECONDS - self.age
+        return self._confirms is None or seconds <= 0 or self._confirms.settled(seconds)
+
     def settle(self) -> datetime | None:
         """Wait for the confirms, settle each thing by its own, let go of them all; return when one is due again.
 
@@ -122,7 +128,8 @@ class Batch(Generic[Thing, Emission]):
         began = time.monotonic()
         due_again = self.source.settle(self.session, results, self._unreadable, times)
         _observe("settle", began)
-        self.refused = Receipt.REFUSED in receipts
+        straggled = self._confirms is not None and self._confirms.straggled
+        self.renew_channel = straggled or Receipt.REFUSED in receipts
         self._report(results, receipts, times)
         self._let_go()
         if Receipt.UNKNOWN in receipts:
@@ -136,7 +143,7 @@ class Batch(Generic[Thing, Emission]):
         self._claim = replace(self._claim, things=[])
         self._emissions, self._counts, self._unreadable, self._confirms = [], [], [], None
 
-    def _confirmed(self, confirms: Confirms | None) -> list[Receipt]:
+    def _confirmed(self, confirms: EventConfirms | None) -> list[Receipt]:
         if confirms is None:
             return []
         receipts = confirms.wait(max(0.0, HOLD_SECONDS - self.age))

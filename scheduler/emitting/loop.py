@@ -14,7 +14,7 @@ from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.connection import LockTimeout
 from scheduler.postgres.wakeup import Wakeup
-from scheduler.rabbit.publisher import Publisher
+from scheduler.rabbit.event_publisher import RECHECK_SECONDS, EventPublisher
 
 log = get_logger(__name__)
 _locked = ThrottledWarning(log, "nothing is emitted: another session has locked a table")
@@ -38,7 +38,7 @@ class Emitter:
 
     def __init__(
         self, sources: Sequence[Source[Any, Any]], sessions: Sequence[ClaimSession], wakeup: Wakeup,
-        publisher: Publisher, *, batch_size: int, poll: float,
+        publisher: EventPublisher, *, batch_size: int, poll: float,
     ) -> None:
         self._watches = {source.kind: PollSchedule(source, poll) for source in sources}
         self._free = list(sessions)
@@ -48,9 +48,10 @@ class Emitter:
         self._publisher = publisher
         self._batch_size = batch_size
         self._in_flight: list[Batch[Any, Any]] = []
+        self._stalled: list[Batch[Any, Any]] = []  # the broker has not confirmed them in the usual time
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="settling")
         self._settling: tuple[Batch[Any, Any], Future[datetime | None]] | None = None
-        self._refused = False
+        self._renew_channel = False
 
     def run_once(self) -> None:
         """Emit a batch of each source that may have something due; unless there is more, sleep until there is."""
@@ -58,22 +59,27 @@ class Emitter:
         emitted_batches = [self._emit(watch) for watch in self._watches.values() if watch.next_look <= started]
         batches = [batch for batch in emitted_batches if batch is not None]
         if any(batch.full for batch in batches):
+            self._settle_stalled()
             self._listen(0.0)
             return
-        self.settle()
-        if self._refused:
-            self._refused = False
+        self._finish_settling()
+        for batch in list(self._in_flight):
+            self._settle_or_defer(batch)
+        self._settle_stalled()
+        if self._renew_channel:
+            self._renew_channel = False
             self._publisher.renew()
         emitted = any(not batch.empty for batch in batches)
         wake_at = min(watch.next_look for watch in self._watches.values())
-        self._listen(max(wake_at, started + REST_SECONDS if emitted else 0.0) - time.monotonic())
+        seconds = max(wake_at, started + REST_SECONDS if emitted else 0.0) - time.monotonic()
+        self._listen(min(seconds, RECHECK_SECONDS) if self._stalled else seconds)
 
     def _emit(self, watch: PollSchedule) -> Batch[Any, Any] | None:
         """Claim and publish, and only then settle the batch before: beside the next claim, where there is one.
 
         None if another session's lock on a table would keep the batch from being settled.
         """
-        if sum(each.size for each in self._under_way) > MAX_BYTES_UNDER_WAY:
+        if not self._free or sum(each.size for each in self._under_way) > MAX_BYTES_UNDER_WAY:
             self.settle()
         try:
             batch = Batch.claimed(watch.source, self._free[0], self._batch_size, watch.watermark.bounds())
@@ -92,17 +98,17 @@ class Emitter:
             if batch.full and not batch.urgent:
                 self._settle_beside(each)
             else:
-                self._settle(each)
+                self._settle_or_defer(each)
         return batch
 
     @property
     def _under_way(self) -> list[Batch[Any, Any]]:
-        return [*self._in_flight, *([self._settling[0]] if self._settling is not None else [])]
+        return [*self._in_flight, *self._stalled, *([self._settling[0]] if self._settling is not None else [])]
 
     def settle(self) -> None:
         """Settle what is on its way, if anything is."""
         self._finish_settling()
-        for batch in list(self._in_flight):
+        for batch in [*self._stalled, *self._in_flight]:
             self._settle(batch)
 
     def close(self) -> None:
@@ -110,8 +116,25 @@ class Emitter:
         self._beside.shutdown(wait=False)
 
     def _settle(self, batch: Batch[Any, Any]) -> None:
-        self._in_flight.remove(batch)
+        (self._stalled if batch in self._stalled else self._in_flight).remove(batch)
         self._settled(batch, batch.settle())
+
+    def _settle_or_defer(self, batch: Batch[Any, Any]) -> None:
+        """Settle a batch, or go on without it while its confirms are overdue and a session is free.
+
+        The confirms of the next batches tell whether the whole broker is slow or only the queues of some routes.
+        """
+        if not self._free or batch.confirmed():
+            self._settle(batch)
+            return
+        self._in_flight.remove(batch)
+        self._stalled.append(batch)
+        self._watches[batch.source.kind].deferred(batch)
+
+    def _settle_stalled(self) -> None:
+        for batch in list(self._stalled):
+            if batch.confirmed():
+                self._settle(batch)
 
     def _settle_beside(self, batch: Batch[Any, Any]) -> None:
         self._finish_settling()
@@ -126,7 +149,7 @@ class Emitter:
 
     def _settled(self, batch: Batch[Any, Any], due_again: datetime | None) -> None:
         self._free.append(batch.session)
-        self._refused = self._refused or batch.refused
+        self._renew_channel = self._renew_channel or batch.renew_channel
         self._watches[batch.source.kind].settled(batch, due_again)
 
     def _listen(self, seconds: float) -> None:

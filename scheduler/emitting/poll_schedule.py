@@ -97,6 +97,11 @@ class PollSchedule:
         if batch is self._latest:
             self._plan(batch)
 
+    def deferred(self, batch: Batch[Any, Any]) -> None:
+        """Note that a batch waits for its confirms, and that others may be claimed meanwhile."""
+        if batch is self._latest:
+            self._plan(batch)
+
     def told(self, moment: datetime) -> None:
         """A consumer says that there is something new from this moment on."""
         self.watermark.lower(moment)

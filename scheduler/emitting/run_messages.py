@@ -39,6 +39,9 @@ def not_delivered(receipt: Receipt, exchange: str, key: str) -> tuple[str, str]:
     if receipt is Receipt.REFUSED:
         full = f"a queue behind {exchange} is full or unavailable"
         return f"refused: {full}", f"{full}; they are tried again"
+    if receipt is Receipt.SLOW:
+        slow = f"a queue bound to {exchange} for {key} is slow"
+        return f"slow: not confirmed yet; {slow}", f"{slow}; they use a separate connection and are retried"
     if receipt is Receipt.UNSENDABLE:
         return UNSENDABLE, "see `message cannot be sent` in the log; they are tried again"
     if key.startswith(COMMAND_KEY_PREFIX):

@@ -147,11 +147,11 @@ def declare_commands(names: Iterable[str]) -> None:
 def declare(tzdata: str) -> None:
     """Create the labelled series, so that they exist before the first event."""
     build_info.labels(__version__, platform.python_version(), tzdata).set(1)
-    for reason in ("returned", "refused", "unconfirmed", "unsendable"):
+    for reason in ("returned", "refused", "unconfirmed", "unsendable", "slow"):
         publish_failures.labels(reason)
     for reason in ("json", "shape", "schedule", "storage", "redelivered"):
         commands_rejected.labels(reason)
-    for receipt in ("confirmed", "returned", "refused", "unconfirmed", "unsendable"):
+    for receipt in ("confirmed", "returned", "refused", "unconfirmed", "unsendable", "slow"):
         confirms.labels(receipt)
     for status in ("succeeded", "dead", "cancelled"):
         runs.labels(status)

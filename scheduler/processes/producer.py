@@ -16,8 +16,9 @@ from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.connection import Unstorable
 from scheduler.postgres.wakeup import Wakeup
 from scheduler.processes.runtime import Stop, backoff
+from scheduler.rabbit.event_publisher import EventPublisher
 from scheduler.rabbit.link import Link, RabbitUnavailable
-from scheduler.rabbit.publisher import Publisher
+from scheduler.rabbit.slow_routes import SlowRoutes
 from scheduler.settings import Settings
 
 log = get_logger(__name__)
@@ -46,11 +47,12 @@ class Producer:
         # However long it may sleep, what a replica that died has let go of must be found in time.
         self._poll = min(settings.poll_interval_ms / 1000, MOST_LOOK_SECONDS)
         self._after_outage = False  # of the database
+        self._slow_routes = SlowRoutes()
 
     def run(self, link: Link) -> None:
         """Serve one connection to the broker until it is lost or the process shall stop."""
         delays = backoff(most=5.0)
-        publisher = Publisher(link)
+        publisher = EventPublisher(link, self._slow_routes)
         while not self._stop:
             try:
                 self._emit(link, publisher)
@@ -70,7 +72,7 @@ class Producer:
                 self._stop.wait(next(delays))
                 self._health.turn()
 
-    def _emit(self, link: Link, publisher: Publisher) -> None:
+    def _emit(self, link: Link, publisher: EventPublisher) -> None:
         with ExitStack() as stack:
             url = self._settings.database_url
             sessions = [

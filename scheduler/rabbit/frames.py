@@ -19,6 +19,7 @@ _CONTENT_HEAD = struct.Struct(">HHQ")  # without the flags
 _PUBLISH = struct.Struct(">IH")
 _MANDATORY = b"\x01"
 _BASIC = 60
+_ROUTED = "due."
 _FRAME_OVERHEAD = 8  # bytes: type, channel and size before the payload, the end mark after it
 NO_LIMIT = sys.maxsize
 
@@ -79,6 +80,13 @@ class RawMessage:
 
 
 Publishable = AmqpMessage | DueMessage | RawMessage
+
+
+def own_route(message: Publishable) -> str | None:
+    """Return the first word of an event's route, or None for the addresses that all tenants share."""
+    if isinstance(message, DueMessage) and message.routing_key.startswith(_ROUTED):
+        return message.routing_key.split(".", 2)[1]
+    return None
 
 
 def dead_run(

@@ -38,6 +38,7 @@ class Link:
     """An open connection. Once closed, for whatever reason, it stays closed: open another."""
 
     def __init__(self, url: str, name: str) -> None:
+        self._url = url
         self.place = place(url)
         self._opened: Future[None] = Future()
         self._on_close: list[Callable[[str], None]] = []
@@ -78,6 +79,10 @@ class Link:
         for callback in list(self._on_close):
             callback(self.closed)
         self._connection.ioloop.stop()
+
+    def open_another(self, name: str) -> "Link":
+        """Open another connection to the same broker."""
+        return Link(self._url, name)
 
     def on_close(self, callback: Callable[[str], None]) -> None:
         """Have `callback` called on the I/O thread when the connection is lost."""

@@ -3,7 +3,9 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from enum import StrEnum
+from functools import partial
 
 import pika
 from pika import spec
@@ -11,8 +13,8 @@ from pika import spec
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.rabbit.delivery_parser import as_bytes
-from scheduler.rabbit.frames import Publishable, RawMessage, UnsendableMessage, encode
-from scheduler.rabbit.link import Link, reason
+from scheduler.rabbit.frames import Publishable, RawMessage, UnsendableMessage, encode, own_route
+from scheduler.rabbit.link import Link, RabbitUnavailable, reason
 from scheduler.rabbit.message_isolation import MessageIsolation, isolation
 
 log = get_logger(__name__)
@@ -29,6 +31,7 @@ class Receipt(StrEnum):
     REFUSED = "refused"
     UNKNOWN = "unconfirmed"  # no answer, and none will come
     UNSENDABLE = "unsendable"  # not sent: the broker would close the channel or the connection over it
+    SLOW = "slow"  # not answered yet, although later messages were: a queue of its route is slow
 
 
 Then = Callable[[list[Receipt]], None]
@@ -107,6 +110,18 @@ class Confirms:
         self._receipts[index] = receipt
         self._open -= 1
 
+    def _set_aside(self, last_confirmed: int) -> set[str]:
+        if self.done:
+            return set()
+        routes = set()
+        for index in range(self._answered, min(self._count, last_confirmed - self.first_tag)):
+            if self._receipts[index] is Receipt.UNKNOWN and (route := own_route(self._messages[index])):
+                self._settle(index, Receipt.SLOW)
+                self._scattered = True
+                routes.add(route)
+        self._end_if_answered()
+        return routes
+
     def _return(self, method: spec.Basic.Return, message_id: str | None, body: bytes) -> None:
         """Note a return; it comes before the confirm of the same message, which may be of another batch."""
         if self.done:
@@ -149,18 +164,19 @@ class Publisher:
         link.on_close(self._on_close)
 
     def _open_channel(self) -> None:
-        self._channel = self._link.channel(essential=self._essential)
-        self._frame_max = self._channel.connection.params.frame_max or 131072
-        self._tag = 0
-        self._unconfirmed: deque[Confirms] = deque()  # in the order of their tags
-        self._queued: deque[bytes] = deque()  # the last of them, not written yet: they are sent one at a time
-        self._link.call(
-            lambda future: (
-                self._channel.add_on_close_callback(self._on_channel_close),
-                self._channel.add_on_return_callback(self._on_return),
-                self._channel.confirm_delivery(self._on_confirm, callback=future.set_result),
-            )
-        )
+        channel = self._link.channel(essential=self._essential)
+
+        def use(future: Future[object]) -> None:
+            self._channel = channel
+            self._tag = self._last_confirmed = 0
+            self._unconfirmed: deque[Confirms] = deque()  # in the order of their tags
+            self._queued: deque[bytes] = deque()  # the last of them, not written yet: they are sent one at a time
+            channel.add_on_close_callback(self._on_channel_close)
+            channel.add_on_return_callback(self._on_return)
+            channel.confirm_delivery(partial(self._on_confirm, channel), callback=future.set_result)
+
+        self._frame_max = channel.connection.params.frame_max or 131072
+        self._link.call(use)
 
     def renew(self) -> None:
         """Take another channel, unless something is on its way.
@@ -172,6 +188,17 @@ class Publisher:
             old = self._channel
             self._open_channel()
             self._link.post(lambda: old.is_open and old.close())
+
+    def set_aside_slow(self, batch: Confirms) -> set[str]:
+        """Give up waiting for messages of a batch that later confirms overtook, and return their routes.
+
+        They get the receipt SLOW: the broker works, and only the queues of these routes are slow. Messages to
+        addresses that all tenants share are never set aside.
+        """
+        try:
+            return self._link.call(lambda future: future.set_result(batch._set_aside(self._last_confirmed)))  # noqa: SLF001 - one module
+        except RabbitUnavailable:
+            return set()  # the batch is lost as a whole
 
     def forget(self) -> None:
         """Let go of the link: this publisher is not used again."""
@@ -269,10 +296,14 @@ class Publisher:
     def _unanswered(self) -> int:
         return sum(batch._open for batch in self._unconfirmed)  # noqa: SLF001 - one module
 
-    def _on_confirm(self, frame: pika.frame.Method) -> None:
+    def _on_confirm(self, channel: pika.channel.Channel, frame: pika.frame.Method) -> None:
+        if channel is not self._channel:
+            return  # for a message that was set aside, on a channel that was renewed since
         method = frame.method
         receipt = Receipt.CONFIRMED if isinstance(method, spec.Basic.Ack) else Receipt.REFUSED
         tag, waiting = method.delivery_tag, self._unconfirmed
+        if receipt is Receipt.CONFIRMED and tag > self._last_confirmed:
+            self._last_confirmed = tag
         if not method.multiple:
             for batch in waiting:
                 if batch.first_tag <= tag <= batch.last_tag:
@@ -289,8 +320,11 @@ class Publisher:
             self._write_next()
 
     def _on_return(
-        self, _: pika.channel.Channel, method: spec.Basic.Return, properties: pika.BasicProperties, body: bytes
+        self, channel: pika.channel.Channel, method: spec.Basic.Return, properties: pika.BasicProperties,
+        body: bytes,
     ) -> None:
+        if channel is not self._channel:
+            return
         # It comes before the confirm of the same message, so every batch still open may be the one.
         for batch in self._open:
             batch._return(method, properties.message_id, body)  # noqa: SLF001 - one module

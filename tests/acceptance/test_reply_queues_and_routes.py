@@ -60,7 +60,8 @@ def test_without_the_setting_any_queue_gets_its_reply(sidecar, host, queues):
 ROUTES = [
     ("acme", "acme", True), ("acme", "acme.mails", True), ("acme", "acmex", False), ("acme", "other.mails", False),
     ("acme", "ACME", False), ("default", "anything", True), ("acme.eu", "acme.eu.mails", True),
-    ("acme.eu", "acme", False), ("acme", None, True),
+    ("acme.eu", "acme", False), ("acme", None, True), ("acme", "acme" + 9 * ".a", True),
+    ("acme", "acme" + 10 * ".a", False), ("default", "a" + 90 * ".a", True),
 ]
 
 

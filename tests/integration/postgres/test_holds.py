@@ -25,8 +25,10 @@ from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.connection import connect
 from scheduler.postgres.priority_classes import FROM_THE_BOTTOM
 from scheduler.postgres.wakeup import Wakeup
+from scheduler.rabbit.event_publisher import EventPublisher
 from scheduler.rabbit.link import Link
-from scheduler.rabbit.publisher import Publisher, Receipt
+from scheduler.rabbit.publisher import Receipt
+from scheduler.rabbit.slow_routes import SlowRoutes
 from scheduler.resources import query
 
 SOON = timedelta(0)
@@ -226,7 +228,7 @@ def emitter(database_url, amqp_url, monkeypatch):
         own = [stack.enter_context(closing(ClaimSession(database_url, f"own {n}"))) for n in range(SESSIONS)]
         wakeup = stack.enter_context(closing(Wakeup(database_url, "test wakeup")))
         made = stack.enter_context(closing(Emitter(
-            [DueJobs(), DueRuns()], own, wakeup, Publisher(link), batch_size=2, poll=0.0,
+            [DueJobs(), DueRuns()], own, wakeup, EventPublisher(link, SlowRoutes()), batch_size=2, poll=0.0,
         )))
         yield made
         made.settle()

@@ -14,8 +14,9 @@ from scheduler.emitting.poll_schedule import LowWatermark, PollSchedule
 from scheduler.emitting.sources.jobs import DueJobs
 from scheduler.emitting.sources.runs import DueRuns
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
+from scheduler.rabbit.event_publisher import EventPublisher
 from scheduler.rabbit.link import Link
-from scheduler.rabbit.publisher import Publisher
+from scheduler.rabbit.slow_routes import SlowRoutes
 
 SLOW = {"SCHEDULER_POLL_INTERVAL_MS": "60000"}
 
@@ -76,7 +77,7 @@ def test_a_job_settled_while_another_batch_is_on_its_way_is_not_left_below_the_w
     watermark = watch.watermark
     with opened(amqp_url) as link, ExitStack() as stack:
         sessions = [stack.enter_context(closing(ClaimSession(sidecar.database_url, f"test {n}"))) for n in (1, 2)]
-        publisher = Publisher(link)
+        publisher = EventPublisher(link, SlowRoutes())
         first = Batch.claimed(watch.source, sessions[0], 1, watermark.bounds())
         watch.claimed(first)
         first.publish(publisher)

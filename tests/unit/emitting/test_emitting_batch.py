@@ -51,6 +51,7 @@ class Publisher:
     """Answers as it is told, and confirms whatever is left."""
 
     lost = "gone"
+    straggled = False
 
     def __init__(self, *receipts):
         self.receipts = list(receipts)
@@ -90,6 +91,14 @@ def test_each_job_is_settled_by_its_own_receipts():
 def test_what_the_broker_did_not_answer_for_stays_due_and_is_noted():
     with pytest.raises(RabbitUnavailable):
         settled([due(0), due(1)], Receipt.CONFIRMED, Receipt.UNKNOWN)
+
+
+def test_an_event_of_a_slow_route_is_retried_later_and_the_others_are_settled():
+    jobs = [due(number) for number in range(3)]
+    session, due_again = settled(jobs, Receipt.SLOW, Receipt.CONFIRMED, Receipt.CONFIRMED)
+    assert session.ids("Finish the jobs") == [jobs[1].id, jobs[2].id]
+    assert session.ids("Keep the jobs") == [jobs[0].id]
+    assert due_again > NOW
 
 
 def test_a_row_that_cannot_be_read_is_kept_for_later_and_stops_no_other():
