@@ -12,7 +12,8 @@ from support import Process, until
 
 # What is given up by itself after some seconds waits for ever here: nothing but the stop itself ends the process.
 PATIENT = """
-from scheduler import cli, runtime
+from scheduler import cli
+from scheduler.processes import runtime
 runtime.GRACE_SECONDS = 1e6
 raise SystemExit(cli.main())
 """

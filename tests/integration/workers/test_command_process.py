@@ -244,10 +244,10 @@ def test_what_cannot_be_started_says_why(supervisors, tmp_path):
 
 
 WORKER = """import sys
-from scheduler.workers import running
-running.LEASE_SECONDS = float(sys.argv[1])
-what = running.Order((sys.executable, '-c', sys.argv[2]), '/', {}, b'', 3600, 60, {})
-command = running.Supervisors().start(what, print)
+from scheduler.workers import command_process
+command_process.LEASE_SECONDS = float(sys.argv[1])
+what = command_process.CommandOrder((sys.executable, '-c', sys.argv[2]), '/', {}, b'', 3600, 60, {})
+command = command_process.Supervisors().start(what, print)
 while not command.newest.stdout.endswith(b'\\n'): command.beat()
 print(command.newest.stdout.decode(), end='', flush=True)
 while True: command.beat()
@@ -281,8 +281,8 @@ def test_a_supervisor_needs_nothing_but_the_standard_library():
                                                "print([n for n in sys.modules if n.startswith('scheduler')])")
     command = [sys.executable, "-I", "-S", "-c", program, str(Path(command_process.__file__).parents[2])]
     shown = subprocess.run(command, capture_output=True, check=True).stdout
-    parts = ["", ".workers", ".workers.supervisor", ".workers.supervisor.arguments", ".workers.supervisor.child",
-             ".workers.supervisor.pipes", ".workers.supervisor.watching"]
+    parts = ["", ".workers", ".workers.supervisor", ".workers.supervisor.argument_pattern",
+             ".workers.supervisor.child", ".workers.supervisor.pipes", ".workers.supervisor.supervision"]
     assert sorted(eval(shown)) == [f"scheduler{part}" for part in parts]
 
 
