@@ -8,6 +8,8 @@ FIRST_GUESS_SECONDS = 0.1  # of a call to an endpoint that nothing is known of
 CAREFUL_GUESS_SECONDS = 0.5  # the same for what is put off: should it hang, all of that comes again
 LEAST_SECONDS = 1.0
 MOST_SECONDS = 900.0
+# Calls that are put off come back at least this often, to see whether the endpoint has recovered.
+MOST_STEP_SECONDS = 0.25
 _WEIGHT = 0.2  # of the newest call in a mean
 
 
@@ -27,7 +29,8 @@ class TurnPace:
 
     def put_off(self, now: float, limit: int) -> float:
         """Book the next turn that is free and return the seconds until then."""
-        booked = max(self.booked_until, now + LEAST_SECONDS) + self.seconds(now, limit, CAREFUL_GUESS_SECONDS)
+        step = min(self.seconds(now, limit, CAREFUL_GUESS_SECONDS), MOST_STEP_SECONDS)
+        booked = max(self.booked_until, now + LEAST_SECONDS) + step
         self.booked_until = min(booked, now + MOST_SECONDS)
         # All that come beyond the last turn that is worked out would come back in the same moment.
         return (self.booked_until - now) * random.uniform(0.9, 1.0)  # noqa: S311 - jitter, not a secret

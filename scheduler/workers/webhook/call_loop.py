@@ -101,6 +101,7 @@ class CallLoop:
             self.turned = time.monotonic()
             for held, seconds in list(self._turns.overdue()):
                 self._put_off(held, seconds, NO_TURN)
+            self._begin_next()
             self._telling.look()
             self._show()
             await asyncio.sleep(TICK_SECONDS)
@@ -221,6 +222,9 @@ class CallLoop:
         succeeded = called.outcome.status is ResultStatus.SUCCEEDED
         self._turns.end(held.ticket, answered=called.answered, succeeded=succeeded)
         self._let_go(held)
+        self._begin_next()
+
+    def _begin_next(self) -> None:
         for ticket, each in self._turns.next():
             self._begin(ticket, each)
 

@@ -23,6 +23,10 @@ Call = TypeVar("Call")
 WAIT_SECONDS = 1.0  # a turn that is further away is put off
 CROWDED_WAIT_SECONDS = 0.25  # the same where few places are left
 BLOCKED_SECONDS = 5.0  # where few places are left: a tenant's own turn that is further away is put off
+# While its calls hang, an endpoint gets this many more, one at a time, to see whether other calls succeed.
+PROBES = 2
+PROBE_SECONDS = 1.0
+SLOW_SECONDS = 1.0  # a failure that takes less holds no place for long
 _CROWDED = 0.75
 REMEMBERED = 10_000  # endpoints
 _FORGET_SECONDS = 15.0  # from one look for idle tenants and hosts to the next
@@ -104,10 +108,15 @@ class EndpointLimiter(Generic[Call]):
     def _open(self, endpoint: EndpointState[Call]) -> bool:
         """Tell whether the endpoint itself has room for one more call of this tenant."""
         begun = len(endpoint.begun)
-        if begun >= endpoint.limit:
+        if begun >= endpoint.limit and not self._may_probe(endpoint):
             return False
         shares = self._host(endpoint.name).shares
         return shares.used < self._per_endpoint and begun < shares.most(endpoint.tenant)
+
+    def _may_probe(self, endpoint: EndpointState[Call]) -> bool:
+        """Tell whether all calls in flight hang, so that the next one is made to see whether it succeeds."""
+        hang = self._clock() - endpoint.tried >= PROBE_SECONDS
+        return hang and len(endpoint.begun) < endpoint.limit + PROBES
 
     def _bottleneck(self, endpoint: EndpointState[Call]) -> tuple[TurnPace, int]:
         """Return whose calls in flight an endpoint's next call waits for, and how many there may be."""
@@ -149,12 +158,16 @@ class EndpointLimiter(Generic[Call]):
         """Note that a call has ended; an endpoint that does not answer gets fewer at a time until it does."""
         endpoint = self._flying.pop(ticket)
         now = self._clock()
+        slow = now - endpoint.begun[ticket] >= SLOW_SECONDS
         tenant, host = self._tenant(endpoint.tenant), self._host(endpoint.name)
         for pace in (endpoint, tenant, host):
             pace.end(ticket, now)
         self._places.release(endpoint.tenant)
         host.shares.release(endpoint.tenant)
-        endpoint.limit = min(endpoint.limit * 2, self._per_endpoint) if answered else max(1, endpoint.limit // 2)
+        if answered:
+            endpoint.limit = min(endpoint.limit * 2, self._per_endpoint)
+        elif slow:
+            endpoint.limit = max(1, endpoint.limit // 2)
         if succeeded:
             endpoint.failing_since = None
         elif endpoint.failing_since is None:
