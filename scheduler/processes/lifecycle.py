@@ -4,7 +4,7 @@ import gc
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from scheduler.ops.logs import get_logger
 from scheduler.processes.maintenance import Maintenance
 from scheduler.processes.roles import ProcessRole
 from scheduler.processes.runtime import Stop, backoff
+from scheduler.processes.topology_keeper import declare, keep_topology
 from scheduler.rabbit import pika_internals, topology
 from scheduler.rabbit.address import place
 from scheduler.rabbit.link import Link
@@ -96,7 +97,8 @@ def stay_connected(
             delays = backoff()
             wait = True
             try:
-                work(link)
+                with keep_topology(link, url, settings) if declares else nullcontext():
+                    work(link)
             finally:
                 with suppress(Unavailable):
                     link.close()
@@ -112,10 +114,7 @@ def stay_connected(
 def _connect(role: str, url: str, settings: Settings, *, declares: bool) -> Link:
     if declares or not topology.declared(url):
         try:
-            topology.declare(
-                url, queue_type=settings.queue_type, due_queue_type=settings.due_queue_type,
-                delay_exchanges=settings.delay_exchanges,
-            )
+            declare(url, settings)
         except topology.PermissionRefused:
             if declares:
                 raise

@@ -44,6 +44,7 @@ class Link:
         self._on_close: list[Callable[[str], None]] = []
         self.closed: str | None = None
         self.blocked = False
+        self.topology_wanted = threading.Event()  # an event could not be routed: a queue or binding may be missing
         self._connection = ReadingConnection(
             parameters(url, name),
             on_open_callback=lambda _: self._opened.set_result(None),
@@ -162,6 +163,30 @@ class Link:
                     future.set_result(channel)
 
             self._connection.channel(on_open_callback=done)
+
+        return self.call(act)
+
+    def lacks(self, exchanges: Sequence[str], queues: Sequence[str]) -> bool:
+        """Tell whether one of these exchanges or queues does not exist."""
+        channel = self.channel(essential=False)
+
+        def act(future: Future[bool]) -> None:
+            def closed(_: pika.channel.Channel, error: BaseException) -> None:
+                if not future.done():
+                    future.set_result(isinstance(error, ChannelClosedByBroker) and error.reply_code == _NOT_FOUND)
+
+            def found(_: Any) -> None:
+                answers.append(True)
+                if len(answers) == len(exchanges) + len(queues) and not future.done():
+                    future.set_result(False)
+                    channel.close()
+
+            answers: list[bool] = []
+            channel.add_on_close_callback(closed)
+            for exchange in exchanges:
+                channel.exchange_declare(exchange, passive=True, callback=found)
+            for queue in queues:
+                channel.queue_declare(queue, passive=True, callback=found)
 
         return self.call(act)
 

@@ -28,7 +28,7 @@ from scheduler.domain.names import (
     delay_queue,
 )
 from scheduler.rabbit.address import open_connection, parameters, place
-from scheduler.rabbit.link import RabbitUnavailable, reason
+from scheduler.rabbit.link import Link, RabbitUnavailable, reason
 
 # A command that was delivered this often without an answer crashes the consumer: it goes to schedule.dead.
 DELIVERY_LIMIT = 20
@@ -92,6 +92,13 @@ def declare(
     finally:
         if connection.is_open:
             connection.close()
+
+
+def is_incomplete(link: Link, delay_exchanges: Sequence[tuple[str, str]]) -> bool:
+    """Tell whether someone has deleted an exchange, or a queue that no consumer of ours watches."""
+    entries = [DELAY_EXCHANGE, *(delay_entry(name) for name, _ in delay_exchanges)]
+    exchanges = [COMMANDS_EXCHANGE, EVENTS_EXCHANGE, DEAD_EXCHANGE, WORK_EXCHANGE, DELAYED_EXCHANGE, *entries]
+    return link.lacks(exchanges, [DUE_QUEUE, DEAD_QUEUE, WEBHOOKS_QUEUE])
 
 
 def declared(url: str) -> bool:

@@ -1,9 +1,14 @@
+from contextlib import closing, suppress
+
 import pika
 import pytest
-from support import amqp, patiently, until
+from support import amqp, iso, patiently, until, utc
 
 from scheduler.domain.errors import Misconfigured, Unavailable
+from scheduler.processes import topology_keeper
 from scheduler.rabbit import topology
+from scheduler.rabbit.link import Link
+from scheduler.settings import Settings
 
 
 def declare(url, queue_type="quorum", due="default"):
@@ -90,3 +95,37 @@ def test_an_exit_of_another_type_or_an_internal_one_is_refused(vhost, channel, k
         topology.declare(
             vhost, queue_type="quorum", due_queue_type="default", delay_exchanges=(("orders", "topic"),)
         )
+
+
+@pytest.fixture
+def checked_often(monkeypatch):
+    monkeypatch.setattr(topology_keeper, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(topology_keeper, "REST_SECONDS", 0.1)
+
+
+@pytest.mark.parametrize("exchange", ["schedule.commands", "schedule.delay", "orders.delay", "schedule.dead"])
+@pytest.mark.usefixtures("checked_often")
+def test_an_exchange_deleted_while_processes_run_is_declared_again(vhost, channel, exchange):
+    settings = Settings(delay_exchanges=(("orders", "topic"),))
+    patiently(lambda: topology_keeper.declare(vhost, settings))
+    link = patiently(lambda: Link(vhost, "test"))
+    channel.exchange_delete(exchange)
+    with closing(link), topology_keeper.keep_topology(link, vhost, settings):
+        until(lambda: not topology.is_incomplete(link, settings.delay_exchanges), "the exchange exists")
+        properties = pika.BasicProperties(headers={"x-delay": 60_000})
+
+        def routed():
+            with suppress(pika.exceptions.UnroutableError):
+                channel.basic_publish(exchange, "request", b"{}", properties, mandatory=True)
+                return True
+
+        channel.confirm_delivery()
+        until(routed, "it is bound")
+
+
+def test_an_event_without_a_queue_has_mainapp_due_declared_again(host, sidecar):
+    sidecar.up()
+    host.channel.queue_delete("mainapp_due")
+    host.request(run_at=iso(utc()))
+    sidecar.processes[1].logged("topology declared again")
+    host.due()

@@ -1,0 +1,56 @@
+"""Declares the topology again if someone deletes a part of it while processes run."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from scheduler.domain.errors import SchedulerError
+from scheduler.ops.logs import get_logger
+from scheduler.ops.throttled_warnings import ThrottledWarning
+from scheduler.rabbit import topology
+from scheduler.rabbit.address import place
+from scheduler.rabbit.link import Link
+from scheduler.settings import Settings
+
+log = get_logger(__name__)
+_failed = ThrottledWarning(log, "topology not declared again")
+
+CHECK_SECONDS = 30.0
+# An event that has no queue makes for a declaration at most this often.
+REST_SECONDS = 5.0
+
+
+def declare(url: str, settings: Settings) -> None:
+    """Declare the topology of these settings."""
+    topology.declare(
+        url, queue_type=settings.queue_type, due_queue_type=settings.due_queue_type,
+        delay_exchanges=settings.delay_exchanges,
+    )
+
+
+@contextmanager
+def keep_topology(link: Link, url: str, settings: Settings) -> Iterator[None]:
+    """Meanwhile check the topology now and then, and when an event could not be routed."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.is_set():
+            unroutable = link.topology_wanted.wait(CHECK_SECONDS)
+            if ended.is_set() or link.closed is not None:
+                return
+            link.topology_wanted.clear()
+            try:
+                if unroutable or topology.is_incomplete(link, settings.delay_exchanges):
+                    declare(url, settings)
+                    log.info("topology declared again", broker=place(url))
+            except SchedulerError as error:
+                _failed.warning(problem=str(error), do="check the broker's queues, exchanges and permissions")
+            ended.wait(REST_SECONDS)
+
+    thread = threading.Thread(target=run, name="topology", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        link.topology_wanted.set()
