@@ -1,1 +1,1 @@
-"""Whatever falls due: claim → publish → confirm → settle, with a source for each kind of thing."""
+"""Emit due rows: claim, publish, confirm, settle. Each kind of row has a source."""

@@ -1,4 +1,4 @@
-"""Due things of one source on their way: claimed, published, confirmed, settled."""
+"""A batch of due rows of one source: claimed, published, confirmed, settled."""
 
 import time
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Generic
 
 from scheduler.domain.errors import Unavailable
-from scheduler.emitting.source import BatchTimes, Emission, EmissionResult, EmissionTime, Source, Thing
+from scheduler.emitting.source import BatchTimes, Emission, EmissionResult, EmissionTime, Item, Source
 from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
@@ -19,36 +19,36 @@ from scheduler.rabbit.publisher import Receipt
 
 log = get_logger(__name__)
 
-# Rows are held no longer than this: well below the database's own limit for an idle transaction, so that a
-# replica that was frozen finds out before it publishes what another has taken over.
+# Maximum time for which rows stay locked: well below the database's limit for an idle transaction, so that a
+# replica that was frozen notices it before it publishes rows that another replica has claimed since.
 HOLD_SECONDS = 10.0
-# What a rule has missed since a distant start takes a while to count. What is not decided by then is let go of.
+# Counting the missed occurrences of a rule with a distant start takes time; rows undecided by then are released.
 DECIDE_SECONDS = 3.0
 
 _unreadable = ThrottledWarning(log, "due row cannot be read")
 
 
-class Batch(Generic[Thing, Emission]):
-    """Things between their claim and their settlement; none when nothing was due."""
+class Batch(Generic[Item, Emission]):
+    """Due rows between their claim and their settlement; empty if nothing was due."""
 
     def __init__(
-        self, source: Source[Thing, Emission], session: ClaimSession, claim: Claim[Thing], started: float,
+        self, source: Source[Item, Emission], session: ClaimSession, claim: Claim[Item], started: float,
     ) -> None:
-        """Take what was claimed in the session, and the steady clock's time when that began."""
+        """Hold a claim of the session, which began at this time of the monotonic clock."""
         self.source = source
         self.session = session
         self._claim = claim
         self._started = self._sent = started
-        # Counted from the answer: from the claim's start, a producer would wake too early by what the claim took,
-        # find nothing due, and rest once more.
-        self._answered = time.monotonic()
+        # The claim reports the seconds until the next row is due as of its end. Counted from its start, a producer
+        # would wake up too early by the duration of the claim.
+        self._claim_ended = time.monotonic()
         self._emissions: list[Emission] = []
         self._counts: list[int] = []  # how many messages each emission has
-        self._unreadable: list[Thing] = []
+        self._unreadable: list[Item] = []
         self._undecided = 0
         self._publisher: EventPublisher | None = None
         self._confirms: EventConfirms | None = None
-        self._lost = ""  # why the broker did not answer
+        self._lost = ""  # why there is no confirm
         self._emitted_at = claim.claimed_at
         self.empty = not claim.things
         self.full = claim.full
@@ -59,9 +59,9 @@ class Batch(Generic[Thing, Emission]):
 
     @classmethod
     def claimed(
-        cls, source: Source[Thing, Emission], session: ClaimSession, limit: int, since: Sequence[datetime]
-    ) -> "Batch[Thing, Emission]":
-        """Claim what is due of a source; raise LockTimeout while another session keeps it from being settled."""
+        cls, source: Source[Item, Emission], session: ClaimSession, limit: int, since: Sequence[datetime]
+    ) -> "Batch[Item, Emission]":
+        """Claim due rows of a source; raise LockTimeout while another session prevents settling them."""
         started = time.monotonic()
         session.tables = source.tables
         batch = cls(source, session, source.claim(session, limit, since), started)
@@ -69,7 +69,7 @@ class Batch(Generic[Thing, Emission]):
         return batch
 
     def publish(self, publisher: EventPublisher) -> None:
-        """Decide what each thing emits and put that on its way."""
+        """Decide and send the messages of each row."""
         if self.empty:
             return
         began = self._sent = time.monotonic()
@@ -78,28 +78,28 @@ class Batch(Generic[Thing, Emission]):
         messages = self._decide()
         self.source.record(self.session, self._emissions, self._emitted_at)
         if self.age > HOLD_SECONDS:
-            raise Unavailable("this process stood still while it held due rows; they are left to others")
+            raise Unavailable("this process was stalled while it held due rows; another replica takes them over")
         self._publisher = publisher
         self._confirms = publisher.send(messages)
         _observe("publish", began)
 
     def _decide(self) -> list[Publishable]:
         messages: list[Publishable] = []
-        things, now, source = self._claim.things, self._claim.claimed_at, self.source
+        items, now, source = self._claim.things, self._claim.claimed_at, self.source
         stamp = self._stamp = EmissionTime.of(self._emitted_at)
-        for index, thing in enumerate(things):
+        for index, item in enumerate(items):
             if index and time.monotonic() - self._sent > DECIDE_SECONDS:
-                self._undecided = len(things) - index
+                self._undecided = len(items) - index
                 break
             try:
-                emission = source.decide(thing, now)
+                emission = source.decide(item, now)
                 written = source.messages(emission, stamp)
-            except Exception as error:  # noqa: BLE001 - whatever a row written by hand may hold
-                # One row that cannot be read must not stop the others.
-                _unreadable.warning(kind=source.kind, id=source.name(thing),
+            except Exception as error:  # noqa: BLE001 - a row written by hand may contain anything
+                # One unreadable row must not stop the others.
+                _unreadable.warning(kind=source.kind, id=source.name(item),
                                     problem=f"{type(error).__name__}: {error}"[:500],
-                                    do="look at its row in the table; send its request again or cancel it")
-                self._unreadable.append(thing)
+                                    do="check its row in the table; resend its request or cancel it")
+                self._unreadable.append(item)
                 continue
             self._emissions.append(emission)
             self._counts.append(len(written))
@@ -112,9 +112,9 @@ class Batch(Generic[Thing, Emission]):
         return self._confirms is None or seconds <= 0 or self._confirms.settled(seconds)
 
     def settle(self) -> datetime | None:
-        """Wait for the confirms, settle each thing by its own, let go of them all; return when one is due again.
+        """Wait for the confirms, settle each row by its own, release all rows; return when the first is due again.
 
-        LONG_AGO if it is already: no claim can tell before this has come back.
+        LONG_AGO if one is due now: claims could not see it while it was locked.
         """
         if self.empty:
             return None
@@ -131,15 +131,15 @@ class Batch(Generic[Thing, Emission]):
         straggled = self._confirms is not None and self._confirms.straggled
         self.renew_channel = straggled or Receipt.REFUSED in receipts
         self._report(results, receipts, times)
-        self._let_go()
+        self._free_memory()
         if Receipt.UNKNOWN in receipts:
             raise RabbitUnavailable(self._lost)
         if self._undecided:
             return LONG_AGO
-        return min((each for each in (due_again, self._claim.left_from) if each is not None), default=None)
+        return min((at for at in (due_again, self._claim.left_from) if at is not None), default=None)
 
-    def _let_go(self) -> None:
-        """Free what was sent: the loop keeps its last batch to tell the time by it."""
+    def _free_memory(self) -> None:
+        """Free rows and messages: the loop keeps its last batch for its times."""
         self._claim = replace(self._claim, things=[])
         self._emissions, self._counts, self._unreadable, self._confirms = [], [], [], None
 
@@ -154,13 +154,13 @@ class Batch(Generic[Thing, Emission]):
     def _follow_up(
         self, results: list[EmissionResult[Emission]], follow_ups: Sequence[tuple[int, Publishable]]
     ) -> list[Receipt]:
-        """Publish what follows the confirms, add its receipts to the results, and return them."""
+        """Publish the follow-up messages, add their receipts to the results, and return them."""
         indexes, messages = zip(*follow_ups, strict=True)
         receipts = [Receipt.UNKNOWN] * len(messages)
         if self._publisher is not None and self.age < HOLD_SECONDS:
             try:
                 receipts = self._confirmed(self._publisher.send(messages))
-            except RabbitUnavailable as error:  # what it did not get is sent again with its event
+            except RabbitUnavailable as error:  # they are resent together with their events
                 self._lost = str(error)
         for index, receipt in zip(indexes, receipts, strict=True):
             emission, own, _ = results[index]
@@ -168,7 +168,7 @@ class Batch(Generic[Thing, Emission]):
         return receipts
 
     def _results(self, receipts: Sequence[Receipt]) -> list[EmissionResult[Emission]]:
-        """Give each emission the receipts of its own messages."""
+        """Return each emission with the receipts of its messages."""
         results: list[EmissionResult[Emission]] = []
         at, all_confirmed = 0, receipts.count(Receipt.CONFIRMED) == len(receipts)
         for emission, count in zip(self._emissions, self._counts, strict=True):
@@ -193,21 +193,21 @@ class Batch(Generic[Thing, Emission]):
 
     @property
     def next_due(self) -> float | None:
-        """When, by the steady clock, the first that was not due yet falls due; None when none waits."""
+        """When the next row falls due, by the monotonic clock; None if there is none."""
         seconds = self._claim.seconds_to_next
-        return None if seconds is None else self._answered + seconds
+        return None if seconds is None else self._claim_ended + seconds
 
     @property
     def claim_seconds(self) -> float:
-        """How long the claim took."""
-        return self._answered - self._started
+        """Duration of the claim."""
+        return self._claim_ended - self._started
 
-    def steady(self, moment: datetime) -> float:
-        """Return a moment by the database's clock as one by the steady clock."""
-        return self._started + (moment - self._claim.claimed_at).total_seconds()
+    def steady(self, instant: datetime) -> float:
+        """Convert an instant of the database's clock to the monotonic clock."""
+        return self._started + (instant - self._claim.claimed_at).total_seconds()
 
     def database_time(self) -> datetime:
-        """Return the database's time now: its time at the claim, and our steady clock since."""
+        """Return the database's current time: its time at the claim plus the monotonic clock since."""
         return self._claim.claimed_at + timedelta(seconds=self.age)
 
     @property
@@ -217,7 +217,7 @@ class Batch(Generic[Thing, Emission]):
 
 
 def _first_refusal(receipts: Sequence[Receipt]) -> Receipt | None:
-    return next((each for each in reversed(receipts) if each is not Receipt.CONFIRMED), None)
+    return next((receipt for receipt in reversed(receipts) if receipt is not Receipt.CONFIRMED), None)
 
 
 def _observe(phase: str, began: float) -> None:

@@ -1,4 +1,4 @@
-"""The one loop for whatever falls due: one batch is settled, one waits for its confirms, and one is claimed."""
+"""The emitting loop: while one batch is settled and one waits for its confirms, the next is claimed."""
 
 import time
 from collections.abc import Sequence
@@ -20,27 +20,27 @@ log = get_logger(__name__)
 _locked = ThrottledWarning(log, "nothing is emitted: another session has locked a table")
 
 SESSIONS = 3
-# Brief locks, as maintenance takes them, are no news.
+# Maintenance locks tables briefly; that needs no warning.
 _WARN_AFTER_SECONDS = 1.0
-# Wake-ups closer together than this become one.
+# Wake-ups within this time are served by one claim.
 REST_SECONDS = 0.003
-# While the batches under way hold more than this, none is claimed beside them. In memory they take a few times as
-# much: rows, bodies and frames.
-MAX_BYTES_UNDER_WAY = 8 * 1024 * 1024
+# If the unsettled batches hold more than this, they are settled before the next claim. In memory they take a few
+# times as much: rows, bodies and frames.
+MAX_UNSETTLED_BYTES = 8 * 1024 * 1024
 
 
 class Emitter:
     """Serves its sources in turn.
 
-    Under load one batch is being settled, by a thread of its own, and one is on its way while the next is claimed
-    and published: Postgres works on both ends at once, and neither waits for the broker.
+    Under load a separate thread settles one batch and the broker confirms another, while the next is claimed and
+    published. So Postgres settles and claims at the same time, and neither waits for the broker.
     """
 
     def __init__(
         self, sources: Sequence[Source[Any, Any]], sessions: Sequence[ClaimSession], wakeup: Wakeup,
         publisher: EventPublisher, *, batch_size: int, poll: float,
     ) -> None:
-        self._watches = {source.kind: PollSchedule(source, poll) for source in sources}
+        self._schedules = {source.kind: PollSchedule(source, poll) for source in sources}
         self._free = list(sessions)
         for session in sessions:
             session.before_waiting = self.settle
@@ -49,15 +49,15 @@ class Emitter:
         self._batch_size = batch_size
         self._in_flight: list[Batch[Any, Any]] = []
         self._stalled: list[Batch[Any, Any]] = []  # the broker has not confirmed them in the usual time
-        self._beside = ThreadPoolExecutor(1, thread_name_prefix="settling")
+        self._settling_thread = ThreadPoolExecutor(1, thread_name_prefix="settling")
         self._settling: tuple[Batch[Any, Any], Future[datetime | None]] | None = None
         self._renew_channel = False
 
     def run_once(self) -> None:
-        """Emit a batch of each source that may have something due; unless there is more, sleep until there is."""
+        """Emit a batch of each source that may have due rows; sleep until the next row is due."""
         started = time.monotonic()
-        emitted_batches = [self._emit(watch) for watch in self._watches.values() if watch.next_look <= started]
-        batches = [batch for batch in emitted_batches if batch is not None]
+        schedules = (schedule for schedule in self._schedules.values() if schedule.next_poll <= started)
+        batches = [batch for batch in map(self._emit, schedules) if batch is not None]
         if any(batch.full for batch in batches):
             self._settle_stalled()
             self._listen(0.0)
@@ -70,57 +70,57 @@ class Emitter:
             self._renew_channel = False
             self._publisher.renew()
         emitted = any(not batch.empty for batch in batches)
-        wake_at = min(watch.next_look for watch in self._watches.values())
+        wake_at = min(schedule.next_poll for schedule in self._schedules.values())
         seconds = max(wake_at, started + REST_SECONDS if emitted else 0.0) - time.monotonic()
         self._listen(min(seconds, RECHECK_SECONDS) if self._stalled else seconds)
 
-    def _emit(self, watch: PollSchedule) -> Batch[Any, Any] | None:
-        """Claim and publish, and only then settle the batch before: beside the next claim, where there is one.
+    def _emit(self, schedule: PollSchedule) -> Batch[Any, Any] | None:
+        """Claim and publish a batch, then settle the previous ones; under load, in the background.
 
-        None if another session's lock on a table would keep the batch from being settled.
+        None if another session's lock on a table would prevent settling.
         """
-        if not self._free or sum(each.size for each in self._under_way) > MAX_BYTES_UNDER_WAY:
+        if not self._free or sum(batch.size for batch in self._unsettled) > MAX_UNSETTLED_BYTES:
             self.settle()
         try:
-            batch = Batch.claimed(watch.source, self._free[0], self._batch_size, watch.watermark.bounds())
+            batch = Batch.claimed(schedule.source, self._free[0], self._batch_size, schedule.watermark.bounds())
         except LockTimeout as error:
-            if watch.locked() > _WARN_AFTER_SECONDS:
-                _locked.warning(kind=watch.source.kind, pids=self._free[0].lock_holders(), problem=str(error),
+            if schedule.locked() > _WARN_AFTER_SECONDS:
+                _locked.warning(kind=schedule.source.kind, pids=self._free[0].lock_holders(), problem=str(error),
                                 do="find the transaction in pg_stat_activity by its pid, and end it")
             return None
         del self._free[0]
-        watch.claimed(batch)
+        schedule.claimed(batch)
         batch.publish(self._publisher)
         before = list(self._in_flight)
         self._in_flight.append(batch)
-        # What is urgent is kept waiting neither behind the settlement of what is not, nor behind the next claim.
-        for each in (batch, *before) if batch.urgent else before:
+        # An urgent batch waits neither for the settlement of the previous ones nor for the next claim.
+        for unsettled in (batch, *before) if batch.urgent else before:
             if batch.full and not batch.urgent:
-                self._settle_beside(each)
+                self._settle_in_background(unsettled)
             else:
-                self._settle_or_defer(each)
+                self._settle_or_defer(unsettled)
         return batch
 
     @property
-    def _under_way(self) -> list[Batch[Any, Any]]:
+    def _unsettled(self) -> list[Batch[Any, Any]]:
         return [*self._in_flight, *self._stalled, *([self._settling[0]] if self._settling is not None else [])]
 
     def settle(self) -> None:
-        """Settle what is on its way, if anything is."""
+        """Settle all batches, waiting for their confirms."""
         self._finish_settling()
         for batch in [*self._stalled, *self._in_flight]:
             self._settle(batch)
 
     def close(self) -> None:
-        """Let go of the thread."""
-        self._beside.shutdown(wait=False)
+        """Stop the thread."""
+        self._settling_thread.shutdown(wait=False)
 
     def _settle(self, batch: Batch[Any, Any]) -> None:
         (self._stalled if batch in self._stalled else self._in_flight).remove(batch)
         self._settled(batch, batch.settle())
 
     def _settle_or_defer(self, batch: Batch[Any, Any]) -> None:
-        """Settle a batch, or go on without it while its confirms are overdue and a session is free.
+        """Settle a batch, or defer that while its confirms are overdue and a session is free.
 
         The confirms of the next batches tell whether the whole broker is slow or only the queues of some routes.
         """
@@ -129,20 +129,20 @@ class Emitter:
             return
         self._in_flight.remove(batch)
         self._stalled.append(batch)
-        self._watches[batch.source.kind].deferred(batch)
+        self._schedules[batch.source.kind].deferred(batch)
 
     def _settle_stalled(self) -> None:
         for batch in list(self._stalled):
             if batch.confirmed():
                 self._settle(batch)
 
-    def _settle_beside(self, batch: Batch[Any, Any]) -> None:
+    def _settle_in_background(self, batch: Batch[Any, Any]) -> None:
         self._finish_settling()
         self._in_flight.remove(batch)
-        self._settling = batch, self._beside.submit(batch.settle)
+        self._settling = batch, self._settling_thread.submit(batch.settle)
 
     def _finish_settling(self) -> None:
-        """Wait for the batch that is being settled beside all else, if one is."""
+        """Wait for the batch that the thread is settling, if there is one."""
         if self._settling is not None:
             (batch, settled), self._settling = self._settling, None
             self._settled(batch, settled.result())
@@ -150,11 +150,11 @@ class Emitter:
     def _settled(self, batch: Batch[Any, Any], due_again: datetime | None) -> None:
         self._free.append(batch.session)
         self._renew_channel = self._renew_channel or batch.renew_channel
-        self._watches[batch.source.kind].settled(batch, due_again)
+        self._schedules[batch.source.kind].settled(batch, due_again)
 
     def _listen(self, seconds: float) -> None:
-        """Hear what consumers say, for so long; who never listens is hung up on by the database in the end."""
-        for kind, moment in self._wakeup.wait(seconds).items():
-            for watch in self._watches.values():
-                if kind in (watch.source.kind, None):
-                    watch.told(moment)
+        """Wait for wake-ups from consumers. Under load too: Postgres closes a connection that never reads."""
+        for kind, due_at in self._wakeup.wait(seconds).items():
+            for schedule in self._schedules.values():
+                if kind in (schedule.source.kind, None):
+                    schedule.notify(due_at)

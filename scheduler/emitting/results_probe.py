@@ -1,6 +1,6 @@
-"""Evidence that the results waiting at the broker were read, before an attempt that reported nothing is ended.
+"""Proves that all queued results were read before an attempt without a result is ended.
 
-The consumers' part is commands/result_reader.py. Without a consumer nothing is ended, as no report could be read.
+The consumers' part is commands/result_reader.py. Without a consumer no attempt is ended, as no result is read.
 """
 
 import math
@@ -22,16 +22,16 @@ log = get_logger(__name__)
 _unread = ThrottledWarning(log, "expired attempts stay open: no consumer reads results")
 _waiting = ThrottledWarning(log, "expired attempts wait until all results are read")
 
-# After an outage of the broker workers connect again within ten seconds, and report at once.
+# After an outage of the broker, workers reconnect within ten seconds and report at once.
 GRACE = timedelta(seconds=15)
-# The next marker while others are unread: soon at first, then ever later.
-LEAST_PAUSE, MOST_PAUSE = timedelta(seconds=1), timedelta(seconds=60)
-MOST_SENT = 100
+# Pause before the next marker while others are unread; it grows with the age of the oldest.
+MIN_PAUSE, MAX_PAUSE = timedelta(seconds=1), timedelta(seconds=60)
+MAX_SENT = 100
 _WARN_AFTER = timedelta(seconds=10)
 
 
 class ResultsProbe:
-    """Sends markers and knows up to when all results were read; all times are the database's."""
+    """Sends markers and tracks up to when all results were read, by the database's clock."""
 
     def __init__(self) -> None:
         self._sent: dict[str, datetime] = {}  # markers not yet read, oldest first
@@ -39,16 +39,16 @@ class ResultsProbe:
         self._read_until = LONG_AGO  # all results published before were read
         self._connected_since = LONG_AGO  # the broker was reachable from then until `_read_until`
         self._readers = False  # whether a live consumer records markers
-        self._grace_ends = math.inf  # when to look again at attempts that expired during an outage; steady clock
+        self._grace_ends = math.inf  # when to check attempts that expired during an outage; monotonic clock
         self._resuming = False
         self._resumed_at = LONG_AGO
 
     def resume(self) -> None:
-        """Note that the broker takes messages again after it blocked publishers, workers included."""
+        """Record that the broker accepts messages again after it blocked publishers, workers included."""
         self._resuming = True
 
     def before_claim(self, session: ClaimSession) -> None:
-        """Look whether the markers were read; if so, have expired attempts claimed at once."""
+        """Check whether the markers were read; if so, make expired attempts due at once."""
         if time.monotonic() >= self._grace_ends:
             self._grace_ends = math.inf
             wake_expired(session, POSTPONED_SECONDS)
@@ -64,26 +64,26 @@ class ResultsProbe:
         wake_expired(session, POSTPONED_SECONDS)
 
     def after_claim(self, session: ClaimSession, runs: Iterable[Run], now: datetime) -> None:
-        """Look who reads results, if attempts may have expired that no evidence covers."""
+        """Check which consumers read results, if attempts may have expired that no marker covers."""
         if self._resuming:
             self._resuming, self._resumed_at = False, now
         if any(run.expires_at is not None and run.expires_at <= now and not self.covers(run) for run in runs):
             self._learn(check_markers(session, self._sent))
 
     def _learn(self, states: Sequence[MarkerState]) -> bool:
-        """Take in what was found; return whether that makes a difference to expired attempts."""
+        """Update the state; return whether expired attempts may now be decided."""
         readers = states[0]
         self._readers = readers.connected_since is not None
         if readers.unmarked:
-            # A consumer of release 0.2 says nothing of what it has read: as in that release, time alone decides.
+            # A consumer of release 0.2 does not report markers: as in that release, time alone decides.
             self._sent.clear()
             self._read_until, self._connected_since = readers.checked_at, LONG_AGO
             return True
-        if any(each.returned for each in states):
+        if any(state.returned for state in states):
             self._forget()
             return True
         accepted = [
-            self._sent[each.id] for each in states if each.id in self._sent and each.read and not each.unread
+            self._sent[state.id] for state in states if state.id in self._sent and state.read and not state.unread
         ]
         if not accepted:
             return False
@@ -92,22 +92,22 @@ class ResultsProbe:
         return True
 
     def _forget(self) -> None:
-        """Drop the markers that were sent: results that went back into the queue may be behind them."""
+        """Drop the markers that were sent: requeued results may be behind them."""
         self._sent.clear()
 
     def covers(self, run: Run) -> bool:
-        """Tell whether all that could have been reported before an attempt expired was read."""
+        """Return whether all results reported before the attempt expired were read."""
         return run.expires_at is not None and self._needed(run, run.expires_at) <= self._read_until
 
     def _needed(self, run: Run, expires_at: datetime) -> datetime:
-        """Return until when results must have been read to end the current attempt."""
+        """Return the instant up to which results must be read before the current attempt is ended."""
         for outage_end in (self._connected_since, self._resumed_at):
             if run.emitted_at is not None and run.emitted_at < outage_end:
                 expires_at = max(expires_at, outage_end + GRACE)
         return expires_at
 
     def marker(self, run: Run, now: datetime) -> Publishable | None:
-        """Return the marker to send for an expired attempt, None if one is on its way or would be too early."""
+        """Return the marker to send for an expired attempt, None if one is in flight or it is too early."""
         if not self._readers:
             _unread.warning(do="start `scheduler consumer`")
             return None
@@ -120,9 +120,9 @@ class ResultsProbe:
             if age > _WARN_AFTER:
                 _waiting.warning(seconds=math.ceil(age.total_seconds()),
                                  do="check that `scheduler consumer` runs and keeps up with scheduler_results")
-            if now - self._last_sent < min(max(age / 4, LEAST_PAUSE), MOST_PAUSE):
+            if now - self._last_sent < min(max(age / 4, MIN_PAUSE), MAX_PAUSE):
                 return None
-        while len(self._sent) >= MOST_SENT:
+        while len(self._sent) >= MAX_SENT:
             del self._sent[next(iter(self._sent))]
         marker_id = str(uuid4())
         self._sent[marker_id] = self._last_sent = now

@@ -1,4 +1,4 @@
-"""The messages of a run, as AMQP has them."""
+"""Builds the AMQP messages of runs."""
 
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.messages import AMQP_PRIORITIES
@@ -12,17 +12,17 @@ from scheduler.rabbit.frames import AmqpMessage, DueMessage, dead_run, marker
 from scheduler.rabbit.publisher import Receipt
 
 _REASON_CHARACTERS, _REASON_BYTES = 1000, 2000  # fits into the smallest frame that AMQP allows, 4,096 bytes
-_UNANSWERED = ("unconfirmed: the broker went away before it answered",
-               "the broker went away before it answered; they are sent again, with the same event_id")
+_UNCONFIRMED = ("unconfirmed: the connection to the broker was lost before it confirmed",
+                "the connection to the broker was lost before it confirmed; resending with the same event_id")
 
 
 UNSENDABLE = "unsendable: the broker does not accept it; its headers or body are too large; see the log"
 
 
 def run_message(run: Run) -> DueMessage:
-    """Return the ScheduleDue of the current attempt: it expires when nobody may begin it any more."""
+    """Return the ScheduleDue of the current attempt. It expires when the attempt may no longer start."""
     occurrence, emitted_at = run.occurrence, run.emitted_at
-    assert occurrence is not None  # noqa: S101 - only what is known is emitted
+    assert occurrence is not None  # noqa: S101 - a run without an occurrence is not emitted
     assert emitted_at is not None  # noqa: S101 - as above
     return DueMessage(
         due_body(run), run.event_id, int(emitted_at.timestamp()), occurrence.correlation_id,
@@ -33,22 +33,22 @@ def run_message(run: Run) -> DueMessage:
 
 
 def not_delivered(receipt: Receipt, exchange: str, key: str) -> tuple[str, str]:
-    """Say why an event is still due, and what to do about it."""
+    """Return why an event is still due, and advice for the operator."""
     if receipt is Receipt.UNKNOWN:
-        return _UNANSWERED
+        return _UNCONFIRMED
     if receipt is Receipt.REFUSED:
         full = f"a queue behind {exchange} is full or unavailable"
-        return f"refused: {full}", f"{full}; they are tried again"
+        return f"refused: {full}", f"{full}; they are retried"
     if receipt is Receipt.SLOW:
         slow = f"a queue bound to {exchange} for {key} is slow"
         return f"slow: not confirmed yet; {slow}", f"{slow}; they use a separate connection and are retried"
     if receipt is Receipt.UNSENDABLE:
-        return UNSENDABLE, "see `message cannot be sent` in the log; they are tried again"
+        return UNSENDABLE, "see `message cannot be sent` in the log; they are retried"
     if key.startswith(COMMAND_KEY_PREFIX):
         return (f"returned: no worker offers the command {key.removeprefix(COMMAND_KEY_PREFIX)}",
-                "start a worker whose SCHEDULER_COMMANDS_FILE lists it; they are tried again")
+                "start a worker whose SCHEDULER_COMMANDS_FILE lists it; they are retried")
     return (f"returned: no queue is bound to {exchange} for the routing key {key}",
-            f"bind a queue to {exchange} with the routing key {key}; they are tried again")
+            f"bind a queue to {exchange} with the routing key {key}; they are retried")
 
 
 def count_unoffered(receipt: Receipt, key: str, count: int = 1) -> None:
@@ -58,9 +58,9 @@ def count_unoffered(receipt: Receipt, key: str, count: int = 1) -> None:
 
 
 def finished_message(run: Run) -> DueMessage:
-    """Return the ScheduleFinished; nobody need listen."""
+    """Return the ScheduleFinished. It need not reach a queue."""
     occurrence, finished_at = run.occurrence, run.finished_at
-    assert occurrence is not None  # noqa: S101 - only what is known ends
+    assert occurrence is not None  # noqa: S101 - a run without an occurrence does not end
     assert finished_at is not None  # noqa: S101 - it has ended
     return DueMessage(
         finished_body(run), None, int(finished_at.timestamp()), occurrence.correlation_id,
@@ -69,9 +69,9 @@ def finished_message(run: Run) -> DueMessage:
 
 
 def dead_message(run: Run) -> AmqpMessage:
-    """Return the dead letter of a run that was given up: its last event, with why."""
+    """Return the dead letter of a run: its last event, with the reason."""
     occurrence, finished_at = run.occurrence, run.finished_at
-    assert occurrence is not None  # noqa: S101 - only what is known ends
+    assert occurrence is not None  # noqa: S101 - a run without an occurrence does not end
     assert finished_at is not None  # noqa: S101 - it has ended
     last = run.attempts[-1].outcome.value if run.attempts else "unknown"
     reason = f"{last} at attempt {run.attempt}" + (f": {run.error}" if run.error else "")
@@ -90,14 +90,14 @@ def _cut(reason: str) -> str:
 
 
 def marker_message(marker_id: str) -> AmqpMessage:
-    """Return a marker, which goes straight to the queue of results."""
+    """Return a marker for the queue of results."""
     return marker("", RESULTS_QUEUE, marker_id, MARKER_HEADER)
 
 
 def trace_headers(traceparent: str | None, tracestate: str | None) -> dict[str, str] | None:
     """Return the headers that propagate a trace, if there is one.
 
-    Release 0.2 stored them whatever their size, and they must not stop the event: an oversized one is left out.
+    Release 0.2 stored headers of any size. Oversized ones are omitted, because they would prevent the event.
     """
     if traceparent is None and tracestate is None:
         return None

@@ -1,4 +1,4 @@
-"""What the emitting loop asks of each kind of thing that falls due: a new kind is one more source."""
+"""The interface between the emitting loop and a kind of due row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from scheduler.postgres.claims import Claim, ClaimSession
 from scheduler.rabbit.frames import Publishable
 from scheduler.rabbit.publisher import Receipt
 
-Thing = TypeVar("Thing")
+Item = TypeVar("Item")
 Emission = TypeVar("Emission")
 
 
 @dataclass(frozen=True, slots=True)
 class BatchTimes:
-    """When a batch was claimed, published and confirmed, by the database's clock."""
+    """Times at which a batch was claimed, published and confirmed, by the database's clock."""
 
     claimed_at: datetime
     emitted_at: datetime
@@ -26,7 +26,7 @@ class BatchTimes:
 
 @dataclass(frozen=True, slots=True)
 class EmissionTime:
-    """When a batch goes out, by the database's clock, as messages say it: written once for all of them."""
+    """Time at which a batch is emitted, by the database's clock, formatted once for all of its messages."""
 
     at: datetime
     text: str
@@ -34,63 +34,59 @@ class EmissionTime:
 
     @classmethod
     def of(cls, at: datetime) -> "EmissionTime":
-        """Write a moment."""
+        """Format an instant."""
         return cls(at, rfc3339(at), int(at.timestamp()))
 
 
-# What a thing emitted, what the broker said of each of its messages, in order, and the last of that which is not a
-# confirm, None if it confirmed them all.
+# An emission, the receipts of its messages in order, and the last receipt that is not CONFIRMED (None if all are).
 EmissionResult = tuple[Emission, Sequence[Receipt], Receipt | None]
 
 
-class Source(Protocol[Thing, Emission]):
-    """One kind of thing that falls due. It keeps none between two batches, of which two may be on their way."""
+class Source(Protocol[Item, Emission]):
+    """A kind of row that falls due. It is stateless between batches; several may be in flight."""
 
-    kind: str  # one word: of its claim, of its wake-ups, and in log lines
+    kind: str  # a word for its claims, its wake-ups and log lines
     tables: Sequence[str]  # that `settle` writes to
-    classes: int  # of priority, each with a lower bound of its own
-    # How long before it falls due a consumer tells of a thing, if that is longer than the poll interval.
-    look_seconds: float | None
-    # How long to leave it alone while there is nothing of its kind at all, if longer than the poll interval.
+    classes: int  # priority classes, each with its own lower bound
+    # How long in advance consumers announce a due row, if longer than the poll interval.
+    notice_seconds: float | None
+    # Poll interval while the table has no rows to wait for, if longer than the usual one.
     idle_seconds: float
 
-    def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Thing]:
-        """Lock what is due, of each class the oldest first, and nothing of it that fell due before its `since`."""
+    def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Item]:
+        """Lock due rows, in each class the oldest first, starting at its `since`."""
 
-    def decide(self, thing: Thing, now: datetime) -> Emission:
-        """Say what a thing emits; whatever this raises concerns this one thing."""
+    def decide(self, item: Item, now: datetime) -> Emission:
+        """Decide the emission of a row. An exception affects only this row."""
 
     def messages(self, emission: Emission, stamp: EmissionTime) -> Sequence[Publishable]:
-        """Return what to publish for it."""
+        """Return the messages of an emission."""
 
     def follow_ups(
-        self, results: Sequence[EmissionResult[Emission]], stamp: EmissionTime  # noqa: ARG002 - for those that have some
+        self, results: Sequence[EmissionResult[Emission]], stamp: EmissionTime  # noqa: ARG002 - for sources with follow-ups
     ) -> Sequence[tuple[int, Publishable]]:
-        """Return what to publish after the confirms of `messages`, each with the index of its result.
-
-        By default nothing.
-        """
+        """Return messages to publish after the confirms of `messages`, each with the index of its result."""
         return ()
 
     def record(
         self, session: ClaimSession, emissions: Sequence[Emission], emitted_at: datetime  # noqa: ARG002 - as above
     ) -> None:
-        """Store in the claim's transaction what must be known before publishing; by default nothing."""
+        """Store records that must exist before publishing, in the claim's transaction."""
         return
 
     def settle(
-        self, session: ClaimSession, results: Sequence[EmissionResult[Emission]], unreadable: Sequence[Thing],
+        self, session: ClaimSession, results: Sequence[EmissionResult[Emission]], unreadable: Sequence[Item],
         times: BatchTimes
     ) -> datetime | None:
-        """Write down what became of each, let go of them all, and return when the first of them is due again."""
+        """Store the outcome of each row, release all rows, and return when the first is due again."""
 
     def report(self, results: Sequence[EmissionResult[Emission]], times: BatchTimes) -> None:
-        """Count what was emitted and what failed, and show each at debug."""
+        """Count emissions and failures, and log each at debug level."""
 
     def traced(self, results: Sequence[EmissionResult[Emission]]) -> Sequence[Traced]:  # noqa: ARG002 - as above
-        """Return those that belong to a trace of the host; by default none."""
+        """Return the emissions that belong to a trace of the host."""
         return ()
 
-    def name(self, thing: Thing) -> str:
-        """Return the id of a thing, for a log line."""
+    def name(self, item: Item) -> str:
+        """Return the id of a row for log lines."""
 

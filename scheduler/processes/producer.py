@@ -5,7 +5,7 @@ from contextlib import ExitStack, closing, suppress
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.names import DELAYED_EXCHANGE
 from scheduler.emitting.loop import SESSIONS, Emitter
-from scheduler.emitting.poll_schedule import MOST_LOOK_SECONDS
+from scheduler.emitting.poll_schedule import MAX_FULL_SCAN_SECONDS
 from scheduler.emitting.results_probe import ResultsProbe
 from scheduler.emitting.sources.delayed import DueDelayed
 from scheduler.emitting.sources.jobs import DueJobs
@@ -45,7 +45,7 @@ class Producer:
         self._stop = stop
         self._health = health
         # However long it may sleep, what a replica that died has let go of must be found in time.
-        self._poll = min(settings.poll_interval_ms / 1000, MOST_LOOK_SECONDS)
+        self._poll = min(settings.poll_interval_ms / 1000, MAX_FULL_SCAN_SECONDS)
         self._after_outage = False  # of the database
         self._slow_routes = SlowRoutes()
 

@@ -35,7 +35,7 @@ def test_shows_the_sample_reminders_and_ends_by_itself_with_a_summary():
     assert re.search(r"run  sample\.webhook +succeeded at attempt 3\n", done.stdout)
     assert re.search(r"run  sample\.crm-sync +dead +at attempt 2: .* 5\d\d ", done.stdout)
     # What is meant to fail alarms nobody.
-    assert not re.search(r"^! .*(webhook failed|run given up)", done.stdout, re.MULTILINE)
+    assert not re.search(r"^! .*(webhook failed|run is dead)", done.stdout, re.MULTILINE)
     assert re.search(r"Console +http://127\.0\.0\.1:\d+/login/[\w-]+", done.stdout)
     assert "\x1b" not in done.stdout  # plain when piped
     assert all(refused(port) for port in ports(done.stdout))

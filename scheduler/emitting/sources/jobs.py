@@ -1,4 +1,4 @@
-"""Jobs fall due: each emits its occurrence, or says what it missed, and goes on to the next."""
+"""The source of due jobs: each emits its occurrence, or its missed ones, and moves on to the next."""
 
 import random
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ from scheduler.rabbit.publisher import Receipt
 
 log = get_logger(__name__)
 
-NAMED = 10  # ids in one warning at most
-_OWN_KEYS = ("due", WEBHOOK_KEY)  # whose queues we declare
+MAX_LOGGED_IDS = 10
+_OWN_KEYS = ("due", WEBHOOK_KEY)  # the sidecar declares their queues
 _warnings = {receipt: ThrottledWarning(log, "events not delivered") for receipt in Receipt}
 
 
@@ -39,18 +39,18 @@ class DueJobs(Source[Job, Emission]):
     kind = due.KIND
     tables: Sequence[str] = ("jobs",)
     classes = CLASSES
-    look_seconds: float | None = None
+    notice_seconds: float | None = None
     idle_seconds = 0.0
 
     def __init__(self, *, keep_all: bool = False, topology_wanted: Event | None = None) -> None:
-        """Leave a record in the history of every occurrence, or of tracked jobs only."""
+        """Record every occurrence in the history, or only occurrences of tracked jobs."""
         self._keep_all = keep_all
         self._topology_wanted = topology_wanted  # set if an event that always has a queue could not be routed
         if keep_all:
             self.tables = ("jobs", "run_history")
 
     def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Job]:
-        """Lock the oldest due jobs, and see which of them must heed a run of theirs that is open."""
+        """Lock the oldest due jobs, and find the open runs of jobs whose runs may not overlap."""
         claim = due.claim(session, limit, since)
         overlap_limited = [
             job for job in claim.things
@@ -64,7 +64,7 @@ class DueJobs(Source[Job, Emission]):
         return claim
 
     def decide(self, job: Job, now: datetime) -> Emission:
-        """Say what a job emits, and what comes next."""
+        """Decide the emission of a job and its next occurrence."""
         return decide(job, now)
 
     def name(self, job: Job) -> str:
@@ -72,7 +72,7 @@ class DueJobs(Source[Job, Emission]):
         return job.id
 
     def messages(self, emission: Emission, stamp: EmissionTime) -> list[Publishable]:
-        """Return the ScheduleDue, or the ScheduleMissed if there is nothing else."""
+        """Return the ScheduleDue, or the ScheduleMissed if no occurrence is emitted."""
         definition = emission.definition
         messages: list[Publishable] = []
         if emission.event_id is not None and definition.run is not None:
@@ -82,7 +82,7 @@ class DueJobs(Source[Job, Emission]):
             body = due_body(emission, stamp.text)
             messages.append(DueMessage(
                 body, emission.event_id, stamp.seconds, definition.correlation_id, headers, None,
-                AMQP_PRIORITIES[definition.priority], *_place(emission),
+                AMQP_PRIORITIES[definition.priority], *_address(emission),
             ))
         elif emission.missed is not None:
             messages.append(_missed_message(emission, stamp))
@@ -90,9 +90,9 @@ class DueJobs(Source[Job, Emission]):
 
     def follow_ups(self, results: Sequence[EmissionResult[Emission]],
                    stamp: EmissionTime) -> list[tuple[int, Publishable]]:
-        """Return the ScheduleMissed of each event that is confirmed.
+        """Return the ScheduleMissed of each confirmed event.
 
-        Not before that: while the broker refuses an event, more occurrences are folded into it at every retry.
+        It follows the confirm, because each retry of a refused event folds more occurrences into it.
         """
         return [
             (index, _missed_message(emission, stamp)) for index, (emission, _, refusal) in enumerate(results)
@@ -100,14 +100,14 @@ class DueJobs(Source[Job, Emission]):
         ]
 
     def record(self, session: ClaimSession, emissions: Sequence[Emission], emitted_at: datetime) -> None:
-        """Record the runs that begin: a worker may be done before the broker's confirm is here."""
+        """Record the new runs before publishing: a worker may finish before the confirm arrives."""
         tracked = [emission for emission in emissions if emission.tracked]
         if not tracked:
             return
-        known = runs_due.record(session, [_first_run(emission, emitted_at) for emission in tracked])
+        previous_runs = runs_due.record(session, [_first_run(emission, emitted_at) for emission in tracked])
         merged = []
-        for emission in tracked if known else ():
-            emission.previous_run = before = known.get(emission.event_id or "")
+        for emission in tracked if previous_runs else ():
+            emission.previous_run = before = previous_runs.get(emission.event_id or "")
             if before is not None and before.status is RunStatus.EXPECTED:
                 merged.append(deliver_run(before, before.event_id, occurrence(emission), emitted_at))
         if merged:
@@ -125,9 +125,9 @@ class DueJobs(Source[Job, Emission]):
             else:
                 if emission.event_id is not None and emission.tracked and receipts[0] is not Receipt.CONFIRMED:
                     _unrecord(settlement, emission.event_id, emission.previous_run)
-                # What the broker did not answer for may be there or not: it stays due and is sent again at once.
+                # An unconfirmed event may have been delivered or not: it stays due and is resent at once.
                 seconds = None if refusal is Receipt.UNKNOWN else _retry_seconds(emission.job)
-                problem, _ = not_delivered(refusal, *_place(emission))
+                problem, _ = not_delivered(refusal, *_address(emission))
                 settlement.failed.append(FailedEmission(emission.job.id, seconds, emission.due_at, problem))
         settlement.failed += [
             FailedEmission(job.id, _retry_seconds(job), job.next_run_at, "the scheduler cannot read its row")
@@ -139,17 +139,17 @@ class DueJobs(Source[Job, Emission]):
             if emitted:
                 runs_due.record_emitted(session, emitted, times.emitted_at, times.confirmed_at)
         due.settle(session, settlement)
-        metrics.retries.inc(sum(each.seconds is not None for each in settlement.failed))
+        metrics.retries.inc(sum(failed.seconds is not None for failed in settlement.failed))
         return _due_again(settlement, times)
 
     def report(self, results: Sequence[EmissionResult[Emission]], times: BatchTimes) -> None:
-        """Count the events that were confirmed, and warn of those that were not."""
+        """Count confirmed events, and log the others."""
         failed: dict[tuple[Receipt, str, str], list[str]] = {}
         emitted = 0
         classes = dict.fromkeys(metrics.CLASSES, 0)
         for emission, receipts, refusal in results:
             if refusal is not None:
-                failed.setdefault((refusal, *_place(emission)), []).append(emission.job.id)
+                failed.setdefault((refusal, *_address(emission)), []).append(emission.job.id)
             if emission.due_at is not None and receipts[0] is Receipt.CONFIRMED:
                 emitted += 1
                 late = (times.confirmed_at - emission.due_at).total_seconds()
@@ -170,23 +170,23 @@ class DueJobs(Source[Job, Emission]):
             if receipt is Receipt.RETURNED and key in _OWN_KEYS and self._topology_wanted is not None:
                 self._topology_wanted.set()
             _warnings[receipt].warning(
-                count=len(ids), reason=receipt.value, exchange=exchange, routing_key=key, job_ids=ids[:NAMED],
-                do=advice,
+                count=len(ids), reason=receipt.value, exchange=exchange, routing_key=key,
+                job_ids=ids[:MAX_LOGGED_IDS], do=advice,
             )
         if log.shows_debug:
-            _show(results, times)
+            _log_events(results, times)
 
     def traced(self, results: Sequence[EmissionResult[Emission]]) -> list[Traced]:
         """Return the events whose request belongs to a trace."""
-        found = []
+        traced = []
         for emission, receipts, _ in results:
             definition = emission.definition
             if emission.due_at is None or definition.traceparent is None:
                 continue
             attributes = {name: value for name, value in _ids(emission).items() if value}
             failed = None if receipts[0] is Receipt.CONFIRMED else receipts[0].value
-            found.append(Traced(definition.traceparent, definition.tracestate, attributes, failed))
-        return found
+            traced.append(Traced(definition.traceparent, definition.tracestate, attributes, failed))
+        return traced
 
 
 def _missed_message(emission: Emission, stamp: EmissionTime) -> Publishable:
@@ -197,12 +197,12 @@ def _missed_message(emission: Emission, stamp: EmissionTime) -> Publishable:
     )
 
 
-def _unrecord(settlement: JobSettlement, event_id: str, known: Run | None) -> None:
-    """Leave of a run whose event did not go out just what there was before: what was heard of it was answered."""
-    if known is None:
+def _unrecord(settlement: JobSettlement, event_id: str, before: Run | None) -> None:
+    """Undo the record of a run whose event was not emitted, but keep results received before it."""
+    if before is None:
         settlement.unrecorded.append(event_id)
-    elif known.status is RunStatus.EXPECTED:
-        settlement.unmerged.append(known)
+    elif before.status is RunStatus.EXPECTED:
+        settlement.unmerged.append(before)
 
 
 def _add(settlement: JobSettlement, emission: Emission) -> None:
@@ -224,23 +224,24 @@ def _retry_seconds(job: Job) -> float:
 
 
 def retry_delay(retries: int, jitter: float) -> float:
-    """Return the seconds before the next try: doubling from one second up to a minute, with jitter in 0…1."""
+    """Return the seconds before the next retry: doubling from one second to a minute, with jitter in 0…1."""
     span = min(2.0 ** min(retries, 10), 60.0)
     return span * (0.5 + 0.5 * jitter)
 
 
 def _due_again(settlement: JobSettlement, times: BatchTimes) -> datetime | None:
-    if settlement.triggered or settlement.skipped_triggers:  # it may have more triggers, or its own occurrence
+    if settlement.triggered or settlement.skipped_triggers:  # more triggers or the scheduled occurrence may be due
         return LONG_AGO
-    again = [each.following for each in settlement.passed if each.following is not None]
+    due_times = [skipped.following for skipped in settlement.passed if skipped.following is not None]
     if settlement.moved:
-        again.append(parse_instant(min(following for _, following in settlement.moved)))  # of one length: as texts
-    again += [times.confirmed_at + timedelta(seconds=each.seconds or 0.0) for each in settlement.failed]
-    soonest = min(again, default=None)
+        # The strings sort like the instants.
+        due_times.append(parse_instant(min(following for _, following in settlement.moved)))
+    due_times += [times.confirmed_at + timedelta(seconds=failed.seconds or 0.0) for failed in settlement.failed]
+    soonest = min(due_times, default=None)
     return LONG_AGO if soonest is not None and soonest <= times.claimed_at else soonest
 
 
-def _place(emission: Emission) -> tuple[str, str]:
+def _address(emission: Emission) -> tuple[str, str]:
     """Return the exchange and the routing key of a job's event."""
     definition = emission.definition
     if definition.target is None and definition.route is None:
@@ -250,7 +251,7 @@ def _place(emission: Emission) -> tuple[str, str]:
 
 def _emitted(emission: Emission) -> runs_due.EmittedOccurrence:
     definition, due_at = emission.definition, emission.due_at
-    assert due_at is not None  # noqa: S101 - the caller asked whether there is one
+    assert due_at is not None  # noqa: S101 - the caller checked it
     origin = Origin.TRIGGER if emission.triggered else Origin.SCHEDULE
     job = emission.job
     return runs_due.EmittedOccurrence(emission.event_id or "", job.id, definition.job_type, due_at, origin,
@@ -258,7 +259,7 @@ def _emitted(emission: Emission) -> runs_due.EmittedOccurrence:
 
 
 def _first_run(emission: Emission, emitted_at: datetime) -> Run:
-    assert emission.event_id is not None  # noqa: S101 - the caller asked whether there is one
+    assert emission.event_id is not None  # noqa: S101 - the caller checked it
     if emission.run is None:
         emission.run = deliver_run(None, emission.event_id, occurrence(emission), emitted_at)
     return emission.run
@@ -269,8 +270,8 @@ def _ids(emission: Emission) -> dict[str, str | None]:
     return {"job_id": emission.job.id, "event_id": emission.event_id, "correlation_id": correlation_id}
 
 
-def _show(results: Sequence[EmissionResult[Emission]], times: BatchTimes) -> None:
-    """Show each event at debug."""
+def _log_events(results: Sequence[EmissionResult[Emission]], times: BatchTimes) -> None:
+    """Log each event at debug level."""
     for emission, receipts, _ in results:
         if emission.due_at is None:
             continue

@@ -1,4 +1,4 @@
-"""Runs fall due: an attempt is made again, one that nobody ended is given up, and how a run ended is told."""
+"""The source of due runs: emits the next attempt, ends expired attempts, and announces the end of runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,20 +24,20 @@ from scheduler.rabbit.publisher import Receipt
 
 log = get_logger(__name__)
 
-NAMED = 10  # ids in one warning at most
-# While the database was away no sign of life could be written down: those that wait at the broker come first.
-SPARED = timedelta(seconds=10)
+MAX_LOGGED_IDS = 10
+# No heartbeat could be stored while the database was unavailable: queued heartbeats must be read first.
+OUTAGE_GRACE = timedelta(seconds=10)
 _refused = ThrottledWarning(log, "messages of runs not delivered")
-_dead = ThrottledWarning(log, "run given up")
+_dead = ThrottledWarning(log, "run is dead")
 
 
 @dataclass(slots=True)
 class RunEmission:
-    """A run as it was claimed and as it is now."""
+    """A run before and after the decision."""
 
     before: Run
     after: Run
-    marker: Publishable | None = None  # sent in place of a decision
+    marker: Publishable | None = None  # sent instead of a decision
 
 
 class DueRuns(Source[Run, RunEmission]):
@@ -46,72 +46,72 @@ class DueRuns(Source[Run, RunEmission]):
     kind = KIND
     tables = ("runs", "run_history", "jobs")
     classes = CLASSES
-    look_seconds: float | None = None
+    notice_seconds: float | None = None
     idle_seconds = IDLE_SECONDS
 
     def __init__(self, *, after_outage: bool = False, probe: ResultsProbe | None = None) -> None:
-        """Begin, maybe after an outage of the database: then nobody is taken for lost in the first moments.
+        """Create the source; after an outage of the database no attempt is `lost` for a grace period.
 
-        With a `probe` no attempt is ended before the results that wait at the broker were read.
+        With a `probe` no attempt is ended before all queued results were read.
         """
         self._after_outage = after_outage
         self._probe = probe
-        self._spared_until: datetime | None = None
+        self._grace_until: datetime | None = None
 
     def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Run]:
-        """Lock the runs that fall due."""
+        """Lock the due runs."""
         if self._probe is not None:
             self._probe.before_claim(session)
-        claimed = due.claim(session, limit, since)
+        claim = due.claim(session, limit, since)
         if self._probe is not None:
-            self._probe.after_claim(session, claimed.things, claimed.claimed_at)
-        if self._after_outage and self._spared_until is None:
-            self._spared_until = claimed.claimed_at + SPARED
-        return claimed
+            self._probe.after_claim(session, claim.things, claim.claimed_at)
+        if self._after_outage and self._grace_until is None:
+            self._grace_until = claim.claimed_at + OUTAGE_GRACE
+        return claim
 
     def name(self, run: Run) -> str:
         """Return the run's event_id."""
         return run.event_id
 
     def decide(self, run: Run, now: datetime) -> RunEmission:
-        """Say what becomes of a run now that its time has come."""
+        """Decide the next state of a due run."""
         if run.unannounced and run.open:
-            # By themselves: a next attempt that the broker refuses must not have them announced again and again.
+            # Separately from the next attempt: if the broker refuses that, the ends are not announced again.
             return RunEmission(run, replace(run, unannounced=None))
         if run.status is RunStatus.WAITING and run.occurrence is not None:
             return RunEmission(run, deliver_run(run, run.event_id, run.occurrence, now))
-        after = run if self._spared(run, now) else expire_attempt(run, now)
+        after = run if self._in_outage_grace(run, now) else expire_attempt(run, now)
         if after is not run and self._probe is not None and not self._probe.covers(run):
             return RunEmission(run, run, self._probe.marker(run, now))
         return RunEmission(run, after)
 
-    def _spared(self, run: Run, now: datetime) -> bool:
-        """Whether it is too soon after an outage to take its worker for lost; its time limit holds even so."""
-        if self._spared_until is None or now >= self._spared_until or run.status is not RunStatus.RUNNING:
+    def _in_outage_grace(self, run: Run, now: datetime) -> bool:
+        """Return whether it is too soon after an outage to treat its worker as lost; its deadline still holds."""
+        if self._grace_until is None or now >= self._grace_until or run.status is not RunStatus.RUNNING:
             return False
         return run.deadline is None or now < run.deadline
 
-    def messages(self, emission: RunEmission, stamp: EmissionTime) -> Sequence[Publishable]:  # noqa: ARG002 - the run has it
-        """Return the event of the next attempt, or what is told of the end."""
+    def messages(self, emission: RunEmission, stamp: EmissionTime) -> Sequence[Publishable]:  # noqa: ARG002 - the run has the time
+        """Return the event of the next attempt, or the messages that announce the end."""
         run = emission.after
         if emission.marker is not None:
             return [emission.marker]
-        earlier = [run_at_end(run, end) for end in emission.before.unannounced or ()]
-        if earlier and run.open:
-            return [message for each in earlier for message in _announcement(each)]
+        ended_before = [run_at_end(run, end) for end in emission.before.unannounced or ()]
+        if ended_before and run.open:
+            return [message for ended in ended_before for message in _announcement(ended)]
         if run.status is RunStatus.DELIVERED and run is not emission.before:
             return [run_message(run)]
         if run.open or run.occurrence is None:
             return []
-        return [message for each in (*earlier, run) for message in _announcement(each)]
+        return [message for ended in (*ended_before, run) for message in _announcement(ended)]
 
     def settle(
         self, session: ClaimSession, results: Sequence[EmissionResult[RunEmission]], unreadable: Sequence[Run],
         times: BatchTimes,
     ) -> datetime | None:
-        """Settle each run by its receipts; one that the broker did not answer for stays as it is."""
+        """Settle each run by its receipts; a run with an unconfirmed message stays due."""
         settlement = RunSettlement(postponed=[run.event_id for run in unreadable])
-        again: list[datetime] = []
+        due_times: list[datetime] = []
         for emission, _, refusal in results:
             run = emission.after
             _release(settlement, emission, refusal)
@@ -121,13 +121,13 @@ class DueRuns(Source[Run, RunEmission]):
                 continue
             _add(settlement, emission)
             if run.open and run.wake_at is not None and run is not emission.before:
-                again.append(run.wake_at)
+                due_times.append(run.wake_at)
         due.settle(session, settlement)
-        soonest = min(again, default=None)
+        soonest = min(due_times, default=None)
         return LONG_AGO if soonest is not None and soonest <= times.claimed_at else soonest
 
-    def report(self, results: Sequence[EmissionResult[RunEmission]], times: BatchTimes) -> None:  # noqa: ARG002 - as all sources
-        """Count the attempts that were given up and the runs that have ended, and warn of what was refused."""
+    def report(self, results: Sequence[EmissionResult[RunEmission]], times: BatchTimes) -> None:  # noqa: ARG002 - part of the interface
+        """Count ended attempts and runs, and log refused messages."""
         refused: dict[Receipt, list[str]] = {}
         for emission, _, refusal in results:
             if refusal is not None:
@@ -138,25 +138,25 @@ class DueRuns(Source[Run, RunEmission]):
                 _count(emission)
         for receipt, ids in refused.items():
             _refused.warning(
-                count=len(ids), reason=receipt.value, event_ids=ids[:NAMED],
-                do="see that a queue is bound to schedule.events for due, and scheduler_dead to schedule.dead",
+                count=len(ids), reason=receipt.value, event_ids=ids[:MAX_LOGGED_IDS],
+                do="bind a queue to schedule.events for due, and scheduler_dead to schedule.dead",
             )
 
     def traced(self, results: Sequence[EmissionResult[RunEmission]]) -> list[Traced]:
         """Return the later attempts whose request belongs to a trace."""
-        found = []
+        traced = []
         for emission, receipts, _ in results:
             run, occurrence = emission.after, emission.after.occurrence
             sent = run.status is RunStatus.DELIVERED and run.attempt > emission.before.attempt
             if sent and occurrence is not None and occurrence.traceparent is not None:
                 attributes = {"job_id": occurrence.job_id, "event_id": run.event_id, "attempt": run.attempt}
                 failed = receipts[0].value if receipts and receipts[0] is not Receipt.CONFIRMED else None
-                found.append(Traced(occurrence.traceparent, occurrence.tracestate, attributes, failed))
-        return found
+                traced.append(Traced(occurrence.traceparent, occurrence.tracestate, attributes, failed))
+        return traced
 
 
 def _announcement(run: Run) -> list[Publishable]:
-    """Return what is told of the end of a run."""
+    """Return the messages that announce the end of a run."""
     finished = finished_message(run)
     return [dead_message(run), finished] if run.status is RunStatus.DEAD else [finished]
 
@@ -174,9 +174,9 @@ def _add(settlement: RunSettlement, emission: RunEmission) -> None:
 
 
 def _release(settlement: RunSettlement, emission: RunEmission, refusal: Receipt | None) -> None:
-    """Release the job of a run that has ended, whatever policy the run began with: the job's may have changed.
+    """Release the job of a run that has ended, regardless of the run's policy: the job's may have changed.
 
-    A run whose end a consumer has stored has ended even if the broker refuses the message about it.
+    If a consumer has stored the end of a run, the job is released even if the broker refuses the announcement.
     """
     run = emission.after if refusal is None else emission.before
     if run.occurrence is not None and not run.open:
@@ -198,5 +198,5 @@ def _count(emission: RunEmission) -> None:
         if run.status is RunStatus.DEAD and run.occurrence is not None:
             _dead.warning(
                 event_id=run.event_id, job_id=run.occurrence.job_id, attempts=run.attempt, error=run.error,
-                do="see the message in scheduler_dead; `scheduler run retry` gives it a fresh set of attempts",
+                do="check the message in scheduler_dead; `scheduler run retry` resets its attempts",
             )

@@ -222,7 +222,7 @@ def test_a_release_reads_held_jobs_only(sessions, sql):
 @pytest.fixture
 def emitter(database_url, amqp_url, monkeypatch):
     """An emitting loop that looks at all there is each time, by batches of two."""
-    monkeypatch.setattr(poll_schedule, "LOOK_SHARE", 0.0)
+    monkeypatch.setattr(poll_schedule, "FULL_SCAN_SHARE", 0.0)
     with ExitStack() as stack:
         link = stack.enter_context(closing(Link(amqp_url, "test")))
         own = [stack.enter_context(closing(ClaimSession(database_url, f"own {n}"))) for n in range(SESSIONS)]

@@ -104,7 +104,7 @@ def test_what_is_settled_after_a_later_batch_is_looked_at_again_in_time():
     watch.claimed(urgent)
     watch.settled(urgent, None)
     watch.settled(first, now + timedelta(seconds=1))
-    assert watch.next_look == first.steady(now + timedelta(seconds=1))
+    assert watch.next_poll == first.steady(now + timedelta(seconds=1))
 
 
 @pytest.mark.parametrize(("seconds_to_next", "pause"), [(None, 2.0), (3600.0, 0.5)])
@@ -114,7 +114,7 @@ def test_a_kind_of_which_there_is_nothing_is_left_alone_for_longer(monkeypatch, 
     batch = Batch(watch.source, None, Claim([], now, seconds_to_next, (now,) * 3), clock)
     watch.claimed(batch)
     watch.settled(batch, None)
-    assert watch.next_look == clock + pause
+    assert watch.next_poll == clock + pause
 
 
 def test_looks_from_the_bottom_become_rarer_where_they_are_slow(monkeypatch):
