@@ -1,1 +1,1 @@
-"""A batch of commands → a verdict for each, and the words of the answers: for consumer, API and test kit alike."""
+"""Parse, apply and store batches of commands, and write the replies; used by consumer, API and test kit."""

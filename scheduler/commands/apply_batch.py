@@ -1,4 +1,4 @@
-"""Commands become rows: a batch is one transaction."""
+"""Apply a batch of commands in one transaction."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,46 +35,46 @@ from scheduler.postgres.wakeup import wake_producers
 
 
 def execute(
-    connection: Connection, batch: Sequence[Incoming], soon: timedelta, attendant: TransactionHooks = NO_HOOKS,
+    connection: Connection, batch: Sequence[Incoming], wake_horizon: timedelta, hooks: TransactionHooks = NO_HOOKS,
     *, wait_for_locks: bool = True,
 ) -> list[MessageOutcome]:
-    """Apply the commands in one transaction and return what became of each, in order.
+    """Apply the commands in one transaction and return their outcomes in order.
 
-    Those about rows that another session has locked are not applied: LOCKED.
+    Commands whose rows another session has locked are not applied; their outcome is LOCKED.
 
-    Producers look again by themselves; they are woken only for what falls due sooner than `soon` from now.
+    Producers poll; they are woken only for jobs and runs due within `wake_horizon`.
     """
-    held: set[str] = set()
+    held: set[str] = set()  # ids of locked jobs that a hold delays
     try:
         return run_in_transaction(
-            connection, batch, lambda cursor, part: _execute(cursor, part, soon, attendant, held), _find_locked,
-            wait_for_locks=wait_for_locks,
+            connection, batch, lambda cursor, part: _execute(cursor, part, wake_horizon, hooks, held),
+            _find_locked, wait_for_locks=wait_for_locks,
         )
     finally:
         if held:
-            # A release skips jobs that are locked here. If this fails, a producer checks the hold when it expires.
+            # Releases skip jobs that this transaction locks. If this fails, a producer checks the expired hold.
             with suppress(Unavailable):
                 release_expired_holds(connection, held)
 
 
 def _execute(
-    cursor: Cursor, batch: Sequence[Incoming], soon: timedelta, attendant: TransactionHooks, held: set[str]
+    cursor: Cursor, batch: Sequence[Incoming], wake_horizon: timedelta, hooks: TransactionHooks, held: set[str]
 ) -> list[MessageOutcome]:
     retries, others = [], batch
     if ScheduleRetry in _kinds(batch):
         retries = [incoming for incoming in batch if isinstance(incoming.command, ScheduleRetry)]
         others = [incoming for incoming in batch if not isinstance(incoming.command, ScheduleRetry)]
-    told = _execute_jobs(cursor, others, soon, attendant, held) if others else []
+    outcomes = _execute_jobs(cursor, others, wake_horizon, hooks, held) if others else []
     if retries:
-        retried = iter(_execute_retries(cursor, retries, soon, attendant))
-        rest = iter(told)
-        told = [next(retried if isinstance(each.command, ScheduleRetry) else rest) for each in batch]
-    attendant.saved(cursor)
-    return told
+        retried = iter(_execute_retries(cursor, retries, wake_horizon, hooks))
+        rest = iter(outcomes)
+        outcomes = [next(retried if isinstance(incoming.command, ScheduleRetry) else rest) for incoming in batch]
+    hooks.saved(cursor)
+    return outcomes
 
 
 def _find_locked(cursor: Cursor, batch: Sequence[Incoming]) -> set[str]:
-    """Return the jobs, and the runs of retries, that another session has locked, or something that they need."""
+    """Return the ids of jobs, and runs of retries, for which another session has locked a row."""
     retried = {incoming.about for incoming in batch if isinstance(incoming.command, ScheduleRetry)}
     jobs = {incoming.about for incoming in batch} - retried
     cancelled = {incoming.about for incoming in batch if isinstance(incoming.command, ScheduleCancel)}
@@ -87,33 +87,33 @@ def _find_locked(cursor: Cursor, batch: Sequence[Incoming]) -> set[str]:
 
 
 def _execute_jobs(
-    cursor: Cursor, batch: Sequence[Incoming], soon: timedelta, attendant: TransactionHooks, held: set[str]
+    cursor: Cursor, batch: Sequence[Incoming], wake_horizon: timedelta, hooks: TransactionHooks, held: set[str]
 ) -> list[MessageOutcome]:
     now = database_time(cursor)
     started = time.monotonic()
     kinds = _kinds(batch)
     ids = [incoming.about for incoming in batch]
-    known = lock(cursor, ids, requested=kinds == {ScheduleRequest} and attendant is NO_HOOKS)
-    held.update(job.id for job in known.values() if job.held_by is not None)
-    attendant.jobs_locked(known, now)
-    named = _mark_repeated(cursor, batch) if ScheduleTrigger in kinds else {}
-    verdicts, jobs = decide_jobs(known, batch, now)
-    until = now + soon + timedelta(seconds=time.monotonic() - started)  # others may have held the rows for long
-    save(cursor, known, jobs, callers(batch))
-    if entries := job_entries(batch, verdicts, known):
+    stored = lock(cursor, ids, requested=kinds == {ScheduleRequest} and hooks is NO_HOOKS)
+    held.update(job.id for job in stored.values() if job.held_by is not None)
+    hooks.jobs_locked(stored, now)
+    new_triggers = _mark_repeated(cursor, batch) if ScheduleTrigger in kinds else {}
+    outcomes, jobs = decide_jobs(stored, batch, now)
+    elapsed = timedelta(seconds=time.monotonic() - started)  # mostly the wait for row locks
+    save(cursor, stored, jobs, callers(batch))
+    if entries := job_entries(batch, outcomes, stored):
         audit.write_entries(cursor, entries)
-    if named:
-        _remember_triggers(cursor, named, verdicts)
+    if new_triggers:
+        _remember_triggers(cursor, new_triggers, outcomes)
     if ScheduleCancel in kinds:
-        _cancel_beside(cursor, batch, verdicts, now, attendant)
-    soonest = _soonest(jobs.values(), until)
-    if soonest is not None:
-        wake_producers(cursor, KIND, soonest)
-    return verdicts
+        _cancel_runs_and_delayed(cursor, batch, outcomes, now, hooks)
+    next_wake_at = _next_wake_at(jobs.values(), now + wake_horizon + elapsed)
+    if next_wake_at is not None:
+        wake_producers(cursor, KIND, next_wake_at)
+    return outcomes
 
 
 def _mark_repeated(cursor: Cursor, batch: Sequence[Incoming]) -> dict[int, TriggerMessage]:
-    """Mark triggers that were stored before or are in the batch twice; return the others by position."""
+    """Mark triggers that were stored before or repeat in the batch; return the others by position."""
     messages = {
         position: (incoming.about, digest(*(part.encode("utf-8", "surrogatepass") for part in key)))
         for position, incoming in enumerate(batch) if (key := incoming.duplicate_key) is not None
@@ -129,12 +129,12 @@ def _mark_repeated(cursor: Cursor, batch: Sequence[Incoming]) -> dict[int, Trigg
 
 
 def _remember_triggers(
-    cursor: Cursor, named: Mapping[int, TriggerMessage], verdicts: Sequence[MessageOutcome]
+    cursor: Cursor, triggers: Mapping[int, TriggerMessage], outcomes: Sequence[MessageOutcome]
 ) -> None:
-    """Remember the messages of triggers that were accepted: a rejected one may be replayed."""
+    """Store the messages of accepted triggers; a rejected one may be replayed."""
     accepted = [
-        message for position, message in named.items()
-        if isinstance(verdict := verdicts[position], CommandOutcome) and verdict.status != "superseded"
+        message for position, message in triggers.items()
+        if isinstance(outcome := outcomes[position], CommandOutcome) and outcome.status != "superseded"
     ]
     if accepted:
         remember_triggers(cursor, accepted)
@@ -144,27 +144,27 @@ def _kinds(batch: Iterable[Incoming]) -> set[type[Command]]:
     return {type(incoming.command) for incoming in batch}
 
 
-def _cancel_beside(
-    cursor: Cursor, batch: Sequence[Incoming], verdicts: Sequence[MessageOutcome], now: datetime,
-    attendant: TransactionHooks
+def _cancel_runs_and_delayed(
+    cursor: Cursor, batch: Sequence[Incoming], outcomes: Sequence[MessageOutcome], now: datetime,
+    hooks: TransactionHooks
 ) -> None:
-    """Cancel what else a cancel is about: a delayed message, and the open runs of its job."""
+    """Cancel the delayed messages and the open runs with the ids of cancelled jobs."""
     cancels = [
-        (incoming, verdict) for incoming, verdict in zip(batch, verdicts, strict=True)
-        if isinstance(incoming.command, ScheduleCancel) and isinstance(verdict, CommandOutcome)
+        (incoming, outcome) for incoming, outcome in zip(batch, outcomes, strict=True)
+        if isinstance(incoming.command, ScheduleCancel) and isinstance(outcome, CommandOutcome)
     ]
-    if of_delayed := [each for each in cancels if attendant.may_cancel_delayed(each[0])]:
-        _cancel_delayed(cursor, of_delayed)
-    if stopping := [verdict for _, verdict in cancels if verdict.stops_runs]:
+    if delayed_cancels := [cancel for cancel in cancels if hooks.may_cancel_delayed(cancel[0])]:
+        _cancel_delayed(cursor, delayed_cancels)
+    if stopping := [outcome for _, outcome in cancels if outcome.stops_runs]:
         _cancel_runs(cursor, stopping, now)
 
 
 def _cancel_runs(cursor: Cursor, cancels: Sequence[CommandOutcome], now: datetime) -> None:
-    """Make no further attempt at the open runs of jobs that were cancelled.
+    """Cancel the open runs of cancelled jobs.
 
-    A run that was retried may outlive the row of its job, and another tenant may have taken the id since.
+    A retried run may outlive the row of its job, and another tenant may have reused the id since.
     """
-    owners = {verdict.job.id: verdict.job.tenant for verdict in cancels}
+    owners = {outcome.job.id: outcome.job.tenant for outcome in cancels}
     opened = {
         event_id: run for event_id, run in runs.lock_of_jobs(cursor, owners.keys()).items()
         if run.occurrence is not None and run.occurrence.tenant == owners[run.occurrence.job_id]
@@ -174,58 +174,58 @@ def _cancel_runs(cursor: Cursor, cancels: Sequence[CommandOutcome], now: datetim
     wake_for_runs(cursor, opened, after, now)
     ended = {run.occurrence.job_id for event_id, run in after.items()
              if run.occurrence is not None and run is not opened[event_id]}
-    for verdict in cancels:
-        if verdict.job.id in ended:  # also where every occurrence of the job was out already
-            ended.discard(verdict.job.id)
-            verdict.status = "cancelled"
+    for outcome in cancels:
+        if outcome.job.id in ended:  # even if the job itself was done
+            ended.discard(outcome.job.id)
+            outcome.status = "cancelled"
 
 
 def _cancel_delayed(cursor: Cursor, cancels: Sequence[tuple[Incoming, CommandOutcome]]) -> None:
-    """Cancel delayed messages: an id may be one's message_id, and then it is no job's, as far as we know."""
-    ids = {verdict.job.id for _, verdict in cancels}
-    undefined = {verdict.job.id for _, verdict in cancels if verdict.job.definition is None}
+    """Cancel delayed messages whose message_id is the id of a cancel."""
+    ids = {outcome.job.id for _, outcome in cancels}
+    undefined = {outcome.job.id for _, outcome in cancels if outcome.job.definition is None}
     if jobs := ids - undefined:
         # Look first: a DELETE waits for a lock on the table even if it deletes nothing.
         ids = undefined | delayed.find_stored(cursor, jobs).keys()
-    withdrawn = delayed.cancel(cursor, ids, undefined) if ids else set()
+    cancelled = delayed.cancel(cursor, ids, undefined) if ids else set()
     entries = []
-    for incoming, verdict in cancels:
-        if verdict.job.id in withdrawn:
-            verdict.status = "cancelled"
+    for incoming, outcome in cancels:
+        if outcome.job.id in cancelled:
+            outcome.status = "cancelled"
             entries.append(delayed_entry(incoming))
     if entries:
         audit.write_entries(cursor, entries)
 
 
 def _execute_retries(
-    cursor: Cursor, batch: Sequence[Incoming], soon: timedelta, attendant: TransactionHooks
+    cursor: Cursor, batch: Sequence[Incoming], wake_horizon: timedelta, hooks: TransactionHooks
 ) -> list[MessageOutcome]:
     now = database_time(cursor)
     ids = {incoming.about for incoming in batch}
     opened = runs.lock(cursor, ids)
     finished = runs.lock_finished(cursor, ids - opened.keys())
     if missing := ids - opened.keys() - finished.keys():
-        opened |= runs.lock(cursor, missing)  # the same retry through another consumer may have moved one
-    known = opened | finished
-    attendant.runs_locked(known)
-    after = dict(known)
-    verdicts: list[MessageOutcome] = [decide_retry(after, incoming, now) for incoming in batch]
+        opened |= runs.lock(cursor, missing)  # another consumer may have just reopened a run
+    before = opened | finished
+    hooks.runs_locked(before)
+    after = dict(before)
+    outcomes: list[MessageOutcome] = [decide_retry(after, incoming, now) for incoming in batch]
     keep_unannounced_ends(opened, after)
     runs.save(cursor, opened, finished, after)
-    if entries := run_entries(batch, verdicts, known):
+    if entries := run_entries(batch, outcomes, before):
         audit.write_entries(cursor, entries)
-    wake_for_runs(cursor, known, after, now + soon)
-    return verdicts
+    wake_for_runs(cursor, before, after, now + wake_horizon)
+    return outcomes
 
 
-def _soonest(jobs: Iterable[Job], until: datetime) -> datetime | None:
-    """Return when the first of them wakes if it is not later than `until`.
+def _next_wake_at(jobs: Iterable[Job], until: datetime) -> datetime | None:
+    """Return the earliest wake_at of pending jobs, or None if it is after `until`.
 
-    Of those that stayed as they were too: a producer that came by while they were locked has skipped them.
+    Unchanged jobs count too: a producer skips jobs that are locked here.
     """
-    soonest = None
+    earliest = None
     for job in jobs:
         wake_at = job.wake_at
         if wake_at is not None and wake_at <= until and job.status is JobStatus.PENDING:
-            soonest = until = wake_at
-    return soonest
+            earliest = until = wake_at
+    return earliest

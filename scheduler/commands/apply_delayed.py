@@ -1,4 +1,4 @@
-"""Delayed messages become rows: a batch is one transaction."""
+"""Parse delayed messages and store a batch of them in one transaction."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from scheduler.domain.delayed.delay import (
     parse_delay,
 )
 from scheduler.domain.delayed.message import IDLE_POLL_SECONDS, ReceivedMessage, ReceiveOutcome
-from scheduler.domain.errors import Problem, Reason, Rejected
+from scheduler.domain.errors import INTERNAL_ERROR, Problem, Reason, Rejected
 from scheduler.domain.messages.base import UUID_PATTERN
 from scheduler.ops.logs import get_logger
 from scheduler.postgres.connection import Connection, Cursor, database_time
@@ -39,14 +39,14 @@ _DELAY = DELAY.encode()
 _REMOVED = _NAMES - {_DELAY}
 _UUID = re.compile(rf"{UUID_PATTERN}|[0-9a-f]{{32}}".encode(), re.IGNORECASE)
 _UUID_LENGTH = 36
-_COMMON = 512  # bytes; what is longer is not likely to come again
-_OWN = 1 << 10 | 1 << 7  # of the flags: a correlation_id or a message_id, which each message has for itself
-_SOON = timedelta(seconds=IDLE_POLL_SECONDS + 0.1)
+_MOST_CACHED_BYTES = 512  # longer headers are unlikely to repeat
+_UNIQUE_PROPERTIES = 1 << 10 | 1 << 7  # property flags of correlation_id and message_id
+_WAKE_HORIZON = timedelta(seconds=IDLE_POLL_SECONDS + 0.1)
 
 
 class _DelayHeaders(NamedTuple):
     delay: Delay
-    written: bytes  # the table as it comes out
+    table: bytes  # as it will be emitted
 
 
 class _ParsedDelivery(NamedTuple):
@@ -56,97 +56,98 @@ class _ParsedDelivery(NamedTuple):
 
 
 def read_delayed(delivery: Delivery, *, exchange: str, frame_max: int) -> ReceivedMessage | Rejected:
-    """Return the message as it will come out of `exchange`, or why it never can; nothing is raised."""
+    """Return the message as `exchange` will emit it, or Rejected if it never can. Never raises."""
     if delivery.deliveries_before >= DELIVERY_LIMIT - 1:
         return Rejected([Problem("body", CRASHED)], Reason.REDELIVERED)
     raw = delivery.raw
     try:
-        again = delivery.redelivered
-        alike = len(raw) <= _COMMON and not again and not int.from_bytes(raw[:2], "big") & _OWN
-        read = _common(raw) if alike else _read(raw, redelivered=again)
+        redelivered = delivery.redelivered
+        unique = int.from_bytes(raw[:2], "big") & _UNIQUE_PROPERTIES
+        cacheable = len(raw) <= _MOST_CACHED_BYTES and not redelivered and not unique
+        parsed = _parse_cached(raw) if cacheable else _parse(raw, redelivered=redelivered)
     except Rejected as error:
         return error.without_traceback()
     except content_header.UnreadableContent as error:
         return Rejected([Problem("headers", f"cannot be read ({error})")])
     except Exception:
-        # A case that nobody thought of must not end the consumer again and again: the message is kept aside.
+        # A bug must not crash the consumer on every redelivery: dead-letter the message.
         log.exception("delayed message cannot be read", do="report it, with the message in scheduler_dead")
-        return Rejected([Problem("headers", "cannot be read: an error of the scheduler's own, see its log")])
-    if not fits(read.properties, frame_max):
+        return Rejected([Problem("headers", f"cannot be read: {INTERNAL_ERROR}")])
+    if not fits(parsed.properties, frame_max):
         return Rejected([Problem("headers", f"have {len(raw):,} bytes: their frame has no room for x-delay")])
     return ReceivedMessage(
-        exchange, as_bytes(delivery.routing_key), read.delay, read.message_id, read.properties, delivery.body
+        exchange, as_bytes(delivery.routing_key), parsed.delay, parsed.message_id, parsed.properties, delivery.body
     )
 
 
-def _read(raw: bytes, *, redelivered: bool = False) -> _ParsedDelivery:
-    start, end, named = content_header.locate(raw)
-    message_id = _canonical(named) if named is not None and _UUID.fullmatch(named) else None
+def _parse(raw: bytes, *, redelivered: bool = False) -> _ParsedDelivery:
+    start, end, property_value = content_header.locate(raw)
+    message_id = _canonical(property_value) if property_value and _UUID.fullmatch(property_value) else None
     if not start:
         return _ParsedDelivery(Delay(), message_id, raw)
     table = raw[start:end]
-    if redelivered or len(table) > _COMMON:
-        headers = _read_headers(table, redelivered=redelivered)
+    if redelivered or len(table) > _MOST_CACHED_BYTES:
+        headers = _parse_headers(table, redelivered=redelivered)
     else:
-        headers = _common_headers(table)
-    return _ParsedDelivery(headers.delay, message_id, b"".join((raw[:start], headers.written, raw[end:])))
+        headers = _parse_headers_cached(table)
+    return _ParsedDelivery(headers.delay, message_id, b"".join((raw[:start], headers.table, raw[end:])))
 
 
-def _canonical(named: bytes) -> str:
-    """Return a UUID, with or without dashes, as Postgres writes it."""
-    text = named.decode().lower()
+def _canonical(uuid: bytes) -> str:
+    """Return a UUID, with or without dashes, in Postgres's notation."""
+    text = uuid.decode().lower()
     return text if len(text) == _UUID_LENGTH else str(UUID(text))
 
 
-def _read_headers(table: bytes, *, redelivered: bool = False) -> _DelayHeaders:
-    found: dict[str, HeaderValue] = {}
+def _parse_headers(table: bytes, *, redelivered: bool = False) -> _DelayHeaders:
+    values: dict[str, HeaderValue] = {}
     pieces = []
     for entry in content_header.headers(table):
         name = entry.name
         if name == _DELAY:
-            said = content_header.value(table, entry)
-            found.setdefault(DELAY, said)
-            opposite = _negated(said)
-            if opposite is not None:
-                pieces.append(content_header.header(name, content_header.number(opposite)))
+            delay = content_header.value(table, entry)
+            values.setdefault(DELAY, delay)
+            negated = _negate(delay)
+            if negated is not None:
+                pieces.append(content_header.header(name, content_header.number(negated)))
                 continue
         elif name in _REMOVED:
-            found.setdefault(name.decode(), content_header.value(table, entry))
+            values.setdefault(name.decode(), content_header.value(table, entry))
             continue
         elif redelivered and name in content_header.COUNTS:
             continue
         pieces.append(table[entry.start : entry.end])
-    return _DelayHeaders(parse_delay(found), content_header.table(pieces))
+    return _DelayHeaders(parse_delay(values), content_header.table(pieces))
 
 
-def _negated(said: HeaderValue) -> int | None:
+def _negate(delay: HeaderValue) -> int | None:
     try:
-        opposite = elapsed_delay(said)
+        negated = elapsed_delay(delay)
     except ValueError:
-        return None  # it is about to be rejected for that, or for being too far
-    return opposite if opposite is None or opposite >= -(2**63) else None
+        return None  # parse_delay rejects the message
+    return negated if negated is None or negated >= -(2**63) else None
 
 
-# Many a publisher sends the same properties with each message, or at least the same headers.
-_common = lru_cache(maxsize=1024)(_read)
-_common_headers = lru_cache(maxsize=1024)(_read_headers)
+# Many publishers send the same properties, or at least the same headers, with every message.
+_parse_cached = lru_cache(maxsize=1024)(_parse)
+_parse_headers_cached = lru_cache(maxsize=1024)(_parse_headers)
 
 
 def execute_delayed(
     connection: Connection, batch: Sequence[ReceivedMessage], _: timedelta, *, wait_for_locks: bool = True
 ) -> list[MessageOutcome]:
-    """Store the messages in one transaction and return what became of each, in order.
+    """Store the messages in one transaction and return their outcomes in order.
 
-    Almost every UUID is new, and the unique index says so for nothing. Only where it says otherwise they are
-    looked up, and stored once more.
+    Almost every UUID is new, so the first attempt inserts without a lookup. Only if the unique index reports a
+    duplicate, the second attempt looks the UUIDs up.
     """
-    looked_up = False
+    look_up = False
 
     def execute(cursor: Cursor, messages: Sequence[ReceivedMessage]) -> list[MessageOutcome]:
-        nonlocal looked_up
-        taken = _arrival(cursor, messages) if looked_up else {}
-        looked_up = True
-        return _execute(cursor, messages, taken)
+        nonlocal look_up
+        used_ids = _find_used_ids(cursor, messages) if look_up else {}
+        look_up = True
+        return _execute(cursor, messages, used_ids)
 
     return run_in_transaction(connection, batch, execute, _find_locked, wait_for_locks=wait_for_locks)
 
@@ -157,42 +158,42 @@ def _find_locked(cursor: Cursor, batch: Sequence[ReceivedMessage]) -> set[str]:
     return find_locked(cursor, "delayed_messages", ids, key="message_id")
 
 
-def _execute(cursor: Cursor, batch: Sequence[ReceivedMessage], taken: dict[str, bool]) -> list[MessageOutcome]:
+def _execute(cursor: Cursor, batch: Sequence[ReceivedMessage], used_ids: dict[str, bool]) -> list[MessageOutcome]:
     now = database_time(cursor)
-    dues: dict[int, datetime] = {}  # those with the same headers have the very same delay
-    verdicts: list[MessageOutcome] = []
+    dues: dict[int, datetime] = {}  # messages with the same headers share one Delay object
+    outcomes: list[MessageOutcome] = []
     added: list[tuple[ReceivedMessage, datetime]] = []
     for message in batch:
-        named = message.message_id
-        if named is not None and named in taken:
-            verdicts.append(ReceiveOutcome.CANCELLED if taken[named] else ReceiveOutcome.DUPLICATE)
+        message_id = message.message_id
+        if message_id is not None and message_id in used_ids:
+            outcomes.append(ReceiveOutcome.CANCELLED if used_ids[message_id] else ReceiveOutcome.DUPLICATE)
             continue
         due = dues.get(id(message.delay))
         if due is None:
             try:
                 due = dues[id(message.delay)] = due_at(message.delay, now)
             except Rejected as error:
-                verdicts.append(error.without_traceback())
+                outcomes.append(error.without_traceback())
                 continue
-        if named is not None:
-            taken[named] = False
+        if message_id is not None:
+            used_ids[message_id] = False
         added.append((message, due))
-        verdicts.append(ReceiveOutcome.WAITING)
+        outcomes.append(ReceiveOutcome.WAITING)
     if added:
         store.add(cursor, added)
-        soonest = min(dues.values())
-        if soonest <= now + _SOON:
-            wake_producers(cursor, store.KIND, soonest)
-    return verdicts
+        next_due_at = min(dues.values())
+        if next_due_at <= now + _WAKE_HORIZON:
+            wake_producers(cursor, store.KIND, next_due_at)
+    return outcomes
 
 
-def _arrival(cursor: Cursor, batch: Sequence[ReceivedMessage]) -> dict[str, bool]:
-    """Return the UUIDs under which nothing can be stored, and whether that is because of a cancel."""
+def _find_used_ids(cursor: Cursor, batch: Sequence[ReceivedMessage]) -> dict[str, bool]:
+    """Return the stored UUIDs; the value is True for a cancel."""
     ids = {message.message_id for message in batch if message.message_id is not None}
     if not ids:
         return {}
-    known = store.find_stored(cursor, ids)
-    over = [message_id for message_id, each in known.items() if each.over]
-    if over:
-        store.forget_cancels(cursor, over)
-    return {message_id: each.cancelled for message_id, each in known.items() if not each.over}
+    stored = store.find_stored(cursor, ids)
+    expired = [message_id for message_id, row in stored.items() if row.over]
+    if expired:
+        store.forget_cancels(cursor, expired)
+    return {message_id: row.cancelled for message_id, row in stored.items() if not row.over}

@@ -1,6 +1,6 @@
-"""Results become rows: a batch is one transaction."""
+"""Apply a batch of results and worker reports in one transaction."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from scheduler.commands.batch_transaction import run_in_transaction
@@ -18,64 +18,64 @@ from scheduler.postgres.runs.store import KIND, find_locked_runs, lock, lock_fin
 from scheduler.postgres.wakeup import wake_producers
 from scheduler.postgres.worker_rows import save_workers
 
-_IDLE = timedelta(seconds=IDLE_SECONDS + 0.1)  # a little more, for a sleep's jitter
+_IDLE = timedelta(seconds=IDLE_SECONDS + 0.1)  # allows for the jitter of sleeps
 
 
 def execute_results(
-    connection: Connection, batch: Sequence[Result | WorkerReport | Marker], soon: timedelta,
-    attendant: TransactionHooks = NO_HOOKS, *, wait_for_locks: bool = True,
+    connection: Connection, batch: Sequence[Result | WorkerReport | Marker], wake_horizon: timedelta,
+    hooks: TransactionHooks = NO_HOOKS, *, wait_for_locks: bool = True,
 ) -> list[MessageOutcome]:
-    """Apply the results in one transaction and return what became of each, in order.
+    """Apply the results in one transaction and return their outcomes in order.
 
-    Those about rows that another session has locked are not applied: LOCKED.
+    Results whose rows another session has locked are not applied; their outcome is LOCKED.
     """
     return run_in_transaction(
-        connection, batch, lambda cursor, part: _execute(cursor, part, soon, attendant), _find_locked,
+        connection, batch, lambda cursor, part: _execute(cursor, part, wake_horizon, hooks), _find_locked,
         wait_for_locks=wait_for_locks,
     )
 
 
 def _find_locked(cursor: Cursor, batch: Sequence[Result | WorkerReport | Marker]) -> set[str]:
     """Return the runs and the workers that another session has locked."""
-    events = {each.about for each in batch if isinstance(each, Result)}
-    workers = {each.about for each in batch if isinstance(each, WorkerReport)}
+    events = {message.about for message in batch if isinstance(message, Result)}
+    workers = {message.about for message in batch if isinstance(message, WorkerReport)}
     return find_locked_runs(cursor, events) | find_locked(cursor, "workers", workers)
 
 
 def _execute(
-    cursor: Cursor, batch: Sequence[Result | WorkerReport | Marker], soon: timedelta, attendant: TransactionHooks
+    cursor: Cursor, batch: Sequence[Result | WorkerReport | Marker], wake_horizon: timedelta,
+    hooks: TransactionHooks,
 ) -> list[MessageOutcome]:
-    heard = [each for each in batch if isinstance(each, WorkerReport) and each.trusted]
-    results = [each for each in batch if isinstance(each, Result)]
-    save_workers(cursor, heard)
-    recorded = iter(_record(cursor, results, soon, attendant) if results else [])
-    return [next(recorded) if isinstance(each, Result) else "recorded" for each in batch]
+    save_workers(cursor, [report for report in batch if isinstance(report, WorkerReport) and report.trusted])
+    results = [message for message in batch if isinstance(message, Result)]
+    outcomes = iter(_record(cursor, results, wake_horizon, hooks) if results else [])
+    return [next(outcomes) if isinstance(message, Result) else "recorded" for message in batch]
 
 
-def _record(cursor: Cursor, batch: Sequence[Result], soon: timedelta,
-            attendant: TransactionHooks) -> list[MessageOutcome]:
+def _record(cursor: Cursor, batch: Sequence[Result], wake_horizon: timedelta,
+            hooks: TransactionHooks) -> list[MessageOutcome]:
     now = database_time(cursor)
     ids = {result.event_id for result in batch}
-    # Nobody but a caller who waits is shown the run itself.
-    opened = lock_for_result(cursor, ids) if attendant is NO_HOOKS else lock(cursor, ids)
+    # Only hooks read the whole run; a result alone needs fewer columns.
+    opened = lock_for_result(cursor, ids) if hooks is NO_HOOKS else lock(cursor, ids)
     missing = ids - opened.keys()
     finished = lock_finished(cursor, missing) if missing else {}
-    known = opened | finished
-    attendant.runs_locked(known)
-    runs = dict(known)
-    verdicts: list[MessageOutcome] = [decide_result(runs, result, now) for result in batch]
+    before = opened | finished
+    hooks.runs_locked(before)
+    runs = dict(before)
+    outcomes: list[MessageOutcome] = [decide_result(runs, result, now) for result in batch]
     keep_unannounced_ends(opened, runs)
     save(cursor, opened, finished, runs)
-    wake_for_runs(cursor, known, runs, now + max(soon, _IDLE))
-    attendant.saved(cursor)
-    return verdicts
+    wake_for_runs(cursor, before, runs, now + max(wake_horizon, _IDLE))
+    hooks.saved(cursor)
+    return outcomes
 
 
 def wake_for_runs(cursor: Cursor, before: Mapping[str, Run], after: Mapping[str, Run], until: datetime) -> None:
-    """Release jobs whose run has ended, and wake producers for what falls due soon.
+    """Release jobs whose run has ended, and wake producers for runs due by `until`.
 
-    The release here only saves time. Producers release the jobs of every run that has ended when they publish its
-    end, which is after this commit (postgres/runs/due.py).
+    The release only saves time: producers release the jobs of ended runs when they publish the end, after this
+    commit (postgres/runs/due.py).
     """
     changed = [run for event_id, run in after.items() if run is not before.get(event_id)]
     ended = [
@@ -84,10 +84,6 @@ def wake_for_runs(cursor: Cursor, before: Mapping[str, Run], after: Mapping[str,
     ]
     if ended:
         release_jobs(cursor, ended)
-    soonest = _soonest(changed)
-    if soonest is not None and soonest <= until:
-        wake_producers(cursor, KIND, soonest)
-
-
-def _soonest(runs: Iterable[Run]) -> datetime | None:
-    return min((run.wake_at for run in runs if run.wake_at is not None), default=None)
+    next_wake_at = min((run.wake_at for run in changed if run.wake_at is not None), default=None)
+    if next_wake_at is not None and next_wake_at <= until:
+        wake_producers(cursor, KIND, next_wake_at)

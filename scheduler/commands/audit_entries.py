@@ -1,4 +1,4 @@
-"""What the audit tells of commands: who gave them, and what they changed."""
+"""Build audit entries for commands: the caller and the changed fields."""
 
 import hashlib
 import json
@@ -20,86 +20,87 @@ from scheduler.domain.runs.run import Run
 from scheduler.domain.target_credentials import mask_target_text
 from scheduler.postgres.audit import AuditEntry
 
-# Who sent it is told by the entry itself, and in which trace is nobody's business later.
+# The entry has its own caller, and the trace is irrelevant later.
 _LEFT_OUT = {
     "spec", "payload", "correlation_id", "traceparent", "tracestate", "dtstart", "ends_at", "start_source",
 }
-_ASKED = [each.name for each in fields(Definition) if each.name not in _LEFT_OUT]
-_SPEC = [each.name for each in fields(Spec) if each.name not in _LEFT_OUT]
+_DEFINITION_FIELDS = [field.name for field in fields(Definition) if field.name not in _LEFT_OUT]
+_SPEC_FIELDS = [field.name for field in fields(Spec) if field.name not in _LEFT_OUT]
 
 
 def job_entries(
-    batch: Sequence[Incoming], verdicts: Sequence[MessageOutcome], known: Mapping[str, Job]
+    batch: Sequence[Incoming], outcomes: Sequence[MessageOutcome], jobs: Mapping[str, Job]
 ) -> list[AuditEntry]:
-    """Return an entry for each command that changed its job; one made over AMQP tells of it itself."""
-    current = dict(known)
-    found = []
-    for incoming, verdict in zip(batch, verdicts, strict=True):
-        if not isinstance(verdict, CommandOutcome):
+    """Return an entry for each command that changed its job, except for new jobs requested over AMQP."""
+    current = dict(jobs)
+    entries = []
+    for incoming, outcome in zip(batch, outcomes, strict=True):
+        if not isinstance(outcome, CommandOutcome):
             continue
-        before, after = current.get(incoming.about), verdict.job
+        before, after = current.get(incoming.about), outcome.job
         current[incoming.about] = after
         caller = incoming.caller or UNVERIFIED_CALLER
-        made = before is None or before.definition is None
-        if after is before or (made and caller.via is Via.AMQP and isinstance(incoming.command, ScheduleRequest)):
+        is_new = before is None or before.definition is None
+        over_amqp = caller.via is Via.AMQP
+        if after is before or (is_new and over_amqp and isinstance(incoming.command, ScheduleRequest)):
             continue
-        old, new = _differing(_job(before), _job(after))
-        found.append(AuditEntry(caller, incoming.command.kind, "job", after.id, after.tenant, old, new))
-    return found
+        old, new = _difference(_job_fields(before), _job_fields(after))
+        entries.append(AuditEntry(caller, incoming.command.kind, "job", after.id, after.tenant, old, new))
+    return entries
 
 
 def delayed_entry(incoming: Incoming) -> AuditEntry:
-    """Return the entry of a cancelled delayed message, which belongs to no tenant."""
+    """Return the entry for a cancelled delayed message, which belongs to no tenant."""
     return AuditEntry(incoming.caller or UNVERIFIED_CALLER, incoming.command.kind, "delayed", incoming.about, "*")
 
 
 def callers(batch: Iterable[Incoming]) -> dict[str, Caller]:
-    """Return who gave the last command about each job, of those who are known."""
-    return {each.about: each.caller for each in batch if each.caller is not None}
+    """Return the verified caller of the last command for each job."""
+    return {incoming.about: incoming.caller for incoming in batch if incoming.caller is not None}
 
 
 def run_entries(
-    batch: Sequence[Incoming], verdicts: Sequence[MessageOutcome], known: Mapping[str, Run]
+    batch: Sequence[Incoming], outcomes: Sequence[MessageOutcome], runs: Mapping[str, Run]
 ) -> list[AuditEntry]:
     """Return an entry for each retry that gave its run new attempts."""
     return [
-        run_entry(incoming.caller or UNVERIFIED_CALLER, incoming.command.kind, known.get(incoming.about),
-                  verdict.run)
-        for incoming, verdict in zip(batch, verdicts, strict=True)
-        if isinstance(verdict, RetryOutcome) and verdict.status == "scheduled"
+        run_entry(incoming.caller or UNVERIFIED_CALLER, incoming.command.kind, runs.get(incoming.about),
+                  outcome.run)
+        for incoming, outcome in zip(batch, outcomes, strict=True)
+        if isinstance(outcome, RetryOutcome) and outcome.status == "scheduled"
     ]
 
 
 def run_entry(caller: Caller, action: str, before: Run | None, after: Run) -> AuditEntry:
-    """Return the entry of a change to a run."""
+    """Return the entry for a change to a run."""
     tenant = after.occurrence.tenant if after.occurrence else ""
-    old, new = _differing(_run(before), _run(after))
+    old, new = _difference(_run_fields(before), _run_fields(after))
     return AuditEntry(caller, action, "run", after.event_id, tenant, old, new)
 
 
-def _job(job: Job | None) -> dict[str, Any]:
+def _job_fields(job: Job | None) -> dict[str, Any]:
     if job is None:
         return {}
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "status": job.status.value, "next_run_at": job.next_run_at, "triggers_waiting": len(job.triggers),
     }
-    asked = job.definition
-    if asked is not None:
-        told |= {name: getattr(asked, name) for name in _ASKED}
-        told |= {name: getattr(asked.spec, name) for name in _SPEC}
-        # Not itself: what is erased from a job must not live on in what cannot be changed.
-        told["payload_sha256"] = hashlib.sha256(asked.payload.encode("utf-8", "surrogatepass")).hexdigest()
-    return told
+    definition = job.definition
+    if definition is not None:
+        values |= {name: getattr(definition, name) for name in _DEFINITION_FIELDS}
+        values |= {name: getattr(definition.spec, name) for name in _SPEC_FIELDS}
+        # Only the hash: audit entries cannot be changed, so a payload could never be erased from them.
+        values["payload_sha256"] = hashlib.sha256(definition.payload.encode("utf-8", "surrogatepass")).hexdigest()
+    return values
 
 
-def _run(run: Run | None) -> dict[str, Any]:
+def _run_fields(run: Run | None) -> dict[str, Any]:
     if run is None:
         return {}
     return {"status": run.status.value, "attempt": run.attempt, "error": run.error, "worker": run.worker}
 
 
-def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Return what differs, as it was and as it became; None where there was nothing."""
+def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Return the old and new values of changed fields as JSON; None for the old ones of a new row."""
     names = [name for name in after if before.get(name) != after[name]]
     old = _json({name: before.get(name) for name in names}) if before else None
     return old, _json({name: after[name] for name in names})

@@ -1,6 +1,6 @@
-"""A batch in one transaction: again when others were at the same rows, one by one when Postgres refuses one.
+"""Run a batch in one transaction; retry on contention, and split the batch if Postgres rejects a value.
 
-Rows that another session keeps locked hold nothing else up: what is about them is left out.
+Messages whose rows another session keeps locked are left out, so that they do not delay the others.
 """
 
 import time
@@ -25,68 +25,66 @@ class Message(Protocol):
         """The id of the row that it changes."""
 
 
-Each = TypeVar("Each", bound=Message)
-_TRIES = 20
-_SEARCH_SECONDS = 2.0  # for messages that wait for a lock which finding locked rows doesn't show
+MessageT = TypeVar("MessageT", bound=Message)
+_MOST_ATTEMPTS = 20
+_SEARCH_SECONDS = 2.0  # time limit for finding messages whose locks `find_locked` does not detect
 
 
 def run_in_transaction(
-    connection: Connection, batch: Sequence[Each],
-    execute: Callable[[Cursor, Sequence[Each]], list[MessageOutcome]],
-    find_locked: Callable[[Cursor, Sequence[Each]], set[str]], *, wait_for_locks: bool = True,
+    connection: Connection, batch: Sequence[MessageT],
+    execute: Callable[[Cursor, Sequence[MessageT]], list[MessageOutcome]],
+    find_locked: Callable[[Cursor, Sequence[MessageT]], set[str]], *, wait_for_locks: bool = True,
 ) -> list[MessageOutcome]:
-    """Have the batch executed and return what became of each, in order.
+    """Execute the batch and return the outcomes in order.
 
-    The batch waits for rows that another session has locked, as long as its own session's lock_timeout. Then, or
-    at once unless `wait_for_locks`, messages about them are left out as LOCKED and the rest is stored.
-    `find_locked` returns such ids without waiting, and locks the other rows.
+    With `wait_for_locks` the batch first waits up to lock_timeout for locked rows. Then messages about them get
+    the outcome LOCKED and the rest is stored. `find_locked` returns locked ids without waiting, and locks the
+    other rows.
     """
     return _Attempts(connection, execute, find_locked).run(batch, skip_locked=not wait_for_locks)
 
 
 @dataclass(slots=True)
-class _Attempts(Generic[Each]):
+class _Attempts(Generic[MessageT]):
     connection: Connection
-    execute: Callable[[Cursor, Sequence[Each]], list[MessageOutcome]]
-    find_locked: Callable[[Cursor, Sequence[Each]], set[str]]
+    execute: Callable[[Cursor, Sequence[MessageT]], list[MessageOutcome]]
+    find_locked: Callable[[Cursor, Sequence[MessageT]], set[str]]
     search_until: float | None = None
-    locked: set[str] = field(default_factory=set)  # for the later messages about the same: their order must hold
+    locked: set[str] = field(default_factory=set)  # later messages with these ids wait too, in order
 
-    def run(self, batch: Sequence[Each], *, skip_locked: bool) -> list[MessageOutcome]:
+    def run(self, batch: Sequence[MessageT], *, skip_locked: bool) -> list[MessageOutcome]:
         if self.locked:
             return without_locked(batch, self.locked, lambda rest: self._run(rest, skip_locked=skip_locked))
         return self._run(batch, skip_locked=skip_locked)
 
-    def _run(self, batch: Sequence[Each], *, skip_locked: bool) -> list[MessageOutcome]:
-        for _ in range(_TRIES):
+    def _run(self, batch: Sequence[MessageT], *, skip_locked: bool) -> list[MessageOutcome]:
+        for _ in range(_MOST_ATTEMPTS):
             try:
                 with transaction(self.connection) as cursor:
                     return self._execute_unlocked(cursor, batch) if skip_locked else self.execute(cursor, batch)
             except Contended:
-                # Another process created or changed one of these rows at the same moment; now they are all
-                # there, and the next try locks them in order.
-                continue
+                continue  # another process has just inserted or changed a row; now all can be locked in order
             except LockTimeout:
                 if len(batch) == 1 or (skip_locked and self._searched_enough()):
-                    self.locked.update(each.about for each in batch)
+                    self.locked.update(message.about for message in batch)
                     return [LOCKED] * len(batch)
                 return self._parts(_halves(batch) if skip_locked else [batch], skip_locked=True)
             except RowsTooLarge:
-                verdicts = self._parts(_halves(batch), skip_locked=skip_locked)
-                return [_without_content(verdict) for verdict in verdicts]
+                outcomes = self._parts(_halves(batch), skip_locked=skip_locked)
+                return [_without_content(outcome) for outcome in outcomes]
             except Unstorable as error:
-                # Some value that Postgres refuses although it passed validation: find whose it is.
+                # Postgres rejects a value that passed validation: find its message.
                 if len(batch) > 1:
-                    return self._parts([[one] for one in batch], skip_locked=skip_locked)
+                    return self._parts([[message] for message in batch], skip_locked=skip_locked)
                 problem = Problem("body", f"Postgres cannot store it: {str(error)[:300]}")
                 return [Rejected([problem], Reason.STORAGE)]
-        raise Unavailable("Postgres: too many processes store the same rows at once")
+        raise Unavailable("Postgres: too much contention for the same rows")
 
-    def _parts(self, parts: Iterable[Sequence[Each]], *, skip_locked: bool) -> list[MessageOutcome]:
-        return [verdict for part in parts for verdict in self.run(part, skip_locked=skip_locked)]
+    def _parts(self, parts: Iterable[Sequence[MessageT]], *, skip_locked: bool) -> list[MessageOutcome]:
+        return [outcome for part in parts for outcome in self.run(part, skip_locked=skip_locked)]
 
-    def _execute_unlocked(self, cursor: Cursor, batch: Sequence[Each]) -> list[MessageOutcome]:
-        """Execute what is about rows that nobody else has locked."""
+    def _execute_unlocked(self, cursor: Cursor, batch: Sequence[MessageT]) -> list[MessageOutcome]:
+        """Execute the messages whose rows no other session has locked."""
         wait_briefly(cursor)
         self.locked |= self.find_locked(cursor, batch)
         return without_locked(batch, self.locked, lambda rest: self.execute(cursor, rest))
@@ -99,24 +97,24 @@ class _Attempts(Generic[Each]):
 
 
 def without_locked(
-    batch: Sequence[Each], locked: AbstractSet[str], execute: Callable[[Sequence[Each]], Sequence[MessageOutcome]]
+    batch: Sequence[MessageT], locked: AbstractSet[str],
+    execute: Callable[[Sequence[MessageT]], Sequence[MessageOutcome]],
 ) -> list[MessageOutcome]:
-    """Execute what is not about a locked id; the rest is LOCKED."""
-    left_out = [each.about in locked for each in batch]
-    rest = [each for each, out in zip(batch, left_out, strict=True) if not out]
-    verdicts = iter(execute(rest) if rest else ())
-    return [LOCKED if out else next(verdicts) for out in left_out]
+    """Execute the messages whose id is not in `locked`; the outcome of the others is LOCKED."""
+    rest = [message for message in batch if message.about not in locked]
+    outcomes = iter(execute(rest) if rest else ())
+    return [LOCKED if message.about in locked else next(outcomes) for message in batch]
 
 
-def _halves(batch: Sequence[Each]) -> list[Sequence[Each]]:
+def _halves(batch: Sequence[MessageT]) -> list[Sequence[MessageT]]:
     half = len(batch) // 2
     return [batch[:half], batch[half:]]
 
 
-def _without_content(verdict: MessageOutcome) -> MessageOutcome:
-    """Free what is large of a job or a run that is stored: no reply needs it."""
-    if isinstance(verdict, CommandOutcome):
-        return replace(verdict, job=replace(verdict.job, definition=None))
-    if isinstance(verdict, RetryOutcome):
-        return replace(verdict, run=replace(verdict.run, attempts=(), output=None, occurrence=None))
-    return verdict
+def _without_content(outcome: MessageOutcome) -> MessageOutcome:
+    """Drop the large fields of a stored job or run, to free memory; replies do not need them."""
+    if isinstance(outcome, CommandOutcome):
+        return replace(outcome, job=replace(outcome.job, definition=None))
+    if isinstance(outcome, RetryOutcome):
+        return replace(outcome, run=replace(outcome.run, attempts=(), output=None, occurrence=None))
+    return outcome

@@ -1,4 +1,4 @@
-"""The same command for all that match a filter: in batches, newest first, so that anyone can stop in between."""
+"""Apply one command to all jobs or runs that match a filter, in batches, newest first."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from scheduler.postgres.list_rows import ListRow
 from scheduler.postgres.runs.lists import RunFilter, page_of_run_ids
 
 BATCH = 500
-# By verb: the statuses in which it makes a difference; the others match, and are left as they are.
+# By verb: the command, and the job statuses that it changes.
 _JOBS: dict[str, tuple[type[ScheduleCancel | SchedulePause | ScheduleResume], frozenset[str]]] = {
     "pause": (SchedulePause, frozenset({"pending"})),
     "resume": (ScheduleResume, frozenset({"paused"})),
@@ -37,18 +37,18 @@ _RETRIED = frozenset({"dead", "cancelled"})
 
 @dataclass(slots=True)
 class BulkProgress:
-    """How far it has come: how many matched so far, and from where it goes on; None when all is done."""
+    """Counts so far, and the position of the last row read."""
 
     matched: int = 0
-    locked: int = 0  # another session has locked their rows: they are as they were
-    place: tuple[datetime, str] | None = None
+    locked: int = 0  # not changed: another session has locked their rows
+    position: tuple[datetime, str] | None = None
     done: bool = False
 
 
 class JobsOnlyHooks(TransactionHooks):
-    """Keeps a command for jobs that match a filter from delayed messages with the same ids."""
+    """Prevents cancels of jobs from cancelling delayed messages with the same ids."""
 
-    def may_cancel_delayed(self, incoming: Incoming) -> bool:  # noqa: ARG002 - whoever sends it
+    def may_cancel_delayed(self, incoming: Incoming) -> bool:  # noqa: ARG002 - the same for all
         """Return False."""
         return False
 
@@ -57,52 +57,54 @@ _JOBS_ONLY = JobsOnlyHooks()
 Step = Callable[[Connection, BulkProgress], BulkProgress]
 
 
-def job_step(verb: str, wanted: JobFilter, caller: Caller, soon: timedelta) -> Step:
-    """Return one step of a command for all jobs that match: call it until it is done."""
+def job_step(verb: str, job_filter: JobFilter, caller: Caller, wake_horizon: timedelta) -> Step:
+    """Return a function that applies the command to one batch of matching jobs; call it until it is done."""
     kind, statuses = _JOBS[verb]
 
-    def command(each: ListRow) -> Command:
-        return kind(id=UUID(each.id), tenant=each.tenant)
-
     def step(connection: Connection, progress: BulkProgress) -> BulkProgress:
-        found = page_of_job_ids(connection, wanted, BATCH, progress.place)
-        connection.rollback()  # what was read for the list is no part of the change
-        changing = [_incoming(command(each), each, caller) for each in found if each.status in statuses]
-        return _step(connection, progress, found, changing, soon)
+        rows = page_of_job_ids(connection, job_filter, BATCH, progress.position)
+        connection.rollback()  # end the read before the change
+        commands = [
+            _incoming(kind(id=UUID(row.id), tenant=row.tenant), row, caller)
+            for row in rows if row.status in statuses
+        ]
+        return _step(connection, progress, rows, commands, wake_horizon)
 
     return step
 
 
-def retry_step(wanted: RunFilter, caller: Caller, soon: timedelta) -> Step:
-    """Return one step of a retry for all runs that match."""
-
-    def command(each: ListRow) -> Command:
-        return ScheduleRetry(event_id=UUID(each.id), tenant=each.tenant)
+def retry_step(run_filter: RunFilter, caller: Caller, wake_horizon: timedelta) -> Step:
+    """Return a function that retries one batch of matching runs; call it until it is done."""
 
     def step(connection: Connection, progress: BulkProgress) -> BulkProgress:
-        found = page_of_run_ids(connection, wanted, BATCH, progress.place)
+        rows = page_of_run_ids(connection, run_filter, BATCH, progress.position)
         connection.rollback()
-        changing = [_incoming(command(each), each, caller) for each in found if each.status in _RETRIED]
-        return _step(connection, progress, found, changing, soon)
+        commands = [
+            _incoming(ScheduleRetry(event_id=UUID(row.id), tenant=row.tenant), row, caller)
+            for row in rows if row.status in _RETRIED
+        ]
+        return _step(connection, progress, rows, commands, wake_horizon)
 
     return step
 
 
-def _incoming(command: Command, each: ListRow, caller: Caller) -> Incoming:
-    return Incoming(command, each.id, tenant=each.tenant, caller=caller)
+def _incoming(command: Command, row: ListRow, caller: Caller) -> Incoming:
+    return Incoming(command, row.id, tenant=row.tenant, caller=caller)
 
 
 def _step(
-    connection: Connection, progress: BulkProgress, found: list[ListRow], changing: list[Incoming], soon: timedelta
+    connection: Connection, progress: BulkProgress, rows: list[ListRow], commands: list[Incoming],
+    wake_horizon: timedelta,
 ) -> BulkProgress:
     locked = progress.locked
-    if changing:
-        verdicts = execute(connection, changing, soon, _JOBS_ONLY)
-        cancelled = [each for each in verdicts if isinstance(each, CommandOutcome) and each.status == "cancelled"]
-        metrics.jobs_cancelled.inc(len(cancelled))
-        locked += verdicts.count(LOCKED)
-    matched, done = progress.matched + len(found), len(found) < BATCH
+    if commands:
+        outcomes = execute(connection, commands, wake_horizon, _JOBS_ONLY)
+        metrics.jobs_cancelled.inc(sum(
+            isinstance(outcome, CommandOutcome) and outcome.status == "cancelled" for outcome in outcomes
+        ))
+        locked += outcomes.count(LOCKED)
+    matched, done = progress.matched + len(rows), len(rows) < BATCH
     if done and locked:
-        raise RowLocked(f"{locked:,} of the {matched:,} that match, and the others are done")
-    place = (found[-1].at, found[-1].id) if found else progress.place
-    return BulkProgress(matched, locked, place, done=done)
+        raise RowLocked(f"{locked:,} of {matched:,} matches (the others are done)")
+    position = (rows[-1].at, rows[-1].id) if rows else progress.position
+    return BulkProgress(matched, locked, position, done=done)

@@ -1,4 +1,4 @@
-"""The words of the answers: what a host hears about its command, whichever way it came."""
+"""Build the replies to commands and results."""
 
 from uuid import UUID
 
@@ -15,21 +15,21 @@ from scheduler.domain.messages import (
 )
 
 
-def reply_to(verdict: MessageOutcome, named_id: str | None) -> ContractMessage:
-    """Return the answer to a message; `named_id` is what it named, a job or a run, if that could be read."""
-    match verdict:
+def reply_to(outcome: MessageOutcome, named_id: str | None) -> ContractMessage:
+    """Return the reply to a message; `named_id` is the id of its job or run, if that could be parsed."""
+    match outcome:
         case Rejected():
-            errors = [FieldProblem(field=each.field, problem=each.problem) for each in verdict.problems]
+            errors = [FieldProblem(field=problem.field, problem=problem.problem) for problem in outcome.problems]
             return ScheduleRejected(id=named_id, errors=errors)
         case CommandOutcome():
-            job = verdict.job
-            return ScheduleAccepted(id=UUID(job.id), status=verdict.status, next_run_at=job.next_run_at)
+            job = outcome.job
+            return ScheduleAccepted(id=UUID(job.id), status=outcome.status, next_run_at=job.next_run_at)
         case RetryOutcome():
-            run = verdict.run
-            return ScheduleAccepted(id=UUID(run.event_id), status=verdict.status, next_run_at=run.retry_at)
+            run = outcome.run
+            return ScheduleAccepted(id=UUID(run.event_id), status=outcome.status, next_run_at=run.retry_at)
         case ReceiveOutcome():
-            raise TypeError("a delayed message is not answered")
+            raise TypeError("delayed messages have no reply")
         case Locked():
-            raise TypeError("a message that was not stored is not answered")
+            raise TypeError("a locked message has no reply yet")
         case _:
-            return ScheduleRecorded(event_id=UUID(named_id), status=verdict)
+            return ScheduleRecorded(event_id=UUID(named_id), status=outcome)

@@ -1,4 +1,4 @@
-"""What a batch of commands makes of the jobs and runs that it is about: pure, whoever stores them."""
+"""Apply commands and results to jobs and runs in memory, without I/O."""
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import Final
 
 from scheduler.domain.delayed.message import ReceiveOutcome
-from scheduler.domain.errors import Problem, Rejected
+from scheduler.domain.errors import INTERNAL_ERROR, Problem, Rejected
 from scheduler.domain.issued_at import check_issued_at
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import CommandOutcome, Job, apply
@@ -24,14 +24,14 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(slots=True)
 class RetryOutcome:
-    """What a retry made of its run, and what to answer."""
+    """The run after a retry, and the status of the reply."""
 
     run: Run
     status: Status
 
 
 class Locked(Enum):
-    """The outcome of a message whose rows another session has locked: not applied yet."""
+    """Outcome of a message that is not applied yet because another session has locked its rows."""
 
     LOCKED = auto()
 
@@ -41,38 +41,38 @@ MessageOutcome = CommandOutcome | RetryOutcome | RecordedStatus | ReceiveOutcome
 
 
 def decide_jobs(
-    known: Mapping[str, Job], batch: Sequence[Incoming], now: datetime
+    stored: Mapping[str, Job], batch: Sequence[Incoming], now: datetime
 ) -> tuple[list[MessageOutcome], dict[str, Job]]:
-    """Return what became of each command about a job, in order, and the jobs as they are afterwards, by id."""
-    jobs = dict(known)
-    verdicts: list[MessageOutcome] = []
+    """Apply the commands in order; return their outcomes and the resulting jobs by id."""
+    jobs = dict(stored)
+    outcomes: list[MessageOutcome] = []
     for incoming in batch:
         try:
-            verdict = apply(jobs.get(incoming.about), incoming, now)
-        except Rejected as refusal:
-            verdicts.append(refusal.without_traceback())
+            outcome = apply(jobs.get(incoming.about), incoming, now)
+        except Rejected as rejected:
+            outcomes.append(rejected.without_traceback())
         except Exception:
-            # As with parsing: what nobody thought of concerns this one command.
+            # A bug that one command triggers must not affect the rest of the batch.
             log.exception("command cannot be applied", job_id=incoming.about,
                           do="report it, with the message in scheduler_dead")
-            problem = Problem("body", "cannot be applied: an error of the scheduler's own, see its log")
-            verdicts.append(Rejected([problem]))
+            problem = Problem("body", f"cannot be applied: {INTERNAL_ERROR}")
+            outcomes.append(Rejected([problem]))
         else:
-            verdicts.append(verdict)
-            jobs[incoming.about] = verdict.job
+            outcomes.append(outcome)
+            jobs[incoming.about] = outcome.job
         now += _MICROSECOND  # commands of one batch without issued_at keep their order
-    return verdicts, jobs
+    return outcomes, jobs
 
 
 def decide_retry(runs: MutableMapping[str, Run], incoming: Incoming, now: datetime) -> RetryOutcome | Rejected:
-    """Return what became of a retry, and put the run as it is afterwards in its place."""
+    """Apply a retry, replace the run in `runs` and return the outcome."""
     run = runs.get(incoming.about)
     if (
         run is None or run.status in (RunStatus.EXPECTED, RunStatus.EMITTED)
         or run.occurrence is None or run.occurrence.tenant != incoming.tenant
     ):
-        # The same words for one that is another tenant's: who asks learns nothing.
-        return Rejected([Problem("event_id", "is not available: no tracked job has such a run, or it was pruned")])
+        # The same text for another tenant's run, so that it does not reveal that the run exists.
+        return Rejected([Problem("event_id", "is not available: no tracked job has this run, or it was pruned")])
     try:
         check_issued_at(incoming.command.issued_at, now)
     except Rejected as rejected:
@@ -83,7 +83,7 @@ def decide_retry(runs: MutableMapping[str, Run], incoming: Incoming, now: dateti
 
 
 def decide_result(runs: MutableMapping[str, Run], result: Result, now: datetime) -> RecordedStatus | Rejected:
-    """Return what became of a result, and put the run as it is afterwards in its place."""
+    """Apply a result, replace the run in `runs` and return the outcome."""
     before = runs.get(result.event_id)
     if before is not None and before.occurrence is not None and result.tenant not in (
         None, before.occurrence.tenant

@@ -1,11 +1,11 @@
-"""From a delivery to a command with what came beside its body, or to every reason why not."""
+"""Parse deliveries into commands, results and worker reports, or reject them with all reasons."""
 
 from functools import lru_cache
 from typing import Any
 
 from scheduler.commands.tenancy import Tenancy
 from scheduler.domain.caller import Caller, Via
-from scheduler.domain.errors import Problem, Reason, Rejected
+from scheduler.domain.errors import INTERNAL_ERROR, Problem, Reason, Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.message_parser import parse_command, parse_result, parse_worker
 from scheduler.domain.messages import ScheduleTrigger, ScheduleWorker
@@ -22,7 +22,7 @@ from scheduler.rabbit.topology import DELIVERY_LIMIT
 
 log = get_logger(__name__)
 
-CRASHED = f"was delivered {DELIVERY_LIMIT} times and never answered: handling it ends the consumer"
+CRASHED = f"was delivered {DELIVERY_LIMIT} times and never acknowledged: handling it crashes the consumer"
 BY_FIELD = Tenancy()
 _untrusted = ThrottledWarning(log, "worker liveness message ignored: its user is not a worker")
 
@@ -30,20 +30,20 @@ _untrusted = ThrottledWarning(log, "worker liveness message ignored: its user is
 def read_command(
     delivery: Delivery, *, max_payload_bytes: int, tenancy: Tenancy = BY_FIELD
 ) -> Incoming | Rejected:
-    """Return the command, or why it can never succeed; whatever a host sent, nothing is raised."""
+    """Return the command, or Rejected if it can never succeed. Never raises."""
     properties = delivery.properties
-    if refusal := _refused(delivery):
-        return refusal
+    if rejected := _reject_unread(delivery):
+        return rejected
     try:
         incoming = parse_command(
             delivery.routing_key, delivery.body, message_type=properties.type, max_payload_bytes=max_payload_bytes
         )
         if tenancy.by_user:
-            said = incoming.tenant if "tenant" in incoming.command.model_fields_set else None
-            incoming.tenant = tenancy.of_command(said, properties.user_id)
+            tenant = incoming.tenant if "tenant" in incoming.command.model_fields_set else None
+            incoming.tenant = tenancy.of_command(tenant, properties.user_id)
         if tenancy.own_routes:
             tenancy.check_route(incoming)
-    except Exception as error:  # noqa: BLE001 - see there
+    except Exception as error:  # noqa: BLE001 - logged in _rejected
         return _rejected(error)
     if properties.correlation_id is not None:
         incoming.correlation_id = _storable(properties.correlation_id)
@@ -60,11 +60,11 @@ def read_command(
 
 
 def read_result(
-    delivery: Delivery, *, max_payload_bytes: int, tenancy: Tenancy = BY_FIELD  # noqa: ARG001 - as commands
+    delivery: Delivery, *, max_payload_bytes: int, tenancy: Tenancy = BY_FIELD  # noqa: ARG001 - same signature as read_command
 ) -> Result | WorkerReport | Marker | Rejected:
-    """Return the result, or what a worker says of itself, or a marker, or why it can never be recorded."""
-    if refusal := _refused(delivery):
-        return refusal
+    """Return the result, worker report or marker, or Rejected if it can never be recorded."""
+    if rejected := _reject_unread(delivery):
+        return rejected
     try:
         if delivery.routing_key == RESULTS_QUEUE and delivery.properties.headers:
             marker = read_marker(delivery.properties.headers.get(MARKER_HEADER))
@@ -80,19 +80,19 @@ def read_result(
             return WorkerReport(worker, read_offer_tenants(header, worker.offers), trusted)
         result = parse_result(delivery.routing_key, delivery.body, message_type=delivery.properties.type)
         result.tenant = tenancy.of_result(result.tenant, delivery.properties.user_id)
-        return result  # noqa: TRY300 - all of this may be refused
-    except Exception as error:  # noqa: BLE001 - see there
+        return result  # noqa: TRY300 - every line above may raise Rejected
+    except Exception as error:  # noqa: BLE001 - logged in _rejected
         return _rejected(error)
 
 
 @lru_cache(maxsize=256)
 def _caller(user: str) -> Caller:
-    """Return the AMQP user, whom the broker has verified."""
+    """Return the AMQP user, verified by the broker."""
     return Caller(_storable(user), Via.AMQP)
 
 
-def _refused(delivery: Delivery) -> Rejected | None:
-    """Say why a message is not even read."""
+def _reject_unread(delivery: Delivery) -> Rejected | None:
+    """Reject a message whose body need not or cannot be parsed."""
     if delivery.deliveries_before >= DELIVERY_LIMIT - 1:
         return Rejected([Problem("body", CRASHED)], Reason.REDELIVERED)
     properties = delivery.properties
@@ -104,12 +104,12 @@ def _refused(delivery: Delivery) -> Rejected | None:
 def _rejected(error: Exception) -> Rejected:
     if isinstance(error, Rejected):
         return error.without_traceback()
-    # A case that nobody thought of must not end the consumer again and again: the message is kept aside.
+    # A bug must not crash the consumer on every redelivery: dead-letter the message.
     log.error("command cannot be read", problem=f"{type(error).__name__}: {error}"[:500],
               do="report it, with the message in scheduler_dead")
-    return Rejected([Problem("body", "cannot be read: an error of the scheduler's own, see its log")])
+    return Rejected([Problem("body", f"cannot be read: {INTERNAL_ERROR}")])
 
 
 def _storable(value: Any) -> str | None:
-    """Return a property that can be kept in a text column and handed back as it is."""
+    """Return the property if a text column can store it unchanged, else None."""
     return value if isinstance(value, str) and "\x00" not in value else None

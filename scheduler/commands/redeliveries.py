@@ -1,7 +1,7 @@
-"""Counts redeliveries of messages whose queue doesn't: a message that ends the consumer must not do so for ever.
+"""Count redeliveries of messages from classic queues, so that a message cannot crash the consumer forever.
 
-A quorum queue counts deliveries in x-delivery-count; a classic queue only says that there was one before. So the
-count is committed before such a message is read, and deleted when it has been handled.
+A quorum queue counts deliveries in x-delivery-count; a classic queue only sets the redelivered flag. So the count
+is committed before such a message is parsed, and deleted when it has been handled.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from scheduler.postgres.connection import Connection, transaction
 from scheduler.postgres.duplicates import count_redeliveries, digest, forget_redeliveries
 from scheduler.rabbit.delivery_parser import Delivery, as_bytes
 
-UNREAD = object()  # stands for what a delivery says until its redelivery is counted
+UNREAD = object()  # Delivery.read of a message whose redelivery is not counted yet
 
 
 class _Message(NamedTuple):
@@ -23,39 +23,39 @@ class _Message(NamedTuple):
 
 
 class Redeliveries:
-    """Defers reading of redelivered messages until their count is stored."""
+    """Defers parsing of redelivered messages until their count is stored."""
 
     def __init__(
-        self, database_url: str, storing: BatchStore, read: Callable[[Delivery], Any], *, queue_may_count: bool
+        self, database_url: str, store: BatchStore, read: Callable[[Delivery], Any], *, queue_may_count: bool
     ) -> None:
-        """Defer with `read`; unless `queue_may_count`, an x-delivery-count is the publisher's own."""
+        """Parse with `read`. Unless `queue_may_count`, an x-delivery-count header was set by the publisher."""
         self._session = StoreSession(database_url, _execute)
-        self._storing = storing
+        self._store = store
         self._read = read
         self._queue_may_count = queue_may_count
 
     def read(self, delivery: Delivery) -> Any:
-        """Read a message, unless it was delivered before."""
+        """Parse a message, or return UNREAD if its redelivery must be counted first."""
         if not delivery.redelivered or (self._queue_may_count and delivery.counted_by_queue):
             return self._read(delivery)
         return UNREAD
 
     def read_rest(self, batch: Sequence[Delivery], check_broker: Callable[[], None]) -> bool:
-        """Count and read what was deferred; False on a stop. Raises DatabaseUnavailable."""
-        redelivered = [each for each in batch if each.read is UNREAD]
+        """Count and parse the deferred messages; return False on a stop. Raises DatabaseUnavailable."""
+        redelivered = [delivery for delivery in batch if delivery.read is UNREAD]
         if redelivered:
-            messages = [_Message(_name(each)) for each in redelivered]
-            stored = self._storing.store(self._session, messages, check_broker)
+            messages = [_Message(_name(delivery)) for delivery in redelivered]
+            stored = self._store.store(self._session, messages, check_broker)
             if stored is None:
                 return False
-            for each, count in zip(redelivered, stored.verdicts, strict=True):
-                each.redeliveries = count
-                each.read = self._read(each)
+            for delivery, count in zip(redelivered, stored.outcomes, strict=True):
+                delivery.redeliveries = count
+                delivery.read = self._read(delivery)
         return True
 
     def forget(self, batch: Sequence[Delivery]) -> None:
-        """Delete the counts of messages that were handled; those that can't be deleted now are pruned later."""
-        handled = [_Message(_name(each), handled=True) for each in batch if each.redeliveries]
+        """Delete the counts of handled messages; if the database is unavailable, they are pruned later."""
+        handled = [_Message(_name(delivery), handled=True) for delivery in batch if delivery.redeliveries]
         if handled:
             try:
                 self._session.execute(handled, timedelta(0))
@@ -63,7 +63,6 @@ class Redeliveries:
                 self._session.close()
 
     def close(self) -> None:
-        """Close the connection."""
         self._session.close()
 
 
@@ -72,8 +71,8 @@ def _name(delivery: Delivery) -> str:
 
 
 def _execute(connection: Connection, batch: Sequence[_Message], _: timedelta) -> list[int]:
-    handled = [each.name for each in batch if each.handled]
-    redelivered = [each.name for each in batch if not each.handled]
+    handled = [message.name for message in batch if message.handled]
+    redelivered = [message.name for message in batch if not message.handled]
     with transaction(connection) as cursor:
         if handled:
             forget_redeliveries(cursor, handled)

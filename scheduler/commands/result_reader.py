@@ -1,8 +1,8 @@
-"""A consumer's part in the evidence that results were read; the producers' part is emitting/results_probe.py.
+"""The consumer's side of proving that all results were read; the producer's side is emitting/results_probe.py.
 
-A producer sends a marker through scheduler_results. The consumer that reads it records that, once it has committed
-everything delivered to it before. Every other consumer then confirms that it has committed what it was delivered
-until then. Only when all of them have done so may an attempt that reported nothing in time be ended.
+A producer publishes a marker to scheduler_results. The consumer that receives it records the marker after it has
+committed all earlier deliveries. Every other consumer then confirms that it has committed all its deliveries so
+far. Only when all have confirmed may an attempt without a timely report be ended.
 """
 
 import time
@@ -23,7 +23,7 @@ BEAT_SECONDS = 5.0
 
 
 class ResultReader:
-    """One consumer while it reads scheduler_results."""
+    """A consumer of scheduler_results, registered in the database."""
 
     def __init__(self, session: StoreSession, silent_after: float, connected_at: datetime | None) -> None:
         """Register before the first delivery; raise Unavailable if the database cannot be reached."""
@@ -31,8 +31,8 @@ class ResultReader:
         registered = result_readers.register(session.connection(), self._id, connected_at, silent_after)
         self.connected_at, self._clean_at = registered
         self._finished = 0  # deliveries that are committed
-        self._returned = 0  # deliveries that went back to the queue, as far as producers know
-        self._confirming: tuple[datetime, int] | None = None  # clean at this time once so many are committed
+        self._returned = 0  # deliveries requeued, as last recorded for the producers
+        self._confirming: tuple[datetime, int] | None = None  # clean at this time once this many are committed
         self._poll_at = 0.0
         self._beat_at = time.monotonic() + BEAT_SECONDS
 
@@ -41,9 +41,9 @@ class ResultReader:
         self._finished += count
 
     def turn(self, session: StoreSession, inbox: BatchConsumer, *, committed: bool = True) -> None:
-        """Confirm that this reader is clean if a producer waits for that; called on every turn of the loop.
+        """Confirm that this reader is clean if a producer waits for it; called on every turn of the loop.
 
-        Not while results are set aside, not `committed`: others after them are.
+        While results are set aside, `committed` is False and nothing is confirmed.
         """
         now = time.monotonic()
         if now < self._poll_at and self._confirming is None:
@@ -57,14 +57,14 @@ class ResultReader:
                 result_readers.beat(session.connection(), self._id)
         except Unavailable as error:
             session.close()
-            log.debug("reader of results not recorded", problem=str(error))
+            log.debug("result reader not recorded", problem=str(error))
 
     def _confirm(self, session: StoreSession, inbox: BatchConsumer) -> None:
         if self._confirming is None:
             now = result_readers.find_marker(session.connection(), self._id, self._clean_at)
             if now is None:
                 return
-            # The broker answers after all that it has delivered before.
+            # The broker replies after all earlier deliveries.
             self._confirming = now, inbox.count_delivered()
         clean_at, count = self._confirming
         if self._finished >= count:
@@ -75,7 +75,7 @@ class ResultReader:
             self._confirming, self._clean_at, self._returned = None, clean_at, returned
 
     def read(self, session: StoreSession, inbox: BatchConsumer, markers: Sequence[str]) -> None:
-        """Record markers; everything delivered before them is committed."""
+        """Record markers; all earlier deliveries are committed."""
         try:
             returned = inbox.returned
             result_readers.record_markers(
@@ -87,9 +87,9 @@ class ResultReader:
             log.debug("marker not recorded", problem=str(error))
 
     def leave(self, session: StoreSession) -> None:
-        """Record that this reader has put back what it held and reads no more."""
+        """Unregister this reader, which has returned its uncommitted deliveries to the queue."""
         try:
             result_readers.remove(session.connection(), self._id)
         except Unavailable as error:
-            session.close()  # the producers notice by its silence
-            log.debug("reader of results not removed", problem=str(error))
+            session.close()  # its heartbeat expires
+            log.debug("result reader not removed", problem=str(error))

@@ -1,12 +1,13 @@
-"""Messages that cannot be stored yet, because another session has locked their rows."""
+"""Hold messages whose rows another session has locked."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 
 from scheduler.rabbit.delivery_parser import Delivery
 
 
 class SetAside:
-    """Keeps such messages by what they are about, each in the order of delivery, until they are stored."""
+    """Messages by the id of their job or run, in order of delivery."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, list[Delivery]] = {}
@@ -16,34 +17,31 @@ class SetAside:
 
     @property
     def ids(self) -> Collection[str]:
-        """What they are about."""
+        """Ids of the messages' jobs and runs."""
         return self._by_id.keys()
 
     def add(self, deliveries: Iterable[Delivery]) -> None:
-        """Keep messages, behind those about the same."""
-        for each in deliveries:
-            self._by_id.setdefault(each.read.about, []).append(each)
+        """Append messages to those with the same id."""
+        for delivery in deliveries:
+            self._by_id.setdefault(delivery.read.about, []).append(delivery)
 
     def remove(self, deliveries: Iterable[Delivery]) -> None:
-        """Forget messages that were stored; of each id the oldest."""
-        stored: dict[str, int] = {}
-        for each in deliveries:
-            stored[each.read.about] = stored.get(each.read.about, 0) + 1
-        for about, count in stored.items():
+        """Remove stored messages, which are the oldest of each id."""
+        for about, count in Counter(delivery.read.about for delivery in deliveries).items():
             rest = self._by_id.pop(about)[count:]
             if rest:
                 self._by_id[about] = rest
 
     def next(self, limit: int) -> list[Delivery]:
-        """Return up to `limit` messages, of as many ids as possible; the next call begins with others."""
+        """Return up to `limit` messages with as many ids as possible; the next call starts with other ids."""
         ids = list(self._by_id)[:limit]
-        each_limit = max(1, limit // max(1, len(ids)))
-        return [delivery for about in ids for delivery in self._moved_back(about)[:each_limit]]
+        limit_per_id = max(1, limit // max(1, len(ids)))
+        return [delivery for about in ids for delivery in self._move_to_end(about)[:limit_per_id]]
 
     def next_id(self, limit: int) -> list[Delivery]:
-        """Return up to `limit` messages of one id; the next call begins with others."""
-        return self._moved_back(next(iter(self._by_id)))[:limit]
+        """Return up to `limit` messages of one id; the next call starts with another id."""
+        return self._move_to_end(next(iter(self._by_id)))[:limit]
 
-    def _moved_back(self, about: str) -> list[Delivery]:
-        found = self._by_id[about] = self._by_id.pop(about)
-        return found
+    def _move_to_end(self, about: str) -> list[Delivery]:
+        deliveries = self._by_id[about] = self._by_id.pop(about)
+        return deliveries

@@ -1,4 +1,4 @@
-"""Keeps commands until they are stored: waits for the database, and gives up in time for another consumer."""
+"""Store batches; retry while the database is unavailable, then return them to the queue."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,35 +22,35 @@ from scheduler.processes.runtime import Stop, backoff
 from scheduler.settings import Settings
 
 log = get_logger(__name__)
-Found = TypeVar("Found")
+T = TypeVar("T")
 _losses = ThrottledWarning(log, "database unavailable: commands stay in the queue until it is back")
 
-# Without a database a consumer keeps its commands no longer than this, then gives them back: another one may
-# reach it. Each time in a row that this was of no use it keeps them longer, for every return counts as a delivery.
+# If the database is unavailable for longer, the consumer returns its commands to the queue: another consumer may
+# reach the database. Each return in a row doubles the time, because returns count as deliveries.
 KEEP_SECONDS = 8.0
-MOST_KEEP_SECONDS = 1500.0  # RabbitMQ itself takes back what is not acknowledged for half an hour
+MOST_KEEP_SECONDS = 1500.0  # below RabbitMQ's consumer timeout of 30 minutes
 
-PART_SECONDS = 0.25  # of working out rules
+PART_SECONDS = 0.25  # of computing schedules
 
 
 class DatabaseUnavailable(Unavailable):
-    """The database has been away for so long that the commands are given back."""
+    """The database has been unavailable for so long that the commands are returned to the queue."""
 
 
 @dataclass(slots=True)
 class StoredBatch:
-    """What became of the commands of a batch that could be read, and when, in nanoseconds of Unix time."""
+    """Outcomes of a batch, with start and end in nanoseconds of Unix time."""
 
-    verdicts: Sequence[Any]
+    outcomes: Sequence[Any]
     began: int
     ended: int
 
 
 def split_batch(batch: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Yield the commands of a batch in parts, each as soon as its rules are worked out.
+    """Compute the schedules of a batch and yield it in parts, usually one.
 
-    A part ends after PART_SECONDS of work, so that costly rules delay neither what came before them nor the
-    liveness of the consumer. Nearly always there is one part.
+    A part ends after PART_SECONDS of computing, so that costly rules delay neither earlier commands nor the
+    consumer's liveness.
     """
     began, first = time.monotonic(), 0
     for index, command in enumerate(batch, 1):
@@ -63,11 +63,11 @@ def split_batch(batch: Sequence[Any]) -> Iterator[Sequence[Any]]:
         yield batch[first:]
 
 
-Execute = Callable[..., Sequence[Any]]  # of a connection, a batch and how soon producers look by themselves
+Execute = Callable[..., Sequence[Any]]  # (connection, batch, wake_horizon) -> outcomes
 
 
 class StoreSession:
-    """A connection to the database, opened when it is needed, for one batch at a time."""
+    """A lazily opened database connection for one batch at a time."""
 
     def __init__(self, url: str, execute: Execute) -> None:
         self._url = url
@@ -75,18 +75,18 @@ class StoreSession:
         self._connection: Connection | None = None
         self.wait_for_locks = True
 
-    def execute(self, batch: Sequence[Any], soon: timedelta) -> Sequence[Any]:
+    def execute(self, batch: Sequence[Any], wake_horizon: timedelta) -> Sequence[Any]:
         """Apply the messages in one transaction."""
         if self.wait_for_locks:
-            return self._execute(self.connection(), batch, soon)
-        return self._execute(self.connection(), batch, soon, wait_for_locks=False)
+            return self._execute(self.connection(), batch, wake_horizon)
+        return self._execute(self.connection(), batch, wake_horizon, wait_for_locks=False)
 
     def check(self) -> None:
-        """Raise Unavailable where nothing could be stored."""
+        """Raise Unavailable if commands cannot be stored."""
         check(self.connection())
 
     def connection(self) -> Connection:
-        """Return the connection; open it if there is none."""
+        """Return the connection; open it if necessary."""
         if self._connection is None:
             self._connection = connect(self._url, "consumer", lock_timeout=LOCK_TIMEOUT)
         return self._connection
@@ -98,33 +98,35 @@ class StoreSession:
 
 
 class BatchStore:
-    """Stores batches on any of its threads, through outages of the database."""
+    """Stores batches, from several threads, and retries while the database is unavailable."""
 
     def __init__(self, settings: Settings, stop: Stop, health: HealthPart) -> None:
         self._stop = stop
         self._health = health
         self._keep_seconds = KEEP_SECONDS
-        # A producer's own next look comes within its poll interval; a little more covers its sleep's jitter.
-        self._soon = timedelta(milliseconds=settings.poll_interval_ms + 100)
+        # Producers poll at this interval; 100 ms allow for the jitter of sleeps.
+        self._wake_horizon = timedelta(milliseconds=settings.poll_interval_ms + 100)
 
     def store(
         self, session: StoreSession, batch: Sequence[Any], check_broker: Callable[[], None]
     ) -> StoredBatch | None:
-        """Store the commands, waiting a while for the database if need be; None on a stop."""
+        """Store the commands; return None on a stop. Raises DatabaseUnavailable after `_keep_seconds`."""
         began = time.time_ns()
         if not batch:
             return StoredBatch((), began, began)
-        verdicts: list[Any] = []
+        outcomes: list[Any] = []
         locked: set[str] = set()
         for part in split_batch(batch):
             stored = self._store(session, part, check_broker, locked)
             if stored is None:
                 return None
-            verdicts += stored
-            if len(verdicts) < len(batch):  # the later commands about the same keep their order
-                locked.update(each.about for each, verdict in zip(part, stored, strict=True) if verdict is LOCKED)
+            outcomes += stored
+            if len(outcomes) < len(batch):  # later commands with the same ids keep their order
+                locked.update(
+                    message.about for message, outcome in zip(part, stored, strict=True) if outcome is LOCKED
+                )
             self._health.turn()
-        return StoredBatch(verdicts, began, time.time_ns())
+        return StoredBatch(outcomes, began, time.time_ns())
 
     def _store(
         self, session: StoreSession, batch: Sequence[Any], check_broker: Callable[[], None],
@@ -135,11 +137,11 @@ class BatchStore:
             started = time.perf_counter()
             try:
                 if locked:
-                    verdicts: Sequence[Any] = without_locked(
-                        batch, locked, lambda rest: session.execute(rest, self._soon)
+                    outcomes: Sequence[Any] = without_locked(
+                        batch, locked, lambda rest: session.execute(rest, self._wake_horizon)
                     )
                 else:
-                    verdicts = session.execute(batch, self._soon)
+                    outcomes = session.execute(batch, self._wake_horizon)
             except Unavailable as error:
                 self._lose(session, error)
                 if self._stop.wait(delay):
@@ -152,27 +154,27 @@ class BatchStore:
                 self._keep_seconds = KEEP_SECONDS
                 metrics.loop_seconds.labels("store").observe(time.perf_counter() - started)
                 self._health.found("postgres")
-                return verdicts
+                return outcomes
         raise AssertionError  # backoff never ends
 
     def wait(self, session: StoreSession, check_broker: Callable[[], None]) -> None:
-        """After commands were given back, return when the database is there again, or on a stop."""
+        """After commands were returned to the queue, wait until the database is available, or for a stop."""
         self._keep_seconds = min(self._keep_seconds * 2, MOST_KEEP_SECONDS)
         self.when_available(session, session.check, check_broker)
 
     def when_available(
-        self, session: StoreSession, act: Callable[[], Found], check_broker: Callable[[], None]
-    ) -> Found | None:
-        """Do something with the database as soon as it can be reached; None on a stop."""
+        self, session: StoreSession, act: Callable[[], T], check_broker: Callable[[], None]
+    ) -> T | None:
+        """Call `act` until the database is available and return its result; None on a stop."""
         for delay in backoff(most=2.0):
             self._health.turn()
             try:
-                found = act()
+                result = act()
             except Unavailable as error:
                 self._lose(session, error)
             else:
                 self._health.found("postgres")
-                return found
+                return result
             if self._stop.wait(delay):
                 return None
             check_broker()

@@ -1,4 +1,4 @@
-"""Whose a message is: what it says itself, or what the broker has verified."""
+"""Determine a message's tenant from its `tenant` field or from the user_id that the broker verified."""
 
 import re
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _tenant = re.compile(TENANT_PATTERN).fullmatch
 
 @dataclass(frozen=True, slots=True)
 class Tenancy:
-    """By what a message's tenant is known (SCHEDULER_TENANT_BY), and the users that the sidecar itself goes by."""
+    """Tenancy settings: SCHEDULER_TENANT_BY, SCHEDULER_TENANT_ROUTES and the broker users of our own workers."""
 
     by_user: bool = False
     own_users: frozenset[str] = frozenset()
@@ -23,7 +23,7 @@ class Tenancy:
 
     @classmethod
     def of(cls, tenant_by: str, own_users: Iterable[str], tenant_routes: str = "any") -> "Tenancy":
-        """Read the settings."""
+        """Return the tenancy for these settings."""
         return cls(tenant_by == "user_id", frozenset(own_users), tenant_routes == "prefix")
 
     def check_route(self, incoming: Incoming) -> None:
@@ -32,33 +32,33 @@ class Tenancy:
         if not self.own_routes or route is None or tenant == DEFAULT_TENANT:
             return
         if route != tenant and not route.startswith(f"{tenant}."):
-            problem = f"must be {tenant}, or begin with {tenant}. (SCHEDULER_TENANT_ROUTES)"
+            problem = f"must be {tenant} or start with {tenant}. (SCHEDULER_TENANT_ROUTES)"
             raise Rejected([Problem("route", problem)])
         if route.count(".") >= MAX_TENANT_ROUTE_WORDS:
             problem = f"has more than {MAX_TENANT_ROUTE_WORDS} words (SCHEDULER_TENANT_ROUTES)"
             raise Rejected([Problem("route", problem)])
 
-    def of_command(self, said: str | None, user_id: str | None) -> str:
-        """Return the tenant of a command by its user; raise Rejected where it has none or says otherwise."""
-        return _verified(said, user_id)
+    def of_command(self, tenant: str | None, user_id: str | None) -> str:
+        """Return the verified tenant of a command. Raises Rejected if there is none or `tenant` differs."""
+        return _verify(tenant, user_id)
 
-    def of_result(self, said: str | None, user_id: str | None) -> str | None:
-        """Return whose run a result may be about, None for anyone's: a worker of ours serves all tenants."""
+    def of_result(self, tenant: str | None, user_id: str | None) -> str | None:
+        """Return the tenant of the runs that a result may change; None for any, as for our own workers."""
         if not self.by_user or user_id in self.own_users:
-            return said
-        return _verified(said, user_id)
+            return tenant
+        return _verify(tenant, user_id)
 
     def trusts_worker(self, user_id: str | None) -> bool:
-        """Tell whether a liveness message comes from a worker: with verified users, only ours are believed."""
+        """Return whether to accept a liveness message; with verified users, only from our own workers."""
         return not self.by_user or user_id in self.own_users
 
 
-def _verified(said: str | None, user_id: str | None) -> str:
+def _verify(tenant: str | None, user_id: str | None) -> str:
     if not user_id:
-        raise Rejected([Problem("user_id", "is required: this sidecar takes the tenant from the AMQP property "
+        raise Rejected([Problem("user_id", "is required: this sidecar reads the tenant from the AMQP property "
                                            "user_id, which the broker verifies")])
     if not _tenant(user_id):
-        raise Rejected([Problem("user_id", "is no tenant's name: 1 to 100 of A-Z a-z 0-9 . _ -")])
-    if said not in (None, user_id):
-        raise Rejected([Problem("tenant", "must be left out, or be the user_id that the broker has verified")])
+        raise Rejected([Problem("user_id", "is not a tenant name: 1 to 100 of A-Z a-z 0-9 . _ -")])
+    if tenant not in (None, user_id):
+        raise Rejected([Problem("tenant", "must be omitted or equal the user_id that the broker verified")])
     return user_id

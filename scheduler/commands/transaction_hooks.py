@@ -1,4 +1,4 @@
-"""One who is there while commands are applied."""
+"""Hooks that run inside the transaction of a batch."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,23 +11,20 @@ from scheduler.postgres.connection import Cursor
 
 
 class TransactionHooks:
-    """One who is there while commands are applied: the API, for a caller who waits for what becomes of them."""
+    """Checks and reads that an operator's command makes in its transaction; the defaults apply to AMQP."""
 
-    def jobs_locked(self, known: Mapping[str, Job], now: datetime) -> None:
-        """Look at the jobs before anything is applied; raise to have everything stay as it is."""
+    def jobs_locked(self, jobs: Mapping[str, Job], now: datetime) -> None:
+        """Check the locked jobs before the commands are applied; raise to roll back."""
 
-    def runs_locked(self, known: Mapping[str, Run]) -> None:
-        """The same for the runs that retries or results are about."""
+    def runs_locked(self, runs: Mapping[str, Run]) -> None:
+        """Check the locked runs before retries or results are applied; raise to roll back."""
 
     def may_cancel_delayed(self, incoming: Incoming) -> bool:
-        """Tell whether a cancel may also be about a delayed message, which belongs to no tenant.
-
-        Over AMQP, where nobody attends: under the tenant that messages have by default.
-        """
+        """Return whether a cancel may also cancel a delayed message, which belongs to no tenant."""
         return incoming.tenant == DEFAULT_TENANT
 
     def saved(self, cursor: Cursor) -> None:
-        """Look at what was saved, before it is committed."""
+        """Read the saved rows before the commit."""
 
 
 NO_HOOKS = TransactionHooks()

@@ -18,6 +18,7 @@ class Problem:
 
 
 MOST_PROBLEMS = 20
+INTERNAL_ERROR = "internal error, see the scheduler's log"
 
 
 def limit_problems(problems: Iterable[Problem], more: int | None = 0) -> tuple[Problem, ...]:

@@ -239,16 +239,16 @@ class Consumer:
         rest, verdicts, _ = self._split(batch, stored)
         if rest:
             self._set_aside.remove(rest)
-            self._finish(rest, replace(stored, verdicts=verdicts), inbox, answers)
+            self._finish(rest, replace(stored, outcomes=verdicts), inbox, answers)
         return len(rest)
 
     def _split(
         self, batch: PendingBatch, stored: StoredBatch
     ) -> tuple[list[Delivery], Sequence[MessageOutcome], list[Delivery]]:
         """Return what was stored or rejected, the verdicts on what could be read of that, and what is locked."""
-        if not any(verdict is LOCKED for verdict in stored.verdicts):
-            return batch.deliveries, stored.verdicts, []
-        rest, locked, verdicts, told = [], [], [], iter(stored.verdicts)
+        if not any(verdict is LOCKED for verdict in stored.outcomes):
+            return batch.deliveries, stored.outcomes, []
+        rest, locked, verdicts, told = [], [], [], iter(stored.outcomes)
         for each in batch.deliveries:
             if isinstance(each.read, Rejected):
                 rest.append(each)
@@ -278,12 +278,12 @@ class Consumer:
             inbox.set_aside(locked)
             self._set_aside.add(locked)
         if rest:
-            self._finish(rest, replace(stored, verdicts=verdicts), inbox, answers)
+            self._finish(rest, replace(stored, outcomes=verdicts), inbox, answers)
         return True
 
     def _finish(self, batch: list[Delivery], stored: StoredBatch, inbox: BatchConsumer,
                 answers: ReplySender) -> None:
-        told = iter(stored.verdicts)
+        told = iter(stored.outcomes)
         verdicts = [each.read if isinstance(each.read, Rejected) else next(told) for each in batch]
         refused = answers.give(self._answers(batch, verdicts))
         self.kind.count(batch, verdicts)

@@ -214,7 +214,7 @@ def test_the_api_answers_503_for_a_locked_job_and_serves_others(sidecar):
     with locked_job(sidecar, job["id"]):
         until(lambda: refused(f"/jobs/{job['id']}/pause", "another database session has locked"), "it is so")
         assert api.post(f"/jobs/{other['id']}/pause").json["status"] == "paused"
-        until(lambda: refused("/jobs/cancel", "1 of the 2 that match", job_type="test"), "it is so")
+        until(lambda: refused("/jobs/cancel", "1 of 2 matches", job_type="test"), "it is so")
         assert api.get(f"/jobs/{other['id']}").json["status"] == "cancelled"
     assert api.post(f"/jobs/{job['id']}/pause").json["status"] == "paused"
 

@@ -1,4 +1,4 @@
-"""Messages that are set aside keep their order for each id, and every id gets its turn."""
+"""SetAside keeps the order of messages per id and alternates between ids."""
 
 from types import SimpleNamespace
 
@@ -12,10 +12,10 @@ def messages(*abouts):
 
 
 def tags(deliveries):
-    return [each.tag for each in deliveries]
+    return [delivery.tag for delivery in deliveries]
 
 
-def test_each_id_gets_its_turn_in_order():
+def test_ids_alternate_and_messages_keep_their_order():
     aside = SetAside()
     aside.add(messages("a", "a", "b", "a", "c", "b"))
     assert set(aside.ids) == {"a", "b", "c"}
@@ -26,11 +26,11 @@ def test_each_id_gets_its_turn_in_order():
     assert tags(aside.next(100)) == [2, 5, 4, 0, 1, 3]
 
 
-def test_what_was_stored_is_forgotten_and_the_rest_stays_behind():
+def test_removing_stored_messages_keeps_the_rest():
     aside = SetAside()
-    found = messages("a", "a", "b")
-    aside.add(found)
-    aside.remove(found[:1])
+    deliveries = messages("a", "a", "b")
+    aside.add(deliveries)
+    aside.remove(deliveries[:1])
     aside.add(messages("a")[:1])
     assert tags(aside.next_id(10)) == [2]
     assert tags(aside.next_id(10)) == [1, 0]
@@ -39,10 +39,10 @@ def test_what_was_stored_is_forgotten_and_the_rest_stays_behind():
     assert aside.next(10) == []
 
 
-def test_what_is_about_a_locked_id_is_left_out():
-    batch = [each.read for each in messages("a", "b", "a", "c")]
+def test_messages_with_a_locked_id_are_left_out():
+    batch = [delivery.read for delivery in messages("a", "b", "a", "c")]
     executed = []
-    verdicts = without_locked(batch, {"a"}, lambda rest: executed.extend(rest) or ["b done", "c done"])
-    assert verdicts == [LOCKED, "b done", LOCKED, "c done"]
-    assert [each.about for each in executed] == ["b", "c"]
+    outcomes = without_locked(batch, {"a"}, lambda rest: executed.extend(rest) or ["b done", "c done"])
+    assert outcomes == [LOCKED, "b done", LOCKED, "c done"]
+    assert [message.about for message in executed] == ["b", "c"]
     assert without_locked(batch[:1], {"a"}, None) == [LOCKED]

@@ -1,4 +1,4 @@
-"""A batch with costly rules is stored in parts, in order, and the consumer's liveness is told after each."""
+"""A batch with costly rules is stored in parts, in order, and each part reports the consumer's liveness."""
 
 from types import SimpleNamespace
 from uuid import uuid4
@@ -28,13 +28,13 @@ def cancel():
     return Incoming(command, str(command.id))
 
 
-def test_what_costs_little_is_one_part():
+def test_a_cheap_batch_is_one_part():
     batch = [request(run_at="2026-12-01T09:00:00Z"), cancel(), rule(), rule("FREQ=WEEKLY;BYDAY=MO")]
     assert list(split_batch(batch)) == [batch]
-    assert [type(each.schedule) for each in batch] == [type(None), type(None), Spec, Spec]
+    assert [type(incoming.schedule) for incoming in batch] == [type(None), type(None), Spec, Spec]
 
 
-def test_a_part_ends_when_its_rules_took_long(monkeypatch):
+def test_a_part_ends_after_a_costly_rule(monkeypatch):
     monkeypatch.setattr(store_batches, "PART_SECONDS", -1)
     batch = [cancel(), rule(), request(rrule="FREQ=DAILY"), rule("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30"), cancel()]
     assert list(split_batch(batch)) == [batch[:2], batch[2:4], batch[4:]]
@@ -42,16 +42,18 @@ def test_a_part_ends_when_its_rules_took_long(monkeypatch):
     assert isinstance(batch[3].schedule, Rejected)
 
 
-def test_liveness_is_told_after_each_part(monkeypatch):
+def test_each_part_reports_liveness(monkeypatch):
     monkeypatch.setattr(store_batches, "PART_SECONDS", -1)
-    told = []
-    health = SimpleNamespace(turn=lambda: told.append("turn"), found=lambda _: None, missing=lambda *_: None)
-    session = SimpleNamespace(execute=lambda batch, _: told.append(len(batch)) or [each.about for each in batch])
+    calls = []
+    health = SimpleNamespace(turn=lambda: calls.append("turn"), found=lambda _: None, missing=lambda *_: None)
+    session = SimpleNamespace(
+        execute=lambda batch, _: calls.append(len(batch)) or [incoming.about for incoming in batch]
+    )
     batch = [rule(), cancel(), rule(), cancel()]
     stored = BatchStore(SimpleNamespace(poll_interval_ms=500), Stop(), health).store(session, batch, lambda: None)
     assert stored is not None
-    assert stored.verdicts == [each.about for each in batch]
-    assert told == [1, "turn", 2, "turn", 1, "turn"]
+    assert stored.outcomes == [incoming.about for incoming in batch]
+    assert calls == [1, "turn", 2, "turn", 1, "turn"]
 
 
 @pytest.mark.parametrize("start", [{"run_at": "2026-12-01T09:00:00Z"}, {}])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scheduler.commands.audit_entries import _differing
+from scheduler.commands.audit_entries import _difference
 from scheduler.domain.errors import Rejected
 from scheduler.domain.messages.targets import Target
 from scheduler.domain.target_credentials import (
@@ -95,7 +95,7 @@ def test_a_mask_without_a_stored_value_for_this_origin_is_an_error(fields, store
 
 
 def test_the_audit_shows_that_a_credential_changed_but_not_to_what():
-    old, new = _differing({"target": json.dumps({"webhook": {"url": "https://a/?token=first"}}), "name": "x"},
+    old, new = _difference({"target": json.dumps({"webhook": {"url": "https://a/?token=first"}}), "name": "x"},
                           {"target": json.dumps({"webhook": {"url": "https://a/?token=second"}}), "name": "x"})
     assert json.loads(old).keys() == json.loads(new).keys() == {"target"}
     assert "first" not in old
