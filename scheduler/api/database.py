@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from scheduler.api.problems import ServiceUnavailable
 from scheduler.domain.errors import Unavailable
 from scheduler.ops.health import HealthPart
-from scheduler.postgres.connection import Connection
+from scheduler.postgres.connection import ClientTimeouts, Connection
 from scheduler.postgres.pool import DatabasePool, Outage
 
 T = TypeVar("T")
@@ -20,6 +20,9 @@ Work = Callable[[Connection], T]
 
 LONGEST_WAIT = 3.0  # seconds that a piece of work may wait for a thread
 _MOST_WAITING = 500
+# A database that does not answer is given up soon after the statement's own timeout.
+_CONNECT_SECONDS = 5
+_ANSWER_SLACK_SECONDS = 2.0
 _READ_ONLY = {"default_transaction_read_only": "on"}
 
 
@@ -30,9 +33,13 @@ class QueryExecutor:
     """
 
     def __init__(
-        self, url: str, name: str, size: int, *, autocommit: bool, outage: Outage, **session: str
+        self, url: str, name: str, size: int, *, autocommit: bool, outage: Outage, seconds: int, **session: str
     ) -> None:
-        self._pool = DatabasePool(url, f"api {name}", autocommit=autocommit, outage=outage, **session)
+        """Allow a statement so many seconds."""
+        self._pool = DatabasePool(
+            url, f"api {name}", autocommit=autocommit, outage=outage, statement_timeout=f"{seconds}s",
+            timeouts=ClientTimeouts(_CONNECT_SECONDS, seconds + _ANSWER_SLACK_SECONDS), **session,
+        )
         self._name = f"api {name}"
         self._size = size
         self._threads: list[threading.Thread] = []
@@ -106,14 +113,14 @@ class Database:
         self._health = health
         outage = Outage()  # one for all lanes: when one has reached the database, none says that it is unavailable
         self._reads = QueryExecutor(
-            url, "reads", connections, autocommit=True, outage=outage, statement_timeout="3s", **_READ_ONLY
+            url, "reads", connections, autocommit=True, outage=outage, seconds=3, **_READ_ONLY
         )
         self._searches = QueryExecutor(
-            url, "searches", max(2, connections // 2), autocommit=True, outage=outage, statement_timeout="5s",
+            url, "searches", max(2, connections // 2), autocommit=True, outage=outage, seconds=5,
             **_READ_ONLY,
         )
         self._writes = QueryExecutor(
-            url, "writes", connections, autocommit=False, outage=outage, statement_timeout="8s", lock_timeout="2s"
+            url, "writes", connections, autocommit=False, outage=outage, seconds=8, lock_timeout="2s"
         )
 
     async def read(self, work: Work[T]) -> T:

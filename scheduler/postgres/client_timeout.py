@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any
 
 import psycopg2
@@ -26,6 +27,8 @@ class TimedConnection(psycopg2.extensions.connection):
     """A connection that is hung up on when an answer takes too long; a patient one waits for ever."""
 
     patient = False
+    limit: float | None = None  # LIMIT_SECONDS
+    hung_up = False  # an answer took too long
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -88,13 +91,14 @@ def _expect(session: TimedConnection) -> None:
 def _watch() -> None:
     while True:
         time.sleep(1.0)
-        hang_up(time.monotonic() - LIMIT_SECONDS)
+        hang_up(time.monotonic(), _waiting)
 
 
-def hang_up(before: float) -> None:
-    """Hang up on every session that has waited since `before` or longer."""
-    for since, session in list(_waiting.values()):
-        if since < before:
+def hang_up(now: float, waiting: Mapping[int, tuple[float, TimedConnection]]) -> None:
+    """Hang up on every session that has waited longer than its limit."""
+    for since, session in list(waiting.values()):
+        if since < now - (session.limit or LIMIT_SECONDS):
+            session.hung_up = True
             # Another thread is inside the driver: only the socket may be touched, and only through a copy.
             with (
                 contextlib.suppress(OSError, psycopg2.Error),

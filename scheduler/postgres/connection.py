@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg2
 import psycopg2.extensions
@@ -19,7 +19,6 @@ Connection = psycopg2.extensions.connection
 Cursor = psycopg2.extensions.cursor
 
 CONNECT: dict[str, Any] = {
-    "connect_timeout": 10,
     "client_encoding": "UTF8",  # whatever the database's own: what it cannot hold is then one value's fault
     # A peer that vanished without a word is noticed within half a minute.
     "keepalives_idle": 10,
@@ -56,16 +55,26 @@ class LockTimeout(Unavailable):
     """Another session has locked one of the rows for longer than we wait."""
 
 
-def connect(url: str, name: str, **session: str) -> client_timeout.TimedConnection:
+class ClientTimeouts(NamedTuple):
+    """Seconds after which a database that does not answer counts as unreachable."""
+
+    connect: int = 10
+    answer: float | None = None  # to a statement; None for client_timeout.LIMIT_SECONDS
+
+
+def connect(
+    url: str, name: str, timeouts: ClientTimeouts = ClientTimeouts(), /, **session: str  # noqa: B008 - immutable
+) -> client_timeout.TimedConnection:
     """Open a connection with our timeouts; raise Unavailable when the database cannot be reached."""
     with translated():
         connection: client_timeout.TimedConnection = connect_interruptibly(lambda: psycopg2.connect(
             url, application_name=f"scheduler {name}", connection_factory=client_timeout.TimedConnection,
-            cursor_factory=client_timeout.TimedCursor, **CONNECT,
+            cursor_factory=client_timeout.TimedCursor, connect_timeout=timeouts.connect, **CONNECT,
         ))
         try:
             client_timeout.watch()
             connection.patient = session.get("statement_timeout") == "0"
+            connection.limit = timeouts.answer
             connection.autocommit = True
             with connection.cursor() as cursor:
                 for setting, value in (SESSION | session).items():

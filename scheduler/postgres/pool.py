@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from scheduler.domain.errors import Unavailable
 from scheduler.postgres.client_timeout import TimedConnection
-from scheduler.postgres.connection import Connection, connect, roll_back
+from scheduler.postgres.connection import ClientTimeouts, Connection, connect, roll_back
 
 T = TypeVar("T")
 
@@ -24,6 +24,7 @@ class Outage:
         self._until = -math.inf
         self._problem = ""
         self._reached_at = -math.inf
+        self.lost_at = -math.inf  # when a connection was last given up because no answer came
 
     def check(self) -> None:
         """Raise Unavailable if an attempt to connect failed a moment ago."""
@@ -38,6 +39,11 @@ class Outage:
         self._until = time.monotonic() + _PAUSE_SECONDS
         return True
 
+    def lost(self, began: float, problem: str) -> None:
+        """Note that no answer came to a statement that began then: other open connections may be dead too."""
+        if self.failed(began, problem):
+            self.lost_at = time.monotonic()
+
     def reached(self) -> None:
         """Note that the database answered."""
         self._reached_at = time.monotonic()
@@ -48,7 +54,8 @@ class DatabasePool:
     """Connections opened when they are needed; one that broke, and all that idle beside it, are opened anew."""
 
     def __init__(
-        self, url: str, name: str, *, autocommit: bool = False, outage: Outage | None = None, **session: str
+        self, url: str, name: str, *, autocommit: bool = False, outage: Outage | None = None,
+        timeouts: ClientTimeouts = ClientTimeouts(), **session: str  # noqa: B008 - immutable
     ) -> None:
         """Share `outage` with other pools of the same database."""
         self._outage = outage or Outage()
@@ -56,6 +63,8 @@ class DatabasePool:
         self._name = name
         self._autocommit = autocommit
         self._session = session
+        self._timeouts = timeouts
+        self._idle_trusted_at = -math.inf
         self._lock = threading.Lock()
         self._idle: list[TimedConnection] = []
         self._lent: set[TimedConnection] = set()
@@ -72,16 +81,19 @@ class DatabasePool:
             try:
                 return self._work(idle, work)
             except Unavailable:
-                if not idle.closed or idle.commit_sent:
+                if not idle.closed or idle.commit_sent or idle.hung_up:
                     raise
         return self._work(self._open(), work)
 
     def _work(self, connection: TimedConnection, work: Callable[[Connection], T]) -> T:
+        began = time.monotonic()
         try:
             done = work(connection)
-        except Unavailable:
+        except Unavailable as error:
             if connection.closed:
                 self.drop_idle()
+            if connection.hung_up:
+                self._outage.lost(began, str(error))
             raise
         finally:
             self._give_back(connection)
@@ -89,6 +101,9 @@ class DatabasePool:
         return done
 
     def _take_idle(self) -> TimedConnection | None:
+        if self._outage.lost_at > self._idle_trusted_at:
+            self._idle_trusted_at = self._outage.lost_at
+            self.drop_idle()
         while True:
             with self._lock:
                 if not self._idle:
@@ -113,7 +128,7 @@ class DatabasePool:
         self._outage.check()
         began = time.monotonic()
         try:
-            connection = connect(self._url, self._name, **self._session)
+            connection = connect(self._url, self._name, self._timeouts, **self._session)
         except Unavailable as error:
             if self._outage.failed(began, str(error)):
                 raise

@@ -91,9 +91,12 @@ class DeadLetterQueue:
 
     def _all(self) -> list[DeadLetter]:
         """Look at everything; a connection that broke since the last look is worth another try."""
+        reused = self._channel is not None
         try:
             return self._looked()
         except RabbitUnavailable:
+            if not reused:
+                raise
             return self._looked()
 
     def _looked(self) -> list[DeadLetter]:

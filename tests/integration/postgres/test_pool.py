@@ -14,8 +14,8 @@ from support import connected, unreachable
 from scheduler.api.database import Database
 from scheduler.api.problems import ServiceUnavailable
 from scheduler.domain.errors import Unavailable
-from scheduler.postgres import pool
-from scheduler.postgres.connection import ping, translated
+from scheduler.postgres import client_timeout, pool
+from scheduler.postgres.connection import ClientTimeouts, connect, ping, translated
 
 LANES = ("read", "search", "write")
 
@@ -149,3 +149,40 @@ def test_a_write_is_not_done_again_if_its_commit_may_have_been_received(behind, 
     with pytest.raises(ServiceUnavailable):
         ask(behind, "write", lambda connection: write(connection, [lambda: times.append(1), INSERT, proxy.forget]))
     assert times == [1]
+
+
+def test_a_database_that_does_not_answer_is_not_asked_again_at_once_by_any_pool(database_url, monkeypatch):
+    monkeypatch.setattr(pool, "time", SimpleNamespace(monotonic=lambda: 1.0))
+    outage, asked = pool.Outage(), []
+    first, second = (pool.DatabasePool(database_url, "test", autocommit=True, outage=outage) for _ in range(2))
+
+    def get_no_answer(connection):
+        asked.append(connection)
+        connection.hung_up = True
+        connection.close()
+        raise Unavailable("no answer")
+
+    with closing(first), closing(second):
+        second.run(asked.append)
+        monkeypatch.setattr(pool, "time", SimpleNamespace(monotonic=lambda: 2.0))
+        with pytest.raises(Unavailable, match="no answer"):
+            first.run(get_no_answer)
+        assert len(asked) == 2
+        for each in (first, second):
+            with pytest.raises(Unavailable, match="no answer"):
+                each.run(asked.append)
+        assert len(asked) == 2
+        assert asked[0].closed  # it may be dead too
+        monkeypatch.setattr(pool, "time", SimpleNamespace(monotonic=lambda: 4.0))
+        second.run(ping)
+
+
+def test_each_session_has_a_limit_of_its_own_for_an_answer(database_url):
+    with closing(connect(database_url, "test", ClientTimeouts(answer=5.0))) as session:
+        waiting = {1: (100.0, session)}
+        client_timeout.hang_up(104.0, waiting)
+        assert not session.hung_up
+        client_timeout.hang_up(106.0, waiting)
+        assert session.hung_up
+        with pytest.raises(Unavailable):
+            ping(session)

@@ -1,0 +1,20 @@
+"""The connection to scheduler_dead while the broker does not answer."""
+
+import pytest
+
+from scheduler.rabbit import dead_letter_queue
+from scheduler.rabbit.dead_letter_queue import DeadLetterQueue
+from scheduler.rabbit.link import RabbitUnavailable
+
+
+def test_a_look_that_cannot_connect_is_not_repeated(monkeypatch):
+    attempts = []
+
+    def get_no_answer(how):
+        attempts.append(how)
+        raise TimeoutError("no answer")
+
+    monkeypatch.setattr(dead_letter_queue, "blocking", get_no_answer)
+    with pytest.raises(RabbitUnavailable, match="no answer"):
+        DeadLetterQueue(["amqp://guest:guest@127.0.0.1:1/"]).look(10)
+    assert len(attempts) == 1
