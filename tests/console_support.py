@@ -70,7 +70,7 @@ class World:
         ), f"run {event['event_id']} {status}")
 
     def dead_run(self, error: str = "the endpoint answered 502", **fields: Any) -> tuple[str, dict[str, Any]]:
-        """Make a job whose first run is given up."""
+        """Make a job whose first run becomes dead."""
         job_id = self.job(**{"job_type": "sync.crm", "run_at": iso(utc()), "run": {"max_attempts": 1}} | fields)
         event = self.event(job_id)
         output = {"status_code": 502, "body": "<b>Bad gateway</b>", "headers": {"server": "x"}, "duration_ms": 12}

@@ -120,21 +120,21 @@ def timeliness_status(pulse: SystemSnapshot, history: ActivityHistory) -> Timeli
     backlog = pulse.backlog
     live = [each["role"] for each in pulse.replicas if alive(each, pulse.at)]
     many = "more than " if backlog.due >= BACKLOG_COUNTED else ""
-    waiting = f"{many}{count(backlog.due, 'reminder')} {'is' if backlog.due == 1 else 'are'} due and not out"
+    waiting = f"{many}{count(backlog.due, 'reminder')} {'is' if backlog.due == 1 else 'are'} due and not emitted"
     if "producer" not in live:
         since = f": {waiting}" if backlog.due else ""
-        return TimelinessStatus("bad", f"Nothing goes out: no producer runs{since}")
+        return TimelinessStatus("bad", f"Nothing is emitted: no producer is running{since}")
     if backlog.oldest_age > OVERDUE_SECONDS:
         refused = next((each for each in pulse.upcoming if each["retries"]), None)
         why = "; RabbitMQ refuses some of them" if refused is not None else ""
         return TimelinessStatus("bad", f"Late: {waiting}, for {span(backlog.oldest_age)}{why}")
     if "consumer" not in live:
         return TimelinessStatus(
-            "waiting", "No consumer runs: new commands wait in the queue; what is stored goes out on time"
+            "waiting", "No consumer is running: new commands wait in the queue; stored jobs are emitted on time"
         )
     share = history.on_time()
     if share is None:
-        return TimelinessStatus("good", f"On time: nothing was due ({history.reach()}), nothing waits")
+        return TimelinessStatus("good", f"On time: nothing was due ({history.reach()})")
     text = f"{percent(share)} within 500 ms ({history.reach()})"
     return (
         TimelinessStatus("good", f"On time: {text}") if share >= OBJECTIVE else TimelinessStatus(

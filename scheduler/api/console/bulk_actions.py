@@ -40,7 +40,7 @@ async def confirm_jobs(
     question = f"{action.capitalize()} {shown} {about}".strip() + "?"
     if not number:
         question = f"Nothing to {action}: no job that matches is {' or '.join(VERBS[action])}."
-    end = " for good" if action == "cancel" else ""
+    end = " permanently" if action == "cancel" else ""
     return BulkConfirmation(action, number, question, f"{action.capitalize()} {shown}{end}")
 
 
@@ -68,7 +68,7 @@ async def confirm_runs(services: Services, who: Identity, wanted: RunFilter,
     shown = _bounded(number, "run")
     about = in_words(words)
     return BulkConfirmation(
-        "retry", number, f"Try {shown} again {f'({about})' if about else ''}".strip() + "?", f"Try {shown} again"
+        "retry", number, f"Retry {shown} {f'({about})' if about else ''}".strip() + "?", f"Retry {shown}"
     )
 
 

@@ -14,8 +14,9 @@ PARTS = ("head", "next", "strip", "ahead", "runs")
 _RUNS_LISTED = 5
 _AHEAD = 10
 _STANDING = {
-    "paused": "Paused: nothing goes out until it is resumed.", "cancelled": "Cancelled: nothing more goes out.",
-    "done": "Done: every occurrence was emitted or passed over.", "pending": "It has no next run.",
+    "paused": "Paused: nothing is emitted until the job is resumed.",
+    "cancelled": "Cancelled: nothing more is emitted.",
+    "done": "Done: every occurrence was emitted or skipped.", "pending": "No next run.",
 }
 
 
@@ -47,15 +48,15 @@ def _policy(job: JobView) -> str:
     if run is None:
         return ""
     if run.max_attempts == 1:
-        return f"it is not tried again; an attempt may take {formatting.span(run.timeout)}"
+        return f"no retries; each attempt may take {formatting.span(run.timeout)}"
     grows = {"exponential": ", doubling", "linear": ", growing", "fixed": ""}.get(str(run.backoff), "")
     first = run.delay if isinstance(run.backoff, str) else run.backoff[0]
-    return (f"tried up to {run.max_attempts} times, first after {formatting.span(first)}{grows}; "
-            f"an attempt may take {formatting.span(run.timeout)}")
+    return (f"up to {run.max_attempts} attempts, the first retry after {formatting.span(first)}{grows}; "
+            f"each attempt may take {formatting.span(run.timeout)}")
 
 
 def _charts(job: JobView, runs: Sequence[RunView]) -> dict[str, Any]:
     known = [run.model_dump() for run in runs]
     late = run_charts.lateness(known)
-    latest = max(late, key=lambda each: each[1])[2].removeprefix("began ").split(" after")[0] if late else ""
+    latest = max(late, key=lambda each: each[1])[2].removeprefix("started ").split(" after")[0] if late else ""
     return {"bars": run_charts.run_bars(known, job.timezone), "late_bars": late, "latest": latest}

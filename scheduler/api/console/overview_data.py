@@ -43,7 +43,7 @@ def overview(moment: LiveSnapshot, history: ActivityHistory) -> dict[str, Any]:
         }
     said = timeliness_status(pulse, history)
     if moment.problem is not None:
-        said = TimelinessStatus("bad", f"The database does not answer: {moment.problem}")
+        said = TimelinessStatus("bad", f"The database does not respond: {moment.problem}")
     return {
         "verdict": said, **_tiles(pulse, history), "failing": list(moment.failing)[:_SHOWN],
         "upcoming": list(pulse.upcoming)[:_SHOWN], "roles": roles(pulse),
@@ -62,17 +62,17 @@ def tenant_overview(moment: LiveSnapshot, stats: StatsView | None, tenant: str) 
 
 def _tenant_verdict(moment: LiveSnapshot, stats: StatsView | None) -> TimelinessStatus:
     if moment.problem is not None or moment.pulse is None:
-        return TimelinessStatus("bad", "The database does not answer")
+        return TimelinessStatus("bad", "The database does not respond")
     if stats is None:
-        return TimelinessStatus("waiting", "The figures cannot be had at the moment")
+        return TimelinessStatus("waiting", "The figures are not available at the moment")
     p50, p99 = stats.lag_ms.p50, stats.lag_ms.p99
     if stats.oldest_due_seconds > OVERDUE_SECONDS:
         waiting = f"{formatting.count(stats.backlog, 'reminder')} {'is' if stats.backlog == 1 else 'are'}"
         return TimelinessStatus(
-            "bad", f"Late: {waiting} due and not out, for {formatting.span(stats.oldest_due_seconds)}"
+            "bad", f"Late: {waiting} due and not emitted, for {formatting.span(stats.oldest_due_seconds)}"
         )
     if p50 is None or p99 is None:
-        return TimelinessStatus("good", "On time: nothing was due, nothing waits")
+        return TimelinessStatus("good", "On time: nothing was due")
     text = f"half within {formatting.span(p50 / 1000)}, 99 % within {formatting.span(p99 / 1000)}"
     on_time = p99 <= ON_TIME_SECONDS * 1000
     return TimelinessStatus("good", f"On time: {text}") if on_time else TimelinessStatus("waiting",

@@ -61,9 +61,10 @@ def lateness(runs: Sequence[Mapping[str, Any]]) -> list[tuple[int, float, str]]:
     late = [_lateness_text(run) for run in shown]
     most = max((each for each in late if each is not None), default=0.0)
     return [
-        (place * BAR_STEP, round(1 + 15 * each / most, 1) if most else 1.0, f"began {span(each)} after it was due")
-        for place, each in enumerate(late)
-        if each is not None
+        (index * BAR_STEP, round(1 + 15 * delay / most, 1) if most else 1.0,
+         f"started {span(delay)} after it was due")
+        for index, delay in enumerate(late)
+        if delay is not None
     ]
 
 

@@ -31,25 +31,26 @@ def summarize_run(run: WholeRunView, now: datetime) -> str:
     tries = f"attempt {run.attempt}" + (f" of {run.max_attempts}" if run.max_attempts else "")
     match run.status:
         case "delivered":
-            return f"Delivered, {tries}: nobody has begun it yet; that is awaited {_until(run.deadline, now)}"
+            return f"Delivered, {tries}: no worker has started it yet; it must start {_until(run.deadline, now)}"
         case "running":
             since = _since(run.started_at, now)
-            return f"At work, {tries}, since {since}; it must be done {_until(run.deadline, now)}"
+            return f"Running, {tries}, since {since}; it must finish {_until(run.deadline, now)}"
         case "waiting":
             why = run.attempts[-1].outcome.replace("_", " ") if run.attempts else "failed"
-            return f"Attempt {run.attempt} {_outcome_text(why)}; it is tried again {relative(run.retry_at, now)}"
+            return f"Attempt {run.attempt} {_outcome_text(why)}; next attempt {relative(run.retry_at, now)}"
         case "succeeded":
             took = f", in {span(run.duration_ms / 1000)}" if run.duration_ms is not None else ""
             return f"Succeeded with {tries}{took}"
         case "dead":
-            return f"Given up after {run.attempt} {'attempt' if run.attempt == 1 else 'attempts'}"
+            return f"Dead after {run.attempt} {'attempt' if run.attempt == 1 else 'attempts'}"
         case "cancelled":
             return "Cancelled: no further attempt is made"
-    return "Emitted; its job is not tracked, so what became of it is the host's to know"
+    return "Emitted; the job is not tracked, so the outcome is not recorded"
 
 
 def _outcome_text(outcome: str) -> str:
-    return {"lost": "was lost: its worker fell silent", "snoozed": "was put off"}.get(outcome, outcome)
+    texts = {"lost": "was lost: its worker stopped sending heartbeats", "snoozed": "was snoozed"}
+    return texts.get(outcome, outcome)
 
 
 def _until(moment: datetime | None, now: datetime) -> str:

@@ -179,7 +179,7 @@ def _of_a_year(rule: Rule, start: datetime | None) -> str:
 
 
 def _places(rule: Rule) -> str:
-    return f", of these the {listed([ordinal(place) for place in rule.bysetpos])}" if rule.bysetpos else ""
+    return f", only the {listed([ordinal(place) for place in rule.bysetpos])}" if rule.bysetpos else ""
 
 
 def _times(rule: Rule, start: datetime | None) -> str:

@@ -13,7 +13,7 @@ WEEKS_BACK = 26
 CELL = 13
 _DAY = timedelta(days=1)
 _BAD = ("dead",)
-_WORDS = {"succeeded": "succeeded", "dead": "given up", "cancelled": "cancelled", "emitted": "emitted"}
+_WORDS = {"succeeded": "succeeded", "dead": "dead", "cancelled": "cancelled", "emitted": "emitted"}
 
 
 @dataclass(frozen=True, slots=True)

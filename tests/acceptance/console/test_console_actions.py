@@ -72,7 +72,7 @@ def test_run_now_pause_with_undo_and_cancel_on_the_job_itself(world, visit):
     job = world.job(job_type="acted", name="Acted upon", every="P1D", run_at=iso(utc(days=1)), run={})
     page = visit.go(f"/jobs/{job}")
     page.get_by_role("button", name="Run now").click()
-    expect(page.get_by_role("status")).to_contain_text("One extra run is on its way")
+    expect(page.get_by_role("status")).to_contain_text("One extra run was triggered")
     event = world.event(job)
     world.result(event, "succeeded", output={"rows": 3})
     world.run_status(event, "succeeded")
@@ -85,7 +85,7 @@ def test_run_now_pause_with_undo_and_cancel_on_the_job_itself(world, visit):
     expect(page.locator("#runs").get_by_text("succeeded")).to_be_visible()
     page.get_by_text("Cancel …").click()
     page.get_by_role("button", name="Cancel this job").click()
-    expect(page.get_by_text("Cancelled: nothing more goes out.", exact=True)).to_be_visible()
+    expect(page.get_by_text("Cancelled: nothing more is emitted.", exact=True)).to_be_visible()
     assert status(world, job) == "cancelled"
 
 
@@ -96,7 +96,7 @@ def test_a_new_job_shows_its_occurrences_and_its_problems_while_typing(world, vi
     page.get_by_label("Type", exact=True).fill("plan.friday")
     page.get_by_label("Unit").last.select_option("month")
     page.get_by_label("Which", exact=True).select_option("-1")
-    page.get_by_label("Of what", exact=True).select_option("FR")
+    page.get_by_label("Day or weekday", exact=True).select_option("FR")
     page.get_by_label("Time zone").fill("Europe/Berlni")
     expect(preview.get_by_text("did you mean Europe/Berlin?")).to_be_visible()
     page.get_by_label("Time zone").fill("Europe/Berlin")
@@ -104,12 +104,12 @@ def test_a_new_job_shows_its_occurrences_and_its_problems_while_typing(world, vi
     expect(preview.locator("tbody tr")).to_have_count(10)
     page.get_by_label("Payload").fill('{"a": ')
     expect(preview.get_by_text("payload: is not JSON")).to_be_visible()
-    page.get_by_role("button", name="Make this job").click()
-    expect(page.get_by_text("Nothing you wrote is lost")).to_be_visible()
+    page.get_by_role("button", name="Create job").click()
+    expect(page.get_by_text("Your input is kept")).to_be_visible()
     expect(page.get_by_label("Payload")).to_have_value('{"a": ')
     expect(page.get_by_label("Name", exact=True)).to_have_value("Every last Friday")
     page.get_by_label("Payload").fill('{"a": 1}')
-    page.get_by_role("button", name="Make this job").click()
+    page.get_by_role("button", name="Create job").click()
     expect(page.get_by_role("status")).to_contain_text("Made: Every last Friday")
     stored = world.sidecar.job(page.url.rsplit("/", 1)[1])
     assert stored["rrule"] == "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=9;BYMINUTE=0;BYSECOND=0"
@@ -153,7 +153,7 @@ def test_an_edit_keeps_what_it_does_not_show_and_notices_another_ones(world, vis
     until(lambda: status(world, job) == "paused", "somebody else pauses it")
     page.get_by_label("Name", exact=True).fill("Mine")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("Somebody changed this job meanwhile")).to_be_visible()
+    expect(page.get_by_text("The job was changed by someone else")).to_be_visible()
     expect(page.get_by_label("Name", exact=True)).to_have_value("Mine")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("status")).to_contain_text("Saved")
@@ -181,9 +181,9 @@ def test_a_failing_job_is_found_its_reason_seen_and_it_is_tried_again(world, vis
     expect(page.locator("#part-tiles a[href='/runs?status=dead'] .value")).to_have_text(re.compile("[1-9]"))
     page.locator("#part-failing").get_by_role("link", name="502 from crm.example.org").click()
     expect(page.get_by_text("502 from crm.example.org").first).to_be_visible()
-    expect(page.get_by_text("Given up after 1 attempt")).to_be_visible()
-    page.get_by_role("button", name="Try again").click()
-    expect(page.get_by_role("status")).to_contain_text("It is tried again")
+    expect(page.get_by_text("Dead after 1 attempt")).to_be_visible()
+    page.get_by_role("button", name="Retry").click()
+    expect(page.get_by_role("status")).to_contain_text("The run is retried now")
     again = world.event(job)
     assert (again["event_id"], again["run"]["attempt"]) == (event["event_id"], 2)
     world.result(again, "succeeded")
@@ -223,17 +223,17 @@ def test_a_new_user_finds_a_failing_job_sees_why_mends_its_target_and_runs_it_ag
     page = visit.go("/")
     page.locator("#part-failing").get_by_role("link", name="crm.sync", exact=True).click()
     expect(page.get_by_role("heading", name="Sync with the CRM")).to_be_visible()
-    page.get_by_role("link", name="see what happened").click()
-    expect(page.get_by_text("Answered 500", exact=True)).to_be_visible()
+    page.get_by_role("link", name="show the run").click()
+    expect(page.get_by_text("Status 500", exact=True)).to_be_visible()
     expect(page.get_by_text("no table called customers")).to_be_visible()
     page.get_by_role("link", name="Edit the job").click()
     page.get_by_label("URL").fill(f"{endpoint}/mended")
     page.get_by_role("button", name="Save").click()
     page.get_by_role("status").get_by_role("button", name="Run now").click()
-    expect(page.get_by_role("status")).to_contain_text("One extra run is on its way")
+    expect(page.get_by_role("status")).to_contain_text("One extra run was triggered")
     succeeded = page.locator("#part-job-runs tbody tr", has_text="succeeded")  # by itself: the page is live
     succeeded.get_by_role("link").first.click()
-    expect(page.get_by_text("Answered 200", exact=True)).to_be_visible()
+    expect(page.get_by_text("Status 200", exact=True)).to_be_visible()
     expect(page.get_by_text("welcome")).to_be_visible()
 
 
@@ -241,7 +241,7 @@ def test_a_dead_run_of_a_job_that_was_mended_offers_to_run_the_job_as_it_is_now(
     job = world.job(job_type="crm.again", every="P1D", run_at=iso(utc()), run={"max_attempts": 1},
                     target={"webhook": {"url": f"{endpoint}/broken"}})
     dead = "SELECT event_id FROM run_history WHERE job_id = %s AND status = 'dead'"
-    until(lambda: world.sidecar.sql(dead, job), "its run is given up")
+    until(lambda: world.sidecar.sql(dead, job), "its run is dead")
     event_id = world.sidecar.sql(dead, job)[0]["event_id"]
     page = visit.go(f"/runs/{event_id}")
     expect(page.get_by_text("If the job itself is wrong, edit it")).to_be_visible()
@@ -262,9 +262,9 @@ def test_a_target_is_tried_once_before_anyone_relies_on_it(visit, endpoint):
     page.get_by_label("call a webhook").check()
     page.get_by_label("URL").fill(f"{endpoint}/broken")
     page.get_by_role("button", name="Try it now, once").click()
-    page.get_by_role("link", name="see what became of it").click()
+    page.get_by_role("link", name="show the result").click()
     expect(page.get_by_role("heading", name="Test of tried.first")).to_be_visible()
-    expect(page.get_by_text("it is not tried again")).to_be_visible()
+    expect(page.get_by_text("no retries")).to_be_visible()
 
 
 def test_output_comes_in_while_a_run_is_at_work(world, visit):
@@ -317,7 +317,7 @@ def test_actions_over_all_that_match_say_how_many_first(world, visit):
     expect(page.get_by_text("Nothing to resume")).to_be_visible()
     page.get_by_role("link", name="No", exact=True).click()
     page.get_by_role("link", name="Cancel …").click()
-    page.get_by_role("button", name="Cancel 3 jobs for good").click()
+    page.get_by_role("button", name="Cancel 3 jobs permanently").click()
     expect(page.get_by_role("status")).to_contain_text("3 jobs cancelled")
     assert {status(world, job) for job in jobs} == {"cancelled"}
 
@@ -325,10 +325,10 @@ def test_actions_over_all_that_match_say_how_many_first(world, visit):
 def test_all_dead_runs_of_a_type_are_tried_again(world, visit):
     events = [world.dead_run(job_type="bulk.dead")[1] for _ in range(2)]
     page = visit.go("/runs?status=dead&job_type=bulk.dead")
-    page.get_by_role("link", name="Try again …").click()
-    expect(page.get_by_text("Try 2 runs again")).to_have_count(2)  # the question and the button
-    page.get_by_role("button", name="Try 2 runs again").click()
-    expect(page.get_by_role("status")).to_contain_text("2 runs tried again")
+    page.get_by_role("link", name="Retry …").click()
+    expect(page.get_by_text("Retry 2 runs")).to_have_count(2)  # the question and the button
+    page.get_by_role("button", name="Retry 2 runs").click()
+    expect(page.get_by_role("status")).to_contain_text("2 runs retried")
     wanted, seen = {event["event_id"] for event in events}, set()
 
     def both_came():
@@ -351,14 +351,14 @@ def test_dead_letters_are_replayed_and_dropped(world, visit):
     expect(page.locator("#part-tiles a[href='/dead'] .value")).to_have_text(re.compile("[1-9]"))
     page.locator("#part-tiles a[href='/dead']").click()
     letter = page.locator("tr", has_text="nonsense")
-    letter.get_by_text("Drop …").click()
-    letter.get_by_role("button", name="Drop this letter").click()
-    expect(page.get_by_role("status")).to_contain_text("Dropped: pause")
+    letter.get_by_text("Delete …").click()
+    letter.get_by_role("button", name="Delete this message").click()
+    expect(page.get_by_role("status")).to_contain_text("Deleted: pause")
     expect(page.locator("tr", has_text="nonsense")).to_have_count(0)
     letter = page.locator("tr", has_text=mended)
     expect(letter).to_contain_text("tenant:")
-    letter.get_by_role("button", name="Try again").click()
-    expect(page.get_by_role("status")).to_contain_text("Sent again: request")
+    letter.get_by_role("button", name="Retry").click()
+    expect(page.get_by_role("status")).to_contain_text("Replayed: request")
 
 
 def test_the_audit_tells_who_did_what(world, visit):

@@ -44,9 +44,9 @@ def test_a_message_is_found_looked_at_and_taken_back(world, browser):
         page.get_by_label("Id").fill(named)
         page.get_by_role("button", name="Show").click()
         expect(page.get_by_text('"invoice": 42')).to_be_visible()
-        page.get_by_text("Take back …").click()
-        page.get_by_role("button", name="Take it back").click()
-        expect(page.get_by_text("Taken back: invoice.reminder")).to_be_visible()
+        page.get_by_text("Cancel …").click()
+        page.get_by_role("button", name="Cancel this message").click()
+        expect(page.get_by_text("Cancelled: invoice.reminder")).to_be_visible()
     assert named not in {str(row["message_id"]) for row in rows(world)}
 
 
@@ -69,5 +69,5 @@ def test_who_may_not_is_not_offered_it(world, browser):
     with a_visit(browser, world, world.token("viewer"), width=DESK) as visit:
         page = visit.go(f"/delayed/{named}")
         expect(page.get_by_text("seen").first).to_be_visible()
-        assert page.get_by_text("Take back …").count() == 0
+        assert page.get_by_text("Cancel …").count() == 0
     assert world.http("/delayed", token=world.token("operator", "acme"))[0] == 403

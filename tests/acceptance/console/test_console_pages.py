@@ -34,7 +34,7 @@ def paths(world):
 SHOWN = {
     "overview": r"On time|Late", "jobs": r"Weekly report", "filtered": r"report\.weekly",
     "job": r"Fridays at 09:00 in Europe/Berlin", "new": r"Weekdays at 09:00 in UTC", "edit": r"Edit Weekly report",
-    "runs": r"sync\.crm", "run": r"Given up after 1 attempt", "dead": r"Dead letters", "processes": r"producer",
+    "runs": r"sync\.crm", "run": r"Dead after 1 attempt", "dead": r"Dead letters", "processes": r"producer",
     "audit": r"Audit", "login": r"Log in",
 }
 

@@ -40,12 +40,12 @@ def _letter(letter: DeadView) -> dict[str, Any]:
 async def replay(the: The, who: Visitor, form: Form, letter_id: UUID) -> Response:  # noqa: ARG001 - checked
     """Send a letter again to where it came from."""
     letter = await the.services.dead.replay(who, letter_id)
-    what = "The run gets a fresh set of attempts" if letter.kind == "run" else f"Sent again: {letter.routing_key}"
+    what = "The run is retried with new attempts" if letter.kind == "run" else f"Replayed: {letter.routing_key}"
     return redirect_to("/dead", Flash(what))
 
 
 @router.post("/dead/{letter_id}/drop")
 async def drop(the: The, who: Visitor, form: Form, letter_id: UUID) -> Response:  # noqa: ARG001 - checked
-    """Remove a letter for good."""
+    """Delete a letter permanently."""
     letter = await the.services.dead.drop(who, letter_id)
-    return redirect_to("/dead", Flash(f"Dropped: {letter.routing_key}"))
+    return redirect_to("/dead", Flash(f"Deleted: {letter.routing_key}"))

@@ -49,7 +49,7 @@ async def message_page(request: Request, the: The, who: Visitor, message_id: str
 async def cancel(the: The, who: Visitor, form: Form, message_id: str) -> Response:  # noqa: ARG001 - checked
     """Take a message back."""
     message = await the.services.delayed.cancel(who, message_id)
-    return redirect_to("/delayed", Flash(f"Taken back: {message.routing_key}"))
+    return redirect_to("/delayed", Flash(f"Cancelled: {message.routing_key}"))
 
 
 def _wanted(found: dict[str, str]) -> DelayedFilter:

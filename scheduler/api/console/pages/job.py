@@ -25,7 +25,7 @@ from scheduler.views.jobs import JobView, job_view
 
 router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
 _CHANGES_LISTED = 20
-_DONE = {"pause": "Paused", "resume": "Resumed", "trigger": "One extra run is on its way", "cancel": "Cancelled"}
+_DONE = {"pause": "Paused", "resume": "Resumed", "trigger": "One extra run was triggered", "cancel": "Cancelled"}
 _UNDO = {"pause": "resume", "resume": "pause"}
 
 

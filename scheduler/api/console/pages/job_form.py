@@ -31,7 +31,7 @@ _SHOWN = 10
 _SCHEDULE = ("run_at", "rrule", "cron", "every", "timezone", "after", "count")
 _COMMAND = "command."  # how a worker says that it offers one
 _CHANGED = (
-    "Somebody changed this job meanwhile. What you wrote is still here: compare, and save again to replace it."
+    "The job was changed by someone else. Your input is still here: compare, and save again to replace the job."
 )
 
 

@@ -18,7 +18,7 @@ _NO_ROLE = "The token has no role that is known here: viewer, operator or admin.
 
 
 _OTHER_SITE = "Log in on this page itself."
-_USED = "This link was used already, or is too old. Log in with a token."
+_USED = "This link has already been used or has expired. Log in with a token."
 
 
 def _safe(address: str) -> str:

@@ -60,9 +60,9 @@ async def retry_all(the: The, who: Visitor, form: Form) -> Response:
     found = filters(form, RUN_FILTERS, "runs")
     asked, problems = wanted_runs(found)
     if problems or found.get("status") not in _RETRIED:
-        raise Unprocessable([Problem("status", "must be dead or cancelled: only such runs can be tried again")])
+        raise Unprocessable([Problem("status", "must be dead or cancelled: only those runs can be retried")])
     number = await the.services.actions.all_runs(who, asked)
-    return redirect_to(address("/runs", found), Flash(f"{count(number, 'run')} tried again"))
+    return redirect_to(address("/runs", found), Flash(f"{count(number, 'run')} retried"))
 
 
 @router.get("/runs/{event_id}")
@@ -95,4 +95,4 @@ def _payload(run: Run) -> Any:
 async def retry(request: Request, the: The, who: Visitor, form: Form, event_id: UUID) -> Response:  # noqa: ARG001 - checked
     """Give a run another chance."""
     await the.services.actions.retry(who, event_id)
-    return redirect_to(f"/runs/{event_id}", Flash("It is tried again, at once"))
+    return redirect_to(f"/runs/{event_id}", Flash("The run is retried now"))

@@ -22,7 +22,7 @@
     if (plots[kind]) plots[kind].destroy();
     place.textContent = '';
     if (data[0].length < 2) {
-      place.innerHTML = '<p class="chart-empty">The first samples are on their way</p>';
+      place.innerHTML = '<p class="chart-empty">Waiting for the first samples</p>';
       delete plots[kind];
       return;
     }

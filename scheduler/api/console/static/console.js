@@ -20,7 +20,7 @@
     });
   }
 
-  // Times: relative ones stay true, and the viewer's own zone stands beside the job's.
+  // Times: relative ones stay true, and the viewer's zone is shown next to the job's.
   const units = [[31557600, ' year', 's'], [86400, ' day', 's'], [3600, ' h', ''], [60, ' min', ''], [1, ' s', '']];
   const relative = (moment) => {
     const seconds = (moment - Date.now()) / 1000;
@@ -212,7 +212,7 @@
       if (message.sample) document.dispatchEvent(new CustomEvent('sample', { detail: message }));
     };
     source.onerror = ({ target }) => {
-      state = 'connecting again';
+      state = 'reconnecting';
       show();
       // After an answer that is no stream, such as "no database", a browser does not ask again by itself.
       if (target !== source || target.readyState !== EventSource.CLOSED) return;

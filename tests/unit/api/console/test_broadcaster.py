@@ -70,13 +70,13 @@ def test_the_verdict_is_the_answer_before_the_data():
         "Late at times: 66.7 % within 500 ms"
     )
     assert said(pulse(replica("consumer"), due=3)).text == (
-        "Nothing goes out: no producer runs: 3 reminders are due and not out")
-    assert said(pulse(due=1204, age=180.0)).text == "Late: 1,204 reminders are due and not out, for 3 min"
+        "Nothing is emitted: no producer is running: 3 reminders are due and not emitted")
+    assert said(pulse(due=1204, age=180.0)).text == "Late: 1,204 reminders are due and not emitted, for 3 min"
     refused = [{"retries": 2, "tenant": "default"}]
     assert said(pulse(due=1, age=11.0, upcoming=refused)).text.endswith("for 11 s; RabbitMQ refuses some of them")
     assert said(pulse(replica("producer"))).grade == "waiting"
     quiet = pulse(replica("consumer", lag=[]), replica("producer", lag=[]))
-    assert said(quiet).text == "On time: nothing was due (just now), nothing waits"
+    assert said(quiet).text == "On time: nothing was due (just now)"
 
 
 def test_a_tenant_sees_its_own_rows_only():
@@ -181,7 +181,7 @@ def test_a_database_that_is_away_is_told_and_what_was_known_stays():
 
     moment, history = asyncio.run(look())
     shown = overview(moment, history)
-    assert (shown["verdict"].grade, shown["verdict"].text) == ("bad", "The database does not answer: gone")
+    assert (shown["verdict"].grade, shown["verdict"].text) == ("bad", "The database does not respond: gone")
     assert shown["backlog"] == "0"
 
 

@@ -36,7 +36,7 @@ def test_the_strip_shows_the_newest_fifty_and_bears_runs_that_have_not_begun():
 def test_lateness_is_from_due_to_the_first_sign_of_work():
     late = run("succeeded", 1)
     late["started_at"] = (NOW - timedelta(minutes=1) + timedelta(seconds=2)).isoformat()
-    assert run_charts.lateness([late]) == [(0, 16.0, "began 2 s after it was due")]
+    assert run_charts.lateness([late]) == [(0, 16.0, "started 2 s after it was due")]
 
 
 def test_a_timeline_has_every_attempt_and_the_one_to_come():
