@@ -220,7 +220,7 @@ class Process:
 
 def held_too_long(processes: Sequence[Process]) -> bool:
     """Whether one stood still for so long that it gave up what it had claimed: what it had sent may come again."""
-    return any(line.get("event", "").startswith(("due rows are given up", "RabbitMQ unavailable"))
+    return any(line.get("event", "").startswith(("claim rolled back", "RabbitMQ unavailable"))
                for process in processes for line in process.lines)
 
 

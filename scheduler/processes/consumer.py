@@ -1,4 +1,4 @@
-"""The process AMQP → Postgres: commands, results and delayed messages are stored, or refused with a reason."""
+"""The consumer process: stores commands, results and delayed messages in Postgres, or rejects them."""
 
 import time
 from collections import deque
@@ -49,12 +49,12 @@ _locked = ThrottledWarning(log, "messages set aside: another session has locked 
 BATCH = 1000
 SESSIONS = 2
 SKIP_LOCKED_SECONDS = 5.0
-STOP_SECONDS = 1.0  # for the broker to take back what was not stored
+STOP_SECONDS = 1.0  # for the broker to requeue unstored messages
 
 
 @dataclass(slots=True)
 class PendingBatch:
-    """Commands that are being stored, on a session of their own."""
+    """Messages that are being stored by a session."""
 
     deliveries: list[Delivery]
     ids: set[str]
@@ -65,7 +65,7 @@ class PendingBatch:
 
 @dataclass(frozen=True, slots=True)
 class MessageKind:
-    """What is taken from a queue: how it is read, stored and counted."""
+    """A queue, and how its messages are read, stored and counted."""
 
     queue: str
     read: Callable[..., Any]
@@ -80,13 +80,13 @@ DELAYED = MessageKind(DELAY_QUEUE, read_delayed, execute_delayed, batch_telemetr
 
 
 class Consumer:
-    """Takes what is waiting, stores it in one transaction, answers, and only then acknowledges.
+    """Stores batches of messages, each in one transaction, replies, and only then acknowledges.
 
-    While the queue is long two batches are stored at a time, unless they are about the same jobs: Postgres works
-    on the one while the other is read and applied.
+    While the queue is long two batches are stored concurrently, unless both concern the same jobs: Postgres works
+    on one while the other is read and applied.
 
-    Messages about rows that another session keeps locked are set aside, unacknowledged. They are tried again on a
-    session of their own: all without waiting, then those about one id waiting as long as any batch, and so on.
+    Messages for rows that another session keeps locked are set aside, unacknowledged. A separate session retries
+    them: all of them without waiting for locks, then the messages for one id, waiting as long as any batch.
     """
 
     kind = COMMANDS
@@ -100,16 +100,16 @@ class Consumer:
         self._free = [StoreSession(settings.database_url, self.kind.execute) for _ in range(self.sessions)]
         self._retry_session = StoreSession(settings.database_url, self.kind.execute)
         self._threads = ThreadPoolExecutor(self.sessions + 1, thread_name_prefix="storing")
-        self._set_aside = SetAside()  # of the present inbox
+        self._set_aside = SetAside()  # messages of the current inbox
         self._retrying: PendingBatch | None = None
-        self._skip_locked_until = 0.0  # a batch waited for a lock in vain a moment ago: the next don't wait
-        self._redeliveries: Redeliveries | None = None  # of a queue that doesn't count them itself
+        self._skip_locked_until = 0.0  # a recent batch timed out waiting for a lock: the next ones do not wait
+        self._redeliveries: Redeliveries | None = None  # for a queue that does not count them itself
 
     def run(self, link: Link) -> None:
-        """Serve one connection to the broker until it is lost or the process shall stop."""
+        """Serve one connection to the broker until it is lost or the process stops."""
         strangers = self._settings.tenant_by == "user_id" and self._settings.tenant_routes == "prefix"
         queues = ReplyQueues(self._settings.reply_queues, strangers=strangers)
-        answers = ReplySender(link, self._wait_for_alarm, queues)
+        reply_sender = ReplySender(link, self._wait_for_alarm, queues)
         read = self._reader(link)
         queue_type = self._settings.queue_type
         if queue_type != "quorum":
@@ -120,30 +120,30 @@ class Consumer:
         while not self._stop and self._prepare(link):
             inbox = BatchConsumer(link, self.kind.queue, self._settings.prefetch, read, self.kind.decode)
             try:
-                self._serve(inbox, answers, link)
+                self._serve(inbox, reply_sender, link)
             except DatabaseUnavailable:
                 inbox.give_back()
                 self._storing.wait(self._free[-1], link.check_open)
             self._ended(inbox)
 
-    def _prepare(self, link: Link) -> bool:  # noqa: ARG002 - others need it
-        """Do what must be done before the first delivery; False on a stop."""
+    def _prepare(self, link: Link) -> bool:  # noqa: ARG002 - for subclasses
+        """Prepare for the first delivery; return False on a stop."""
         return True
 
     def _turn(self, inbox: BatchConsumer) -> None:
-        """Do what must be done on every turn of the loop."""
+        """Run once per iteration of the loop; for subclasses."""
 
     def _ended(self, inbox: BatchConsumer) -> None:
-        """Do what must be done when no more is taken from the inbox, unless the connection was lost."""
+        """Clean up after the last delivery, unless the connection was lost; for subclasses."""
 
-    def _reader(self, link: Link) -> Callable[[Delivery], Any]:  # noqa: ARG002 - others ask it
-        found = self._settings
-        own_users = [*map(user, found.amqp_urls), *found.worker_users]
-        tenancy = Tenancy.of(found.tenant_by, own_users, found.tenant_routes)
-        return partial(self.kind.read, max_payload_bytes=found.max_payload_bytes, tenancy=tenancy)
+    def _reader(self, link: Link) -> Callable[[Delivery], Any]:  # noqa: ARG002 - for subclasses
+        settings = self._settings
+        own_users = [*map(user, settings.amqp_urls), *settings.worker_users]
+        tenancy = Tenancy.of(settings.tenant_by, own_users, settings.tenant_routes)
+        return partial(self.kind.read, max_payload_bytes=settings.max_payload_bytes, tenancy=tenancy)
 
-    def _serve(self, inbox: BatchConsumer, answers: ReplySender, link: Link) -> None:
-        # In the order of delivery: to acknowledge one is to acknowledge all before it.
+    def _serve(self, inbox: BatchConsumer, reply_sender: ReplySender, link: Link) -> None:
+        # In the order of delivery: acknowledging a batch acknowledges all batches before it.
         batches: deque[PendingBatch] = deque()
         self._forget_set_aside()
         try:
@@ -151,7 +151,7 @@ class Consumer:
                 self._health.turn()
                 self._health.found("rabbitmq")
                 self._turn(inbox)
-                if self._set_aside and not self._retry(inbox, answers, link):
+                if self._set_aside and not self._retry(inbox, reply_sender, link):
                     return
                 idle_seconds = 0.05 if self._set_aside else 0.5
                 deliveries = inbox.take(BATCH, timeout=0.0 if batches else idle_seconds)
@@ -159,7 +159,7 @@ class Consumer:
                     return
                 ids = self._ids(deliveries)
                 while any(batch.ids & ids for batch in batches):
-                    if not self._finish_oldest(batches, inbox, answers):
+                    if not self._finish_oldest(batches, inbox, reply_sender):
                         return
                 full = len(deliveries) == BATCH
                 if self._set_aside:
@@ -168,15 +168,15 @@ class Consumer:
                     batches.append(self._start(deliveries, ids, link, self._free.pop()))
                 if (
                     batches and (not full or not self._free)
-                    and not self._finish_oldest(batches, inbox, answers)
+                    and not self._finish_oldest(batches, inbox, reply_sender)
                 ):
                     return
-            while batches and self._finish_oldest(batches, inbox, answers):
+            while batches and self._finish_oldest(batches, inbox, reply_sender):
                 pass
             if self._retrying is not None:
-                self._finish_retry(self._retrying, inbox, answers)
+                self._finish_retry(self._retrying, inbox, reply_sender)
         finally:
-            # What they do must not run into what comes next.
+            # Their transactions must end before the next batches start.
             wait([batch.stored for batch in (*batches, *filter(None, [self._retrying]))])
             self._free += [batch.session for batch in batches]
             self._forget_set_aside()
@@ -185,8 +185,8 @@ class Consumer:
         self._set_aside, self._retrying = SetAside(), None
 
     def _ids(self, deliveries: Sequence[Delivery]) -> set[str]:
-        """Return what these are about: two batches about the same are stored one after the other."""
-        return {each.read.about for each in deliveries if not isinstance(each.read, Rejected)}
+        """Return the ids that the messages concern: batches that share an id are stored one after the other."""
+        return {delivery.read.about for delivery in deliveries if not isinstance(delivery.read, Rejected)}
 
     def _start(
         self, deliveries: list[Delivery], ids: set[str], link: Link, session: StoreSession,
@@ -195,34 +195,35 @@ class Consumer:
         session.wait_for_locks = (
             time.monotonic() >= self._skip_locked_until if wait_for_locks is None else wait_for_locks
         )
-        commands = [each.read for each in deliveries if not isinstance(each.read, Rejected)]
+        commands = [delivery.read for delivery in deliveries if not isinstance(delivery.read, Rejected)]
         stored = self._threads.submit(self._storing.store, session, commands, link.check_open)
         return PendingBatch(deliveries, ids, session, stored, session.wait_for_locks)
 
     def _without_set_aside(self, deliveries: list[Delivery], inbox: BatchConsumer) -> list[Delivery]:
-        """Set aside what is about the same as others that are; return the rest."""
+        """Set aside messages for the ids of messages set aside before; return the rest."""
         ids = self._set_aside.ids
         behind: list[Delivery] = []
         rest: list[Delivery] = []
-        for each in deliveries:
-            (behind if not isinstance(each.read, Rejected) and each.read.about in ids else rest).append(each)
+        for delivery in deliveries:
+            is_behind = not isinstance(delivery.read, Rejected) and delivery.read.about in ids
+            (behind if is_behind else rest).append(delivery)
         if behind:
             inbox.set_aside(behind)
             self._set_aside.add(behind)
         return rest
 
-    def _retry(self, inbox: BatchConsumer, answers: ReplySender, link: Link) -> bool:
-        """Try again what was set aside, beside what comes in; False on a stop."""
+    def _retry(self, inbox: BatchConsumer, reply_sender: ReplySender, link: Link) -> bool:
+        """Retry the messages that were set aside, concurrently with new ones; return False on a stop."""
         waits = False
         if self._retrying is not None:
             if not self._retrying.stored.done():
                 return True
-            tried = self._retrying
-            progress = self._finish_retry(tried, inbox, answers)
+            retried = self._retrying
+            progress = self._finish_retry(retried, inbox, reply_sender)
             if progress is None:
                 return False
-            # Waiting gives them a turn even if others lock the row again and again.
-            waits = not progress and not tried.waits_for_locks
+            # Waiting gets the lock even if others lock the row repeatedly.
+            waits = not progress and not retried.waits_for_locks
         if self._set_aside:
             deliveries = self._set_aside.next_id(BATCH) if waits else self._set_aside.next(BATCH)
             self._retrying = self._start(deliveries, set(), link, self._retry_session, wait_for_locks=waits)
@@ -230,80 +231,84 @@ class Consumer:
             self._retry_session.close()
         return True
 
-    def _finish_retry(self, batch: PendingBatch, inbox: BatchConsumer, answers: ReplySender) -> int | None:
-        """Answer and acknowledge what was stored, and return how many; None if a stop came before."""
+    def _finish_retry(self, batch: PendingBatch, inbox: BatchConsumer, reply_sender: ReplySender) -> int | None:
+        """Reply to stored messages, acknowledge them and return their number; None on a stop."""
         stored = batch.stored.result()
         if stored is None:
             return None
         self._retrying = None
-        rest, verdicts, _ = self._split(batch, stored)
+        rest, outcomes, _ = self._split(batch, stored)
         if rest:
             self._set_aside.remove(rest)
-            self._finish(rest, replace(stored, outcomes=verdicts), inbox, answers)
+            self._finish(rest, replace(stored, outcomes=outcomes), inbox, reply_sender)
         return len(rest)
 
     def _split(
         self, batch: PendingBatch, stored: StoredBatch
     ) -> tuple[list[Delivery], Sequence[MessageOutcome], list[Delivery]]:
-        """Return what was stored or rejected, the verdicts on what could be read of that, and what is locked."""
-        if not any(verdict is LOCKED for verdict in stored.outcomes):
+        """Return the stored or rejected messages, the outcomes of the readable ones, and the locked messages."""
+        if not any(outcome is LOCKED for outcome in stored.outcomes):
             return batch.deliveries, stored.outcomes, []
-        rest, locked, verdicts, told = [], [], [], iter(stored.outcomes)
-        for each in batch.deliveries:
-            if isinstance(each.read, Rejected):
-                rest.append(each)
-            elif (verdict := next(told)) is LOCKED:
-                locked.append(each)
+        rest, locked, outcomes, stored_outcomes = [], [], [], iter(stored.outcomes)
+        for delivery in batch.deliveries:
+            if isinstance(delivery.read, Rejected):
+                rest.append(delivery)
+            elif (outcome := next(stored_outcomes)) is LOCKED:
+                locked.append(delivery)
             else:
-                rest.append(each)
-                verdicts.append(verdict)
+                rest.append(delivery)
+                outcomes.append(outcome)
         if batch.waits_for_locks:
             self._skip_locked_until = time.monotonic() + SKIP_LOCKED_SECONDS
         _locked.warning(count=len(locked), id=locked[0].read.about,
-                        do="nothing, unless it goes on: then see pg_stat_activity for a transaction left open")
-        return rest, verdicts, locked
+                        do="if it persists, find the open transaction in pg_stat_activity")
+        return rest, outcomes, locked
 
-    def _finish_oldest(self, batches: deque[PendingBatch], inbox: BatchConsumer, answers: ReplySender) -> bool:
-        """Wait for the oldest batch, then answer and acknowledge it; False if a stop came before it was stored.
+    def _finish_oldest(
+        self, batches: deque[PendingBatch], inbox: BatchConsumer, reply_sender: ReplySender
+    ) -> bool:
+        """Wait for the oldest batch, reply and acknowledge it; return False if a stop prevented storing it.
 
-        Then none behind it may be acknowledged either.
+        In that case no later batch may be acknowledged either.
         """
         stored = batches[0].stored.result()
         if stored is None:
             return False
         batch = batches.popleft()
         self._free.append(batch.session)
-        rest, verdicts, locked = self._split(batch, stored)
+        rest, outcomes, locked = self._split(batch, stored)
         if locked:
             inbox.set_aside(locked)
             self._set_aside.add(locked)
         if rest:
-            self._finish(rest, replace(stored, outcomes=verdicts), inbox, answers)
+            self._finish(rest, replace(stored, outcomes=outcomes), inbox, reply_sender)
         return True
 
     def _finish(self, batch: list[Delivery], stored: StoredBatch, inbox: BatchConsumer,
-                answers: ReplySender) -> None:
-        told = iter(stored.outcomes)
-        verdicts = [each.read if isinstance(each.read, Rejected) else next(told) for each in batch]
-        refused = answers.give(self._answers(batch, verdicts))
-        self.kind.count(batch, verdicts)
-        batch_telemetry.log_commands(batch, verdicts, stored.began, stored.ended)
-        inbox.ack(batch, refused)
+                reply_sender: ReplySender) -> None:
+        stored_outcomes = iter(stored.outcomes)
+        outcomes = [
+            delivery.read if isinstance(delivery.read, Rejected) else next(stored_outcomes) for delivery in batch
+        ]
+        not_copied = reply_sender.give(self._replies(batch, outcomes))
+        self.kind.count(batch, outcomes)
+        batch_telemetry.log_commands(batch, outcomes, stored.began, stored.ended)
+        inbox.ack(batch, not_copied)
         if self._redeliveries:
             self._redeliveries.forget(batch)
 
-    def _answers(self, batch: Sequence[Delivery], verdicts: Sequence[MessageOutcome]) -> list[CommandReply]:
-        return _answers(batch, verdicts)
+    def _replies(self, batch: Sequence[Delivery], outcomes: Sequence[MessageOutcome]) -> list[CommandReply]:
+        return _replies(batch, outcomes)
 
     def _wait_for_alarm(self) -> None:
-        """Say why nothing moves, and sleep a little; a stop ends the wait."""
+        """Report that the broker blocks publishers, and wait a little; raise Unavailable on a stop."""
         self._health.missing("rabbitmq", "it blocks publishers: its memory or disk alarm is on")
         self._health.turn()
         if self._stop.wait(0.2):
             raise Unavailable("stopped while the broker blocks publishers")
 
     def close(self) -> None:
-        """Let go of the threads and the sessions."""
+        """Close the threads and the sessions."""
         self._threads.shutdown(wait=False)
         for session in (*self._free, self._retry_session):
             session.close()
@@ -312,7 +317,7 @@ class Consumer:
 
 
 class ResultsConsumer(Consumer):
-    """The same for what workers report, on a connection of its own: however many requests wait, no result does."""
+    """Consumes results of workers, on a separate connection so that a long queue of requests delays none."""
 
     kind = RESULTS
 
@@ -321,13 +326,13 @@ class ResultsConsumer(Consumer):
         self._result_reader: ResultReader | None = None
 
     def run(self, link: Link) -> None:
-        """Serve one connection to the broker until it is lost or the process shall stop."""
-        # The reader of the connection before is gone when the broker has noticed that it was lost.
+        """Serve one connection to the broker until it is lost or the process stops."""
+        # The reader of the previous connection expires when the broker notices that it was lost.
         self._result_reader = None
         super().run(link)
 
     def _prepare(self, link: Link) -> bool:
-        """Register before results are delivered: producers wait for what this consumer holds."""
+        """Register before results are delivered: producers wait for the results that this consumer holds."""
         connected_at = None if self._result_reader is None else self._result_reader.connected_at
         session = self._free[-1]
         self._result_reader = self._storing.when_available(
@@ -340,12 +345,12 @@ class ResultsConsumer(Consumer):
             self._result_reader.turn(self._free[-1], inbox, committed=not self._set_aside)
 
     def _finish(self, batch: list[Delivery], stored: StoredBatch, inbox: BatchConsumer,
-                answers: ReplySender) -> None:
-        super()._finish(batch, stored, inbox, answers)
+                reply_sender: ReplySender) -> None:
+        super()._finish(batch, stored, inbox, reply_sender)
         reader = self._result_reader
         assert reader is not None  # noqa: S101 - it was registered before the first delivery
         reader.finished(len(batch))
-        markers = [each.read.id for each in batch if isinstance(each.read, Marker)]
+        markers = [delivery.read.id for delivery in batch if isinstance(delivery.read, Marker)]
         if markers and self._free and not self._set_aside:  # otherwise the producer sends another
             reader.read(self._free[-1], inbox, markers)
 
@@ -354,15 +359,15 @@ class ResultsConsumer(Consumer):
             try:
                 inbox.give_back(STOP_SECONDS)
             except Unavailable:
-                return  # producers notice by this reader's silence
+                return  # producers notice that its heartbeat is missing
         if self._result_reader is not None:
             self._result_reader.leave(self._free[-1])
 
 
 class DelayConsumer(Consumer):
-    """The same for delayed messages of one entry, on a connection of its own.
+    """Consumes the delayed messages of one entry exchange, on a separate connection.
 
-    One batch is stored after the other: of two messages for one instant the one that came first goes first.
+    Batches are stored one after the other, so that messages for the same instant keep their order.
     """
 
     kind = DELAYED
@@ -371,46 +376,46 @@ class DelayConsumer(Consumer):
 
     @classmethod
     def each(cls, settings: Settings) -> list[type[Consumer]]:
-        """Return one for each entry."""
-        further = [
+        """Return a consumer class for each entry exchange."""
+        additional = [
             type(f"{cls.__name__} {name}", (cls,), {
                 "kind": replace(DELAYED, queue=delay_queue(name)), "entry": delay_entry(name), "exchange": name,
             }) for name, _ in settings.delay_exchanges
         ]
-        return [cls, *further]
+        return [cls, *additional]
 
     def _reader(self, link: Link) -> Callable[[Delivery], Any]:
         return partial(self.kind.read, exchange=self.exchange, frame_max=link.frame_max)
 
-    def _ids(self, deliveries: Sequence[Delivery]) -> set[str]:  # noqa: ARG002 - as all consumers
+    def _ids(self, deliveries: Sequence[Delivery]) -> set[str]:  # noqa: ARG002 - overrides
         return set()
 
-    def _answers(self, batch: Sequence[Delivery], verdicts: Sequence[MessageOutcome]) -> list[CommandReply]:
-        """Only what is rejected is answered: `reply_to` is meant for whom the message is meant for."""
-        found = []
-        for delivery, verdict in zip(batch, verdicts, strict=True):
-            if isinstance(verdict, Rejected):
+    def _replies(self, batch: Sequence[Delivery], outcomes: Sequence[MessageOutcome]) -> list[CommandReply]:
+        """Reply only to rejected messages: `reply_to` is for the message's receiver."""
+        replies = []
+        for delivery, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, Rejected):
                 delivery.properties = decoded(delivery.raw)
-                message = reply_to(verdict, _named(delivery.properties.message_id))
+                message = reply_to(outcome, _message_id(delivery.properties.message_id))
                 body = message.model_dump_json().encode()
-                found.append(CommandReply(delivery, type(message).__name__, body, str(verdict), self.entry))
-        return found
+                replies.append(CommandReply(delivery, type(message).__name__, body, str(outcome), self.entry))
+        return replies
 
 
-def _named(message_id: Any) -> str | None:
-    """Return a message_id that JSON can hold: what is no UTF-8 pika leaves as bytes."""
+def _message_id(message_id: Any) -> str | None:
+    """Return the message_id if it is valid UTF-8; otherwise pika leaves it as bytes."""
     return message_id if isinstance(message_id, str) else None
 
 
-def _answers(batch: Sequence[Delivery], verdicts: Sequence[MessageOutcome]) -> list[CommandReply]:
-    """Word the answers to those that wait for one, and to those that are rejected."""
-    found = []
-    for delivery, verdict in zip(batch, verdicts, strict=True):
-        if isinstance(verdict, Rejected):
-            message, reason = reply_to(verdict, id_in_body(delivery.body)), str(verdict)
+def _replies(batch: Sequence[Delivery], outcomes: Sequence[MessageOutcome]) -> list[CommandReply]:
+    """Return the replies to rejected messages and to messages with `reply_to`."""
+    replies = []
+    for delivery, outcome in zip(batch, outcomes, strict=True):
+        if isinstance(outcome, Rejected):
+            message, reason = reply_to(outcome, id_in_body(delivery.body)), str(outcome)
         elif delivery.properties.reply_to:
-            message, reason = reply_to(verdict, delivery.read.about), None
+            message, reason = reply_to(outcome, delivery.read.about), None
         else:
             continue
-        found.append(CommandReply(delivery, type(message).__name__, message.model_dump_json().encode(), reason))
-    return found
+        replies.append(CommandReply(delivery, type(message).__name__, message.model_dump_json().encode(), reason))
+    return replies

@@ -1,4 +1,4 @@
-"""What every long-running process does around its work: start, connect, reconnect, stop."""
+"""The life cycle of long-running processes: start, connect, reconnect, stop."""
 
 import gc
 import sys
@@ -28,18 +28,18 @@ log = get_logger(__name__)
 
 
 def start(role: ProcessRole, settings: Settings, stop: Stop) -> tuple[list[HealthPart], Maintenance]:
-    """Check pika, take over the signals, serve metrics and health, and start the maintenance beside the work."""
+    """Check pika, handle signals, serve metrics and health, and start the maintenance thread."""
     pika_internals.check()
     stop.listen()
     sys.setswitchinterval(role.switch_seconds)
     works = role.load(settings)
-    # What a message makes is freed when it is done with, without the collector's help; it need not look so often,
-    # and never at what was imported.
+    # Reference counting frees the objects of a message. So the cycle collector runs rarely, and skips imported
+    # modules.
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
     metrics.declare(tzdata_version())
     health = Health()
-    # Before anyone can ask: who has not connected yet is not ready.
+    # Before the health endpoint starts: a process that has not connected yet is not ready.
     needs = ["rabbitmq"] if role.broker else []
     needs += ["postgres"] if role.database and not role.idle_without_database else []
     parts = [health.part(*needs) for _ in works]
@@ -50,7 +50,7 @@ def start(role: ProcessRole, settings: Settings, stop: Stop) -> tuple[list[Healt
 
 
 def serve(role: ProcessRole, settings: Settings, stop: Stop, parts: Sequence[HealthPart], *, wait: bool) -> None:
-    """Do all that a role is for, each on a thread and a connection of its own, until the stop."""
+    """Run all works of a role, each with its own thread and connection, until the stop."""
     failures: list[BaseException] = []
 
     def run(work: Any, part: HealthPart, name: str) -> None:
@@ -60,8 +60,8 @@ def serve(role: ProcessRole, settings: Settings, stop: Stop, parts: Sequence[Hea
             else:
                 work.run()
             if hasattr(work, "finish"):
-                work.finish()  # what goes on without a broker has its time too
-        except BaseException as error:  # noqa: BLE001 - raised again by the main thread
+                work.finish()  # work that continues without a broker
+        except BaseException as error:  # noqa: BLE001 - the main thread raises it
             failures.append(error)
             stop.set()
 
@@ -83,7 +83,7 @@ def stay_connected(
     role: str, settings: Settings, stop: Stop, health: HealthPart, work: Callable[[Link], None], *, wait: bool,
     declares: bool,
 ) -> None:
-    """Keep `work` supplied with a connection to RabbitMQ, through every URL in turn, until the stop."""
+    """Run `work` with a connection to RabbitMQ, reconnecting to each URL in turn, until the stop."""
     delays = backoff()
     attempt = 0
     while not stop:
@@ -106,7 +106,7 @@ def stay_connected(
             if not wait and attempt >= len(settings.amqp_urls):
                 raise
             health.missing("rabbitmq", str(error))
-            log.warning("RabbitMQ unavailable: trying again", problem=str(error), broker=place(url),
+            log.warning("RabbitMQ unavailable: reconnecting", problem=str(error), broker=place(url),
                         do="check that it runs and that AMQP_URL is right")
             stop.wait(next(delays))
 

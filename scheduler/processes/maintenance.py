@@ -1,4 +1,4 @@
-"""A thread beside the work: heartbeat, backlog gauges, pruning of old rows, and a summary line a minute."""
+"""The maintenance thread: heartbeat, backlog gauges, pruning, partitions, and a summary every minute."""
 
 import math
 import os
@@ -21,12 +21,12 @@ from scheduler.settings import Settings
 log = get_logger(__name__)
 
 TICK_SECONDS = 5.0
-RETRY_SECONDS = 2.0  # while the database is away
+RETRY_SECONDS = 2.0  # while the database is unavailable
 MINUTE_SECONDS = 60.0
-MEASURE_SECONDS = 30.0  # at most, between two looks at the backlog
+MEASURE_SECONDS = 30.0  # maximum time between two counts of the backlog
 PRUNE_BATCH = 1000
 PARTITION_SECONDS = 3600.0
-PRUNE_SECONDS = 1.5  # of a tick at most, so that the heartbeat stays in time
+PRUNE_SECONDS = 1.5  # maximum per tick, so that the heartbeat is on time
 
 
 _GAUGES = (
@@ -36,12 +36,12 @@ _GAUGES = (
 
 
 class Maintenance:
-    """Lives as long as its process. Whatever fails here, the work goes on and the next tick tries again."""
+    """Runs as long as its process. A failure does not affect the work, and the next tick retries."""
 
     def __init__(
         self, role: ProcessRole, settings: Settings, stop: Stop, health: HealthPart | None, metrics_port: int
     ) -> None:
-        """Report to `health` whether the database answers, where the work itself does not tell."""
+        """Report to `health` whether the database is available, unless the work itself does."""
         self._role = role
         self._settings = settings
         self._stop = stop
@@ -61,7 +61,7 @@ class Maintenance:
         return self
 
     def join(self, seconds: float = 2.0) -> None:
-        """Wait, after the stop, until the replica is off the list."""
+        """Wait after a stop until the replica is deregistered."""
         self._thread.join(seconds)
 
     def _run(self) -> None:
@@ -79,7 +79,7 @@ class Maintenance:
             return False
 
     def run_once(self) -> bool:
-        """Do what a tick is for; return whether the database answered."""
+        """Run one tick; return whether the database is available."""
         throttled_warnings.flush_all()
         if not self._role.database:
             return True
@@ -101,7 +101,7 @@ class Maintenance:
             self._prune(self._session)
             self._keep_partitions(self._session)
         except Unavailable as error:
-            # Too slow to count or to prune is not yet too slow to work.
+            # The database may be too slow to count or prune and still fast enough to work.
             self._lose(error)
             return False
         return True
@@ -117,19 +117,19 @@ class Maintenance:
         began = time.monotonic()
         if began < self._measure_due:
             return
-        found = session.measure()
-        # A large backlog takes a while to count: never more than a fiftieth of the time goes into it.
+        backlog = session.measure()
+        # Counting a large backlog takes a while: spend at most a fiftieth of the time on it.
         now = time.monotonic()
         self._measure_due = now + min(50 * (now - began), MEASURE_SECONDS)
-        metrics.backlog_jobs.set(found.due)
-        for name, count in found.by_class.items():
+        metrics.backlog_jobs.set(backlog.due)
+        for name, count in backlog.by_class.items():
             metrics.backlog_by_class.labels(name).set(count)
-        metrics.oldest_due_age.set(found.oldest_age)
-        metrics.pending_jobs.set(found.pending)
-        metrics.runs_open.set(found.runs_open)
-        metrics.runs_overdue.set(found.runs_overdue)
-        metrics.runs_dead.set(found.runs_dead)
-        metrics.delayed_messages.set(found.delayed)
+        metrics.oldest_due_age.set(backlog.oldest_age)
+        metrics.pending_jobs.set(backlog.pending)
+        metrics.runs_open.set(backlog.runs_open)
+        metrics.runs_overdue.set(backlog.runs_overdue)
+        metrics.runs_dead.set(backlog.runs_dead)
+        metrics.delayed_messages.set(backlog.delayed)
 
     def _prune(self, session: MaintenanceSession) -> None:
         """Prune until nothing old is left or the tick's share is used up, resting as long as working."""
@@ -156,21 +156,21 @@ class Maintenance:
         """
         if time.monotonic() < self._partitions_due:
             return
-        kept = session.keep_partitions(self._settings.retention_days)
-        metrics.partitions_dropped.inc(kept.dropped)
-        if kept.complete:
-            pause, self._partitions_pause = PARTITION_SECONDS if kept.leads else MINUTE_SECONDS, MINUTE_SECONDS
-        elif kept.added or kept.dropped:
+        change = session.keep_partitions(self._settings.retention_days)
+        metrics.partitions_dropped.inc(change.dropped)
+        if change.complete:
+            pause, self._partitions_pause = PARTITION_SECONDS if change.leads else MINUTE_SECONDS, MINUTE_SECONDS
+        elif change.added or change.dropped:
             pause = self._partitions_pause = MINUTE_SECONDS
         else:
             pause = self._partitions_pause
             self._partitions_pause = min(2 * pause, PARTITION_SECONDS)
             log.info("history partitions postponed: run_history is locked", again_in=pause,
-                     do="nothing, unless it goes on: then see pg_stat_activity for a transaction left open")
+                     do="if it persists, find the open transaction in pg_stat_activity")
         self._partitions_due = time.monotonic() + pause
 
     def _lose(self, error: Unavailable) -> None:
-        # The work itself warns of the same; here it would be said twice.
+        # The work itself logs a warning.
         log.debug("no heartbeat: database unavailable", problem=str(error))
         # Unknown is not zero.
         for gauge in _GAUGES:
@@ -191,19 +191,19 @@ class Maintenance:
             if self._session is not None:
                 self._session.leave(self._replica)
         except Unavailable:
-            pass  # the others notice by its silence
+            pass  # other replicas notice that its heartbeat is missing
         finally:
             self._close()
 
     def summarise(self) -> None:
-        """Log what was done since the last summary."""
+        """Log the activity since the last summary."""
         done = self._minute.since()
         self._minute.advance()
         lag = done.pop("lag")
         late = {
-            f"lag_p{round(share * 100)}_ms": None if found is None else round(found * 1000, 1)
+            f"lag_p{round(share * 100)}_ms": round(seconds * 1000, 1)
             for share in (0.5, 0.99)
-            if (found := percentile(share, lag)) is not None
+            if (seconds := percentile(share, lag)) is not None
         }
         backlog = metrics.backlog_jobs.collect()
         waiting = next(iter(backlog)).samples[0].value

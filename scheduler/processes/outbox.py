@@ -1,4 +1,4 @@
-"""The process host's outbox → AMQP: commands that the host's transactions have committed."""
+"""The outbox process: publishes commands committed to the host's outbox table."""
 
 import threading
 
@@ -13,14 +13,14 @@ log = get_logger(__name__)
 
 
 def run(settings: Settings, stop: Stop, *, wait: bool) -> None:
-    """Relay until the stop; DATABASE_URL is the host's own database here, where scheduler_outbox stands."""
+    """Relay until the stop. DATABASE_URL is the host's database, which has the table scheduler_outbox."""
     stop.listen()
 
     def open_database() -> Connection:
         return connect(settings.database_url, "outbox")
 
     for url in settings.amqp_urls:
-        parameters(url, "outbox")  # a mistake in it is no reason to wait
+        parameters(url, "outbox")  # report an invalid URL at once
     relay = Relay(open_database, ",".join(settings.amqp_urls), interval=settings.poll_interval_ms / 1000,
                   user_id=user(settings.amqp_urls[0]) if settings.tenant_by == "user_id" else None)
     if not wait:

@@ -1,4 +1,4 @@
-"""The process Postgres → AMQP: whatever falls due becomes messages."""
+"""The producer process: publishes due rows as messages."""
 
 from contextlib import ExitStack, closing, suppress
 
@@ -27,7 +27,7 @@ log = get_logger(__name__)
 def sources(
     settings: Settings, link: Link, probe: ResultsProbe, *, after_outage: bool
 ) -> tuple[DueJobs, DueRuns, DueDelayed]:
-    """Return whatever falls due: a new kind of thing adds its source here."""
+    """Return the sources of due rows."""
     jobs = DueJobs(keep_all=settings.history == "all", topology_wanted=link.topology_wanted)
     return jobs, DueRuns(after_outage=after_outage, probe=probe), _delayed(settings, link)
 
@@ -38,19 +38,19 @@ def _delayed(settings: Settings, link: Link) -> DueDelayed:
 
 
 class Producer:
-    """Keeps the emitting loop supplied with connections, through the outages of both servers."""
+    """Runs the emitting loop, and reconnects it after outages of either server."""
 
     def __init__(self, settings: Settings, stop: Stop, health: HealthPart) -> None:
         self._settings = settings
         self._stop = stop
         self._health = health
-        # However long it may sleep, what a replica that died has let go of must be found in time.
+        # Rows released by a dead replica must be found in time, regardless of the poll interval.
         self._poll = min(settings.poll_interval_ms / 1000, MAX_FULL_SCAN_SECONDS)
-        self._after_outage = False  # of the database
+        self._after_outage = False  # the database was unavailable
         self._slow_routes = SlowRoutes()
 
     def run(self, link: Link) -> None:
-        """Serve one connection to the broker until it is lost or the process shall stop."""
+        """Serve one connection to the broker until it is lost or the process stops."""
         delays = backoff(most=5.0)
         publisher = EventPublisher(link, self._slow_routes)
         while not self._stop:
@@ -58,8 +58,8 @@ class Producer:
                 self._emit(link, publisher)
             except RabbitUnavailable:
                 if link.blocked and link.closed is None:
-                    continue  # its alarm passes; a new connection would be blocked as well
-                # Half open, or a queue without its majority: the next connection, or the next node, may do better.
+                    continue  # a new connection would be blocked as well
+                # Half-open connection, or a queue without a majority: another connection or node may work.
                 link.close()
                 raise
             except (Unavailable, Unstorable) as error:
@@ -67,8 +67,8 @@ class Producer:
                 if link.closed is not None:
                     raise
                 self._health.missing("postgres", str(error))
-                log.warning("due rows are given up and claimed again", problem=str(error),
-                            do="check that Postgres runs and that `scheduler migrate` was run")
+                log.warning("claim rolled back; retrying", problem=str(error),
+                            do="check that Postgres is running and migrated (`scheduler migrate`)")
                 self._stop.wait(next(delays))
                 self._health.turn()
 
@@ -99,12 +99,12 @@ class Producer:
                     continue
                 emitter.run_once()
         finally:
-            # Whatever happened, what the broker has confirmed need not be sent again.
+            # Settle confirmed events in any case, so that they are not resent.
             with suppress(Unavailable, Unstorable):
                 emitter.settle()
 
     def _blocked(self, link: Link) -> bool:
-        """Wait a little while the broker refuses publishers: no row is held meanwhile."""
+        """Return whether the broker blocks publishers, after a short wait in which no row is locked."""
         if link.closed is not None:
             raise RabbitUnavailable(link.closed)
         if not link.blocked:

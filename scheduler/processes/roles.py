@@ -1,4 +1,4 @@
-"""The one table of the long-running processes: what each is for, and what sets it apart from the others."""
+"""The table of the long-running processes and their properties."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,45 +11,45 @@ from scheduler.domain.errors import Misconfigured
 
 @dataclass(frozen=True, slots=True)
 class ProcessRole:
-    """A process that serves until it is stopped."""
+    """A process that runs until it is stopped."""
 
     name: str
     help: str
-    # Module and class of what it does, each on a connection of its own to RabbitMQ; imported only where it runs.
+    # Module and class of each of its works. Each has its own connection to RabbitMQ and is imported on demand.
     works: tuple[str | Callable[..., Any], ...]
-    in_dev: int  # how many of them `scheduler dev` runs
-    # Threads share the interpreter: one talks to RabbitMQ, another waits for Postgres many times a batch, and when
-    # its answer is there should not wait 5 ms more to be let in, which is Python's default. A consumer's are busy
-    # all the time while its queue is long, and each change costs.
+    in_dev: int  # number of such processes in `scheduler dev`
+    # Python's thread switch interval. A producer's threads wait for Postgres several times per batch, and then up
+    # to this long for the interpreter lock; the default, 5 ms, is too long. A consumer's threads are always busy
+    # while its queue is long, and switching costs time.
     switch_seconds: float
-    # Without work it does not touch the database: then its heartbeat is how it knows that it is there.
+    # Without work it does not query the database: its heartbeat detects whether the database is available.
     idle_without_database: bool = False
     database: bool = True  # a worker has none
     broker: bool = True  # the API works without one
-    declares: bool = True  # a worker only checks the topology: its broker user may not change it
-    # Module and class of what its works have in common, made once with the settings and given to each of them.
+    declares: bool = True  # a worker only checks the topology, which its broker user may not change
+    # Module and class of an object that its works share, created once from the settings.
     common: str | None = None
-    extra: str | None = None  # what has to be installed for it
+    extra: str | None = None  # the extra that it needs
 
     def load(self, settings: Any) -> list[Any]:
-        """Import what it does; some of that is done once for each of several things that the settings name."""
+        """Import its works. A class with `each` is expanded to several, depending on the settings."""
         try:
-            found = [_import_object(each) for each in self.works]
+            classes = [_import_object(work) for work in self.works]
         except ModuleNotFoundError as error:
             if self.extra is None or str(error.name).startswith("scheduler"):
                 raise
             raise Misconfigured(f"scheduler {self.name} needs {error.name}, which is not installed: "
                                 f"{how_to_install(self.extra)}") from None
-        return [work for each in found for work in (each.each(settings) if hasattr(each, "each") else (each,))]
+        return [work for cls in classes for work in (cls.each(settings) if hasattr(cls, "each") else (cls,))]
 
     def shared(self, settings: Any) -> tuple[Any, ...]:
-        """Make what its works have in common, if they have anything."""
+        """Create the object that its works share, if any."""
         return () if self.common is None else (_import_object(self.common)(settings),)
 
 
 def how_to_install(extra: str) -> str:
-    """Say how to get an extra; not by the name alone, under which the public index has another's package."""
-    return f"pip install 'scheduler-{__version__}-py3-none-any.whl[{extra}]', the wheel that `make build` makes"
+    """Return the command that installs an extra: from the wheel, as PyPI's `scheduler` is an unrelated package."""
+    return f"pip install 'scheduler-{__version__}-py3-none-any.whl[{extra}]', the wheel built by `make build`"
 
 
 def _import_object(path: str | Callable[..., Any]) -> Any:

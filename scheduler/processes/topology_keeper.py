@@ -1,4 +1,4 @@
-"""Declares the topology again if someone deletes a part of it while processes run."""
+"""Redeclares the topology if part of it is deleted while processes run."""
 
 import threading
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ from scheduler.rabbit.link import Link
 from scheduler.settings import Settings
 
 log = get_logger(__name__)
-_failed = ThrottledWarning(log, "topology not declared again")
+_failed = ThrottledWarning(log, "topology not redeclared")
 
 CHECK_SECONDS = 30.0
-# An event that has no queue makes for a declaration at most this often.
+# Minimum time between two declarations because of unroutable events.
 REST_SECONDS = 5.0
 
 
@@ -30,7 +30,7 @@ def declare(url: str, settings: Settings) -> None:
 
 @contextmanager
 def keep_topology(link: Link, url: str, settings: Settings) -> Iterator[None]:
-    """Meanwhile check the topology now and then, and when an event could not be routed."""
+    """Check the topology periodically, and when an event could not be routed, within this context."""
     ended = threading.Event()
 
     def run() -> None:
@@ -42,7 +42,7 @@ def keep_topology(link: Link, url: str, settings: Settings) -> Iterator[None]:
             try:
                 if unroutable or topology.is_incomplete(link, settings.delay_exchanges):
                     declare(url, settings)
-                    log.info("topology declared again", broker=place(url))
+                    log.info("topology redeclared", broker=place(url))
             except SchedulerError as error:
                 _failed.warning(problem=str(error), do="check the broker's queues, exchanges and permissions")
             ended.wait(REST_SECONDS)

@@ -127,5 +127,5 @@ def test_an_event_without_a_queue_has_mainapp_due_declared_again(host, sidecar):
     sidecar.up()
     host.channel.queue_delete("mainapp_due")
     host.request(run_at=iso(utc()))
-    sidecar.processes[1].logged("topology declared again")
+    sidecar.processes[1].logged("topology redeclared")
     host.due()
