@@ -1,4 +1,4 @@
-"""`scheduler delayed list|show|cancel|migrate`: each returns what is wrong, or None."""
+"""`scheduler delayed list|show|cancel|migrate`: functions that return an error text, or None."""
 
 import json
 from argparse import Namespace
@@ -14,32 +14,32 @@ from scheduler.rabbit import plugin_declarations
 from scheduler.settings import Settings
 from scheduler.views.delayed_messages import delayed_view, whole_delayed_view
 
-_HEAD = ("COMES OUT", "ID", "BYTES", "EXCHANGE", "KEY", "TRIES")
+_HEAD = ("DUE", "ID", "BYTES", "EXCHANGE", "KEY", "RETRIES")
 
 
 def list(settings: Settings, args: Namespace) -> None:  # noqa: A001 - the verb's own name
-    """Print those that wait, next first."""
-    wanted = DelayedFilter(routing_key=args.routing_key, since=args.since)
+    """Print pending delayed messages, next due first."""
+    filters = DelayedFilter(routing_key=args.routing_key, since=args.since)
     with open_connection(settings, "delayed list") as connection:
-        found = [delayed_view(each) for each in list_delayed(connection, wanted, args.limit)]
+        messages = [delayed_view(row) for row in list_delayed(connection, filters, args.limit)]
     if args.json:
-        print(json.dumps([each.model_dump() for each in found]))
+        print(json.dumps([message.model_dump() for message in messages]))
         return
     rows = [
-        (each.due_at or "", each.id, f"{each.size:,}", each.exchange, each.routing_key,
-         f"{each.retries}: {each.last_problem}" if each.retries else "")
-        for each in found
+        (message.due_at or "", message.id, f"{message.size:,}", message.exchange, message.routing_key,
+         f"{message.retries}: {message.last_problem}" if message.retries else "")
+        for message in messages
     ]
-    print("\n".join(table(_HEAD, rows)) if found else "No delayed message is like that.")
+    print("\n".join(table(_HEAD, rows)) if messages else "No matching delayed messages.")
 
 
 def show(settings: Settings, args: Namespace) -> str | None:
-    """Print one with its properties, headers and body."""
+    """Print one delayed message with its properties, headers and body."""
     with open_connection(settings, "delayed show") as connection:
-        found = find_delayed(connection, args.id)
-    if found is None:
+        message = find_delayed(connection, args.id)
+    if message is None:
         return _missing(args)
-    view = whole_delayed_view(found)
+    view = whole_delayed_view(message)
     if args.json:
         print(view.model_dump_json())
         return None
@@ -51,22 +51,22 @@ def show(settings: Settings, args: Namespace) -> str | None:
 
 
 def cancel(settings: Settings, args: Namespace) -> str | None:
-    """Take one back; with a UUID it stays away for an hour, as by the command `cancel`."""
-    if problem := confirm(f"To take back {args.id}", yes=args.yes):
+    """Cancel one delayed message; a UUID leaves a tombstone for an hour, as the command `cancel` does."""
+    if problem := confirm(f"cancel {args.id}", yes=args.yes):
         return problem
     with open_connection(settings, "delayed cancel") as connection:
-        found = find_delayed(connection, args.id)
+        message = find_delayed(connection, args.id)
         connection.rollback()
         with transaction(connection) as cursor:
-            if found is None or not cancel_delayed(cursor, args.id):
+            if message is None or not cancel_delayed(cursor, args.id):
                 return _missing(args)
             write_entries(cursor, [AuditEntry(cli_caller(), "cancel", "delayed", str(args.id), "*")])
-    print(whole_delayed_view(found).model_dump_json() if args.json else "cancelled: it does not come out")
+    print(whole_delayed_view(message).model_dump_json() if args.json else "cancelled")
     return None
 
 
 def migrate(settings: Settings, args: Namespace) -> str | None:
-    """Print what takes the place of the plugin's exchanges, or declare it."""
+    """Print or declare the replacements for the plugin's exchanges."""
     try:
         text = args.definitions.read_text(encoding="utf-8")
         plan = plugin_migration.plan(text, _vhost(text, settings, args.vhost), args.suffix)
@@ -77,32 +77,32 @@ def migrate(settings: Settings, args: Namespace) -> str | None:
         problems = plugin_declarations.apply(settings.amqp_urls[0], plan, settings.queue_type) if apply else []
         print(json.dumps(plan.as_json() | {"declared": apply and not problems, "undeclared": problems}))
         return "; ".join([*plan.problems, *problems]) or None
-    print("\n".join(plan.lines()) or "No exchange is of the plugin's type.")
+    print("\n".join(plan.lines()) or "No exchange has the plugin's type.")
     if not apply:
         return "; ".join(plan.problems) or None
     problems = plugin_declarations.apply(settings.amqp_urls[0], plan, settings.queue_type)
-    for each in problems:
-        print(f"problem   {each}")
+    for problem in problems:
+        print(f"problem   {problem}")
     if problems:
-        return f"{len(problems)} could not be declared; run it again when what is missing is there"
-    print("declared; set SCHEDULER_DELAY_EXCHANGES for every process of the sidecar and start them anew")
+        return f"{len(problems)} could not be declared; fix the problems and run the command again"
+    print("declared; set SCHEDULER_DELAY_EXCHANGES for every process of the sidecar and restart them")
     return "; ".join(plan.problems) or None
 
 
-def _vhost(text: str, settings: Settings, wanted: str | None) -> str | None:
-    """Return the virtual host to read: the one asked for, that of AMQP_URL, or the only one there is."""
-    there = plugin_migration.vhosts(text)
-    if not there:
+def _vhost(text: str, settings: Settings, option: str | None) -> str | None:
+    """Return the virtual host to read: the option's, that of AMQP_URL, or the only one."""
+    vhosts = plugin_migration.vhosts(text)
+    if not vhosts:
         return None
-    ours = unquote(urlsplit(settings.amqp_urls[0]).path[1:]) or "/"
-    chosen = wanted if wanted is not None else ours
-    if chosen in there:
+    connected = unquote(urlsplit(settings.amqp_urls[0]).path[1:]) or "/"
+    chosen = option if option is not None else connected
+    if chosen in vhosts:
         return chosen
-    if wanted is None and len(there) == 1:
-        return there[0]
-    named = ", ".join(repr(each) for each in there)
-    raise plugin_migration.InvalidDefinitions(f"exchanges of the plugin are in {named}; choose one with --vhost")
+    if option is None and len(vhosts) == 1:
+        return vhosts[0]
+    names = ", ".join(map(repr, vhosts))
+    raise plugin_migration.InvalidDefinitions(f"exchanges of the plugin are in {names}; choose one with --vhost")
 
 
 def _missing(args: Namespace) -> str:
-    return f"no delayed message {args.id} waits; it may be out already"
+    return f"no delayed message {args.id} is pending; it may have been delivered"

@@ -1,4 +1,4 @@
-"""`scheduler job list|show|pause|resume|trigger|cancel`: each returns what is wrong, or None."""
+"""`scheduler job list|show|pause|resume|trigger|cancel`: functions that return an error text, or None."""
 
 import json
 from argparse import Namespace
@@ -37,56 +37,55 @@ _HEAD = ("ID", "STATUS", "TYPE", "NAME", "NEXT RUN", "EMITTED", "TENANT")
 def list(settings: Settings, args: Namespace) -> None:  # noqa: A001 - the verb's own name
     """Print jobs, newest first."""
     with open_connection(settings, "job list") as connection:
-        page = list_jobs(connection, _wanted(args), args.limit)
+        page = list_jobs(connection, _filter(args), args.limit)
         jobs = [job_view(row) for row in page]
-        while page.cut:  # its jobs are large
-            page = list_jobs(connection, _wanted(args), args.limit - len(jobs), page[-1].position)
+        while page.cut:  # large jobs make short pages
+            page = list_jobs(connection, _filter(args), args.limit - len(jobs), page[-1].position)
             jobs += map(job_view, page)
     if args.json:
         print(in_ascii(list_as_json(jobs)))
     else:
-        print("\n".join(_rows(jobs)) if jobs else "No job is like that.")
+        print("\n".join(_rows(jobs)) if jobs else "No matching jobs.")
 
 
 def show(settings: Settings, args: Namespace) -> str | None:
     """Print one job, and why its last event was late."""
-    found = job.run(settings, args.id, as_json=args.json)
-    return None if found else f"no job has the id {args.id}"
+    exists = job.run(settings, args.id, as_json=args.json)
+    return None if exists else f"no job has the id {args.id}"
 
 
 def pause(settings: Settings, args: Namespace) -> str | None:
-    """Pause one job, or all that match."""
+    """Pause one job, or all matching jobs."""
     return _do(settings, args)
 
 
 def resume(settings: Settings, args: Namespace) -> str | None:
-    """Resume one job, or all that match."""
+    """Resume one job, or all matching jobs."""
     return _do(settings, args)
 
 
 def cancel(settings: Settings, args: Namespace) -> str | None:
-    """Cancel one job, or all that match."""
+    """Cancel one job, or all matching jobs."""
     return _do(settings, args)
 
 
 def trigger(settings: Settings, args: Namespace) -> str | None:
-    """Have one job emit an extra occurrence."""
+    """Trigger an extra occurrence of one job."""
     return _one(settings, args)
 
 
 def _do(settings: Settings, args: Namespace) -> str | None:
-    wanted = _wanted(args)
-    if (args.id is None) == (wanted == JobFilter()):
+    filters = _filter(args)
+    if (args.id is None) == (filters == JobFilter()):
         return "give an ID, or at least one filter"
-    if args.verb == "cancel":
-        what = f"To cancel {args.id or 'all jobs that match'}"
-        if problem := confirm(what, yes=args.yes):
-            return problem
+    cancelled = f"cancel {args.id or 'all matching jobs'}"
+    if args.verb == "cancel" and (problem := confirm(cancelled, yes=args.yes)):
+        return problem
     if args.id is not None:
         return _one(settings, args)
     with open_connection(settings, f"job {args.verb}") as connection:
         matched = run_in_batches(connection,
-                                 bulk_commands.job_step(args.verb, wanted, cli_caller(), wake_horizon(settings)))
+                                 bulk_commands.job_step(args.verb, filters, cli_caller(), wake_horizon(settings)))
     print(json.dumps({"matched": matched}) if args.json else f"{matched:,} matched")
     return None
 
@@ -99,24 +98,24 @@ def _one(settings: Settings, args: Namespace) -> str | None:
     except NoSuchRecord:
         return f"no job has the id {args.id}"
     except JobIsCancelled:
-        return f"the job {args.id} is cancelled: a trigger emits nothing until it is requested again"
+        return f"the job {args.id} is cancelled; request it again before you trigger it"
     except SupersededCommand:
-        return "a newer command has overtaken this one"
+        return "a newer command has superseded this one"
     except Rejected as rejected:
-        return "; ".join(f"{each.field} {each.problem}" for each in rejected.problems)
-    following = f", its next run is {instant(view.next_run_at)}" if view.next_run_at else ""
-    print(in_ascii(as_json(view)) if args.json else f"{view.status}{following}")
+        return "; ".join(f"{problem.field} {problem.problem}" for problem in rejected.problems)
+    next_run = f", its next run is {instant(view.next_run_at)}" if view.next_run_at else ""
+    print(in_ascii(as_json(view)) if args.json else f"{view.status}{next_run}")
     return None
 
 
 def _rows(jobs: Sequence[JobView]) -> Sequence[str]:
     return table(_HEAD, [
-        (str(each.id), each.status, each.job_type, each.name or "", instant(each.next_run_at) or "",
-         str(each.occurrence), each.tenant)
-        for each in jobs
+        (str(view.id), view.status, view.job_type, view.name or "", instant(view.next_run_at) or "",
+         str(view.occurrence), view.tenant)
+        for view in jobs
     ])
 
 
-def _wanted(args: Namespace) -> JobFilter:
+def _filter(args: Namespace) -> JobFilter:
     return JobFilter(status=args.status, job_type=args.job_type, tenant=args.tenant, priority=args.priority,
                      q=args.q)

@@ -1,4 +1,4 @@
-"""argv → one process or one operator command."""
+"""The entry point of `scheduler COMMAND`."""
 
 import argparse
 import json
@@ -67,14 +67,14 @@ def _parser() -> argparse.ArgumentParser:
         return added
 
     def add_no_wait(added: argparse.ArgumentParser) -> None:
-        text = f"exit {EX_UNAVAILABLE} when a server cannot be reached at start, instead of waiting for it"
+        text = f"exit {EX_UNAVAILABLE} if a server cannot be reached at start, instead of waiting for it"
         added.add_argument("--no-wait", action="store_true", help=text)
 
     migrate = add("migrate", _migrate, "Bring the database to the current schema.")
-    shown = migrate.add_mutually_exclusive_group()
-    shown.add_argument("--status", action="store_true", help="show what is applied and what is pending")
-    text = "show what is pending, what it does to this database and how long that may take; change nothing"
-    shown.add_argument("--plan", action="store_true", help=text)
+    output = migrate.add_mutually_exclusive_group()
+    output.add_argument("--status", action="store_true", help="show applied and pending migrations")
+    text = "show the pending migrations, their effects and their duration; change nothing"
+    output.add_argument("--plan", action="store_true", help=text)
     add_no_wait(migrate)
     for role in ROLES.values():
         added = add(role.name, _serve, role.help)
@@ -85,27 +85,27 @@ def _parser() -> argparse.ArgumentParser:
     outbox = add("outbox", _outbox, "Host's outbox → AMQP: DATABASE_URL is the host's own database.")
     outbox.add_argument("--sql", action="store_true", help="print the SQL of the host's tables and exit")
     add_no_wait(outbox)
-    dev = add("dev", _dev, "The whole sidecar on this machine, with no set-up.")
-    dev.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="end with a summary")
+    dev = add("dev", _dev, "The whole sidecar on this machine, without setup.")
+    dev.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="time before it exits")
     preview.add_arguments(add("preview", preview.run, "The next occurrences of a schedule."))
     top = add("top", _top, "The overview live in a terminal: rates, lag, backlog, replicas.")
-    top.add_argument("--once", action="store_true", help="print one frame and end; the default when piped")
-    top.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="refresh (default: 1)")
+    top.add_argument("--once", action="store_true", help="print one frame and exit (default when piped)")
+    top.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="refresh interval (default: 1)")
     verb_arguments.add(commands, _operate)
-    text = "Try the webhooks of jobs."
+    text = "Webhook tests."
     _add_webhook_verbs(commands.add_parser("webhook", help=text, description=text))
-    health = add("health", _health, "Ask a running process whether it is ready; for HEALTHCHECK.")
-    health.add_argument("--live", action="store_true", help="ask whether it is stuck instead")
+    health = add("health", _health, "Readiness of a running process, for HEALTHCHECK.")
+    health.add_argument("--live", action="store_true", help="check liveness instead")
     return parser
 
 
 def _add_handlers(worker: argparse.ArgumentParser) -> None:
     text = ("serve the @on_due handlers of a Python module and the commands of SCHEDULER_COMMANDS_FILE, "
-            "no webhooks; may be given several times")
+            "no webhooks; repeatable")
     worker.add_argument("--handlers", action="append", metavar="MODULE", help=text)
-    text = f"the queue that their events come from (default: {DUE_QUEUE})"
+    text = f"queue of their events (default: {DUE_QUEUE})"
     worker.add_argument("--queue", default=DUE_QUEUE, metavar="NAME", help=text)
-    worker.add_argument("--list", action="store_true", help="print what the modules serve, and end")
+    worker.add_argument("--list", action="store_true", help="print the modules' handlers and exit")
     text = "serve only webhooks or only commands (default: both); one kind per process keeps their secrets apart"
     worker.add_argument("--only", choices=("webhooks", "commands"), help=text)
     worker.set_defaults(command=_worker)
@@ -113,19 +113,19 @@ def _add_handlers(worker: argparse.ArgumentParser) -> None:
 
 def _add_webhook_verbs(webhook: argparse.ArgumentParser) -> None:
     verbs = webhook.add_subparsers(required=True, metavar="VERB")
-    text = "Send one signed example as a worker would, and show what came back; exit 0 if it counts as a success."
+    text = "Send one signed example as a worker does, and print the response; exit 0 if it counts as a success."
     test = verbs.add_parser("test", help=text, description=text)
     test.set_defaults(command=_webhook_test)
     test.add_argument("url", metavar="URL")
-    test.add_argument("--secret", metavar="NAME", help="sign it with a secret of SCHEDULER_WEBHOOK_SECRETS_FILE")
-    test.add_argument("--tenant", metavar="NAME", default=DEFAULT_TENANT, help="tenant whose secrets to use")
+    test.add_argument("--secret", metavar="NAME", help="signing secret in SCHEDULER_WEBHOOK_SECRETS_FILE")
+    test.add_argument("--tenant", metavar="NAME", default=DEFAULT_TENANT, help="owner tenant of the secret")
     test.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _settings(role: str) -> Settings:
-    found = settings.load(os.environ)
-    logs.set_up(found.log_level, found.log_format, role)
-    return found
+    config = settings.load(os.environ)
+    logs.set_up(config.log_level, config.log_format, role)
+    return config
 
 
 def _migrate(args: argparse.Namespace) -> int:
@@ -144,19 +144,19 @@ def _migrate(args: argparse.Namespace) -> int:
 def _worker(args: argparse.Namespace) -> int:
     if not args.handlers:
         if args.list or args.queue != DUE_QUEUE:
-            raise Misconfigured("--list and --queue go with --handlers MODULE")
+            raise Misconfigured("--list and --queue need --handlers MODULE")
         args.role = _only(args.role, args.only)
         return _serve(args)
     if args.only:
         raise Misconfigured("--only and --handlers exclude each other")
     from scheduler.workers import handler_worker  # noqa: PLC0415 - only this command needs it
 
-    served = handler_worker.load_handlers(args.handlers)
+    handlers = handler_worker.load_handlers(args.handlers)
     if args.list:
-        print("\n".join(handler_worker.describe_handlers(served)))
+        print("\n".join(handler_worker.describe_handlers(handlers)))
         return 0
     presence, _, commands = args.role.works
-    args.role = replace(args.role, works=(presence, commands, handler_worker.worker_class(served, args.queue)))
+    args.role = replace(args.role, works=(presence, commands, handler_worker.worker_class(handlers, args.queue)))
     return _serve(args)
 
 
@@ -176,16 +176,16 @@ def _serve(args: argparse.Namespace) -> int:
     from scheduler.processes import lifecycle  # noqa: PLC0415 - only this command needs it
 
     role: ProcessRole = args.role
-    found = _settings(role.name)
+    config = _settings(role.name)
     traces.set_up(role.name, os.environ)
     stop = Stop()
     if args.no_wait and role.database:
-        connect(found.database_url, role.name).close()
-    parts, maintenance = lifecycle.start(role, found, stop)
+        connect(config.database_url, role.name).close()
+    parts, maintenance = lifecycle.start(role, config, stop)
     try:
-        lifecycle.serve(role, found, stop, parts, wait=not args.no_wait)
+        lifecycle.serve(role, config, stop, parts, wait=not args.no_wait)
     finally:
-        # A thread that is inside the database driver while the interpreter ends can take the process down with it.
+        # A thread inside the database driver can crash the process while the interpreter exits.
         stop.set()
         maintenance.join()
         traces.close()
@@ -211,13 +211,13 @@ def _top(args: argparse.Namespace) -> int:
 
 
 def _operate(args: argparse.Namespace) -> int:
-    """Run a verb of `job`, `run`, `dead`, `delayed` or `token`; it returns what is wrong, or None."""
-    found = settings.load(os.environ)
+    """Run a verb of `job`, `run`, `dead`, `delayed` or `token`, which returns an error text, or None."""
+    config = settings.load(os.environ)
     logs.set_up("error", "text", args.verb)
     try:
-        problem = getattr(import_module(args.module), args.verb)(found, args)
+        problem = getattr(import_module(args.module), args.verb)(config, args)
     except KeyboardInterrupt:
-        problem = "stopped"
+        problem = "interrupted"
     return 0 if problem is None else _fail(problem, 1)
 
 
@@ -228,8 +228,8 @@ def _webhook_test(args: argparse.Namespace) -> int:
         missing = f"scheduler webhook test needs {error.name}, which is not installed: {how_to_install('worker')}"
         raise Misconfigured(missing) from None
 
-    found = settings.load(os.environ)
-    return 0 if test_call.run(found, args.url, args.secret, print, tenant=args.tenant, as_json=args.json) else 1
+    config = settings.load(os.environ)
+    return 0 if test_call.run(config, args.url, args.secret, print, tenant=args.tenant, as_json=args.json) else 1
 
 
 def _dev(args: argparse.Namespace) -> int:
@@ -239,15 +239,15 @@ def _dev(args: argparse.Namespace) -> int:
 
 
 def _health(args: argparse.Namespace) -> int:
-    found = settings.load(os.environ)
-    host = "127.0.0.1" if found.metrics_host in ("0.0.0.0", "::") else found.metrics_host  # noqa: S104 - asked for, not listened on
+    config = settings.load(os.environ)
+    host = "127.0.0.1" if config.metrics_host in ("0.0.0.0", "::") else config.metrics_host  # noqa: S104 - connected to, not listened on
     host = f"[{host}]" if ":" in host else host
-    url = f"http://{host}:{found.metrics_port}/{'livez' if args.live else 'readyz'}"
-    # A proxy is for other machines, whatever the environment says.
+    url = f"http://{host}:{config.metrics_port}/{'livez' if args.live else 'readyz'}"
+    # Ignore proxies from the environment: the process is on this machine.
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with direct.open(url, timeout=5) as answer:
-            print(answer.read().decode().strip())
+        with direct.open(url, timeout=5) as response:
+            print(response.read().decode().strip())
             return 0
     except urllib.error.HTTPError as error:
         print(error.read().decode().strip())

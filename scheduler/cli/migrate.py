@@ -1,4 +1,4 @@
-"""`scheduler migrate`: bring the database to the current schema, or tell what that would be."""
+"""`scheduler migrate`: apply pending migrations, or show them."""
 
 from scheduler.domain.errors import Unavailable
 from scheduler.ops.logs import get_logger
@@ -10,7 +10,7 @@ log = get_logger(__name__)
 
 
 def run(url: str, stop: Stop, *, wait: bool) -> int:
-    """Apply what is pending, once the database can be reached, and return the exit code."""
+    """Apply pending migrations once the database can be reached; return the exit code."""
     stop.listen()
     for delay in backoff(most=5.0):
         try:
@@ -23,21 +23,21 @@ def run(url: str, stop: Stop, *, wait: bool) -> int:
             if stop.wait(delay):
                 return EX_UNAVAILABLE
         else:
-            names = ", ".join(each.name for each in applied)
+            names = ", ".join(migration.name for migration in applied)
             print(f"applied {names}" if applied else "the database is up to date")
             break
     return 0
 
 
 def show_status(url: str) -> None:
-    """Print what is applied and what is pending."""
+    """Print applied and pending migrations."""
     for state in status(url):
         when = f"applied {state.applied_at:%Y-%m-%d %H:%M:%S %Z}" if state.applied_at else "pending"
         print(f"{state.migration.name:<40} {when}")
 
 
 def show_plan(url: str) -> None:
-    """Print what is pending, what it does to this database and how long that may take."""
+    """Print the pending migrations, their effects on this database and their duration."""
     steps = plan(url)
     for step in steps:
         how = "one by one" if step.migration.concurrently else "in one transaction"

@@ -1,4 +1,4 @@
-"""`scheduler preview`: the next occurrences of a schedule, before anyone relies on it."""
+"""`scheduler preview`: the next occurrences of a schedule."""
 
 import argparse
 import io
@@ -16,31 +16,32 @@ from scheduler.domain.recurrence.adjustment_fields import CALENDAR_FIELDS
 from scheduler.domain.recurrence.preview import FIELDS, MOST, USUAL_COUNT, Preview, preview, utc_text
 from scheduler.domain.strict_json import parse_object
 
-USUAL_LINE_COUNT = 100  # USUAL_COUNT is a screenful for people; programs cut for themselves
+USUAL_LINE_COUNT = 100  # programs can take more than the screenful of USUAL_COUNT
 REFUSED = 65  # EX_DATAERR
-# What `calendar show --json` prints beside the fields of a calendar.
-_SHOWN_FIELDS = ("name", "tenant", "version", "jobs", "updated_at", "updated_by")
+# Fields that `calendar show --json` adds to a calendar.
+_STORED_FIELDS = ("name", "tenant", "version", "jobs", "updated_at", "updated_by")
 _BOLD, _DIM, _YELLOW, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[0m"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `scheduler preview`."""
-    parser.description = "Show when a schedule would run. Rules that would be rejected are explained."
+    parser.description = "The next occurrences of a schedule, or the reasons why it is invalid."
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--rrule", metavar="TEXT", help="RFC 5545, such as 'FREQ=WEEKLY;BYDAY=MO,WE'")
     kind.add_argument("--cron", metavar="TEXT", help="five fields or @daily, such as '30 2 * * 1-5'")
     kind.add_argument("--every", metavar="TEXT", help="ISO 8601 duration or seconds, such as PT15M")
     parser.add_argument("--run-at", metavar="T", help="RFC 3339: the first run and the rule's DTSTART")
     parser.add_argument("--timezone", metavar="Z", help="IANA name (default: UTC)")
-    parser.add_argument("--after", metavar="T", help="only what comes after this (default: from the first run)")
-    parser.add_argument("--count", metavar="N", type=int, help=f"how many, 1 to {MOST} (default: {USUAL_COUNT})")
-    parser.add_argument("--calendar", metavar="NAME|@FILE", help="name of a calendar, or a file with one as JSON")
+    parser.add_argument("--after", metavar="T", help="only occurrences after this (default: all)")
+    text = f"number of occurrences, 1 to {MOST} (default: {USUAL_COUNT})"
+    parser.add_argument("--count", metavar="N", type=int, help=text)
+    parser.add_argument("--calendar", metavar="NAME|@FILE", help="calendar name, or a JSON file")
     parser.add_argument("--on-closed", metavar="HOW", help="skip, next, previous, nearest or next_in_month")
     parser.add_argument("--window", metavar="HOURS", help="hours and days, such as 09:00-18:00,MO,TU")
     parser.add_argument("--jitter", metavar="SECONDS", type=float, help="maximum delay, 0 to 86400")
-    parser.add_argument("--id", metavar="ID", help="job id, on which the jitter depends")
+    parser.add_argument("--id", metavar="ID", help="job id, which determines the jitter")
     parser.add_argument("--tenant", metavar="T", help="owner of the job and of the calendar")
-    parser.add_argument("--jsonl", action="store_true", help="read one JSON object a line on standard input")
+    parser.add_argument("--jsonl", action="store_true", help="read one JSON object per line from standard input")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,26 +52,26 @@ def run(args: argparse.Namespace) -> int:
     try:
         if not given.keys() & {"rrule", "cron", "every", "run_at"}:
             raise Rejected([Problem("rrule", "give --rrule, --cron or --every")])
-        found = preview(given | _from_options(given), datetime.now(UTC))
+        result = preview(given | _from_options(given), datetime.now(UTC))
     except Rejected as rejected:
         for problem in rejected.problems:
             print(f"{problem.field}: {problem.problem}", file=sys.stderr)
         return REFUSED
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    print("\n".join(_table(found, colour=colour)))
+    print("\n".join(_table(result, colour=colour)))
     return 0
 
 
 def _from_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that are written in another way on the command line."""
-    found: dict[str, Any] = {}
+    """Return the fields that have another syntax on the command line."""
+    fields: dict[str, Any] = {}
     if "window" in given:
         hours, *days = given["window"].split(",")
         opens, _, closes = hours.partition("-")
-        found["window"] = {"from": opens, "to": closes} | ({"days": days} if days else {})
+        fields["window"] = {"from": opens, "to": closes} | ({"days": days} if days else {})
     if given.get("calendar", "").startswith("@"):
-        found["calendar"] = _read_file(given["calendar"][1:])
-    return found
+        fields["calendar"] = _read_file(given["calendar"][1:])
+    return fields
 
 
 def _read_file(path: str) -> Any:
@@ -83,59 +84,59 @@ def _read_file(path: str) -> Any:
     if not isinstance(calendar, dict):
         fields = ", ".join(CALENDAR_FIELDS)
         raise Rejected([Problem("calendar", f"{path} must contain a JSON object with {fields}")])
-    return {name: value for name, value in calendar.items() if name not in _SHOWN_FIELDS}
+    return {name: value for name, value in calendar.items() if name not in _STORED_FIELDS}
 
 
 def _run_lines() -> int:
-    """Answer each line of standard input with one line."""
+    """Print one line of JSON for each line of standard input."""
     now = datetime.now(UTC)
-    if isinstance(sys.stdin, io.TextIOWrapper):  # bytes that are no UTF-8 spoil their own line only
+    if isinstance(sys.stdin, io.TextIOWrapper):  # invalid UTF-8 affects one line only
         sys.stdin.reconfigure(encoding="utf-8", errors="replace")
     for line in sys.stdin:
         if line.strip():
-            print(json.dumps(_answer(line, now)), flush=True)
+            print(json.dumps(_preview_line(line, now)), flush=True)
     return 0
 
 
-def _answer(line: str, now: datetime) -> dict[str, object]:
+def _preview_line(line: str, now: datetime) -> dict[str, object]:
     try:
         fields, _ = parse_object(line.encode("utf-8", "replace"), exact="")
-        found = preview(fields, now, USUAL_LINE_COUNT)
+        result = preview(fields, now, USUAL_LINE_COUNT)
     except Rejected as rejected:
         return {"errors": [{"field": "line" if p.field == "body" else p.field, "problem": p.problem}
                            for p in rejected.problems]}
-    answer: dict[str, object] = {"occurrences": [utc_text(instant) for instant in found.occurrences]}
-    skipped = found.skipped
+    response: dict[str, object] = {"occurrences": [utc_text(instant) for instant in result.occurrences]}
+    skipped = result.skipped
     if skipped is not None:
-        answer["items"] = [item.fields() for item in found.items]
-        answer["skipped"] = [each.fields() for each in skipped]
-    return answer
+        response["items"] = [item.fields() for item in result.items]
+        response["skipped"] = [occurrence.fields() for occurrence in skipped]
+    return response
 
 
-def _table(found: Preview, *, colour: bool) -> Iterable[str]:
+def _table(result: Preview, *, colour: bool) -> Iterable[str]:
     """Yield the lines of the table."""
-    rows = [(f"local time ({found.spec.timezone})", "UTC", "")]
-    for instant, item in zip(found.occurrences, found.items, strict=True):
-        here = local_time(instant, found.spec.timezone)
+    rows = [(f"local time ({result.spec.timezone})", "UTC", "")]
+    for instant, item in zip(result.occurrences, result.items, strict=True):
+        here = local_time(instant, result.spec.timezone)
         rows.append((f"{here:%a} {_wall(here)} {here:%Z}", item.utc, item.note))
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
-    for number, (shown, utc, remark) in enumerate(rows):
+    for number, (local, utc, note) in enumerate(rows):
         styles = (_BOLD, _BOLD) if number == 0 else ("", _DIM)
-        cells = (shown.ljust(widths[0]), utc.ljust(widths[1]) if remark else utc)
+        cells = (local.ljust(widths[0]), utc.ljust(widths[1]) if note else utc)
         line = "  ".join(_paint(cell, style, colour=colour) for cell, style in zip(cells, styles, strict=True))
-        yield f"{line}  {_paint(remark, _YELLOW, colour=colour)}" if remark else line
-    if not _further(found):
+        yield f"{line}  {_paint(note, _YELLOW, colour=colour)}" if note else line
+    if not _has_more(result):
         yield _paint("No further runs.", _DIM, colour=colour)
-    for each in found.skipped or ():
-        yield f"{_paint('Not emitted:', _DIM, colour=colour)} {each.nominal_at}  {each.note}"
+    for skipped in result.skipped or ():
+        yield f"{_paint('Not emitted:', _DIM, colour=colour)} {skipped.nominal_at}  {skipped.note}"
 
 
-def _further(found: Preview) -> bool:
-    """Tell whether there are more occurrences than those shown."""
-    if found.adjusted is not None:
-        return found.adjusted.has_more
-    last = found.occurrences[-1] if found.occurrences else datetime.now(UTC)
-    return found.schedule.next_after(last) is not None
+def _has_more(result: Preview) -> bool:
+    """Return whether more occurrences follow."""
+    if result.adjusted is not None:
+        return result.adjusted.has_more
+    last = result.occurrences[-1] if result.occurrences else datetime.now(UTC)
+    return result.schedule.next_after(last) is not None
 
 
 def _wall(here: datetime) -> str:

@@ -1,4 +1,4 @@
-"""`scheduler run list|show|retry|export`: each returns what is wrong, or None."""
+"""`scheduler run list|show|retry|export`: functions that return an error text, or None."""
 
 import json
 from argparse import Namespace
@@ -16,53 +16,51 @@ from scheduler.settings import Settings
 from scheduler.views.base import in_ascii, list_as_json
 from scheduler.views.runs import run_json, run_view
 
-_ALL = "No run is like that."
-
 
 def list(settings: Settings, args: Namespace) -> None:  # noqa: A001 - the verb's own name
     """Print runs."""
     with open_connection(settings, "run list") as connection:
-        runs = list_runs(connection, _wanted(args), args.limit)
+        runs = list_runs(connection, _filter(args), args.limit)
     if args.json:
         print(in_ascii(list_as_json(map(run_view, runs))))
     else:
-        print("\n".join(rows(runs)) if runs else _ALL)
+        print("\n".join(rows(runs)) if runs else "No matching runs.")
 
 
 def show(settings: Settings, args: Namespace) -> str | None:
     """Print one run."""
-    known = find_run(settings.database_url, args.event_id)
-    if known is None:
+    report = find_run(settings.database_url, args.event_id)
+    if report is None:
         return f"no run has the event_id {args.event_id}"
-    print(in_ascii(run_json(known.run)) if args.json else "\n".join(explain(known)))
+    print(in_ascii(run_json(report.run)) if args.json else "\n".join(explain(report)))
     return None
 
 
 def retry(settings: Settings, args: Namespace) -> str | None:
-    """Do what the command `retry` does, by the same function."""
-    wanted = _wanted(args)
-    if (args.event_id is None) == (wanted == RunFilter()):
+    """Retry one run, or all matching runs that are dead or cancelled."""
+    filters = _filter(args)
+    if (args.event_id is None) == (filters == RunFilter()):
         return "give an EVENT_ID, or at least one filter"
     with open_connection(settings, "run retry") as connection:
         if args.event_id is None:
             matched = run_in_batches(connection,
-                                     bulk_commands.retry_step(wanted, cli_caller(), wake_horizon(settings)))
-            words = f"{matched:,} matched: those that were dead or cancelled get new attempts"
-            print(json.dumps({"matched": matched}) if args.json else words)
+                                     bulk_commands.retry_step(filters, cli_caller(), wake_horizon(settings)))
+            text = f"{matched:,} matched; the dead and cancelled runs are retried"
+            print(json.dumps({"matched": matched}) if args.json else text)
             return None
         incoming = Incoming(ScheduleRetry(event_id=args.event_id), str(args.event_id), caller=cli_caller())
         try:
-            run, verdict = operator_commands.retry_run(connection, incoming, None, wake_horizon(settings))
+            run, decision = operator_commands.retry_run(connection, incoming, None, wake_horizon(settings))
         except NoSuchRecord:
             return f"no run has the event_id {args.event_id}"
         except Rejected as rejected:
-            return "; ".join(f"{each.field} {each.problem}" for each in rejected.problems)
+            return "; ".join(f"{problem.field} {problem.problem}" for problem in rejected.problems)
     if args.json:
         print(in_ascii(run_json(run)))
-    elif verdict.status == "scheduled":
-        print(f"scheduled: attempt {run.attempt + 1} goes out at once")
+    elif decision.status == "scheduled":
+        print(f"scheduled: attempt {run.attempt + 1} is due now")
     else:
-        print(f"{verdict.status}: it is {run.status}; only what is dead or cancelled gets new attempts")
+        print(f"{decision.status}: the run is {run.status}; only dead and cancelled runs are retried")
     return None
 
 
@@ -72,7 +70,7 @@ def export(settings: Settings, args: Namespace) -> None:
         print(in_ascii(run_json(run)))
 
 
-def _wanted(args: Namespace) -> RunFilter:
+def _filter(args: Namespace) -> RunFilter:
     return RunFilter(
         status=args.status, job_id=None if args.job is None else str(args.job), job_type=args.job_type,
         tenant=args.tenant, since=args.since, until=args.until,

@@ -12,7 +12,7 @@ _LONGEST_SUB = 200
 
 
 def make(settings: Settings, args: Namespace) -> str | None:
-    """Print a token; raise Misconfigured where the key is none to make one with."""
+    """Print a token; raises Misconfigured if no key can sign it."""
     try:
         from scheduler.api.tokens import LONGEST_LIFETIME, issue  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
@@ -22,12 +22,12 @@ def make(settings: Settings, args: Namespace) -> str | None:
         raise Misconfigured("set SCHEDULER_JWT_KEY (or SCHEDULER_JWT_KEY_FILE) to the API's secret")
     sub = args.sub if args.sub is not None else cli_caller().who or "cli"
     if not 0 < len(sub) <= _LONGEST_SUB or not sub.isprintable():
-        return f"--sub must be 1 to {_LONGEST_SUB} characters that can be printed"
+        return f"--sub must be 1 to {_LONGEST_SUB} characters and printable"
     if args.lasts > LONGEST_LIFETIME:
-        return f"--for must be at most {LONGEST_LIFETIME.days}d: the API accepts no token that lasts longer"
+        return f"--for must be at most {LONGEST_LIFETIME.days}d: the API rejects tokens with a longer lifetime"
     token = issue(settings.jwt_key, role=args.role, sub=sub, tenant=args.tenant, lasts=args.lasts,
                   issuer=settings.jwt_issuer, audience=settings.jwt_audience)
-    told = {"token": token, "sub": sub, "role": args.role, "tenant": args.tenant or "*",
-            "expires_in": int(args.lasts.total_seconds())}
-    print(json.dumps(told) if args.json else token)
+    fields = {"token": token, "sub": sub, "role": args.role, "tenant": args.tenant or "*",
+              "expires_in": int(args.lasts.total_seconds())}
+    print(json.dumps(fields) if args.json else token)
     return None

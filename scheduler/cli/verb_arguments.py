@@ -1,4 +1,4 @@
-"""What `scheduler job`, `run`, `dead`, `delayed` and `token` take on the command line."""
+"""Arguments of `scheduler job`, `run`, `dead`, `delayed` and `token`."""
 
 import argparse
 import re
@@ -17,24 +17,23 @@ from scheduler.domain.tenants import TENANT_PATTERN
 MOST_LISTED = 10_000
 LONGEST_TOKEN = timedelta(days=366)
 
-_RUN_STATUSES = tuple(each.value for each in RunStatus if each is not RunStatus.EXPECTED)
+_RUN_STATUSES = tuple(status.value for status in RunStatus if status is not RunStatus.EXPECTED)
 _ROLES = ("viewer", "operator", "admin")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_YES = "do not ask"
+_YES = "skip the confirmation"
 _ONE = "print one JSON object"
 
 Add = Callable[[str, str], argparse.ArgumentParser]
 
 
 def add(commands: Any, run: Callable[[argparse.Namespace], int]) -> None:
-    """Declare the commands; each verb has `run` called with its module and its name."""
+    """Declare the commands; `run` gets the module and the name of the verb."""
     for name, module, text, declare in (
-        ("job", "job_verbs", "What the database knows of jobs, and what can be done with them.", _job),
-        ("run", "run_verbs",
-         "What became of the occurrences of tracked jobs, and another chance for those given up.", _run),
-        ("dead", "dead_verbs", "What lies in scheduler_dead and why: look, send again, drop.", _dead),
+        ("job", "job_verbs", "Jobs: list, show, pause, resume, trigger, cancel.", _job),
+        ("run", "run_verbs", "Runs of jobs: list, show, retry, export.", _run),
+        ("dead", "dead_verbs", "Dead letters in scheduler_dead: list, show, replay, delete.", _dead),
         ("delayed", "delayed_verbs",
-         "Messages that wait to come out, and the way from the delayed-message plugin.", _delayed),
+         "Delayed messages: list, show, cancel; migration from the delayed-message plugin.", _delayed),
     ):
         parser = commands.add_parser(name, help=text, description=text)
         verbs = parser.add_subparsers(required=True, metavar="VERB")
@@ -45,15 +44,15 @@ def add(commands: Any, run: Callable[[argparse.Namespace], int]) -> None:
             return added
 
         declare(add_verb)
-    text = "Print a token for the API, where SCHEDULER_JWT_KEY is a secret."
+    text = "A token for the API, signed with the secret in SCHEDULER_JWT_KEY."
     token = commands.add_parser("token", help=text, description=text)
     token.set_defaults(command=run, module="scheduler.cli.token_verb", verb="make")
     token.add_argument("--role", choices=_ROLES, required=True, metavar="R", help=f"one of {', '.join(_ROLES)}")
     token.add_argument("--tenant", type=lambda text: None if text == "*" else _tenant(text), metavar="T",
-                       help="for this tenant only (default, or *: all)")
+                       help="tenant (default, or *: all)")
     token.add_argument("--for", dest="lasts", type=_span, default=timedelta(hours=8), metavar="8h",
-                       help="how long it is good, such as 90s, 30m, 8h, 7d (default: 8h)")
-    token.add_argument("--sub", metavar="WHO", help="whose it is, as the audit tells it (default: you)")
+                       help="lifetime, such as 90s, 30m, 8h, 7d (default: 8h)")
+    token.add_argument("--sub", metavar="WHO", help="subject, for the audit log (default: your user name)")
     token.add_argument("--json", action="store_true", help=_ONE)
 
 
@@ -61,16 +60,16 @@ def _job(add_verb: Add) -> None:
     listed = add_verb("list", "Jobs, newest first.")
     _job_filters(listed)
     _listing(listed)
-    show = add_verb("show", "Where a job stands, and why its last event was late; from the database alone.")
-    show.add_argument("id", type=UUID, metavar="ID", help="the job's id, as its request has it")
+    show = add_verb("show", "One job: its state, and why its last event was late.")
+    show.add_argument("id", type=UUID, metavar="ID", help="job id")
     show.add_argument("--json", action="store_true", help="print the stored values as one JSON object")
     for verb, text in (
-        ("pause", "Have jobs emit nothing until they are resumed."),
-        ("resume", "Have paused jobs go on."),
-        ("trigger", "Have a job emit one extra occurrence now."),
-        ("cancel", "Cancel jobs for good; asks first."),
+        ("pause", "Pause jobs until they are resumed:"),
+        ("resume", "Resume paused jobs:"),
+        ("trigger", "Emit one extra occurrence of a job now."),
+        ("cancel", "Cancel jobs permanently, after confirmation:"),
     ):
-        which = "" if verb == "trigger" else " One by its id, or all that match the filters."
+        which = "" if verb == "trigger" else " one by id, or all that match the filters."
         added = add_verb(verb, text + which)
         added.add_argument("id", type=UUID, nargs=None if verb == "trigger" else "?", metavar="ID")
         if verb != "trigger":
@@ -81,86 +80,85 @@ def _job(add_verb: Add) -> None:
 
 
 def _run(add_verb: Add) -> None:
-    listed = add_verb("list", "Runs, open and finished, those that were due last first.")
+    listed = add_verb("list", "Open and finished runs, latest due first.")
     _run_filters(listed)
     _listing(listed)
-    show = add_verb("show", "Where one run stands and why, what comes next, and how its attempts went.")
+    show = add_verb("show", "One run: its state, next step and attempts.")
     _event(show)
     show.add_argument("--json", action="store_true", help=_ONE)
-    retry = add_verb("retry", "Give a run that was given up or cancelled a fresh set of attempts, at once; "
-                              "one by its event, or all that match the filters.")
+    retry = add_verb("retry", "Retry dead or cancelled runs now: one by event id, or all that match the filters.")
     _event(retry, nargs="?")
     _run_filters(retry)
     retry.add_argument("--json", action="store_true", help=_ONE)
     export = add_verb("export", "Finished runs as JSON lines, oldest first.")
-    text = "finished then or later; RFC 3339"
+    text = "finished at or after T; RFC 3339"
     export.add_argument("--since", type=_instant, metavar="T", required=True, help=text)
-    export.add_argument("--until", type=_instant, metavar="T", required=True, help="finished before then")
-    export.add_argument("--json", action="store_true", help="as it does anyhow")
+    export.add_argument("--until", type=_instant, metavar="T", required=True, help="finished before T")
+    export.add_argument("--json", action="store_true", help="accepted for symmetry; the output is always JSON")
 
 
 def _dead(add_verb: Add) -> None:
-    listed = add_verb("list", "What lies in scheduler_dead, oldest first.")
+    listed = add_verb("list", "Dead letters, oldest first.")
     _listing(listed)
-    show = add_verb("show", "One dead letter with all that is known of it.")
-    replay = add_verb("replay", "Send it again to where it came from, and remove it once that is confirmed; "
-                                "of a run that was given up: retry it.")
-    drop = add_verb("drop", "Remove it for good; asks first.")
+    show = add_verb("show", "One dead letter with its headers, properties and body.")
+    replay = add_verb("replay",
+                      "Replay one dead letter to its exchange, or retry its run if it is a dead run's event.")
+    drop = add_verb("drop", "Delete one dead letter, after confirmation.")
     drop.add_argument("--yes", action="store_true", help=_YES)
-    for each in (show, replay, drop):
-        each.add_argument("--json", action="store_true", help=_ONE)
-        each.add_argument("id", type=UUID, metavar="ID", help="as `dead list` has it")
+    for verb in (show, replay, drop):
+        verb.add_argument("--json", action="store_true", help=_ONE)
+        verb.add_argument("id", type=UUID, metavar="ID", help="id from `dead list`")
 
 
 def _delayed(add_verb: Add) -> None:
-    listed = add_verb("list", "Messages that wait, those that come out next first.")
-    listed.add_argument("--routing-key", metavar="KEY", help="under this routing key only")
-    listed.add_argument("--since", type=_instant, metavar="T", help="due then or later; RFC 3339")
+    listed = add_verb("list", "Pending delayed messages, next due first.")
+    listed.add_argument("--routing-key", metavar="KEY", help="routing key")
+    listed.add_argument("--since", type=_instant, metavar="T", help="due at or after T; RFC 3339")
     _listing(listed)
-    show = add_verb("show", "One message that waits, with its properties, headers and body.")
-    cancel = add_verb("cancel", "Take a message back before it comes out; asks first.")
+    show = add_verb("show", "One delayed message with its properties, headers and body.")
+    cancel = add_verb("cancel", "Cancel one delayed message, after confirmation.")
     cancel.add_argument("--yes", action="store_true", help=_YES)
-    for each in (show, cancel):
-        each.add_argument("--json", action="store_true", help=_ONE)
-        text = "its message_id where that is a UUID, otherwise the number that the list shows"
-        each.add_argument("id", type=_delayed_id, metavar="ID", help=text)
-    moved = add_verb("migrate", "Pairs of entry and exit for the plugin's exchanges, from a broker's definitions.")
+    for verb in (show, cancel):
+        verb.add_argument("--json", action="store_true", help=_ONE)
+        text = "message_id if it is a UUID, otherwise the number from `delayed list`"
+        verb.add_argument("id", type=_delayed_id, metavar="ID", help=text)
+    moved = add_verb("migrate", "Replacements for the plugin's exchanges, from a broker's definitions.")
     moved.add_argument("definitions", type=Path, metavar="DEFINITIONS.json",
-                       help="as `rabbitmqctl export_definitions` writes it")
-    moved.add_argument("--apply", action="store_true", help="declare them, in the virtual host of AMQP_URL")
-    moved.add_argument("--vhost", metavar="NAME", help="which of the definitions' virtual hosts")
+                       help="output of `rabbitmqctl export_definitions`")
+    moved.add_argument("--apply", action="store_true", help="declare them in the virtual host of AMQP_URL")
+    moved.add_argument("--vhost", metavar="NAME", help="virtual host in the definitions")
     moved.add_argument("--suffix", default="", metavar="TEXT",
-                       help="added to the names, to have both side by side while the plugin still runs")
+                       help="suffix for the new names, to run both while the plugin is enabled")
     moved.add_argument("--json", action="store_true", help=_ONE)
 
 
 def _job_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--status", choices=VISIBLE_STATUSES, metavar="S",
                         help=f"one of {', '.join(VISIBLE_STATUSES)}")
-    parser.add_argument("--job-type", metavar="T", help="of this type only")
-    parser.add_argument("--tenant", metavar="T", help="of this tenant only")
-    priorities = [each.value for each in Priority]
+    parser.add_argument("--job-type", metavar="T", help="job type")
+    parser.add_argument("--tenant", metavar="T", help="tenant")
+    priorities = [priority.value for priority in Priority]
     parser.add_argument("--priority", choices=priorities, metavar="P", help=f"one of {', '.join(priorities)}")
-    parser.add_argument("--q", metavar="TEXT", help="whose id, name or type begins so")
+    parser.add_argument("--q", metavar="TEXT", help="id, name or type prefix")
 
 
 def _run_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--status", choices=_RUN_STATUSES, metavar="S", help=f"one of {', '.join(_RUN_STATUSES)}")
-    parser.add_argument("--job", type=UUID, metavar="ID", help="of this job only")
-    parser.add_argument("--job-type", metavar="T", help="of jobs of this type only")
-    parser.add_argument("--tenant", metavar="T", help="of this tenant only")
-    parser.add_argument("--since", type=_instant, metavar="T", help="due then or later; RFC 3339")
-    parser.add_argument("--until", type=_instant, metavar="T", help="due before then")
+    parser.add_argument("--job", type=UUID, metavar="ID", help="job id")
+    parser.add_argument("--job-type", metavar="T", help="job type")
+    parser.add_argument("--tenant", metavar="T", help="tenant")
+    parser.add_argument("--since", type=_instant, metavar="T", help="due at or after T; RFC 3339")
+    parser.add_argument("--until", type=_instant, metavar="T", help="due before T")
 
 
 def _listing(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--limit", type=_count, default=50, metavar="N", help="at most so many (default: 50)")
+    parser.add_argument("--limit", type=_count, default=50, metavar="N", help="maximum rows (default: 50)")
     parser.add_argument("--json", action="store_true", help="print one JSON array")
 
 
 def _event(parser: argparse.ArgumentParser, **how: Any) -> None:
-    parser.add_argument("event_id", type=UUID, metavar="EVENT_ID", help="of its event, the same for every attempt",
-                        **how)
+    parser.add_argument("event_id", type=UUID, metavar="EVENT_ID",
+                        help="event id, the same for every attempt", **how)
 
 
 def _instant(text: str) -> datetime:
@@ -174,7 +172,7 @@ def _delayed_id(text: str) -> UUID | int:
     try:
         return int(text) if re.fullmatch(r"[0-9]{1,18}", text, re.ASCII) else UUID(text)
     except ValueError:
-        raise argparse.ArgumentTypeError("must be a UUID, or a number of the list") from None
+        raise argparse.ArgumentTypeError("must be a UUID, or a number from `delayed list`") from None
 
 
 def _count(text: str) -> int:
@@ -184,8 +182,8 @@ def _count(text: str) -> int:
 
 
 def _span(text: str) -> timedelta:
-    found = re.fullmatch(r"([0-9]{1,9})([smhd])", text)
-    span = timedelta(seconds=int(found[1]) * _UNITS[found[2]]) if found else timedelta()
+    match = re.fullmatch(r"([0-9]{1,9})([smhd])", text)
+    span = timedelta(seconds=int(match[1]) * _UNITS[match[2]]) if match else timedelta()
     if not timedelta() < span <= LONGEST_TOKEN:
         raise argparse.ArgumentTypeError("must be a time such as 90s, 30m, 8h or 7d, up to a year")
     return span

@@ -1,4 +1,4 @@
-"""What the verbs share: who runs them, a question before what cannot be undone, progress, and tables."""
+"""Helpers for the verbs: caller, confirmation, progress and tables."""
 
 import getpass
 import shutil
@@ -17,21 +17,21 @@ _LEAST_CELL = 8
 
 
 def cli_caller() -> Caller:
-    """Return who runs this, as the audit tells it."""
+    """Return the operating system's user for the audit log."""
     try:
         return Caller(plain(getpass.getuser(), 200), Via.CLI)
     except (KeyError, OSError):
-        return Caller(None, Via.CLI)  # a user without a name, as in many a container
+        return Caller(None, Via.CLI)  # a user id without a name, as in many containers
 
 
 def wake_horizon(settings: Settings) -> timedelta:
-    """Return for what producers are woken: they look by themselves after this."""
+    """Return how far ahead a due time needs a wakeup: producers poll for later ones."""
     return timedelta(milliseconds=settings.poll_interval_ms + 100)
 
 
 @contextmanager
 def open_connection(settings: Settings, name: str) -> Iterator[Connection]:
-    """Lend a connection; raise Unavailable when the database cannot be reached."""
+    """Open a connection; raises Unavailable if the database cannot be reached."""
     connection = connect(settings.database_url, name)
     try:
         yield connection
@@ -39,36 +39,36 @@ def open_connection(settings: Settings, name: str) -> Iterator[Connection]:
         connection.close()
 
 
-def confirm(what: str, *, yes: bool) -> str | None:
-    """Ask before what cannot be undone; return why it is not done."""
+def confirm(action: str, *, yes: bool) -> str | None:
+    """Ask for confirmation on the terminal; return an error text without it."""
     if yes:
         return None
     if not sys.stdin.isatty():
-        return f"{what} cannot be undone: say --yes"
-    print(f"{what}. This cannot be undone. Go on? [y/N] ", end="", flush=True, file=sys.stderr)
-    return None if sys.stdin.readline().strip().lower() in ("y", "yes") else "not done"
+        return f"to {action} cannot be undone: pass --yes to confirm"
+    print(f"To {action} cannot be undone. Continue? [y/N] ", end="", flush=True, file=sys.stderr)
+    return None if sys.stdin.readline().strip().lower() in ("y", "yes") else "aborted"
 
 
 def run_in_batches(connection: Connection, step: bulk_commands.Step) -> int:
-    """Do all that match, showing on a terminal how far it is; Ctrl-C stops between two batches."""
+    """Run the step until it is done, with progress on a terminal; Ctrl-C stops between two batches."""
     progress = bulk_commands.BulkProgress()
-    shows = sys.stderr.isatty()
+    show_progress = sys.stderr.isatty()
     while not progress.done:
         progress = step(connection, progress)
-        if shows:
+        if show_progress:
             print(f"\r{progress.matched:,} so far", end="", flush=True, file=sys.stderr)
-    if shows:
+    if show_progress:
         print("\r\x1b[K", end="", flush=True, file=sys.stderr)
     return progress.matched
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines that fit the terminal: the widest columns are cut."""
+    """Return lines that fit the terminal; the widest columns are truncated."""
     cells = [head, *([plain(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     if sys.stdout.isatty():
-        room = shutil.get_terminal_size().columns - 2 * (len(head) - 1)
-        while sum(widths) > room and max(widths) > _LEAST_CELL:
+        available = shutil.get_terminal_size().columns - 2 * (len(head) - 1)
+        while sum(widths) > available and max(widths) > _LEAST_CELL:
             widths[widths.index(max(widths))] -= 1
     return ["  ".join(plain(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             for row in cells]

@@ -36,7 +36,7 @@ def test_a_run_that_was_given_up_is_found_retried_and_exported(sidecar, host):
     event_id = event["event_id"]
     until(lambda: event_id in listed(up, "dead"), "it to be given up")
     assert "Attempt 2 failed at" in scheduler(up, "show", event_id)
-    assert scheduler(up, "retry", event_id) == "scheduled: attempt 3 goes out at once\n"
+    assert scheduler(up, "retry", event_id) == "scheduled: attempt 3 is due now\n"
     [event] = host.due()
     assert (event["event_id"], event["run"]["attempt"]) == (event_id, 3)
     report(host, event, "succeeded", output={"receipt": 7})

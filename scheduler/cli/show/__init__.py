@@ -1,1 +1,1 @@
-"""Jobs and runs in words: `scheduler job show` and `scheduler run show`."""
+"""Descriptions of jobs and runs for `scheduler job show` and `scheduler run show`."""

@@ -1,4 +1,4 @@
-"""A run in words: why it is where it is, what comes next, and how each attempt went."""
+"""`scheduler run list` and `run show`: a run's state, next step and attempts."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -11,16 +11,16 @@ from scheduler.postgres.runs.report import RunReport
 _LONGEST_REASON = 500
 _LONGEST_CELL = 60
 _LONGEST_OUTPUT = 200
-_MORE = "`scheduler run retry` gives it a fresh set of attempts, at once."
+_RETRY_HINT = "`scheduler run retry` retries it now."
 _ENDED = {
     AttemptOutcome.SUCCEEDED: "succeeded",
     AttemptOutcome.FAILED: "failed",
     AttemptOutcome.TIMED_OUT: "timed out",
     AttemptOutcome.LOST: "was lost",
-    AttemptOutcome.SNOOZED: "was put off",
+    AttemptOutcome.SNOOZED: "was snoozed",
 }
 _HEAD = ("DUE", "STATUS", "ATTEMPT", "TYPE", "EVENT", "WORKER", "ERROR")
-_ATTEMPT_HEAD = ("ATTEMPT", "OUTCOME", "STARTED", "FINISHED", "TOOK", "WORKER", "ERROR")
+_ATTEMPT_HEAD = ("ATTEMPT", "OUTCOME", "STARTED", "FINISHED", "DURATION", "WORKER", "ERROR")
 
 
 def rows(runs: Sequence[Run]) -> list[str]:
@@ -36,132 +36,132 @@ def rows(runs: Sequence[Run]) -> list[str]:
     return _table(_HEAD, cells)
 
 
-def explain(known: RunReport) -> list[str]:
-    """Return a table of what the run is, sentences on where it stands and what comes next, and its attempts."""
-    run, about = known.run, known.run.occurrence
+def explain(report: RunReport) -> list[str]:
+    """Return a table of the run's fields, sentences on its state and next step, and its attempts."""
+    run, occurrence = report.run, report.run.occurrence
     facts = {"run": run.event_id}
-    if about is not None:
+    if occurrence is not None:
+        origin = "its schedule" if occurrence.origin == "schedule" else "a trigger"
         facts |= {
-            "job": about.job_id,
-            "type": plain(about.job_type),
-            "due": f"{rfc3339(about.due_at)}, by {'its schedule' if about.origin == 'schedule' else 'a trigger'}",
+            "job": occurrence.job_id,
+            "type": plain(occurrence.job_type),
+            "due": f"{rfc3339(occurrence.due_at)}, by {origin}",
         }
     facts["status"] = run.status.value
     if run.status not in (RunStatus.EMITTED, RunStatus.EXPECTED):
         facts["attempt"] = _count(run)
     if run.output is not None:
-        cut = " (only its beginning was kept)" if run.output_cut else ""
-        facts["output"] = plain(run.output, _LONGEST_OUTPUT) + cut
-    told = [f"{name:<9}{value}" for name, value in facts.items()]
-    told += ["", *_standing(known)]
-    return [*told, "", *_attempts(run)] if run.attempts else told
+        facts["output"] = plain(run.output, _LONGEST_OUTPUT) + (" (truncated)" if run.output_cut else "")
+    lines = [*(f"{name:<9}{value}" for name, value in facts.items()), "", *_describe_state(report)]
+    return [*lines, "", *_attempts(run)] if run.attempts else lines
 
 
 def _attempts(run: Run) -> list[str]:
-    head, *rows = _table(_ATTEMPT_HEAD, [_cells(run, each) for each in run.attempts])
+    head, *rows = _table(_ATTEMPT_HEAD, [_cells(run, attempt) for attempt in run.attempts])
     if run.attempts_omitted:
         rows.insert(FIRST_KEPT, f"… {run.attempts_omitted:,} attempts not shown")
     return [head, *rows]
 
 
-def _standing(known: RunReport) -> Iterator[str]:
-    """Say why the run is where it is, and what happens next."""
-    run = known.run
+def _describe_state(report: RunReport) -> Iterator[str]:
+    """Describe the run's state and its next step."""
+    run = report.run
     match run.status:
         case RunStatus.EXPECTED:
-            yield f"Of this event nothing is known but what was reported of it, first{_at(run.noted_at)}."
-            yield f"Unless a producer records the event{_by(run.wake_at, known)}, that is dropped."
+            yield f"Results for this event arrived before a producer recorded it, the first{_at(run.noted_at)}."
+            yield f"They are dropped unless a producer records it{_by(run.wake_at, report)}."
         case RunStatus.EMITTED:
             yield f"Emitted{_at(run.emitted_at)}, confirmed{_at(run.finished_at)}."
-            yield "Its job is not tracked: what became of it is not known."
+            yield "Its job is not tracked; the outcome is unknown."
         case RunStatus.DELIVERED:
-            yield f"Attempt {run.attempt} went out{_at(run.emitted_at)}; nobody has reported to have started it."
-            yield from _limit(known, "a worker has to report so")
+            yield f"Attempt {run.attempt} was emitted{_at(run.emitted_at)}; no worker has reported its start."
+            yield from _describe_deadline(report, "A worker must start it")
         case RunStatus.RUNNING:
             done = f"; {run.progress:.0%} is done" if run.progress is not None else ""
             since = _time(run.started_at)
-            yield f"{_worker_text(run.worker)} has been at attempt {run.attempt} since {since}{done}."
-            yield from _limit(known, "its result has to come")
+            yield f"{_worker_text(run.worker)} has been running attempt {run.attempt} since {since}{done}."
+            yield from _describe_deadline(report, "Its result must arrive")
         case RunStatus.WAITING:
-            yield from _waiting(known)
+            yield from _describe_waiting(report)
         case _:
-            yield from _ended(known)
-    if not known.producers and (run.open or not known.told):
-        yield "No producer runs: nothing happens until one is started."
+            yield from _describe_end(report)
+    if not report.producers and (run.open or not report.told):
+        yield "No producer is running: the run does not change until one starts."
 
 
-def _limit(known: RunReport, what: str) -> Iterator[str]:
-    """Say by when the current attempt has to get on, and what happens if it does not."""
-    run = known.run
-    if run.wake_at is not None and run.wake_at <= known.now:
-        ago = from_now(run.wake_at, known.now)
-        yield f"Its time was up at {rfc3339(run.wake_at)}, {ago}: a producer is to end the attempt."
+def _describe_deadline(report: RunReport, requirement: str) -> Iterator[str]:
+    """Describe the current attempt's deadline, and the consequence of a failure."""
+    run = report.run
+    if run.wake_at is not None and run.wake_at <= report.now:
+        ago = from_now(run.wake_at, report.now)
+        yield f"Its deadline passed at {rfc3339(run.wake_at)}, {ago}; a producer will end the attempt."
     else:
         if run.alive_until is not None:
-            yield f"A sign of life has to come{_by(run.alive_until, known)}."
-        yield f"{what[0].upper()}{what[1:]}{_by(run.deadline, known)}."
+            yield f"A heartbeat must arrive{_by(run.alive_until, report)}."
+        yield f"{requirement}{_by(run.deadline, report)}."
     if run.attempts_left:
-        more = "once more" if run.attempts_left == 1 else f"up to {run.attempts_left} times more"
-        yield f"If it fails, it is tried again: {more}."
+        more = "once more" if run.attempts_left == 1 else f"up to {run.attempts_left} more times"
+        yield f"If it fails, it is retried {more}."
     else:
-        yield "It is the last attempt: if it fails, the run is given up."
+        yield "This is the last attempt: if it fails, the run is dead."
 
 
-def _waiting(known: RunReport) -> Iterator[str]:
-    run = known.run
+def _describe_waiting(report: RunReport) -> Iterator[str]:
+    run = report.run
     if run.attempts:
-        yield _last(run)
+        yield _last_attempt(run)
     if run.retried_at is not None and not run.counted:
-        yield f"A retry issued at {rfc3339(run.retried_at)} gave it a fresh set of attempts."
+        yield f"A retry issued at {rfc3339(run.retried_at)} reset its attempt count."
     if run.retry_at is None:
         return
-    which, when = f"Attempt {run.attempt + 1}", rfc3339(run.retry_at)
-    if run.retry_at > known.now:
-        yield f"{which} is made at {when}, {from_now(run.retry_at, known.now)}."
+    attempt, due_at = f"Attempt {run.attempt + 1}", rfc3339(run.retry_at)
+    if run.retry_at > report.now:
+        yield f"{attempt} is due at {due_at}, {from_now(run.retry_at, report.now)}."
     else:
-        waited = span(known.now - run.retry_at)
-        yield f"{which} has been due since {when}, for {waited}: it goes out at any moment."
+        overdue = span(report.now - run.retry_at)
+        yield f"{attempt} has been due since {due_at}, for {overdue}; a producer will emit it."
 
 
-def _ended(known: RunReport) -> Iterator[str]:
-    run = known.run
+def _describe_end(report: RunReport) -> Iterator[str]:
+    run = report.run
     match run.status:
         case RunStatus.SUCCEEDED:
-            by = next((each for each in run.attempts if each.outcome is AttemptOutcome.SUCCEEDED), None)
-            which = f" with attempt {by.attempt}, by {_worker_text(by.worker, start='a')}" if by else ""
-            yield f"Succeeded{_at(run.finished_at)}{which}: nothing more happens."
+            last = next((attempt for attempt in run.attempts if attempt.outcome is AttemptOutcome.SUCCEEDED), None)
+            by = f" with attempt {last.attempt}, by {_worker_text(last.worker, article='an')}" if last else ""
+            yield f"Succeeded{_at(run.finished_at)}{by}."
         case RunStatus.DEAD:
-            yield _last(run)
+            yield _last_attempt(run)
             if run.attempts_left:
-                yield f"Given up{_at(run.finished_at)}: its worker said that to try again would not help."
+                yield f"Dead{_since(run.finished_at)}: its worker reported that a retry would not help."
             else:
-                most = _max_attempts(run)
-                made = "it was the only one" if most == 1 else f"all {most} attempts were made"
-                yield f"Given up{_at(run.finished_at)}: {made}."
-            yield f"The event lies in scheduler_dead. {_MORE}"
+                maximum = _max_attempts(run)
+                attempts = "it had one attempt" if maximum == 1 else f"all {maximum} attempts are exhausted"
+                yield f"Dead{_since(run.finished_at)}: {attempts}."
+            yield f"The event is in scheduler_dead. {_RETRY_HINT}"
         case _:
-            yield f"Cancelled{_at(run.finished_at)}, with its job: no further attempt is made. {_MORE}"
-            yield "A worker that was at it was not interrupted; if it reports a success, that counts."
-    if not known.told:
-        yield "Those who listen for ScheduleFinished have not been told yet: a producer does so."
+            yield f"Cancelled{_at(run.finished_at)} with its job; there are no further attempts. {_RETRY_HINT}"
+            yield "A worker that was running it was not interrupted; if it reports success, the run succeeds."
+    if not report.told:
+        yield "ScheduleFinished is not published yet; a producer will publish it."
 
 
-def _last(run: Run) -> str:
-    """Say how the newest attempt that has ended went."""
+def _last_attempt(run: Run) -> str:
+    """Describe the outcome of the latest finished attempt."""
     last = run.attempts[-1]
-    snoozed = last.worker and last.outcome is AttemptOutcome.SNOOZED
-    by = f" by {_worker_text(last.worker, start='a')}" if snoozed else ""
-    why = f": {plain(last.error, _LONGEST_REASON).rstrip('.')}" if last.error else ""
-    return f"Attempt {last.attempt} {_ENDED[last.outcome]}{by} at {rfc3339(last.finished_at)}{why}."
+    snoozed = last.outcome is AttemptOutcome.SNOOZED
+    by = f" by {plain(last.worker)}" if snoozed and last.worker else ""
+    error = f": {plain(last.error, _LONGEST_REASON).rstrip('.')}" if last.error else ""
+    return f"Attempt {last.attempt} {_ENDED[last.outcome]}{by} at {rfc3339(last.finished_at)}{error}."
 
 
-def _cells(run: Run, each: FinishedAttempt) -> tuple[str, ...]:
-    known = None if each.started_at is None else each.finished_at - each.started_at
-    duration = run.duration if each is run.ended_by else known
-    took = "" if duration is None else span(duration)
+def _cells(run: Run, attempt: FinishedAttempt) -> tuple[str, ...]:
+    duration = None if attempt.started_at is None else attempt.finished_at - attempt.started_at
+    if attempt is run.ended_by:
+        duration = run.duration
     return (
-        str(each.attempt), each.outcome.value, _instant(each.started_at) or "", rfc3339(each.finished_at), took,
-        _cell(each.worker), _cell(each.error),
+        str(attempt.attempt), attempt.outcome.value, rfc3339(attempt.started_at) if attempt.started_at else "",
+        rfc3339(attempt.finished_at), "" if duration is None else span(duration), _cell(attempt.worker),
+        _cell(attempt.error),
     )
 
 
@@ -177,11 +177,12 @@ def _cell(text: str | None) -> str:
 
 
 def _count(run: Run) -> str:
-    """Return which attempt it is, and which of those that count: some may be put off, or it was retried."""
-    most = _max_attempts(run)
-    if most is None:
+    """Return the attempt number, and the number that counts if a snooze or a retry makes it differ."""
+    maximum = _max_attempts(run)
+    if maximum is None:
         return str(run.attempt)
-    return f"{run.attempt} of {most}" if run.counted == run.attempt else f"{run.attempt} ({run.counted} of {most})"
+    counted = f"{run.counted} of {maximum}"
+    return counted if run.counted == run.attempt else f"{run.attempt} ({counted})"
 
 
 def _max_attempts(run: Run) -> int | None:
@@ -189,21 +190,24 @@ def _max_attempts(run: Run) -> int | None:
     return run.occurrence.policy.max_attempts if tracked and run.occurrence else None
 
 
-def _worker_text(worker: str | None, start: str = "A") -> str:
-    return plain(worker) if worker else f"{start} worker that gave no name"
+def _worker_text(worker: str | None, article: str = "An") -> str:
+    return plain(worker) if worker else f"{article} unnamed worker"
 
 
 def _time(moment: datetime | None) -> str:
-    return "a time that is not on record" if moment is None else rfc3339(moment)
+    return "an unknown time" if moment is None else rfc3339(moment)
 
 
 def _at(moment: datetime | None) -> str:
     return f" at {_time(moment)}"
 
 
-def _by(moment: datetime | None, known: RunReport) -> str:
-    return "" if moment is None else f" by {rfc3339(moment)}, {from_now(moment, known.now)}"
+def _since(moment: datetime | None) -> str:
+    return f" since {_time(moment)}"
 
 
-def _instant(moment: datetime | None) -> str | None:
-    return None if moment is None else rfc3339(moment)
+def _by(moment: datetime | None, report: RunReport) -> str:
+    return "" if moment is None else f" by {rfc3339(moment)}, {from_now(moment, report.now)}"
+
+
+

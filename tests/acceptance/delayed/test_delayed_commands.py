@@ -28,7 +28,7 @@ def run(sidecar):
 
 
 def test_list_show_and_cancel(shop, sidecar, run):
-    assert "No delayed message" in run("list")
+    assert "No matching delayed messages" in run("list")
     named, key = str(uuid4()), f"key.{uuid4().hex}"
     properties = pika.BasicProperties(message_id=named, headers={"x-delay": HOUR, "a": 1}, content_type="t/x")
     shop.send(key, b'{"invoice": 42}', properties=properties)
@@ -48,13 +48,13 @@ def test_list_show_and_cancel(shop, sidecar, run):
     assert shown["headers"] == {"x-delay": -HOUR, "a": 1}
     assert shown["properties"]["content_type"] == "t/x"
     assert "/wA=" in run("show", second["id"])
-    assert "say --yes" in run("cancel", named, code=1)
+    assert "pass --yes" in run("cancel", named, code=1)
     assert "cancelled" in run("cancel", named, "--yes")
     assert json.loads(run("cancel", second["id"], "--yes", "--json"))["id"] == str(second["id"])
-    assert "waits; it may be out already" in run("cancel", named, "--yes", code=1)
-    assert "waits; it may be out already" in run("show", second["id"], code=1)
+    assert "is pending; it may have been delivered" in run("cancel", named, "--yes", code=1)
+    assert "is pending; it may have been delivered" in run("show", second["id"], code=1)
     assert waiting(sidecar) == []
-    # The cancel holds, as one by command does.
+    # The cancel leaves a tombstone, as the command does.
     shop.send(queue := shop.queue(), b"late", properties=pika.BasicProperties(
         message_id=named, headers={"x-delay": 1}))
     shop.send(queue, b"next", x_delay=1)
@@ -135,7 +135,7 @@ def test_migrate_side_by_side_and_what_is_no_export(run, tmp_path):
         ("shop.mails", "shop.mails.delay"), ("shop.orders", "shop.orders.delay")]
     assert "shop.odd" in plan["problems"][0]
     path.write_text(json.dumps({"exchanges": []}))
-    assert "No exchange is of the plugin's type" in run("migrate", path)
+    assert "No exchange has the plugin's type" in run("migrate", path)
     two = definitions()
     two["exchanges"][0]["vhost"] = "other"
     path.write_text(json.dumps(two))

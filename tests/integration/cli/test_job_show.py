@@ -111,7 +111,7 @@ def test_a_trigger_is_due_from_when_it_was_issued(database_url, sql, job):
     "status = 'awaiting', job_type = NULL, requested_at = NULL, next_run_at = NULL, rrule = NULL",
     "rrule = NULL, every = '90 minutes', retries = 1, retry_at = now()",
 ])
-def test_a_row_of_any_kind_can_be_told(database_url, sql, job, columns):
+def test_jobs_of_every_status_are_described(database_url, sql, job, columns):
     sql(f"UPDATE jobs SET {columns}")
     assert explain(report(database_url, job))[0] == f"job        {job}"
 
@@ -121,13 +121,13 @@ def test_a_database_that_cannot_be_read_is_unavailable(empty_database):
         report(empty_database, UUID(int=0))
 
 
-def test_the_command_tells_it_in_words_and_as_json(database_url, job):
+def test_the_command_prints_text_or_json(database_url, job):
     done = show(database_url, str(job))
     assert (done.returncode, done.stderr) == (0, "")
-    assert "No producer runs: nothing goes out until one is started.\n" in done.stdout
+    assert "No producer is running: no events are emitted until one starts.\n" in done.stdout
     assert (
         "The last event was due 2026-12-01T08:00:00.000000Z, emitted 11.2 s later, confirmed 0.004 s after that.\n"
-        "It was late: the broker refused it 3 times, the last time at 2026-12-01T08:00:07.500000Z: "
+        "It was late: the broker rejected it 3 times, last at 2026-12-01T08:00:07.500000Z: "
         "no queue is bound with the key due.\n"
     ) in done.stdout
     done = show(database_url, str(job).upper(), "--json")

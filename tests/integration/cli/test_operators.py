@@ -1,4 +1,4 @@
-"""`scheduler job`, `run`, `dead` and `token` on real servers: tables, JSON, exit codes, and a question first."""
+"""`scheduler job`, `run`, `dead` and `token` on real servers: tables, JSON, exit codes and confirmation."""
 
 import contextlib
 import json
@@ -35,18 +35,18 @@ def scheduler(database_url, request):
 
 @pytest.fixture
 def jobs(database_url):
-    made = [str(uuid4()) for _ in range(4)]
+    ids = [str(uuid4()) for _ in range(4)]
     with connected(database_url) as connection, connection.cursor() as cursor:
-        for number, job in enumerate(made):
+        for number, job in enumerate(ids):
             cursor.execute(
                 "INSERT INTO jobs (id, job_type, name, tenant, next_run_at, starts_at, created_at) VALUES "
                 "(%s, %s, %s, 'acme', '2099-01-01', '2099-01-01', now() + %s * interval '1 second')",
                 (job, "report" if number else "mail", f"Job \x1b[31m{number}", number),
             )
-    return made
+    return ids
 
 
-def told(database_url):
+def audit_entries(database_url):
     with connected(database_url) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT action, kind, thing, via, tenant FROM audit ORDER BY id")
         return cursor.fetchall()
@@ -69,13 +69,13 @@ def test_jobs_are_listed_and_paused_resumed_triggered_and_cancelled(scheduler, j
     assert json.loads(scheduler("job", "cancel", "--tenant", "acme", "--yes", "--json").stdout) == {"matched": 4}
     found = json.loads(scheduler("job", "list", "--json").stdout)
     assert {each["status"] for each in found} == {"cancelled"}
-    entries = told(database_url)
+    entries = audit_entries(database_url)
     assert {each[3] for each in entries} == {Via.CLI.value}
     assert [each[0] for each in entries if each[2] == jobs[0]] == ["pause", "resume", "trigger", "cancel"]
 
 
 def on_a_terminal(database_url, *arguments, answer=""):
-    """Run a command on a terminal of 80 columns, with an answer typed; return its exit code and what it showed."""
+    """Run a command on a terminal of 80 columns with typed input; return its exit code and output."""
     ours, its = pty.openpty()
     termios.tcsetwinsize(its, (24, 80))
     env = {name: value for name, value in CLEAN.items() if name not in ("COLUMNS", "LINES")}
@@ -91,40 +91,40 @@ def on_a_terminal(database_url, *arguments, answer=""):
 
 
 @pytest.mark.usefixtures("jobs")
-def test_on_a_terminal_tables_fit_and_what_cannot_be_undone_asks_and_shows_how_far_it_is(database_url):
+def test_terminal_tables_fit_and_bulk_cancels_ask_and_show_progress(database_url):
     code, shown = on_a_terminal(database_url, "job", "list")
     lines = shown.splitlines()
     assert (code, len(lines)) == (0, 5)
     assert max(map(len, lines)) <= 80
     code, shown = on_a_terminal(database_url, "job", "cancel", "--tenant", "acme", answer="n\n")
-    assert (code, "Go on? [y/N]" in shown, told(database_url)) == (1, True, [])
+    assert (code, "Continue? [y/N]" in shown, audit_entries(database_url)) == (1, True, [])
     code, shown = on_a_terminal(database_url, "job", "cancel", "--tenant", "acme", answer="y\n")
     assert (code, "4 so far" in shown, "4 matched" in shown) == (0, True, True)
-    assert [each[0] for each in told(database_url)] == ["cancel"] * 4
+    assert [each[0] for each in audit_entries(database_url)] == ["cancel"] * 4
 
 
-def test_what_is_wrong_is_told_by_the_exit_code(scheduler, jobs):
+def test_exit_codes_of_errors(scheduler, jobs):
     for verb in ("show", "pause", "trigger"):
         missing = scheduler("job", verb, uuid4())
         assert (missing.returncode, "no job has the id" in missing.stderr) == (1, True)
     assert scheduler("job", "pause").returncode == 1
     assert scheduler("job", "pause", jobs[0], "--tenant", "acme").returncode == 1
     assert scheduler("job", "list", "--limit", "0").returncode == 2
-    away = "postgresql://127.0.0.1:1/none"
-    assert scheduler("job", "list", database=away).returncode == 69
-    assert scheduler("job", "cancel", jobs[0], "--yes", database=away).returncode == 69
+    unreachable = "postgresql://127.0.0.1:1/none"
+    assert scheduler("job", "list", database=unreachable).returncode == 69
+    assert scheduler("job", "cancel", jobs[0], "--yes", database=unreachable).returncode == 69
     assert scheduler("dead", "list").returncode == 69
     assert scheduler("job", "list", SCHEDULER_COLOUR="red").returncode == 78
 
 
 def test_dead_letters_are_listed_shown_replayed_and_dropped(scheduler, host, database_url):
-    assert scheduler("dead", "list").stdout == "Nothing lies in scheduler_dead.\n"
+    assert scheduler("dead", "list").stdout == "scheduler_dead is empty.\n"
     job = str(uuid4())
     headers = {"x-rejected-reason": "colour: \x1b[31mno", "x-rejected-at": "2026-12-01T08:00:00Z"}
     for number in (1, 2):
         host.publish("pause", {"id": job, "n": number}, "schedule.dead", headers=headers)
     found = until(lambda: len(got := json.loads(scheduler("dead", "list", "--json").stdout or "[]")) == 2 and got,
-                  "both lie there")
+                  "both dead letters")
     table = scheduler("dead", "list").stdout
     assert found[0]["id"] in table
     assert "\x1b" not in table
@@ -132,32 +132,33 @@ def test_dead_letters_are_listed_shown_replayed_and_dropped(scheduler, host, dat
     assert job in shown
     assert "schedule.commands" in shown
     sent = scheduler("dead", "replay", found[0]["id"]).stdout
-    assert sent.startswith("sent to schedule.commands again; it was there because of: colour: ")
+    assert sent.startswith("replayed to schedule.commands; dead-letter reason: colour: ")
     assert "\x1b" not in sent
     host.publish("pause", {"id": job, "n": 3}, "schedule.dead", headers=headers)
     third = until(lambda: next((each for each in json.loads(scheduler("dead", "list", "--json").stdout)
-                                if each["body"]["n"] == 3), None), "the third lies there")
+                                if each["body"]["n"] == 3), None), "the third dead letter")
     assert json.loads(scheduler("dead", "replay", third["id"], "--json").stdout) == third
     assert json.loads(host.get("scheduler_inbox")[2]) == found[0]["body"]
     asks = scheduler("dead", "drop", found[1]["id"])
     assert (asks.returncode, "--yes" in asks.stderr) == (1, True)
     assert json.loads(scheduler("dead", "drop", found[1]["id"], "--yes", "--json").stdout) == found[1]
     assert scheduler("dead", "show", found[1]["id"]).returncode == 1
-    assert [each[:2] for each in told(database_url)] == [("replay", "dead"), ("replay", "dead"), ("drop", "dead")]
+    actions = [(action, kind) for action, kind, *_ in audit_entries(database_url)]
+    assert actions == [("replay", "dead"), ("replay", "dead"), ("drop", "dead")]
 
 
-def test_a_token_is_printed_where_the_key_is_a_secret(scheduler, tmp_path):
-    made = scheduler("token", "--role", "operator", "--tenant", "acme", "--for", "2h", "--sub", "ann",
+def test_a_token_is_signed_with_the_secret_key(scheduler, tmp_path):
+    done = scheduler("token", "--role", "operator", "--tenant", "acme", "--for", "2h", "--sub", "ann",
                      SCHEDULER_JWT_KEY=SECRET, SCHEDULER_JWT_AUDIENCE="scheduler")
-    claims = jwt.decode(made.stdout.strip(), SECRET, ["HS256"], audience="scheduler")
+    claims = jwt.decode(done.stdout.strip(), SECRET, ["HS256"], audience="scheduler")
     assert (claims["role"], claims["tenant"], claims["sub"]) == ("operator", "acme", "ann")
     assert claims["exp"] - claims["iat"] == 7200
     for tenant in ((), ("--tenant", "*")):
-        made = scheduler("token", "--role", "viewer", "--sub", "ann", *tenant, "--json", SCHEDULER_JWT_KEY=SECRET)
-        told = json.loads(made.stdout)
-        claims = jwt.decode(told.pop("token"), SECRET, ["HS256"])
+        done = scheduler("token", "--role", "viewer", "--sub", "ann", *tenant, "--json", SCHEDULER_JWT_KEY=SECRET)
+        fields = json.loads(done.stdout)
+        claims = jwt.decode(fields.pop("token"), SECRET, ["HS256"])
         assert (claims["role"], claims.get("tenant", "*")) == ("viewer", "*")
-        assert told == {"sub": "ann", "role": "viewer", "tenant": "*", "expires_in": 8 * 3600}
+        assert fields == {"sub": "ann", "role": "viewer", "tenant": "*", "expires_in": 8 * 3600}
     (tmp_path / "key").write_text(SECRET + "\n")
     assert scheduler("token", "--role", "viewer", SCHEDULER_JWT_KEY_FILE=str(tmp_path / "key")).returncode == 0
     assert scheduler("token", "--role", "viewer").returncode == 78

@@ -28,28 +28,28 @@ def after(seconds):
     return DUE + timedelta(seconds=seconds)
 
 
-def made(due=0, status="dead", **changed):
+def a_run(due=0, status="dead", **changed):
     policy = RunPolicy(max_attempts=1)
-    about = Occurrence(str(uuid4()), "invoice.reminder", after(due), Origin.TRIGGER, policy, "{}")
+    occurrence = Occurrence(str(uuid4()), "invoice.reminder", after(due), Origin.TRIGGER, policy, "{}")
     ended = FinishedAttempt(
         1, AttemptOutcome.FAILED, "w1", after(due + 1), after(due + 2), "no such card", '{"code": 7}'
     )
-    known = {"attempt": 1, "counted": 1, "emitted_at": after(due), "finished_at": after(due + 2),
-             "error": "no such card", "worker": "w1", "attempts": (ended,), "occurrence": about}
-    return Run(str(uuid4()), RunStatus(status), **known | changed)
+    fields = {"attempt": 1, "counted": 1, "emitted_at": after(due), "finished_at": after(due + 2),
+              "error": "no such card", "worker": "w1", "attempts": (ended,), "occurrence": occurrence}
+    return Run(str(uuid4()), RunStatus(status), **fields | changed)
 
 
 @pytest.fixture
-def keep(database_url):
-    """Keep runs, in the history those that have ended."""
-    def kept(*runs):
+def store_runs(database_url):
+    """Store runs, and move finished runs to the history."""
+    def store(*runs):
         with connected(database_url) as connection, connection.cursor() as cursor:
-            # As rows, not by `save`, which takes none for new that the history has.
+            # Insert rows directly: `save` ignores new runs that are in the history.
             cursor.execute(INSERT, {"runs": records(runs, STORED)})
             cursor.execute(ARCHIVE, {"ids": "{" + ",".join(run.event_id for run in runs if not run.open) + "}"})
         return runs
 
-    return kept
+    return store
 
 
 def scheduler(database_url, *arguments):
@@ -60,19 +60,19 @@ def scheduler(database_url, *arguments):
     )
 
 
-def list_runs(url, wanted, limit):
+def list_runs(url, filters, limit):
     with connected(url) as connection:
-        return list_with(connection, wanted, limit)
+        return list_with(connection, filters, limit)
 
 
 def ids(runs):
     return [run.event_id for run in runs]
 
 
-def test_open_and_finished_runs_are_listed_together_newest_due_first(database_url, keep):
-    runs = keep(*(made(due=n, status="dead" if n % 2 else "waiting", retry_at=None if n % 2 else after(60),
+def test_open_and_finished_runs_are_listed_together_newest_due_first(database_url, store_runs):
+    runs = store_runs(*(a_run(due=n, status="dead" if n % 2 else "waiting", retry_at=None if n % 2 else after(60),
                        finished_at=after(n + 2) if n % 2 else None) for n in range(6)))
-    keep(Run(str(uuid4()), RunStatus.EXPECTED, noted_at=DUE))
+    store_runs(Run(str(uuid4()), RunStatus.EXPECTED, noted_at=DUE))
     newest_first = list(reversed(runs))
     assert list_runs(database_url, Filter(), 50) == newest_first
     assert ids(list_runs(database_url, Filter(), 3)) == ids(newest_first[:3])
@@ -84,8 +84,8 @@ def test_open_and_finished_runs_are_listed_together_newest_due_first(database_ur
     assert len(list_runs(database_url, Filter(job_type="invoice.reminder"), 50)) == 6
 
 
-def test_a_run_is_found_open_or_finished_and_whether_its_end_was_told(database_url, keep):
-    dead, waiting = keep(made(), made(status="waiting", retry_at=after(60), finished_at=None))
+def test_a_report_has_the_run_and_whether_its_end_was_published(database_url, store_runs):
+    dead, waiting = store_runs(a_run(), a_run(status="waiting", retry_at=after(60), finished_at=None))
     found = find_run(database_url, dead.event_id)
     assert (found.run, found.told, found.producers) == (dead, True, 0)
     found = find_run(database_url, waiting.event_id)
@@ -93,17 +93,17 @@ def test_a_run_is_found_open_or_finished_and_whether_its_end_was_told(database_u
     assert find_run(database_url, uuid4()) is None
 
 
-def test_an_open_run_goes_before_what_the_history_has_of_it_and_the_newer_before_the_older(database_url, keep):
-    old = made()
-    keep(old)
+def test_an_open_run_precedes_its_history_and_newer_entries_precede_older(database_url, store_runs):
+    old = a_run()
+    store_runs(old)
     newer, opened = replace(old, finished_at=after(10)), replace(old, status=RunStatus.WAITING, finished_at=None)
-    keep(newer)
+    store_runs(newer)
     assert find_run(database_url, old.event_id).run == newer
-    keep(opened)
+    store_runs(opened)
     assert find_run(database_url, old.event_id).run == opened
 
 
-def test_what_an_untracked_job_emitted_is_read(database_url):
+def test_an_event_of_an_untracked_job_is_read(database_url):
     event = str(uuid4())
     with connected(database_url) as connection, connection.cursor() as cursor:
         cursor.execute(
@@ -112,15 +112,15 @@ def test_what_an_untracked_job_emitted_is_read(database_url):
             "VALUES (%s, 'emitted', 1, gen_random_uuid(), 't', now(), 'schedule', now(), now())", [event])
     done = scheduler(database_url, "show", event)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "what became of it is not known" in done.stdout
+    assert "the outcome is unknown" in done.stdout
     done = scheduler(database_url, "list", "--status", "emitted", "--json")
     [values] = json.loads(done.stdout)
     assert (values["event_id"], values["max_attempts"], values["duration_ms"]) == (event, None, None)
 
 
-def test_an_export_has_what_finished_in_the_span_more_than_fits_one_fetch(database_url, keep):
-    runs = keep(*(made(due=n) for n in range(250)))
-    keep(made(status="waiting", retry_at=after(60), finished_at=None))
+def test_an_export_has_all_runs_finished_in_the_span(database_url, store_runs):
+    runs = store_runs(*(a_run(due=n) for n in range(250)))
+    store_runs(a_run(status="waiting", retry_at=after(60), finished_at=None))
     assert list(export_runs(database_url, after(2), after(252))) == list(runs)
     done = scheduler(
         database_url, "export", "--since", after(3).isoformat(), "--until", after(251).isoformat(), "--json")
@@ -130,29 +130,29 @@ def test_an_export_has_what_finished_in_the_span_more_than_fits_one_fetch(databa
     assert lines[0]["attempts"][0]["output"] == {"code": 7}
 
 
-def test_the_commands_tell_it_in_words_and_as_json(database_url, keep):
-    [dead] = keep(made())
+def test_the_commands_print_text_or_json(database_url, store_runs):
+    [dead] = store_runs(a_run())
     done = scheduler(database_url, "show", dead.event_id.upper())
     assert (done.returncode, done.stderr) == (0, "")
-    assert "Given up at 2026-12-01T08:00:02.000000Z: it was the only one." in done.stdout
+    assert "Dead since 2026-12-01T08:00:02.000000Z: it had one attempt." in done.stdout
     values = json.loads(scheduler(database_url, "show", dead.event_id, "--json").stdout)
     assert (values["status"], values["attempts"][0]["error"]) == ("dead", "no such card")
     done = scheduler(database_url, "list", "--job", dead.occurrence.job_id, "--limit", "1")
     assert dead.event_id in done.stdout.splitlines()[1]
-    assert scheduler(database_url, "list", "--job-type", "x").stdout == "No run is like that.\n"
+    assert scheduler(database_url, "list", "--job-type", "x").stdout == "No matching runs.\n"
     assert scheduler(database_url, "list", "--job-type", "x", "--json").stdout == "[]\n"
 
 
-def test_a_retry_gives_a_dead_run_new_attempts_once(database_url, keep):
-    [dead] = keep(made())
+def test_a_dead_run_is_retried_once(database_url, store_runs):
+    [dead] = store_runs(a_run())
     done = scheduler(database_url, "retry", dead.event_id)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "scheduled: attempt 2 goes out at once\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "scheduled: attempt 2 is due now\n", "")
     found = find_run(database_url, dead.event_id).run
     assert (found.status, found.counted, found.attempts) == (RunStatus.WAITING, 0, dead.attempts)
     done = scheduler(database_url, "retry", dead.event_id)
     assert done.returncode == 0
-    assert done.stdout.startswith("unchanged: it is waiting;")
-    [other] = keep(made())
+    assert done.stdout.startswith("unchanged: the run is waiting;")
+    [other] = store_runs(a_run())
     shown = json.loads(scheduler(database_url, "retry", other.event_id, "--json").stdout)
     assert (shown["event_id"], shown["status"], shown["tenant"]) == (other.event_id, "waiting", "default")
     done = scheduler(database_url, "retry", "--status", "dead", "--json")
@@ -169,7 +169,7 @@ def test_a_retry_gives_a_dead_run_new_attempts_once(database_url, keep):
     (["export", "--since", "2026-12-01T08:00:00Z"], 2, "required: --until"),
     ([], 2, "required: VERB"),
 ])
-def test_what_cannot_be_done_is_said_on_stderr(database_url, arguments, code, message):
+def test_errors_are_printed_on_stderr(database_url, arguments, code, message):
     done = scheduler(database_url, *arguments)
     assert (done.returncode, done.stdout) == (code, "")
     assert message in done.stderr
