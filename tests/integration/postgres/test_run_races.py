@@ -15,7 +15,7 @@ from scheduler.domain.message_parser import parse_command, parse_result
 from scheduler.domain.runs.run import replace
 from scheduler.emitting.source import BatchTimes, EmissionTime
 from scheduler.emitting.sources.jobs import DueJobs
-from scheduler.emitting.sources.runs import SPARED, DueRuns
+from scheduler.emitting.sources.runs import OUTAGE_GRACE, DueRuns
 from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.connection import connect
 from scheduler.postgres.priority_classes import FROM_THE_BOTTOM
@@ -233,7 +233,7 @@ def test_right_after_an_outage_nobody_is_lost_who_could_not_be_heard(database_ur
         cursor.execute("SELECT status, wake_at > now() FROM runs")
         assert cursor.fetchall() == [("running", True)]
     run = decided.before
-    assert outcome(runs, run, claim.claimed_at + SPARED) == "lost"  # it was not heard of then either
+    assert outcome(runs, run, claim.claimed_at + OUTAGE_GRACE) == "lost"  # it was not heard of then either
     assert outcome(DueRuns(), run, claim.claimed_at) == "lost"  # nothing was in its way
     limited = replace(run, deadline=claim.claimed_at)
     assert outcome(runs, limited, claim.claimed_at) == "timed_out"
