@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 from uuid import UUID
 
@@ -153,8 +153,10 @@ def preview(
     if after is None:
         # With run_at, start at the first run even if it is in the past; without it the schedule starts now.
         first = schedule.first()
-        after = now if first is None else first - _MICRO
-    return Preview(spec, schedule, tuple(islice(schedule.after(after), count)))
+        following = schedule.after(now) if first is None else chain([first], schedule.after(first))
+    else:
+        following = schedule.after(after)
+    return Preview(spec, schedule, tuple(islice(following, count)))
 
 
 def _adjusted(planner: Planner, after: datetime | None, count: int, *, jitter_known: bool) -> Adjusted:

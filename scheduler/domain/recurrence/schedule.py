@@ -50,7 +50,7 @@ class Schedule(ABC):
 
     def first(self) -> datetime | None:
         """Return the first occurrence not before `starts_at`."""
-        return self.next_after(_just_before(self.starts_at))
+        return self.starts_at  # next_after could not return the very first instant of the calendar
 
     def first_in(self, start: datetime, end: datetime) -> datetime | None:
         """Return the first occurrence not before `start` and before `end`."""
@@ -161,6 +161,11 @@ class Recurring(Schedule):
     def next_after(self, instant: datetime) -> datetime | None:
         """Return the first occurrence strictly after `instant`, or None if there are no more."""
         second = self.next_within(self._floor(instant) + 1, END_OF_TIME - 1)
+        return None if second is None else to_instant(second, self.micro)
+
+    def first(self) -> datetime | None:
+        """Return the first occurrence not before `starts_at`."""
+        second = self.next_within(self._first, END_OF_TIME - 1)
         return None if second is None else to_instant(second, self.micro)
 
     def first_in(self, start: datetime, end: datetime) -> datetime | None:

@@ -90,6 +90,12 @@ def test_a_line_is_parsed_as_strictly_as_a_command(ask):
     assert "twice" in answers[0]["errors"][0]["problem"]
 
 
+@pytest.mark.parametrize("rule", [{"every": 86400}, {"rrule": "FREQ=DAILY"}, {"cron": "@daily"}])
+def test_the_first_instant_of_the_calendar_is_an_occurrence(ask, rule):
+    [answer] = ask(rule | {"run_at": "0001-01-01T00:00:00Z", "count": 2})
+    assert answer == {"occurrences": ["0001-01-01T00:00:00Z", "0001-01-02T00:00:00Z"]}
+
+
 def test_errors_are_the_words_of_a_rejected_command(ask):
     answers = ask({"rrule": "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30", "run_at": "2026-01-01T00:00:00Z"})
     assert answers == [{"errors": [{"field": "rrule", "problem": "never fires: February has no day 30"}]}]
