@@ -1,4 +1,4 @@
--- Which of the jobs that were made over AMQP are asked for.
+-- Filter for jobs created over AMQP, as audit entries.
 created_via IS NULL AND job_type IS NOT NULL
 AND (%(via)s IS NULL OR %(via)s = 'amqp')
 AND (%(action)s IS NULL OR %(action)s = 'request')

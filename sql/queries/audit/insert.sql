@@ -1,3 +1,3 @@
--- Add one entry to the audit: a COPY of one row takes twice as long.
+-- Insert one audit entry; a COPY of one row takes twice as long.
 INSERT INTO audit (who, via, action, kind, thing, tenant, address, before, after)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)

@@ -1,5 +1,5 @@
--- One page of the audit, newest first. Jobs that were made over AMQP tell of it themselves. `place` tells entries of
--- one moment apart.
+-- One page of audit entries, newest first. The creation of a job over AMQP has no entry: its row is the record. `place`
+-- orders entries with the same time.
 SELECT place, at, who, via, action, kind, thing, tenant, address, before, after
 FROM (
     (SELECT '1' || lpad(id::text, 19, '0') AS place, at, who, via, action, kind, thing, tenant, address, before, after

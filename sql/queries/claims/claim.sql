@@ -1,13 +1,11 @@
--- Lock what is due of each class, oldest first, over which other replicas skip, and say how many seconds are left until
--- the next one that is not due yet. High goes before normal before low; $4 and $6 keep room for those that come after,
--- so that each class with something due gets at least a tenth; $8 and $9 are how many go out beside a few of high, and
--- $7 how many of low where nothing else is due.
--- `now()`, not `clock_timestamp()`: only a stable bound can use the index. The bounds $1, $2 and $3 keep the scans off
--- entries already dealt with, which stay in the index while another client's old snapshot still sees them, and off what
--- is due of the other classes: the index is by time, and tells the class without a look at the row.
--- Most of what is due is normal, and takes no detour: what goes through a CTE costs half as much again. So what low may
--- have is reckoned without a count of it. The last row is empty but for what is known of the claim as a whole: in each
--- row it would cost as much as the rest of it.
+-- Lock the oldest due rows of each class, skipping rows that other replicas have locked, and return the seconds until
+-- the next row is due. High goes before normal before low. $4 and $6 reserve room for the lower classes, so that each
+-- class with due rows gets at least a tenth. $8 and $9 limit normal and low rows next to a few high ones; $7 limits low
+-- rows if nothing else is due. `now()`, not `clock_timestamp()`: only a stable bound can use the index. The bounds $1,
+-- $2 and $3 keep the scans off settled entries, which stay in the index while another client's old snapshot still sees
+-- them, and off due rows of the other classes: the index is by time and contains the class. Most due rows are normal,
+-- and a CTE would make them half as expensive again, so the share of low is computed without counting normal. The last
+-- row has only the values of the whole claim: in every row they would cost as much as the rest of the row.
 WITH high AS (
     SELECT {selected}
     FROM {table}

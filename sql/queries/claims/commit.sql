@@ -1,2 +1,2 @@
--- Keep what was done and let go of what is locked.
+-- Commit and release the claimed rows.
 COMMIT

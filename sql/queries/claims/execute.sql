@@ -1,3 +1,3 @@
--- Begin a transaction and claim in it, on one round trip; it stays open until what is claimed is settled. The lock fails
--- at once while another session's lock on a table would keep us from settling.
+-- Begin a transaction and claim in it, in one round trip; it stays open until the claim is settled. The lock fails at
+-- once if another session's table lock would prevent settling.
 BEGIN; {lock}EXECUTE claim_{kind} ({values})

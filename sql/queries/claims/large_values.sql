@@ -1,4 +1,4 @@
--- Fetch the large values of rows that are claimed, which the claim itself has left out.
+-- Fetch the large values of claimed rows, which the claim has omitted.
 SELECT {key}, {values}
 FROM {table}
 WHERE {key} = ANY (%(ids)s::uuid[])

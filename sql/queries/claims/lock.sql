@@ -1,2 +1,2 @@
--- Take the locks that settling needs, of tables but not of their partitions, without waiting.
+-- Acquire the table locks that settling needs, not those of partitions, without waiting.
 LOCK TABLE ONLY {tables} IN ROW EXCLUSIVE MODE NOWAIT;

@@ -1,4 +1,4 @@
--- Return the sessions whose locks on these tables keep others from writing to them, and the sessions waiting for such locks.
+-- Return the sessions whose locks prevent writes to these tables, and the sessions that wait for such locks.
 SELECT DISTINCT pid
 FROM pg_locks
 WHERE relation = ANY (%(tables)s::regclass[])

@@ -1,2 +1,2 @@
--- Plan a claim once for a session: to plan it anew took longer than to run it.
+-- Prepare a claim for the session; planning takes longer than running it.
 PREPARE claim_{kind} AS {claim}

@@ -1,2 +1,2 @@
--- Let go of what is locked, unchanged.
+-- Roll back and release the claimed rows unchanged.
 ROLLBACK

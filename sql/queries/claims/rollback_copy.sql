@@ -1,2 +1,2 @@
--- Undo a copy that failed.
+-- Undo a failed copy.
 ROLLBACK TO SAVEPOINT recording; RELEASE SAVEPOINT recording

@@ -1,4 +1,4 @@
--- Count a job's newest runs since some instant by the day they were due, on the job's own wall clock, and by status.
+-- Count a job's newest runs since a point in time, by status and by due date in the job's time zone.
 SELECT (due_at AT TIME ZONE %(timezone)s)::date AS day, status::text, count(*)
 FROM ((SELECT due_at, status
        FROM run_history

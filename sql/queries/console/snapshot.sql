@@ -1,5 +1,5 @@
--- Tell how the whole sidecar stands at this moment, for all browsers at once: the backlog and the runs, who lives and
--- what each did of late, and what is due next. What fails is looked up only when it is asked for: it reads more.
+-- Return the state of the whole sidecar for all browsers at once: backlog, runs, live replicas with their recent
+-- activity, and the next due jobs. Failures are included only on request, because they read more rows.
 WITH measured AS ({measure})
 SELECT measured.*, now() AS at,
        (SELECT coalesce(json_agg(each ORDER BY role, started_at), '[]')

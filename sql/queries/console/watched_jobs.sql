@@ -1,4 +1,4 @@
--- Show the jobs that live pages show: those that somebody looks at, and the newest of all for what is new in open lists.
+-- Return the jobs on live pages: those being viewed, and the newest for open lists.
 SELECT {selected}, {beside}
 FROM jobs
 WHERE job_type IS NOT NULL

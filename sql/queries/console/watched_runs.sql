@@ -1,6 +1,6 @@
--- Show the runs that live pages show, all in one statement: those that somebody looks at, whole; and without what only a
--- run's own page shows the rows of open lists, the newest of each job that somebody looks at, and the newest and the
--- newest dead of all, for what is new in those lists. An open run goes before a finished one with the same event.
+-- Return the runs on live pages in one statement: complete runs for run pages; without event, output and attempts the
+-- rows of open lists, the newest runs of viewed jobs, the newest runs and the newest dead runs. An open run precedes a
+-- finished one with the same event.
 SELECT *
 FROM (
     (SELECT {selected}, 'whole' AS kind, 0 AS rank

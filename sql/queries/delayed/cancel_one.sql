@@ -1,4 +1,4 @@
--- Take back one message that waits, by its number; one that a producer has claimed is waited for.
+-- Cancel one pending message by number; waits if a producer has claimed it.
 DELETE FROM delayed_messages
 WHERE id = %(id)s AND exchange IS NOT NULL
 RETURNING id

@@ -1,6 +1,6 @@
--- Lock the delayed messages whose time has come, as the claim of jobs does, and return of these the first that have
--- so many bytes together, at least one; `more` says that there are others. A window over rows in their own order
--- needs no sort, and large bodies stay where they are until they are returned.
+-- Lock due delayed messages, as the claim of jobs does, and return the first ones up to a number of bytes, at least
+-- one; `locked` counts all. A window over rows in index order needs no sort, and large bodies are not read until they
+-- are returned.
 WITH due AS (
     SELECT {selected}
     FROM delayed_messages

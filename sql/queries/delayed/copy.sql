@@ -1,2 +1,2 @@
--- Add messages, in the order in which they came.
+-- Insert messages in order of arrival.
 COPY delayed_messages ({columns}) FROM STDIN (FORMAT binary)

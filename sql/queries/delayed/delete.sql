@@ -1,3 +1,3 @@
--- Delete the messages that the broker has confirmed, and cancels whose hour is over.
+-- Delete messages that the broker has confirmed, and expired tombstones.
 DELETE FROM delayed_messages
 WHERE id = ANY (%(ids)s::bigint[])

@@ -1,3 +1,3 @@
--- Forget cancels whose hour is over, before a producer comes by.
+-- Delete expired tombstones before a producer does.
 DELETE FROM delayed_messages
 WHERE message_id = ANY (%(ids)s::uuid[]) AND exchange IS NULL AND due_at <= now()

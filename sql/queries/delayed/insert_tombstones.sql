@@ -1,4 +1,4 @@
--- Keep cancels for those of their messages that still come. One that was stored at this very moment becomes its cancel.
+-- Insert tombstones for messages that may still arrive. A message stored at the same time becomes its tombstone.
 INSERT INTO delayed_messages (message_id, due_at, wake_at)
 SELECT id, now() + %(holds)s, now() + %(holds)s
 FROM unnest(%(ids)s::uuid[]) AS cancelled (id)

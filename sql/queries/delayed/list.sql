@@ -1,4 +1,4 @@
--- List delayed messages that wait, those that come out next first, without their bodies.
+-- List pending delayed messages without bodies, next due first.
 SELECT {listed}
 FROM delayed_messages
 WHERE exchange IS NOT NULL

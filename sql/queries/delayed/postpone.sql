@@ -1,4 +1,4 @@
--- Keep the messages that the broker did not take, to be tried again later; since when they find no queue is kept too.
+-- Postpone messages that the broker rejected, and store since when they have been unroutable.
 UPDATE delayed_messages
 SET retries = retries + 1, wake_at = clock_timestamp() + make_interval(secs => delay), problem = why,
     unroutable_at = CASE WHEN unroutable THEN coalesce(unroutable_at, clock_timestamp()) END

@@ -1,4 +1,4 @@
--- Show one delayed message that waits, by its UUID or by its number, with as much of its body as is asked for.
+-- Return one pending delayed message by UUID or number, with the first bytes of its body.
 SELECT {listed}, properties, substring(body FOR %(most)s)
 FROM delayed_messages
 WHERE exchange IS NOT NULL

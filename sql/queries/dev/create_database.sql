@@ -1,2 +1,2 @@
--- Make a database for a stack of our own, a copy of another.
+-- Create a database for a local stack from a template.
 CREATE DATABASE {name} TEMPLATE {template}

@@ -1,2 +1,2 @@
--- Drop a database and whoever is connected to it.
+-- Drop a database and its connections.
 DROP DATABASE IF EXISTS {name} WITH (FORCE)

@@ -1,5 +1,4 @@
--- Count that these messages were redelivered once more, each once, and return how often that was. In order, so that two
--- consumers never deadlock.
+-- Increment and return the redelivery counts of these messages. In order, so that two consumers never deadlock.
 INSERT INTO redeliveries AS known (message, count)
 SELECT DISTINCT message, 1
 FROM unnest(%(messages)s::uuid[]) AS redelivered (message)

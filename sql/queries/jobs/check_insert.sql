@@ -1,2 +1,2 @@
--- See whether a job could be stored; it is rolled back.
+-- Check that a job can be inserted; the transaction is rolled back.
 INSERT INTO jobs (id) VALUES (gen_random_uuid())

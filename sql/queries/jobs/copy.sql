@@ -1,2 +1,2 @@
--- Add jobs that have only just been asked for: half of what an INSERT costs.
+-- Insert newly requested jobs; costs half of an INSERT.
 COPY jobs ({fresh}) FROM STDIN

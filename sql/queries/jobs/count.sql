@@ -1,2 +1,2 @@
--- Count the jobs that match, up to a bound beyond which the number itself is the message.
+-- Count matching jobs up to a limit.
 SELECT count(*) FROM (SELECT FROM ({found}) AS jobs LIMIT %(limit)s) AS found

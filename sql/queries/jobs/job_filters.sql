@@ -1,4 +1,4 @@
--- Which jobs are asked for; what is not asked for is folded away before the plan is made.
+-- Filter for jobs; the planner removes conditions with NULL parameters.
 job_type IS NOT NULL
 AND (%(status)s IS NULL OR status = %(status)s::job_status)
 AND (%(tenant)s IS NULL OR tenant = %(tenant)s)

@@ -1,5 +1,6 @@
--- How the newest run of each of these tracked jobs fares. A run ends after it was due, so that older days of the history
--- are left out. By itself, because to plan it takes longer than to read a page of jobs, and most are not tracked.
+-- Status of the newest run of each of these tracked jobs. A run ends after its due time, so older partitions of the
+-- history are skipped. A separate statement, because planning it takes longer than reading a page of jobs, and most
+-- jobs are not tracked.
 SELECT id::text, coalesce(
     (SELECT status::text FROM runs WHERE job_id = tracked.id AND due_at IS NOT NULL ORDER BY due_at DESC LIMIT 1),
     (SELECT status::text FROM run_history

@@ -1,4 +1,4 @@
--- List the jobs that are due next, the overdue ones first.
+-- List the jobs due next, overdue ones first.
 SELECT id, job_type, coalesce(rrule, cron, 'every ' || every, 'once') AS schedule,
        extract(epoch FROM wake_at - now())::float8 AS seconds, retries
 FROM jobs

@@ -1,4 +1,4 @@
--- Lock the rows that a batch of commands is about, in id order so that two consumers never deadlock.
+-- Lock the rows of a batch of commands in id order, so that two consumers never deadlock.
 SELECT {selected}
 FROM jobs
 WHERE id = ANY (%(ids)s::uuid[])

@@ -1,4 +1,4 @@
--- The types that begin so, one after the other: from each the index leads to the next, whatever lies between.
+-- Job types with this prefix, by a loose index scan from each type to the next.
 (SELECT job_type FROM {table} WHERE {listed} AND job_type LIKE %(q)s ORDER BY job_type USING ~<~ LIMIT 1)
 UNION ALL
 (SELECT (SELECT job_type FROM {table}

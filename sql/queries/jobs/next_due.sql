@@ -1,4 +1,4 @@
--- The jobs that are asked for and due next, overdue ones first, from where the last page ended.
+-- Matching jobs due next, overdue ones first, after the last page.
 SELECT id, wake_at
 FROM jobs
 WHERE status = 'pending' AND (wake_at, id) > (%(due_after)s::timestamptz, %(due_after_id)s::uuid) AND {wanted}

@@ -1,5 +1,5 @@
--- Those of the jobs that are asked for which are due next: all that match are looked at where these are few; only
--- where they are many those that are due next are walked, of which a page's length has soon been met.
+-- Matching jobs due next. If few jobs match, sort all of them; otherwise walk the due index, which finds a page
+-- quickly.
 WITH few AS MATERIALIZED (SELECT id FROM ({newest}) AS newest LIMIT %(limit)s),
 many AS MATERIALIZED (SELECT count(*) >= %(limit)s AS found FROM few)
 (SELECT few.id, wake_at

@@ -1,2 +1,2 @@
--- Some of the jobs that are wanted, whichever are found first.
+-- Matching jobs in any order.
 SELECT id, created_at, tenant, status, created_by FROM jobs WHERE {wanted} LIMIT %(limit)s

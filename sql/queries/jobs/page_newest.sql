@@ -1,9 +1,9 @@
--- The newest of the jobs that are wanted: each status has its own stretch of an index, read up to a page's length from
--- where the last page ended; a type, a tenant and a priority that is not the usual one have indexes with a stretch for
--- each status. Pending jobs that recur have a table of their own (migrations 0012 and 0018), each looked up by its id:
--- OFFSET 0 keeps the planner from walking all of `jobs` instead. A job that was named but never asked for is none to
--- people. Where {by} names a column it has one value, and leaves the planner only the index that begins with it: by its
--- statistics it would now and then walk the whole list for what is rare.
+-- The newest matching jobs. Each status has its own range of an index, read up to a page's length after the last page;
+-- types, tenants and unusual priorities have indexes with a range per status. Pending recurring jobs have their own
+-- table (migrations 0012 and 0018) and are looked up by id; OFFSET 0 prevents the planner from scanning all of `jobs`
+-- instead. Jobs without a request are not listed. If the order starts with another column, that column has only one
+-- value: this leaves the planner only the index that starts with it, because by its statistics it would sometimes walk
+-- the whole list for rare values.
 (SELECT id, created_at, tenant, status, created_by FROM jobs
  WHERE status = 'pending' AND rrule IS NULL AND cron IS NULL AND every IS NULL AND {wanted}
  ORDER BY {by}created_at DESC, id DESC LIMIT %(limit)s)

@@ -1,4 +1,4 @@
--- The jobs that are due next, overdue ones first, from where the last page ended, as people see them.
+-- One page of jobs due next, overdue ones first, with their list columns.
 SELECT {selected}, {beside}
 FROM ({next}) AS page
 JOIN jobs USING (id)

@@ -1,5 +1,5 @@
--- Show one job: where it stands and what is known of its last event, beside the database's time and the replicas that
--- live. The row is in hand while the transaction that locked it last is still open; looking so takes no lock.
+-- Return one job with its last event, the database's time and the number of live replicas. `in_hand` is true while the
+-- transaction that last locked the row is open; this check takes no lock.
 SELECT id, status::text AS status, job_type, rrule, cron, every, timezone, starts_at,
        next_run_at, occurrence, retries, retry_at, triggers, trigger_at, triggered_at, wake_at,
        requested_at, cancelled_at, paused_at, resumed_at, created_at, finished_at,

@@ -1,6 +1,5 @@
--- The newest of the jobs whose id, name or type begins so, wherever in the list they are: those few with such an id or
--- name, and the newest of each such type. Only where these are many the list itself is walked: it has soon met a page
--- of them.
+-- The newest jobs whose id, name or type has this prefix: the few with such an id or name, and the newest of each
+-- matching type. If there are many, walk the list itself, which finds a page quickly.
 WITH RECURSIVE types_of_jobs AS ({types_of_jobs}),
 types_that_recur AS ({types_that_recur}),
 types AS MATERIALIZED (

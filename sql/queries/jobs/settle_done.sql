@@ -1,4 +1,4 @@
--- Finish the jobs whose last occurrence was confirmed.
+-- Finish jobs whose last occurrence was confirmed.
 UPDATE jobs
 SET status = 'done', next_run_at = NULL, finished_at = now(), retries = 0, retry_at = NULL, held_by = NULL,
     occurrence = occurrence + 1, last_due_at = next_run_at,

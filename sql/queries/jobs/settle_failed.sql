@@ -1,5 +1,5 @@
--- Keep the jobs whose event was refused, still due and tried again later, and those whose event was not answered,
--- due at once. Why and how often is kept beyond the success.
+-- Postpone jobs whose event was rejected; jobs whose event was not confirmed are due at once. The last problem and the
+-- number of rejections remain after a success.
 UPDATE jobs
 SET retries = retries + CASE WHEN delay IS NULL THEN 0 ELSE 1 END,
     retry_at = CASE WHEN delay IS NULL THEN retry_at ELSE clock_timestamp() + make_interval(secs => delay) END,

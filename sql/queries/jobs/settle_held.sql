@@ -1,4 +1,5 @@
--- Hold jobs while a run of theirs is open. They are released when it ends; the retry is for processes that die before that.
+-- Hold jobs while one of their runs is open. The end of the run releases them; the retry covers processes that die
+-- before that.
 UPDATE jobs
 SET retry_at = clock_timestamp() + interval '30 seconds', held_by = event_id
 FROM unnest(%(ids)s::uuid[], %(event_ids)s::uuid[]) AS settled (job_id, event_id)

@@ -1,5 +1,5 @@
--- Move jobs on that passed over occurrences or folded them into one, or finish them where there is no next.
--- One into which others were folded was due later than the first of them.
+-- Advance jobs that skipped or folded occurrences, or finish them if there is no next occurrence. The occurrence into
+-- which others were folded is later than the first of them.
 UPDATE jobs
 SET next_run_at = following, retries = 0, retry_at = NULL, held_by = NULL, occurrence = occurrence + emitted,
     status = CASE WHEN following IS NULL THEN 'done' ELSE status END,

@@ -1,5 +1,5 @@
--- Strike the trigger that was emitted or passed over; the schedule itself stays as it is. The next one's due_at must
--- differ from this one's, so its own moment comes a microsecond later.
+-- Delete the emitted or skipped trigger; the schedule does not change. The next trigger needs a different due_at, so it
+-- is at least a microsecond later.
 UPDATE jobs
 SET triggers = triggers[2:], triggered_at = greatest(triggered_at, triggers[1]), occurrence = occurrence + %(emitted)s,
     trigger_at = CASE WHEN cardinality(triggers) > 1 THEN trigger_at + interval '1 microsecond' END,

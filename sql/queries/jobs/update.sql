@@ -1,4 +1,4 @@
--- Store what a batch of commands made of jobs that were there before, and are locked.
+-- Update locked jobs after a batch of commands.
 UPDATE jobs
 SET ({columns}) = ROW ({saved}), updated_at = now(), updated_by = saved.updated_by,
     finished_at = CASE WHEN saved.status NOT IN ('pending', 'paused') THEN now() END

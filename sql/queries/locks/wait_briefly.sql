@@ -1,2 +1,2 @@
--- Give up lock waits of this transaction soon.
+-- Shorten the lock timeout of this transaction.
 SELECT set_config('lock_timeout', %(wait)s, true)

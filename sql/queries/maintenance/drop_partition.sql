@@ -1,2 +1,2 @@
--- Drop the history's oldest partition that is older than the retention.
+-- Drop the history's oldest partition beyond the retention period.
 SELECT drop_run_partition(%(days)s)

@@ -1,8 +1,7 @@
--- Measure what is due and not emitted, and estimate what is pending: index scans that end after a bounded
--- number of rows, so that ten million pending rows cost no more than a hundred thousand. A refused event
--- waits for its retry in the future, but has been due since its occurrence; a job that waits for its own open run is
--- not late. Of what is due now, how much is high and how much is low. Then the runs: open, overdue (a producer should
--- have looked at them), and given up. Last, the delayed messages that wait, reckoned as pending jobs are.
+-- Measure due rows and estimate pending ones by index scans with a row limit, so that ten million pending rows cost no
+-- more than a hundred thousand. A rejected event waits for its retry but has been due since its occurrence; a job that
+-- waits for its own open run is not late. Then the due rows of high and low priority, the open, overdue and dead runs,
+-- and an estimate of the pending delayed messages.
 SELECT (SELECT count(*)
         FROM (SELECT FROM jobs WHERE status = 'pending' AND wake_at <= now() LIMIT %(most)s) AS due)
      + (SELECT count(*)
@@ -16,7 +15,7 @@ SELECT (SELECT count(*)
             WHERE status = 'pending' AND retry_at IS NOT NULL AND held_by IS NULL
             ORDER BY least(next_run_at, trigger_at) LIMIT 1)
        ))::float8 AS oldest_age,
-       -- ANALYZE reckons how many rows a partial index has: where there are more than a few, that is enough.
+       -- ANALYZE estimates the rows of a partial index, which is enough beyond a few.
        (SELECT CASE WHEN count(*) < %(few)s THEN count(*) ELSE greatest(count(*),
                    (SELECT reltuples::bigint FROM pg_class WHERE oid = 'jobs_due'::regclass)) END
         FROM (SELECT FROM jobs WHERE status = 'pending' LIMIT %(few)s) AS counted) AS pending,

@@ -1,2 +1,2 @@
--- Delete some of the audit's oldest entries.
+-- Delete some of the oldest audit entries.
 SELECT prune_audit(%(days)s, %(limit)s)

@@ -1,7 +1,6 @@
--- Delete some of the oldest finished jobs; only one replica at a time does. The rows that a consumer has just
--- locked, for a new command to an old id, are skipped. A row that remembers a cancel, or a command that came before its
--- request, lives for a day at least: an older request must not win over it. A job with an open run keeps its row, which
--- says who owns the run.
+-- Delete some of the oldest finished jobs, in one replica at a time. Rows that a consumer has locked for a new command
+-- are skipped. A tombstone, or a row created by a command before its request, lives for at least a day, so that an
+-- older request cannot override it. A job with an open run keeps its row, which has the owner of the run.
 WITH turn AS MATERIALIZED (
     SELECT pg_try_advisory_xact_lock(%(lock)s) AS mine
 ), old AS MATERIALIZED (

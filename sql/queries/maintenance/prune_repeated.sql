@@ -1,4 +1,4 @@
--- Delete what is remembered of messages that were stored or counted longer ago than `age`, some at a time.
+-- Delete some messages that were stored or counted longer ago than `age`.
 WITH triggers AS (
     DELETE FROM trigger_messages
     WHERE (job_id, message) IN (

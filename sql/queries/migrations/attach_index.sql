@@ -1,2 +1,2 @@
--- Make a partition's index a part of the whole table's.
+-- Attach a partition's index to the index of the table.
 ALTER INDEX {index} ATTACH PARTITION {part}

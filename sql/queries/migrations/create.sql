@@ -1,4 +1,4 @@
--- The migrations that were applied to this database.
+-- Table of applied migrations.
 CREATE TABLE IF NOT EXISTS schema_migrations (
     version    integer PRIMARY KEY,
     name       text NOT NULL,

@@ -1,2 +1,2 @@
--- Remove an index while the table is in use.
+-- Drop an index while the table is in use.
 DROP INDEX CONCURRENTLY IF EXISTS {index}

@@ -1,2 +1,2 @@
--- Tell whether anything was ever applied.
+-- Return whether a migration was ever applied.
 SELECT to_regclass('schema_migrations') IS NOT NULL

@@ -1,2 +1,2 @@
--- Whether an index is there, and whole: one whose making was cut short is there but invalid.
+-- Return whether an index is valid; an interrupted build leaves an invalid one.
 SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%(index)s)

@@ -1,2 +1,2 @@
--- Tell whether a table is partitioned: then no index can be made on it concurrently, only on each partition.
+-- Return whether a table is partitioned: indexes can be created concurrently only on its partitions.
 SELECT relkind = 'p' FROM pg_class WHERE oid = to_regclass(%(table)s)

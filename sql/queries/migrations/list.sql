@@ -1,2 +1,2 @@
--- List what was applied.
+-- List applied migrations.
 SELECT version, name, checksum, applied_at FROM schema_migrations

@@ -1,4 +1,4 @@
--- List the partitions that have no part in this index yet.
+-- List the partitions without a part of this index.
 SELECT partition.relname
 FROM pg_inherits
 JOIN pg_class AS partition ON partition.oid = pg_inherits.inhrelid

@@ -1,2 +1,2 @@
--- Write down that a migration was applied.
+-- Record an applied migration.
 INSERT INTO schema_migrations (version, name, checksum) VALUES (%(version)s, %(name)s, %(checksum)s)

@@ -1,4 +1,4 @@
--- How many rows a table has, by the last estimate, and its bytes without indexes; its partitions counted with it.
+-- Estimated rows and bytes of a table without indexes, including partitions.
 SELECT sum(greatest(reltuples, 0))::bigint, sum(pg_table_size(oid))::bigint
 FROM pg_class
 WHERE relkind IN ('r', 'p')

@@ -1,3 +1,3 @@
--- One replica migrates at a time. Asked for again and again, not waited for: who waits here holds a snapshot, and an
--- index that is made concurrently waits for every snapshot.
+-- Allow one replica to migrate at a time. Callers poll instead of waiting: a waiting session holds a snapshot, and a
+-- concurrent index build waits for every snapshot.
 SELECT pg_try_advisory_lock(%(lock)s)

@@ -1,4 +1,4 @@
--- Say that a replica lives and what it did of late, forget those silent for ten minutes, and count the others.
+-- Record a replica's heartbeat and recent activity, delete replicas silent for ten minutes, and count the others.
 WITH forgotten AS (
     DELETE FROM replicas WHERE last_seen_at < now() - interval '10 minutes' AND id <> %(id)s
 ), beat AS (

@@ -1,2 +1,2 @@
--- Take a replica that ends off the list.
+-- Delete a replica that stops.
 DELETE FROM replicas WHERE id = %(id)s

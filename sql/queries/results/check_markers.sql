@@ -1,7 +1,7 @@
--- Tell of each marker sent whether it was read, which live readers may still hold results delivered before it, which
--- readers have been silent for too long, and whether results delivered before it may have gone back into the queue.
--- Beside that, also without a marker: since when a live reader has been connected to the broker without a break (null:
--- there is none), and whether a consumer runs that does not record markers.
+-- For each marker, return whether it was read, which live readers may still hold earlier results, which readers have
+-- been silent for too long, and whether earlier results may have been requeued. Also without a marker: since when a
+-- live reader has been connected to the broker without interruption (null: no live reader), and whether a consumer runs
+-- that does not record markers.
 WITH live AS (
     SELECT id, connected_at, clean_at
     FROM result_readers

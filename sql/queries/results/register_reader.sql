@@ -1,4 +1,4 @@
--- Register a consumer before results are delivered to it, and forget old readers and markers.
+-- Register a consumer before its first delivery, and delete old readers and markers.
 WITH old_readers AS (
     DELETE FROM result_readers WHERE seen_at < now() - interval '10 minutes'
 ), old_markers AS (

@@ -1,4 +1,4 @@
--- Move runs that have ended, and of which that was told, to the history.
+-- Move ended runs to the history after their end was published.
 WITH ended AS (
     DELETE FROM runs WHERE event_id = ANY (%(ids)s::uuid[])
     RETURNING {kept}

@@ -1,2 +1,2 @@
--- Record runs whose event goes out for the first time.
+-- Insert runs whose event is emitted for the first time.
 COPY runs ({columns}) FROM STDIN

@@ -1,4 +1,4 @@
--- Count the finished runs that match, up to a bound beyond which the number itself is the message.
+-- Count matching finished runs up to a limit.
 SELECT count(*)
 FROM (SELECT FROM run_history
       WHERE {wanted} AND (%(since)s IS NULL OR finished_at >= %(since)s::timestamptz - interval '1 day')

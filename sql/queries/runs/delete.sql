@@ -1,2 +1,2 @@
--- Forget runs whose event did not go out, or of which nothing but results was ever known.
+-- Delete runs whose event was not emitted, or that have only results.
 DELETE FROM runs WHERE event_id = ANY (%(ids)s::uuid[])

@@ -1,2 +1,2 @@
--- Tell whether any of these events has a finished run after all: it may have moved while it was looked for here and there.
+-- Return whether any of these events has a finished run: it may have moved between the two lookups.
 SELECT EXISTS (SELECT FROM run_history WHERE event_id = ANY (%(ids)s::uuid[]))

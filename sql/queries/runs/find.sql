@@ -1,4 +1,4 @@
--- The run of an event as people see it: an open one goes before a finished one, and of two finished ones the newer.
+-- The run of an event: an open one before a finished one, and the newer of two finished ones.
 SELECT *
 FROM (
     (SELECT {selected}, 0 AS rank FROM runs WHERE event_id = %(event_id)s::uuid AND due_at IS NOT NULL)

@@ -1,4 +1,4 @@
--- Record runs that are known by their results only, and those that move back from the history.
+-- Insert runs that have only results, and runs that move back from the history.
 INSERT INTO runs ({columns})
 SELECT {columns}
 FROM json_populate_recordset(NULL::runs, %(runs)s::json)

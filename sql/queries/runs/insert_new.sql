@@ -1,4 +1,4 @@
--- Record runs of which nothing may be known; say which were recorded. One that a consumer records just now is waited for.
+-- Insert runs that may exist, and return the inserted ones; waits for runs that a consumer is inserting.
 INSERT INTO runs ({columns})
 SELECT {columns}
 FROM json_populate_recordset(NULL::runs, %(runs)s::json)

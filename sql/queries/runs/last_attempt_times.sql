@@ -1,4 +1,4 @@
--- The times of the attempt that ended a run, for its duration. Attempts with large outputs are left out: to read them for
+-- Times of the attempt that ended a run, for its duration. Attempts with large outputs are omitted: reading them for
 -- every row of a list costs too much.
 CASE WHEN status IN ('succeeded', 'dead') AND pg_column_size(attempts) <= 4096 THEN coalesce((
     SELECT json_build_array(json_strip_nulls(json_build_object(

@@ -1,4 +1,4 @@
--- Lock the open runs that a batch of results is about, in id order so that two consumers never deadlock.
+-- Lock the open runs of a batch of results in id order, so that two consumers never deadlock.
 SELECT {selected}
 FROM runs
 WHERE event_id = ANY (%(ids)s::uuid[])

@@ -1,4 +1,4 @@
--- Lock finished runs that a result or a retry is about; of two of the same event the newer.
+-- Lock the finished runs of results and retries; for two runs with the same event, the newer.
 SELECT {selected}
 FROM run_history
 WHERE event_id = ANY (%(ids)s::uuid[])

@@ -1,4 +1,4 @@
--- Tell which of these jobs have an open run, and which one.
+-- Return an open run of each of these jobs.
 SELECT DISTINCT ON (job_id) job_id::text, event_id::text
 FROM runs
 WHERE job_id = ANY (%(ids)s::uuid[]) AND status IN ('delivered', 'running', 'waiting')

@@ -1,6 +1,6 @@
--- One page of runs, open and finished together, those that were due last first, from where the last page ended. Each side
--- is cut before the two are put together and before any JSON is read. A run ends after it was due, so that old days of
--- the history are left out; a day more, for a trigger is due when its host's clock says so.
+-- One page of open and finished runs, latest due first, after the last page. Each side is limited before the union and
+-- before any JSON is read. A run ends after its due time, so old partitions of the history are skipped; one more day
+-- allows for a host's clock that sets the due time of a trigger.
 SELECT *
 FROM (
     (SELECT {selected}

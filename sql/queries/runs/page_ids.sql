@@ -1,4 +1,4 @@
--- The ids of one page of runs, those due last first, for those who do something with all of them; see runs/page.sql.
+-- Ids of one page of runs, latest due first, for bulk commands; see runs/page.sql.
 SELECT event_id, due_at, tenant, status::text
 FROM (
     (SELECT event_id, due_at, tenant, status FROM runs

@@ -1,5 +1,5 @@
--- Show the run of an event, beside whether its end was told, the producers that live and the database's time. An open one
--- goes before a finished one, and of two finished ones the newer.
+-- Return the run of an event, whether its end was published, the number of live producers and the database's time. An
+-- open run precedes a finished one, and the newer of two finished runs comes first.
 SELECT found.*, live.producers, now() AS now
 FROM (
     (SELECT {selected}, false AS told FROM runs WHERE event_id = %(event_id)s::uuid)

@@ -1,4 +1,4 @@
--- Which runs are asked for; what is not asked for is folded away before the plan is made.
+-- Filter for runs; the planner removes conditions with NULL parameters.
 (%(status)s IS NULL OR status = %(status)s::run_status)
 AND (%(job_id)s IS NULL OR job_id = %(job_id)s::uuid)
 AND (%(job_type)s IS NULL OR job_type = %(job_type)s)

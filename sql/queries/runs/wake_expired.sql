@@ -1,4 +1,4 @@
--- Look at once at expired attempts that were postponed until the waiting results were read.
+-- Make expired attempts due at once that were postponed until the queued results were read.
 UPDATE runs SET wake_at = now()
 FROM (SELECT event_id
       FROM runs

@@ -1,2 +1,2 @@
--- Forget the plan of a statement.
+-- Drop a prepared statement.
 DEALLOCATE {name}

@@ -1,2 +1,2 @@
--- Run a statement that is planned.
+-- Execute a prepared statement.
 EXECUTE {name}

@@ -1,2 +1,2 @@
--- The one clock that decides.
+-- Transaction time by the database's clock, the only one that counts.
 SELECT now()

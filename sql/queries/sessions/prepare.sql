@@ -1,2 +1,2 @@
--- Plan a statement once for a session.
+-- Prepare a statement for the session.
 PREPARE {name} AS {statement}

@@ -1,2 +1,2 @@
--- Set one of our own settings for the session.
+-- Change a setting for the session.
 SELECT set_config(%(name)s, %(value)s, false)

@@ -1,4 +1,4 @@
--- What is due and not emitted, up to a bound, and for how many seconds the oldest of it has been.
+-- Count due jobs that are not emitted, up to a limit, and the seconds since the oldest was due.
 SELECT count(*), coalesce(max(extract(epoch FROM now() - due)), 0)::float8
 FROM (
     (SELECT wake_at AS due FROM jobs WHERE status = 'pending' AND wake_at <= now() AND {theirs}

@@ -1,5 +1,4 @@
--- Count finished runs by status, up to a bound; beyond it what is told is the share of each among those that were counted,
--- of all that ANALYZE has found.
+-- Count finished runs by status up to a limit; beyond it, extrapolate the shares to the total estimated by ANALYZE.
 SELECT status::text,
        CASE WHEN sum(count(*)) OVER () < %(most)s OR %(tenant)s IS NOT NULL THEN count(*)
             ELSE greatest(count(*), (count(*) / sum(count(*)) OVER () * (

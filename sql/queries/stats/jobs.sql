@@ -1,5 +1,5 @@
--- Count jobs by status. Of all tenants' what ANALYZE has found is enough where it is well beyond the bound: then nothing
--- is counted. Else each is counted up to the bound, by its stretch of the index.
+-- Count jobs by status. For all tenants, use the estimate of ANALYZE if it is well beyond the limit; otherwise count
+-- each status up to the limit, by its range of the index.
 WITH known AS (
     SELECT value AS status, (reltuples * frequency)::bigint AS estimate
     FROM pg_class, pg_stats, unnest(most_common_vals::text::text[], most_common_freqs) AS common (value, frequency)

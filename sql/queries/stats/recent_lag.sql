@@ -1,5 +1,5 @@
--- How late the newest jobs went out that have run for the last time, and with them the newest of those that recur, which
--- may never have a last time: each looked up by its id (OFFSET 0, as in jobs/newest), and no more than a bounded number.
+-- Lag of the newest finished jobs and of the newest recurring ones, which may never finish; each is looked up by id
+-- (OFFSET 0, as in jobs/page_newest), up to a limit.
 SELECT percentile_cont(ARRAY[0.5, 0.99]) WITHIN GROUP (ORDER BY lag)
 FROM (
     (SELECT extract(epoch FROM last_confirmed_at - last_due_at)::float8 * 1000 AS lag

@@ -1,5 +1,5 @@
--- How the runs of the last day ended, the newest some thousands of them: how many succeeded, of how many; and how long the
--- attempts took that ended the newest few hundred, as each run says it (Run.duration).
+-- Count the newest runs of the last day by whether they succeeded, and average the duration of the last attempts of a
+-- few hundred (as in Run.duration).
 SELECT count(*) FILTER (WHERE status = 'succeeded') AS succeeded, count(*) AS ended, CASE WHEN count(*) > 0 THEN (
     SELECT avg(greatest(0, extract(epoch FROM duration)) * 1000) FILTER (WHERE duration IS NOT NULL)::float8
     FROM (SELECT CASE WHEN ended ->> 'started_at' IS NOT NULL

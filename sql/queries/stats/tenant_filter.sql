@@ -1,2 +1,2 @@
--- Of one tenant, or of all.
+-- Filter by one tenant, or all.
 job_type IS NOT NULL AND (%(tenant)s IS NULL OR tenant = %(tenant)s)

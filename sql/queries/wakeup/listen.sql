@@ -1,2 +1,2 @@
--- Hear what consumers say to producers.
+-- Listen for wakeups from consumers.
 LISTEN scheduler_wakeup

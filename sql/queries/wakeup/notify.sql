@@ -1,2 +1,2 @@
--- Tell producers that something of a kind falls due from this moment on.
+-- Wake producers: rows of a kind are due from this time on.
 SELECT pg_notify('scheduler_wakeup', %(message)s)

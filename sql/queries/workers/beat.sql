@@ -1,4 +1,4 @@
--- Note that a worker lives and what it does, unless something newer is known, and forget those silent for ten minutes.
+-- Record a worker's heartbeat and activity unless a newer one is stored, and delete workers silent for ten minutes.
 WITH forgotten AS (
     DELETE FROM workers
     WHERE id IN (SELECT id FROM workers WHERE last_seen_at < now() - interval '10 minutes' AND id <> %(id)s

@@ -1,2 +1,2 @@
--- Take a worker that ends off the list.
+-- Delete a worker that stops.
 DELETE FROM workers WHERE id = %(id)s

@@ -1,4 +1,4 @@
--- List the workers by age, with the seconds since each started and was last heard of.
+-- List workers by age, with the seconds since start and last heartbeat.
 SELECT id::text, host, pid, version,
        extract(epoch FROM now() - started_at)::float8 AS up_seconds,
        extract(epoch FROM now() - last_seen_at)::float8 AS silent_seconds,
