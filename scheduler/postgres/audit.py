@@ -1,4 +1,4 @@
-"""Who changed what: written in the transaction of the change, read by people."""
+"""Write audit entries in the transaction of the change, and list them."""
 
 import io
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _PAGE = query("audit/page", newest=query("jobs/page_newest", wanted=query("audit
 
 @dataclass(slots=True)
 class AuditEntry:
-    """One change: by whom, what, to which thing of whose; and what differs, as JSON texts."""
+    """One change: caller, action, object, owner tenant, and the changed fields as JSON."""
 
     caller: Caller
     action: str
@@ -30,7 +30,7 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """Which entries are asked for."""
+    """Filter for audit entries."""
 
     who: str | None = None
     via: str | None = None
@@ -44,7 +44,7 @@ class AuditFilter:
 
 @dataclass(slots=True)
 class AuditRow:
-    """An entry as it is read; `place` tells those of one moment apart."""
+    """A stored entry; `place` orders entries with the same time."""
 
     place: str
     at: datetime
@@ -60,11 +60,11 @@ class AuditRow:
 
 
 def write_entries(cursor: Cursor, entries: Sequence[AuditEntry]) -> None:
-    """Add entries, in the transaction of what they tell of."""
+    """Insert entries in the transaction of their changes."""
     rows = [(
-        each.caller.who, each.caller.via, each.action, each.kind, each.thing, each.tenant, each.caller.address,
-        each.before, each.after,
-    ) for each in entries]
+        entry.caller.who, entry.caller.via, entry.action, entry.kind, entry.thing, entry.tenant,
+        entry.caller.address, entry.before, entry.after,
+    ) for entry in entries]
     if len(rows) == 1:
         cursor.execute(query("audit/insert"), rows[0])
     else:
@@ -72,7 +72,7 @@ def write_entries(cursor: Cursor, entries: Sequence[AuditEntry]) -> None:
 
 
 def write_entry(connection: Connection, entries: Sequence[AuditEntry]) -> None:
-    """Add entries about what happened elsewhere than in the database."""
+    """Insert entries about changes outside the database."""
     with transaction(connection) as cursor:
         write_entries(cursor, entries)
 
@@ -80,7 +80,7 @@ def write_entry(connection: Connection, entries: Sequence[AuditEntry]) -> None:
 def list_audit(
     connection: Connection, wanted: AuditFilter, limit: int, after: tuple[datetime, str] | None = None
 ) -> list[AuditRow]:
-    """Return at most so many entries, newest first, from where the last page ended."""
+    """Return up to `limit` entries after the position `after`, newest first."""
     before, before_place = after or (None, None)
     values = asdict(wanted) | {
         "limit": limit, "before": before, "before_place": before_place, "job_id": _uuid(wanted.thing),

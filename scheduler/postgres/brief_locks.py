@@ -1,4 +1,4 @@
-"""Locks that nobody else has to wait for: asked for briefly, and again later."""
+"""Acquire exclusive table locks without blocking other sessions: wait briefly, then retry."""
 
 import time
 from collections.abc import Callable
@@ -12,14 +12,14 @@ from scheduler.resources import query
 
 log = get_logger(__name__)
 
-# Who waits for an exclusive lock on a table makes everyone who comes later wait behind it, as long as the oldest
-# transaction on that table may last. So it gives up its place, lets them pass, and tries again.
+# While a session waits for an exclusive lock on a table, all later sessions queue behind it, for as long as the
+# oldest transaction on the table lasts. So it stops waiting, lets them pass, and retries.
 MOST_WAIT = "100ms"
 _FIRST_PAUSE_SECONDS, _MOST_PAUSE_SECONDS = 0.2, 2.0
 
 
 def with_brief_lock(connection: Connection, act: Callable[[], None]) -> None:
-    """Do `act`, which rolls back when it fails, until it gets its locks; each time it waits but briefly."""
+    """Call `act`, which rolls back on failure, with a short lock timeout until it gets its locks."""
     pause = _FIRST_PAUSE_SECONDS
     _set_lock_timeout(connection, MOST_WAIT)
     while True:
@@ -28,8 +28,8 @@ def with_brief_lock(connection: Connection, act: Callable[[], None]) -> None:
         except Unavailable as error:
             if not isinstance(error, Contended) and not isinstance(error.__cause__, errors.LockNotAvailable):
                 raise
-            log.info("a lock is in use: trying again", again_in=pause, problem=str(error),
-                     do="nothing, unless it goes on: then see pg_stat_activity for a transaction left open")
+            log.info("table is locked: retrying", again_in=pause, problem=str(error),
+                     do="if this persists, look for an open transaction in pg_stat_activity")
             time.sleep(pause)
             pause = min(2 * pause, _MOST_PAUSE_SECONDS)
         else:

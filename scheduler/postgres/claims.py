@@ -1,4 +1,4 @@
-"""Due rows of any kind, claimed for as long as their transaction is open, and settled in it."""
+"""Claim due rows of any kind in a transaction, and settle them in it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,23 +14,23 @@ Thing = TypeVar("Thing")
 Statement = tuple[str, dict[str, Any]]
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
-# The claim must walk its index whatever the statistics say just after a bulk load, by one plan for all.
+# The claim must use its index even if statistics are outdated after a bulk load, with one generic plan.
 PLANNER = {"enable_bitmapscan": "off", "enable_sort": "off", "enable_seqscan": "off",
            "plan_cache_mode": "force_generic_plan"}
 
 
 @dataclass(frozen=True, slots=True)
 class Claim(Generic[Thing]):
-    """What is due, locked; the database's time; and how long until the next falls due."""
+    """Locked due rows, the database's time, and the seconds until the next row is due."""
 
     things: list[Thing]
     claimed_at: datetime
     seconds_to_next: float | None
-    resume_from: tuple[datetime, ...] = ()  # where the next claim may begin, for each class
+    resume_from: tuple[datetime, ...] = ()  # start of the next claim, by class
     full: bool = False  # there may be more
-    urgent: bool = False  # a few of the best class are among many others
-    size: int = 0  # about how many bytes the things hold
-    left_from: datetime | None = None  # others are locked that it has no room for: they fell due from here on
+    urgent: bool = False  # a few of the highest class are among many others
+    size: int = 0  # approximate bytes
+    left_from: datetime | None = None  # due time of the first locked row that the claim has no room for
 
 
 class ClaimSession:
@@ -38,19 +38,19 @@ class ClaimSession:
 
     def __init__(self, url: str, name: str) -> None:
         self._connection: Connection = connect(url, name, **PLANNER)
-        # Transactions are begun and ended by hand, on the round trips of their first and last statements.
+        # BEGIN and COMMIT are sent with the first and last statement, to save round trips.
         self._connection.autocommit = True
         self._prepared: set[str] = set()
-        # Where the claimed rows lie, by their ids: locked, they cannot move, and need not be looked up again.
+        # ctids of the claimed rows by id: locked rows cannot move, so that no second lookup is necessary.
         self.places: dict[str, str] = {}
-        # Called before a statement that may wait for a row lock. It settles the other batches of this process: one
-        # of them may hold the lock.
+        # Called before a statement that may wait for a row lock. It settles the other batches of this process, one
+        # of which may hold the lock.
         self.before_waiting: Callable[[], None] = _do_nothing
-        # The tables that settling writes to. A claim locks them first: what cannot be settled is not published.
+        # The tables that settling writes to. A claim locks them first, to publish only what can be settled.
         self.tables: Sequence[str] = ()
-        # How much larger than stored the large values of a table were, of late (postgres/large_values.py).
+        # Recent ratio of size to stored size of a table's large values (postgres/large_values.py).
         self.expansions: dict[str, float] = {}
-        # How many rows of a kind fit into a claim, of late, where that is less than it may have.
+        # Number of rows of a kind that recently fitted into a claim, if that was less than the limit.
         self.row_limits: dict[str, int] = {}
 
     def claim(self, kind: str, statement: str, *values: datetime | int) -> list[tuple[Any, ...]]:
@@ -82,7 +82,7 @@ class ClaimSession:
             return cursor.fetchall() if cursor.description else []
 
     def copy(self, statement: str, lines: TextIO) -> bool:
-        """Run a COPY in the claim's transaction; False, and nothing done, if one of the rows is there already."""
+        """Run a COPY in the claim's transaction; return False, without effect, if a row already exists."""
         with translated(), self._connection.cursor() as cursor:
             try:
                 cursor.copy_expert(query("claims/copy", copy=statement), lines, size=1 << 20)
@@ -92,9 +92,9 @@ class ClaimSession:
             return True
 
     def settle(self, statements: Sequence[Statement], after: Sequence[Statement] = ()) -> None:
-        """Run the statements on what is claimed, each with its values, and let go of it: one round trip.
+        """Run the statements and commit, in one round trip.
 
-        The statements of `after` run on the same round trip, in a transaction of their own that sees the commit.
+        The statements of `after` run in the same round trip, in a later transaction that sees the commit.
         """
         with translated(), self._connection.cursor() as cursor:
             texts = [cursor.mogrify(text, values) for text, values in statements]
@@ -102,7 +102,7 @@ class ClaimSession:
             cursor.execute(b";".join((*texts, query("claims/commit").encode(), *later)))
 
     def release(self) -> None:
-        """Let go of what is claimed, unchanged."""
+        """Roll back, which releases the claimed rows unchanged."""
         with translated(), self._connection.cursor() as cursor:
             cursor.execute(query("claims/rollback"))
 
@@ -111,14 +111,14 @@ class ClaimSession:
 
 
 def _do_nothing() -> None:
-    """No other batch of this process can be in the way."""
+    """Default of `before_waiting`."""
 
 
 def place_array(places: Mapping[str, str], ids: Iterable[str]) -> str:
-    """Write where these rows lie as one literal."""
-    return '{"' + '","'.join([places[each] for each in ids]) + '"}'
+    """Return the ctids of these rows as one array literal."""
+    return '{"' + '","'.join([places[row_id] for row_id in ids]) + '"}'
 
 
 def array(values: Iterable[str]) -> str:
-    """Write plain values as one literal: an array of so many parts takes Postgres longer to read than to use."""
+    """Return values without special characters as one array literal, which Postgres parses fastest."""
     return f"{{{','.join(values)}}}"

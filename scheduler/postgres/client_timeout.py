@@ -1,7 +1,7 @@
-"""Waiting for the database has an end, whatever the network does.
+"""Close connections whose server does not respond in time.
 
-Keepalives notice a peer that is gone. They do not notice one whose kernel, or whose proxy, still answers while
-nothing behind it does: then the driver would wait for ever. A thread of our own hangs up instead.
+Keepalives detect a lost peer. They do not detect a peer whose kernel or proxy still responds while the server
+doesn't: then the driver would wait forever. A separate thread shuts the socket down instead.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from typing import Any
 import psycopg2
 import psycopg2.extensions
 
-# The server itself gives up a statement after 15 seconds (connection.py): an answer is overdue.
+# Longer than the server's statement_timeout of 15 seconds (connection.py).
 LIMIT_SECONDS = 20.0
 
 _waiting: dict[int, tuple[float, "TimedConnection"]] = {}
@@ -24,7 +24,7 @@ _started = threading.Lock()
 
 
 class TimedConnection(psycopg2.extensions.connection):
-    """A connection that is hung up on when an answer takes too long; a patient one waits for ever."""
+    """A connection that is shut down if a response takes too long; a patient one waits forever."""
 
     patient = False
     limit: float | None = None  # LIMIT_SECONDS
@@ -32,13 +32,13 @@ class TimedConnection(psycopg2.extensions.connection):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        # For prepared.py: the names of plans by a statement's text, how many there were, what was asked lately.
+        # For prepared_statements.py: names of prepared statements by text, their count, and recent statements.
         self.plans: OrderedDict[str, str] = OrderedDict()
         self.planned = 0
         self.seen: OrderedDict[str, None] = OrderedDict()
-        # For pool.py: whether a commit was sent since it was last set to False.
+        # For pool.py: whether a commit was sent since this was last set to False.
         self.commit_sent = False
-        # For jobs/store.py: whether none of the jobs that were saved last was there before.
+        # For jobs/store.py: whether all jobs of the last save were new.
         self.saves_new_jobs = False
 
     def commit(self) -> None:
@@ -58,7 +58,7 @@ class TimedConnection(psycopg2.extensions.connection):
 
 
 class TimedCursor(psycopg2.extensions.cursor):
-    """A cursor of a Session."""
+    """A cursor of a TimedConnection."""
 
     def execute(self, query: Any, vars: Any = None) -> None:  # noqa: A002 - psycopg2's name
         session = self.connection
@@ -78,7 +78,7 @@ class TimedCursor(psycopg2.extensions.cursor):
 
 
 def watch() -> None:
-    """See to it that the thread runs."""
+    """Start the thread unless it is running."""
     if _started.acquire(blocking=False):
         threading.Thread(target=_watch, name="client timeout", daemon=True).start()
 
@@ -95,11 +95,11 @@ def _watch() -> None:
 
 
 def hang_up(now: float, waiting: Mapping[int, tuple[float, TimedConnection]]) -> None:
-    """Hang up on every session that has waited longer than its limit."""
+    """Shut down every session that has waited longer than its limit."""
     for since, session in list(waiting.values()):
         if since < now - (session.limit or LIMIT_SECONDS):
             session.hung_up = True
-            # Another thread is inside the driver: only the socket may be touched, and only through a copy.
+            # Another thread is inside the driver, so use only a duplicate of the socket.
             with (
                 contextlib.suppress(OSError, psycopg2.Error),
                 socket.socket(fileno=os.dup(session.fileno())) as copy,

@@ -1,4 +1,4 @@
-"""Indexes that are made and dropped while the tables are in use, and made whole after a crash."""
+"""Create and drop indexes while the tables are in use, and repair them after a crash."""
 
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ _LONGEST_NAME = 63
 
 
 def change_index(connection: Connection, change: IndexChange) -> None:
-    """Make or drop one index; the connection commits by itself, and nothing here is undone by a later failure."""
+    """Create or drop one index on an autocommit connection; a later failure does not undo it."""
     if change.table is None:
         _run(connection, query("migrations/drop_index", index=change.index))
     elif _ask(connection, "migrations/is_partitioned", table=change.table) == [(True,)]:
@@ -25,7 +25,7 @@ def change_index(connection: Connection, change: IndexChange) -> None:
 
 def _make(connection: Connection, change: IndexChange, index: str, table: str) -> None:
     if _ask(connection, "migrations/index_state", index=index) == [(False,)]:
-        log.warning("an index that was cut short is made again", index=index, table=table)
+        log.warning("recreating an index whose build was interrupted", index=index, table=table)
         _run(connection, query("migrations/drop_index", index=index))
     _run(connection, _text("migrations/create_index", change, index=index, table=table))
 

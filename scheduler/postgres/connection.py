@@ -1,4 +1,4 @@
-"""Connections that notice a dead peer, and the one edge where driver errors become ours."""
+"""Open connections that detect a dead peer, and translate driver errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +19,8 @@ Connection = psycopg2.extensions.connection
 Cursor = psycopg2.extensions.cursor
 
 CONNECT: dict[str, Any] = {
-    "client_encoding": "UTF8",  # whatever the database's own: what it cannot hold is then one value's fault
-    # A peer that vanished without a word is noticed within half a minute.
+    "client_encoding": "UTF8",  # in any database: a character that its encoding lacks then affects one value only
+    # Detect a lost peer within half a minute.
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
@@ -28,31 +28,31 @@ CONNECT: dict[str, Any] = {
 }
 SESSION = {
     "TimeZone": "UTC",
-    # A frozen replica must not hold its rows for longer than others may take to take them over.
+    # A frozen replica must release its rows, so that other replicas can claim them.
     "idle_in_transaction_session_timeout": "15s",
     "statement_timeout": "15s",
     "lock_timeout": "10s",
-    # The same from the server's side: it is let go of when it vanishes, or is frozen, while rows are sent to it.
+    # The server closes the connection of a client that is lost or frozen while rows are sent to it.
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "15s",
-    # Small hot part of a large table: reading single pages is cheap, whatever the statistics say.
+    # The hot part of a large table is cached, so reading single pages is cheap.
     "random_page_cost": "1.1",
     "jit": "off",
 }
 
 
-class Unstorable(SchedulerError):  # noqa: N818 - a verdict, not an accident
-    """Postgres refuses a value: the data's own fault, and no other try helps."""
+class Unstorable(SchedulerError):  # noqa: N818 - an expected outcome, not a failure
+    """Postgres rejects a value; a retry does not help."""
 
 
 class Contended(Unavailable):
-    """Another session was at the same rows at the same moment: roll back and try again at once."""
+    """Another session changed the same rows at the same time: roll back and retry at once."""
 
 
 class LockTimeout(Unavailable):
-    """Another session has locked one of the rows for longer than we wait."""
+    """Another session has locked one of the rows for longer than lock_timeout."""
 
 
 class ClientTimeouts(NamedTuple):
@@ -65,7 +65,7 @@ class ClientTimeouts(NamedTuple):
 def connect(
     url: str, name: str, timeouts: ClientTimeouts = ClientTimeouts(), /, **session: str  # noqa: B008 - immutable
 ) -> client_timeout.TimedConnection:
-    """Open a connection with our timeouts; raise Unavailable when the database cannot be reached."""
+    """Open a connection with our timeouts. Raises Unavailable if the database cannot be reached."""
     with translated():
         connection: client_timeout.TimedConnection = connect_interruptibly(lambda: psycopg2.connect(
             url, application_name=f"scheduler {name}", connection_factory=client_timeout.TimedConnection,
@@ -89,7 +89,7 @@ def connect(
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn the driver's errors into Unavailable, or Unstorable where they are the data's own fault."""
+    """Translate the driver's errors into Unavailable, or Unstorable if the data caused them."""
     try:
         yield
     except (psycopg2.DataError, psycopg2.IntegrityError, errors.StatementTooComplex) as error:
@@ -116,7 +116,7 @@ def transaction(connection: Connection) -> Iterator[psycopg2.extensions.cursor]:
 
 
 def database_time(cursor: psycopg2.extensions.cursor) -> datetime:
-    """Return the time of the transaction by the one clock that decides."""
+    """Return the transaction's time by the database's clock, the only one that counts."""
     cursor.execute(query("sessions/now"))
     [(now,)] = cursor.fetchall()
     assert isinstance(now, datetime)  # noqa: S101 - for the type checker
@@ -124,13 +124,13 @@ def database_time(cursor: psycopg2.extensions.cursor) -> datetime:
 
 
 def ping(connection: Connection) -> None:
-    """Raise Unavailable where the database does not answer."""
+    """Raise Unavailable if the database does not respond."""
     with translated(), connection.cursor() as cursor:
         database_time(cursor)
 
 
 def roll_back(connection: Connection) -> None:
-    """Roll back if there is still something to roll back on."""
+    """Roll back; close the connection if that fails."""
     try:
         if not connection.closed:
             connection.rollback()

@@ -1,4 +1,4 @@
-"""Messages that may be delivered more than once: triggers by their message_id, and counts of redeliveries."""
+"""Detect duplicate trigger messages, and count redeliveries."""
 
 from collections.abc import Collection, Iterable
 from hashlib import blake2b
@@ -12,7 +12,7 @@ TriggerMessage = tuple[str, str]  # the job's id, and the digest of the message_
 
 
 def digest(*parts: bytes) -> str:
-    """Return a short name for a message, as Postgres writes a UUID."""
+    """Return a hash of a message in the notation of a UUID."""
     hashed = blake2b(digest_size=16)
     for part in parts:
         hashed.update(len(part).to_bytes(8, "big"))
@@ -21,27 +21,27 @@ def digest(*parts: bytes) -> str:
 
 
 def known_triggers(cursor: Cursor, messages: Collection[TriggerMessage]) -> set[TriggerMessage]:
-    """Return those of these messages that were stored before."""
+    """Return the messages that are already stored."""
     cursor.execute(query("duplicates/find_triggers"), _arrays(messages))
     return {(job_id, message) for job_id, message in cursor.fetchall()}
 
 
 def remember_triggers(cursor: Cursor, messages: Collection[TriggerMessage]) -> None:
-    """Remember messages that are stored in this transaction."""
+    """Store messages of triggers that were accepted in this transaction."""
     cursor.execute(query("duplicates/insert_triggers"), _arrays(messages))
 
 
 def _arrays(messages: Collection[TriggerMessage]) -> dict[str, str]:
-    jobs, named = zip(*messages, strict=True)
-    return {"jobs": array(jobs), "messages": array(named)}
+    jobs, digests = zip(*messages, strict=True)
+    return {"jobs": array(jobs), "messages": array(digests)}
 
 
 def count_redeliveries(cursor: Cursor, messages: Iterable[str]) -> dict[str, int]:
-    """Count each message once more, and return how often it was redelivered."""
+    """Increment the messages' redelivery counts and return them."""
     cursor.execute(query("duplicates/count_redeliveries"), {"messages": array(messages)})
     return dict(cursor.fetchall())
 
 
 def forget_redeliveries(cursor: Cursor, messages: Iterable[str]) -> None:
-    """Forget messages that were handled."""
+    """Delete the counts of handled messages."""
     cursor.execute(query("duplicates/delete_redeliveries"), {"messages": array(messages)})

@@ -1,4 +1,4 @@
-"""Jobs that are held while a run of theirs is open (overlap: wait), and their release."""
+"""Release jobs that were held while one of their runs was open (overlap: wait)."""
 
 from collections.abc import Iterable
 
@@ -8,16 +8,16 @@ from scheduler.resources import query
 
 # For jobs whose run has ended.
 RELEASE = query("jobs/release", condition="true")
-# For jobs that a transaction has left held: it runs this after its commit.
+# For jobs that a transaction leaves held; runs after its commit.
 RELEASE_EXPIRED = query("jobs/release", condition=query("jobs/hold_expired"))
 
 
 def release_jobs(cursor: Cursor, job_ids: Iterable[str]) -> None:
-    """Release those of the jobs that are held and not locked, and wake producers for them."""
+    """Release the jobs that are held and not locked, and wake producers for them."""
     cursor.execute(RELEASE, {"ids": array(job_ids)})
 
 
 def release_expired_holds(connection: Connection, job_ids: Iterable[str]) -> None:
-    """Release those of the jobs that need not wait any longer, in a transaction of its own."""
+    """Release the jobs that need not wait any longer, in a separate transaction."""
     with transaction(connection) as cursor:
         cursor.execute(RELEASE_EXPIRED, {"ids": array(job_ids)})

@@ -1,8 +1,7 @@
-"""Bounds how many bytes of rows a process reads at once.
+"""Limit the bytes of rows that a process reads at once.
 
-Large values are left out: in their place a claim, or a batch that locks its rows, gets a marker with their stored
-size, which Postgres knows without reading them. A claim fetches them afterwards as far as there is room. A batch
-of commands or results is executed in smaller parts.
+A claim, or a batch that locks its rows, gets markers instead of large values, with the stored size, which Postgres
+knows without reading the value. A claim then fetches the values that fit. A batch of commands or results is split.
 """
 
 from collections.abc import Sequence
@@ -15,37 +14,37 @@ from scheduler.domain.errors import SchedulerError
 from scheduler.postgres.claims import array
 from scheduler.resources import query
 
-# What one claim holds, apart from its last row. A batch takes several times as much: as rows, bodies and frames.
+# Limit of one claim without its last row. A batch needs several times as much memory, for rows, bodies and frames.
 MAX_CLAIM_BYTES = 4 * 1024 * 1024
-MAX_LOCKED_BYTES = 16 * 1024 * 1024  # of the rows that a batch of commands or results is about
-FEW = 4  # rows are read whole, however large they are
-_MARK = "\x01"  # begins no JSON text
-_RESERVED = 10  # each class of priority with something due has this fraction of the bytes for certain
+MAX_LOCKED_BYTES = 16 * 1024 * 1024  # of the rows of a batch of commands or results
+FEW = 4  # up to this many rows are read complete, whatever their size
+_MARK = "\x01"  # no JSON text starts with it
+_RESERVED = 10  # a tenth of the bytes is reserved for each priority class with due rows
 
 Row = tuple[Any, ...]
 
 
 def inline_limits(limit: int) -> tuple[int, int]:
-    """Return up to which stored size a claim of so many rows returns values that are compressed, and others.
+    """Return the maximum stored size of compressed and of other values that a claim of `limit` rows returns.
 
-    Compression by Postgres saves up to 99 %, so a compressed value may be much larger than it looks.
+    Postgres's compression saves up to 99 %, so a compressed value may be much larger than its stored size.
     """
     return min(1400, 700_000 // limit), min(8192, MAX_CLAIM_BYTES // limit)
 
 
-class RowsTooLarge(SchedulerError):  # noqa: N818 - a state, not an accident
+class RowsTooLarge(SchedulerError):  # noqa: N818 - an expected outcome, not a failure
     """These rows have too many bytes to be read together: read fewer."""
 
 
 def marked_if_large(column: str, compressed: str = "1400", plain: str = "8192") -> str:
-    """Return a JSON column as text in a select list, or the marker; the limits may be parameters."""
+    """Return the select expression for a JSON column as text, or its marker; the limits may be parameters."""
     large = (f"pg_column_size({column}) > {compressed} AND (pg_column_compression({column}) IS NOT NULL "
              f"OR pg_column_size({column}) > {plain})")
     return f"CASE WHEN {large} THEN chr(1) || pg_column_size({column}) ELSE {column}::text END AS {column}"
 
 
 class ValueReader(Protocol):
-    """What fetches the values: the session of a claim, or a CursorReader."""
+    """Fetches values: a ClaimSession or a CursorReader."""
 
     expansions: dict[str, float]
 
@@ -54,7 +53,7 @@ class ValueReader(Protocol):
 
 
 class CursorReader:
-    """Fetches with a cursor."""
+    """A ValueReader that uses a cursor."""
 
     def __init__(self, cursor: psycopg2.extensions.cursor) -> None:
         self._cursor = cursor
@@ -67,7 +66,7 @@ class CursorReader:
 
 @dataclass(frozen=True, slots=True)
 class LargeValues:
-    """The columns of a table whose values may be large, and where they are in a row; its key is the first."""
+    """The columns of a table with large values, and their indexes in a row; the key is the row's first value."""
 
     table: str
     key: str
@@ -75,7 +74,7 @@ class LargeValues:
     indexes: tuple[int, ...]
 
     def inline_size(self, rows: Sequence[Row]) -> int | None:
-        """Return how many characters the values have, None if some are left out."""
+        """Return the number of characters of the values, or None if there are markers."""
         size = 0
         for index in self.indexes:
             texts = [row[index] for row in rows if row[index] is not None]
@@ -92,17 +91,14 @@ class LargeValues:
         return rows
 
     def fetch(self, session: ValueReader, classes: Sequence[Sequence[Row]]) -> tuple[list[list[Row]], int]:
-        """Return the first rows of each class that fit together, with their large values, and their size.
-
-        Each class keeps at least one row.
-        """
+        """Return the first rows of each class that fit, at least one, with large values; and the total size."""
         kept: list[list[Row]] = []
         used = 0
         for index, rows in enumerate(classes):
-            later = sum(bool(each) for each in classes[index + 1 :])
+            later = sum(bool(later_rows) for later_rows in classes[index + 1 :])
             room = MAX_CLAIM_BYTES - used - later * (MAX_CLAIM_BYTES // _RESERVED)
-            found, size = self._fetch_class(session, rows, room)
-            kept.append(found)
+            fitting, size = self._fetch_class(session, rows, room)
+            kept.append(fitting)
             used += size
         return kept, used
 
@@ -118,14 +114,14 @@ class LargeValues:
         return kept, size
 
     def _fetch_some(self, session: ValueReader, rows: Sequence[Row], room: int) -> list[Row]:
-        """Return the first rows with their values, about as many as there is room for, and at least one."""
+        """Return the first rows with their values, about as many as fit, at least one."""
         expansion = session.expansions.get(self.table)
         some: list[Row] = []
         large: dict[str, int] = {}
         for row in rows:
             stored, is_large = self._stored(row), self._is_large(row)
             room -= int(stored * (expansion or 1.0)) if is_large else stored
-            # Until one was read, nothing is known of their real size.
+            # The real size is unknown until one value was read.
             if some and (room < 0 or (is_large and large and expansion is None)):
                 break
             some.append(row)
@@ -133,14 +129,14 @@ class LargeValues:
                 large[row[0]] = stored
         if not large:
             return some
-        found = {
+        values_by_key = {
             key: values for key, *values in session.query(
                 query("claims/large_values", table=self.table, key=self.key,
                       values=", ".join(f"{name}::text" for name in self.columns)),
                 {"ids": array(large)},
             )
         }
-        completed = [self._completed(row, found[row[0]]) if row[0] in large else row for row in some]
+        completed = [self._completed(row, values_by_key[row[0]]) if row[0] in large else row for row in some]
         seen = max(self._size(row) / max(1, large[row[0]]) for row in completed if row[0] in large)
         session.expansions[self.table] = max(seen, 0.9 * (expansion or 0.0))
         return completed

@@ -1,4 +1,4 @@
-"""What lists of any kind share."""
+"""Rows of lists, for bulk commands."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,7 +6,7 @@ from datetime import datetime
 
 @dataclass(slots=True)
 class ListRow:
-    """A thing of a list, by its id, its place there, whose it is and where it stands."""
+    """Id, position (`at`, id), owner tenant and status of a job or run."""
 
     id: str
     at: datetime

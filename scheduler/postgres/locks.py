@@ -1,4 +1,4 @@
-"""Rows that another session has locked: found without waiting for them."""
+"""Find rows that another session has locked, without waiting."""
 
 from collections.abc import Collection
 
@@ -9,20 +9,20 @@ from scheduler.postgres.claims import array
 from scheduler.postgres.connection import Cursor
 from scheduler.resources import query
 
-# Producers lock rows while they publish, some 50 to 500 ms. Whoever stores commands waits that long for them.
+# Producers lock rows while they publish, for 50 to 500 ms; consumers wait that long.
 LOCK_TIMEOUT = "1s"
 _BRIEF_WAIT = "100ms"
 
 
 def wait_briefly(cursor: Cursor) -> None:
-    """Give up lock waits soon, until the transaction ends."""
+    """Shorten the lock timeout until the transaction ends."""
     cursor.execute(query("locks/wait_briefly"), {"wait": _BRIEF_WAIT})
 
 
 def find_locked(cursor: Cursor, table: str, ids: Collection[str], *, key: str = "id", row: str = "id") -> set[str]:
-    """Return which of these values of `key` have rows that another session has locked; lock the other rows.
+    """Return the values of `key` with rows that another session has locked; lock the other rows.
 
-    `row` is the column that tells rows apart. Raises Unavailable if the whole table is locked.
+    `row` is the primary key. Raises Unavailable if the whole table is locked.
     """
     if not ids:
         return set()

@@ -1,4 +1,4 @@
-"""What a replica asks of the database beside its work: a heartbeat, the backlog, and old rows gone."""
+"""Heartbeats, backlog measurement, pruning and partitions."""
 
 import json
 from collections.abc import Mapping
@@ -13,20 +13,20 @@ from scheduler.postgres.worker_rows import STALE_SECONDS as WORKER_STALE_SECONDS
 from scheduler.postgres.worker_rows import SeenWorker, list_workers
 from scheduler.resources import query
 
-# A replica that has not been heard of for so long counts as gone; it says so every five seconds.
+# A replica without a heartbeat for this long is stale; it sends one every five seconds.
 STALE_SECONDS = 17.0
-# The backlog is counted up to here; beyond, the number itself is the message.
+# Limits of counting.
 BACKLOG_COUNTED = 100_000
 PENDING_COUNTED = 1_000
 PARTITIONS_AHEAD = 14  # days
-_PRUNING = 0x5C4ED02E  # the advisory lock of the one that prunes
-_PARTITIONS = 0x5C4ED03E  # the advisory lock of the session that keeps the partitions
+_PRUNING = 0x5C4ED02E  # advisory lock for pruning
+_PARTITIONS = 0x5C4ED03E  # advisory lock of the session that maintains the partitions
 _MOST_PARTITIONS = 20  # in a row, so that the heartbeat stays in time
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One process, as others see it."""
+    """One process of the sidecar."""
 
     id: UUID
     role: str
@@ -37,7 +37,7 @@ class Replica:
 
 
 class Backlog(NamedTuple):
-    """Jobs due and not emitted, the seconds since the oldest of them fell due, and jobs pending in all; runs."""
+    """Due jobs, seconds since the oldest was due, pending jobs; runs by state; delayed messages."""
 
     due: int
     oldest_age: float
@@ -51,13 +51,13 @@ class Backlog(NamedTuple):
 
     @property
     def by_class(self) -> dict[str, int]:
-        """What is due, by class of priority; of those that the broker refused it is not known."""
+        """Due jobs by priority class; jobs that the broker rejected count as normal."""
         return {"high": self.due_high, "normal": max(0, self.due - self.due_high - self.due_low),
                 "low": self.due_low}
 
 
 class SeenReplica(NamedTuple):
-    """A replica as it is listed; silent for too long, it is gone."""
+    """A listed replica."""
 
     role: str
     host: str
@@ -74,7 +74,7 @@ class SeenReplica(NamedTuple):
 
 
 class UpcomingJob(NamedTuple):
-    """A pending job and the seconds until it is due."""
+    """A pending job with the seconds until it is due."""
 
     id: str
     job_type: str
@@ -88,30 +88,30 @@ class Partitions(NamedTuple):
 
     added: int = 0
     dropped: int = 0
-    leads: bool = False  # whether this session is the one that keeps them
+    leads: bool = False  # whether this session maintains the partitions
     complete: bool = True
 
 
 class MaintenanceSession:
-    """A connection of its own, so that nothing here ever holds up the work."""
+    """A separate connection, so that maintenance never delays other work."""
 
     def __init__(self, url: str, role: str) -> None:
         self._connection = connect(
             url, f"{role} maintenance", statement_timeout="5s", lock_timeout="1s", **PLANNER
         )
-        # One statement is one transaction: no round trips for its begin and its end.
+        # Saves the round trips of BEGIN and COMMIT.
         self._connection.autocommit = True
-        self._leads = False  # whether this session is the one that keeps the partitions
+        self._leads = False  # whether this session maintains the partitions
 
     def measure(self) -> Backlog:
-        """Return the backlog, counted up to a bound, and an estimate of the pending jobs."""
+        """Return the backlog, counted up to a limit, and an estimate of the pending jobs."""
         with translated(), self._connection.cursor() as cursor:
             cursor.execute(query("maintenance/measure"), {"most": BACKLOG_COUNTED, "few": PENDING_COUNTED})
             [(due, oldest, *others)] = cursor.fetchall()
             return Backlog(due, max(0.0, oldest or 0.0), *others)
 
     def beat(self, replica: Replica, recent: Mapping[str, Any]) -> dict[str, int]:
-        """Say that `replica` lives; return how many live in each role, itself included."""
+        """Store a heartbeat of `replica`; return the number of live replicas by role, including itself."""
         values = asdict(replica) | {
             "id": str(replica.id), "recent": json.dumps(recent), "stale_after": STALE_SECONDS,
             "worker_stale_after": WORKER_STALE_SECONDS,
@@ -122,49 +122,49 @@ class MaintenanceSession:
         return live | {replica.role: live.get(replica.role, 0) + 1}
 
     def replicas(self) -> list[SeenReplica]:
-        """List the replicas that have been heard of lately, stale ones too."""
+        """List recent replicas, including stale ones."""
         with translated(), self._connection.cursor() as cursor:
             cursor.execute(query("replicas/list"))
             return [SeenReplica(*row) for row in cursor.fetchall()]
 
     def workers(self) -> list[SeenWorker]:
-        """List the workers that have been heard of lately, stale ones too."""
+        """List recent workers, including stale ones."""
         with translated(), self._connection.cursor() as cursor:
             return list_workers(cursor)
 
     def next_due(self, limit: int) -> list[UpcomingJob]:
-        """List the jobs that are due next."""
+        """List the jobs due next."""
         with translated(), self._connection.cursor() as cursor:
             cursor.execute(query("jobs/list_next_due"), {"limit": limit})
             return [UpcomingJob(*row) for row in cursor.fetchall()]
 
     def leave(self, replica: Replica) -> None:
-        """Take `replica` off the list."""
+        """Delete `replica`, which stops."""
         with translated(), self._connection.cursor() as cursor:
             cursor.execute(query("replicas/leave"), {"id": str(replica.id)})
 
     def prune(self, days: int, limit: int) -> int:
-        """Delete at most `limit` jobs that finished so many days ago; return how many were deleted."""
+        """Delete up to `limit` jobs that finished more than `days` days ago; return their number."""
         with translated(), self._connection.cursor() as cursor:
             cursor.execute(query("maintenance/prune_jobs"), {"days": days, "limit": limit, "lock": _PRUNING})
             return int(cursor.rowcount)
 
     def prune_repeated(self, limit: int) -> int:
-        """Forget messages that are no longer recognised when redelivered; return how many, `limit` at most."""
+        """Delete up to `limit` message digests and redelivery counts that have expired; return their number."""
         with translated(), self._connection.cursor() as cursor:
             cursor.execute(query("maintenance/prune_repeated"), {"limit": limit, "age": TRIGGERS_REMEMBERED})
             [(deleted,)] = cursor.fetchall()
             return int(deleted)
 
     def prune_audit(self, days: int, limit: int) -> int:
-        """Delete at most `limit` entries of the audit that are older than so many days; return how many."""
+        """Delete up to `limit` audit entries older than `days` days; return their number."""
         with translated(), self._connection.cursor() as cursor:
             cursor.execute(query("maintenance/prune_audit"), {"days": days, "limit": limit})
             [(deleted,)] = cursor.fetchall()
             return int(deleted)
 
     def keep_partitions(self, retention_days: int) -> Partitions:
-        """Add the history's partitions for the days to come and drop the old ones, each in a short transaction."""
+        """Add the history's partitions for the next days and drop old ones, each in a short transaction."""
         if not self._try_lead():
             return Partitions()
         added, all_added = self._repeat("maintenance/add_partition", PARTITIONS_AHEAD)
@@ -179,13 +179,13 @@ class MaintenanceSession:
         return self._leads
 
     def _repeat(self, name: str, days: int) -> tuple[int, bool]:
-        """Run a statement for one partition after another; return how many, and whether none is left."""
+        """Run a statement for one partition after another; return their number and whether none is left."""
         for done in range(_MOST_PARTITIONS):
             with translated(), self._connection.cursor() as cursor:
                 cursor.execute(query(name), {"days": days})
-                [(found,)] = cursor.fetchall()
-            if not found:  # None: a lock was not available
-                return done, found is not None
+                [(changed,)] = cursor.fetchall()
+            if not changed:  # None: a lock was not available
+                return done, changed is not None
         return _MOST_PARTITIONS, False
 
     def close(self) -> None:

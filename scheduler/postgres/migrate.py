@@ -1,4 +1,4 @@
-"""Brings the database to the current schema: numbered files, each applied once, in order."""
+"""Apply pending migrations, each once, in order."""
 
 import time
 from dataclasses import dataclass
@@ -17,20 +17,20 @@ from scheduler.resources import query
 
 log = get_logger(__name__)
 
-_LOCK = 0x5C4ED01E  # any number that nobody else uses: held while migrating
-_ASK_AGAIN_SECONDS = 0.2
+_LOCK = 0x5C4ED01E  # advisory lock, held while migrating
+_POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationState:
-    """A file and when it was applied, if it was."""
+    """A migration and the time it was applied, if it was."""
 
     migration: Migration
     applied_at: datetime | None
 
 
 def status(url: str, migrations: list[Migration] | None = None) -> list[MigrationState]:
-    """Return which migrations are applied and which are not; change nothing."""
+    """Return all migrations with their state; change nothing."""
     migrations = files() if migrations is None else migrations
     connection = connect(url, "migrate")
     try:
@@ -40,14 +40,16 @@ def status(url: str, migrations: list[Migration] | None = None) -> list[Migratio
     finally:
         connection.close()
     _check(migrations, applied)
-    return [MigrationState(each,
-                           applied[each.version][2] if each.version in applied else None) for each in migrations]
+    return [
+        MigrationState(migration, applied[migration.version][2] if migration.version in applied else None)
+        for migration in migrations
+    ]
 
 
 def migrate(url: str, migrations: list[Migration] | None = None) -> list[Migration]:
-    """Apply what is missing, each file in a transaction of its own or concurrently; return what was."""
+    """Apply pending migrations, each in its own transaction or concurrently; return them."""
     migrations = files() if migrations is None else migrations
-    # A long index build is no reason to give up, nor is another replica that migrates first.
+    # No timeouts: an index build or another replica's migration may take long.
     connection = connect(url, "migrate", statement_timeout="0", lock_timeout="0")
     try:
         _wait_for_turn(connection)
@@ -55,25 +57,25 @@ def migrate(url: str, migrations: list[Migration] | None = None) -> list[Migrati
             cursor.execute(query("migrations/create"))
             applied = _applied(cursor)
         _check(migrations, applied)
-        missing = [each for each in migrations if each.version not in applied]
-        for each in missing:
-            _apply(connection, each)
-        return missing
+        pending = [migration for migration in migrations if migration.version not in applied]
+        for migration in pending:
+            _apply(connection, migration)
+        return pending
     finally:
-        connection.close()  # and with it the lock
+        connection.close()  # also releases the lock
 
 
 def _wait_for_turn(connection: Connection) -> None:
-    said = False
+    logged = False
     while True:
         with transaction(connection) as cursor:
             cursor.execute(query("migrations/try_lock"), {"lock": _LOCK})
             if cursor.fetchall() == [(True,)]:
                 return
-        if not said:
-            log.info("another replica migrates: waiting for it")
-            said = True
-        time.sleep(_ASK_AGAIN_SECONDS)
+        if not logged:
+            log.info("waiting for another replica to migrate")
+            logged = True
+        time.sleep(_POLL_SECONDS)
 
 
 def _applied(cursor: psycopg2.extensions.cursor) -> dict[int, tuple[str, str, datetime]]:
@@ -82,13 +84,13 @@ def _applied(cursor: psycopg2.extensions.cursor) -> dict[int, tuple[str, str, da
 
 
 def _check(migrations: list[Migration], applied: dict[int, tuple[str, str, datetime]]) -> None:
-    known = {each.version: each for each in migrations}
+    by_version = {migration.version: migration for migration in migrations}
     for version, (name, checksum, _) in sorted(applied.items()):
-        mine = known.get(version)
+        mine = by_version.get(version)
         if mine is None:
             raise Misconfigured(
                 f"the database is newer than this program: it has migration {name}, and this program ends at "
-                f"{max(known, default=0):04}. Run the version of the program that brought it, or a later one."
+                f"{max(by_version, default=0):04}. Run the program version with that migration, or a later one."
             )
         if mine.checksum != checksum:
             raise Misconfigured(
@@ -105,14 +107,12 @@ def _apply(connection: Connection, migration: Migration) -> None:
         else:
             with_brief_lock(connection, lambda: _apply_at_once(connection, migration))
     except (psycopg2.Error, Unavailable, Unstorable) as error:
-        # A connection that broke is worth another try; a statement that cannot run is not.
+        # A broken connection is worth a retry; an invalid statement is not.
         if isinstance(error, Unavailable) and not isinstance(error.__cause__, psycopg2.ProgrammingError):
             raise
         text = " ".join(str(error).split())
-        left = "failed and goes on from there when it is run again" if migration.concurrently else (
-            "failed and was rolled back"
-        )
-        raise Misconfigured(f"migration {migration.name} {left}: {text}") from error
+        state = "failed; the next run resumes it" if migration.concurrently else "failed and was rolled back"
+        raise Misconfigured(f"migration {migration.name} {state}: {text}") from error
     log.info("migration applied", migration=migration.name)
 
 
@@ -123,7 +123,7 @@ def _apply_at_once(connection: Connection, migration: Migration) -> None:
 
 
 def _apply_concurrently(connection: Connection, migration: Migration) -> None:
-    """Run each statement by itself: what is done already, after a crash, is passed over."""
+    """Run each statement separately, skipping those done before a crash."""
     changes = migration.index_changes()
     connection.autocommit = True
     try:

@@ -1,4 +1,4 @@
-"""The numbered files that make the schema, and the statements in them."""
+"""Read the numbered migration files and parse their statements."""
 
 import hashlib
 import re
@@ -10,9 +10,9 @@ from scheduler.domain.errors import Misconfigured
 from scheduler.resources import folder
 
 _NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
-# What a semicolon may stand in without ending the statement, and comments.
+# Comments, quoted text in which a semicolon does not end the statement, and the rest.
 _PIECE = re.compile(r"--[^\n]*|'(?:[^']|'')*'|\$(\w*)\$.*?\$\1\$|;|[^-'$;]+|.", re.DOTALL)
-# Its statements run one by one, outside a transaction, and only these two kinds: both can be repeated.
+# A file whose statements run one by one outside a transaction; only these two kinds, which can be repeated.
 _CONCURRENTLY = re.compile(r"-- Concurrently\b")
 _INDEX = re.compile(
     r"(?P<verb>CREATE)(?P<unique>\s+UNIQUE)?\s+INDEX\s+CONCURRENTLY\s+IF\s+NOT\s+EXISTS\s+(?P<index>\w+)"
@@ -24,7 +24,7 @@ _INDEX = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class IndexChange:
-    """An index to make, or with no table to drop, while others read and write."""
+    """An index to create concurrently, or without a table, to drop."""
 
     index: str
     table: str | None = None
@@ -34,7 +34,7 @@ class IndexChange:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One file."""
+    """One migration file."""
 
     version: int
     name: str
@@ -46,36 +46,36 @@ class Migration:
 
     @property
     def concurrently(self) -> bool:
-        """Whether its first line says `-- Concurrently`: its indexes are made while the tables are in use."""
+        """Whether the first line is `-- Concurrently`: indexes are created while the tables are in use."""
         return bool(_CONCURRENTLY.match(self.sql))
 
     @property
     def purpose(self) -> str:
-        """The first sentence of its comment."""
+        """The first sentence of the comment."""
         lines = re.match(r"(?:--[^\n]*\n?)*", self.sql)
         assert lines  # noqa: S101 - an empty match at least
         text = " ".join(line.removeprefix("--").strip() for line in lines[0].splitlines())
         return re.sub(r"^Concurrently[:.]?\s*", "", re.split(r"(?<=[.])\s", text, maxsplit=1)[0])
 
     def statements(self) -> list[str]:
-        """Return its statements without comments."""
+        """Return the statements without comments."""
         return list(_split(self.sql))
 
     def index_changes(self) -> list[IndexChange]:
-        """Return what a file that says `-- Concurrently` does, or say what it may not."""
+        """Return the index changes of a `-- Concurrently` file. Raises Misconfigured for other statements."""
         return [self._index_change(statement) for statement in self.statements()]
 
     def _index_change(self, statement: str) -> IndexChange:
-        found = _INDEX.fullmatch(statement)
-        if found is None:
+        match = _INDEX.fullmatch(statement)
+        if match is None:
             raise Misconfigured(
                 f"{self.name} says Concurrently, so that its statements run outside a transaction, and again "
                 "after a crash: only CREATE INDEX CONCURRENTLY IF NOT EXISTS name ON table … and DROP INDEX "
                 f"CONCURRENTLY IF EXISTS name may be in it, not: {' '.join(statement.split())[:80]}"
             )
-        if found["drop"]:
-            return IndexChange(found["dropped"])
-        return IndexChange(found["index"], found["table"], bool(found["unique"]), found["rest"])
+        if match["drop"]:
+            return IndexChange(match["dropped"])
+        return IndexChange(match["index"], match["table"], bool(match["unique"]), match["rest"])
 
 
 def _split(sql: str) -> Iterator[str]:
@@ -93,13 +93,13 @@ def _split(sql: str) -> Iterator[str]:
 
 
 def files(where: Path | None = None) -> list[Migration]:
-    """Return the migrations that this program carries, in order."""
-    found = []
+    """Return this program's migrations in order."""
+    migrations = []
     for path in sorted((where or folder("sql") / "migrations").glob("*.sql")):
         name = _NAME.fullmatch(path.name)
         if name is None:
             raise Misconfigured(f"{path.name} is not a migration's name, like 0002_add_column.sql")
-        found.append(Migration(int(name[1]), path.name, path.read_text(encoding="utf-8")))
-    if [each.version for each in found] != list(range(1, len(found) + 1)):
-        raise Misconfigured("migrations must be numbered 0001, 0002, … without gaps or doubles")
-    return found
+        migrations.append(Migration(int(name[1]), path.name, path.read_text(encoding="utf-8")))
+    if [migration.version for migration in migrations] != list(range(1, len(migrations) + 1)):
+        raise Misconfigured("migrations must be numbered 0001, 0002, … without gaps or duplicates")
+    return migrations

@@ -1,4 +1,4 @@
-"""A few connections for many threads, each lent for one piece of work."""
+"""A connection pool for threads."""
 
 import math
 import select
@@ -13,12 +13,12 @@ from scheduler.postgres.connection import ClientTimeouts, Connection, connect, r
 
 T = TypeVar("T")
 
-# A server that could not be reached is not asked again at once by each who comes: that would take each a while.
+# After a failed attempt, callers fail at once for this long instead of each waiting for a connection timeout.
 _PAUSE_SECONDS = 1.0
 
 
 class Outage:
-    """Whether the database can be reached, as known to all pools that share this; any success ends the outage."""
+    """Availability of the database, shared by several pools; any success ends the outage."""
 
     def __init__(self) -> None:
         self._until = -math.inf
@@ -27,12 +27,12 @@ class Outage:
         self.lost_at = -math.inf  # when a connection was last given up because no answer came
 
     def check(self) -> None:
-        """Raise Unavailable if an attempt to connect failed a moment ago."""
+        """Raise Unavailable if an attempt to connect has just failed."""
         if time.monotonic() < self._until:
             raise Unavailable(self._problem)
 
     def failed(self, began: float, problem: str) -> bool:
-        """Note a failed attempt; return False if the database was reached after the attempt began."""
+        """Record a failed attempt; return False if the database was reached after the attempt began."""
         if self._reached_at > began:
             return False
         self._problem = problem
@@ -45,13 +45,13 @@ class Outage:
             self.lost_at = time.monotonic()
 
     def reached(self) -> None:
-        """Note that the database answered."""
+        """Record a response of the database."""
         self._reached_at = time.monotonic()
         self._until = -math.inf
 
 
 class DatabasePool:
-    """Connections opened when they are needed; one that broke, and all that idle beside it, are opened anew."""
+    """Lazily opened connections; if one breaks, all idle ones are replaced."""
 
     def __init__(
         self, url: str, name: str, *, autocommit: bool = False, outage: Outage | None = None,
@@ -71,9 +71,9 @@ class DatabasePool:
         self._closed = False
 
     def run(self, work: Callable[[Connection], T]) -> T:
-        """Do `work` on a connection; raise Unavailable when the database cannot be reached.
+        """Call `work` with a connection. Raises Unavailable if the database cannot be reached.
 
-        If an idle connection turns out to be dead, do it again on a new one, unless a commit may have been sent.
+        If an idle connection turns out to be dead, retry on a new one, unless a commit may have been sent.
         """
         idle = self._take_idle()
         if idle is not None:
@@ -117,14 +117,14 @@ class DatabasePool:
     def _open(self) -> TimedConnection:
         connection = self._connect() or self._connect()
         if connection is None:
-            raise Unavailable("the database is reached now and then only")
+            raise Unavailable("connections to the database fail intermittently")
         connection.autocommit = self._autocommit
         with self._lock:
             self._lent.add(connection)
         return connection
 
     def _connect(self) -> TimedConnection | None:
-        """Open a connection; None if this failed, but the database was reached meanwhile."""
+        """Open a connection; None if this failed but the database was reached since it began."""
         self._outage.check()
         began = time.monotonic()
         try:
@@ -138,7 +138,7 @@ class DatabasePool:
 
     def _give_back(self, connection: TimedConnection) -> None:
         if not self._autocommit:
-            roll_back(connection)  # nothing to do, unless somebody forgot
+            roll_back(connection)  # a no-op unless `work` left a transaction open
         with self._lock:
             self._lent.discard(connection)
             if not connection.closed and not self._closed:
@@ -152,20 +152,20 @@ class DatabasePool:
         connection.close()
 
     def drop_idle(self) -> None:
-        """Close what nobody uses: after one has broken the others are not to be trusted."""
+        """Close idle connections: if one is broken, the others probably are too."""
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
 
     def close(self) -> None:
-        """Close what is idle now, and what is lent when it comes back."""
+        """Close idle connections now, and lent ones when they are returned."""
         self._closed = True
         self.drop_idle()
 
 
 def _alive(connection: Connection) -> bool:
-    """Tell whether the server has said nothing unasked: that would be its farewell."""
+    """Return whether the connection is usable: unsolicited data means that the server has closed it."""
     if connection.closed:
         return False
     poll = select.poll()

@@ -1,4 +1,4 @@
-"""Statements that are asked again and again, planned once: to plan a list takes longer than to read it."""
+"""Prepare repeated statements once per session: planning a list takes longer than reading it."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ from scheduler.postgres.client_timeout import TimedConnection
 from scheduler.postgres.connection import Cursor
 from scheduler.resources import query
 
-MOST_PLANS = 8  # that a session keeps: each takes the server some memory
+MOST_PLANS = 8  # per session, to limit the server's memory
 _MOST_SEEN = 100
 
 
 def execute_prepared(cursor: Cursor, statement: str, *values: Any) -> None:
-    """Run a statement with $1, $2 … in it, planned when the session first meets it."""
-    session: TimedConnection = cursor.connection  # type: ignore[assignment]  # the only kind that we make
+    """Run a statement with parameters $1, $2 …; prepare it on first use in the session."""
+    session: TimedConnection = cursor.connection  # type: ignore[assignment]  # connect() returns no other type
     name = session.plans.get(statement)
     if name is None:
         name = f"plan_{session.planned}"
@@ -24,12 +24,12 @@ def execute_prepared(cursor: Cursor, statement: str, *values: Any) -> None:
         session.plans[statement] = name
     else:
         session.plans.move_to_end(statement)
-    asked = f" ({', '.join(['%s'] * len(values))})" if values else ""
-    cursor.execute(query("sessions/execute").format(name=name) + asked, values or None)
+    parameters = f" ({', '.join(['%s'] * len(values))})" if values else ""
+    cursor.execute(query("sessions/execute").format(name=name) + parameters, values or None)
 
 
 def execute_if_repeated(cursor: Cursor, statement: str, values: dict[str, Any]) -> None:
-    """Run a statement; with the same values again it is not planned again, for these and no others."""
+    """Run a statement; prepare it when it repeats with the same values, for these values only."""
     session: TimedConnection = cursor.connection  # type: ignore[assignment]
     text = cursor.mogrify(statement, values).decode()
     if text in session.seen:

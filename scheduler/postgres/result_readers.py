@@ -1,4 +1,4 @@
-"""Consumers of scheduler_results as rows: what each has read, so that producers know which results are unread."""
+"""Record what each consumer of scheduler_results has read, so that producers detect unread results."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,19 +13,19 @@ from scheduler.resources import query
 
 
 class ReaderRegistration(NamedTuple):
-    """A reader's own times when it was registered."""
+    """Times of a reader's registration."""
 
     connected_at: datetime
     clean_at: datetime
 
 
 class MarkerState(NamedTuple):
-    """A marker, if one was asked about, and the state of all readers."""
+    """State of a marker, if one was requested, and of all readers."""
 
     id: str | None
     read: bool
     unread: bool  # a live reader may hold results that were delivered before the marker was read
-    returned: bool  # results have gone back into the queue since the marker was sent
+    returned: bool  # results were requeued since the marker was sent
     silent: list[str]  # readers that the broker must have dropped by now
     connected_since: datetime | None  # of the live readers; None if there is none
     unmarked: bool  # a consumer of an older release reads results
@@ -45,7 +45,7 @@ def register(
 
 
 def beat(connection: Connection, reader_id: str) -> None:
-    """Record that a reader lives."""
+    """Record a reader's heartbeat."""
     with transaction(connection) as cursor:
         cursor.execute(query("results/beat_reader"), {"id": reader_id})
 
@@ -79,13 +79,13 @@ def record_markers(
 
 
 def remove(connection: Connection, reader_id: str) -> None:
-    """Record that a reader has put back what it had not acknowledged and reads no more."""
+    """Unregister a reader, which has requeued its unacknowledged deliveries."""
     with transaction(connection) as cursor:
         cursor.execute(query("results/remove_readers"), {"ids": array([reader_id])})
 
 
 def check_markers(session: ClaimSession, sent: dict[str, datetime]) -> list[MarkerState]:
-    """Return the state of the markers that were sent; of none, the state of the readers alone."""
+    """Return the state of the sent markers; without any, the state of the readers."""
     values = {
         "ids": array(sent), "sent_at": [at.isoformat() for at in sent.values()], "stale_after": STALE_SECONDS,
     }
@@ -93,10 +93,10 @@ def check_markers(session: ClaimSession, sent: dict[str, datetime]) -> list[Mark
 
 
 def remove_silent(session: ClaimSession, reader_ids: Sequence[str]) -> None:
-    """Record that the broker has dropped readers: their results are in the queue again."""
+    """Remove readers that the broker has dropped: their results are in the queue again."""
     session.query(query("results/remove_readers"), {"ids": array(reader_ids)})
 
 
 def wake_expired(session: ClaimSession, seconds: float) -> None:
-    """Have producers look at once at expired attempts that were postponed by up to so many seconds."""
+    """Make expired attempts due at once that were postponed by up to `seconds`."""
     session.query(query("runs/wake_expired"), {"seconds": seconds})

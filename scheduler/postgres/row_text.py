@@ -1,39 +1,41 @@
-"""Rows as text: what tables of any kind share when they are written from the fields of the domain."""
+"""Write rows as text for COPY and JSON."""
 
 from collections.abc import Sequence
 from dataclasses import fields
 from datetime import timedelta
-from json.encoder import encode_basestring_ascii as _quoted  # what json.dumps makes of a text, and quicker
+from json.encoder import encode_basestring_ascii as _quoted  # like json.dumps, but faster
 
 Row = Sequence[str | None]
 Column = Sequence[str | None]
 
 
-def names(kind: type, *but: str) -> tuple[str, ...]:
-    """Return the names of a dataclass's fields, which are columns, but for these."""
-    return tuple(each.name for each in fields(kind) if each.name not in but)
+def names(kind: type, *excluded: str) -> tuple[str, ...]:
+    """Return the names of a dataclass's fields, which are columns."""
+    return tuple(field.name for field in fields(kind) if field.name not in excluded)
 
 
 def interval(span: timedelta) -> str:
-    """Write a span as seconds, never as days: a day would be 23 or 25 hours in some zones."""
+    """Write an interval in microseconds, not in days, which may have 23 or 25 hours."""
     return f"{span // timedelta(microseconds=1)} microseconds"
 
 
 def copy_line(row: Row) -> str:
-    """Write a row in COPY's text format. Every text is a host's until shown otherwise, so every one is escaped."""
-    line = "\t".join([r"\N" if each is None else each for each in row])
+    """Write a row in COPY's text format, with all values escaped."""
+    line = "\t".join([r"\N" if text is None else text for text in row])
     if line.count("\\") == row.count(None) and line.count("\t") == len(row) - 1 and _one_line(line):
-        return line + "\n"  # nearly always: nothing in it means anything to COPY
-    return "\t".join([r"\N" if each is None else _escaped(each) for each in row]) + "\n"
+        return line + "\n"  # the usual case: nothing to escape
+    return "\t".join([r"\N" if text is None else _escaped(text) for text in row]) + "\n"
 
 
 def copy_text(columns: Sequence[Column]) -> str:
-    """Write columns of the same length as rows in COPY's text format: quicker than row by row."""
-    shown = [[r"\N" if text is None else text for text in each] if None in each else each for each in columns]
-    lines = list(map("\t".join, zip(*shown, strict=True)))
+    """Write columns of the same length as rows in COPY's text format; faster than row by row."""
+    filled = [
+        [r"\N" if text is None else text for text in column] if None in column else column for column in columns
+    ]
+    lines = list(map("\t".join, zip(*filled, strict=True)))
     text = "\n".join(lines)
     if (
-        text.count("\\") == sum(each.count(None) for each in columns) and text.count("\n") == len(lines) - 1
+        text.count("\\") == sum(column.count(None) for column in columns) and text.count("\n") == len(lines) - 1
         and text.count("\t") == len(lines) * (len(columns) - 1) and "\r" not in text
     ):
         return text + "\n"
@@ -51,7 +53,7 @@ def _escaped(text: str) -> str:
 
 
 def json_record(columns: Sequence[str], row: Row, as_json: frozenset[str]) -> str:
-    """Write a row as a JSON object, but for what is empty; some of its columns are JSON already."""
+    """Write the values of a row that are not None as a JSON object; those of `as_json` are JSON text."""
     return "{" + ",".join([
         f'"{name}":{value if name in as_json else _quoted(value)}'
         for name, value in zip(columns, row, strict=True) if value is not None

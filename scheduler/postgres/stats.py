@@ -1,4 +1,4 @@
-"""The whole at a glance, of one tenant or of all: bounded counts, whatever the size of the tables."""
+"""Statistics for one tenant or all, with limited counts for tables of any size."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,19 +8,19 @@ from scheduler.postgres.maintenance_queries import SeenReplica
 from scheduler.postgres.worker_rows import SeenWorker, list_workers
 from scheduler.resources import query
 
-COUNTED = 100_000  # beyond, numbers are estimates
-_SOME = 5_000  # what an average is taken of
-_FEW = 500  # the same, where each has to be looked up or read
+COUNTED = 100_000  # beyond this, numbers are estimates
+_SOME = 5_000  # sample size of averages
+_FEW = 500  # sample size if each row must be looked up or parsed
 _THEIRS = query("stats/tenant_filter")
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counts by status, and how the newest fared."""
+    """Counts by status, and averages of the newest runs."""
 
     jobs: dict[str, int]
     runs: dict[str, int]
-    succeeded: int  # of the runs of the last day that ended
+    succeeded: int  # in the last day
     ended: int
     mean_duration_ms: float | None
     lag_ms: tuple[float, float] | None  # p50 and p99
@@ -29,7 +29,7 @@ class Stats:
 
 
 def stats(connection: Connection, tenant: str | None) -> Stats:
-    """Return the numbers."""
+    """Return the statistics of a tenant, or of all."""
     jobs = {status: int(count) for status, count in _ask(connection, "jobs", tenant, COUNTED)}
     runs: dict[str, int] = {}
     for name in ("open_runs", "finished_runs"):
@@ -43,7 +43,7 @@ def stats(connection: Connection, tenant: str | None) -> Stats:
 
 
 def list_processes(connection: Connection) -> tuple[list[SeenReplica], list[SeenWorker]]:
-    """List the processes and the workers that were heard of lately, stale ones too."""
+    """List recent replicas and workers, including stale ones."""
     with translated(), connection.cursor() as cursor:
         cursor.execute(query("replicas/list"))
         replicas = [SeenReplica(*row) for row in cursor.fetchall()]

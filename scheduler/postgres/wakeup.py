@@ -1,4 +1,4 @@
-"""Sleeps until something is due or a consumer says that something came sooner."""
+"""Wake producers by LISTEN and NOTIFY."""
 
 import os
 import select
@@ -13,7 +13,7 @@ from scheduler.resources import query
 
 
 class Wakeup:
-    """A listening connection and a pipe, waited on together."""
+    """Waits for notifications on a connection, and for writes to a pipe."""
 
     def __init__(self, url: str, name: str) -> None:
         self._connection = connect(url, name)
@@ -24,20 +24,17 @@ class Wakeup:
                 cursor.execute(query("wakeup/listen"))
 
     def wait(self, seconds: float) -> dict[str | None, datetime]:
-        """Sleep for at most so long; return from when on there is something new, by kind, if a consumer woke us.
-
-        None stands for any kind.
-        """
+        """Wait up to `seconds`; return the due times of new rows by kind, None for any kind."""
         ready, _, _ = select.select([self._connection.fileno(), self._pipe], [], [], max(0.0, seconds))
         if self._connection.fileno() not in ready:
             return {}
         with translated():
             self._connection.poll()
-            told = _soonest(each.payload for each in self._connection.notifies)
+            due_from = _earliest(notify.payload for notify in self._connection.notifies)
             self._connection.notifies.clear()
             if self._connection.closed:
                 raise psycopg2.OperationalError("the listening connection was closed")
-        return told
+        return due_from
 
     def close(self) -> None:
         self._connection.close()
@@ -46,20 +43,20 @@ class Wakeup:
 
 
 def wake_producers(cursor: Cursor, kind: str, due_from: datetime) -> None:
-    """Tell producers, when the transaction commits, that something of a kind falls due from this moment on."""
+    """Notify producers, when the transaction commits, of rows of this kind due from `due_from` on."""
     cursor.execute(query("wakeup/notify"), {"message": f"{kind} {due_from.isoformat()}"})
 
 
-def _soonest(payloads: Iterable[str]) -> dict[str | None, datetime]:
-    told: dict[str | None, datetime] = {}
+def _earliest(payloads: Iterable[str]) -> dict[str | None, datetime]:
+    due_from: dict[str | None, datetime] = {}
     for payload in payloads:
-        kind, moment = _read(payload)
-        told[kind] = min(told.get(kind, moment), moment)
-    return told
+        kind, moment = _parse(payload)
+        due_from[kind] = min(due_from.get(kind, moment), moment)
+    return due_from
 
 
-def _read(payload: str) -> tuple[str | None, datetime]:
-    """Read what a consumer wrote; whoever else notifies us, by hand perhaps, has us look at everything."""
+def _parse(payload: str) -> tuple[str | None, datetime]:
+    """Parse a notification; one with another payload, such as a manual one, makes producers check everything."""
     kind, _, text = payload.partition(" ")
     try:
         moment = datetime.fromisoformat(text)

@@ -1,4 +1,4 @@
-"""Workers as rows: what each says of itself, and who is there."""
+"""Store worker reports and list workers."""
 
 import json
 from collections.abc import Sequence
@@ -9,13 +9,12 @@ from scheduler.domain.runs.result import WorkerReport
 from scheduler.postgres.connection import Cursor
 from scheduler.resources import query
 
-# A worker that has not been heard of for so long counts as gone; it says so every ten seconds.
+# A worker without a heartbeat for this long is stale; it sends one every ten seconds.
 STALE_SECONDS = 27.0
 
 
-
 class SeenWorker(NamedTuple):
-    """A worker as it is listed; silent for too long, it is gone."""
+    """A listed worker."""
 
     id: str
     host: str
@@ -36,17 +35,17 @@ class SeenWorker(NamedTuple):
         return self.silent_seconds > STALE_SECONDS
 
 
-def save_workers(cursor: Cursor, heard: Sequence[WorkerReport]) -> None:
-    """Write what workers say of themselves."""
-    for report in heard:
-        each = report.message
-        values = each.model_dump(mode="json") | {"offers": list(each.offers)}
+def save_workers(cursor: Cursor, reports: Sequence[WorkerReport]) -> None:
+    """Store worker reports."""
+    for report in reports:
+        message = report.message
+        values = message.model_dump(mode="json") | {"offers": list(message.offers)}
         values["busy"] = json.dumps(values["busy"])
         values["offer_tenants"] = None if report.offer_tenants is None else json.dumps(report.offer_tenants)
-        cursor.execute(query("workers/leave" if each.leaving else "workers/beat"), values)
+        cursor.execute(query("workers/leave" if message.leaving else "workers/beat"), values)
 
 
 def list_workers(cursor: Cursor) -> list[SeenWorker]:
-    """List the workers that have been heard of lately, stale ones too."""
+    """List recent workers, including stale ones."""
     cursor.execute(query("workers/list"))
     return [SeenWorker(*row) for row in cursor.fetchall()]

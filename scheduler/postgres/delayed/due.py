@@ -1,4 +1,4 @@
-"""Delayed messages whose time has come: claimed, and deleted once they are out."""
+"""Claim due delayed messages, and delete them after they were published."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ from scheduler.postgres.large_values import MAX_CLAIM_BYTES
 from scheduler.postgres.row_text import names
 from scheduler.resources import query
 
-CLASSES = 1  # their priority is for those who receive them
+CLASSES = 1  # the priority of a delayed message is for its receivers
 COLUMNS = names(DelayedMessage)
-# Most are looked at when they are due: a second timestamp would only be written and read for nothing.
+# For most messages wake_at is due_at: do not transfer it twice.
 _RETURNED = {"wake_at": "nullif(sized.wake_at, sized.due_at)"}
 CLAIM = query(
     "delayed/claim", selected=", ".join(COLUMNS),
@@ -24,7 +24,7 @@ CLAIM = query(
 
 
 class PostponedMessage(NamedTuple):
-    """A message that the broker did not take, in how many seconds it is tried again, and why."""
+    """A message that the broker did not accept, with the seconds until the retry and the reason."""
 
     id: int
     seconds: float
@@ -34,14 +34,14 @@ class PostponedMessage(NamedTuple):
 
 @dataclass(slots=True)
 class DelayedSettlement:
-    """What became of each claimed message."""
+    """The claimed messages by outcome."""
 
     done: list[int] = field(default_factory=list)
     postponed: list[PostponedMessage] = field(default_factory=list)
 
 
 def claim(session: ClaimSession, limit: int, since: Sequence[datetime] = (LONG_AGO,)) -> Claim[DelayedMessage]:
-    """Lock the messages that are due; where there are none, nothing stays open."""
+    """Lock due messages; if there are none, end the transaction."""
     rows = session.claim(KIND, CLAIM, *since, limit)
     claimed_at, seconds_to_next, locked = rows[0][len(COLUMNS) :]
     messages = [_read(row) for row in rows if row[0] is not None]
@@ -49,7 +49,7 @@ def claim(session: ClaimSession, limit: int, since: Sequence[datetime] = (LONG_A
         session.release()
         return Claim([], claimed_at, seconds_to_next, tuple(since))
     full = locked >= limit or locked > len(messages)
-    size = sum([len(each.body) + len(each.properties) for each in messages])
+    size = sum([len(message.body) + len(message.properties) for message in messages])
     left_from = messages[-1].wake_at if locked > len(messages) else None
     resume_from = (messages[-1].wake_at,)
     return Claim(messages, claimed_at, seconds_to_next, resume_from, full, size=size, left_from=left_from)
@@ -59,7 +59,7 @@ def _read(row: Sequence[Any]) -> DelayedMessage:
     number, exchange, routing_key, properties, body, due_at, wake_at, retries, unroutable_at, problem, *_ = row
     if exchange is None:
         routing_key = properties = body = b""
-    # psycopg2's views are of single characters.
+    # psycopg2 returns memoryviews.
     return DelayedMessage(
         number, exchange, bytes(routing_key), bytes(properties), bytes(body), due_at, wake_at or due_at, retries,
         unroutable_at, problem,
@@ -67,7 +67,7 @@ def _read(row: Sequence[Any]) -> DelayedMessage:
 
 
 def settle(session: ClaimSession, settlement: DelayedSettlement) -> None:
-    """Write down what became of the claimed messages and let go of them."""
+    """Store the outcomes of the claimed messages and release them."""
     statements: list[tuple[str, dict[str, Any]]] = []
     if settlement.done:
         statements.append((query("delayed/delete"), {"ids": array(map(str, settlement.done))}))
@@ -80,5 +80,5 @@ def _postponed(messages: Sequence[PostponedMessage]) -> dict[str, Any]:
     ids, delays, problems, unroutable = zip(*messages, strict=True)
     return {
         "ids": array(map(str, ids)), "delays": array(map(str, delays)), "problems": list(problems),
-        "unroutable": array("1" if each else "0" for each in unroutable),
+        "unroutable": array("1" if flag else "0" for flag in unroutable),
     }

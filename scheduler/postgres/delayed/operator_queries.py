@@ -1,4 +1,4 @@
-"""Delayed messages that wait, as people look at them, and how they take one back."""
+"""List, find and cancel pending delayed messages for operators."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,12 +10,12 @@ from scheduler.postgres.delayed import store
 from scheduler.postgres.row_text import names
 from scheduler.resources import query
 
-MOST_BODY = 64 * 1024  # bytes that are shown
+MOST_BODY = 64 * 1024  # bytes
 
 
 @dataclass(frozen=True, slots=True)
 class DelayedSummary:
-    """A message that waits, without its body."""
+    """A pending message without its body."""
 
     number: int
     message_id: str | None
@@ -30,13 +30,13 @@ class DelayedSummary:
 
     @property
     def id(self) -> str:
-        """By what it is named: its message_id where that is a UUID, its number otherwise."""
+        """The message_id if it is a UUID, otherwise the number."""
         return self.message_id or str(self.number)
 
 
 @dataclass(frozen=True, slots=True)
 class DelayedDetails:
-    """A message that waits, with its properties as on the wire and the beginning of its body."""
+    """A pending message with its encoded properties and the first bytes of its body."""
 
     listed: DelayedSummary
     properties: bytes
@@ -45,7 +45,7 @@ class DelayedDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayedFilter:
-    """Which messages are asked for."""
+    """Filter for pending messages."""
 
     routing_key: str | None = None
     since: datetime | None = None  # due then or later
@@ -61,7 +61,7 @@ _COUNT = len(names(DelayedSummary))
 def list_delayed(
     connection: Connection, wanted: DelayedFilter, limit: int, after: tuple[datetime, int] | None = None
 ) -> list[DelayedSummary]:
-    """Return those that match, next first, after one that wakes then and has this number."""
+    """Return matching messages after the position `after` (wake_at, number), next due first."""
     after_at, after_id = after or (None, None)
     key = None if wanted.routing_key is None else wanted.routing_key.encode()
     values = {
@@ -73,7 +73,7 @@ def list_delayed(
 
 
 def find_delayed(connection: Connection, name: UUID | int) -> DelayedDetails | None:
-    """Return one that waits, by its UUID or its number."""
+    """Return a pending message by UUID or number."""
     with translated(), connection.cursor() as cursor:
         cursor.execute(_SHOW, _named(name) | {"most": MOST_BODY})
         row = cursor.fetchone()
@@ -82,7 +82,7 @@ def find_delayed(connection: Connection, name: UUID | int) -> DelayedDetails | N
 
 
 def cancel_delayed(cursor: Cursor, name: UUID | int) -> bool:
-    """Take one back and tell whether it was there; one with a UUID is kept off for an hour, as by a command."""
+    """Cancel a message and return whether it was pending; a UUID gets a tombstone, as with a cancel command."""
     if isinstance(name, UUID):
         return bool(store.cancel(cursor, [str(name)], [str(name)]))
     cursor.execute(query("delayed/cancel_one"), {"id": name})

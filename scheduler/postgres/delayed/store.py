@@ -1,7 +1,7 @@
-"""Delayed messages that have arrived, and cancels of them.
+"""Store delayed messages and their cancels.
 
-A message and its cancel may be stored by two processes at the same moment. They meet at the unique index of
-message_id: whoever comes second waits there for the other to commit, and then knows.
+Two processes may store a message and its cancel at the same time. The unique index of message_id orders them: the
+second one waits until the first has committed, and then sees its row.
 """
 
 import io
@@ -22,7 +22,7 @@ KIND = "delayed"
 COLUMNS = ("message_id", "exchange", "routing_key", "properties", "body", "due_at", "wake_at")
 _COPY = query("delayed/copy", columns=", ".join(COLUMNS))
 
-# COPY's binary format: a body need not be written as twice as many digits, and nothing in it means anything.
+# COPY's binary format: bodies need no hex encoding and no escaping.
 _BEGIN, _END = b"PGCOPY\n\xff\r\n\x00" + bytes(8), struct.pack(">h", -1)
 _COUNT, _SIZE, _INSTANT = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">iq")
 _NO_ID = _COUNT.pack(len(COLUMNS)) + _SIZE.pack(-1)
@@ -33,30 +33,30 @@ _INSTANT_SIZE = 8
 
 
 class StoredMessageState(NamedTuple):
-    """What is stored under a message's UUID: it waits, or it is cancelled, perhaps for longer than that counts."""
+    """State of a stored UUID: pending, cancelled, or cancelled with an expired tombstone (`over`)."""
 
     cancelled: bool
     over: bool
 
 
 def find_stored(cursor: Cursor, ids: Iterable[str]) -> dict[str, StoredMessageState]:
-    """Return what is stored under these UUIDs."""
+    """Return the states of those UUIDs that are stored."""
     cursor.execute(query("delayed/find_stored"), {"ids": array(ids)})
     return {message_id: StoredMessageState(*rest) for message_id, *rest in cursor.fetchall()}
 
 
 def forget_cancels(cursor: Cursor, ids: Iterable[str]) -> None:
-    """Forget cancels that count no more, so that their messages can be stored."""
+    """Delete expired tombstones, so that their messages can be stored."""
     cursor.execute(query("delayed/delete_expired_tombstones"), {"ids": array(ids)})
 
 
 def add(cursor: Cursor, messages: Sequence[tuple[ReceivedMessage, datetime]]) -> None:
-    """Add messages in this order, each with when it comes out; raise Contended where a UUID is there already."""
+    """Insert messages with their due times, in this order. Raises Contended if a UUID already exists."""
     pieces = [_BEGIN]
     for message, due_at in messages:
-        named, properties, body = message.message_id, message.properties, message.body
+        message_id, properties, body = message.message_id, message.properties, message.body
         pieces += (
-            _NO_ID if named is None else _ID + bytes.fromhex(named.replace("-", "")),
+            _NO_ID if message_id is None else _ID + bytes.fromhex(message_id.replace("-", "")),
             _columns(message.exchange, message.routing_key), _SIZE.pack(len(properties)), properties,
             _SIZE.pack(len(body)), body, _instants(due_at),
         )
@@ -64,10 +64,10 @@ def add(cursor: Cursor, messages: Sequence[tuple[ReceivedMessage, datetime]]) ->
     try:
         cursor.copy_expert(_COPY, io.BytesIO(b"".join(pieces)), size=1 << 20)
     except errors.UniqueViolation as error:
-        raise Contended("Postgres: one of these messages is stored or cancelled already") from error
+        raise Contended("Postgres: one of these messages is already stored or cancelled") from error
 
 
-# Many go the same way, or come out at the same moment.
+# Many messages share exchange and routing key, or the due time.
 @lru_cache(maxsize=1024)
 def _columns(exchange: str, routing_key: bytes) -> bytes:
     name = exchange.encode()
@@ -80,10 +80,9 @@ def _instants(due_at: datetime) -> bytes:
 
 
 def cancel(cursor: Cursor, ids: Iterable[str], held: Iterable[str]) -> set[str]:
-    """Take back what waits under these UUIDs and return which did; those of `held` are kept off for an hour."""
+    """Cancel the pending messages with these UUIDs and return theirs; insert tombstones for those in `held`."""
     cursor.execute(query("delayed/cancel_many"), {"ids": array(ids)})
-    withdrawn = {message_id for message_id, in cursor.fetchall()}
-    kept = list(held)
-    if kept:
-        cursor.execute(query("delayed/insert_tombstones"), {"ids": array(kept), "holds": TOMBSTONE_LIFETIME})
-    return withdrawn
+    cancelled = {message_id for message_id, in cursor.fetchall()}
+    if tombstones := list(held):
+        cursor.execute(query("delayed/insert_tombstones"), {"ids": array(tombstones), "holds": TOMBSTONE_LIFETIME})
+    return cancelled

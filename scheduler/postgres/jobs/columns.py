@@ -1,7 +1,7 @@
-"""The columns of a job, made from the fields that it has in the domain: there is no second list to keep.
+"""Columns of jobs, derived from the fields of the domain classes; read and write rows.
 
-A row is read and written by these names in this order, whatever the order of the table. What is not among them is
-the database's own: when a row was made and finished, when it wakes, and what became of its last event.
+Rows are read and written by name in this order, independent of the table's order. Other columns belong to the
+database alone: creation and finish times, wake_at, and the outcome of the last event.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,14 +24,14 @@ _STATE_END, _ASKED_END = len(_STATE), len(_STATE) + len(_ASKED)
 COLUMNS = (*_STATE, *_ASKED, *_SPEC)
 _SPEC_END = len(COLUMNS)
 _JOB_TYPE, _RUN, _NEXT_RUN_AT = (COLUMNS.index(name) for name in ("job_type", "run", "next_run_at"))
-# What a request brings; of a job that has only just been asked for, all else is as the table's defaults say.
+# The columns of a new job; the others have the table's defaults.
 FRESH = ("id", "requested_at", "next_run_at", "tenant", *_ASKED, *_SPEC)
 AS_JSON = frozenset({"payload", "run", "target"})
-# Read as text: the payload is handed back byte for byte, not as what Python makes of it.
+# Read as text: payloads are returned byte for byte.
 _TEXTS = {name: f"{name}::text AS {name}" for name in AS_JSON}
 SELECTED = ", ".join(_TEXTS.get(name, name) for name in COLUMNS)
-# The same of a job that is due, but for what its emission does not depend on: each value takes a while to fetch.
-# When it was asked for matters only if it was paused.
+# Due jobs are read without the columns that emission does not use, because each value takes time to fetch.
+# requested_at matters only for jobs that were paused.
 _TRACE = ("traceparent", "tracestate")
 _UNUSED = ("name", "triggered_at", "cancelled_at", "start_source")
 _OF_DUE = _TEXTS | {name: f"NULL AS {name}" for name in _UNUSED} | {
@@ -40,7 +40,7 @@ _OF_DUE = _TEXTS | {name: f"NULL AS {name}" for name in _UNUSED} | {
 }
 LARGE = ("payload", "target")
 _OF_DUE |= {name: marked_if_large(name, "$10", "$11") for name in LARGE}
-# Release 0.2 stored them whatever their size.
+# Release 0.2 stored trace contexts of any size.
 _OF_DUE |= {name: f"CASE WHEN octet_length({name}) <= 512 THEN {name} END AS {name}" for name in _TRACE}
 _MARKED = _TEXTS | {name: marked_if_large(name) for name in LARGE}
 SELECTED_WITHOUT_PAYLOAD = ", ".join((_TEXTS | {"payload": "'{}' AS payload"}).get(name, name) for name in COLUMNS)
@@ -51,23 +51,23 @@ SELECTED_OF_DUE = ", ".join(_OF_DUE.get(name, name) for name in COLUMNS)
 _state, _asked, _spec = attrgetter(*_STATE), attrgetter(*_ASKED), attrgetter(*_SPEC)
 _fresh = attrgetter(*FRESH[:4])
 _TEXT_OR_NONE = {str, type(None)}
-# Made by position, from rows whose length no type checker knows.
+# Constructed by position from rows of a length unknown to the type checker.
 _Job: Callable[..., Job] = Job
 _Definition: Callable[..., Definition] = Definition
 _Spec: Callable[..., Spec] = Spec
-_STATUSES = {each.value: each for each in JobStatus}  # much quicker than asking the enum
-_POLICIES = {each.value: each for each in OnMissed}
-_NOTHING = {"payload": "{}", "on_missed": OnMissed.LATEST, "timezone": "UTC"}
-_UNDEFINED = tuple(_NOTHING.get(name) for name in (*_ASKED, *_SPEC))
+_STATUSES = {status.value: status for status in JobStatus}  # much faster than JobStatus(value)
+_POLICIES = {policy.value: policy for policy in OnMissed}
+_DEFAULTS = {"payload": "{}", "on_missed": OnMissed.LATEST, "timezone": "UTC"}
+_UNDEFINED = tuple(_DEFAULTS.get(name) for name in (*_ASKED, *_SPEC))
 
 
 def read(row: Sequence[Any]) -> Job:
-    """Make a job of a row that was selected by SELECTED: each class takes its fields as they stand there."""
+    """Return the job of a row selected by SELECTED, whose order is that of the classes' fields."""
     definition = None
     if row[_JOB_TYPE] is not None:
         spec = _Spec(*row[_ASKED_END:_SPEC_END])
         if spec.starts_at is None or (spec.dtstart is None and spec.rrule is not None):
-            _full_row(spec, row[_NEXT_RUN_AT])
+            _fill_start(spec, row[_NEXT_RUN_AT])
         definition = _Definition(*row[_STATE_END:_ASKED_END], spec)
         definition.on_missed = _POLICIES[definition.on_missed]
         if definition.priority is not None:
@@ -80,8 +80,8 @@ def read(row: Sequence[Any]) -> Job:
     return job
 
 
-def _full_row(spec: Spec, next_run_at: datetime | None) -> None:
-    """A row written by hand may lack its start: then it is its next run."""
+def _fill_start(spec: Spec, next_run_at: datetime | None) -> None:
+    """Use the next run as the start if a row written by hand has none."""
     spec.starts_at = spec.starts_at or next_run_at or datetime.max.replace(tzinfo=UTC)
     if spec.dtstart is None and spec.rrule is not None:
         spec.dtstart = spec.starts_at.astimezone(zone(spec.timezone)).replace(tzinfo=None)
@@ -93,11 +93,11 @@ def write(job: Job) -> Row:
 
 
 def write_fresh(jobs: Sequence[Job]) -> dict[str, Column]:
-    """Return the columns of FRESH that any of these jobs has something in, as texts."""
+    """Return the columns of FRESH that are not empty in all of these jobs, as text."""
     values = dict(zip(FRESH, zip(*[_fresh(job) + _defined(job) for job in jobs], strict=True), strict=True))
-    # The first run is the start, as of most that run once, and an instant takes long to write.
+    # For most one-time jobs the first run is the start; format the time only once.
     start = values.pop("starts_at") if all(map(is_, values["starts_at"], values["next_run_at"])) else None
-    texts = {name: _column(each) for name, each in values.items() if each.count(None) < len(jobs)}
+    texts = {name: _column(column) for name, column in values.items() if column.count(None) < len(jobs)}
     if start is not None and "next_run_at" in texts:
         texts["starts_at"] = texts["next_run_at"]
     return texts
@@ -116,7 +116,9 @@ def _column(values: tuple[Any, ...]) -> Column:
 
 
 def _texts(values: tuple[Any, ...]) -> list[str | None]:
-    return [each if each is None or each.__class__ is str else _WRITERS[each.__class__](each) for each in values]
+    return [
+        value if value is None or value.__class__ is str else _WRITERS[value.__class__](value) for value in values
+    ]
 
 
 _WRITERS: dict[type, Callable[[Any], str]] = {

@@ -1,4 +1,4 @@
-"""Jobs that are due: claimed, and settled by what became of their events."""
+"""Claim due jobs, and settle them after their events were published."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ claim = CLAIM.claim
 
 
 class SkippedOccurrences(NamedTuple):
-    """A job that passed over occurrences, or folded them into one: what comes next, and which one it was."""
+    """A job that skipped occurrences or folded them into one, with its next occurrence."""
 
     id: str
     following: datetime | None
@@ -33,7 +33,7 @@ class SkippedOccurrences(NamedTuple):
 
 
 class FailedEmission(NamedTuple):
-    """A job whose event was not delivered, and in how many seconds it is tried again; at once where None."""
+    """A job whose event was not delivered, and the seconds until the retry; None for at once."""
 
     id: str
     seconds: float | None
@@ -43,23 +43,23 @@ class FailedEmission(NamedTuple):
 
 @dataclass(slots=True)
 class JobSettlement:
-    """What became of each claimed job, one list for each kind of outcome."""
+    """The claimed jobs by outcome."""
 
     emitted_at: datetime
     confirmed_at: datetime
-    done: list[str] = field(default_factory=list)  # its one occurrence that was due was emitted, and was the last
-    moved: list[tuple[str, str]] = field(default_factory=list)  # the same, and the next one as text
+    done: list[str] = field(default_factory=list)  # the last occurrence was emitted
+    moved: list[tuple[str, str]] = field(default_factory=list)  # one occurrence was emitted; with the next as text
     passed: list[SkippedOccurrences] = field(default_factory=list)
     triggered: list[str] = field(default_factory=list)
     failed: list[FailedEmission] = field(default_factory=list)
-    skipped_triggers: list[str] = field(default_factory=list)  # a trigger was passed over
+    skipped_triggers: list[str] = field(default_factory=list)  # a trigger was skipped
     held: list[tuple[str, str]] = field(default_factory=list)  # waits for an open run
-    unrecorded: list[str] = field(default_factory=list)  # runs whose event did not go out
-    unmerged: list[Run] = field(default_factory=list)  # the same, of which results were known before
+    unrecorded: list[str] = field(default_factory=list)  # runs whose event was not emitted
+    unmerged: list[Run] = field(default_factory=list)  # the same, for runs with early results
 
 
 def settle(session: ClaimSession, settlement: JobSettlement) -> None:
-    """Write down what became of the claimed jobs and let go of them."""
+    """Store the outcomes of the claimed jobs and release them."""
     held = array(job_id for job_id, _ in settlement.held)
     session.settle(
         list(_statements(settlement, session.places)),

@@ -1,4 +1,4 @@
-"""Jobs for people: one by its id, and pages of them, newest first."""
+"""List and find jobs for operators, newest first."""
 
 import re
 from collections.abc import Iterable
@@ -27,14 +27,14 @@ _PARTS = {"selected": SELECTED, "beside": query("jobs/list_columns")}
 _PAGE_PARTS = _PARTS | {"selected": SELECTED_MARKED}
 _NEXT_PARTS = _PARTS | {"selected": SELECTED_WITHOUT_PAYLOAD}
 _WANTED = query("jobs/job_filters", also=query("jobs/prefix_filter"))
-# By the one column that is asked for and has an index of its own: the beginning of its order, and which rows; not
-# by `=`, after which the planner knows that there is nothing to order.
+# By indexed filter column: the first column of the order, and the condition. Not `=`, because the planner then
+# drops the column from the order, and may use another index.
 _BY = {
     "job_type": ("job_type USING ~>~, ", "job_type = ANY (ARRAY[%(asked)s])"),
     "tenant": ("tenant DESC, ", "tenant = ANY (ARRAY[%(asked)s])"),
     "priority": ("priority DESC, ", "priority = ANY (ARRAY[%(asked)s::priority])"),
 }
-_USUAL = {"tenant": DEFAULT_TENANT, "priority": Priority.NORMAL}  # of which there is no index
+_USUAL = {"tenant": DEFAULT_TENANT, "priority": Priority.NORMAL}  # values that the indexes omit
 _NEWEST = query("jobs/page_newest", wanted=_WANTED, by="")
 _WANTED_BY = {name: query("jobs/job_filters", also=also) for name, (_, also) in _BY.items()}
 _NEWEST_BY = {name: query("jobs/page_newest", wanted=_WANTED_BY[name], by=by) for name, (by, _) in _BY.items()}
@@ -49,16 +49,16 @@ _FOUND, _FOUND_ANY = (query(
 ) for walked in (_NEWEST, _ANY))
 _FIND = query("jobs/find", **_PARTS)
 _LAST_RUN_STATUSES = query("jobs/last_run_statuses")
-# An id or a name that as many or more have is met soon enough along the newest, and so is one of so many types.
+# With more matches or types than this, walking the newest jobs finds a page quickly.
 _BOUNDS = {"few": 5_000, "most_types": 50}
-_FEW_NEXT = 1_000  # of more than these, those that are due next are met soon enough along all that are
+_FEW_NEXT = 1_000  # with more matches than this, walking the next due jobs finds a page quickly
 _SPECIAL = re.compile(r"([\\%_])")
 _UUID = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
 
 
 @dataclass(slots=True)
 class JobListColumns:
-    """What the database knows of a job beside what the domain knows."""
+    """Columns of a job that the domain does not have."""
 
     created_at: datetime
     updated_at: datetime
@@ -67,31 +67,31 @@ class JobListColumns:
     last_due_at: datetime | None
     last_emitted_at: datetime | None
     last_problem: str | None
-    last_run_status: str | None = None  # of a tracked one
+    last_run_status: str | None = None  # tracked jobs only
 
 
 @dataclass(slots=True)
 class JobRow:
-    """A job as people see it."""
+    """A job with its list columns."""
 
     job: Job
     beside: JobListColumns
 
     @property
     def position(self) -> tuple[datetime, str]:
-        """Where it stands in the list."""
+        """Position in the list."""
         return self.beside.created_at, self.job.id
 
 
 class JobPage(list[JobRow]):
-    """Some jobs of a list. A page is `cut` if its jobs are so large that it has fewer than were asked for."""
+    """A page of jobs; `cut` if it has fewer than requested because they are large."""
 
     cut = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs are asked for; `q` is how an id, a name or a type begins."""
+    """Filter for jobs; `q` is an id, name or type prefix."""
 
     status: str | None = None
     job_type: str | None = None
@@ -100,7 +100,7 @@ class JobFilter:
     q: str | None = None
 
     def values(self) -> dict[str, Any]:
-        """Return the values of jobs/job_filters.sql, without the place in the list."""
+        """Return the parameters of jobs/job_filters.sql except the position."""
         lowest, highest = _ids(self.q or "")
         like = None if self.q is None else _SPECIAL.sub(r"\\\1", self.q) + "%"
         values = asdict(self) | {"q": like, "lowest": lowest, "highest": highest} | _BOUNDS
@@ -108,40 +108,40 @@ class JobFilter:
 
     @property
     def by(self) -> str | None:
-        """The one column with an index of its own that is asked for; of several the planner may choose."""
-        asked = [name for name in _BY if getattr(self, name) not in (None, _USUAL.get(name))]
-        return asked[0] if len(asked) == 1 and self.q is None else None
+        """The indexed filter column, if there is exactly one; among several the planner chooses."""
+        columns = [name for name in _BY if getattr(self, name) not in (None, _USUAL.get(name))]
+        return columns[0] if len(columns) == 1 and self.q is None else None
 
     @property
     def newest(self) -> str:
-        """The query for the newest of them: by where an index leads to, whatever of all jobs they are."""
+        """The query for the newest matching jobs, by index whatever their share of all jobs."""
         if self.by is not None:
             return _NEWEST_BY[self.by]
         return _NEWEST if self.q is None else _FOUND
 
     @property
     def next(self) -> str:
-        """The query for those of them that are due next."""
+        """The query for the matching jobs due next."""
         walked = query("jobs/next_due", wanted=_WANTED_BY[self.by] if self.by else _WANTED)
         return query("jobs/next_due_of_few", newest=self.newest, next=walked) if self.few else walked
 
     @property
     def count(self) -> str:
-        """The query for how many they are."""
+        """The query for the number of matching jobs."""
         if self.q is not None:
             return query("jobs/count", found=_FOUND_ANY)
         return query("jobs/count", found=self.newest if self.few else _ANY)
 
     @property
     def few(self) -> bool:
-        """Whether they may be few among many."""
+        """Whether a small share of all jobs may match."""
         return (self.job_type, self.tenant, self.priority, self.q) != (None, None, None, None)
 
 
 def list_jobs(
     connection: Connection, wanted: JobFilter, limit: int, after: tuple[datetime, str] | None = None
 ) -> JobPage:
-    """Return at most so many jobs, newest first, from where the last page ended; fewer of those that are large."""
+    """Return up to `limit` jobs after the position `after`, newest first; fewer if they are large."""
     before, before_id = after or (None, None)
     values = wanted.values() | {"limit": limit, "before": before, "before_id": before_id}
     with translated(), connection.cursor() as cursor:
@@ -158,7 +158,7 @@ def list_jobs(
 def page_of_job_ids(
     connection: Connection, wanted: JobFilter, limit: int, after: tuple[datetime, str] | None = None
 ) -> list[ListRow]:
-    """Return which jobs are on a page, without all that is known of them."""
+    """Return id, position, tenant and status of the jobs of a page."""
     before, before_id = after or (None, None)
     values = wanted.values() | {"limit": limit, "before": before, "before_id": before_id}
     with translated(), connection.cursor() as cursor:
@@ -169,7 +169,7 @@ def page_of_job_ids(
 def list_next_jobs(
     connection: Connection, wanted: JobFilter, limit: int, after: tuple[datetime, str] | None = None
 ) -> list[JobRow]:
-    """Return at most so many of the pending jobs, those due next first, without their payloads."""
+    """Return up to `limit` pending jobs without payloads, next due first."""
     pending = replace(wanted, status="pending")
     if wanted.status not in (None, "pending"):
         return []
@@ -191,38 +191,38 @@ def count_jobs(connection: Connection, wanted: JobFilter, most: int) -> int:
 
 
 def find_job(connection: Connection, job_id: str) -> JobRow | None:
-    """Return one job, None if nobody has asked for it."""
+    """Return one job, or None if it was never requested."""
     with translated(), connection.cursor() as cursor:
         return find_with(cursor, job_id)
 
 
 def find_with(cursor: Cursor, job_id: str) -> JobRow | None:
-    """Return one job, in a transaction that is open."""
+    """Return one job, in an open transaction."""
     execute_prepared(cursor, _FIND, job_id)
-    found = _rows(cursor, cursor.fetchall())
-    return found[0] if found else None
+    rows = _rows(cursor, cursor.fetchall())
+    return rows[0] if rows else None
 
 
 def _rows(cursor: Cursor, rows: Iterable[tuple[Any, ...]]) -> list[JobRow]:
-    """Return what was asked for, with the last run's status of those that are tracked."""
-    found = [_row(row) for row in rows]
-    tracked = {row.job.id: row.beside for row in found if row.job.definition and row.job.definition.run}
+    """Return the jobs, with the last run's status for tracked ones."""
+    jobs = [_row(row) for row in rows]
+    tracked = {row.job.id: row.beside for row in jobs if row.job.definition and row.job.definition.run}
     if tracked:
         last_due_ats = [beside.last_due_at for beside in tracked.values()]
         cursor.execute(_LAST_RUN_STATUSES, {"ids": list(tracked), "last_due_ats": last_due_ats})
         for job_id, status in cursor:
             tracked[job_id].last_run_status = status
-    return found
+    return jobs
 
 
 def _row(row: tuple[Any, ...]) -> JobRow:
     return JobRow(read(row), JobListColumns(*row[len(COLUMNS) :]))
 
 
-def _ids(beginning: str) -> tuple[str | None, str | None]:
-    """Return the first and the last UUID that begin so; nothing where none does."""
-    text = beginning.lower()
-    shape = "".join("-" if each == "-" else "x" if each in "0123456789abcdef" else "?" for each in text)
+def _ids(prefix: str) -> tuple[str | None, str | None]:
+    """Return the first and the last UUID with this prefix, or None for both."""
+    text = prefix.lower()
+    shape = "".join("-" if char == "-" else "x" if char in "0123456789abcdef" else "?" for char in text)
     if not text or len(text) > len(_UUID) or not _UUID.startswith(shape):
         return None, None
     rest = _UUID[len(text) :]
@@ -233,7 +233,7 @@ _WATCHED = query("console/watched_jobs", newest=query("jobs/page_ids", newest=_N
 
 
 def watched_jobs(connection: Connection, job_ids: Iterable[str], newest: int) -> list[JobRow]:
-    """Return these jobs and so many of the newest of all, in no order, in one statement."""
+    """Return these jobs and the `newest` newest jobs, unordered, in one statement."""
     values = JobFilter().values() | {"before": None, "before_id": None, "ids": list(job_ids), "limit": newest}
     with translated(), connection.cursor() as cursor:
         cursor.execute(_WATCHED, values)

@@ -1,4 +1,4 @@
-"""All that the database knows of one job, for people who ask about it."""
+"""Read one job with all its columns, for operators."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ from scheduler.resources import query
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """A job's row at the moment `now`, with how many replicas live; the columns of jobs/report.sql by name."""
+    """A job's row at time `now`, with the number of live replicas; the columns of jobs/report.sql by name."""
 
     id: str
     status: JobStatus
@@ -43,21 +43,21 @@ class JobReport:
     last_problem_at: datetime | None
     last_problem_due_at: datetime | None
     last_refusals: int | None
-    in_hand: bool  # a producer or a consumer holds the row at this moment
+    in_hand: bool  # a producer or a consumer has locked the row
     producers: int
     consumers: int
     now: datetime
 
     @property
     def due_at(self) -> datetime | None:
-        """The due_at of the event that comes next: of the oldest trigger, or of the next run."""
+        """The due_at of the next event: that of the oldest trigger or of the next run."""
         if self.triggers and self.trigger_at is not None:
             return min(self.triggers[0], self.trigger_at)
         return self.next_run_at
 
 
 def report(url: str, job_id: UUID) -> JobReport | None:
-    """Read the job, None if there is none; raise Unavailable when the database cannot be reached."""
+    """Return the job, or None. Raises Unavailable if the database cannot be reached."""
     connection = connect(url, "job show", default_transaction_read_only="on")
     try:
         with translated(), connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""The rows of the jobs that a batch of commands is about: locked before, saved after."""
+"""Lock and save the jobs of a batch of commands."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -37,19 +37,19 @@ _UPDATE = query("jobs/update", columns=_NAMES, saved=", ".join(f"saved.{name}" f
 
 
 def lock(cursor: Cursor, ids: Sequence[str], *, requested: bool = False) -> dict[str, Job]:
-    """Return the jobs that are there, locked until the transaction ends.
+    """Return the jobs that exist, locked until the transaction ends.
 
-    Of many that are all `requested` it returns none, without a look, where those before were new as well: to look
-    takes Postgres a fifth of what to store them does. If one is there after all, to save them is Contended, and
-    the next try looks. Not of a few: that costs little, and each such mistake is an error in Postgres' log.
-    Raises RowsTooLarge if they have too many bytes to be read together.
+    For a large batch of requests it returns none without a lookup if all jobs of the last batch were new: a lookup
+    costs a fifth of the insert. If a job exists after all, saving raises Contended and the retry looks them up. In
+    a small batch the lookup costs little, and each wrong guess would log an error in Postgres.
+    Raises RowsTooLarge if the rows have too many bytes to be read together.
     """
-    session: TimedConnection = cursor.connection  # type: ignore[assignment]  # the only kind that we make
+    session: TimedConnection = cursor.connection  # type: ignore[assignment]  # connect() returns no other type
     new = requested and session.saves_new_jobs and len(ids) >= MANY
     session.saves_new_jobs = False
     if new:
         return {}
-    # As one literal: an array of so many parts takes longer to read than to look up.
+    # One literal, because parsing an array of many parameters takes longer than the lookup.
     cursor.execute(_LOCK_MARKED if len(ids) > FEW else _LOCK, {"ids": f"{{{','.join(ids)}}}"})
     rows = cursor.fetchall()
     return {job.id: job for job in map(read, LARGE_VALUES.check(rows) if len(ids) > FEW else rows)}
@@ -59,12 +59,12 @@ def save(
     cursor: Cursor, before: Mapping[str, Job], after: Mapping[str, Job],
     callers: Mapping[str, Caller] = MappingProxyType({}),
 ) -> None:
-    """Write the jobs that differ from what was locked, and by whom where that is known."""
+    """Save the jobs that differ from the locked ones, with their verified callers."""
     updated, fresh, others = [], [], []
     for job_id, job in after.items():
-        known = before.get(job_id)
-        if known is not None:
-            if known is not job:
+        stored = before.get(job_id)
+        if stored is not None:
+            if stored is not job:
                 updated.append(job)
         elif job.fresh:
             fresh.append(job)
@@ -78,13 +78,13 @@ def save(
         if others:
             cursor.execute(_INSERT, {"jobs": _records(others, _MAKER, callers)})
     except errors.UniqueViolation as error:
-        raise Contended("Postgres: one of these jobs is there already, or came meanwhile") from error
+        raise Contended("Postgres: one of these jobs already exists") from error
     session: TimedConnection = cursor.connection  # type: ignore[assignment]  # as above
     session.saves_new_jobs = not before
 
 
 def check(connection: Connection) -> None:
-    """Raise Unavailable where a job could not be stored: no table, no right to, or a standby that only reads."""
+    """Raise Unavailable if jobs cannot be stored: no table, no permission, or a read-only standby."""
     with translated(), connection.cursor() as cursor:
         try:
             cursor.execute(query("jobs/check_insert"))
@@ -105,7 +105,7 @@ def _add(cursor: Cursor, jobs: list[Job], callers: Mapping[str, Caller]) -> None
         makers = zip(*(_maker(callers.get(job.id)) for job in jobs), strict=True)
         columns |= dict(zip(_MAKER, makers, strict=True))
     names = tuple(columns)
-    if len(jobs) == 1 and callers:  # a person's, who waits for it
+    if len(jobs) == 1 and callers:  # probably an operator's command: use the faster statement
         cursor.execute(_insert_one(names), [value for (value,) in columns.values()])
     else:
         lines = io.StringIO(copy_text(tuple(columns.values())))

@@ -1,11 +1,11 @@
-"""The columns of a run, made from the fields that it has in the domain, as those of a job are."""
+"""Columns of runs, derived from the fields of the domain classes; read and write rows."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from datetime import datetime
 from functools import lru_cache
-from json.encoder import encode_basestring as _quoted  # as json.dumps writes a text that it leaves as it is
+from json.encoder import encode_basestring as _quoted  # like json.dumps(ensure_ascii=False), but faster
 from operator import attrgetter, is_
 from types import NoneType
 from typing import Any, get_args
@@ -28,13 +28,13 @@ _STATUS, _ATTEMPTS, _EARLY, _UNANNOUNCED = (
 _JOB_ID, _ORIGIN, _POLICY, _PRIORITY = (_ABOUT.index(name) for name in ("job_id", "origin", "policy", "priority"))
 
 COLUMNS = (*_STATE, *_ABOUT)
-# What changes after a run was recorded; what it is about does not, unless its results came first.
+# Columns that change after a run was inserted. The occurrence does not, unless results arrived before the run.
 CHANGING = (*_STATE, "wake_at")
 STORED = (*COLUMNS, "wake_at")
-# What the history does not keep.
+# Columns that the history does not have.
 OPEN_ONLY = frozenset({"early", "noted_at", "unannounced", "wake_at"})
 KEPT = tuple(name for name in COLUMNS if name not in OPEN_ONLY)
-_KINDS = {each.name: each.type for each in (*fields(Run), *fields(Occurrence))} | {"wake_at": datetime}
+_KINDS = {field.name: field.type for field in (*fields(Run), *fields(Occurrence))} | {"wake_at": datetime}
 _TYPES: dict[Any, str] = {
     str: "text", int: "integer", float: "float8", bool: "boolean", datetime: "timestamptz",
     RunStatus: "run_status", Origin: "run_origin", Priority: "priority",
@@ -43,12 +43,12 @@ AS_JSON = frozenset({"policy", "event", "output", "attempts", "early", "unannoun
 
 
 def selected(columns: Iterable[str] = COLUMNS) -> str:
-    """Return a select list by which `read` can read; JSON is read as text, and what is not kept as empty."""
+    """Return the select list for `read`; JSON is read as text."""
     return ", ".join(f"{name}::text AS {name}" if name in AS_JSON else name for name in columns)
 
 
 def typed(columns: Iterable[str]) -> str:
-    """Return the columns with their types, as Postgres must be told of what it reads from JSON."""
+    """Return the columns with their types, for json_to_recordset."""
     return ", ".join(f"{name} {column_type(name)}" for name in columns)
 
 
@@ -59,11 +59,11 @@ def column_type(name: str) -> str:
     if name in ("event_id", "job_id"):
         return "uuid"
     kind = _KINDS[name]
-    return next(_TYPES[each] for each in (get_args(kind) or (kind,)) if each is not NoneType)
+    return next(_TYPES[member] for member in (get_args(kind) or (kind,)) if member is not NoneType)
 
 
 SELECTED = selected()
-# For claims, which are bounded in bytes. A trace context stored by release 0.2 may be large; then it is left out.
+# For claims, which are limited in bytes. A trace context stored by release 0.2 may be large; then it is omitted.
 LARGE = ("event", "output", "attempts", "early", "unannounced")
 _OF_DUE = {name: marked_if_large(name, "$10", "$11") for name in LARGE} | {
     name: f"CASE WHEN octet_length({name}) <= 512 THEN {name} END AS {name}"
@@ -75,13 +75,13 @@ _ABSENT = {
     "unannounced": "NULL::text AS unannounced",
 }
 SELECTED_OF_HISTORY = ", ".join(_ABSENT.get(name) or selected([name]) for name in COLUMNS)
-# The same for batches, of which no more is read than has room in memory.
+# For batches, which are limited in bytes too.
 _MARKED = {name: marked_if_large(name) for name in LARGE}
 SELECTED_MARKED = ", ".join(_MARKED.get(name) or selected([name]) for name in COLUMNS)
 MARKED_OF_HISTORY = ", ".join((_MARKED | _ABSENT).get(name) or selected([name]) for name in COLUMNS)
 LARGE_VALUES = LargeValues("runs", "event_id", LARGE, tuple(map(COLUMNS.index, LARGE)))
 
-# For results: of what a run is about, no more than they are weighed by, and none of it changes.
+# For results, which use few columns of the occurrence and change none.
 _UNUSED_BY_RESULT = frozenset(_ABOUT) - {"job_id", "policy", "tenant", "work"}
 SELECTED_FOR_RESULT = ", ".join(
     f"NULL AS {name}" if name in _UNUSED_BY_RESULT else selected([name]) for name in COLUMNS
@@ -89,19 +89,19 @@ SELECTED_FOR_RESULT = ", ".join(
 _MARKED_COLUMNS_FOR_RESULT = _MARKED | {name: f"NULL AS {name}" for name in _UNUSED_BY_RESULT}
 MARKED_FOR_RESULT = ", ".join(_MARKED_COLUMNS_FOR_RESULT.get(name) or selected([name]) for name in COLUMNS)
 
-# For lists: without what may be large and only a run's own page shows; of the attempts only the times of the last.
+# For lists: without event and output, which may be large; of the attempts only the times of the last.
 _UNREAD = _ABSENT | {"event": "'' AS event", "output": "NULL::text AS output",
                      "attempts": query("runs/last_attempt_times")}
 BRIEF = ", ".join(_UNREAD.get(name) or selected([name]) for name in COLUMNS)
 
 _state, _about = attrgetter(*_STATE), attrgetter(*_ABOUT)
 _attempted, _reported, _ended = attrgetter(*_ATTEMPT), attrgetter(*_RESULT), attrgetter(*_END)
-_STATUSES = {each.value: each for each in RunStatus}
-_ORIGINS = {each.value: each for each in Origin}
+_STATUSES = {status.value: status for status in RunStatus}
+_ORIGINS = {origin.value: origin for origin in Origin}
 
 
 def read(row: Sequence[Any]) -> Run:
-    """Make a run of a row that was selected by SELECTED."""
+    """Return the run of a row selected by SELECTED."""
     state = list(row[:_STATE_END])
     state[_STATUS] = _STATUSES[state[_STATUS]]
     state[_ATTEMPTS] = () if state[_ATTEMPTS] == "[]" else tuple(map(_attempt, json.loads(state[_ATTEMPTS])))
@@ -129,33 +129,34 @@ def write_changing(run: Run) -> Row:
 
 
 def write_new(runs: Sequence[Run]) -> dict[str, Column]:
-    """Return the columns of STORED that any of these runs, which are known, has something in, as texts."""
+    """Return the columns of STORED that are not empty in all of these runs, as text; each has an occurrence."""
     columns = zip(*[(*_state(run), *_about(run.occurrence), run.wake_at) for run in runs], strict=True)
     return {
-        name: _texts(each) for name, each in zip(STORED, columns, strict=True) if each.count(None) < len(runs)
+        name: _texts(column) for name, column in zip(STORED, columns, strict=True)
+        if column.count(None) < len(runs)
     }
 
 
 def write_changes(before: Sequence[Run], after: Sequence[Run]) -> dict[str, Column]:
-    """Return the columns of CHANGING that differ in any of these runs, as texts, with the ids first.
+    """Return the columns of CHANGING that differ in any of these runs, as text, with the ids first.
 
-    Of what a result changes most is left as it was, and each column takes a while to write and to read.
+    A result changes few columns, and each column takes time to write and to read.
     """
     old, new = (zip(*[_state(run) for run in runs], strict=True) for runs in (before, after))
     changed = {
         name: _texts(is_now) for name, was, is_now in zip(_STATE, old, new, strict=True)
         if name == "event_id" or not all(map(is_, was, is_now))
     }
-    return changed | {"wake_at": _texts([run.wake_at for run in after])}  # it hardly ever stays
+    return changed | {"wake_at": _texts([run.wake_at for run in after])}  # nearly always changes
 
 
 def _texts(values: Iterable[Any]) -> Row:
-    return [each if each is None or type(each) is str else _WRITERS[type(each)](each) for each in values]
+    return [value if value is None or type(value) is str else _WRITERS[type(value)](value) for value in values]
 
 
 @lru_cache(maxsize=64)
 def _iso(moment: datetime) -> str:
-    """Write a moment; most of those of a batch are its own."""
+    """Format a time; most times of a batch are the same."""
     return moment.isoformat()
 
 
@@ -164,12 +165,12 @@ def _tuple(values: tuple[FinishedAttempt | Result | RunEnd, ...]) -> str:
 
 
 def _object(value: FinishedAttempt | Result | RunEnd) -> str:
-    """Write what is there of it as JSON: an encoder is made anew for each text, and takes longer than the text."""
-    of, read_values = _OBJECTS[type(value)]
-    values = read_values(value)
+    """Write the fields that are set as JSON; json.dumps is slower, because it creates an encoder for each call."""
+    field_names, read_values = _OBJECTS[type(value)]
     return "{" + ",".join([
-        f'"{name}":{_JSON[type(each)](each)}'
-        for name, each in zip(of, values, strict=True) if each is not None and each is not False
+        f'"{name}":{_JSON[type(item)](item)}'
+        for name, item in zip(field_names, read_values(value), strict=True)
+        if item is not None and item is not False
     ]) + "}"
 
 
@@ -178,8 +179,8 @@ _MOMENTS = frozenset({"started_at", "finished_at", "emitted_at", "ended_at"})
 
 def _moments(values: dict[str, Any]) -> dict[str, Any]:
     return {
-        name: datetime.fromisoformat(each) if name in _MOMENTS else each
-        for name, each in values.items()
+        name: datetime.fromisoformat(value) if name in _MOMENTS else value
+        for name, value in values.items()
     }
 
 
@@ -189,7 +190,7 @@ def _attempt(values: dict[str, Any]) -> FinishedAttempt:
 
 
 def _result(values: dict[str, Any]) -> Result:
-    given: dict[str, Any] = {"retry": False} | values  # what is false is left out
+    given: dict[str, Any] = {"retry": False} | values  # False is omitted in JSON
     return Result(**_moments(given) | {"status": ResultStatus(values["status"])})
 
 

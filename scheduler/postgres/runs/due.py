@@ -1,4 +1,4 @@
-"""Runs that fall due, and runs that begin: claimed, recorded and settled in a producer's own transaction."""
+"""Claim due runs, record new ones and settle them, in a producer's transaction."""
 
 import io
 from collections.abc import Iterable, Sequence
@@ -38,17 +38,17 @@ _ARCHIVE = query("runs/archive", kept=", ".join(KEPT))
 
 @dataclass(slots=True)
 class RunSettlement:
-    """What became of each claimed run."""
+    """The claimed runs by outcome."""
 
     changed: list[Run] = field(default_factory=list)
-    ended: list[str] = field(default_factory=list)  # and it was told
-    forgotten: list[str] = field(default_factory=list)  # nothing was ever known of it but results
+    ended: list[str] = field(default_factory=list)  # and the end was published
+    forgotten: list[str] = field(default_factory=list)  # runs with results only
     released: list[str] = field(default_factory=list)  # jobs whose run has ended: they may be held
-    postponed: list[str] = field(default_factory=list)  # refused by the broker, or not judged yet
+    postponed: list[str] = field(default_factory=list)  # rejected by the broker, or undecided
 
 
 def settle(session: ClaimSession, settlement: RunSettlement) -> None:
-    """Write down what became of the claimed runs, let go of them, and release the jobs that waited for them."""
+    """Store the outcomes of the claimed runs, release them, and release the jobs that waited for them."""
     statements: list[Statement] = []
     if settlement.changed:
         statements.append((UPDATE, {"runs": records(settlement.changed, CHANGING)}))
@@ -59,20 +59,20 @@ def settle(session: ClaimSession, settlement: RunSettlement) -> None:
     if settlement.postponed:
         values = {"ids": array(settlement.postponed), "seconds": POSTPONED_SECONDS}
         statements.append((query("runs/postpone"), values))
-    # After the commit: a hold that was committed before it is seen, and a later one sees that the run has ended.
+    # After the commit: it sees holds committed earlier, and later holds see that the run has ended.
     release = [(RELEASE, {"ids": array(settlement.released)})] if settlement.released else []
     session.settle(statements, after=release)
 
 
 def open_runs_of_jobs(session: ClaimSession, job_ids: Iterable[str]) -> dict[str, str]:
-    """Return an open run of each of these jobs that has one, by the job's id."""
+    """Return one open run for each of these jobs that has any, by job id."""
     return {job_id: run for job_id, run in session.query(query("runs/open_of_jobs"), {"ids": array(job_ids)})}  # noqa: C416 - tuples of any length to mypy
 
 
 def record(session: ClaimSession, runs: Sequence[Run]) -> dict[str, Run]:
-    """Record runs in the claim's transaction; return those of which something is known already, locked.
+    """Insert runs in the claim's transaction; return those that already exist, locked.
 
-    That is rare: results that came after a producer had died between sending the event and recording it.
+    That is rare: their results arrived after a producer died between publishing the event and committing the run.
     """
     ordered = sorted(runs, key=lambda run: run.event_id)
     columns = write_new(ordered)
@@ -84,13 +84,13 @@ def record(session: ClaimSession, runs: Sequence[Run]) -> dict[str, Run]:
     return {run.event_id: run for run in map(read, session.query(_LOCK, {"ids": array(others)}))}
 
 
-@lru_cache(maxsize=256)  # the runs of jobs of a few shapes
+@lru_cache(maxsize=256)  # runs use few sets of columns
 def _copy(names: tuple[str, ...]) -> str:
     return query("runs/copy", columns=", ".join(names))
 
 
 class EmittedOccurrence(NamedTuple):
-    """An occurrence of a job that is not tracked, as it is kept in the history."""
+    """An emitted occurrence of an untracked job, for the history."""
 
     event_id: str
     job_id: str
@@ -103,15 +103,15 @@ class EmittedOccurrence(NamedTuple):
 def record_emitted(
     session: ClaimSession, emitted: Sequence[EmittedOccurrence], emitted_at: datetime, confirmed_at: datetime
 ) -> None:
-    """Leave a record of each in the history."""
+    """Insert emitted occurrences into the history."""
     sent, confirmed = emitted_at.isoformat(), confirmed_at.isoformat()
     lines = "".join(copy_line((
-        each.event_id, RunStatus.EMITTED, "1", each.job_id, each.job_type, each.due_at.isoformat(), each.origin,
-        sent, confirmed, each.tenant,
-    )) for each in emitted)
+        run.event_id, RunStatus.EMITTED, "1", run.job_id, run.job_type, run.due_at.isoformat(), run.origin,
+        sent, confirmed, run.tenant,
+    )) for run in emitted)
     session.copy(query("runs/copy_emitted"), io.StringIO(lines))
 
 
 def merge(session: ClaimSession, runs: Sequence[Run]) -> None:
-    """Write runs in the place of what was known of them."""
+    """Replace the stored rows of these runs."""
     session.query(REPLACE, {"runs": records(runs, STORED)})

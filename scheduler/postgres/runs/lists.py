@@ -1,4 +1,4 @@
-"""Runs for people: one by its event, and pages of them, open and finished together, those due last first."""
+"""List and find open and finished runs for operators, latest due first."""
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -19,7 +19,7 @@ _COUNT = query("runs/count", wanted=WANTED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs are asked for: those that were due from `since` on and before `until`."""
+    """Filter for runs; due from `since` on and before `until`."""
 
     status: str | None = None
     job_id: str | None = None
@@ -33,7 +33,7 @@ class RunFilter:
 def list_runs(
     connection: Connection, wanted: RunFilter, limit: int, after: tuple[datetime, str] | None = None
 ) -> list[Run]:
-    """Return at most so many runs, those due last first, from where the last page ended."""
+    """Return up to `limit` runs after the position `after`, latest due first."""
     before, before_id = after or (None, None)
     values = asdict(wanted) | {"limit": limit, "before": before, "before_id": before_id}
     with translated(), connection.cursor() as cursor:
@@ -44,7 +44,7 @@ def list_runs(
 def page_of_run_ids(
     connection: Connection, wanted: RunFilter, limit: int, after: tuple[datetime, str] | None = None
 ) -> list[ListRow]:
-    """Return which runs are on a page, without all that is known of them."""
+    """Return id, position, tenant and status of the runs of a page."""
     before, before_id = after or (None, None)
     with translated(), connection.cursor() as cursor:
         cursor.execute(_PAGE_IDS, asdict(wanted) | {"limit": limit, "before": before, "before_id": before_id})
@@ -56,18 +56,18 @@ def count_finished(connection: Connection, wanted: RunFilter, most: int) -> int:
     values = asdict(wanted) | {"most": most, "before": None, "before_id": None}
     with translated(), connection.cursor() as cursor:
         cursor.execute(_COUNT, values)
-        [(found,)] = cursor.fetchall()
-        return int(found)
+        [(count,)] = cursor.fetchall()
+        return int(count)
 
 
 def find_run(connection: Connection, event_id: str) -> Run | None:
-    """Return the run of an event, None if there is none."""
+    """Return the run of an event, or None."""
     with translated(), connection.cursor() as cursor:
         return find_with(cursor, event_id)
 
 
 def find_with(cursor: Cursor, event_id: str) -> Run | None:
-    """Return the run of an event, in a transaction that is open."""
+    """Return the run of an event, in an open transaction."""
     cursor.execute(_FIND, {"event_id": event_id})
     row = cursor.fetchone()
     return None if row is None else read(row)

@@ -1,4 +1,4 @@
-"""What the database knows of runs, open and finished, for people who ask about them."""
+"""Read one run with all its columns, and export finished runs, for operators."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ from scheduler.postgres.runs.columns import COLUMNS, SELECTED, SELECTED_OF_HISTO
 from scheduler.resources import query
 
 _BOTH = {"selected": SELECTED, "selected_of_history": SELECTED_OF_HISTORY}
-_AT_ONCE = 20  # rows of an export in memory: each may have a hundred attempts with outputs of 64 KiB
+_AT_ONCE = 20  # rows in memory during an export: each may have a hundred attempts with outputs of 64 KiB
 
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """A run at the moment `now`."""
+    """A run at time `now`."""
 
     run: Run
-    told: bool  # it has ended, and ScheduleFinished is out
-    producers: int  # that live
+    told: bool  # it has ended and ScheduleFinished was published
+    producers: int  # live ones
     now: datetime
 
 
 def find_run(url: str, event_id: UUID) -> RunReport | None:
-    """Return the run of an event, None if there is none; raise Unavailable when the database cannot be reached."""
+    """Return the run of an event, or None. Raises Unavailable if the database cannot be reached."""
     connection = connect(url, "run show", default_transaction_read_only="on")
     try:
         with translated(), connection.cursor() as cursor:
@@ -39,8 +39,8 @@ def find_run(url: str, event_id: UUID) -> RunReport | None:
 
 
 def export_runs(url: str, since: datetime, until: datetime) -> Iterator[Run]:
-    """Yield the runs that finished from `since` on and before `until`, oldest first, a few in memory at a time."""
-    # Whoever reads the lines may be slow, and to sort a month takes the server a while.
+    """Yield the runs that finished from `since` on and before `until`, oldest first."""
+    # The reader may be slow, and sorting a month takes the server a while.
     connection = connect(
         url, "run export", default_transaction_read_only="on", statement_timeout="0",
         idle_in_transaction_session_timeout="0",

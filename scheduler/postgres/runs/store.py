@@ -1,4 +1,4 @@
-"""The rows of the runs that results, cancels and retries are about: locked before, saved after."""
+"""Lock and save the runs of results, cancels and retries."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -33,8 +33,8 @@ from scheduler.postgres.runs.columns import (
 from scheduler.resources import query
 
 KIND = "runs"
-_NOT_SHARED = ("uuid", "text", "json")  # the id, by which a row is found, and words
-# Of a few runs, which are read whole, and of many.
+_NOT_SHARED = ("uuid", "text", "json")  # the key, and text from workers
+# For a few runs, which are read complete, and for many.
 _LOCK = query("runs/lock", selected=SELECTED), query("runs/lock", selected=SELECTED_MARKED)
 _LOCK_FOR_RESULT = query("runs/lock", selected=SELECTED_FOR_RESULT), query("runs/lock", selected=MARKED_FOR_RESULT)
 _LOCK_OF_JOBS = (query("runs/lock_of_jobs", selected=SELECTED),) * 2
@@ -45,14 +45,14 @@ INSERT = query("runs/insert", columns=", ".join(STORED))
 
 @lru_cache(maxsize=256)  # results, deadlines and retries change a few sets of columns
 def update(names: tuple[str, ...], shared: tuple[str, ...] = (), table: str = "runs") -> str:
-    """Return the statement that stores these columns, and those that have one value in all the runs."""
+    """Return the statement that stores the columns `names`, and `shared`, whose value is the same in all runs."""
     values = [f"saved.{name}" for name in names] + [f"%({name})s::{column_type(name)}" for name in shared]
     return query("runs/update", columns=", ".join((*names, *shared)), saved=", ".join(values), typed=typed(names),
                  table=table)
 
 
 UPDATE, REPLACE = update(CHANGING), update(STORED)
-# What a result changes of a run without changing how it ended.
+# Columns that a result changes in a run that has ended, if the end stays the same.
 _ATTEMPT_COLUMNS = (
     "event_id", "counted", "decided_by", "attempts", "attempts_omitted", "started_at", "worker", "error",
     "output", "output_cut",
@@ -66,7 +66,7 @@ def lock(cursor: Cursor, ids: Iterable[str]) -> dict[str, Run]:
 
 
 def lock_for_result(cursor: Cursor, ids: Iterable[str]) -> dict[str, Run]:
-    """Return the same without what no result depends on: each value takes a while to fetch."""
+    """Return the same without the columns that no result depends on, because each value takes time to fetch."""
     return _locked(cursor, _LOCK_FOR_RESULT, ids)
 
 
@@ -76,20 +76,20 @@ def lock_of_jobs(cursor: Cursor, job_ids: Iterable[str]) -> dict[str, Run]:
 
 
 def lock_finished(cursor: Cursor, ids: Iterable[str]) -> dict[str, Run]:
-    """Return the finished runs of these events, locked; saved with a change, they are open again."""
+    """Return the finished runs of these events, locked; saving a changed one reopens it."""
     return _locked(cursor, _LOCK_FINISHED, ids)
 
 
 def find_locked_runs(cursor: Cursor, ids: Collection[str]) -> set[str]:
-    """Return which of these events have a run that another session has locked; lock the other runs."""
+    """Return the events whose run another session has locked; lock the other runs."""
     opened = find_locked(cursor, "runs", ids, key="event_id", row="event_id")
     return opened | find_locked(cursor, "run_history", ids, key="event_id", row="event_id")
 
 
 def save(cursor: Cursor, opened: Mapping[str, Run], finished: Mapping[str, Run], after: Mapping[str, Run]) -> None:
-    """Write the runs that differ from what was locked.
+    """Save the runs that differ from the locked ones.
 
-    One that was finished moves back among the open ones, unless it has ended as before: that was announced.
+    A finished run moves back to the open ones, unless its end is unchanged: that was published.
     """
     changed = [run for event_id, run in after.items() if event_id in opened and run is not opened[event_id]]
     again = [run for event_id, run in after.items() if event_id in finished and run is not finished[event_id]]
@@ -106,24 +106,24 @@ def save(cursor: Cursor, opened: Mapping[str, Run], finished: Mapping[str, Run],
         try:
             cursor.execute(INSERT, {"runs": records([*added, *moved], STORED)})
         except errors.UniqueViolation as error:
-            raise Contended("Postgres: another process recorded one of these runs meanwhile") from error
+            raise Contended("Postgres: another process has just inserted one of these runs") from error
     if added:
-        # From here on nobody else can open them. But one may have been opened and finished again since we looked.
+        # From here on no other session can open them. But one may have opened and finished since the lookup.
         cursor.execute(query("runs/exists_finished"), {"ids": array(run.event_id for run in added)})
         if cursor.fetchall() == [(True,)]:
-            raise Contended("Postgres: another process finished one of these runs meanwhile")
+            raise Contended("Postgres: another process has just finished one of these runs")
 
 
 def _same_end(before: Run, after: Run) -> bool:
-    """Whether a run that has ended changed only in what is known of its attempts."""
+    """Return whether the end of a finished run is unchanged."""
     return after.status is before.status and after.finished_at == before.finished_at
 
 
 def _change(cursor: Cursor, before: Sequence[Run], after: Sequence[Run]) -> None:
-    """Write what differs; what became the same of all, as the time of most results of a batch, is written once.
+    """Save the columns that differ; a value that all runs share, such as the time of the batch, is sent once.
 
-    But not a worker's words: as a part of JSON they are refused where the database's encoding cannot hold them,
-    and what is stored must be such that it can be stored again.
+    Text from workers is always sent as JSON: Postgres rejects JSON that the database's encoding cannot represent,
+    and stored values must be storable again.
     """
     columns = write_changes(before, after)
     shared = {
@@ -143,12 +143,12 @@ def records(runs: Sequence[Run], columns: tuple[str, ...]) -> str:
 
 
 def _locked(cursor: Cursor, statements: tuple[str, str], ids: Iterable[str]) -> dict[str, Run]:
-    wanted = list(ids)
-    of_few, of_many = statements
-    many = len(wanted) > FEW and of_many is not of_few
-    cursor.execute(of_many if many else of_few, {"ids": array(wanted)})
+    ids = list(ids)
+    for_few, for_many = statements
+    many = len(ids) > FEW and for_many is not for_few
+    cursor.execute(for_many if many else for_few, {"ids": array(ids)})
     rows = cursor.fetchall()
     return {run.event_id: run for run in map(read, LARGE_VALUES.check(rows) if many else rows)}
 
 
-assert STORED[:-1] == COLUMNS  # noqa: S101 - wake_at is reckoned, and comes last
+assert STORED[:-1] == COLUMNS  # noqa: S101 - wake_at is computed and comes last

@@ -130,7 +130,7 @@ def test_what_needs_a_lock_lets_others_pass_until_it_gets_it(database_url, caplo
     with ThreadPoolExecutor(1) as pool:
         with transaction_left_open(database_url):
             done = pool.submit(migrate, database_url, with_file(change))
-            until(lambda: "a lock is in use: trying again" in caplog.text, "it gave up its place once")
+            until(lambda: "table is locked: retrying" in caplog.text, "it gave up its place once")
             with connected(database_url) as connection:
                 connection.cursor().execute(JOB)  # behind a lock that is waited for, this would wait as well
             assert not done.done()

@@ -76,15 +76,15 @@ def settled(jobs, *receipts):
 def test_what_takes_too_long_to_decide_is_left_due_and_the_rest_is_emitted(monkeypatch, seconds, emitted):
     monkeypatch.setattr(module, "DECIDE_SECONDS", seconds)
     session, due_again = settled([due(number) for number in range(3)])
-    assert len(session.ids("Finish the jobs")) == emitted
+    assert len(session.ids("Finish jobs")) == emitted
     assert due_again == (LONG_AGO if emitted < 3 else None)
 
 
 def test_each_job_is_settled_by_its_own_receipts():
     jobs = [due(number) for number in range(3)]
     session, due_again = settled(jobs, Receipt.CONFIRMED, Receipt.RETURNED, Receipt.CONFIRMED)
-    assert session.ids("Finish the jobs") == [jobs[0].id, jobs[2].id]
-    assert session.ids("Keep the jobs") == [jobs[1].id]
+    assert session.ids("Finish jobs") == [jobs[0].id, jobs[2].id]
+    assert session.ids("Postpone jobs") == [jobs[1].id]
     assert due_again > NOW
 
 
@@ -96,16 +96,16 @@ def test_what_the_broker_did_not_answer_for_stays_due_and_is_noted():
 def test_an_event_of_a_slow_route_is_retried_later_and_the_others_are_settled():
     jobs = [due(number) for number in range(3)]
     session, due_again = settled(jobs, Receipt.SLOW, Receipt.CONFIRMED, Receipt.CONFIRMED)
-    assert session.ids("Finish the jobs") == [jobs[1].id, jobs[2].id]
-    assert session.ids("Keep the jobs") == [jobs[0].id]
+    assert session.ids("Finish jobs") == [jobs[1].id, jobs[2].id]
+    assert session.ids("Postpone jobs") == [jobs[0].id]
     assert due_again > NOW
 
 
 def test_a_row_that_cannot_be_read_is_kept_for_later_and_stops_no_other():
     broken = due(1, definition=None)
     session, _ = settled([due(0), broken, due(2)])
-    assert len(session.ids("Finish the jobs")) == 2
-    assert session.ids("Keep the jobs") == [broken.id]
+    assert len(session.ids("Finish jobs")) == 2
+    assert session.ids("Postpone jobs") == [broken.id]
 
 
 class StepwisePublisher:
@@ -143,8 +143,8 @@ def test_what_was_missed_is_told_once_the_event_is_confirmed(first, second, sent
     batch.settle()
     assert publisher.sent == [["due", "due"]] + ([["missed"] * sent] if sent else [])
     moved = [job.id for job, receipt in zip(jobs, first, strict=True) if receipt is Receipt.CONFIRMED]
-    assert session.ids("Move jobs on") == moved
-    assert session.ids("Keep the jobs") == [job.id for job in jobs if job.id not in moved]
+    assert session.ids("Advance jobs that skipped") == moved
+    assert session.ids("Postpone jobs") == [job.id for job in jobs if job.id not in moved]
 
 
 @pytest.mark.parametrize("second", [[Receipt.UNKNOWN], RabbitUnavailable("blocked")])
@@ -155,8 +155,8 @@ def test_an_event_whose_missed_message_is_not_answered_stays_due(second):
     batch.publish(StepwisePublisher([Receipt.CONFIRMED] * 2, second))
     with pytest.raises(RabbitUnavailable):
         batch.settle()
-    assert session.ids("Finish the jobs") == [plain.id]
-    assert session.ids("Keep the jobs") == [job.id]
+    assert session.ids("Finish jobs") == [plain.id]
+    assert session.ids("Postpone jobs") == [job.id]
 
 
 def test_the_delay_doubles_up_to_a_minute_with_jitter():
