@@ -1,4 +1,4 @@
-"""What a host application imports; needs pika and pydantic, and nothing of the server but how it reads a URL."""
+"""The host kit: needs pika and pydantic, and no server module except the parser of broker URLs."""
 
 from scheduler.client.client import SchedulerClient
 from scheduler.client.database import tables

@@ -1,4 +1,4 @@
-"""Sends commands to the sidecar: confirmed, or an error."""
+"""SchedulerClient: sends commands to the sidecar with publisher confirms."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -13,22 +13,22 @@ from scheduler.client.connection import Connection
 from scheduler.client.pool import ConnectionPool
 from scheduler.domain.messages import ScheduleAccepted
 
-ANSWER_SECONDS = 10.0
+REPLY_SECONDS = 10.0
 
 
 class SchedulerClient:
-    """Six commands; each returns once a sidecar's queue holds it, or raises. Safe to use from threads.
+    """The six commands; each returns once the sidecar's queue stores it, or raises. Thread-safe.
 
-    With `wait=True`, or a number of seconds, a command also waits for the sidecar's own answer.
+    With `wait=True`, or a number of seconds, a command also waits for the sidecar's reply.
     """
 
     def __init__(
         self, url: str, *, timeout: float = 10.0, name: str = "client",
         issued_at: Callable[[], datetime] = issued_now, user_id: str | None = None,
     ) -> None:
-        """Connect lazily to `url`, or to several with commas between; give up on a command after `timeout`.
+        """Connect lazily to `url`, or to several separated by commas; a command fails after `timeout` seconds.
 
-        `user_id` is the broker's user that we are, where the sidecar takes tenants from it (SCHEDULER_TENANT_BY).
+        `user_id` is the client's AMQP user, if the sidecar takes tenants from it (SCHEDULER_TENANT_BY).
         """
         self._pool = ConnectionPool([part.strip() for part in url.split(",")], name)
         self._timeout = timeout
@@ -39,53 +39,54 @@ class SchedulerClient:
         self, id: UUID | str, job_type: str, payload: Payload | None = None, *,
         wait: bool | float = False, **when: Unpack[RequestFields],
     ) -> ScheduleAccepted | None:
-        """Run a job once or again and again; the same id again replaces the schedule."""
+        """Create a job that runs once or repeatedly, or replace the job with the same id."""
         return self._send(request(id, job_type, payload, when, self._now), wait)
 
     def cancel(
         self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[CommandFields]
     ) -> ScheduleAccepted | None:
-        """Stop a job."""
+        """Cancel a job."""
         return self._send(order("cancel", id, sending), wait)
 
     def pause(
         self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[CommandFields]
     ) -> ScheduleAccepted | None:
-        """Emit nothing until the job is resumed."""
+        """Pause a job until it is resumed."""
         return self._send(order("pause", id, sending), wait)
 
     def resume(
         self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[CommandFields]
     ) -> ScheduleAccepted | None:
-        """Go on with a paused job; its `on_missed` decides about what passed meanwhile."""
+        """Resume a paused job; its `on_missed` applies to the missed occurrences."""
         return self._send(order("resume", id, sending), wait)
 
     def trigger(
         self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[CommandFields]
     ) -> ScheduleAccepted | None:
-        """Emit one extra occurrence now and leave the schedule as it is."""
+        """Emit one extra occurrence now; the schedule is unchanged."""
         return self._send(order("trigger", id, sending), wait)
 
     def retry(
         self, event_id: UUID | str, *, wait: bool | float = False, **sending: Unpack[CommandFields]
     ) -> ScheduleAccepted | None:
-        """Give a run that was given up or cancelled a fresh set of attempts, at once."""
+        """Retry a dead or cancelled run now."""
         return self._send(order("retry", event_id, sending), wait)
 
     def _now(self) -> datetime:
-        """The time that a `run_at` of `timedelta` counts from."""
+        """Return the base time for a `run_at` of type `timedelta`."""
         return datetime.now(UTC)
 
     def _send(self, outgoing: OutgoingCommand, wait: bool | float) -> ScheduleAccepted | None:
-        # Encoded once: should it be sent twice over a broken connection, the second changes nothing.
+        # Encode once: if a reconnect sends it twice, both have the same issued_at and the second is a duplicate.
         body = outgoing.body(self._issued_at)
 
         def publish(connection: Connection) -> ScheduleAccepted | None:
-            beside = properties(outgoing, self._user_id)
+            message_properties = properties(outgoing, self._user_id)
             if wait is False:
-                connection.publish(outgoing.kind, body, beside)
+                connection.publish(outgoing.kind, body, message_properties)
                 return None
-            return connection.ask(outgoing.kind, body, beside, ANSWER_SECONDS if wait is True else wait)
+            timeout = REPLY_SECONDS if wait is True else wait
+            return connection.request(outgoing.kind, body, message_properties, timeout)
 
         return self._pool.use(publish, self._timeout)
 

@@ -1,4 +1,4 @@
-"""The moment a command was issued: what decides between two commands for one job."""
+"""The clock for `issued_at`, which orders the commands for one job."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class IssuingClock:
-    """Gives every command of this process a later microsecond than the one before, whatever the clock does."""
+    """Returns strictly increasing times, in microseconds, even if the system clock does not advance."""
 
     def __init__(self, nanoseconds: Callable[[], int] = time.time_ns) -> None:
         self._nanoseconds = nanoseconds
@@ -17,11 +17,11 @@ class IssuingClock:
         self._last = 0
 
     def __call__(self) -> datetime:
-        """Return now, or a microsecond after the last answer if that is later."""
+        """Return the current time, or a microsecond after the last returned time if that is later."""
         with self._lock:
             self._last = max(self._last + 1, self._nanoseconds() // 1000)
             return _EPOCH + timedelta(microseconds=self._last)
 
 
-# One for the process: two clients in it must not disagree about which command came last.
+# One per process, so that the commands of all its clients have one order.
 issued_now = IssuingClock()

@@ -1,4 +1,4 @@
-"""Commands as a host writes them: Python values in, checked and encoded messages out."""
+"""Validate and encode commands from Python values."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -17,9 +17,9 @@ from scheduler.domain.message_parser import parse_command
 from scheduler.domain.messages import COMMAND_MODELS, JobCommand
 
 Payload = Mapping[str, Any] | BaseModel
-# What is sent as it is; of these the sidecar's own rules say what is wrong.
-_AS_GIVEN = {"rrule", "cron", "timezone", "on_missed", "name", "priority", "route", "run", "target"}
-_ANY_SIZE = 1 << 40  # how large a payload may be is the sidecar's setting: it says so itself
+# Fields that are sent unchanged; the sidecar's rules validate them.
+_UNCHANGED = {"rrule", "cron", "timezone", "on_missed", "name", "priority", "route", "run", "target"}
+_ANY_SIZE = 1 << 40  # the sidecar enforces its own limit on payloads
 
 
 def _utc_now() -> datetime:
@@ -58,7 +58,7 @@ class CommandFields(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class OutgoingCommand:
-    """A command ready to be sent: the routing key, the fields of its body, and what goes beside it."""
+    """A command to send: its routing key, the fields of its body, and its AMQP properties."""
 
     kind: str
     fields: dict[str, Any]
@@ -71,7 +71,7 @@ class OutgoingCommand:
         return COMMAND_MODELS[self.kind].__name__
 
     def body(self, issued_at: Callable[[], datetime]) -> bytes:
-        """Encode it; a command without a time of its own gets one now."""
+        """Encode the body, with an `issued_at` if it has none."""
         fields = self.fields if "issued_at" in self.fields else self.fields | {"issued_at": rfc3339(issued_at())}
         return encode(fields)
 
@@ -80,10 +80,10 @@ def request(
     id: UUID | str, job_type: str, payload: Payload | None, when: RequestFields,
     now: Callable[[], datetime] = _utc_now
 ) -> OutgoingCommand:
-    """Build a ScheduleRequest; raise CommandRejected for what the sidecar would reject anyway."""
+    """Build a ScheduleRequest; raises CommandRejected if the sidecar would reject it."""
     if unknown := when.keys() - RequestFields.__annotations__.keys():
         raise TypeError(
-            f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(RequestFields.__annotations__)}"
+            f"unknown: {', '.join(sorted(unknown))}; expected {', '.join(RequestFields.__annotations__)}"
         )
     fields = _common(id, when) | {"job_type": job_type}
     if payload is not None:
@@ -94,22 +94,22 @@ def request(
         fields["every"] = _seconds(when["every"])
     if "max_lateness" in when:
         fields["max_lateness"] = _seconds(when["max_lateness"])
-    fields |= {name: value for name, value in when.items() if name in _AS_GIVEN}
+    fields |= {name: value for name, value in when.items() if name in _UNCHANGED}
     return _checked(OutgoingCommand("request", fields, **_message_headers(when)))
 
 
 def order(kind: str, id: UUID | str, sending: CommandFields) -> OutgoingCommand:
-    """Build a cancel, pause, resume or trigger, about a job; or a retry, about a run."""
+    """Build a cancel, pause, resume or trigger for a job, or a retry for a run."""
     if unknown := sending.keys() - CommandFields.__annotations__.keys():
         raise TypeError(
-            f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(CommandFields.__annotations__)}"
+            f"unknown: {', '.join(sorted(unknown))}; expected {', '.join(CommandFields.__annotations__)}"
         )
     return _checked(OutgoingCommand(kind, _common(id, sending, COMMAND_MODELS[kind].about),
                                     **_message_headers(sending)))
 
 
 def encode(fields: dict[str, Any]) -> bytes:
-    """Write a body; a value that is not JSON is the caller's mistake."""
+    """Encode a body; raises CommandRejected for values that are not JSON."""
     try:
         return _json(fields).encode()
     except (TypeError, ValueError, RecursionError):
@@ -150,7 +150,7 @@ def _payload(payload: object) -> dict[str, Any]:
     if isinstance(payload, BaseModel):
         try:
             return payload.model_dump(mode="json")
-        except ValueError as error:  # pydantic's own errors are such
+        except ValueError as error:  # includes pydantic's errors
             raise CommandRejected([Problem("payload", f"is not JSON: {error}")]) from None
     if not isinstance(payload, Mapping):
         kind = type(payload).__name__
@@ -159,7 +159,7 @@ def _payload(payload: object) -> dict[str, Any]:
 
 
 def _run_at(moment: datetime | timedelta | str, now: Callable[[], datetime], *, zoned: bool) -> str:
-    """Write a moment; a naive one is local time in the request's `timezone`, and an error without it."""
+    """Format a time; a naive time is local to the request's `timezone`, and an error without one."""
     if isinstance(moment, timedelta):
         try:
             return rfc3339(now() + moment)
@@ -176,7 +176,7 @@ def _naive(moment: datetime | str) -> bool:
     try:
         return (moment if isinstance(moment, datetime) else datetime.fromisoformat(moment)).utcoffset() is None
     except (ValueError, TypeError):
-        return False  # no date and time at all: the sidecar's own rules say so
+        return False  # not a date and time: the sidecar's rules report it
 
 
 def _seconds(span: timedelta | float | str) -> float | str:
@@ -184,11 +184,11 @@ def _seconds(span: timedelta | float | str) -> float | str:
 
 
 def _checked(outgoing: OutgoingCommand) -> OutgoingCommand:
-    """Say here and now what the sidecar would say later, by its own rules."""
+    """Validate the command with the sidecar's rules; raises CommandRejected."""
     try:
         incoming = parse_command(outgoing.kind, encode(outgoing.fields), max_payload_bytes=_ANY_SIZE)
         if isinstance(incoming.command, JobCommand):
             apply(None, incoming, datetime.now(UTC))
-    except Rejected as verdict:
-        raise CommandRejected(verdict.problems) from None
+    except Rejected as rejected:
+        raise CommandRejected(rejected.problems) from None
     return outgoing

@@ -1,4 +1,4 @@
-"""One confirmed channel to the broker: publishes, and waits for answers where they are wanted."""
+"""A connection with publisher confirms: publishes commands, and waits for replies on request."""
 
 import contextlib
 import json
@@ -32,37 +32,37 @@ from scheduler.domain.messages import ScheduleAccepted
 from scheduler.domain.names import COMMANDS_EXCHANGE
 from scheduler.rabbit import address
 
-_REPLY_TO = "amq.rabbitmq.reply-to"  # the broker's own pseudo-queue: answers come back on this channel
+_REPLY_TO = "amq.rabbitmq.reply-to"  # RabbitMQ's direct reply-to
 _HEARTBEAT = 30
 _ACCESS_REFUSED, _NOT_FOUND, _NOT_ALLOWED = 403, 404, 530
-_FRAME_MAX = 131072  # bytes: what RabbitMQ and pika agree on by default
+_FRAME_MAX = 131072  # bytes: the default of RabbitMQ and pika
 
 
 class MessageRefused(BrokerUnavailable):
-    """The broker refuses this very message: too large, or a full queue."""
+    """The broker rejects this message: it is too large, or the queue is full."""
 
 
 @contextmanager
 def translated(url: str) -> Iterator[None]:
-    """Turn pika's errors into the kit's own, without a password in any of them."""
+    """Translate pika's errors to ClientErrors without passwords."""
     try:
         yield
     except Misconfigured as error:
         raise ClientError(str(error)) from None
     except UnroutableError:
         raise NoSidecar(
-            f"no queue takes this command from {COMMANDS_EXCHANGE}: start `scheduler consumer` once"
+            f"no queue accepts this command from {COMMANDS_EXCHANGE}: start `scheduler consumer` once"
         ) from None
     except NackError:
-        raise MessageRefused("the broker refused the message: the sidecar's queue is full") from None
+        raise MessageRefused("the broker rejected the message: the sidecar's queue is full") from None
     except ChannelClosedByBroker as error:
         if error.reply_code == _NOT_FOUND:
             raise NoSidecar(f"{error.reply_text}: start `scheduler consumer` on this virtual host") from None
         raise MessageRefused(f"the broker closed the channel: {error.reply_text}") from None
     except (ProbableAuthenticationError, ProbableAccessDeniedError) as error:
-        raise _refused(url, error) from None
+        raise _access_error(url, error) from None
     except (AMQPError, OSError) as error:
-        # Some of pika's errors are a bundle whose text shows the whole URL: the name alone will do.
+        # Only the error's name: the text of some pika errors contains the URL with its password.
         raise _unreachable(url, error) from None
 
 
@@ -70,8 +70,8 @@ def _unreachable(url: str, error: Exception) -> BrokerUnavailable:
     return BrokerUnavailable(f"the broker at {address.place(url)} cannot be reached: {type(error).__name__}")
 
 
-def _refused(url: str, error: AMQPError) -> BrokerUnavailable:
-    """Tell a refusal, whose code pika quotes, from a connection that was lost at the same stage."""
+def _access_error(url: str, error: AMQPError) -> BrokerUnavailable:
+    """Return AccessRefused if pika's text has the broker's code; otherwise the connection was lost."""
     text, who = str(error), f"user {address.user(url)!r}"
     where = f"{address.place(url)}, virtual host {address.virtual_host(url)!r}"
     if not any(f"({code})" in text for code in (_ACCESS_REFUSED, _NOT_ALLOWED)):
@@ -84,14 +84,14 @@ def _refused(url: str, error: AMQPError) -> BrokerUnavailable:
 
 
 def parameters(url: str, name: str) -> pika.URLParameters:
-    """Return how to connect: the URL is read as the sidecar reads it, certificates and all."""
-    found = address.parameters(url, name)
-    asked = parse_qs(urlsplit(url).query)
-    if "heartbeat" not in asked:
-        found.heartbeat = _HEARTBEAT  # longer than the sidecar's: between two commands nobody answers them
-    if "blocked_connection_timeout" not in asked:
-        found.blocked_connection_timeout = _HEARTBEAT
-    return found
+    """Return the connection parameters from a URL with the sidecar's syntax, including certificates."""
+    parsed = address.parameters(url, name)
+    options = parse_qs(urlsplit(url).query)
+    if "heartbeat" not in options:
+        parsed.heartbeat = _HEARTBEAT  # longer than the sidecar's: idle connections don't respond to heartbeats
+    if "blocked_connection_timeout" not in options:
+        parsed.blocked_connection_timeout = _HEARTBEAT
+    return parsed
 
 
 class Connection:
@@ -99,7 +99,7 @@ class Connection:
 
     def __init__(self, url: str, name: str = "client") -> None:
         self._url = url
-        self._answers: dict[str, tuple[str, bytes]] = {}
+        self._replies: dict[str, tuple[str, bytes]] = {}
         with translated(url):
             self._connection = address.open_connection(parameters(url, name))
             self._channel = self._connection.channel()
@@ -109,7 +109,7 @@ class Connection:
 
     @property
     def usable(self) -> bool:
-        """Whether it is still open, as far as anyone has heard."""
+        """Whether the connection and its channel are open."""
         try:
             self._connection.process_data_events(0)
         except (AMQPError, OSError):
@@ -124,59 +124,59 @@ class Connection:
         with translated(self._url):
             self._channel.basic_publish(exchange, key, body, properties, mandatory=True)
 
-    def ask(
+    def request(
         self, key: str, body: bytes, properties: pika.BasicProperties, timeout: float
     ) -> ScheduleAccepted:
-        """Publish, then wait for the sidecar's answer."""
-        wanted = properties.correlation_id = properties.correlation_id or str(uuid4())
+        """Publish, then wait for the sidecar's reply."""
+        correlation_id = properties.correlation_id = properties.correlation_id or str(uuid4())
         if not self._listening:
             with translated(self._url):
-                self._channel.basic_consume(_REPLY_TO, self._on_answer, auto_ack=True)
+                self._channel.basic_consume(_REPLY_TO, self._on_reply, auto_ack=True)
             self._listening = True
         properties.reply_to = _REPLY_TO
-        self._answers.clear()
+        self._replies.clear()
         self.publish(key, body, properties)
         deadline = time.monotonic() + timeout
-        while wanted not in self._answers:
+        while correlation_id not in self._replies:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
-                raise NoAnswer(f"no answer within {timeout:g} s; the command is in the queue: "
+                raise NoAnswer(f"no reply within {timeout:g} s; the command is in the queue: "
                                "is `scheduler consumer` running?")
             with translated(self._url):
                 self._connection.process_data_events(min(remaining, 1.0))
-        return _answer(*self._answers.pop(wanted))
+        return _read_reply(*self._replies.pop(correlation_id))
 
-    def _on_answer(
+    def _on_reply(
         self, _channel: object, _method: object, properties: pika.BasicProperties, body: bytes
     ) -> None:
-        self._answers[properties.correlation_id or ""] = (properties.type or "", body)
+        self._replies[properties.correlation_id or ""] = (properties.type or "", body)
 
     def close(self) -> None:
-        """Close it, if there is still something to close."""
+        """Close the connection; ignore errors."""
         with contextlib.suppress(AMQPError, OSError):
             self._connection.close()
 
 
 def frame_max(connection: object) -> int:
-    """Return the frame size that pika's connection has agreed on with the broker."""
+    """Return the connection's negotiated frame size."""
     return int(getattr(getattr(connection, "params", None), "frame_max", None) or _FRAME_MAX)
 
 
 def check_header(properties: pika.BasicProperties, frame_max: int) -> None:
-    """Raise MessageRefused over headers that exceed a frame: the broker would close the connection."""
+    """Raise MessageRefused if the headers exceed a frame: the broker would close the connection."""
     try:
         size = len(Header(1, 0, properties).marshal())
-    except Exception as error:  # noqa: BLE001 - whatever pika raises over a value of the wrong type
+    except Exception as error:  # noqa: BLE001 - pika raises various errors for a value of the wrong type
         raise MessageRefused(f"the message's properties cannot be encoded: {error!r}"[:500]) from None
     if size > frame_max:
         raise MessageRefused(f"its headers need a frame of {size:,} bytes; frame_max is {frame_max:,}")
 
 
-def _answer(message_type: str, body: bytes) -> ScheduleAccepted:
+def _read_reply(message_type: str, body: bytes) -> ScheduleAccepted:
     if message_type == "ScheduleAccepted":
         return ScheduleAccepted.model_validate_json(body)
     if message_type == "ScheduleRejected":
         raise CommandRejected(
-            Problem(each["field"], each["problem"]) for each in json.loads(body)["errors"]
+            Problem(error["field"], error["problem"]) for error in json.loads(body)["errors"]
         )
-    raise ClientError(f"an answer of unknown type {message_type[:80]!r}")
+    raise ClientError(f"the reply has the unknown type {message_type[:80]!r}")

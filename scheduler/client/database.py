@@ -1,4 +1,4 @@
-"""The host's own database connection, whatever it came from: psycopg2, psycopg 3, SQLAlchemy or Django."""
+"""Queries on the host's database connection: psycopg2, psycopg 3, SQLAlchemy or Django."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -11,9 +11,9 @@ _IDLE = 0  # libpq's PQTRANS_IDLE, in both psycopgs
 
 
 def tables() -> str:
-    """Return the SQL of the inbox and the outbox, for the host's own migrations."""
-    where = folder("sql") / "host"
-    return "\n".join((where / f"{name}.sql").read_text(encoding="utf-8") for name in ("inbox", "outbox"))
+    """Return the SQL of the inbox and the outbox, for the host's migrations."""
+    path = folder("sql") / "host"
+    return "\n".join((path / f"{name}.sql").read_text(encoding="utf-8") for name in ("inbox", "outbox"))
 
 
 @cache
@@ -33,7 +33,7 @@ def execute(database: Any, name: str, values: Sequence[Any]) -> list[tuple[Any, 
         _check(database.connection.dbapi_connection)
         result = database.exec_driver_sql(query(name), tuple(values))
         return [tuple(row) for row in result] if result.returns_rows else []
-    if callable(getattr(database, "cursor", None)):  # Django's cursor has another one inside
+    if callable(getattr(database, "cursor", None)):  # Django's cursor wraps another
         with database.cursor() as cursor:
             return _on_cursor(cursor, name, values)
     return _on_cursor(database, name, values)
@@ -46,15 +46,15 @@ def _on_cursor(cursor: Any, name: str, values: Sequence[Any]) -> list[tuple[Any,
 
 
 def _columns(row: Any) -> tuple[Any, ...]:
-    """A host's cursor may hand out dictionaries."""
+    """Return a row as a tuple; the host's cursor may return dictionaries."""
     return tuple(row.values() if isinstance(row, dict) else row)
 
 
 def _check(connection: Any) -> None:
-    """Refuse a connection that would commit our row before, or without, the host's own."""
+    """Raise NotInTransaction if the connection would commit separately from the host's changes."""
     status = getattr(getattr(connection, "info", None), "transaction_status", None)
     if getattr(connection, "autocommit", False) is True and status == _IDLE:
         raise NotInTransaction(
-            "this connection commits every statement by itself: open a transaction first "
+            "this connection commits every statement automatically: open a transaction first "
             "(Django: transaction.atomic(); psycopg: connection.transaction(), or autocommit off)"
         )

@@ -1,4 +1,4 @@
-"""What can go wrong between a host and the sidecar, each with its own name."""
+"""Errors of the host kit."""
 
 # ruff: noqa: N818 - each names a state that a host can act on
 
@@ -12,11 +12,11 @@ class ClientError(Exception):
 
 
 class CommandRejected(ClientError):
-    """The command can never succeed; `errors` says which field and why."""
+    """The command is invalid; `errors` has the fields and the reasons."""
 
     def __init__(self, errors: Iterable[Problem]) -> None:
         self.errors = tuple(errors)
-        super().__init__("; ".join(f"{each.field}: {each.problem}" for each in self.errors))
+        super().__init__("; ".join(f"{error.field}: {error.problem}" for error in self.errors))
 
 
 class NoSidecar(ClientError):
@@ -24,7 +24,7 @@ class NoSidecar(ClientError):
 
 
 class NoAnswer(ClientError):
-    """The command is safe in the queue, but nobody answered in time: is `scheduler consumer` running?"""
+    """The command is in the queue, but no reply arrived in time: is `scheduler consumer` running?"""
 
 
 class BrokerUnavailable(ClientError):
@@ -32,8 +32,8 @@ class BrokerUnavailable(ClientError):
 
 
 class AccessRefused(BrokerUnavailable):
-    """The broker refuses the user, the password or the virtual host: trying again does not help."""
+    """The broker rejects the user, the password or the virtual host; a retry would fail too."""
 
 
 class NotInTransaction(ClientError):
-    """The connection commits every statement by itself, which would undo what the table is for."""
+    """The connection commits every statement automatically, outside the host's transaction."""

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for async handlers."""
+"""An event loop in a separate thread, for async handlers."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ class EventLoop:
         self._lock = threading.Lock()
 
     def run(self, awaitable: Awaitable[Any], on_stop: OnStop, timeout: float | None = None) -> Any:
-        """Return or raise what the awaitable does, once it has ended; cancel it after `timeout` seconds."""
+        """Return the awaitable's result or raise its error; cancel it after `timeout` seconds."""
         loop = self._started()
         ended = threading.Event()
         outcome: list[tuple[Any, BaseException | None]] = []
@@ -40,12 +40,12 @@ class EventLoop:
         def cancel(_: StopReason) -> None:
             loop.call_soon_threadsafe(lambda: tasks[0].cancel())  # noqa: PLW0108 - `start` runs before it
 
-        loop.call_soon_threadsafe(start)  # takes this thread's context along
+        loop.call_soon_threadsafe(start)  # keeps this thread's context
         on_stop(cancel)
         if not ended.wait(timeout):
             cancelled = True
             cancel(StopReason.TIMED_OUT)
-            ended.wait()  # a coroutine may take its time to clean up
+            ended.wait()  # a coroutine may clean up first
         timed_out = None if timeout is None or not cancelled else HandlerTimedOut(timeout)
         value, error = outcome[0] if outcome else (None, asyncio.CancelledError())
         if isinstance(error, asyncio.CancelledError) and timed_out is not None:
@@ -70,7 +70,7 @@ class EventLoop:
             return self._loop
 
 
-class HandlerTimedOut(Exception):  # noqa: N818 - the handler's own limit, not an accident
+class HandlerTimedOut(Exception):  # noqa: N818 - a state, not an error of the kit
     """The handler took longer than its timeout and was stopped."""
 
     def __init__(self, timeout: float) -> None:

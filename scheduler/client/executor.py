@@ -1,4 +1,4 @@
-"""Runs handlers: in threads, on an event loop, or in child processes, so many at a time."""
+"""Run a limited number of handlers in threads, on an event loop, or in child processes."""
 
 import inspect
 import queue
@@ -32,15 +32,15 @@ class HandlerFinished:
     finished_at: datetime
 
 
-News = HandlerStarted | HandlerFinished
+HandlerEvent = HandlerStarted | HandlerFinished
 
 
 class Executor:
-    """A fixed number of worker threads; `tell` is called in them."""
+    """A fixed number of worker threads, which call `notify`."""
 
-    def __init__(self, handlers: Handlers, workers: int, tell: Callable[[News], None]) -> None:
+    def __init__(self, handlers: Handlers, workers: int, notify: Callable[[HandlerEvent], None]) -> None:
         self._handlers = handlers
-        self._tell = tell
+        self._notify = notify
         self._loop = EventLoop()
         self._started = False
         self._waiting: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
@@ -58,11 +58,11 @@ class Executor:
                 thread.start()
 
     def submit(self, work: Work) -> None:
-        """Run a handler as soon as a thread is free."""
+        """Queue an event for the next free thread."""
         self._waiting.put(work)
 
     def close(self) -> None:
-        """End the threads that are free, and the others when their handler has returned."""
+        """End idle threads, and busy threads when their handler returns."""
         for _ in self._threads:
             self._waiting.put(None)
         self._loop.close()
@@ -74,16 +74,16 @@ class Executor:
 
     def _run(self, work: Work) -> None:
         if work.attempt is not None:
-            self._tell(HandlerStarted(work))
+            self._notify(HandlerStarted(work))
         returned: object = None
         error: BaseException | None = None
         started_at = datetime.now(UTC)
         try:
             handler, event = self._handlers.read(work.body)
             returned = self._call(handler, event, work)
-        except BaseException as raised:  # noqa: BLE001 - also SystemExit must not lose the event
+        except BaseException as raised:  # noqa: BLE001 - SystemExit must not lose the event either
             error = raised
-        self._tell(HandlerFinished(work, returned, error, started_at, datetime.now(UTC)))
+        self._notify(HandlerFinished(work, returned, error, started_at, datetime.now(UTC)))
 
     def _call(self, handler: Handler, event: Due[object], work: Work) -> object:
         if handler.process:

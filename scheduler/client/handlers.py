@@ -1,4 +1,4 @@
-"""What the host does when a reminder is due: one function for each job type."""
+"""Handlers for due events: one function for each job type."""
 
 import functools
 import inspect
@@ -20,7 +20,7 @@ _lock = threading.Lock()
 
 
 class Due(BaseModel, Generic[P]):
-    """A ScheduleDue with its payload as the host's own type; a field of a newer sidecar does no harm."""
+    """A ScheduleDue with its payload as the host's type; ignores unknown fields from newer sidecars."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -51,12 +51,12 @@ class Handler:
     timeout: float | None = None  # seconds
 
 
-class UnknownJobType(Exception):  # noqa: N818 - a state of the deployment, not an accident
+class UnknownJobType(Exception):  # noqa: N818 - a state of the deployment
     """No handler is registered for the event's job type."""
 
 
 class UnreadableEvent(Exception):  # noqa: N818 - as above
-    """The event, or its payload, does not fit the handler's model, and never will."""
+    """The event or its payload does not match the handler's model."""
 
 
 class Handlers:
@@ -74,7 +74,7 @@ class Handlers:
         """Register the decorated function for a job type; `payload` is the type its payload is read as.
 
         The function may be async. With `process=True` it runs in a child process. Both can be stopped, after
-        `timeout` (seconds or a timedelta) and when the sidecar gives up the attempt: an async function is
+        `timeout` (seconds or a timedelta) and when the sidecar supersedes the attempt: an async function is
         cancelled, a process terminated. A function in a thread cannot be stopped, so it has no `timeout`.
         """
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
@@ -84,20 +84,20 @@ class Handlers:
         def register(handle: Handle) -> Handle:
             _check(handle, process=process, timeout=seconds)
             if job_type in self._handlers:
-                raise ValueError(f"{job_type!r} has a handler already")
+                raise ValueError(f"{job_type!r} already has a handler")
             self._handlers[job_type] = Handler(handle, Due[payload], process, seconds)
             return handle
 
         return register
 
     def __iter__(self) -> Iterator[tuple[str, Handler]]:
-        """Yield each job type with its handler, in the order of the alphabet."""
+        """Yield the job types with their handlers, sorted."""
         return iter(sorted(self._handlers.items()))
 
     def add(self, job_type: str, handler: Handler) -> None:
-        """Serve a handler of another set as well."""
+        """Add a handler from another set."""
         if self._handlers.setdefault(job_type, handler) is not handler:
-            raise ValueError(f"{job_type!r} has a handler already")
+            raise ValueError(f"{job_type!r} already has a handler")
 
     def read(self, body: bytes) -> tuple[Handler, Due[Any]]:
         """Return an event and its handler; raise UnknownJobType or UnreadableEvent."""
@@ -105,13 +105,13 @@ class Handlers:
             job_type = _JobType.model_validate_json(body).job_type
             handler = self._handlers.get(job_type)
             if handler is None:
-                raise UnknownJobType(f"no handler for {job_type!r}; there are {sorted(self._handlers)}")
+                raise UnknownJobType(f"no handler for {job_type!r}; the handlers are {sorted(self._handlers)}")
             return handler, handler.model.model_validate_json(body)
         except ValidationError as error:
             raise UnreadableEvent(str(error)) from error
 
     def dispatch(self, body: bytes) -> object:
-        """Read an event, run its handler in this process, also an async one, and return what it returns."""
+        """Parse an event, run its handler in this process, sync or async, and return the result."""
         handler, event = self.read(body)
         returned = handler.handle(event)
         if not inspect.isawaitable(returned):
@@ -127,7 +127,7 @@ def registered(job_type: str) -> list[Handler]:
     """Return the handlers for a job type in all sets of this process."""
     with _lock:
         sets = list(_sets)
-    return [handler for each in sets for name, handler in each if name == job_type]
+    return [handler for handlers in sets for name, handler in handlers if name == job_type]
 
 
 def function_name(handle: Handle) -> str:
@@ -148,7 +148,7 @@ def _function(handle: Any) -> Any:
 
 
 def _check(handle: Handle, *, process: bool, timeout: float | None) -> None:
-    """Refuse functions that could never be run as asked."""
+    """Raise TypeError for functions that cannot run with these options."""
     function = _function(handle)
     name = function_name(handle) or repr(handle)
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
@@ -167,6 +167,6 @@ class _JobType(BaseModel):
 
 _sets: "weakref.WeakSet[Handlers]" = weakref.WeakSet()
 
-# Hosts with one set of handlers use these two; others make Handlers of their own.
+# The default set of handlers, for hosts that need only one.
 handlers = Handlers()
 on_due = handlers.on_due

@@ -1,4 +1,4 @@
-"""Job ids from the host's own keys: the same key is the same job, in every process and for ever."""
+"""Deterministic job ids from the host's keys."""
 
 from uuid import UUID, uuid5
 
@@ -15,7 +15,7 @@ def job_id(*key: Key) -> UUID:
 
 
 def _encoded(part: Key) -> str:
-    """Write a part with its type and length, so that no two keys are written alike."""
+    """Encode a part with its type and length, so that different keys have different encodings."""
     match part:
         case bool():
             raise TypeError("a key is made of strings, whole numbers and UUIDs, not of booleans")

@@ -1,4 +1,4 @@
-"""Exactly-once effects: an event's id is stored in the same transaction as what it brings about."""
+"""Exactly-once effects: store an event's id in the same transaction as its effect."""
 
 from datetime import timedelta
 from typing import Any
@@ -8,13 +8,13 @@ from scheduler.client.database import execute
 
 
 def once(database: Any, event_id: UUID | str, scope: str = "") -> bool:
-    """Return True the first time; False when this event has taken effect before, and shall be skipped.
+    """Return True for a new event, False for a duplicate, which the host must skip.
 
-    Commit the effect and this note together. `scope` tells two effects of one event apart.
+    Commit the effect in the same transaction. `scope` distinguishes two effects of one event.
     """
     return bool(execute(database, "insert_handled", (str(event_id), scope)))
 
 
 def forget(database: Any, older_than: timedelta) -> None:
-    """Remove notes of events that cannot come again; keep them longer than any queue may hold an event."""
+    """Delete old event ids; keep them longer than any queue can store an event."""
     execute(database, "delete_old_handled", (older_than.total_seconds(),))

@@ -1,4 +1,4 @@
-"""Commands written in the host's own transaction: sent if it commits, and never if it does not."""
+"""The transactional outbox: commands that are sent if and only if the host's transaction commits."""
 
 import json
 from typing import Any, Unpack
@@ -17,31 +17,31 @@ from scheduler.client.database import execute
 
 
 class Outbox:
-    """The six commands of SchedulerClient, into the table scheduler_outbox; a relay sends them on.
+    """The six commands of SchedulerClient, inserted into scheduler_outbox; a Relay publishes them.
 
-    Their order for one job is the database's clock at the moment of writing, the same for all processes.
+    The database's clock at the insert orders the commands for one job, across all processes.
     """
 
     def __init__(self, database: Any) -> None:
-        """Write through a connection, cursor or session that is in the host's transaction."""
+        """Use a connection, cursor or session in the host's transaction."""
         self._database = database
 
     def schedule(
         self, id: UUID | str, job_type: str, payload: Payload | None = None, **when: Unpack[RequestFields]
     ) -> None:
-        """Run a job once or again and again; the same id again replaces the schedule."""
+        """Create a job that runs once or repeatedly, or replace the job with the same id."""
         self._write(request(id, job_type, payload, when))
 
     def cancel(self, id: UUID | str, **sending: Unpack[CommandFields]) -> None:
-        """Stop a job."""
+        """Cancel a job."""
         self._write(order("cancel", id, sending))
 
     def pause(self, id: UUID | str, **sending: Unpack[CommandFields]) -> None:
-        """Emit nothing until the job is resumed."""
+        """Pause a job until it is resumed."""
         self._write(order("pause", id, sending))
 
     def resume(self, id: UUID | str, **sending: Unpack[CommandFields]) -> None:
-        """Go on with a paused job."""
+        """Resume a paused job."""
         self._write(order("resume", id, sending))
 
     def trigger(self, id: UUID | str, **sending: Unpack[CommandFields]) -> None:
@@ -49,7 +49,7 @@ class Outbox:
         self._write(order("trigger", id, sending))
 
     def retry(self, event_id: UUID | str, **sending: Unpack[CommandFields]) -> None:
-        """Give a run that was given up or cancelled a fresh set of attempts."""
+        """Retry a dead or cancelled run."""
         self._write(order("retry", event_id, sending))
 
     def _write(self, outgoing: OutgoingCommand) -> None:

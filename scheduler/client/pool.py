@@ -1,4 +1,4 @@
-"""Connections for many threads: each caller has one to itself for as long as it needs it."""
+"""A pool of connections for many threads."""
 
 import itertools
 import os
@@ -16,7 +16,7 @@ _IDLE = 4  # kept open for the next caller
 
 
 class ConnectionPool:
-    """Opens connections as they are needed, through every URL in turn, and keeps a few of them."""
+    """Opens connections on demand, with the URLs in turn, and keeps a few idle ones."""
 
     def __init__(self, urls: Sequence[str], name: str) -> None:
         self._urls = itertools.cycle(urls)
@@ -28,14 +28,14 @@ class ConnectionPool:
         self._owner = os.getpid()
 
     def use(self, act: Callable[[Connection], T], timeout: float) -> T:
-        """Have `act` done on a connection; reconnect and try again until it works or time is up."""
+        """Call `act` with a connection; reconnect and retry until it succeeds or the timeout expires."""
         deadline = time.monotonic() + timeout
         delay = 0.05
         while True:
             try:
                 return self._attempt(act)
             except (MessageRefused, AccessRefused):
-                raise  # another connection would hear the same
+                raise  # a reconnect would get the same error
             except BrokerUnavailable:
                 if time.monotonic() + delay > deadline:
                     raise
@@ -47,7 +47,7 @@ class ConnectionPool:
         try:
             result = act(connection)
         except BaseException:
-            # Whatever went wrong, the channel may be closed or an answer under way: start afresh.
+            # The channel may be closed, or a reply pending: don't reuse the connection.
             connection.close()
             raise
         self._give_back(connection)
@@ -61,7 +61,7 @@ class ConnectionPool:
         return self._connect()
 
     def _connect(self) -> Connection:
-        """Try every URL once; AccessRefused is raised if all of them refuse us."""
+        """Try every URL once; raises AccessRefused if every broker rejects the credentials."""
         problems: list[BrokerUnavailable] = []
         for _ in range(self._attempts):
             with self._lock:
@@ -70,12 +70,12 @@ class ConnectionPool:
                 return Connection(url, self._name)
             except BrokerUnavailable as error:
                 problems.append(error)
-        raise next((each for each in problems if not isinstance(each, AccessRefused)), problems[0])
+        raise next((error for error in problems if not isinstance(error, AccessRefused)), problems[0])
 
     def _pop(self) -> Connection | None:
         with self._lock:
             if self._owner != os.getpid():
-                # After a fork these sockets are the parent's: neither used nor closed here.
+                # After a fork these sockets belong to the parent: don't use or close them.
                 self._inherited, self._idle, self._owner = self._idle, [], os.getpid()
             return self._idle.pop() if self._idle else None
 
@@ -87,6 +87,6 @@ class ConnectionPool:
         connection.close()
 
     def close(self) -> None:
-        """Close what is idle; a connection in use is closed by the next `close`."""
+        """Close the idle connections; the next `close` closes those in use."""
         while (connection := self._pop()) is not None:
             connection.close()

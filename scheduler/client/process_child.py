@@ -16,26 +16,26 @@ from typing import Any
 from scheduler.client.handlers import Handler, function_name, registered
 from scheduler.client.results import GiveUp, NotJson, Snooze, as_json
 
-SCRIPT = "__scheduler_main__"  # the name of the host's script here: not __main__, so that it does not start again
+SCRIPT = "__scheduler_main__"  # the host's script as a module: its main block must not run
 _TRACEBACK = 16_000  # characters
 _active = threading.Event()
 
 
 def active() -> bool:
-    """Whether this process runs a handler for a Runner in another process."""
+    """Return whether this process runs a handler for a Runner in another process."""
     return _active.is_set()
 
 
 def main(request: dict[str, Any]) -> None:
-    """Run one handler; `request` is what process_handler.py wrote."""
+    """Run one handler for a request from process_handler.py."""
     _active.set()
     output = request["output"]
     os.set_inheritable(output, False)
     _die_with_parent()
     signal.signal(signal.SIGTERM, _on_terminate)
-    said = _run(request)
+    result = _run(request)
     with os.fdopen(output, "wb") as pipe:
-        pipe.write(json.dumps(said).encode() + b"\n")
+        pipe.write(json.dumps(result).encode() + b"\n")
 
 
 def _run(request: dict[str, Any]) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
         return {"give_up": str(error)}
     except NotJson as error:
         return {"not_json": str(error)}
-    except BaseException as error:  # noqa: BLE001 - also SystemExit, which says nothing about the work
+    except BaseException as error:  # noqa: BLE001 - SystemExit is a failure too
         last = traceback.format_exception_only(error)[-1].strip()
         return {"error": last, "traceback": "".join(traceback.format_exception(error))[-_TRACEBACK:]}
 

@@ -1,4 +1,4 @@
-"""Runs a handler in a child process, which can be terminated."""
+"""Run a handler in a child process, which can be terminated."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ class HandlerProcess:
     """One child process for one event."""
 
     def __init__(self, handler: Handler, job_type: str, body: bytes) -> None:
-        """Start it; the event goes to its standard input, its result comes back through a pipe of its own."""
+        """Start the process: it reads the event from standard input and writes its result to a separate pipe."""
         self._result, output = os.pipe()
         try:
             module, script = _home(handler)
@@ -56,7 +56,7 @@ class HandlerProcess:
             self._lifeline.flush()
 
     def wait(self, timeout: float | None = None) -> object:
-        """Return what the handler returned, or raise what it raised; terminate it after `timeout` seconds."""
+        """Return the handler's result or raise its error; terminate it after `timeout` seconds."""
         timed_out = threading.Event()
 
         def expire() -> None:
@@ -68,21 +68,21 @@ class HandlerProcess:
             timer.daemon = True
             timer.start()
         try:
-            said = self._read()
+            result = self._read()
             code = self._reap()
         finally:
             if timer is not None:
                 timer.cancel()
             with contextlib.suppress(OSError):
                 self._lifeline.close()
-        if "returned" in said:
-            return said["returned"]
+        if "returned" in result:
+            return result["returned"]
         if timed_out.is_set():
             raise HandlerTimedOut(timeout or 0.0)
-        return _raise(said, code)
+        return _raise(result, code)
 
     def stop(self, _: StopReason) -> None:
-        """Terminate the process and those that it started: SIGTERM, then SIGKILL."""
+        """Terminate the process and its children: SIGTERM, then SIGKILL."""
         self._signal(signal.SIGTERM)
         killer = threading.Thread(target=self._kill_later, name="scheduler kill", daemon=True)
         killer.start()
@@ -92,25 +92,25 @@ class HandlerProcess:
             self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
-        with self._lock:  # its id is not given to another process before it is reaped
+        with self._lock:  # the process id is not reused before it is reaped
             if not self._ended.is_set():
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._process.pid, number)
 
     def _read(self) -> dict[str, Any]:
         with os.fdopen(self._result, "rb") as pipe:
-            raw = pipe.readline(_RESULT_BYTES + 1)  # a process left behind may keep the pipe open
+            raw = pipe.readline(_RESULT_BYTES + 1)  # a remaining child may hold the pipe open
         if len(raw) > _RESULT_BYTES:
             self._signal(signal.SIGKILL)
             return {"error": f"the result is larger than {_RESULT_BYTES:,} bytes", "traceback": ""}
         try:
-            said = json.loads(raw)
+            result = json.loads(raw)
         except ValueError:
             return {}
-        return said if isinstance(said, dict) else {}
+        return result if isinstance(result, dict) else {}
 
     def _reap(self) -> int:
-        """Wait for the process to exit, and end those that it left behind."""
+        """Wait for the process to exit, and kill its remaining children."""
         give_up_at = time.monotonic() + KILL_SECONDS
         options = os.WEXITED | os.WNOWAIT | os.WNOHANG
         pause = threading.Event()
@@ -125,15 +125,16 @@ class HandlerProcess:
             return self._process.wait()
 
 
-def _raise(said: dict[str, Any], code: int) -> object:
-    if "snooze" in said:
-        raise Snooze(said["snooze"])
-    if "give_up" in said:
-        raise GiveUp(said["give_up"])
-    if "not_json" in said:
-        raise NotJson(said["not_json"])
-    if "error" in said:
-        raise HandlerFailed(said["error"]) from (_Traceback(said["traceback"]) if said["traceback"] else None)
+def _raise(result: dict[str, Any], code: int) -> object:
+    if "snooze" in result:
+        raise Snooze(result["snooze"])
+    if "give_up" in result:
+        raise GiveUp(result["give_up"])
+    if "not_json" in result:
+        raise NotJson(result["not_json"])
+    if "error" in result:
+        cause = _Traceback(result["traceback"]) if result["traceback"] else None
+        raise HandlerFailed(result["error"]) from cause
     how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
     raise HandlerFailed(f"the handler's process ended {how} and without a result")
 
@@ -153,5 +154,5 @@ def _home(handler: Handler) -> tuple[str, str | None]:
         return main.__spec__.name, None
     script = getattr(main, "__file__", None)
     if script is None:
-        raise HandlerFailed("process=True needs a handler in a file: a child process must be able to import it")
+        raise HandlerFailed("process=True needs a handler in a file that a child process can import")
     return name, script

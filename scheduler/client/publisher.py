@@ -1,4 +1,4 @@
-"""Publishes many commands at once, and waits for their confirms together."""
+"""Publish batches of commands, and wait for their confirms."""
 
 import contextlib
 import time
@@ -23,12 +23,12 @@ _CLOSE_SECONDS = 2.0
 
 
 class PublishOutcome(Enum):
-    """What the broker did with a command."""
+    """The broker's response to a command."""
 
     CONFIRMED = auto()
-    RETURNED = auto()  # no queue takes it
+    RETURNED = auto()  # no queue accepts it
     REFUSED = auto()
-    UNKNOWN = auto()  # the connection, or the caller's patience, ended first
+    UNKNOWN = auto()  # the connection was lost, or the caller stopped waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,12 @@ class CommandPublisher:
 
     @property
     def frame_max(self) -> int:
-        """The largest frame that the broker takes, in bytes."""
+        """The largest frame that the broker accepts, in bytes."""
         return frame_max(self._connection)
 
     @property
     def usable(self) -> bool:
-        """Whether connection and channel are open, once what has come meanwhile is read."""
+        """Whether connection and channel are open, after pending data is read."""
         with contextlib.suppress(AMQPError, OSError):
             self._serve(0.0)
         return self._error is None and self._channel is not None and bool(self._channel.is_open)
@@ -77,7 +77,7 @@ class CommandPublisher:
     def publish(self, messages: Sequence[OutboxMessage], tick: Callable[[], bool]) -> list[PublishOutcome]:
         """Publish all, then wait for their outcomes.
 
-        `tick` is called about once a second meanwhile; when it returns False, the rest stays UNKNOWN.
+        `tick` is called about once a second; when it returns False, the rest stays UNKNOWN.
         """
         assert self._channel is not None  # noqa: S101 - `__init__` has opened it
         self._messages = messages
@@ -85,7 +85,7 @@ class CommandPublisher:
         self._first_tag = self._next_tag
         self._returned.clear()
         open_count, stalled_at = len(messages), time.monotonic() + _STALL_SECONDS
-        with contextlib.suppress(AMQPError, OSError):  # `_error` says it, and the outcomes stay unknown
+        with contextlib.suppress(AMQPError, OSError):  # recorded in `_error`; the outcomes stay UNKNOWN
             for message in messages:
                 self._channel.basic_publish(
                     COMMANDS_EXCHANGE, message.key, message.body, message.properties, mandatory=True
@@ -119,8 +119,8 @@ class CommandPublisher:
             self._wait_for_channel()
 
     def _wait_for_channel(self) -> None:
-        give_up_at = time.monotonic() + address.OPEN_TIMEOUT
-        while self._channel is None and self._error is None and time.monotonic() < give_up_at:
+        deadline = time.monotonic() + address.OPEN_TIMEOUT
+        while self._channel is None and self._error is None and time.monotonic() < deadline:
             self._serve(_TICK_SECONDS)
         if self._channel is None:
             self.close()
@@ -133,14 +133,14 @@ class CommandPublisher:
         with contextlib.suppress(AMQPError, OSError):
             if self._connection.is_open:
                 self._connection.close()
-            give_up_at = time.monotonic() + _CLOSE_SECONDS
-            while not self._connection.is_closed and time.monotonic() < give_up_at:
+            deadline = time.monotonic() + _CLOSE_SECONDS
+            while not self._connection.is_closed and time.monotonic() < deadline:
                 self._serve(_TICK_SECONDS)
         self._closed = True
         self._loop.close()
 
     def _serve(self, seconds: float) -> None:
-        """Exchange data for so long, or until all is settled."""
+        """Run I/O for `seconds`, or until every outcome is known."""
         if self._closed:
             return
         timer = self._loop.call_later(seconds, self._loop.stop)
@@ -163,8 +163,8 @@ class CommandPublisher:
 
     def _on_closed(self, _: object, error: BaseException | str) -> None:
         # If an open times out, pika's exception is neither of the two.
-        known = error if isinstance(error, AMQPError | OSError) else AMQPError(f"{type(error).__name__}: {error}")
-        self._error = self._error or known
+        cause = error if isinstance(error, AMQPError | OSError) else AMQPError(f"{type(error).__name__}: {error}")
+        self._error = self._error or cause
         self._loop.stop()
 
     def _on_return(
@@ -176,10 +176,10 @@ class CommandPublisher:
         method = frame.method
         last = method.delivery_tag - self._first_tag
         first = 0 if method.multiple else last
-        refused = isinstance(method, spec.Basic.Nack)
+        nacked = isinstance(method, spec.Basic.Nack)
         for number in range(max(first, 0), last + 1):
             if self._outcomes[number] is PublishOutcome.UNKNOWN:
-                self._outcomes[number] = PublishOutcome.REFUSED if refused else self._accepted(
+                self._outcomes[number] = PublishOutcome.REFUSED if nacked else self._accepted(
                     self._messages[number]
                 )
         if PublishOutcome.UNKNOWN not in self._outcomes:

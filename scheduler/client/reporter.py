@@ -1,4 +1,4 @@
-"""Reports the attempts that a Runner makes to the sidecar: heartbeats, then the result, confirmed."""
+"""Report a Runner's attempts to the sidecar: heartbeats, then the confirmed result."""
 
 import contextlib
 import json
@@ -19,15 +19,15 @@ from scheduler.domain.names import COMMANDS_EXCHANGE
 
 log = logging.getLogger(__name__)
 HEARTBEAT = 25.0  # a Runner that dies or freezes is noticed within 30 s, as a worker is
-_BEATS = 3  # reports within the time that was promised for one
-_BEAT_SECONDS = 5.0  # for a handler that can be stopped: how soon it learns that the sidecar gave up its attempt
-_AGAIN_SECONDS = 1.0
+_BEATS = 3  # heartbeats within the promised interval
+_BEAT_SECONDS = 5.0  # stoppable handlers learn this soon that their attempt is superseded
+_RETRY_SECONDS = 1.0
 _WORKER_CHARACTERS = 200
 _REPLY_TO = "amq.rabbitmq.reply-to"
 
 
 def worker_name(name: str | None) -> str:
-    """Return what a worker calls itself: by default the machine and the process."""
+    """Return the worker's name; by default the host name and the process id."""
     return (name or f"{socket.gethostname()}:{os.getpid()}")[:_WORKER_CHARACTERS]
 
 
@@ -40,18 +40,17 @@ class _PendingReport:
 
 @dataclass(slots=True)
 class ReportProgress:
-    """What the last reports brought about."""
+    """Attempts that the last reports changed."""
 
     started: list[Work] = field(default_factory=list)  # the broker has the first `running`
     settled: list[Work] = field(default_factory=list)  # the broker has the result
-    superseded: list[Work] = field(default_factory=list)  # the sidecar has given up the attempt
+    superseded: list[Work] = field(default_factory=list)  # the sidecar has superseded the attempt
 
 
 class AttemptReporter:
-    """Keeps what is to be reported, also while there is no connection.
+    """Keeps pending reports, also without a connection.
 
-    Used by the thread that has the connection, which calls `turn` a few times in a second: pika wants it so. A
-    handler, however long it takes, keeps nobody from reporting that it runs.
+    The thread that owns the connection calls `turn` a few times per second, so long handlers don't delay reports.
     """
 
     def __init__(self, heartbeat: float, user_id: str | None = None) -> None:
@@ -65,7 +64,7 @@ class AttemptReporter:
         self._superseded: list[Work] = []
 
     def attach(self, connection: pika.BlockingConnection) -> None:
-        """Use this connection from now on, and report at once that handlers still run."""
+        """Use a new connection, and send the heartbeats of running handlers immediately."""
         self._connection = connection
         self._channel = None
         for report in (*self._running.values(), *self._ended.values()):
@@ -82,19 +81,19 @@ class AttemptReporter:
         return not self._ended
 
     def begin(self, work: Work) -> None:
-        """Report that a handler runs, from now until its end."""
+        """Start the heartbeats of a handler."""
         assert work.attempt is not None  # noqa: S101 - only tracked jobs are reported
         self._running[work] = _PendingReport(work.attempt.running(self._heartbeat), time.monotonic())
 
     def end(self, work: Work, result: bytes) -> None:
-        """Report the result, until the broker has confirmed it."""
+        """Report the result until the broker has confirmed it."""
         running = self._running.pop(work, None)
         self._ended[work] = _PendingReport(result, 0.0)  # first: the connection may be lost while publishing
         if running is not None and not running.confirmed:
             self._publish(running.body)
 
     def forget(self, work: Work) -> None:
-        """Report no more of an attempt that the sidecar has given up."""
+        """Stop the heartbeats of an attempt that the sidecar has superseded."""
         self._running.pop(work, None)
 
     def turn(self) -> ReportProgress:
@@ -105,9 +104,9 @@ class AttemptReporter:
         for work, report in list(self._running.items()):
             if report.next_at > now:
                 continue
-            taken = self._publish(report.body, work if report.confirmed else None)
-            report.next_at = now + (self._beat_seconds(work) if taken else _AGAIN_SECONDS)
-            if taken and not report.confirmed:
+            published = self._publish(report.body, work if report.confirmed else None)
+            report.next_at = now + (self._beat_seconds(work) if published else _RETRY_SECONDS)
+            if published and not report.confirmed:
                 report.confirmed = True
                 progress.started.append(work)
         for work, report in list(self._ended.items()):
@@ -117,23 +116,23 @@ class AttemptReporter:
                 del self._ended[work]
                 progress.settled.append(work)
             else:
-                report.next_at = now + _AGAIN_SECONDS
+                report.next_at = now + _RETRY_SECONDS
         return progress
 
     def _beat_seconds(self, work: Work) -> float:
         promised = self._heartbeat / _BEATS
         return min(promised, _BEAT_SECONDS) if work.stoppable else promised
 
-    def _publish(self, body: bytes, asks: Work | None = None) -> bool:
-        """Return whether the broker has confirmed it; with `asks`, have the sidecar reply whose attempt it is."""
-        properties = self._properties if asks is None else self._make_properties(
-            reply_to=_REPLY_TO, correlation_id=_name(asks)
+    def _publish(self, body: bytes, reply_for: Work | None = None) -> bool:
+        """Return whether the broker has confirmed the report; `reply_for` requests a reply for that attempt."""
+        properties = self._properties if reply_for is None else self._make_properties(
+            reply_to=_REPLY_TO, correlation_id=_name(reply_for)
         )
         try:
             channel = self._open()
             channel.basic_publish(COMMANDS_EXCHANGE, ScheduleResult.kind, body, properties, mandatory=True)
         except (UnroutableError, NackError, ChannelClosed, ChannelWrongStateError) as error:
-            log.warning("no queue takes a result from %s, trying again: %s; start `scheduler consumer`",
+            log.warning("no queue accepts results from %s, retrying: %s; start `scheduler consumer`",
                         COMMANDS_EXCHANGE, type(error).__name__)
             return False
         return True

@@ -1,4 +1,4 @@
-"""What became of an attempt at a tracked event, as the sidecar wants to hear it."""
+"""ScheduleResult messages for attempts of tracked runs."""
 
 import json
 import traceback
@@ -15,11 +15,11 @@ from scheduler.domain.messages import ResultStatus, ScheduleResult
 from scheduler.domain.messages.base import LIFETIME
 from scheduler.domain.runs.result import ERROR_CHARACTERS, OUTPUT_BYTES
 
-_SENT_BYTES = 1024 * 1024  # of an output: the sidecar keeps much less of it
+_SENT_BYTES = 1024 * 1024  # of an output: the sidecar stores much less
 
 
-class Snooze(Exception):  # noqa: N818 - not an accident: the handler asks for it
-    """Raised by the handler of a tracked job: not now, again in so many seconds; this attempt does not count."""
+class Snooze(Exception):  # noqa: N818 - a request by the handler, not an error
+    """Raised by the handler of a tracked job to retry after `seconds`; this attempt does not count."""
 
     def __init__(self, seconds: timedelta | float) -> None:
         self.seconds = float(seconds.total_seconds() if isinstance(seconds, timedelta) else seconds)
@@ -29,7 +29,7 @@ class Snooze(Exception):  # noqa: N818 - not an accident: the handler asks for i
 
 
 class GiveUp(Exception):  # noqa: N818 - as above
-    """Raised by the handler of a tracked job: no further attempt will do better."""
+    """Raised by the handler of a tracked job if a retry would not help."""
 
 
 class NotJson(Exception):  # noqa: N818 - as above
@@ -37,69 +37,69 @@ class NotJson(Exception):  # noqa: N818 - as above
 
 
 def as_json(returned: object) -> str:
-    """Write what a handler returned as JSON; raise NotJson if it is none."""
+    """Encode a handler's return value as JSON; raises NotJson."""
     try:
         output = returned.model_dump(mode="json") if isinstance(returned, BaseModel) else returned
         return json.dumps(output, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise NotJson(
-            f"the handler returned a value of type {type(returned).__name__} that is not JSON: {why}; "
+            f"the handler returned a value of type {type(returned).__name__} that is not JSON: {reason}; "
             "return JSON values, a pydantic model or None"
         ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptReport:
-    """Which attempt of which event, and who makes it."""
+    """An attempt at an event, and its worker."""
 
     event_id: UUID
     attempt: int
     worker: str | None = None
 
-    def says(self, status: ResultStatus, **fields: Any) -> bytes:
-        """Write a ScheduleResult."""
-        about = {"event_id": str(self.event_id), "attempt": self.attempt, "status": status.value}
+    def encode(self, status: ResultStatus, **fields: Any) -> bytes:
+        """Encode a ScheduleResult."""
+        message = {"event_id": str(self.event_id), "attempt": self.attempt, "status": status.value}
         if self.worker is not None:
-            about["worker"] = self.worker
-        # Not as ASCII: an escape has six bytes, and what is kept of an output is counted in bytes. Only half a
-        # surrogate pair has no other way to be written.
-        written = json.dumps(about | fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return written.encode("utf-8", "backslashreplace")
+            message["worker"] = self.worker
+        # Not as ASCII: an escape has six bytes, and the sidecar truncates outputs by bytes. Only lone surrogates
+        # need an escape.
+        text = json.dumps(message | fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode("utf-8", "backslashreplace")
 
     def running(self, heartbeat: float) -> bytes:
-        """Say that it is at work, and by when it says so again."""
-        return self.says(ResultStatus.RUNNING, heartbeat=heartbeat)
+        """Encode a `running` result, which promises the next one within `heartbeat` seconds."""
+        return self.encode(ResultStatus.RUNNING, heartbeat=heartbeat)
 
     def succeeded(self, returned: object, **times: str) -> bytes:
-        """Say what a handler returned; raise NotJson if that cannot be said."""
+        """Encode a handler's return value; raises NotJson."""
         text = "null" if returned is None else as_json(returned)
         output = returned.model_dump(mode="json") if isinstance(returned, BaseModel) else returned
-        said = self.says(ResultStatus.SUCCEEDED, output=output, **times)
-        if len(said) <= _SENT_BYTES:
+        result = self.encode(ResultStatus.SUCCEEDED, output=output, **times)
+        if len(result) <= _SENT_BYTES:
             try:
-                parse_result(ScheduleResult.kind, said)
+                parse_result(ScheduleResult.kind, result)
             except Rejected:
-                text = _repr(returned)  # a text that Postgres cannot hold
+                text = _repr(returned)  # a text that Postgres cannot store
             else:
-                return said
-        # Longer than what is kept, if it was: then the sidecar marks it as cut.
-        return self.says(ResultStatus.SUCCEEDED, output=_sendable(text[: 2 * OUTPUT_BYTES]), **times)
+                return result
+        # Keep more than the sidecar stores, so that it marks the output as truncated.
+        return self.encode(ResultStatus.SUCCEEDED, output=_sendable(text[: 2 * OUTPUT_BYTES]), **times)
 
     def failed(self, error: BaseException, *, hopeless: bool = False, **times: str) -> bytes:
-        """Say what a handler raised, which may be a Snooze or a GiveUp."""
+        """Encode a handler's error, which may be a Snooze or a GiveUp."""
         if isinstance(error, Snooze):
-            return self.says(ResultStatus.SNOOZED, retry_in=error.seconds, **times)
-        given_up = isinstance(error, GiveUp | NotJson)  # the work is done: another attempt would repeat it
+            return self.encode(ResultStatus.SNOOZED, retry_in=error.seconds, **times)
+        given_up = isinstance(error, GiveUp | NotJson)  # for NotJson the work is done: a retry would repeat it
         text = str(error) if given_up else "".join(traceback.format_exception(error))
-        last, again = _sendable(text)[-ERROR_CHARACTERS:], not (given_up or hopeless)
-        return self.says(ResultStatus.FAILED, error=last, retry=again, **times)
+        last, retry = _sendable(text)[-ERROR_CHARACTERS:], not (given_up or hopeless)
+        return self.encode(ResultStatus.FAILED, error=last, retry=retry, **times)
 
 
 def tracked(body: bytes, worker: str | None = None) -> AttemptReport | None:
-    """Return which attempt an event is, or None if its job is not tracked or that cannot be read."""
+    """Return the event's attempt, or None if its job is not tracked or the event is unreadable."""
     if b'"run"' not in body:
-        return None  # most are not tracked, and need not be read
+        return None  # skips parsing most untracked events
     try:
         event = _Tracked.model_validate_json(body)
     except ValidationError:
@@ -119,10 +119,10 @@ class _Tracked(BaseModel):
 def _repr(value: object) -> str:
     try:
         return repr(value)
-    except Exception as error:  # noqa: BLE001 - the host's own code; the work is done all the same
+    except Exception as error:  # noqa: BLE001 - the host's code; the work is done
         return f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
 
 
 def _sendable(text: str) -> str:
-    """What Postgres cannot hold is written out."""
+    """Escape characters that Postgres cannot store."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")

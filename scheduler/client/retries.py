@@ -1,4 +1,4 @@
-"""Where an event goes that could not be handled: a waiting room first, the dead queue at last."""
+"""Queues for failed events: retry queues with delays, then the dead queue."""
 
 import contextlib
 import time
@@ -12,17 +12,17 @@ from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from scheduler.domain.names import DUE_QUEUE
 
-ATTEMPT = "x-attempt"  # how often the event was handled in vain
+ATTEMPT = "x-attempt"  # number of failed attempts
 DELAYS = (1.0, 5.0, 30.0, 120.0, 600.0)
 _NOT_FOUND = 404
 _TRACEBACK = 8000  # characters, from its end: headers travel in one frame
 
 
 class RetryQueues:
-    """Queues beside the host's own, each of which hands its messages back after a fixed delay.
+    """Queues that return their messages to the host's queue after a fixed delay.
 
-    They are ordinary queues with a time to live, one for each delay, so that `mainapp_due` itself needs no
-    arguments, a waiting event takes no prefetch slot, and its count of attempts survives the process.
+    They are ordinary queues with a time to live, one for each delay. So `mainapp_due` needs no arguments, a
+    waiting event uses no prefetch slot, and its attempt count survives a restart.
     """
 
     def __init__(self, queue: str, delays: Sequence[float] = DELAYS, queue_type: str = "quorum") -> None:
@@ -34,7 +34,7 @@ class RetryQueues:
             "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue,
         }
         if queue_type == "quorum":
-            # What waits is handed over at least once, and looking at a dead event twenty times keeps it.
+            # At-least-once returns, and no delivery limit that drops a dead event after a few inspections.
             self.room_arguments |= {"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
             self.dead_arguments["x-delivery-limit"] = 1_000_000
 
@@ -62,12 +62,12 @@ class RetryQueues:
         self, channel: BlockingChannel, body: bytes, original: pika.BasicProperties, error: BaseException,
         *, final: bool,
     ) -> str:
-        """Put a failed event into its next queue, confirmed, and return that queue's name."""
+        """Publish a failed event to its next queue, with a confirm; return that queue's name."""
         attempt = attempts(original) + 1
-        waits = not final and attempt <= len(self._milliseconds)
-        target = self.room(self._milliseconds[attempt - 1]) if waits else self.dead_queue
-        headers = _kept(original.headers) | {ATTEMPT: attempt, "x-error": _line(error)}
-        if not waits:
+        retry = not final and attempt <= len(self._milliseconds)
+        target = self.room(self._milliseconds[attempt - 1]) if retry else self.dead_queue
+        headers = _forwarded_headers(original.headers) | {ATTEMPT: attempt, "x-error": _line(error)}
+        if not retry:
             text = "".join(traceback.format_exception(error))
             headers |= {
                 "x-traceback": text[-_TRACEBACK:],
@@ -83,15 +83,15 @@ class RetryQueues:
 
 
 def attempts(properties: pika.BasicProperties) -> int:
-    """Return how often the event was handled in vain."""
+    """Return the number of failed attempts."""
     count = (properties.headers or {}).get(ATTEMPT)
     return count if isinstance(count, int) else 0
 
 
-def _kept(headers: dict[str, Any] | None) -> dict[str, Any]:
-    """The broker's own notes about the queues it came through would only grow."""
-    notes = ("x-death", "x-first-death", "x-last-death", "x-delivery-count")
-    return {name: value for name, value in (headers or {}).items() if not name.startswith(notes)}
+def _forwarded_headers(headers: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the headers without the broker's history, which would grow with every retry."""
+    history = ("x-death", "x-first-death", "x-last-death", "x-delivery-count")
+    return {name: value for name, value in (headers or {}).items() if not name.startswith(history)}
 
 
 def _line(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Runs the host's handlers on the events of mainapp_due: acknowledged in time, never lost."""
+"""Run the host's handlers for the events of mainapp_due."""
 
 import logging
 import queue
@@ -12,7 +12,7 @@ from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from scheduler.client.connection import parameters, translated
 from scheduler.client.errors import AccessRefused, BrokerUnavailable
-from scheduler.client.executor import Executor, News
+from scheduler.client.executor import Executor, HandlerEvent
 from scheduler.client.handlers import Handlers, handlers
 from scheduler.client.process_child import active
 from scheduler.client.reporter import HEARTBEAT, AttemptReporter, worker_name
@@ -25,22 +25,21 @@ from scheduler.domain.names import DUE_QUEUE
 from scheduler.rabbit import address
 
 log = logging.getLogger(__name__)
-FLUSH_SECONDS = 5.0  # after the grace period: to report what was stopped
+FLUSH_SECONDS = 5.0  # after the grace period, to report stopped handlers
 
 
 class Runner:
-    """Consumes with worker threads; one thread, that of `run`, does all the talking to the broker.
+    """Runs handlers in worker threads; only the thread of `run` uses the broker.
 
-    An event whose handler raises is put into a queue that hands it back after a while, `delays` one after
-    the other; then into `mainapp_due_dead`, with the traceback in its headers. A payload that does not fit
-    its model goes there at once. `unknown` says what happens to a job type without a handler: `retry` as if
-    a handler had failed, which lets a deployment in progress finish; `dead` at once; or `drop` it.
+    For untracked jobs: an event whose handler raises is retried after each of `delays`, then moved to
+    `mainapp_due_dead` with the traceback in its headers. A payload that does not match its model moves there
+    immediately. `unknown` applies to job types without a handler: `retry` handles them as failures, so that a
+    deployment can finish; `dead` moves them to the dead queue; `drop` acknowledges them.
 
-    All that is for jobs that are not tracked. For a tracked one the sidecar gets a report within every `heartbeat`
-    seconds, and the result: it retries, and gives up, by the job's own policy. The event is acknowledged once the
-    broker has confirmed the first report.
+    For tracked jobs: the sidecar gets a heartbeat within every `heartbeat` seconds, then the result, and retries
+    by the job's policy. The event is acknowledged once the broker has confirmed the first heartbeat.
 
-    No two attempts at one event run side by side in one Runner.
+    A Runner runs one attempt at an event at a time.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class Runner:
         queue_type: str = "quorum", grace: float = 30.0, name: str | None = None, heartbeat: float = HEARTBEAT,
         user_id: str | None = None,
     ) -> None:
-        """Prepare; `grace` is how long a stop waits for running handlers, `name` what it calls itself."""
+        """Configure; `grace` limits how long a stop waits for running handlers, `name` is the worker's name."""
         if not 1 <= heartbeat <= LIFETIME:
             raise ValueError(f"heartbeat is from 1 to {LIFETIME:,} seconds, not {heartbeat:g}")
         self._urls = [part.strip() for part in url.split(",")]
@@ -58,21 +57,21 @@ class Runner:
         self._stop_by = float("inf")
         self._session: RunnerSession | None = None
         self._works = WorkSet()
-        # `user_id` is the broker's user that we are, if the sidecar takes tenants from it.
+        # `user_id` is the host's AMQP user, if the sidecar takes tenants from it.
         self._reporter = AttemptReporter(heartbeat, user_id)
-        self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
-        self._executor = Executor(handlers, workers, self._tell)
+        self._news: queue.SimpleQueue[HandlerEvent] = queue.SimpleQueue()
+        self._executor = Executor(handlers, workers, self._notify)
         retries = RetryQueues(queue_name, delays, queue_type)
         self._shared = RunnerState(
             self._works, self._reporter, retries, FailurePolicy(unknown, worker_name(name)), self._news,
             self._executor.submit, self._set_ready, prefetch or workers * 2,
         )
-        self.ready = threading.Event()  # set while it consumes, or has as many events as it may have
+        self.ready = threading.Event()  # set while it consumes or is full
 
     def run(self) -> None:
         """Handle events until `stop` is called, through any loss of the broker.
 
-        Raise ClientError if the broker refuses the user, the password or the virtual host from the beginning.
+        Raises ClientError if the broker rejects the user, the password or the virtual host at the start.
         """
         if active():
             raise RuntimeError("a Runner was started while a child process imported a handler's module: start it "
@@ -92,7 +91,7 @@ class Runner:
                 refused = refused + 1 if isinstance(error, AccessRefused) else 0
                 if refused >= len(self._urls) and not served:
                     raise
-                log.warning("connecting again: %s", error)
+                log.warning("reconnecting: %s", error)
             else:
                 served, refused = True, 0
                 self._executor.start()
@@ -104,7 +103,7 @@ class Runner:
                 delay = min(delay * 2, 10.0)
 
     def _serve(self, connection: pika.BlockingConnection) -> bool:
-        """Use a connection until it is lost, or the stop; return whether it could be used at all."""
+        """Use a connection until it is lost or the Runner stops; return whether it consumed."""
         session = RunnerSession(connection, self._shared)
         self._session = session
         consumed = False
@@ -114,8 +113,8 @@ class Runner:
                 consumed = consumed or self.ready.is_set()
             session.drain(self._stop_by)
         except (AMQPError, OSError) as error:
-            why = error.reply_text if isinstance(error, ChannelClosedByBroker) else type(error).__name__
-            log.warning("broker lost, connecting again: %s", why)
+            reason = error.reply_text if isinstance(error, ChannelClosedByBroker) else type(error).__name__
+            log.warning("broker lost, reconnecting: %s", reason)
         finally:
             self._session = None
             session.lose()
@@ -123,24 +122,24 @@ class Runner:
         return consumed
 
     def _finished(self) -> bool:
-        """Whether to return from `run`: all handlers have ended and are reported, or the grace is over."""
+        """Return whether all handlers are finished and reported, or the grace period has expired."""
         if not self._stop.is_set():
             return False
         busy = not self._reporter.idle or any(work.state is WorkState.RUNNING for work in self._works)
         return not busy or time.monotonic() >= self._stop_by
 
     def run_until_signal(self) -> None:
-        """Run as a process of its own: SIGTERM and SIGINT stop it gracefully, a second one ends it at once."""
+        """Run as a process: SIGTERM or SIGINT stops it gracefully, a second signal ends it immediately."""
         stop_on_signal(self.stop, self._grace + FLUSH_SECONDS)
         self.run()
 
     def stop(self) -> None:
-        """Take no more events, let running handlers finish, then return from `run`; from any thread."""
+        """Stop consuming, let running handlers finish, then return from `run`. Thread-safe."""
         if not self._stop.is_set():
             self._stop_by = time.monotonic() + self._grace
             self._stop.set()
 
-    def _tell(self, news: News) -> None:
+    def _notify(self, news: HandlerEvent) -> None:
         self._news.put(news)
         session = self._session
         if session is not None:

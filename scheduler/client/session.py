@@ -1,4 +1,4 @@
-"""One connection of a Runner: takes events, acknowledges them, and publishes what became of them."""
+"""One connection of a Runner: consumes events, acknowledges them, and publishes their results."""
 
 import contextlib
 import logging
@@ -13,7 +13,7 @@ from pika import spec
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, ChannelClosed, ChannelWrongStateError
 
-from scheduler.client.executor import HandlerFinished, HandlerStarted, News
+from scheduler.client.executor import HandlerEvent, HandlerFinished, HandlerStarted
 from scheduler.client.handlers import UnknownJobType, UnreadableEvent
 from scheduler.client.reporter import AttemptReporter
 from scheduler.client.results import AttemptReport, NotJson, Snooze
@@ -24,30 +24,30 @@ from scheduler.domain.instants import rfc3339
 log = logging.getLogger(__name__)
 Unknown = Literal["retry", "dead", "drop"]
 _TURN_SECONDS = 0.25
-_MISSING_SECONDS = 5.0  # between two looks for a queue that is missing
-_FULL_SECONDS = 0.5  # a full Runner acknowledges a start only after this long: most handlers have returned by then
+_MISSING_SECONDS = 5.0  # between checks for a missing queue
+_FULL_SECONDS = 0.5  # a full Runner delays the ack of a started event: most handlers return earlier
 _FLUSH_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class FailurePolicy:
-    """How failures are treated, and who reports them."""
+    """The treatment of failures, and the worker's name for reports."""
 
     unknown: Unknown
     name: str
 
     def hopeless(self, error: BaseException) -> bool:
-        """Whether no further attempt would do better."""
+        """Return whether a retry would not help."""
         return isinstance(error, UnreadableEvent) or (isinstance(error, UnknownJobType) and self.unknown == "dead")
 
     def drops(self, error: BaseException | None) -> bool:
-        """Whether the event is acknowledged as if it had succeeded."""
+        """Return whether the event is acknowledged as if it had succeeded."""
         return isinstance(error, UnknownJobType) and self.unknown == "drop"
 
     def result(self, attempt: AttemptReport, done: HandlerFinished) -> tuple[bytes, bool]:
         """Return the ScheduleResult of an attempt, and whether it succeeded.
 
-        A run that no handler will ever take must end, too.
+        A run whose job type has no handler must end, too.
         """
         times = {"started_at": rfc3339(done.started_at), "finished_at": rfc3339(done.finished_at)}
         error = done.error
@@ -69,14 +69,14 @@ class RunnerState:
     reporter: AttemptReporter
     retries: RetryQueues
     policy: FailurePolicy
-    news: "queue.SimpleQueue[News]"
+    news: "queue.SimpleQueue[HandlerEvent]"
     submit: Callable[[Work], None]
     set_ready: Callable[[bool], None]
     prefetch: int
 
 
 class RunnerSession:
-    """Used by one thread. Whatever it loses is delivered again, or reported by the next session."""
+    """Used by one thread. After a loss, events are redelivered, and the next session sends the reports."""
 
     def __init__(self, connection: pika.BlockingConnection, shared: RunnerState) -> None:
         self._connection = connection
@@ -88,7 +88,7 @@ class RunnerSession:
         self._window = 0  # the consumer's prefetch
         self._cancelled = False  # by the broker
         self._closing = False
-        self._look_at = 0.0
+        self._check_at = 0.0
         self._started: dict[Work, float] = {}  # their `running` is confirmed: when to acknowledge them
         shared.reporter.attach(connection)
 
@@ -98,7 +98,7 @@ class RunnerSession:
             self._connection.add_callback_threadsafe(lambda: None)
 
     def turn(self, seconds: float = _TURN_SECONDS) -> None:
-        """Exchange data with the broker for a while, or until a handler has news."""
+        """Run I/O for `seconds`, or until a handler starts or ends."""
         self._connection.process_data_events(seconds)
         self._check_channel()
         self._read_news()
@@ -116,13 +116,13 @@ class RunnerSession:
         for work in progress.settled:
             self._settle(work)
         for work in progress.superseded:
-            self._supersede(work, "the sidecar has given it up")
+            self._supersede(work, "the sidecar has superseded it")
 
     def drain(self, stop_by: float) -> None:
-        """Take no more events, and wait for handlers until `stop_by`; return unstarted events to the queue."""
+        """Stop consuming, requeue unstarted events, and wait for handlers until `stop_by`."""
         self._closing = True
         for work in self._works:
-            self._give_back(work)
+            self._requeue(work)
         self._pause()
         while self._busy and time.monotonic() < stop_by:
             self.turn()
@@ -149,33 +149,33 @@ class RunnerSession:
             work.state is WorkState.RUNNING for work in self._works
         )
 
-    def _give_back(self, work: Work) -> None:
+    def _requeue(self, work: Work) -> None:
         unstarted = list(work.later)
         work.later = []
         if work.drop():
             self._works.remove(work)
             unstarted.append(work)
-        for each in unstarted:
-            for tag in each.deliveries:
+        for dropped in unstarted:
+            for tag in dropped.deliveries:
                 with self._closed_later():
                     if self._channel is not None:
                         self._channel.basic_nack(tag, requeue=True)
 
     def lose(self) -> None:
-        """Note that the connection is gone."""
+        """Record the loss of the connection."""
         self._shared.set_ready(False)
         self._works.lose_deliveries()
 
     # Consuming
 
     def _check_channel(self) -> None:
-        """Consume again if the broker closed the channel or cancelled the consumer, as after its timeout."""
+        """Consume again if the broker closed the channel or cancelled the consumer."""
         if self._channel is not None and self._channel.is_open and not self._cancelled:
             return
         if self._channel is not None:
-            log.warning("the broker stopped delivering from %s: consuming again", self._shared.retries.queue)
+            log.warning("the broker stopped delivering from %s; consuming again", self._shared.retries.queue)
             self._abandon_channel()
-        if not self._closing and time.monotonic() >= self._look_at:
+        if not self._closing and time.monotonic() >= self._check_at:
             self._open_channel()
 
     def _abandon_channel(self) -> None:
@@ -190,8 +190,8 @@ class RunnerSession:
 
     def _open_channel(self) -> None:
         if not self._shared.retries.declare(self._connection):
-            self._look_at = time.monotonic() + _MISSING_SECONDS
-            log.warning("queue %s does not exist: waiting for it; create it, and bind it to schedule.events",
+            self._check_at = time.monotonic() + _MISSING_SECONDS
+            log.warning("waiting for the queue %s; create it, and bind it to schedule.events",
                         self._shared.retries.queue)
             return
         self._channel = self._connection.channel()
@@ -203,7 +203,7 @@ class RunnerSession:
         self._cancelled = True
 
     def _consume(self) -> None:
-        """Take up to `prefetch` events, with those that this Runner has already."""
+        """Consume up to `prefetch` events, including those that this Runner already has."""
         assert self._channel is not None  # noqa: S101 - the caller has opened it
         self._window = max(1, self._shared.prefetch - len(self._works))
         self._channel.basic_qos(prefetch_count=self._window)
@@ -220,7 +220,7 @@ class RunnerSession:
         return len(self._works) >= self._shared.prefetch
 
     def _adjust(self) -> None:
-        """Hold no more than `prefetch` events: the broker does not count those acknowledged at their start."""
+        """Limit the events to `prefetch`: the broker does not count those acknowledged at their start."""
         if self._channel is None or not self._channel.is_open or self._closing:
             return
         if self._tag is not None:
@@ -258,32 +258,32 @@ class RunnerSession:
         self._shared.submit(work)
 
     def _join(self, current: Work, work: Work) -> None:
-        """Let one handler do for two deliveries of the same attempt."""
+        """Use one handler for two deliveries of the same attempt."""
         current.deliveries += work.deliveries
         if current.confirmed:
             self._started[current] = 0.0
 
     def _follow(self, current: Work, work: Work) -> None:
-        """Let another attempt at a run wait until the handler of the one before has returned."""
+        """Delay a later attempt at a run until the handler of the earlier one has returned."""
         newest = current.later[-1] if current.later else current
         if newest.key == work.key:
             self._join(newest, work)
         elif newest.key[1] > work.key[1]:
-            self._acknowledge(work)  # the sidecar has given it up
+            self._acknowledge(work)  # superseded
         elif current.drop():
             self._acknowledge(current)
             self._submit(work)
         else:
-            for each in current.later:
-                self._acknowledge(each)
+            for later in current.later:
+                self._acknowledge(later)
             current.later = [work]
             self._supersede(current, f"attempt {work.key[1]} has been delivered")
 
-    def _supersede(self, work: Work, why: str) -> None:
+    def _supersede(self, work: Work, reason: str) -> None:
         self._shared.reporter.forget(work)
         if work.state is WorkState.RUNNING and work.stop_reason is None and not work.stop(StopReason.SUPERSEDED):
-            log.warning("attempt %s of event %s still runs, though %s: a handler in a thread cannot be stopped",
-                        work.key[1], work.key[0], why)
+            log.warning("attempt %s of event %s still runs, although %s: a handler in a thread cannot be stopped",
+                        work.key[1], work.key[0], reason)
 
     # Settling
 
@@ -306,19 +306,19 @@ class RunnerSession:
         elif done.error is None or self._shared.policy.drops(done.error):
             self._settle(work)
         elif work.stop_reason is StopReason.SHUTDOWN:
-            self._works.remove(work)  # delivered again once the connection is closed
+            self._works.remove(work)  # redelivered after the connection is closed
         elif work.deliveries:
             self._divert(work, done.error)
             self._settle(work)
         else:
-            # The broker delivers it again: a copy in a retry queue would be a second event.
-            log.error("event %s failed and is delivered again", work.key[0], exc_info=done.error)
+            # The broker redelivers it: a copy in a retry queue would be a duplicate.
+            log.error("event %s failed and is redelivered", work.key[0], exc_info=done.error)
             self._next(work)
 
     def _end_tracked(self, work: Work, attempt: AttemptReport, done: HandlerFinished) -> None:
         stopped = done.error is not None and work.stoppable
         if stopped and work.stop_reason is StopReason.SUPERSEDED:
-            log.warning("attempt %s of event %s stopped: the sidecar has given it up", work.key[1], work.key[0])
+            log.warning("attempt %s of event %s stopped: the sidecar has superseded it", work.key[1], work.key[0])
             self._settle(work)
         elif stopped and work.stop_reason is StopReason.SHUTDOWN:
             self._shared.reporter.end(work, attempt.failed(Snooze(0)))
@@ -336,21 +336,21 @@ class RunnerSession:
         target = self._shared.retries.divert(
             self._outgoing, work.body, work.properties, error, final=self._shared.policy.hopeless(error)
         )
-        log.error("event %s failed and went to %s", work.key[0], target, exc_info=error)
+        log.error("event %s failed and was moved to %s", work.key[0], target, exc_info=error)
 
     def _settle(self, work: Work) -> None:
-        """Acknowledge an event that needs no handler any more; a run that succeeded needs no later attempt."""
+        """Acknowledge a finished event, and the later attempts of a run that succeeded."""
         self._works.finish(work.key)
         self._acknowledge(work)
         if work.succeeded:
-            for each in work.later:
-                self._works.finish(each.key)
-                self._acknowledge(each)
+            for later in work.later:
+                self._works.finish(later.key)
+                self._acknowledge(later)
             work.later = []
         self._next(work)
 
     def _next(self, work: Work) -> None:
-        """Forget an attempt, and start the one that waited for it."""
+        """Remove an attempt, and start the next attempt at the same event."""
         self._works.remove(work)
         if work.later:
             following, *following.later = work.later
@@ -358,7 +358,7 @@ class RunnerSession:
             self._submit(following)
 
     def _start(self, work: Work) -> None:
-        """Acknowledge an attempt soon: the broker has its `running`, so its heartbeat protects it."""
+        """Schedule the ack of an attempt: its heartbeat protects it once the broker has its `running`."""
         self._started[work] = time.monotonic() + (_FULL_SECONDS if self._full else 0.0)
 
     def _acknowledge_started(self) -> None:
@@ -367,7 +367,7 @@ class RunnerSession:
             if at <= now:
                 del self._started[work]
                 if self._full:
-                    self._pause()  # first: the acknowledgement makes room for another event
+                    self._pause()  # before the ack, which allows another delivery
                 self._acknowledge(work)
 
     def _acknowledge(self, work: Work) -> None:
@@ -376,10 +376,10 @@ class RunnerSession:
                 for tag in work.deliveries:
                     self._channel.basic_ack(tag)
             except (ChannelClosed, ChannelWrongStateError):
-                log.debug("the channel was closed before an acknowledgement: the event is delivered again")
+                log.debug("the channel was closed before an ack: the event is redelivered")
             work.deliveries = []
 
     @staticmethod
     def _closed_later() -> contextlib.suppress:
-        """Go on if the broker has just closed the channel: `turn` notices that, and all is delivered again."""
+        """Ignore a closed channel: `turn` reopens it, and the broker redelivers the events."""
         return contextlib.suppress(ChannelClosed, ChannelWrongStateError)

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT of a process that is all a Runner's."""
+"""Signal handlers of a Runner's process."""
 
 import os
 import signal
@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 
 def stop_on_signal(stop: Callable[[], None], seconds: float) -> None:
-    """Call `stop` at the first signal and exit at the second, or so many seconds after the first."""
+    """Call `stop` at the first signal; exit at the second, or `seconds` after the first."""
     stopping = threading.Event()
 
     def on_signal(number: int, _: object) -> None:
         if stopping.is_set():
             os._exit(128 + number)
         stopping.set()
-        # Whatever hangs, be it a handler or the broker, the process ends in time.
+        # Exit in time even if a handler or the broker hangs.
         last = threading.Timer(seconds, os._exit, (0,))
         last.daemon = True
         last.start()

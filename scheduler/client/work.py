@@ -1,4 +1,4 @@
-"""The events that a Runner has: which wait, which run, and which have finished."""
+"""A Runner's events: waiting, running and finished."""
 
 import threading
 from collections import OrderedDict
@@ -16,30 +16,30 @@ Key = tuple[str | None, int]
 
 
 class WorkState(Enum):
-    """How far an event has come."""
+    """State of an event in a Runner."""
 
     WAITING = auto()
     RUNNING = auto()
     ENDED = auto()  # its result may not be confirmed yet
-    DROPPED = auto()  # the broker has it again, and no handler may start here
+    DROPPED = auto()  # requeued; no handler may start here
 
 
 class StopReason(Enum):
-    """Why a running handler is asked to end."""
+    """Reason for stopping a running handler."""
 
-    SUPERSEDED = auto()  # the sidecar has given up this attempt
+    SUPERSEDED = auto()  # by the sidecar or a later attempt
     TIMED_OUT = auto()
     SHUTDOWN = auto()
 
 
-_lock = threading.Lock()  # for the states of all works: it is held for an instant only
+_lock = threading.Lock()  # for the states of all works; held briefly
 
 
 @dataclass(eq=False, slots=True)
 class Work:
     """One attempt at one event, from its delivery to its acknowledgement.
 
-    Only the thread that talks to the broker uses `deliveries`, `later`, `confirmed` and `succeeded`.
+    Only the thread that uses the broker accesses `deliveries`, `later`, `confirmed` and `succeeded`.
     """
 
     key: Key
@@ -63,7 +63,7 @@ class Work:
             return True
 
     def drop(self) -> bool:
-        """Keep it from starting; return False if it has started."""
+        """Mark it as dropped; return False if it has started."""
         with _lock:
             if self.state is not WorkState.WAITING:
                 return False
@@ -71,7 +71,7 @@ class Work:
             return True
 
     def on_stop(self, stop: Callable[[StopReason], None]) -> None:
-        """Have `stop` called when the handler must end: at once if that was asked for before."""
+        """Register `stop` for the end of the handler; call it now if a stop was already requested."""
         with _lock:
             self._stop = stop
             reason = self.stop_reason
@@ -80,11 +80,11 @@ class Work:
 
     @property
     def stoppable(self) -> bool:
-        """Whether the handler can be made to end."""
+        """Whether the handler can be stopped."""
         return self._stop is not None
 
     def stop(self, reason: StopReason) -> bool:
-        """Ask the handler to end; return whether it can be stopped. Only the first reason counts."""
+        """Stop the handler; return whether it can be stopped. Only the first reason counts."""
         with _lock:
             first = self.stop_reason is None
             self.stop_reason = self.stop_reason or reason
@@ -118,30 +118,30 @@ class WorkSet:
 
     @property
     def waiting(self) -> int:
-        """How many wait for a free worker."""
+        """Number of events that wait for a free worker."""
         return sum(work.state is WorkState.WAITING for work in self._by_event.values())
 
     @property
     def acknowledged(self) -> int:
-        """How many the broker does not count as delivered to us any more."""
+        """Number of acknowledged events."""
         return sum(not work.deliveries for work in self._by_event.values())
 
     def current(self, key: Key) -> Work | None:
-        """Return the work on the same event, whichever attempt it is."""
+        """Return the work on the same event, for any attempt."""
         return None if key[0] is None else self._by_event.get(key[0])
 
     def add(self, work: Work) -> None:
-        """Take an event of which there is no other."""
+        """Add the first work on an event."""
         self._by_event[work if work.key[0] is None else work.key[0]] = work
 
     def remove(self, work: Work) -> None:
-        """Forget an event that needs no further attention."""
+        """Remove an event."""
         name: object = work if work.key[0] is None else work.key[0]
         if self._by_event.get(name) is work:
             del self._by_event[name]
 
     def finish(self, key: Key) -> None:
-        """Remember that an attempt needs no handler any more, if it is delivered again."""
+        """Record that an attempt needs no handler if it is redelivered."""
         if key[0] is None:
             return
         self._finished[key] = None
@@ -150,11 +150,11 @@ class WorkSet:
             self._finished.popitem(last=False)
 
     def finished(self, key: Key) -> bool:
-        """Whether an attempt has finished here."""
+        """Return whether an attempt has finished here."""
         return key in self._finished
 
     def lose_deliveries(self) -> None:
-        """Note that the channel is closed: the broker delivers again what was not acknowledged."""
+        """Drop all deliveries after the channel closes: the broker redelivers unacknowledged events."""
         for work in self:
             work.deliveries, work.later = [], []
             if work.drop():

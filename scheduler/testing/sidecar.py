@@ -216,7 +216,7 @@ class Sidecar:
     def _attempt(self, body: bytes, to: Handlers) -> None:
         attempt = tracked(body, "test")
         assert attempt is not None  # noqa: S101 - the caller asked
-        self.publish("result", attempt.says(ResultStatus.RUNNING))
+        self.publish("result", attempt.encode(ResultStatus.RUNNING))
         try:
             result = attempt.succeeded(to.dispatch(body))
         except (UnknownJobType, UnreadableEvent):

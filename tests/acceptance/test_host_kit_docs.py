@@ -24,7 +24,7 @@ def snippets(language):
 def page(sidecar, amqp_url, empty_database, monkeypatch):
     """Run the Python of the page in one namespace, with handlers of its own."""
     handlers = Handlers()
-    monkeypatch.setattr("scheduler.client.client.ANSWER_SECONDS", DEADLINE)
+    monkeypatch.setattr("scheduler.client.client.REPLY_SECONDS", DEADLINE)
     monkeypatch.setattr(scheduler.client, "on_due", handlers.on_due)
     monkeypatch.setattr(scheduler.client.Runner.__init__, "__kwdefaults__",
                         scheduler.client.Runner.__init__.__kwdefaults__ | {"handlers": handlers})

@@ -16,7 +16,7 @@ from scheduler.client import BrokerUnavailable, ClientError, CommandRejected, No
 
 @pytest.fixture
 def client(amqp_url, monkeypatch):
-    monkeypatch.setattr("scheduler.client.client.ANSWER_SECONDS", DEADLINE)
+    monkeypatch.setattr("scheduler.client.client.REPLY_SECONDS", DEADLINE)
     with SchedulerClient(amqp_url) as made:
         yield made
 

@@ -67,7 +67,7 @@ def test_a_returned_value_that_is_not_json_fails_the_attempt_for_good(returned, 
 def test_letters_of_any_script_are_counted_as_they_are_and_not_by_their_escapes():
     result = parse_result("result", ATTEMPT.succeeded("ж" * 12_000))
     assert (json.loads(result.output), result.output_cut) == ("ж" * 12_000, False)
-    assert json.loads(ATTEMPT.says(ResultStatus.RUNNING, error="half a pair: \ud83d"))["error"].endswith("\ud83d")
+    assert json.loads(ATTEMPT.encode(ResultStatus.RUNNING, error="lone: \ud83d"))["error"].endswith("\ud83d")
 
 
 def test_an_output_without_end_is_cut_before_it_is_sent():

@@ -77,7 +77,7 @@ def test_several_modules_are_served_together_and_told_of(modules):
     ("1/0", "ZeroDivisionError while it was imported"),
     ("import no_such_module_at_all", "No module named 'no_such_module_at_all'"),
     ("x = 1", "registers no handler"),
-    (SHOP + OTHER.replace('"other"', '"plain"'), "'plain' has a handler already"),
+    (SHOP + OTHER.replace('"other"', '"plain"'), "'plain' already has a handler"),
 ])
 def test_a_module_that_is_of_no_use_says_why(modules, text, says):
     modules(broken_handlers=text)
