@@ -1,4 +1,4 @@
-"""What an operator sees of single jobs: ids in debug lines, storms as counts."""
+"""Debug lines show single jobs; floods of warnings are counted."""
 
 from uuid import uuid4
 
@@ -7,7 +7,7 @@ from support import iso, until, utc
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
-def test_debug_shows_each_job_with_its_ids(sidecar, host):
+def test_debug_lines_show_each_job_with_its_ids(sidecar, host):
     sidecar.up(LOG_LEVEL="debug")
     consumer, producer = sidecar.processes
     job = str(uuid4())
@@ -24,14 +24,14 @@ def test_debug_shows_each_job_with_its_ids(sidecar, host):
     assert emitted["late_ms"] >= 0
 
 
-def test_a_flood_of_bad_commands_is_a_few_lines(sidecar, host):
+def test_a_flood_of_invalid_commands_logs_a_few_lines(sidecar, host):
     for _ in range(300):
         host.publish("request", b"{")
-    consumer = sidecar.up(producers=0).processes[0]  # now that all are there: a slow host would make a long storm
+    consumer = sidecar.up(producers=0).processes[0]  # started late, so that all commands arrive at once
     until(lambda: consumer.metric("scheduler_commands_rejected_total") == 300, "all rejected")
     consumer.logged("command rejected")
     lines = [line for line in consumer.lines if line["event"] == "command rejected"]
     assert 1 <= len(lines) <= 3
     assert lines[0]["do"]
-    # Steady state is quiet: no job has a line of its own.
+    # There is no line per job.
     assert len(consumer.lines) < 10

@@ -178,20 +178,20 @@ def test_a_tick_fills_the_gauges_and_an_outage_empties_them(database_url, sql, m
     jobs(sql, 2 * maintenance.PRUNE_BATCH, status="done", finished="-2 days")
     health = Health()
     settings = Settings(database_url=database_url, retention_days=1)
-    made = Maintenance(ROLES["consumer"], settings, Stop(), health.part("postgres"), 8000)
-    assert made.run_once()
+    thread = Maintenance(ROLES["consumer"], settings, Stop(), health.part("postgres"), 8000)
+    assert thread.run_once()
     assert metrics.backlog_jobs._value.get() == 3
     assert metrics.replicas.labels("consumer")._value.get() == 1
     assert sql("SELECT count(*) FROM jobs") == [(3,)]
     assert health.ready()[0]
     ours = "datname = current_database() AND application_name = 'scheduler consumer maintenance'"
     assert sql(f"SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE {ours}") == [(True,)]
-    assert not made.run_once()
+    assert not thread.run_once()
     assert math.isnan(metrics.backlog_jobs._value.get())
     assert not health.ready()[0]
-    assert made.run_once()
+    assert thread.run_once()
     assert health.ready()[0]
-    made._leave()
+    thread._leave()
     assert sql("SELECT id FROM replicas") == []
 
 
@@ -202,31 +202,31 @@ def test_a_database_too_slow_to_count_is_still_there(database_url, monkeypatch):
     monkeypatch.setattr(MaintenanceSession, "measure", slow)
     health = Health()
     settings = Settings(database_url=database_url)
-    made = Maintenance(ROLES["consumer"], settings, Stop(), health.part("postgres"), 8000)
-    assert not made.run_once()
+    thread = Maintenance(ROLES["consumer"], settings, Stop(), health.part("postgres"), 8000)
+    assert not thread.run_once()
     assert health.ready()[0]
     assert math.isnan(metrics.backlog_jobs._value.get())
 
 
 def test_an_idle_tick_is_two_queries(database_url, monkeypatch):
-    made = Maintenance(ROLES["producer"], Settings(database_url=database_url), Stop(), None, 8000)
-    made.run_once()
-    asked = []
+    thread = Maintenance(ROLES["producer"], Settings(database_url=database_url), Stop(), None, 8000)
+    thread.run_once()
+    queries = []
     monkeypatch.setattr("scheduler.postgres.maintenance_queries.query",
-                        lambda name: asked.append(name) or query(name))
-    made.run_once()
-    assert asked[0] == "replicas/beat"
-    assert len(asked) <= 2
-    made._leave()
+                        lambda name: queries.append(name) or query(name))
+    thread.run_once()
+    assert queries[0] == "replicas/beat"
+    assert len(queries) <= 2
+    thread._leave()
 
 
 def test_a_summary_says_what_was_done_in_the_minute(database_url, caplog):
     caplog.set_level("INFO")
-    made = Maintenance(ROLES["producer"], Settings(database_url=database_url), Stop(), None, 8000)
+    thread = Maintenance(ROLES["producer"], Settings(database_url=database_url), Stop(), None, 8000)
     metrics.jobs_due.inc(7)
     for _ in range(7):
         metrics.due_lag.observe(0.004)
-    made.summarise()
+    thread.summarise()
     [record] = [each for each in caplog.records if each.getMessage() == "summary"]
     assert record.fields["due"] == 7
     assert 3 <= record.fields["lag_p99_ms"] <= 5

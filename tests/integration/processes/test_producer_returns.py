@@ -1,4 +1,4 @@
-"""Jobs that come back: what a producer settles itself is due again on time, whatever its poll interval."""
+"""Rows that a producer settles are claimed again on time, regardless of the poll interval."""
 
 import time
 from contextlib import ExitStack, closing, contextmanager
@@ -33,16 +33,16 @@ def opened(url):
     link.close()
 
 
-def test_a_job_alone_comes_back_on_time_however_rarely_the_producer_looks(sidecar, host):
-    """Its next run is written after the claim has looked for the next one: the producer slept all its interval."""
+def test_a_recurring_job_is_on_time_regardless_of_the_poll_interval(sidecar, host):
+    """The claim finds the next due row before the job's next run is stored: the producer slept too long."""
     sidecar.up(**SLOW)
     host.request(run_at=iso(utc(seconds=0.5)), every=1)
     missed = [event["missed"] for event in host.due(6)]
-    # Who sleeps through the interval passes over seven each time, a busy machine over one now and then.
+    # A producer that sleeps for the whole interval misses seven each time; a busy machine sometimes misses one.
     assert 0 in missed[1:], missed
 
 
-def test_a_refused_event_is_tried_again_when_its_retry_is_due(sidecar, host):
+def test_a_refused_event_is_retried_on_time(sidecar, host):
     sidecar.start("producer", **SLOW).ready()
 
     def seconds_to_the_retry():
@@ -54,71 +54,71 @@ def test_a_refused_event_is_tried_again_when_its_retry_is_due(sidecar, host):
         host.channel.queue_bind("mainapp_due", "schedule.events", "due")
         return lateness(host.due()[0])
 
-    # The first comes after a second, the second after two more. Who sleeps through the interval is later every
-    # time, a busy machine now and then.
+    # The first retry is due after a second, the second after two more. A producer that sleeps for the whole
+    # interval is later every time, a busy machine sometimes.
     until(lambda: seconds_to_the_retry() < 7, "a retry in time", within=2 * DEADLINE)
 
 
-def test_what_a_replica_let_go_of_is_found_in_time_however_rarely_the_others_look(sidecar, host):
-    """Promise 4 allows 30 s, and the interval a minute."""
+def test_rows_released_by_a_dead_replica_are_found_in_time(sidecar, host):
+    """Promise 4 allows 30 s; the poll interval is a minute."""
     sidecar.start("producer", **SLOW).ready()
     [job] = sidecar.sql("INSERT INTO jobs (id, job_type, next_run_at) VALUES (gen_random_uuid(), 'a', now()) "
                         "RETURNING id")
     assert host.due(within=50)[0]["job_id"] == job["id"]
 
 
-def test_a_job_settled_while_another_batch_is_on_its_way_is_not_left_below_the_watermark(sidecar, amqp_url):
+def test_a_job_settled_while_another_batch_is_in_flight_is_not_left_below_the_watermark(sidecar, amqp_url):
     """Batches overlap: the second is claimed, and raises the watermark, before the first is settled."""
     sidecar.sql("INSERT INTO jobs (id, job_type, every, starts_at, next_run_at) SELECT gen_random_uuid(), 'one', "
                 "interval '1 second', at, at FROM (SELECT now() - interval '0.5 seconds') AS given (at)")
     sidecar.sql("INSERT INTO jobs (id, job_type, next_run_at) VALUES (gen_random_uuid(), 'second', "
                 "now() + interval '0.8 seconds')")
-    watch = PollSchedule(DueJobs(), poll=60.0)
-    watermark = watch.watermark
+    schedule = PollSchedule(DueJobs(), poll=60.0)
+    watermark = schedule.watermark
     with opened(amqp_url) as link, ExitStack() as stack:
         sessions = [stack.enter_context(closing(ClaimSession(sidecar.database_url, f"test {n}"))) for n in (1, 2)]
         publisher = EventPublisher(link, SlowRoutes())
-        first = Batch.claimed(watch.source, sessions[0], 1, watermark.bounds())
-        watch.claimed(first)
+        first = Batch.claimed(schedule.source, sessions[0], 1, watermark.bounds())
+        schedule.claimed(first)
         first.publish(publisher)
-        batches = (Batch.claimed(watch.source, sessions[1], 1, watermark.bounds()) for _ in count())
+        batches = (Batch.claimed(schedule.source, sessions[1], 1, watermark.bounds()) for _ in count())
         second = until(lambda: None if (batch := next(batches)).empty else batch, "the second due")
-        watch.claimed(second)
+        schedule.claimed(second)
         assert watermark.bounds()[1] == second.resume_from[1]
-        returns = first.settle()
-        watch.settled(first, returns)
+        due_again = first.settle()
+        schedule.settled(first, due_again)
         second.publish(publisher)
-        watch.settled(second, second.settle())
+        schedule.settled(second, second.settle())
     [row] = sidecar.sql("SELECT wake_at FROM jobs WHERE job_type = 'one'")
-    assert returns == row["wake_at"]
-    assert max(watermark.bounds()) <= returns
+    assert due_again == row["wake_at"]
+    assert max(watermark.bounds()) <= due_again
 
 
-def test_what_is_settled_after_a_later_batch_is_looked_at_again_in_time():
-    """What is urgent is settled first, and the batch before it may be due again sooner than the next look."""
-    watch, now = PollSchedule(DueJobs(), poll=60.0), utc()
+def test_rows_settled_after_a_later_batch_are_polled_in_time():
+    """Urgent batches are settled first; rows of the previous batch may be due again before the next poll."""
+    schedule, now = PollSchedule(DueJobs(), poll=60.0), utc()
     first, urgent = (
-        Batch(watch.source, None, Claim([], now, None, (now,) * 3), time.monotonic()) for _ in range(2)
+        Batch(schedule.source, None, Claim([], now, None, (now,) * 3), time.monotonic()) for _ in range(2)
     )
-    watch.claimed(first)
-    watch.claimed(urgent)
-    watch.settled(urgent, None)
-    watch.settled(first, now + timedelta(seconds=1))
-    assert watch.next_poll == first.steady(now + timedelta(seconds=1))
+    schedule.claimed(first)
+    schedule.claimed(urgent)
+    schedule.settled(urgent, None)
+    schedule.settled(first, now + timedelta(seconds=1))
+    assert schedule.next_poll == first.steady(now + timedelta(seconds=1))
 
 
 @pytest.mark.parametrize(("seconds_to_next", "pause"), [(None, 2.0), (3600.0, 0.5)])
-def test_a_kind_of_which_there_is_nothing_is_left_alone_for_longer(monkeypatch, seconds_to_next, pause):
-    watch, now, clock = PollSchedule(DueRuns(), poll=0.5), utc(), time.monotonic()
+def test_an_empty_source_is_polled_less_often(monkeypatch, seconds_to_next, pause):
+    schedule, now, clock = PollSchedule(DueRuns(), poll=0.5), utc(), time.monotonic()
     monkeypatch.setattr("scheduler.emitting.poll_schedule.time", SimpleNamespace(monotonic=lambda: clock))
-    batch = Batch(watch.source, None, Claim([], now, seconds_to_next, (now,) * 3), clock)
-    watch.claimed(batch)
-    watch.settled(batch, None)
-    assert watch.next_poll == clock + pause
+    batch = Batch(schedule.source, None, Claim([], now, seconds_to_next, (now,) * 3), clock)
+    schedule.claimed(batch)
+    schedule.settled(batch, None)
+    assert schedule.next_poll == clock + pause
 
 
-def test_looks_from_the_bottom_become_rarer_where_they_are_slow(monkeypatch):
-    """With an old snapshot in the way each of them walks over all that is dead in the index."""
+def test_slow_full_scans_become_rarer(monkeypatch):
+    """An old snapshot keeps dead entries in the index, and each full scan reads all of them."""
     clock = iter(())
     monkeypatch.setattr("scheduler.emitting.poll_schedule.time", SimpleNamespace(monotonic=lambda: next(clock)))
     watermark, newest = LowWatermark(every=0.5, classes=2), utc()
@@ -130,7 +130,7 @@ def test_looks_from_the_bottom_become_rarer_where_they_are_slow(monkeypatch):
         assert watermark.bounds() == (LONG_AGO, LONG_AGO)
 
 
-def test_a_wake_up_lowers_the_watermark_only_as_far_as_told():
+def test_a_wake_up_lowers_the_watermark_only_to_its_instant():
     watermark, newest = LowWatermark(every=60.0, classes=2), utc()
     watermark.bounds()
     watermark.rise((newest, newest), 0.001)

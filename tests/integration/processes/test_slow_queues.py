@@ -25,7 +25,7 @@ SLOW_QUEUE = "acme:slow"
 def slow_queue(stack, amqp_url, host):
     """Bind a queue to due.acme. While suspended, it accepts messages and does not confirm them."""
     if stack.rabbitmq is None:
-        pytest.skip("needs a server of its own")
+        pytest.skip("needs a private server")
     host.channel.queue_declare(SLOW_QUEUE, durable=True, arguments={"x-queue-type": "classic"})
     host.channel.queue_bind(SLOW_QUEUE, "schedule.events", "due.acme.#")
     host.channel.queue_declare("globex", durable=True)

@@ -28,27 +28,30 @@ def due(number, **fields):
 
 
 class Places(dict):
-    """Has every row lie where its id says."""
+    """Uses the id of a row as its place."""
 
     def __missing__(self, job_id):
         return job_id
 
 
 class Session:
-    """Keeps the statements that settle what was claimed."""
+    """Records the statements that settle a claim."""
 
     places = Places()
 
-    def settle(self, statements, after=()):  # noqa: ARG002 - as a session has it
+    def settle(self, statements, after=()):  # noqa: ARG002 - the signature of ClaimSession
         self.settled = {text.splitlines()[0]: values for text, values in statements}
 
-    def ids(self, words):
-        found = [values.get("ids") or values["places"] for text, values in self.settled.items() if words in text]
-        return found[0].strip("{}").replace('"', "").split(",") if found else []
+    def ids(self, comment):
+        """Return the ids of the statement whose comment contains this text."""
+        for text, values in self.settled.items():
+            if comment in text:
+                return (values.get("ids") or values["places"]).strip("{}").replace('"', "").split(",")
+        return []
 
 
 class Publisher:
-    """Answers as it is told, and confirms whatever is left."""
+    """Returns these receipts, then CONFIRMED."""
 
     lost = "gone"
     straggled = False
@@ -73,7 +76,7 @@ def settled(jobs, *receipts):
 
 
 @pytest.mark.parametrize(("seconds", "emitted"), [(inf, 3), (0.0, 1)])
-def test_what_takes_too_long_to_decide_is_left_due_and_the_rest_is_emitted(monkeypatch, seconds, emitted):
+def test_rows_that_take_too_long_to_decide_stay_due_and_the_others_are_emitted(monkeypatch, seconds, emitted):
     monkeypatch.setattr(module, "DECIDE_SECONDS", seconds)
     session, due_again = settled([due(number) for number in range(3)])
     assert len(session.ids("Finish jobs")) == emitted
@@ -88,7 +91,7 @@ def test_each_job_is_settled_by_its_own_receipts():
     assert due_again > NOW
 
 
-def test_what_the_broker_did_not_answer_for_stays_due_and_is_noted():
+def test_an_unconfirmed_event_ends_the_connection():
     with pytest.raises(RabbitUnavailable):
         settled([due(0), due(1)], Receipt.CONFIRMED, Receipt.UNKNOWN)
 
@@ -101,7 +104,7 @@ def test_an_event_of_a_slow_route_is_retried_later_and_the_others_are_settled():
     assert due_again > NOW
 
 
-def test_a_row_that_cannot_be_read_is_kept_for_later_and_stops_no_other():
+def test_an_unreadable_row_is_retried_later_and_stops_no_other():
     broken = due(1, definition=None)
     session, _ = settled([due(0), broken, due(2)])
     assert len(session.ids("Finish jobs")) == 2
@@ -109,7 +112,7 @@ def test_a_row_that_cannot_be_read_is_kept_for_later_and_stops_no_other():
 
 
 class StepwisePublisher:
-    """Answers each send with its own receipts, or does not take it."""
+    """Returns the receipts of each send in turn, or raises an error."""
 
     def __init__(self, *steps):
         self.steps = list(steps)
@@ -135,7 +138,7 @@ def folding(number):
     ([Receipt.CONFIRMED, Receipt.RETURNED], [Receipt.CONFIRMED], 1),
     ([Receipt.RETURNED, Receipt.UNSENDABLE], None, 0),
 ])
-def test_what_was_missed_is_told_once_the_event_is_confirmed(first, second, sent):
+def test_missed_messages_follow_the_confirm_of_their_event(first, second, sent):
     jobs = [folding(0), folding(1)]
     session, publisher = Session(), StepwisePublisher(first, second)
     batch = Batch(DueJobs(), session, Claim(jobs, NOW + timedelta(seconds=1), None, (NOW,) * 3), monotonic())
@@ -148,7 +151,7 @@ def test_what_was_missed_is_told_once_the_event_is_confirmed(first, second, sent
 
 
 @pytest.mark.parametrize("second", [[Receipt.UNKNOWN], RabbitUnavailable("blocked")])
-def test_an_event_whose_missed_message_is_not_answered_stays_due(second):
+def test_an_event_whose_missed_message_is_unconfirmed_stays_due(second):
     job, plain = folding(0), due(1)
     session, claim = Session(), Claim([job, plain], NOW + timedelta(seconds=1), None, (NOW,) * 3)
     batch = Batch(DueJobs(), session, claim, monotonic())

@@ -1,4 +1,4 @@
-"""Two batches are stored at a time: they are acknowledged in the order of delivery, or not at all."""
+"""Batches stored concurrently are acknowledged in the order of delivery, or not at all."""
 
 import threading
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ STORED = StoredBatch((), 0, 0)
 
 
 class Queue:
-    """Stands for the inbox: hands out these batches and keeps what is acknowledged."""
+    """A fake inbox: returns these batches and records acknowledgements."""
 
     def __init__(self, *batches):
         self.batches, self.acked = list(batches), []
@@ -32,12 +32,12 @@ class Queue:
 
 
 def batch(first, count, job_id=None):
-    made = []
+    deliveries = []
     for tag in range(first, first + count):
-        made.append(Delivery(tag, "cancel", pika.BasicProperties(), b"", redelivered=False, size=0))
+        deliveries.append(Delivery(tag, "cancel", pika.BasicProperties(), b"", redelivered=False, size=0))
         command = ScheduleCancel(id=job_id or uuid4())
-        made[-1].read = Incoming(command, str(command.id), correlation_id=tag)
-    return made
+        deliveries[-1].read = Incoming(command, str(command.id), correlation_id=tag)
+    return deliveries
 
 
 @pytest.fixture
@@ -45,13 +45,13 @@ def served(monkeypatch):
     monkeypatch.setattr(module, "BATCH", 3)
 
     def serve(queue, storing):
-        """Serve the queue until it is empty; `storing` says what becomes of the batch that begins with a tag."""
+        """Serve the queue until it is empty; `storing` returns the result for the batch that starts with a tag."""
         stop = Stop()
         health = SimpleNamespace(turn=lambda: None, found=lambda _: None, missing=lambda *_: None)
         settings = SimpleNamespace(max_payload_bytes=1000, poll_interval_ms=500, database_url="")
         consumer = Consumer(settings, stop, health)
         consumer._storing.store = lambda _session, commands, _check: storing(commands[0].correlation_id, stop)
-        consumer._finish = lambda found, _stored, inbox, _answers: inbox.ack(found)
+        consumer._finish = lambda deliveries, _stored, inbox, _reply_sender: inbox.ack(deliveries)
         try:
             consumer._serve(queue, None, SimpleNamespace(check_open=None))
         finally:
@@ -68,12 +68,12 @@ def done(tag, stop, last):
     return STORED
 
 
-def test_each_is_acknowledged_in_the_order_of_delivery(served):
+def test_batches_are_acknowledged_in_the_order_of_delivery(served):
     queue = Queue(batch(1, 3), batch(4, 3), batch(7, 3), batch(10, 1))
     assert served(queue, lambda *at: done(*at, last=10)) == [3, 6, 9, 10]
 
 
-def test_what_a_stop_left_unstored_is_not_acknowledged_with_what_came_after_it(served):
+def test_a_batch_left_unstored_by_a_stop_is_not_acknowledged_with_a_later_one(served):
     both = threading.Barrier(2)
 
     def storing(tag, stop):
@@ -84,7 +84,7 @@ def test_what_a_stop_left_unstored_is_not_acknowledged_with_what_came_after_it(s
     assert served(Queue(batch(1, 3), batch(4, 3)), storing) == []
 
 
-def test_a_batch_about_the_same_job_waits_for_the_one_before(served):
+def test_a_batch_for_the_same_job_waits_for_the_previous_one(served):
     job_id, landed = uuid4(), []
     queue = Queue(batch(1, 3, job_id), batch(4, 3, job_id), batch(7, 1))
 

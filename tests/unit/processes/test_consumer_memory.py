@@ -1,4 +1,4 @@
-"""What a command leaves behind is freed at once, and not only when the cycle collector comes by."""
+"""Reference counting alone frees the objects of a command."""
 
 import gc
 
@@ -16,14 +16,14 @@ from scheduler.rabbit.delivery_parser import Delivery
     b'{"id": "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11", "job_type": "t", "rule": "x"}',
     b'{"id": "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11", "job_type": "t", "run_at": "2099-01-01T00:00:00Z"}',
 ])
-def test_a_command_leaves_no_ring_of_references(body):
+def test_a_command_leaves_no_reference_cycle(body):
     def read():
         delivery = Delivery(1, "request", pika.BasicProperties(), body, redelivered=False, size=0)
         delivery.read = read_command(delivery, max_payload_bytes=1000)
 
     def alive():
-        """Count what reading made; other threads of the tests leave rings of their own."""
-        return sum(type(each) in (Delivery, Incoming, Rejected) for each in gc.get_objects())
+        """Count only the objects of a command: other threads of the tests leave cycles too."""
+        return sum(type(item) in (Delivery, Incoming, Rejected) for item in gc.get_objects())
 
     read()
     gc.collect()

@@ -1,4 +1,4 @@
-"""A stop comes to an end in time, whatever hangs."""
+"""A stop ends the process in time even if it hangs."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ CONTRACT_SECONDS = 5
 
 
 class Timer:
-    """Keeps what it was asked for, and does it when it is told to."""
+    """A fake timer; tests call `act` themselves."""
 
     def __init__(self, seconds, act):
         self.seconds, self.act, self.started = seconds, act, False
@@ -24,31 +24,31 @@ class Timer:
 
 
 class Ended(BaseException):
-    """Stands for the end of the process."""
+    """Raised instead of ending the process."""
 
 
 @pytest.fixture
 def timers(monkeypatch):
-    made = []
+    timers = []
 
-    def make(*given):
-        made.append(Timer(*given))
-        return made[-1]
+    def make(*arguments):
+        timers.append(Timer(*arguments))
+        return timers[-1]
 
     def end(code):
         raise Ended(code)
 
     monkeypatch.setattr(threading, "Timer", make)
     monkeypatch.setattr(os, "_exit", end)
-    monkeypatch.setattr(interruptible_connect, "_stopping", False)  # and so again for the tests that follow
-    return made
+    monkeypatch.setattr(interruptible_connect, "_stopping", False)  # restored for the next tests
+    return timers
 
 
-def test_what_hangs_is_cut_off_within_the_seconds_of_the_contract(timers):
+def test_a_process_that_hangs_exits_within_the_seconds_of_the_contract(timers):
     stop = Stop(late_exit_code=69)
     stop._on_signal(signal.SIGTERM)
     assert stop
-    with pytest.raises(Unavailable, match="the process stops"):  # no server is waited for any longer
+    with pytest.raises(Unavailable, match="the process stops"):  # it waits for no server
         interruptible_connect.connect_interruptibly(lambda: None)
     [timer] = timers
     assert (timer.started, timer.daemon) == (True, True)
@@ -57,7 +57,7 @@ def test_what_hangs_is_cut_off_within_the_seconds_of_the_contract(timers):
         timer.act()
 
 
-def test_a_second_signal_leaves_at_once(timers):
+def test_a_second_signal_exits_at_once(timers):
     stop = Stop()
     stop._on_signal(signal.SIGINT)
     with pytest.raises(Ended, match=str(128 + signal.SIGTERM)):
