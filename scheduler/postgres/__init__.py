@@ -1,1 +1,1 @@
-"""Everything that knows SQL."""
+"""Everything that depends on SQL."""

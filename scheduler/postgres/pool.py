@@ -24,7 +24,7 @@ class Outage:
         self._until = -math.inf
         self._problem = ""
         self._reached_at = -math.inf
-        self.lost_at = -math.inf  # when a connection was last given up because no answer came
+        self.lost_at = -math.inf  # time of the last connection closed because the server did not respond
 
     def check(self) -> None:
         """Raise Unavailable if an attempt to connect has just failed."""
@@ -40,7 +40,7 @@ class Outage:
         return True
 
     def lost(self, began: float, problem: str) -> None:
-        """Note that no answer came to a statement that began then: other open connections may be dead too."""
+        """Record a statement without a response, begun at `began`: other open connections may be dead too."""
         if self.failed(began, problem):
             self.lost_at = time.monotonic()
 

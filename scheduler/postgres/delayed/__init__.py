@@ -1,1 +1,1 @@
-"""Delayed messages as rows: stored and cancelled, and claimed and settled when they are due."""
+"""Store, cancel, claim and settle delayed messages."""

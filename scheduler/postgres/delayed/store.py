@@ -80,7 +80,7 @@ def _instants(due_at: datetime) -> bytes:
 
 
 def cancel(cursor: Cursor, ids: Iterable[str], held: Iterable[str]) -> set[str]:
-    """Cancel the pending messages with these UUIDs and return theirs; insert tombstones for those in `held`."""
+    """Cancel pending messages by UUID and return the cancelled UUIDs; insert tombstones for `held`."""
     cursor.execute(query("delayed/cancel_many"), {"ids": array(ids)})
     cancelled = {message_id for message_id, in cursor.fetchall()}
     if tombstones := list(held):

@@ -1,1 +1,1 @@
-"""Runs as rows: open ones in a small hot table, finished ones in a history that is dropped by the day."""
+"""Store, claim, settle and list runs: open ones in a small table, finished ones in a history by day."""

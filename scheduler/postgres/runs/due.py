@@ -70,7 +70,7 @@ def open_runs_of_jobs(session: ClaimSession, job_ids: Iterable[str]) -> dict[str
 
 
 def record(session: ClaimSession, runs: Sequence[Run]) -> dict[str, Run]:
-    """Insert runs in the claim's transaction; return those that already exist, locked.
+    """Insert runs in the claim's transaction; return existing ones, locked.
 
     That is rare: their results arrived after a producer died between publishing the event and committing the run.
     """

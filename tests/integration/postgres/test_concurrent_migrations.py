@@ -148,12 +148,12 @@ def test_the_plan_says_what_will_be_done_and_how_long_it_may_take(database_url):
     steps = plan(database_url, [*with_file(change), index])
     assert [step.migration.purpose for step in steps] == ["A column; more to come.", "a test's index."]
     assert [str(effect) for effect in steps[0].effects] == [
-        "changes table jobs (10,000,000 rows, 0 MB): a brief lock, no rewriting: a moment",
-        "makes table others: a moment", "makes index o on others, which nobody can write to meanwhile: a moment",
-        "makes function f: a moment", "runs SELECT f(): a moment",
+        "changes table jobs (10,000,000 rows, 0 MB): a brief lock, no rewrite: a moment",
+        "creates table others: a moment", "creates index o on others, which blocks writes: a moment",
+        "creates function f: a moment", "runs SELECT f(): a moment",
     ]
     assert [str(effect) for effect in steps[1].effects] == [
-        "makes index test_index on jobs (10,000,000 rows, 0 MB) while it is in use: 22 s to 110 s"
+        "creates index test_index on jobs (10,000,000 rows, 0 MB) while it is in use: 22 s to 110 s"
     ]
     assert migrate(database_url, [*with_file(change), index]) == [step.migration for step in steps]
     assert plan(database_url, [*with_file(change), index]) == []

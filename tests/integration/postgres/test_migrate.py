@@ -58,7 +58,7 @@ def test_the_command_says_what_it_did(empty_database):
     assert "pending" in run("--status").stdout
     planned = run("--plan").stdout
     assert planned.startswith("0001_jobs.sql, in one transaction: Jobs: one row for each id")
-    assert "  makes index runs_due on runs" in planned
+    assert "  creates index runs_due on runs" in planned
     first = run()
     assert (first.returncode, "0001_jobs.sql" in first.stdout) == (0, True)
     assert run().stdout == run("--plan").stdout == "the database is up to date\n"
