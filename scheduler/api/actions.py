@@ -21,6 +21,7 @@ from scheduler.commands.operator_commands import (
     SupersededCommand,
     VersionConflict,
 )
+from scheduler.commands.replayed_letters import apply_letter
 from scheduler.commands.tenancy import Tenancy
 from scheduler.domain.caller import Caller, Via
 from scheduler.domain.errors import Problem
@@ -30,6 +31,7 @@ from scheduler.domain.trace_context import trace_context
 from scheduler.postgres.audit import AuditEntry, write_entry
 from scheduler.postgres.jobs.lists import JobFilter, JobRow, find_job
 from scheduler.postgres.runs.lists import RunFilter
+from scheduler.rabbit.dead_letter import DeadLetter
 from scheduler.settings import Settings
 from scheduler.views.runs import WholeRunView, whole_run_view
 
@@ -56,6 +58,7 @@ class Actions:
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
+        self._settings = settings
         self._most = settings.max_payload_bytes
         self._tenancy = Tenancy.of("field", (), settings.tenant_routes)
         self._bulk_actions: Counter[str | None] = Counter()  # running ones by tenant
@@ -119,6 +122,11 @@ class Actions:
             raise NotFound(f"No run has the event_id {event_id}.") from None
         except SupersededCommand:
             raise Conflict("It is about an earlier attempt, and comes too late.") from None
+
+    async def apply_letter(self, who: Identity, letter: DeadLetter) -> None:
+        """Apply a rejected command or result again, as its original broker user."""
+        check(who, Permission.DEAD_LETTERS)
+        await self._database.write(lambda at: apply_letter(at, letter, self._settings, self._soon))
 
     async def all_jobs(self, who: Identity, verb: str, wanted: JobFilter, stopped: Stopped = _never) -> int:
         """Pause, resume or cancel all jobs that match; return how many matched until it was stopped."""

@@ -10,6 +10,7 @@ from scheduler.api import cursors
 from scheduler.api.actions import Actions
 from scheduler.api.identity import Identity, Permission, check
 from scheduler.api.problems import Conflict, NotFound, ServiceUnavailable
+from scheduler.commands.replayed_letters import is_applied
 from scheduler.domain.errors import Unavailable
 from scheduler.ops.logs import without_secrets
 from scheduler.rabbit.dead_letter import DeadLetter
@@ -27,6 +28,7 @@ class DeadLetterService:
 
     def __init__(self, actions: Actions, settings: Settings) -> None:
         self._actions = actions
+        self._settings = settings
         self._letters = DeadLetterQueue(settings.amqp_urls, settings.delay_exchanges)
 
     async def list(self, who: Identity, limit: int, after: str | None = None) -> Page[DeadView]:
@@ -47,15 +49,22 @@ class DeadLetterService:
         return _there(await self._do(lambda: self._letters.find(str(letter_id))))
 
     async def replay(self, who: Identity, letter_id: UUID) -> DeadView:
-        """Send one again to where it came from; of a run that was given up: retry it."""
+        """Publish a dead letter to its source exchange again, or apply it to the database."""
         check(who, Permission.DEAD_LETTERS)
         loop = asyncio.get_running_loop()
 
-        def retry_run(letter: DeadLetter) -> None:
-            asyncio.run_coroutine_threadsafe(self._retry(who, letter), loop).result()
+        def apply(letter: DeadLetter) -> bool:
+            if letter.run_given_up:
+                work = self._retry(who, letter)
+            elif is_applied(letter, self._settings):
+                work = self._actions.apply_letter(who, letter)
+            else:
+                return False
+            asyncio.run_coroutine_threadsafe(work, loop).result()
+            return True
 
         try:
-            letter = await self._do(lambda: self._letters.replay(str(letter_id), retry_run))
+            letter = await self._do(lambda: self._letters.replay(str(letter_id), apply))
         except NotReplayable as error:
             raise Conflict(f"It stays where it is: {error}.") from None
         view = _there(letter)

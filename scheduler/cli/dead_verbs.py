@@ -8,6 +8,7 @@ from scheduler.cli.terminal import plain
 from scheduler.cli.verb_helpers import cli_caller, confirm, open_connection, table, wake_horizon
 from scheduler.commands import operator_commands
 from scheduler.commands.operator_commands import NoSuchRecord
+from scheduler.commands.replayed_letters import apply_letter, is_applied
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ScheduleRetry
@@ -53,6 +54,15 @@ def replay(settings: Settings, args: Namespace) -> str | None:
     # Connect first: a replay that the audit log cannot record must not happen.
     with open_connection(settings, "dead") as connection:
 
+        def apply(letter: DeadLetter) -> bool:
+            if letter.run_given_up:
+                retry_run(letter)
+            elif is_applied(letter, settings):
+                apply_letter(connection, letter, settings, wake_horizon(settings))
+            else:
+                return False
+            return True
+
         def retry_run(letter: DeadLetter) -> None:
             try:
                 event_id = UUID(json.loads(letter.body)["event_id"])
@@ -64,7 +74,7 @@ def replay(settings: Settings, args: Namespace) -> str | None:
                 raise NotReplayable("its run was deleted after its retention") from None
 
         try:
-            letter = _queue(settings).replay(str(args.id), retry_run)
+            letter = _queue(settings).replay(str(args.id), apply)
         except NotReplayable as error:
             return f"cannot replay: {error}"
         if letter is None:

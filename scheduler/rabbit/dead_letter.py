@@ -18,7 +18,7 @@ from scheduler.domain.names import (
     delay_queue,
 )
 from scheduler.rabbit import content_header, header_values
-from scheduler.rabbit.message_forwarding import DEATH, ORIGINAL_EXCHANGE, SAID
+from scheduler.rabbit.message_forwarding import BODY_CUT, COPIES, DEATH, ORIGINAL_EXCHANGE, SAID
 
 _OF_A_DELAYED_ONE = frozenset((b"x-attempts", b"x-due-at"))  # beside our x-dead-reason
 _BROKERS = frozenset((
@@ -73,6 +73,19 @@ class DeadLetter:
         return said and not self._death and self.routing_key == "due"
 
     @property
+    def body_was_cut(self) -> bool:
+        """Whether only the beginning of its body was kept."""
+        return BODY_CUT in self.headers and not self._death
+
+    @property
+    def user_id(self) -> str | None:
+        """The broker user that published it, as verified by the broker."""
+        if self._death:
+            user_id = self.properties.get("user_id")
+            return user_id if isinstance(user_id, str) else None
+        return self._said("x-original-user-id")
+
+    @property
     def exchange(self) -> str | None:
         """Where it came from."""
         if death := self._death:
@@ -97,12 +110,12 @@ class DeadLetter:
             found.parts.pop(name, None)
         found.parts["delivery_mode"] = _PERSISTENT
         if self._death:
-            return found.written(drop=_BROKERS)  # all else is its publisher's own
+            return found.written(drop=_BROKERS | COPIES)  # all else is its publisher's own
         expiration = self._said("x-original-expiration")
         if expiration is not None and len(expiration.encode()) <= content_header.MOST_SHORT:
             found.parts["expiration"] = content_header.short(expiration)
         delayed = _OF_A_DELAYED_ONE if "x-dead-reason" in self.headers else frozenset[bytes]()
-        return found.written(drop=_BROKERS | SAID | delayed)
+        return found.written(drop=_BROKERS | COPIES | SAID | delayed)
 
 
 def _fed_by(queue: Any, exchange: Any) -> str | None:
@@ -131,6 +144,15 @@ def read(key: bytes, raw: bytes, body: bytes, tag: int) -> DeadLetter:
     properties = header_values.properties(found)
     properties.pop("delivery_mode", None)
     return DeadLetter(_id(key, found, body), key, body, headers, properties, raw, tag)
+
+
+def fingerprint(key: bytes, raw: bytes, body: bytes) -> str:
+    """Return a UUID for a message, the same for each of its deliveries."""
+    try:
+        found = content_header.read(raw)
+    except content_header.UnreadableContent:
+        found = content_header.ContentHeader({}, [], raw)
+    return _id(key, found, body)
 
 
 def _id(key: bytes, found: content_header.ContentHeader, body: bytes) -> str:

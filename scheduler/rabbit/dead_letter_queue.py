@@ -59,17 +59,17 @@ class DeadLetterQueue:
         """Return one, None if it is not among the oldest ten thousand."""
         return next((each for each in self._all() if each.id == letter_id), None)
 
-    def replay(self, letter_id: str, retry_run: Callable[[DeadLetter], None]) -> DeadLetter | None:
-        """Send one again to where it came from, and remove it once the broker has confirmed that.
+    def replay(self, letter_id: str, apply: Callable[[DeadLetter], bool]) -> DeadLetter | None:
+        """Publish a dead letter to its source exchange, and remove it when that is confirmed.
 
-        The event of a run that was given up is not sent: `retry_run` gives that run another chance.
+        If `apply` returns True it has applied the letter to the database, and nothing is published.
         """
         with self._queue() as channel:
             letter = _found(channel, letter_id)
             if letter is not None:
-                if letter.run_given_up:
-                    retry_run(letter)
-                else:
+                if letter.body_was_cut:
+                    raise NotReplayable("only the beginning of its body was kept")
+                if not apply(letter):
                     self._send(channel.connection, letter)
                 channel.basic_ack(letter.tag)
             return letter

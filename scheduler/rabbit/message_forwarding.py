@@ -12,8 +12,11 @@ ORIGINAL_EXCHANGE = "x-original-exchange"  # of a dead letter: where it would go
 # would decide where it is sent again; nor is an x-death, which tells what the broker itself has moved.
 SAID = frozenset((
     b"x-rejected-reason", b"x-rejected-at", b"x-dead-reason", b"x-dead-at", b"x-original-exchange",
-    b"x-original-expiration", b"x-original-user-id", b"x-dropped-headers",
+    b"x-original-expiration", b"x-original-user-id", b"x-dropped-headers", b"x-rejected-body-cut",
 ))
+BODY_CUT = "x-rejected-body-cut"  # of a dead letter: the size of the body that it had
+# RabbitMQ routes a message also by the keys in these headers.
+COPIES = frozenset((b"CC", b"BCC"))
 DROPPED_HEADERS = b"x-dropped-headers"  # of a dead letter: the names of headers that its frame has no room for
 _NAMED_BYTES = 1000  # of those names
 DEATH = b"x-death"
@@ -63,7 +66,7 @@ def dead_letter(
         if (part := found.parts.get(name)) is not None:
             added[f"x-original-{name.replace('_', '-')}".encode()] = content_header.text(part[1:])
     found.parts["delivery_mode"] = _PERSISTENT
-    drop, without = {*SAID, DEATH, *content_header.COUNTS}, ("expiration", "user_id")
+    drop, without = {*SAID, *COPIES, DEATH, *content_header.COUNTS}, ("expiration", "user_id")
     written = found.written(drop=drop, add=added, without=without)
     if shrink_to is not None and not fits(written, shrink_to):
         written = _shrunk(found, drop, added, without, len(written), shrink_to)
