@@ -12,7 +12,11 @@
 #
 # TENANTS are broker users for tenants that do not trust each other: the user name is the tenant. Set
 # SCHEDULER_TENANT_BY=user_id and SCHEDULER_TENANT_ROUTES=prefix with them. A tenant's name must not contain a dot,
-# because dots separate routes. Each of a tenant's queues holds at most TENANT_QUEUE_BYTES (default: 100 MiB).
+# because dots separate routes. With TENANTS, these limits apply:
+#   TENANT_QUEUE_BYTES  of each of a tenant's queues, and of each broker-named queue (default: 100 MiB)
+#   TENANT_CONNECTIONS, TENANT_CHANNELS  of each tenant (default: 100, 1000)
+#   MAX_QUEUES          of the virtual host (default: 10000)
+#   DEAD_QUEUE_BYTES    of scheduler_dead, which then drops its oldest messages (default: 1 GiB)
 set -eu
 vhost=${VHOST:-/}
 
@@ -20,11 +24,12 @@ fail() { printf 'rabbitmq.sh: %s\n' "$1" >&2; exit 64; }
 
 json() { printf '%s' "$1" | sed 's/[\\"]/\\&/g'; }
 
-users='' permissions='' topics='' policies='' comma=',
+users='' permissions='' topics='' policies='' parameters='' comma=',
     '
 
-user() { # name, password, configure, write, read, tags
-    users="$users${users:+$comma}{\"name\": \"$1\", \"password\": \"$(json "$2")\", \"tags\": \"${6:-}\"}"
+user() { # name, password, configure, write, read, tags, limits
+    users="$users${users:+$comma}{\"name\": \"$1\", \"password\": \"$(json "$2")\", \"tags\": \"${6:-}\"\
+${7:+, \"limits\": {$7\}}}"
     permissions="$permissions${permissions:+$comma}{\"user\": \"$1\", \"vhost\": \"$(json "$vhost")\", \
 \"configure\": \"$(json "$3")\", \"write\": \"$(json "$4")\", \"read\": \"$(json "$5")\"}"
 }
@@ -32,6 +37,11 @@ user() { # name, password, configure, write, read, tags
 topic() { # name, exchange, routing keys it may publish with, binding keys it may bind with
     topics="$topics${topics:+$comma}{\"user\": \"$1\", \"vhost\": \"$(json "$vhost")\", \"exchange\": \"$2\", \
 \"write\": \"$(json "$3")\", \"read\": \"$(json "$4")\"}"
+}
+
+policy() { # name, pattern of queues, definition
+    policies="$policies${policies:+$comma}{\"name\": \"$1\", \"vhost\": \"$(json "$vhost")\", \
+\"pattern\": \"$(json "$2")\", \"apply-to\": \"queues\", \"priority\": 0, \"definition\": {$3}}"
 }
 
 # Consumers and producers declare the topology, consume the inbox, the results and delayed messages, and publish
@@ -66,6 +76,8 @@ user scheduler_host "$HOST_PASSWORD" \
     '^(schedule\.(commands|delay)|mainapp_.*|amq\.gen.*)$' \
     '^(schedule\.(events|delayed)|mainapp_.*|amq\.gen.*)$'
 
+# A full queue rejects events, which stay due: a tenant that consumes nothing does not fill the broker's disk.
+bounded="\"max-length-bytes\": ${TENANT_QUEUE_BYTES:-104857600}, \"overflow\": \"reject-publish\""
 names=
 for entry in ${TENANTS:-}; do
     tenant=${entry%%:*}
@@ -77,16 +89,21 @@ for entry in ${TENANTS:-}; do
     user "$tenant" "$password" \
         "^($tenant:.*|amq\\.gen.*)\$" \
         "^(schedule\\.commands|$tenant:.*|amq\\.gen.*)\$" \
-        "^(schedule\\.events|$tenant:.*|amq\\.gen.*)\$"
+        "^(schedule\\.events|$tenant:.*|amq\\.gen.*)\$" \
+        '' "\"max-connections\": ${TENANT_CONNECTIONS:-100}, \"max-channels\": ${TENANT_CHANNELS:-1000}"
     topic "$tenant" schedule.commands '^(request|cancel|pause|resume|trigger|retry|result)$' '^$'
-    topic "$tenant" schedule.events '^$' "^due\\.$tenant(\\..+)?\$"
-    # A full queue rejects events, which stay due: a tenant that consumes nothing does not fill the broker's disk.
-    policies="$policies${policies:+$comma}{\"name\": \"tenant-$tenant\", \"vhost\": \"$(json "$vhost")\", \
-\"pattern\": \"^$tenant:\", \"apply-to\": \"queues\", \"priority\": 0, \
-\"definition\": {\"max-length-bytes\": ${TENANT_QUEUE_BYTES:-104857600}, \"overflow\": \"reject-publish\"}}"
+    # One wildcard, at the end: RabbitMQ needs exponential time to match a key with many.
+    topic "$tenant" schedule.events '^$' "^due\\.$tenant(\\.[A-Za-z0-9_-]+)*(\\.[*#])?\$"
+    policy "tenant-$tenant" "^$tenant:" "$bounded"
 done
-[ -z "$names" ] ||
+if [ -n "$names" ]; then
     topic scheduler_host schedule.events '^$' "^(due(\\.(?!($names)(\\.|\$))[^*#]+)?)\$"
+    policy broker-named '^amq\.gen' "$bounded"
+    # Not reject-publish: consumers wait until scheduler_dead accepts a rejected command.
+    policy scheduler-dead '^scheduler_dead$' "\"max-length-bytes\": ${DEAD_QUEUE_BYTES:-1073741824}"
+    parameters="{\"component\": \"vhost-limits\", \"vhost\": \"$(json "$vhost")\", \"name\": \"limits\", \
+\"value\": {\"max-queues\": ${MAX_QUEUES:-10000}}}"
+fi
 
 [ -z "${ADMIN_PASSWORD:-}" ] || user admin "$ADMIN_PASSWORD" '.*' '.*' '.*' administrator
 
@@ -100,8 +117,9 @@ done
 definitions() {
     printf '{"vhosts": [{"name": "%s"}],\n "users": [\n    %s],\n "permissions": [\n    %s],\n' \
         "$(json "$vhost")" "$users" "$permissions"
-    printf ' "policies": [\n    %s],\n "exchanges": [\n    %s],\n "topic_permissions": [\n    %s]}\n' \
-        "$policies" "$exchanges" "$topics"
+    printf ' "policies": [\n    %s],\n "parameters": [\n    %s],\n "exchanges": [\n    %s],\n' \
+        "$policies" "$parameters" "$exchanges"
+    printf ' "topic_permissions": [\n    %s]}\n' "$topics"
 }
 
 if [ "${1:-}" = --definitions ]; then

@@ -202,6 +202,8 @@ BROKER_ACTIONS = {
     "bind a queue to the key `due`": bind(OWN_QUEUES, "schedule.events", "due"),
     "bind a queue to a route of the host": bind(OWN_QUEUES, "schedule.events", "due.mail"),
     "bind a queue to the tenant's route": bind(OWN_QUEUES, "schedule.events", "due.acme.mail"),
+    "bind a queue to all of the tenant's routes": bind(OWN_QUEUES, "schedule.events", "due.acme.#"),
+    "bind a queue with several wildcards": bind(OWN_QUEUES, "schedule.events", "due.acme.#.#.#.#.#.#"),
     "bind a queue to all events": bind(OWN_QUEUES, "schedule.events", "#"),
     "bind a queue to all routes": bind(OWN_QUEUES, "schedule.events", "due.#"),
     "bind a queue to dead letters": bind(OWN_QUEUES, "schedule.dead", "#"),
@@ -235,6 +237,22 @@ def table(heading: str) -> dict[tuple[str, str], bool]:
     (_, *columns), _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return {(row, column): {"yes": True, "no": False}[cell]
             for row, *cells in rows for column, cell in zip(columns, cells, strict=True)}
+
+
+def test_tenants_are_limited(least, stack):
+    vhost = name_of(least[1])
+    limits = json.loads(stack.rabbitmq.ctl("list_user_limits", "--user", "acme", "--formatter", "json"))
+    assert "max-connections" in str(limits)
+    assert "max-channels" in str(limits)
+    assert "max-queues" in stack.rabbitmq.ctl("list_vhost_limits", "-p", vhost, "--formatter", "json")
+    connection = amqp(as_user(least[1], "acme"))
+    channel = connection.channel()
+    names = [channel.queue_declare(name).method.queue for name in ("", "acme:own")]
+    rows = json.loads(stack.rabbitmq.ctl(
+        "list_queues", "-p", vhost, "--formatter", "json", "name", "effective_policy_definition"))
+    bounded = {row["name"] for row in rows if "max-length-bytes" in str(row["effective_policy_definition"])}
+    assert set(names) <= bounded
+    connection.close()
 
 
 def test_each_cell_of_the_broker_table(least):
