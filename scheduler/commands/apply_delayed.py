@@ -9,7 +9,6 @@ from uuid import UUID
 
 from scheduler.commands.batch_transaction import run_in_transaction
 from scheduler.commands.decide_commands import MessageOutcome
-from scheduler.commands.parse_deliveries import CRASHED
 from scheduler.domain.delayed.delay import (
     DELAY,
     DELAY_HEADERS,
@@ -20,7 +19,7 @@ from scheduler.domain.delayed.delay import (
     parse_delay,
 )
 from scheduler.domain.delayed.message import IDLE_POLL_SECONDS, ReceivedMessage, ReceiveOutcome
-from scheduler.domain.errors import INTERNAL_ERROR, Problem, Reason, Rejected
+from scheduler.domain.errors import INTERNAL_ERROR, Problem, Rejected
 from scheduler.domain.messages.base import UUID_PATTERN
 from scheduler.ops.logs import get_logger
 from scheduler.postgres.connection import Connection, Cursor, database_time
@@ -30,7 +29,6 @@ from scheduler.postgres.wakeup import wake_producers
 from scheduler.rabbit import content_header
 from scheduler.rabbit.delivery_parser import Delivery, as_bytes
 from scheduler.rabbit.frames import fits
-from scheduler.rabbit.topology import DELIVERY_LIMIT
 
 log = get_logger(__name__)
 
@@ -57,8 +55,6 @@ class _ParsedDelivery(NamedTuple):
 
 def read_delayed(delivery: Delivery, *, exchange: str, frame_max: int) -> ReceivedMessage | Rejected:
     """Return the message as `exchange` will emit it, or Rejected if it never can. Never raises."""
-    if delivery.deliveries_before >= DELIVERY_LIMIT - 1:
-        return Rejected([Problem("body", CRASHED)], Reason.REDELIVERED)
     raw = delivery.raw
     try:
         redelivered = delivery.redelivered

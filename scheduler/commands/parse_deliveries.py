@@ -5,7 +5,7 @@ from typing import Any
 
 from scheduler.commands.tenancy import Tenancy
 from scheduler.domain.caller import Caller, Via
-from scheduler.domain.errors import INTERNAL_ERROR, Problem, Reason, Rejected
+from scheduler.domain.errors import INTERNAL_ERROR, Problem, Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.message_parser import parse_command, parse_result, parse_worker
 from scheduler.domain.messages import ScheduleTrigger, ScheduleWorker
@@ -18,11 +18,9 @@ from scheduler.domain.trace_context import trace_context
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.rabbit.delivery_parser import Delivery, UnreadableProperties
-from scheduler.rabbit.topology import DELIVERY_LIMIT
 
 log = get_logger(__name__)
 
-CRASHED = f"was delivered {DELIVERY_LIMIT} times and never acknowledged: handling it crashes the consumer"
 BY_FIELD = Tenancy()
 _untrusted = ThrottledWarning(log, "worker liveness message ignored: its user is not a worker")
 
@@ -92,9 +90,7 @@ def _caller(user: str) -> Caller:
 
 
 def _reject_unread(delivery: Delivery) -> Rejected | None:
-    """Reject a message whose body need not or cannot be parsed."""
-    if delivery.deliveries_before >= DELIVERY_LIMIT - 1:
-        return Rejected([Problem("body", CRASHED)], Reason.REDELIVERED)
+    """Reject a message whose properties cannot be parsed."""
     properties = delivery.properties
     if isinstance(properties, UnreadableProperties):
         return Rejected([Problem("headers", f"cannot be read ({properties.problem}); are times in seconds?")])

@@ -1,7 +1,9 @@
-"""Count redeliveries of messages from classic queues, so that a message cannot crash the consumer forever.
+"""Dead-letter messages that crash the consumer each time, and no others.
 
-A quorum queue counts deliveries in x-delivery-count; a classic queue only sets the redelivered flag. So the count
-is committed before such a message is parsed, and deleted when it has been handled.
+Quorum queues count deliveries in x-delivery-count, but the count also grows when the connection is lost over
+another message. Therefore a message that was delivered SUSPECT times is handled alone, and only rejected if that
+fails ALONE_LIMIT times. Classic queues only say that there was an earlier delivery, so the consumer counts all
+redeliveries. Counts are committed before the message is parsed, and deleted when it has been handled.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,12 +11,16 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from scheduler.commands.store_batches import BatchStore, StoreSession
-from scheduler.domain.errors import Unavailable
+from scheduler.domain.errors import Problem, Reason, Rejected, Unavailable
 from scheduler.postgres.connection import Connection, transaction
-from scheduler.postgres.duplicates import count_redeliveries, digest, forget_redeliveries
+from scheduler.postgres.duplicates import count_redeliveries, forget_redeliveries
+from scheduler.rabbit.batch_consumer import SUSPECT, BatchConsumer
+from scheduler.rabbit.dead_letter import fingerprint
 from scheduler.rabbit.delivery_parser import Delivery, as_bytes
+from scheduler.rabbit.topology import DELIVERY_LIMIT
 
-UNREAD = object()  # Delivery.read of a message whose redelivery is not counted yet
+ALONE_LIMIT = 5  # it must be reached before the queue's own delivery limit
+UNREAD = object()  # stands for the content of a message that is not parsed yet
 
 
 class _Message(NamedTuple):
@@ -23,39 +29,80 @@ class _Message(NamedTuple):
 
 
 class Redeliveries:
-    """Defers parsing of redelivered messages until their count is stored."""
+    """Defers the parsing of redelivered messages until they are counted, and of suspects until they are alone."""
 
     def __init__(
         self, database_url: str, store: BatchStore, read: Callable[[Delivery], Any], *, queue_may_count: bool
     ) -> None:
-        """Parse with `read`. Unless `queue_may_count`, an x-delivery-count header was set by the publisher."""
+        """Parse with `read`; unless `queue_may_count`, an x-delivery-count comes from the publisher."""
         self._session = StoreSession(database_url, _execute)
         self._store = store
         self._read = read
         self._queue_may_count = queue_may_count
 
     def read(self, delivery: Delivery) -> Any:
-        """Parse a message, or return UNREAD if its redelivery must be counted first."""
-        if not delivery.redelivered or (self._queue_may_count and delivery.counted_by_queue):
+        """Parse a message, unless it must be counted first."""
+        if not delivery.redelivered or (self._counted_by_queue(delivery) and not _is_suspect(delivery)):
             return self._read(delivery)
         return UNREAD
 
-    def read_rest(self, batch: Sequence[Delivery], check_broker: Callable[[], None]) -> bool:
-        """Count and parse the deferred messages; return False on a stop. Raises DatabaseUnavailable."""
-        redelivered = [delivery for delivery in batch if delivery.read is UNREAD]
-        if redelivered:
-            messages = [_Message(_name(delivery)) for delivery in redelivered]
-            stored = self._store.store(self._session, messages, check_broker)
-            if stored is None:
-                return False
-            for delivery, count in zip(redelivered, stored.outcomes, strict=True):
-                delivery.redeliveries = count
+    def _counted_by_queue(self, delivery: Delivery) -> bool:
+        return self._queue_may_count and delivery.counted_by_queue
+
+    def next_batch(
+        self, batch: list[Delivery], inbox: BatchConsumer, check_broker: Callable[[], None]
+    ) -> list[Delivery] | None:
+        """Return the first messages of a batch, or a suspect alone, and put the others back.
+
+        A suspect is not parsed yet. Returns None on a stop; raises DatabaseUnavailable.
+        """
+        if not any(delivery.read is UNREAD for delivery in batch):
+            return batch
+        uncounted = [
+            delivery for delivery in batch
+            if delivery.read is UNREAD and not delivery.redeliveries and not self._counted_by_queue(delivery)
+        ]
+        counts = self._count(uncounted, check_broker)
+        if counts is None:
+            return None
+        for delivery, count in zip(uncounted, counts, strict=True):
+            delivery.redeliveries = count
+            if not _is_suspect(delivery):
                 delivery.read = self._read(delivery)
+        suspect = next((at for at, delivery in enumerate(batch) if delivery.read is UNREAD), len(batch))
+        size = max(suspect, 1)
+        inbox.put_back(batch[size:])
+        return batch[:size]
+
+    def read_suspect(self, delivery: Delivery, check_broker: Callable[[], None]) -> bool:
+        """Parse a message that is handled alone, or reject it; return False on a stop."""
+        if delivery.redeliveries:
+            limit_reached = delivery.redeliveries >= DELIVERY_LIMIT - 1
+        else:
+            counts = self._count([delivery], check_broker)
+            if counts is None:
+                return False
+            [delivery.alone] = counts
+            limit_reached = delivery.alone > ALONE_LIMIT
+        if limit_reached:
+            problem = (f"was delivered {delivery.deliveries_before + 1} times and never acknowledged: handling it, "
+                       "even alone, crashes the consumer")
+            delivery.read = Rejected([Problem("body", problem)], Reason.REDELIVERED)
+        else:
+            delivery.read = self._read(delivery)
         return True
 
+    def _count(self, deliveries: Sequence[Delivery], check_broker: Callable[[], None]) -> Sequence[int] | None:
+        if not deliveries:
+            return ()
+        messages = [_Message(_name(delivery)) for delivery in deliveries]
+        stored = self._store.store(self._session, messages, check_broker)
+        return None if stored is None else stored.outcomes
+
     def forget(self, batch: Sequence[Delivery]) -> None:
-        """Delete the counts of handled messages; if the database is unavailable, they are pruned later."""
-        handled = [_Message(_name(delivery), handled=True) for delivery in batch if delivery.redeliveries]
+        """Delete the counts of messages that were handled; those that cannot be deleted now are pruned later."""
+        counted = [delivery for delivery in batch if delivery.redeliveries or delivery.alone]
+        handled = [_Message(_name(delivery), handled=True) for delivery in counted]
         if handled:
             try:
                 self._session.execute(handled, timedelta(0))
@@ -63,11 +110,16 @@ class Redeliveries:
                 self._session.close()
 
     def close(self) -> None:
+        """Close the connection."""
         self._session.close()
 
 
+def _is_suspect(delivery: Delivery) -> bool:
+    return delivery.deliveries_before >= SUSPECT
+
+
 def _name(delivery: Delivery) -> str:
-    return digest(as_bytes(delivery.routing_key), delivery.raw, delivery.body)
+    return fingerprint(as_bytes(delivery.routing_key), delivery.raw, delivery.body)
 
 
 def _execute(connection: Connection, batch: Sequence[_Message], _: timedelta) -> list[int]:

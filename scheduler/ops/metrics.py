@@ -32,6 +32,10 @@ due_lag = Histogram(
 commands_rejected = Counter(
     "scheduler_commands_rejected_total", "Commands rejected to schedule.dead, by reason.", ["reason"]
 )
+replies_dropped = Counter(
+    "scheduler_replies_dropped_total",
+    "Replies that were not sent or not confirmed, by reason.", ["reason"],
+)
 jobs_missed = Counter("scheduler_jobs_missed_total", "Occurrences skipped or missed.")
 publish_failures = Counter(
     "scheduler_publish_failures_total",

@@ -15,7 +15,7 @@ from scheduler.commands.apply_results import execute_results
 from scheduler.commands.command_replies import reply_to
 from scheduler.commands.decide_commands import LOCKED, MessageOutcome
 from scheduler.commands.parse_deliveries import read_command, read_result
-from scheduler.commands.redeliveries import Redeliveries
+from scheduler.commands.redeliveries import UNREAD, Redeliveries
 from scheduler.commands.result_reader import ResultReader
 from scheduler.commands.set_aside import SetAside
 from scheduler.commands.store_batches import BatchStore, DatabaseUnavailable, Execute, StoredBatch, StoreSession
@@ -40,7 +40,9 @@ from scheduler.rabbit.address import user
 from scheduler.rabbit.batch_consumer import BatchConsumer
 from scheduler.rabbit.delivery_parser import Decode, Delivery, decoded, undecoded
 from scheduler.rabbit.link import Link
-from scheduler.rabbit.reply_sender import CommandReply, ReplyQueues, ReplySender
+from scheduler.rabbit.outcome_publisher import CommandReply, OutcomePublisher
+from scheduler.rabbit.reply_address import ReplyAddresses
+from scheduler.rabbit.reply_sender import ReplySender
 from scheduler.settings import Settings
 
 log = get_logger(__name__)
@@ -49,6 +51,7 @@ _locked = ThrottledWarning(log, "messages set aside: another session has locked 
 BATCH = 1000
 SESSIONS = 2
 SKIP_LOCKED_SECONDS = 5.0
+DEAD_BODY_BYTES = 1024 * 1024  # beyond the largest payload: longer bodies of tenants' rejected commands are cut
 STOP_SECONDS = 1.0  # for the broker to requeue unstored messages
 
 
@@ -103,28 +106,36 @@ class Consumer:
         self._set_aside = SetAside()  # messages of the current inbox
         self._retrying: PendingBatch | None = None
         self._skip_locked_until = 0.0  # a recent batch timed out waiting for a lock: the next ones do not wait
-        self._redeliveries: Redeliveries | None = None  # for a queue that does not count them itself
+        self._reply_sender = ReplySender(partial(_connect_for_replies, settings.amqp_urls))
+        self._redeliveries: Redeliveries | None = None  # of the current connection
 
     def run(self, link: Link) -> None:
         """Serve one connection to the broker until it is lost or the process stops."""
         strangers = self._settings.tenant_by == "user_id" and self._settings.tenant_routes == "prefix"
-        queues = ReplyQueues(self._settings.reply_queues, strangers=strangers)
-        reply_sender = ReplySender(link, self._wait_for_alarm, queues)
-        read = self._reader(link)
-        queue_type = self._settings.queue_type
-        if queue_type != "quorum":
-            self._redeliveries = Redeliveries(
-                self._settings.database_url, self._storing, read, queue_may_count=queue_type == "default"
-            )
-            read = self._redeliveries.read
+        addresses = ReplyAddresses(self._settings.reply_queues, strangers=strangers)
+        publisher = OutcomePublisher(
+            link, self._wait_for_alarm, self._reply_sender, addresses, max_body=self._max_dead_body()
+        )
+        if self._redeliveries:
+            self._redeliveries.close()
+        self._redeliveries = Redeliveries(
+            self._settings.database_url, self._storing, self._reader(link),
+            queue_may_count=self._settings.queue_type != "classic",
+        )
+        read = self._redeliveries.read
         while not self._stop and self._prepare(link):
             inbox = BatchConsumer(link, self.kind.queue, self._settings.prefetch, read, self.kind.decode)
             try:
-                self._serve(inbox, reply_sender, link)
+                self._serve(inbox, publisher, link)
             except DatabaseUnavailable:
                 inbox.give_back()
                 self._storing.wait(self._free[-1], link.check_open)
             self._ended(inbox)
+
+    def _max_dead_body(self) -> int | None:
+        """Return the bytes kept of a rejected body; None for all of them, if publishers trust each other."""
+        by_user = self._settings.tenant_by == "user_id"
+        return self._settings.max_payload_bytes + DEAD_BODY_BYTES if by_user else None
 
     def _prepare(self, link: Link) -> bool:  # noqa: ARG002 - for subclasses
         """Prepare for the first delivery; return False on a stop."""
@@ -142,7 +153,7 @@ class Consumer:
         tenancy = Tenancy.of(settings.tenant_by, own_users, settings.tenant_routes)
         return partial(self.kind.read, max_payload_bytes=settings.max_payload_bytes, tenancy=tenancy)
 
-    def _serve(self, inbox: BatchConsumer, reply_sender: ReplySender, link: Link) -> None:
+    def _serve(self, inbox: BatchConsumer, publisher: OutcomePublisher, link: Link) -> None:
         # In the order of delivery: acknowledging a batch acknowledges all batches before it.
         batches: deque[PendingBatch] = deque()
         self._forget_set_aside()
@@ -151,15 +162,14 @@ class Consumer:
                 self._health.turn()
                 self._health.found("rabbitmq")
                 self._turn(inbox)
-                if self._set_aside and not self._retry(inbox, reply_sender, link):
+                if self._set_aside and not self._retry(inbox, publisher, link):
                     return
-                idle_seconds = 0.05 if self._set_aside else 0.5
-                deliveries = inbox.take(BATCH, timeout=0.0 if batches else idle_seconds)
-                if self._redeliveries and not self._redeliveries.read_rest(deliveries, link.check_open):
+                deliveries = self._take(batches, inbox, publisher, link)
+                if deliveries is None:
                     return
                 ids = self._ids(deliveries)
                 while any(batch.ids & ids for batch in batches):
-                    if not self._finish_oldest(batches, inbox, reply_sender):
+                    if not self._finish_oldest(batches, inbox, publisher):
                         return
                 full = len(deliveries) == BATCH
                 if self._set_aside:
@@ -168,18 +178,36 @@ class Consumer:
                     batches.append(self._start(deliveries, ids, link, self._free.pop()))
                 if (
                     batches and (not full or not self._free)
-                    and not self._finish_oldest(batches, inbox, reply_sender)
+                    and not self._finish_oldest(batches, inbox, publisher)
                 ):
                     return
-            while batches and self._finish_oldest(batches, inbox, reply_sender):
+            while batches and self._finish_oldest(batches, inbox, publisher):
                 pass
             if self._retrying is not None:
-                self._finish_retry(self._retrying, inbox, reply_sender)
+                self._finish_retry(self._retrying, inbox, publisher)
         finally:
             # Their transactions must end before the next batches start.
             wait([batch.stored for batch in (*batches, *filter(None, [self._retrying]))])
             self._free += [batch.session for batch in batches]
             self._forget_set_aside()
+
+    def _take(
+        self, batches: deque[PendingBatch], inbox: BatchConsumer, publisher: OutcomePublisher, link: Link
+    ) -> list[Delivery] | None:
+        """Return the next messages, or one alone if it may crash the consumer; None on a stop."""
+        idle_seconds = 0.05 if self._set_aside else 0.5
+        delivered = inbox.take(BATCH, timeout=0.0 if batches else idle_seconds)
+        redeliveries = self._redeliveries
+        if redeliveries is None:
+            return delivered
+        deliveries = redeliveries.next_batch(delivered, inbox, link.check_open)
+        if deliveries and deliveries[0].read is UNREAD:
+            while batches:
+                if not self._finish_oldest(batches, inbox, publisher):
+                    return None
+            if not redeliveries.read_suspect(deliveries[0], link.check_open):
+                return None
+        return deliveries
 
     def _forget_set_aside(self) -> None:
         self._set_aside, self._retrying = SetAside(), None
@@ -212,14 +240,14 @@ class Consumer:
             self._set_aside.add(behind)
         return rest
 
-    def _retry(self, inbox: BatchConsumer, reply_sender: ReplySender, link: Link) -> bool:
+    def _retry(self, inbox: BatchConsumer, publisher: OutcomePublisher, link: Link) -> bool:
         """Retry the messages that were set aside, concurrently with new ones; return False on a stop."""
         waits = False
         if self._retrying is not None:
             if not self._retrying.stored.done():
                 return True
             retried = self._retrying
-            progress = self._finish_retry(retried, inbox, reply_sender)
+            progress = self._finish_retry(retried, inbox, publisher)
             if progress is None:
                 return False
             # Waiting gets the lock even if others lock the row repeatedly.
@@ -231,7 +259,7 @@ class Consumer:
             self._retry_session.close()
         return True
 
-    def _finish_retry(self, batch: PendingBatch, inbox: BatchConsumer, reply_sender: ReplySender) -> int | None:
+    def _finish_retry(self, batch: PendingBatch, inbox: BatchConsumer, publisher: OutcomePublisher) -> int | None:
         """Reply to stored messages, acknowledge them and return their number; None on a stop."""
         stored = batch.stored.result()
         if stored is None:
@@ -240,7 +268,7 @@ class Consumer:
         rest, outcomes, _ = self._split(batch, stored)
         if rest:
             self._set_aside.remove(rest)
-            self._finish(rest, replace(stored, outcomes=outcomes), inbox, reply_sender)
+            self._finish(rest, replace(stored, outcomes=outcomes), inbox, publisher)
         return len(rest)
 
     def _split(
@@ -265,7 +293,7 @@ class Consumer:
         return rest, outcomes, locked
 
     def _finish_oldest(
-        self, batches: deque[PendingBatch], inbox: BatchConsumer, reply_sender: ReplySender
+        self, batches: deque[PendingBatch], inbox: BatchConsumer, publisher: OutcomePublisher
     ) -> bool:
         """Wait for the oldest batch, reply and acknowledge it; return False if a stop prevented storing it.
 
@@ -281,16 +309,16 @@ class Consumer:
             inbox.set_aside(locked)
             self._set_aside.add(locked)
         if rest:
-            self._finish(rest, replace(stored, outcomes=outcomes), inbox, reply_sender)
+            self._finish(rest, replace(stored, outcomes=outcomes), inbox, publisher)
         return True
 
     def _finish(self, batch: list[Delivery], stored: StoredBatch, inbox: BatchConsumer,
-                reply_sender: ReplySender) -> None:
+                publisher: OutcomePublisher) -> None:
         stored_outcomes = iter(stored.outcomes)
         outcomes = [
             delivery.read if isinstance(delivery.read, Rejected) else next(stored_outcomes) for delivery in batch
         ]
-        not_copied = reply_sender.give(self._replies(batch, outcomes))
+        not_copied = publisher.publish(self._replies(batch, outcomes))
         self.kind.count(batch, outcomes)
         batch_telemetry.log_commands(batch, outcomes, stored.began, stored.ended)
         inbox.ack(batch, not_copied)
@@ -307,8 +335,13 @@ class Consumer:
         if self._stop.wait(0.2):
             raise Unavailable("stopped while the broker blocks publishers")
 
+    def finish(self) -> None:
+        """Wait briefly for replies that are not confirmed yet."""
+        self._reply_sender.close(STOP_SECONDS)
+
     def close(self) -> None:
         """Close the threads and the sessions."""
+        self._reply_sender.close(0)
         self._threads.shutdown(wait=False)
         for session in (*self._free, self._retry_session):
             session.close()
@@ -345,8 +378,8 @@ class ResultsConsumer(Consumer):
             self._result_reader.turn(self._free[-1], inbox, committed=not self._set_aside)
 
     def _finish(self, batch: list[Delivery], stored: StoredBatch, inbox: BatchConsumer,
-                reply_sender: ReplySender) -> None:
-        super()._finish(batch, stored, inbox, reply_sender)
+                publisher: OutcomePublisher) -> None:
+        super()._finish(batch, stored, inbox, publisher)
         reader = self._result_reader
         assert reader is not None  # noqa: S101 - it was registered before the first delivery
         reader.finished(len(batch))
@@ -400,6 +433,17 @@ class DelayConsumer(Consumer):
                 body = message.model_dump_json().encode()
                 replies.append(CommandReply(delivery, type(message).__name__, body, str(outcome), self.entry))
         return replies
+
+
+def _connect_for_replies(urls: Sequence[str]) -> Link:
+    """Connect to the first broker that is available."""
+    problems = []
+    for url in urls:
+        try:
+            return Link(url, "consumer replies")
+        except Unavailable as error:
+            problems.append(str(error))
+    raise Unavailable("; ".join(problems))
 
 
 def _message_id(message_id: Any) -> str | None:

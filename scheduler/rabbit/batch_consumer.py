@@ -20,7 +20,7 @@ MOST_BYTES = 16 * 1024 * 1024
 BATCH_BYTES = 8 * 1024 * 1024
 GROWTH = 8
 MOST_SET_ASIDE = 10_000
-SUSPECT = DELIVERY_LIMIT // 2
+SUSPECT = DELIVERY_LIMIT // 2  # deliveries after which a message may be one that ends the consumer
 
 
 class DeliveryWindow(Enum):
@@ -155,6 +155,10 @@ class BatchConsumer:
             pass
         self._rest = batch[limit:]
         return batch[:limit]
+
+    def put_back(self, deliveries: list[Delivery]) -> None:
+        """Have the next `take` begin with these, the last of those that the previous one returned."""
+        self._rest = deliveries + self._rest
 
     @staticmethod
     def _checked(item: list[Delivery] | str) -> list[Delivery]:

@@ -38,6 +38,7 @@ class Delivery:
     raw: bytes = b""  # its properties as they came
     read: Any = None  # what the inbox's reader made of it
     redeliveries: int = 0  # as counted by us, of a queue that doesn't count them
+    alone: int = 0  # how often it was handled by itself
 
     @property
     def deliveries_before(self) -> int:

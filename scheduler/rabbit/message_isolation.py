@@ -27,16 +27,18 @@ class MessageIsolation:
         self._clock = clock
         self.max_body = NO_LIMIT  # bytes
         self.one_at_a_time = 0  # how many messages are still to be sent so
+        self.closed_by_message: str | None = None  # the last reason that a message may have caused
         # By fingerprint: until when a message is not sent, how long that is in all, and why.
         self._shunned: dict[int, tuple[float, float, str]] = {}
 
     def closed(self, why: str, unconfirmed: Sequence[Publishable]) -> None:
         """Learn from the loss of a channel or a connection while these messages were unconfirmed."""
+        code = _BY_BROKER.search(why)
+        if code is not None and code[1] in _CODES:
+            self.closed_by_message = why
         if found := _MAX_SIZE.search(why):
             self.max_body = int(found[1])
-            return
-        code = _BY_BROKER.search(why)
-        if code is None or code[1] not in _CODES:
+        elif code is None or code[1] not in _CODES:
             self.max_body = NO_LIMIT  # it may have been raised: that takes a restart of the broker
         elif len(unconfirmed) == 1:
             self._shun(unconfirmed[0], why)

@@ -1,186 +1,300 @@
-"""What a host hears about its commands: replies, rejections, and dead letters with their reasons."""
+"""Send replies on a connection of their own.
 
-import re
+Clients choose the address of a reply. On their own connection, replies that a queue does not confirm, or over
+which the broker closes the connection, neither delay commands nor cause their redelivery.
+"""
+
+import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 from scheduler.domain.errors import Unavailable
-from scheduler.domain.names import ANSWERS_QUEUE_PREFIX, DEAD_EXCHANGE, EVENTS_EXCHANGE
+from scheduler.ops import metrics
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
-from scheduler.rabbit.delivery_parser import Delivery
-from scheduler.rabbit.frames import AmqpMessage, Publishable, RawMessage, fits, json_message
-from scheduler.rabbit.link import Link, RabbitUnavailable
-from scheduler.rabbit.message_forwarding import ORIGINAL_EXCHANGE, dead_letter
-from scheduler.rabbit.publisher import Confirms, Publisher, Receipt
+from scheduler.rabbit.frames import AmqpMessage
+from scheduler.rabbit.link import Link
+from scheduler.rabbit.message_isolation import MessageIsolation
+from scheduler.rabbit.publisher import Publisher, Receipt
 
 log = get_logger(__name__)
-_withheld = ThrottledWarning(log, "reply not sent: its queue is not allowed")
 
-CONFIRM_TIMEOUT = 20.0
-_REASON_CHARACTERS = 4000
+WAIT_SECONDS = 0.25  # for confirms, while commands wait to be acknowledged
+SLOW_SECONDS = 600.0  # for which a client whose queue did not confirm in time is not waited for
+SUSPENDED_SECONDS = 60.0  # for which replies to a client are dropped after one of them closed the connection twice
+STALL_SECONDS = 30.0  # after which an unconfirmed reply is dropped
+MAX_LOSSES = 2
+WINDOW = 200  # unconfirmed replies to one client; more would exhaust a queue's credit and block the connection
+MAX_WAITING = 10_000  # replies to one client
+MAX_REPLIES = 20_000
+_MAX_CLIENTS = 10_000  # remembered as slow or suspended
+_RECONNECT_SECONDS, _MAX_RECONNECT_SECONDS = 0.1, 5.0
 
-
-@dataclass(frozen=True, slots=True)
-class CommandReply:
-    """What to tell about a command: the message's name and body, and the reason if the command is rejected."""
-
-    delivery: Delivery
-    kind: str
-    body: bytes
-    reason: str | None = None
-    # Where a delayed message came in: then it is no command, and its `reply_to` is meant for others.
-    entered: str | None = None
+_dropped = ThrottledWarning(log, "replies dropped")
 
 
-class ReplyQueues:
-    """The queues that replies may be sent to (SCHEDULER_REPLY_QUEUES).
+class _Wait:
+    """Counts the replies that a caller waits for."""
 
-    A reply is published with the sidecar's own rights, so a host could have it write to queues that are not the
-    host's. RabbitMQ's direct reply-to, and the queues where our workers wait for replies, are always allowed. If
-    tenants are strangers to each other, a user's replies go to that user's queues (`USER:…`), to queues that the
-    broker named, and to those of the setting. Otherwise any queue is allowed if the setting names none.
-    """
+    __slots__ = ("pending",)
 
-    def __init__(self, patterns: Sequence[str] = (), *, strangers: bool = False) -> None:
-        always = ("amq.rabbitmq.reply-to.*", f"{ANSWERS_QUEUE_PREFIX}*", *(("amq.gen-*",) if strangers else ()))
-        texts = [".*".join(map(re.escape, each.split("*"))) for each in (*patterns, *always)]
-        self._allowed = re.compile("|".join(texts)).fullmatch if patterns or strangers else None
-        self._strangers = strangers
+    def __init__(self) -> None:
+        self.pending = 0
 
-    def allow(self, name: str | bytes, user_id: str | None) -> bool:
-        """Tell whether a reply to this broker user may be sent to the queue; log it if not."""
-        if self._allowed is None:
-            return True
-        if isinstance(name, str):
-            own = self._strangers and user_id and name.startswith(f"{user_id}:")
-            if own or self._allowed(name):
-                return True
-        _withheld.warning(queue=str(name)[:100], do="add it to SCHEDULER_REPLY_QUEUES if replies belong there")
-        return False
+
+@dataclass(slots=True)
+class Reply:
+    """A reply, and the client that it is for."""
+
+    client: str
+    message: AmqpMessage
+    losses: int = 0  # connections that the broker closed while it was unconfirmed
+    wait: _Wait | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Flight:
+    """Replies to one client that were sent together."""
+
+    client: str
+    replies: list[Reply]
+    sent_at: float = field(default_factory=time.monotonic)
 
 
 class ReplySender:
-    """Publishes the answers to a batch of commands; only dead letters can hold the batch up."""
+    """Sends replies from a thread of its own and reconnects by itself.
 
-    def __init__(self, link: Link, pause: Callable[[], None], queues: ReplyQueues | None = None) -> None:
-        """Take what to do, again and again, while the broker blocks publishers, and where replies may go."""
-        self._link = link
-        self._queues = queues or ReplyQueues()
-        self._pause = pause
-        self._publisher = Publisher(link)
-        # Replies go where a host says. Should the broker close the channel over one, nothing else suffers.
-        self._replies: Publisher | None = None
+    Replies that are unconfirmed when the connection is lost are sent again. If the broker closed it, one of them
+    may be the cause: then they are sent one at a time, and the one over which the broker closes the next
+    connection is dropped.
+    """
 
-    def give(self, answers: Sequence[CommandReply]) -> list[Delivery]:
-        """Return once every dead letter is confirmed and in a queue; raise Unavailable otherwise.
+    def __init__(self, connect: Callable[[], Link]) -> None:
+        """Take the function that opens a connection; it is called when there is a reply to send."""
+        self._connect = connect
+        self._changed = threading.Condition()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._link: Link | None = None
+        self._publisher: Publisher | None = None
+        self._isolation = MessageIsolation()
+        self._waiting: dict[str, deque[Reply]] = {}  # by client; the next client to serve is first
+        self._retries: deque[Reply] = deque()
+        self._flights: dict[_Flight, None] = {}  # oldest first
+        self._unconfirmed: Counter[str] = Counter()  # by client
+        self._count = 0  # replies that are neither confirmed nor dropped
+        self._slow: dict[str, float] = {}  # clients, until when
+        self._suspended: dict[str, float] = {}
 
-        Returned are the rejected commands of which no copy can be made: only the broker can move them.
-        """
-        if not answers:
-            return []
-        rejected = [answer for answer in answers if answer.reason is not None]
-        copies: list[RawMessage] = []
-        copied: list[Delivery] = []
-        left: list[Delivery] = []
-        for answer in rejected:
-            copy = _dead_letter(answer, self._publisher.frame_max)
-            if copy is None:
-                left.append(answer.delivery)
-            else:
-                copies.append(copy)
-                copied.append(answer.delivery)
-        dead = self._sent(self._publisher, copies)
-        told = self._sent(self._publisher, [_event(answer) for answer in rejected])
-        self._reply([
-            _reply(answer) for answer in answers
-            if answer.entered is None and answer.delivery.properties.reply_to
-            and self._queues.allow(answer.delivery.properties.reply_to, answer.delivery.properties.user_id)
-        ])
-        for delivery, receipt in zip(copied, self._receipts(dead), strict=True):
-            if receipt is Receipt.UNSENDABLE:
-                left.append(delivery)
-            elif receipt is not Receipt.CONFIRMED:
-                raise Unavailable(
-                    f"{DEAD_EXCHANGE} did not take a rejected command ({receipt}); is scheduler_dead bound to it?"
-                )
-        self._receipts(told)
-        return left
+    @property
+    def blocked(self) -> bool:
+        """Whether the broker blocks publishers because of its memory or disk alarm."""
+        link = self._link
+        return link is not None and link.blocked and link.closed is None
 
-    def _sent(self, publisher: Publisher, messages: Sequence[Publishable]) -> Confirms:
-        while True:
-            self._until_unblocked()
-            try:
-                return publisher.send(messages)
-            except RabbitUnavailable:
-                # Refused over an alarm that came just now, perhaps between two halves of an answer: it passes too.
-                if self._link.closed is not None:
-                    raise
-
-    def _until_unblocked(self) -> None:
-        """An alarm of the broker passes: until then the commands stay where they are, unacknowledged.
-
-        Given back, they would come again and again, until their delivery limit dead-letters them.
-        """
-        while self._link.blocked and self._link.closed is None:
-            self._pause()
-
-    def _receipts(self, batch: Confirms) -> list[Receipt]:
-        deadline = time.monotonic() + CONFIRM_TIMEOUT
-        while not batch.done and time.monotonic() < deadline:
-            batch.wait(0.5)
-            if self._link.blocked:
-                self._until_unblocked()
-                deadline = time.monotonic() + CONFIRM_TIMEOUT
-        return batch.wait(0)
-
-    def _reply(self, replies: list[AmqpMessage]) -> None:
+    def send(self, replies: Sequence[Reply]) -> None:
+        """Send replies and wait for their confirms, but not longer than WAIT_SECONDS and not for slow clients."""
         if not replies:
             return
-        try:
-            if self._replies is not None and not self._replies.usable:
-                self._replies.forget()
-                self._replies = None
-            if self._replies is None:
-                self._replies = Publisher(self._link, essential=False)
-            sent = self._sent(self._replies, replies)
-            if Receipt.UNKNOWN in self._receipts(sent):
-                raise Unavailable(sent.lost)
-        except Unavailable as error:
-            if self._link.closed is not None:
-                raise
-            log.warning("replies lost", count=len(replies), problem=str(error),
-                        do="check reply_to and the sidecar's write permission on the default exchange")
+        deadline, wait = time.monotonic() + WAIT_SECONDS, _Wait()
+        with self._changed:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="replies", daemon=True)
+                self._thread.start()
+            for reply in replies:
+                self._add(reply, wait)
+            self._changed.notify_all()
+            while wait.pending and (rest := deadline - time.monotonic()) > 0:
+                self._changed.wait(rest)
+            if wait.pending:
+                self._mark_slow({flight.client for flight in self._flights if flight.sent_at < deadline})
+
+    def close(self, seconds: float = 1.0) -> None:
+        """Wait for replies that are not confirmed yet, then close the connection."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._count, seconds)
+            self._closed.set()
+            self._changed.notify_all()
+            link = self._link
+        if link is not None:
+            with suppress(Unavailable):
+                link.close()
+
+    def _add(self, reply: Reply, wait: _Wait) -> None:
+        client = reply.client
+        slow = _is_listed(self._slow, client)
+        waiting = self._waiting.setdefault(client, deque())
+        if _is_listed(self._suspended, client):
+            _drop([reply], "suspended", do="nothing; the first line says why")
+        elif len(waiting) >= (WINDOW if slow else MAX_WAITING) or self._count >= MAX_REPLIES:
+            _drop([reply], "unconfirmed", do="check that the queue in reply_to is not full")
+        else:
+            self._count += 1
+            waiting.append(reply)
+            if not slow:
+                reply.wait = wait
+                wait.pending += 1
+        if not waiting:
+            del self._waiting[client]
+
+    def _mark_slow(self, clients: Iterable[str]) -> None:
+        if not self.blocked:
+            _list(self._slow, clients, SLOW_SECONDS)
+
+    def _finish(self, replies: Iterable[Reply]) -> None:
+        """Forget replies that were confirmed or dropped."""
+        for reply in replies:
+            self._count -= 1
+            if reply.wait is not None:
+                reply.wait.pending -= 1
+        self._changed.notify_all()
+
+    def _run(self) -> None:
+        delay = _RECONNECT_SECONDS
+        while not self._closed.is_set():
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed.is_set() or self._can_send(), WAIT_SECONDS)
+                flight = self._next_flight()
+            self._abandon_stalled()
+            if flight is None:
+                continue
+            try:
+                self._send(flight)
+                delay = _RECONNECT_SECONDS
+            except Unavailable as error:
+                log.debug("replies wait for RabbitMQ", problem=str(error))
+                self._put_back(flight)
+                self._closed.wait(delay)
+                delay = min(delay * 2, _MAX_RECONNECT_SECONDS)
+
+    def _can_send(self) -> bool:
+        if self._retries:
+            # Nothing else is in flight, except replies whose confirms take long.
+            return all(time.monotonic() - flight.sent_at > WAIT_SECONDS for flight in self._flights)
+        return any(self._unconfirmed[client] < WINDOW for client in self._waiting)
+
+    def _next_flight(self) -> _Flight | None:
+        """Return the replies to send next: one that was lost, alone, or else those to the next client."""
+        if not self._can_send():
+            return None
+        if self._retries:
+            self._mark_slow(flight.client for flight in self._flights)
+            reply = self._retries.popleft()
+            flight = _Flight(reply.client, [reply])
+        else:
+            client = next(client for client in self._waiting if self._unconfirmed[client] < WINDOW)
+            waiting = self._waiting.pop(client)
+            room = WINDOW - self._unconfirmed[client]
+            flight = _Flight(client, [waiting.popleft() for _ in range(min(room, len(waiting)))])
+            if waiting:
+                self._waiting[client] = waiting
+        self._flights[flight] = None
+        self._unconfirmed[flight.client] += len(flight.replies)
+        return flight
+
+    def _send(self, flight: _Flight) -> None:
+        if self._link is None or self._link.closed is not None:
+            self._link, self._publisher = self._connect(), None
+        if self._publisher is None or not self._publisher.usable:
+            if self._publisher is not None:
+                self._publisher.forget()
+            self._isolation = MessageIsolation()  # what one connection learned must not slow the next one down
+            self._publisher = Publisher(self._link, essential=False, learned=self._isolation)
+        self._publisher.send(
+            [reply.message for reply in flight.replies], lambda receipts: self._settle(flight, receipts)
+        )
+
+    def _settle(self, flight: _Flight, receipts: Sequence[Receipt]) -> None:
+        """Take the broker's receipts; called on the I/O thread."""
+        with self._changed:
+            if not self._land(flight):
+                return
+            lost = []
+            for reply, receipt in zip(flight.replies, receipts, strict=True):
+                if receipt is Receipt.UNKNOWN:
+                    lost.append(reply)
+                else:
+                    self._finish([reply])
+            if lost and self._isolation.closed_by_message:
+                self._retry(flight.client, lost)
+            else:
+                self._wait_again(lost)
+            self._changed.notify_all()
+
+    def _land(self, flight: _Flight) -> bool:
+        """Remove a flight; return False if it was removed before."""
+        if flight not in self._flights:
+            return False
+        del self._flights[flight]
+        self._unconfirmed[flight.client] -= len(flight.replies)
+        if not self._unconfirmed[flight.client]:
+            del self._unconfirmed[flight.client]
+        return True
+
+    def _put_back(self, flight: _Flight) -> None:
+        with self._changed:
+            if self._land(flight):
+                self._wait_again(flight.replies)
+
+    def _wait_again(self, replies: Sequence[Reply]) -> None:
+        """Queue replies again, in front, that were not sent or that no closed connection speaks against."""
+        for reply in reversed(replies):
+            if reply.losses:
+                self._retries.appendleft(reply)
+            else:
+                self._waiting.setdefault(reply.client, deque()).appendleft(reply)
+
+    def _retry(self, client: str, lost: Sequence[Reply]) -> None:
+        """Queue replies again over one of which the broker may have closed the connection."""
+        slow = _is_listed(self._slow, client)
+        for reply in lost:
+            reply.losses += 1
+        again = [reply for reply in lost if reply.losses < MAX_LOSSES]
+        if slow:  # a retry alone would make the other clients wait
+            self._waiting.setdefault(client, deque()).extend(again)
+        else:
+            self._retries.extend(again)
+        if dropped := lost[len(again):]:
+            _list(self._suspended, [client], SUSPENDED_SECONDS)
+            dropped = [*dropped, *self._waiting.pop(client, ())]
+            _drop(dropped, "lost", problem=self._isolation.closed_by_message,
+                  do="check reply_to and the sidecar's write permission on the default exchange")
+            self._finish(dropped)
+
+    def _abandon_stalled(self) -> None:
+        """Drop replies that are not confirmed for long, and replace the connection: it may be blocked by them."""
+        with self._changed:
+            oldest = next(iter(self._flights), None)
+            if oldest is None or time.monotonic() - oldest.sent_at < STALL_SECONDS or self.blocked:
+                return
+            for flight in list(self._flights):
+                if time.monotonic() - flight.sent_at >= STALL_SECONDS and self._land(flight):
+                    _drop(flight.replies, "unconfirmed", do="check that the queue in reply_to is not full")
+                    self._finish(flight.replies)
+            link = self._link
+        if link is not None:
+            with suppress(Unavailable):
+                link.close()
 
 
-def _event(answer: CommandReply) -> AmqpMessage:
-    return _message(EVENTS_EXCHANGE, "rejected", answer)
+def _drop(replies: Sequence[Reply], reason: str, **fields: str | None) -> None:
+    metrics.replies_dropped.labels(reason).inc(len(replies))
+    message = replies[0].message
+    _dropped.warning(count=len(replies), reason=reason, reply_to=str(message.routing_key)[:100], **fields)
 
 
-def _reply(answer: CommandReply) -> AmqpMessage:
-    return _message("", answer.delivery.properties.reply_to, answer)
+def _list(clients: dict[str, float], names: Iterable[str], seconds: float) -> None:
+    """List clients for some time, the newest last."""
+    until = time.monotonic() + seconds
+    for name in names:
+        clients.pop(name, None)
+        clients[name] = until
+    while len(clients) > _MAX_CLIENTS:
+        del clients[next(iter(clients))]
 
 
-def _message(exchange: str, key: str, answer: CommandReply) -> AmqpMessage:
-    correlation_id = answer.delivery.properties.correlation_id
-    return json_message(
-        exchange, key, answer.kind, answer.body, correlation_id=correlation_id, timestamp=int(time.time())
-    )
-
-
-def _dead_letter(answer: CommandReply, frame_max: int) -> RawMessage | None:
-    """Copy the message as it came, with the reasons beside it; None if its properties could not be read.
-
-    If a frame has no room for the reasons, a command loses headers. A delayed message keeps them all: the broker
-    moves it.
-    """
-    delivery = answer.delivery
-    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    reason = (answer.reason or "")[:_REASON_CHARACTERS].encode(errors="replace")[: frame_max // 4]
-    headers = {"x-rejected-reason": reason.decode(errors="ignore"), "x-rejected-at": at}
-    if answer.entered is None:
-        return dead_letter(delivery.routing_key, delivery.raw, delivery.body, headers, shrink_to=frame_max)
-    headers[ORIGINAL_EXCHANGE] = answer.entered
-    copy = dead_letter(delivery.routing_key, delivery.raw, delivery.body, headers)
-    return copy if copy is not None and fits(copy.properties, frame_max) else None
+def _is_listed(clients: dict[str, float], name: str) -> bool:
+    return clients.get(name, 0.0) > time.monotonic()

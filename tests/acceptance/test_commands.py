@@ -4,9 +4,11 @@ import json
 import random
 import signal
 import struct
+from contextlib import closing
 from uuid import uuid4
 
 import pika
+import psycopg2
 import pytest
 from delayed_support import Raw, keeping_raw, raw_headers, short, table, text, value
 from support import DEADLINE, iso, until, utc
@@ -194,18 +196,45 @@ def test_a_reply_queue_that_is_gone_harms_nobody(host, sidecar):
         sidecar.stored(job)
 
 
-def test_a_command_redelivered_too_often_ends_in_the_dead_queue(host, sidecar):
-    """What crashes a consumer again and again is given up in the end, alone."""
-    poison = str(uuid4())
-    host.publish("request", GOOD | {"id": poison})
-    for _ in range(20):
-        method = host.channel.basic_get("scheduler_inbox")[0]
-        if method is not None:
-            host.channel.basic_nack(method.delivery_tag, requeue=True)
+def test_commands_that_were_only_redelivered_are_stored(host, sidecar):
+    """Another message, or a restart of the broker, may have ended the consumers that held them."""
+    jobs = [host.request(run_at=f"2099-01-01T00:00:{second:02}Z") for second in range(20)]
+    for _ in range(19):
+        tags = [host.channel.basic_get("scheduler_inbox")[0].delivery_tag for _ in jobs]
+        host.channel.basic_nack(tags[-1], multiple=True, requeue=True)
+    jobs.append(host.request(run_at="2099-01-01T00:01:00Z"))
     sidecar.up(producers=0)
+    for job in jobs:
+        sidecar.stored(job)
+    until(lambda: not sidecar.sql("SELECT 1 FROM redeliveries"), "the counts to be forgotten")
+    assert host.drain("scheduler_dead") == []
+
+
+def test_a_command_that_ends_each_consumer_while_alone_is_dead_lettered(host, sidecar):
+    """Consumers are killed while they handle it; the others are stored."""
+    poison = str(uuid4())
+    sidecar.sql("INSERT INTO jobs (id, job_type, next_run_at) VALUES (%s, 't', '2099-01-01')", poison)
+    host.publish("cancel", {"id": poison})
+    for _ in range(10):
+        host.channel.basic_nack(host.channel.basic_get("scheduler_inbox")[0].delivery_tag, requeue=True)
     good = host.request(run_at="2099-01-01T00:00:00Z")
-    sidecar.stored(good)
-    assert json.loads(host.get("scheduler_dead")[2])["id"] == poison
+    waiting = "FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    with closing(psycopg2.connect(sidecar.database_url)) as holder:
+        holder.cursor().execute("SELECT 1 FROM jobs WHERE id = %s FOR UPDATE", (poison,))
+        for alone in (1, 2):
+            consumer = sidecar.start("consumer")
+            until(lambda: sidecar.sql(f"SELECT pid {waiting}"), "the consumer to handle it")
+            assert [row["count"] for row in sidecar.sql("SELECT count FROM redeliveries")] == [alone]
+            consumer.popen.send_signal(signal.SIGKILL)
+            consumer.ended()
+            sidecar.sql(f"SELECT pg_terminate_backend(pid) {waiting}")
+        sidecar.sql("UPDATE redeliveries SET count = 5")
+        sidecar.start("consumer").ready()
+        sidecar.stored(good)
+        _, properties, body = host.get("scheduler_dead")
+    assert json.loads(body)["id"] == poison
+    assert "even alone" in properties.headers["x-rejected-reason"]
+    until(lambda: not sidecar.sql("SELECT 1 FROM redeliveries"), "the count to be forgotten")
 
 
 def test_kill_minus_9_of_the_consumer_twenty_times_under_load_loses_no_command(host, sidecar):

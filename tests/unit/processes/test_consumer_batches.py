@@ -48,7 +48,7 @@ def served(monkeypatch):
         """Serve the queue until it is empty; `storing` returns the result for the batch that starts with a tag."""
         stop = Stop()
         health = SimpleNamespace(turn=lambda: None, found=lambda _: None, missing=lambda *_: None)
-        settings = SimpleNamespace(max_payload_bytes=1000, poll_interval_ms=500, database_url="")
+        settings = SimpleNamespace(max_payload_bytes=1000, poll_interval_ms=500, database_url="", amqp_urls=())
         consumer = Consumer(settings, stop, health)
         consumer._storing.store = lambda _session, commands, _check: storing(commands[0].correlation_id, stop)
         consumer._finish = lambda deliveries, _stored, inbox, _reply_sender: inbox.ack(deliveries)
