@@ -68,7 +68,7 @@ def test_copies_by_header_are_not_repeated_by_a_replay(sidecar, host):
 
 
 def test_a_large_rejected_body_is_cut_and_not_replayed(sidecar, host):
-    sidecar.start("consumer").ready()
+    sidecar.start("consumer", SCHEDULER_TENANT_BY="user_id").ready()
     kept, large = b"x" * MAX_BODY, b"y" * (MAX_BODY + 1)
     replies = host.channel.queue_declare("", exclusive=True).method.queue
     for body in (kept, large):
