@@ -85,8 +85,8 @@ class Redeliveries:
             [delivery.alone] = counts
             limit_reached = delivery.alone > ALONE_LIMIT
         if limit_reached:
-            problem = (f"was delivered {delivery.deliveries_before + 1} times and never acknowledged: handling it, "
-                       "even alone, crashes the consumer")
+            problem = (f"was delivered {delivery.deliveries_before + 1} times and never acknowledged: handling it "
+                       "crashes the consumer, even alone")
             delivery.read = Rejected([Problem("body", problem)], Reason.REDELIVERED)
         else:
             delivery.read = self._read(delivery)

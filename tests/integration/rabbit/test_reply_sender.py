@@ -1,44 +1,88 @@
-"""Rejections are answered through an alarm of the broker, whenever it comes."""
+"""Replies reach their queues, and a queue or an address of one client affects no other client."""
 
-from itertools import count
-
-import pika
 import pytest
+from support import until
 
-from scheduler.rabbit.delivery_parser import Delivery
+from scheduler.dev.servers.vhosts import name_of
+from scheduler.rabbit import reply_sender
+from scheduler.rabbit.frames import json_message
 from scheduler.rabbit.link import Link
-from scheduler.rabbit.outcome_publisher import CommandReply, OutcomePublisher
-from scheduler.rabbit.reply_sender import ReplySender
+from scheduler.rabbit.reply_sender import Reply, ReplySender
+
+# RabbitMQ 3 cannot decode it and closes the connection.
+CLOSES_CONNECTION = "amq.rabbitmq.reply-to.g2QAA2Zvbw==.k1"
 
 
-@pytest.mark.parametrize("moment", [0, 1])
-def test_an_alarm_that_comes_between_two_halves_of_an_answer_is_waited_for(amqp_url, host, monkeypatch, moment):
-    """Taken for a lost connection, it had the dead letters that were sent already sent a second time."""
-    link, waited = Link(amqp_url, "test"), []
-    sender = ReplySender(lambda: Link(amqp_url, "test replies"))
+@pytest.fixture
+def links():
+    return []
 
-    def wait_for_alarm():
-        waited.append(link.blocked)
-        link.blocked = False
 
-    try:
-        answers, check, checks = OutcomePublisher(link, wait_for_alarm, sender), link.check, count()
+@pytest.fixture
+def sender(amqp_url, links):
+    def connect():
+        links.append(Link(amqp_url, "replies"))
+        return links[-1]
 
-        def alarm():
-            if next(checks) == moment:
-                link.blocked = True  # as the I/O thread does when the broker says so
-            check()
+    made = ReplySender(connect)
+    yield made
+    made.close()
 
-        monkeypatch.setattr(link, "check", alarm)
-        replies = host.channel.queue_declare("", exclusive=True).method.queue
-        properties = pika.BasicProperties(reply_to=replies)
-        raw = b"".join(properties.encode())
-        delivery = Delivery(1, "request", properties, b"poison", redelivered=False, size=6, raw=raw)
-        assert answers.publish([CommandReply(delivery, "ScheduleRejected", b"{}", "body: is not JSON")]) == []
-    finally:
-        sender.close()
-        link.close()
-    assert waited == [True]
-    assert host.get("scheduler_dead")[2] == b"poison"
-    assert host.drain("scheduler_dead") == []
-    host.get(replies)
+
+def reply(client, queue, body=b"{}"):
+    return Reply(client, json_message("", queue, "ScheduleAccepted", body, correlation_id=None, timestamp=0))
+
+
+def settled(sender):
+    until(lambda: sender._count == 0, "every reply confirmed or dropped")
+
+
+@pytest.fixture
+def queue(host):
+    return host.channel.queue_declare("", exclusive=True).method.queue
+
+
+def test_a_reply_that_closes_the_connection_is_dropped_and_no_other_is_lost(sender, links, host, queue):
+    bodies = [b"%d" % number for number in range(50)]
+    replies = [reply(f"client {number % 5}", queue, body) for number, body in enumerate(bodies)]
+    sender.send([*replies[:20], reply("hostile", CLOSES_CONNECTION), *replies[20:]])
+    settled(sender)
+    assert set(host.drain(queue)) == set(bodies)
+    assert len(links) <= 3
+    sender.send([reply("hostile", CLOSES_CONNECTION), reply("client 1", queue, b"later")])
+    settled(sender)
+    assert host.drain(queue) == [b"later"]
+
+
+def test_replies_survive_a_lost_connection(sender, links, host, queue):
+    sender.send([reply("client", queue, b"first")])
+    settled(sender)
+    links[0].close()
+    sender.send([reply("client", queue, b"second")])
+    settled(sender)
+    assert host.drain(queue) == [b"first", b"second"]
+
+
+@pytest.fixture
+def silent(stack, host, amqp_url):
+    """A queue that confirms nothing."""
+    if stack.rabbitmq is None:
+        pytest.skip("needs a server of its own")
+    name = host.channel.queue_declare("", exclusive=True).method.queue
+    process = (f'begin {{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"{name_of(amqp_url)}">>, queue, '
+               f'<<"{name}">>)), amqqueue:get_pid(Q) end')
+    stack.rabbitmq.evaluate(f"sys:suspend({process})")
+    yield name
+    stack.rabbitmq.evaluate(f"sys:resume({process})")
+
+
+def test_a_queue_that_does_not_confirm_delays_no_other_client(sender, host, queue, silent, monkeypatch):
+    monkeypatch.setattr(reply_sender, "STALL_SECONDS", 5.0)
+    for number in range(20):
+        sender.send([reply("hostile", silent) for _ in range(100)])
+        sender.send([reply("client", queue, b"%d" % number)])
+    host.get(queue)
+    assert "hostile" in sender._slow
+    assert sender._unconfirmed["hostile"] <= reply_sender.WINDOW
+    settled(sender)  # what the silent queue did not confirm was dropped
+    assert {int(body) for body in host.drain(queue)} == set(range(1, 20))
