@@ -1,17 +1,19 @@
 """What can be done: each method takes who asks, and goes the way that a command over AMQP goes."""
 
-import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
 from scheduler.api.database import Database
+from scheduler.api.fair_threads import FairThreads
 from scheduler.api.identity import Identity, Permission, check, visible_tenant
 from scheduler.api.problems import Conflict, NotFound, PreconditionFailed, TooManyRequests, Unprocessable
+from scheduler.api.rate_limit import usage_of_request
 from scheduler.commands import bulk_commands, operator_commands
 from scheduler.commands.operator_commands import (
     AlreadyExists,
@@ -56,9 +58,10 @@ class ActionResult:
 class Actions:
     """The service behind every button and every write."""
 
-    def __init__(self, database: Database, settings: Settings) -> None:
+    def __init__(self, database: Database, compute: FairThreads, settings: Settings) -> None:
         self._database = database
         self._settings = settings
+        self._compute = compute
         self._most = settings.max_payload_bytes
         self._tenancy = Tenancy.of("field", (), settings.tenant_routes)
         self._bulk_actions: Counter[str | None] = Counter()  # running ones by tenant
@@ -148,6 +151,8 @@ class Actions:
         """Apply the steps; one tenant's bulk actions leave connections for the writes of others."""
         if who.tenant is not None and self._bulk_actions[who.tenant] >= MOST_BULK_ACTIONS:
             raise TooManyRequests(f"{MOST_BULK_ACTIONS} bulk actions of this tenant are running.", 5)
+        if (usage := usage_of_request.get()) is not None:
+            usage.exempt()
         progress = bulk_commands.BulkProgress()
         self._bulk_actions[who.tenant] += 1
         try:
@@ -179,7 +184,7 @@ class Actions:
     async def _ask(self, asked: JobCommandHooks) -> JobRow:
         try:
             if can_precompute_schedule(asked.incoming):  # before a connection is taken
-                await asyncio.to_thread(precompute_schedule, asked.incoming)
+                await self._compute.run(partial(precompute_schedule, asked.incoming))
             return await self._database.write(lambda at: operator_commands.run_command(at, asked, self._soon))
         except NoSuchRecord:
             raise NotFound(f"No job has the id {asked.incoming.about}.") from None

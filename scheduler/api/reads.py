@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Literal, TypeVar
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from scheduler import __version__
 from scheduler.api import cursors
 from scheduler.api.coalesced_reads import CoalescedReads
 from scheduler.api.database import Database
+from scheduler.api.fair_threads import FairThreads
 from scheduler.api.identity import Identity, Permission, check, visible_tenant
 from scheduler.api.problems import NotFound, ServiceUnavailable
 from scheduler.domain.runs.run import Run
@@ -50,8 +52,9 @@ USUAL_LIMIT, MOST_LISTED = 50, 200
 class Reads:
     """The service behind every page and every GET."""
 
-    def __init__(self, database: Database, settings: Settings) -> None:
+    def __init__(self, database: Database, compute: FairThreads, settings: Settings) -> None:
         self._database = database
+        self._compute = compute
         self._amqp_urls = settings.amqp_urls
         self._stats: CoalescedReads[str | None, StatsView] = CoalescedReads()
 
@@ -81,13 +84,14 @@ class Reads:
         """Return when a job runs next, or would."""
         row = await self.job_row(who, job_id)
         now = datetime.now(UTC)
-        return Page(await asyncio.to_thread(occurrences, row, now, count=count, start=start, end=end))
+        work = partial(occurrences, row, now, count=count, start=start, end=end)
+        return Page(await self._compute.run(work))
 
     async def preview(self, who: Identity, body: bytes) -> PreviewPage:
         """Return when a schedule would run; raise Rejected in the words that a command would get."""
         check(who, Permission.READ)
         fields, _ = parse_object(body or b"{}", exact="")
-        return await asyncio.to_thread(preview_page, fields, datetime.now(UTC))
+        return await self._compute.run(partial(preview_page, fields, datetime.now(UTC)))
 
     async def runs(
         self, who: Identity, wanted: RunFilter, limit: int = USUAL_LIMIT, after: str | None = None

@@ -1,12 +1,14 @@
-"""What every request passes on its way in and out: limits, headers, the access log and the metrics."""
+"""Wrap every request: limits, usage, response headers, access log and metrics."""
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
 from typing import Any
 
 from scheduler.api.problems import ContentTooLarge, RequestTimeout, Unprocessable, problem
+from scheduler.api.rate_limit import RequestUsage, usage_of_request
 from scheduler.domain.errors import Problem
 from scheduler.ops import metrics, traces
 from scheduler.ops.logs import get_logger
@@ -19,15 +21,18 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
-MOST_BODY_BYTES = 1_000_000
-MOST_PARAMETERS = 200  # of a query
-# Of a body that is too large so much is read and thrown away before the answer: whoever is hung up on while it
-# sends may never see what it was told.
-MOST_DISCARDED_BYTES = 15_000_000
-BODY_SECONDS = 20.0  # for a whole body, however small its parts
-_OUR_FAULT = 500
-_TOO_LARGE = f"A body may have at most {MOST_BODY_BYTES:,} bytes."
-# What a page says itself stays; these hold for all that says nothing.
+MAX_BODY_BYTES = 1_000_000
+MAX_QUERY_PARAMETERS = 200
+# A client that is disconnected while it sends may miss the response, so this much of a large body is read first.
+MAX_DISCARDED_BYTES = 15_000_000
+BODY_SECONDS = 20.0  # for a whole body
+PART_BYTES = 262_144  # of a response: the next part is written when the client has taken this one
+MAX_UNSENT_BYTES = 128_000_000  # of large responses, in the whole process
+HANG_UP = "scheduler.hang_up"  # in a scope: closes the connection at once
+_SERVER_ERROR = 500
+_CLIENT_CLOSED_REQUEST = 499
+_TOO_LARGE = f"The body exceeds {MAX_BODY_BYTES:,} bytes."
+# Defaults: a response that sets one of these itself keeps its own value.
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -36,7 +41,7 @@ _HEADERS = (
     (b"cache-control", b"no-store"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-# A year; the names below are not ours to speak for.
+# One year. No includeSubDomains: the subdomains may belong to others.
 _TRANSPORT = (b"strict-transport-security", b"max-age=31536000")
 
 
@@ -45,121 +50,175 @@ class RequestMiddleware:
 
     def __init__(self, app: App) -> None:
         self._app = app
+        self._unsent = UnsentBodies()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        passage = RequestScope(scope, receive, send)
+        request = RequestScope(scope, receive, send, self._unsent)
+        usage_of_request.set(request.usage)
         try:
-            if scope["query_string"].count(b"&") >= MOST_PARAMETERS:
-                # Before they are taken apart, which costs more than any answer.
-                crowded = Unprocessable([Problem("query", f"may have at most {MOST_PARAMETERS} parameters")])
-                await crowded.response()(scope, receive, passage.send)
+            if scope["query_string"].count(b"&") >= MAX_QUERY_PARAMETERS:  # before they are parsed, which is slow
+                rejected = Unprocessable([Problem("query", f"may have at most {MAX_QUERY_PARAMETERS} parameters")])
+                await rejected.response()(scope, receive, request.send)
                 return
-            await self._app(scope, passage.receive, passage.send)
+            await request.usage.measure(self._app(scope, request.receive, request.send))  # type: ignore[arg-type]
         except Exception:
-            log.exception("request failed", method=scope["method"], route=passage.route, do="report this")
-            if not passage.status:
-                text = "This is an error of the scheduler's own; its log says more."
-                await problem(500, text)(scope, receive, passage.send)
+            log.exception("request failed", method=scope["method"], route=request.route, do="report this")
+            if not request.status:
+                await problem(500, "Internal error; see the log of scheduler api.")(scope, receive, request.send)
         finally:
-            passage.end()
+            request.end()
+
+
+class UnsentBodies:
+    """Large bodies that clients have not read yet, oldest first."""
+
+    def __init__(self) -> None:
+        self._sizes: OrderedDict[RequestScope, int] = OrderedDict()
+        self._total = 0
+
+    def add(self, request: "RequestScope", size: int) -> None:
+        """Count a body. If all together are too large, close the connections that have been sending longest."""
+        while self._sizes and self._total + size > MAX_UNSENT_BYTES:
+            oldest = next(iter(self._sizes))
+            self.remove(oldest)
+            oldest.hang_up()
+        self._sizes[request] = size
+        self._total += size
+
+    def remove(self, request: "RequestScope") -> None:
+        """Forget a body that was sent or dropped."""
+        self._total -= self._sizes.pop(request, 0)
 
 
 class RequestScope:
-    """One request on its way through."""
+    """One request and its response."""
 
-    def __init__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    def __init__(
+        self, scope: MutableMapping[str, Any], receive: Receive, send: Send, unsent: UnsentBodies
+    ) -> None:
         self._scope = scope
         self._receive = receive
         self._send = send
+        self._unsent = unsent
         self._began = time.perf_counter()
-        self._until = time.monotonic() + BODY_SECONDS
+        self._deadline = time.monotonic() + BODY_SECONDS
         self._received = 0
-        self._whole = False
+        self._complete = False
         self.status = 0
+        self.usage = RequestUsage()
 
     @property
     def route(self) -> str:
-        """The route's own path, never what the client wrote in its place."""
-        known: str | None = self._scope.get("route_path")
-        if known is not None:
-            return known
+        """The path of the route, without the values of its parameters."""
+        path: str | None = self._scope.get("route_path")
+        if path is not None:
+            return path
         route = self._scope.get("route")
         return getattr(route, "path_format", None) or getattr(route, "path", None) or "none"
 
     async def receive(self) -> Message:
-        """Hand on a part of the body; raise ContentTooLarge or RequestTimeout where it has no end."""
-        if self._whole:
+        """Return the next part of the body. Raises ContentTooLarge or RequestTimeout."""
+        if self._complete:
             return await self._receive()
         headers = dict(self._scope["headers"])
         declared = headers.get(b"content-length", b"")
         length = int(declared) if declared.isdigit() else 0
-        # One that asks before it sends is told at once.
-        if length > MOST_DISCARDED_BYTES or (length > MOST_BODY_BYTES and b"expect" in headers):
+        # A client that sends Expect waits for the response before it sends its body.
+        if length > MAX_DISCARDED_BYTES or (length > MAX_BODY_BYTES and b"expect" in headers):
             raise ContentTooLarge(_TOO_LARGE)
-        message = await self._part()
-        if max(length, self._received) > MOST_BODY_BYTES:
+        message = await self._receive_part()
+        if max(length, self._received) > MAX_BODY_BYTES:
             await self._discard()
             raise ContentTooLarge(_TOO_LARGE)
         return message
 
-    async def _part(self) -> Message:
+    async def _receive_part(self) -> Message:
         try:
-            async with asyncio.timeout(max(0.0, self._until - time.monotonic())):
+            async with asyncio.timeout(max(0.0, self._deadline - time.monotonic())):
                 message = await self._receive()
         except TimeoutError:
-            raise RequestTimeout(f"The body did not come within {BODY_SECONDS:.0f} seconds.") from None
+            raise RequestTimeout(f"The body did not arrive within {BODY_SECONDS:.0f} seconds.") from None
         self._received += len(message.get("body", b""))
-        self._whole = not message.get("more_body", False)
+        self._complete = not message.get("more_body", False)
         return message
 
     async def _discard(self) -> None:
-        """Let the client send the rest, if it has an end."""
         with suppress(RequestTimeout):
-            while not self._whole and self._received <= MOST_DISCARDED_BYTES:
-                await self._part()
+            while not self._complete and self._received <= MAX_DISCARDED_BYTES:
+                await self._receive_part()
 
     async def send(self, message: Message) -> None:
-        """Hand on a part of the response, with our headers."""
+        """Send the start of the response with our headers, or a part of its body."""
         if message["type"] == "http.response.start":
-            self.status = message["status"]
-            said = {name.lower() for name, _ in message["headers"]}
-            message["headers"] = [*message["headers"], *(each for each in _HEADERS if each[0] not in said)]
-            if self._over_tls():
-                message["headers"].append(_TRANSPORT)
-        await self._send(message)
+            self._start(message)
+            await self._send(message)
+            return
+        body = message.get("body", b"")
+        self.usage.spend(sent=len(body))
+        if len(body) <= PART_BYTES:
+            await self._send(message)
+        else:
+            await self._send_parts(body, more=message.get("more_body", False))
+
+    def _start(self, message: Message) -> None:
+        self.status = message["status"]
+        names = {name.lower() for name, _ in message["headers"]}
+        if any(name == b"content-type" and value.startswith(b"text/event-stream")
+               for name, value in message["headers"]):
+            self.usage.leave()  # a live stream has no end; their number is limited where they are opened
+        message["headers"] = [*message["headers"], *(header for header in _HEADERS if header[0] not in names)]
+        if self._over_tls():
+            message["headers"].append(_TRANSPORT)
+
+    async def _send_parts(self, body: bytes, *, more: bool) -> None:
+        """Send a large body as fast as the client reads it: the request is in progress until it has been read."""
+        self._unsent.add(self, len(body))
+        try:
+            for start in range(0, len(body), PART_BYTES):
+                part = body[start : start + PART_BYTES]
+                await self._send({"type": "http.response.body", "body": part, "more_body": True})
+            await self._send({"type": "http.response.body", "body": b"", "more_body": more})
+        finally:
+            self._unsent.remove(self)
+
+    def hang_up(self) -> None:
+        """Close the connection without sending the rest."""
+        self._scope[HANG_UP]()
 
     def _over_tls(self) -> bool:
-        """Tell whether the browser came by TLS; a client that says so falsely concerns itself alone."""
+        """Return whether the client uses TLS; a client that lies about this affects only itself."""
         forwarded = next((value for name, value in self._scope["headers"] if name == b"x-forwarded-proto"), b"")
         return bool(self._scope.get("scheme") == "https" or forwarded.split(b",")[0].strip() == b"https")
 
     def end(self) -> None:
-        """Count the request, and write a line about it."""
-        took = time.perf_counter() - self._began
-        status = self.status or 499  # the client went away
+        """Charge, count and log the request."""
+        self.usage.spend()
+        self.usage.leave()
+        duration = time.perf_counter() - self._began
+        status = self.status or _CLIENT_CLOSED_REQUEST
         route = self.route
         count, seconds = metrics.of_route(route, status)
         count.inc()
-        seconds.observe(took)
+        seconds.observe(duration)
         if traces.sink is not None:
-            self._trace(status, took)
+            self._trace(status, duration)
         client = self._scope.get("client")
-        who = self._scope.get("state", {}).get("sub")
+        sub = self._scope.get("state", {}).get("sub")
         log.info("request", method=self._scope["method"][:20], route=route, status=status,
-                 milliseconds=round(took * 1000, 1), sub=who, client=client[0] if client else None)
+                 milliseconds=round(duration * 1000, 1), sub=sub, client=client[0] if client else None)
 
-    def _trace(self, status: int, took: float) -> None:
+    def _trace(self, status: int, duration: float) -> None:
         headers = dict(self._scope["headers"])
         names = (b"traceparent", b"tracestate")
         parent, state = (headers.get(name, b"").decode("latin-1") or None for name in names)
         ended = time.time_ns()
         method = self._scope["method"][:20]
-        about = {"http.request.method": method, "http.route": self.route, "http.response.status_code": status}
-        failed = f"answered {status}" if status >= _OUR_FAULT else None
+        attributes = {"http.request.method": method, "http.route": self.route, "http.response.status_code": status}
+        failed = f"answered {status}" if status >= _SERVER_ERROR else None
         if traces.sink is not None:
-            traces.sink.served(f"{method} {self.route}", ended - int(took * 1e9), ended,
-                               TracedRequest(parent, state, about, failed))
+            traces.sink.served(f"{method} {self.route}", ended - int(duration * 1e9), ended,
+                               TracedRequest(parent, state, attributes, failed))

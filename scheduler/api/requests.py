@@ -35,7 +35,7 @@ async def identified(request: Request) -> Identity:
     if traces.trace_id(parent) is not None:
         who = replace(who, traceparent=parent, tracestate=request.headers.get("tracestate"))
     request.scope.setdefault("state", {})["sub"] = who.sub  # for the access log
-    found.limit.take(who)
+    await found.limit.admit(who)
     return who
 
 

@@ -53,7 +53,7 @@ class ApiServer:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self._serve(uvicorn.Server(config), app.state.console))
         finally:
-            self._services.database.close()
+            self._services.close()
 
     async def _serve(self, server: uvicorn.Server, console: Site) -> None:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

@@ -8,6 +8,7 @@ from scheduler.api.actions import Actions
 from scheduler.api.database import Database
 from scheduler.api.dead_letters import DeadLetterService
 from scheduler.api.delayed_messages import DelayedMessageService
+from scheduler.api.fair_threads import FairThreads
 from scheduler.api.identity import Identity
 from scheduler.api.keys import key_source
 from scheduler.api.problems import ServiceUnavailable
@@ -19,6 +20,7 @@ from scheduler.settings import Settings
 
 _FETCHING_THREADS = 2  # one fetches keys, another waits for it
 _MOST_WAITING = 20
+_COMPUTE_THREADS = 2  # one tenant gets one; more would only compete for the interpreter lock
 
 
 class KeyFetchQueue:
@@ -53,6 +55,7 @@ class Services:
     tokens: TokenVerifier
     limit: RateLimit
     database: Database
+    compute: FairThreads  # for occurrences and previews
     fetches: KeyFetchQueue
 
     async def identify(self, token: str, address: str | None = None) -> Identity:
@@ -64,18 +67,24 @@ class Services:
             return await self.fetches.identify(token, address)
         return self.tokens.identify(token, address)
 
+    def close(self) -> None:
+        """End the threads and close the connections."""
+        self.database.close()
+        self.compute.close()
+
 
 def make_services(settings: Settings, health: HealthPart | None = None) -> Services:
     """Make the services; raise Misconfigured where there is no key."""
     found = key_source(settings)
     database = Database(settings.database_url, settings.api_connections, health)
-    actions = Actions(database, settings)
+    compute = FairThreads("api compute", _COMPUTE_THREADS)
+    actions = Actions(database, compute, settings)
     tokens = TokenVerifier(found, settings.jwt_issuer, settings.jwt_audience, not_before=settings.jwt_not_before)
     return Services(
-        settings=settings, reads=Reads(database, settings), actions=actions,
+        settings=settings, reads=Reads(database, compute, settings), actions=actions,
         dead=DeadLetterService(actions, settings),
         delayed=DelayedMessageService(database, actions),
         tokens=tokens,
-        limit=RateLimit(settings.api_rate), database=database,
+        limit=RateLimit(settings.api_rate), database=database, compute=compute,
         fetches=KeyFetchQueue(tokens),
     )

@@ -157,7 +157,7 @@ async def visitor(request: Request) -> Identity:
         raise Forbidden("The token has no role that is known here.")
     request.state.who = who
     request.state.sub = who.sub
-    site(request).services.limit.take(who)
+    await site(request).services.limit.admit(who)
     return who
 
 

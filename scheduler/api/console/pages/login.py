@@ -62,7 +62,7 @@ async def _logged_in(request: Request, the: Site, token: str) -> Identity:
     who = await the.services.identify(token, request.client.host if request.client else None)
     if who.role is Role.NONE:
         raise Unauthorized(_NO_ROLE)
-    the.services.limit.take(who)
+    await the.services.limit.admit(who)
     return who
 
 
