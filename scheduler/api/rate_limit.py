@@ -102,8 +102,7 @@ class RequestUsage:
         self._charged = 1.0  # units; the first was taken with the request
 
     async def enter(self, account: Account, tenant: str) -> None:
-        """Charge for the request and start it."""
-        account.take_request()
+        """Start the request, once, and charge this account from now on."""
         if self._account is None:
             self._account, self.tenant = account, tenant
             await account.enter()
@@ -166,5 +165,7 @@ class RateLimit:
         self._accounts[who.token] = account
         if len(self._accounts) > _MAX_TOKENS:
             self._accounts.popitem(last=False)
-        usage = usage_of_request.get() or RequestUsage()
-        await usage.enter(account, f"token {who.token}" if who.tenant is None else who.tenant)
+        account.take_request()
+        usage = usage_of_request.get()
+        if usage is not None:
+            await usage.enter(account, f"token {who.token}" if who.tenant is None else who.tenant)

@@ -32,7 +32,7 @@ def app():
     settings = Settings(jwt_key=SECRET, api_rate=1_000_000, database_url="postgresql://127.0.0.1:1/none")
     made = make_services(settings)
     yield application.build(made)
-    made.database.close()
+    made.close()
 
 
 def ask(served, method, path, query="", token=TOKEN):
@@ -96,13 +96,13 @@ def record(monkeypatch, made, *, limit):
     """Return the services with recorders, and what they note: the identity is all that tenants and audit go by."""
     calls = []
 
-    def take(who):
-        calls.append(("take", who))
+    async def admit(who):
+        calls.append(("admit", who))
         if not limit:
             raise TooManyRequests("Too many.", 1)
 
     parts = {name: Recorder(calls) for name in ("reads", "actions", "dead", "delayed")}
-    made = replace(made, limit=SimpleNamespace(take=take), **parts)
+    made = replace(made, limit=SimpleNamespace(admit=admit), **parts)
 
     def count(route, status):
         calls.append((route.removeprefix(application.PREFIX), status))  # FastAPI leaves out the prefix
