@@ -1,1 +1,1 @@
-"""AMQP → the work itself: calls webhooks, runs commands and handlers, and reports what became of it."""
+"""Executes jobs with a target: calls webhooks, runs commands and handlers, and reports the results."""

@@ -1,8 +1,7 @@
-"""The first steps of a command, in the order that keeps it from being run twice or not at all.
+"""Starts commands so that none runs twice or is lost.
 
-`running` is confirmed by the broker and recorded by the sidecar, the delivery is acknowledged, and only then the
-program is started. A worker that dies anywhere on the way leaves either the message, for another, or a run whose
-heartbeat ends.
+The broker confirms `running`, the sidecar records it, the worker acknowledges the delivery and starts the program,
+in this order. If the worker dies in between, either the message is redelivered or the run's heartbeat ends.
 """
 
 import threading
@@ -27,33 +26,33 @@ from scheduler.workers.commands_file import OfferedCommand
 
 log = get_logger(__name__)
 
-HEARTBEAT = 25.0  # a worker that dies is noticed within 30 s
-ANSWER_SECONDS = 5.0  # the sidecar may be away: then what is due is begun without its word
-_AGAIN_SECONDS = 1.0
+HEARTBEAT = 25.0  # seconds; so a dead worker is detected within 30 s
+REPLY_SECONDS = 5.0  # after which the command starts without the sidecar's reply
+_REQUEUE_SECONDS = 1.0
 Key = tuple[str, int]
-Tell = Callable[..., None]
+Post = Callable[..., None]
 
 
 @dataclass(slots=True, eq=False)
 class CommandSlots:
-    """A command of the file, and how many of it are at work or about to be."""
+    """A command of the file and its used slots."""
 
     command: OfferedCommand
     queue: CommandQueue | None = None  # while there is a connection
-    taken: int = 0
-    turns: "TenantQueues[PendingStart] | None" = None  # of a command that several tenants share
+    used: int = 0
+    tenant_queues: "TenantQueues[PendingStart] | None" = None  # only if several tenants share the command
 
     def __post_init__(self) -> None:
         if len(self.command.tenants) > 1 or ALL_TENANTS in self.command.tenants:
-            self.turns = TenantQueues(self.command.concurrency)
+            self.tenant_queues = TenantQueues(self.command.concurrency)
 
     @property
     def full(self) -> bool:
-        return self.taken >= self.command.concurrency
+        return self.used >= self.command.concurrency
 
 
 class StartStep(Enum):
-    """How far a start has come."""
+    """The last completed step of a start."""
 
     ANNOUNCED = auto()
     CONFIRMED = auto()
@@ -62,7 +61,7 @@ class StartStep(Enum):
 
 @dataclass(slots=True, eq=False)
 class PendingStart:
-    """An attempt that is about to begin."""
+    """An attempt that is about to start."""
 
     offer: CommandSlots
     attempt: WorkerAttempt
@@ -71,16 +70,16 @@ class PendingStart:
     tag: int
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     step: StartStep = StartStep.ANNOUNCED
-    ticket: int | None = None  # of its turn, if its command is shared
-    answer_by: float = field(default_factory=lambda: time.monotonic() + ANSWER_SECONDS)
+    ticket: int | None = None  # of its slot, if its command is shared
+    reply_by: float = field(default_factory=lambda: time.monotonic() + REPLY_SECONDS)
 
 
 class PendingStarts:
-    """Those that are about to begin on one connection; used by one thread, to which `tell` brings the news."""
+    """The pending starts on one connection. Not thread-safe; `post` passes events to the thread that uses it."""
 
-    def __init__(self, tell: Tell, begin: Callable[[PendingStart], None], worker: str) -> None:
-        self._tell = tell
-        self._begin = begin
+    def __init__(self, post: Post, start: Callable[[PendingStart], None], worker: str) -> None:
+        self._post = post
+        self._start = start
         self._worker = worker
         self._publisher: Publisher | None = None
         self._reply_to = ""
@@ -88,15 +87,15 @@ class PendingStarts:
         self._starts: dict[Key, PendingStart] = {}
 
     def attach(self, publisher: Publisher, reply_to: str, user_id: str | None) -> None:
-        """Go by this connection from now on, with the `user_id` that the broker checks, if that is asked for."""
+        """Use this connection from now on, with the `user_id` that the broker verifies, if any."""
         self._publisher, self._reply_to, self._user_id = publisher, reply_to, user_id
 
     def detach(self) -> None:
-        """Forget those that have not begun: their messages come again, or their heartbeat ends."""
+        """Forget all pending starts: their messages are redelivered, or their heartbeat ends."""
         self._publisher = None
         for start in self._starts.values():
-            start.offer.taken -= start.step is StartStep.ACKNOWLEDGED
-            _release_turn(start)
+            start.offer.used -= start.step is StartStep.ACKNOWLEDGED
+            _release_slot(start)
         self._starts.clear()
 
     def __contains__(self, key: Key) -> bool:
@@ -106,19 +105,19 @@ class PendingStarts:
         return len(self._starts)
 
     def announce(self, start: PendingStart) -> None:
-        """Say that an attempt is about to begin."""
+        """Report that an attempt is about to start."""
         if self._publisher is None:
             return
         self._starts[start.attempt.key] = start
         message = command_message(
             ScheduleResult.kind, ScheduleResult.__name__,
             start.attempt.running(self._worker, start.started_at, heartbeat=HEARTBEAT), key=str(uuid4()),
-            reply_to=self._reply_to, correlation_id=about(start.attempt), user_id=self._user_id,
+            reply_to=self._reply_to, correlation_id=correlation_id(start.attempt), user_id=self._user_id,
         )
         try:
-            self._publisher.send([message], lambda receipts: self._tell(self._confirmed, start, receipts[0]))
+            self._publisher.send([message], lambda receipts: self._post(self._confirmed, start, receipts[0]))
         except Unavailable:
-            self._put_off(start)
+            self._requeue(start)
 
     def _confirmed(self, start: PendingStart, receipt: Receipt) -> None:
         if self._starts.get(start.attempt.key) is not start or start.step is not StartStep.ANNOUNCED:
@@ -126,70 +125,70 @@ class PendingStarts:
         if receipt is Receipt.CONFIRMED:
             start.step = StartStep.CONFIRMED
         else:
-            self._put_off(start)
+            self._requeue(start)
 
-    def _put_off(self, start: PendingStart) -> None:
-        """Nobody takes our word now: let the message come again, a little later."""
+    def _requeue(self, start: PendingStart) -> None:
+        """Return the message to the queue, a little later: no queue accepts results now."""
         self._starts.pop(start.attempt.key, None)
-        _release_turn(start)
-        timer = threading.Timer(_AGAIN_SECONDS, start.queue.give_back, (start.tag,))
+        _release_slot(start)
+        timer = threading.Timer(_REQUEUE_SECONDS, start.queue.give_back, (start.tag,))
         timer.daemon = True
         timer.start()
 
-    def answered(self, key: Key, status: str) -> None:
-        """Heed what the sidecar says of an attempt: is it this worker's to begin?"""
+    def on_reply(self, key: Key, status: str) -> None:
+        """Start an attempt if the sidecar has recorded it for this worker; otherwise drop it."""
         start = self._starts[key]
         if status == "recorded":
-            self._take(start)
+            self._acknowledge(start)
         elif start.step is not StartStep.ACKNOWLEDGED:
             del self._starts[key]
-            _release_turn(start)
-            log.info("not begun: the run is another's, or has ended", event_id=key[0], attempt=key[1])
+            _release_slot(start)
+            log.info("command not started: run ended or at another worker", event_id=key[0], attempt=key[1])
             start.queue.acknowledge(start.tag)
 
-    def turn(self) -> None:
-        """Begin what the sidecar has said nothing of for too long: the broker has its `running` at least."""
+    def start_overdue(self) -> None:
+        """Start the attempts without a reply in time: the broker has their `running` at least."""
         now = time.monotonic()
         for start in list(self._starts.values()):
-            if start.step is StartStep.CONFIRMED and start.answer_by < now:
-                log.warning("no answer to `running`: beginning without it", event_id=start.attempt.event_id,
+            if start.step is StartStep.CONFIRMED and start.reply_by < now:
+                log.warning("no reply to `running`; starting the command", event_id=start.attempt.event_id,
                             do="check that `scheduler consumer` runs")
-                self._take(start)
+                self._acknowledge(start)
 
-    def _take(self, start: PendingStart) -> None:
+    def _acknowledge(self, start: PendingStart) -> None:
         if start.step is StartStep.ACKNOWLEDGED:
             return
         start.step = StartStep.ACKNOWLEDGED
-        start.offer.taken += 1
-        if start.offer.full and start.offer.turns is None:
-            start.queue.pause()  # before the acknowledgement, which asks for the next one
-        start.queue.acknowledge(start.tag, lambda: self._tell(self._acknowledged, start))
+        start.offer.used += 1
+        if start.offer.full and start.offer.tenant_queues is None:
+            start.queue.pause()  # before the ack, after which the broker delivers the next event
+        start.queue.acknowledge(start.tag, lambda: self._post(self._acknowledged, start))
 
     def _acknowledged(self, start: PendingStart) -> None:
         if self._starts.pop(start.attempt.key, None) is start:
-            self._begin(start)
+            self._start(start)
 
     def give_back(self) -> None:
-        """Let others have what has not begun here; what is acknowledged goes on."""
+        """Return the unacknowledged messages to the queue; acknowledged attempts still start."""
         for key, start in list(self._starts.items()):
             if start.step is not StartStep.ACKNOWLEDGED:
                 del self._starts[key]
-                _release_turn(start)
+                _release_slot(start)
                 start.queue.give_back(start.tag)
 
 
-def _release_turn(start: PendingStart) -> None:
-    if start.offer.turns is not None and start.ticket is not None:
-        start.offer.turns.end(start.ticket)
+def _release_slot(start: PendingStart) -> None:
+    if start.offer.tenant_queues is not None and start.ticket is not None:
+        start.offer.tenant_queues.end(start.ticket)
         start.ticket = None
 
 
-def about(attempt: WorkerAttempt) -> str:
-    """Return the correlation_id of what is said of an attempt."""
+def correlation_id(attempt: WorkerAttempt) -> str:
+    """Return the correlation_id of an attempt's results."""
     return f"{attempt.event_id} {attempt.number}"
 
 
-def read_about(text: str | None) -> Key:
-    """Return the attempt that an answer is about; raise ValueError where it is none of ours."""
+def read_correlation_id(text: str | None) -> Key:
+    """Return the attempt of a reply. Raises ValueError if the correlation_id is not ours."""
     event_id, number = (text or "").split(" ")
     return event_id, int(number)

@@ -1,4 +1,4 @@
-"""AMQP → the commands of this machine: taken up to each one's concurrency, run, watched and reported."""
+"""Runs commands from AMQP up to their concurrency, and reports their results."""
 
 import os
 import threading
@@ -30,20 +30,20 @@ from scheduler.workers.command_outcome import (
     STOPPED,
     SUPERSEDED,
     RefusedCommand,
-    order_of,
-    outcome_of,
-    output_so_far,
+    build_order,
+    decide_outcome,
+    partial_output,
 )
 from scheduler.workers.command_process import CommandEnd, RunningCommand, Supervisors
 from scheduler.workers.command_starts import (
-    ANSWER_SECONDS,
     HEARTBEAT,
+    REPLY_SECONDS,
     CommandSlots,
     Key,
     PendingStart,
     PendingStarts,
-    about,
-    read_about,
+    correlation_id,
+    read_correlation_id,
 )
 from scheduler.workers.outcome import WorkOutcome
 from scheduler.workers.result_publisher import PendingResult, ResultPublisher
@@ -52,15 +52,15 @@ from scheduler.workers.worker import Worker
 log = get_logger(__name__)
 
 REPORT_SECONDS = 5.0
-BEAT_SECONDS = 2.0  # to the supervisors, which wait for running.LEASE_SECONDS
-TOLD_LATER_SECONDS = 3.0  # of what took too long: the sidecar's own word, `timed_out`, shall come first
-_TURN_SECONDS = 0.25
+BEAT_SECONDS = 2.0  # between heartbeats to the supervisors, whose lease is command_process.LEASE_SECONDS
+DEADLINE_REPORT_SECONDS = 3.0  # delay after the run's deadline, so that the sidecar's `timed_out` is first
+_TICK_SECONDS = 0.25
 _FLUSH_SECONDS = 3.0
 
 
 @dataclass(slots=True, eq=False)
 class RunningAttempt:
-    """An attempt whose command runs."""
+    """An attempt with a running command."""
 
     offer: CommandSlots
     attempt: WorkerAttempt
@@ -73,11 +73,11 @@ class RunningAttempt:
 
 
 class CommandWorker:
-    """The work. One thread decides, connected or not; commands and broker tell it what happened."""
+    """Runs the commands of a file. One thread makes all decisions; broker and commands post events to it."""
 
     @classmethod
     def each(cls, settings: Settings) -> list[type[Self]]:
-        """Return it once if there is a file of commands, else not at all."""
+        """Return this class if there is a commands file, otherwise nothing."""
         return [cls] if settings.commands_file else []
 
     def __init__(self, settings: Settings, stop: Stop, health: HealthPart, worker: Worker) -> None:
@@ -87,68 +87,69 @@ class CommandWorker:
         self._worker = worker
         offered = commands_file.load(settings.commands_file or "")
         self._offers = {name: CommandSlots(command) for name, command in offered.items()}
-        self._shared = [offer for offer in self._offers.values() if offer.turns is not None]
+        self._shared = [offer for offer in self._offers.values() if offer.tenant_queues is not None]
         for name, command in offered.items():
             worker.offer(f"{COMMAND_KEY_PREFIX}{name}", tenants=command.tenants)
         metrics.declare_commands(offered)
         self._supervisors = Supervisors()
-        self._reporter = ResultPublisher(says_who=settings.tenant_by == "user_id")
-        self._news: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._starts = PendingStarts(self._tell, self._begin, worker.name)
-        self._at_work: dict[Key, RunningAttempt] = {}
+        self._reporter = ResultPublisher(with_user_id=settings.tenant_by == "user_id")
+        self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._starts = PendingStarts(self._post, self._start_command, worker.name)
+        self._running: dict[Key, RunningAttempt] = {}
         self._connected = False
         self._stop_by = self._flush_by = 0.0
-        self._over = threading.Event()
-        stop.wait_for(lambda: bool(self._at_work))
-        for act in (self._decide, self._beat):
-            threading.Thread(target=act, name=f"commands {act.__name__}", daemon=True).start()
+        self._finished = threading.Event()
+        stop.wait_for(lambda: bool(self._running))
+        for loop in (self._process_events, self._send_heartbeats):
+            threading.Thread(target=loop, name=f"commands {loop.__name__}", daemon=True).start()
 
     def run(self, link: Link) -> None:
-        """Serve one connection to the broker until it is lost, or the process has stopped."""
-        reply_to = consume_replies(link, partial(self._tell, self._answered))
+        """Use one connection to the broker until it is lost or the process has stopped."""
+        reply_to = consume_replies(link, partial(self._post, self._on_reply))
         publisher = Publisher(link)
         queues = {
-            name: CommandQueue(link, name, self._settings.queue_type, partial(self._tell, self._delivered, offer),
-                               1 if offer.turns is None else WINDOW)
+            name: CommandQueue(link, name, self._settings.queue_type,
+                               partial(self._post, self._on_delivery, offer),
+                               1 if offer.tenant_queues is None else WINDOW)
             for name, offer in self._offers.items()
         }
         self._reporter.attach(link, reply_to)
         user_id = link.user if self._settings.tenant_by == "user_id" else None
-        self._tell(self._attach, queues, publisher, reply_to, user_id)
+        self._post(self._attach, queues, publisher, reply_to, user_id)
         try:
-            while not self._over.wait(_TURN_SECONDS):
+            while not self._finished.wait(_TICK_SECONDS):
                 link.check_open()
                 self._health.found("rabbitmq")
         finally:
             self._reporter.detach()
-            self._tell(self._detach)
+            self._post(self._detach)
 
     def finish(self) -> None:
-        """Wait until nothing is at work any more, with or without a broker."""
-        self._over.wait()
+        """Wait until no command runs, with or without a broker."""
+        self._finished.wait()
         self._supervisors.close()
 
-    def _beat(self) -> None:
-        """Tell the supervisors that this worker lives, whatever becomes of its broker."""
-        while not self._over.wait(BEAT_SECONDS):
-            for each in list(self._at_work.values()):
-                each.command.beat()
+    def _send_heartbeats(self) -> None:
+        """Send heartbeats to the supervisors, with or without a broker."""
+        while not self._finished.wait(BEAT_SECONDS):
+            for running in list(self._running.values()):
+                running.command.beat()
 
-    def _tell(self, act: Callable[..., None], *news: object) -> None:
-        self._news.put(partial(act, *news))
+    def _post(self, handle: Callable[..., None], *event: object) -> None:
+        self._events.put(partial(handle, *event))
 
-    def _decide(self) -> None:
+    def _process_events(self) -> None:
         while not self._stopped():
             with suppress(Empty):
-                self._news.get(timeout=_TURN_SECONDS)()
+                self._events.get(timeout=_TICK_SECONDS)()
             self._health.turn()
-            self._starts.turn()
+            self._starts.start_overdue()
             for offer in self._shared:
-                self._serve(offer)
+                self._start_next(offer)
             if self._connected:
                 self._report_running()
                 self._reporter.turn()
-        self._over.set()
+        self._finished.set()
 
     def _attach(
         self, queues: dict[str, CommandQueue], publisher: Publisher, reply_to: str, user_id: str | None
@@ -157,123 +158,125 @@ class CommandWorker:
         self._starts.attach(publisher, reply_to, user_id)
         for name, offer in self._offers.items():
             offer.queue = queues[name]
-            self._go_on(offer)
-        for each in self._at_work.values():
-            each.report_at = 0.0  # is it still ours?
+            self._open_queue(offer)
+        for running in self._running.values():
+            running.report_at = 0.0  # the reply tells whether the run is still ours
 
     def _detach(self) -> None:
         self._connected = False
         self._starts.detach()
         for offer in self._offers.values():
             offer.queue = None
-            if offer.turns is not None:
-                offer.turns.clear()  # all of it comes again
+            if offer.tenant_queues is not None:
+                offer.tenant_queues.clear()  # the broker redelivers all of them
 
-    def _go_on(self, offer: CommandSlots) -> None:
+    def _open_queue(self, offer: CommandSlots) -> None:
         if offer.queue is not None and not offer.full and not self._stop:
             offer.queue.open()
 
-    def _delivered(self, offer: CommandSlots, queue: CommandQueue, delivery: Delivery) -> None:
+    def _on_delivery(self, offer: CommandSlots, queue: CommandQueue, delivery: Delivery) -> None:
         if self._stop:
             queue.give_back(delivery.tag)
             return
         try:
             attempt = read_attempt(delivery)
         except Rejected as error:
-            log.warning("dropped what is no event of a job with a target", queue=queue.name, problem=str(error))
+            log.warning("message dropped: not an event for a command", queue=queue.name, problem=str(error),
+                        do="check which clients publish to schedule.work")
             queue.acknowledge(delivery.tag)
             return
-        if self._has(offer, attempt.key):  # the event came twice
+        if self._is_duplicate(offer, attempt.key):
             queue.acknowledge(delivery.tag)
             return
         try:
-            order = order_of(offer.command, attempt, os.environ)
+            order = build_order(offer.command, attempt, os.environ)
         except RefusedCommand as error:
             outcome = WorkOutcome.failed(str(error), retry=False)
             self._count(offer, attempt, outcome)
-            said = attempt.says(outcome, self._worker.name, datetime.now(UTC))
-            self._reporter.report([PendingResult(said, then=partial(queue.acknowledge, delivery.tag))])
+            body = attempt.result(outcome, self._worker.name, datetime.now(UTC))
+            self._reporter.report([PendingResult(body, then=partial(queue.acknowledge, delivery.tag))])
         else:
-            self._start(PendingStart(offer, attempt, order, queue, delivery.tag))
+            self._admit(PendingStart(offer, attempt, order, queue, delivery.tag))
 
-    def _has(self, offer: CommandSlots, key: Key) -> bool:
-        waiting = () if offer.turns is None else offer.turns.waiting()
-        return key in self._at_work or key in self._starts or any(each.attempt.key == key for each in waiting)
+    def _is_duplicate(self, offer: CommandSlots, key: Key) -> bool:
+        pending = () if offer.tenant_queues is None else offer.tenant_queues.pending()
+        return key in self._running or key in self._starts or any(start.attempt.key == key for start in pending)
 
-    def _start(self, start: PendingStart) -> None:
-        turns = start.offer.turns
-        if turns is None:
+    def _admit(self, start: PendingStart) -> None:
+        queues = start.offer.tenant_queues
+        if queues is None:
             self._starts.announce(start)
         else:
-            turns.wait(start.attempt.tenant, start)
-            self._serve(start.offer)
+            queues.add(start.attempt.tenant, start)
+            self._start_next(start.offer)
 
-    def _serve(self, offer: CommandSlots) -> None:
-        """Begin what of a shared command can begin, in turn, and put off what cannot wait for it."""
-        turns = offer.turns
-        if turns is None or not turns or self._stop or not self._connected:
+    def _start_next(self, offer: CommandSlots) -> None:
+        """Start the pending events of a shared command that have a free slot, and snooze overdue ones."""
+        queues = offer.tenant_queues
+        if queues is None or not queues or self._stop or not self._connected:
             return
-        while (turn := turns.next()) is not None:
+        while (turn := queues.next()) is not None:
             start = turn[1]
             start.ticket, start.started_at = turn[0], datetime.now(UTC)
-            start.answer_by = time.monotonic() + ANSWER_SECONDS
+            start.reply_by = time.monotonic() + REPLY_SECONDS
             self._starts.announce(start)
-        for start, seconds in list(turns.put_off()):
-            outcome = WorkOutcome.snoozed(seconds, "its command has no turn for it yet")
+        for start, seconds in list(queues.pop_overdue()):
+            outcome = WorkOutcome.snoozed(seconds, "the command has no free slot for this tenant")
             self._worker.end(start.attempt, outcome)
-            said = start.attempt.says(outcome, self._worker.name)
-            self._reporter.report([PendingResult(said, then=partial(start.queue.acknowledge, start.tag))])
+            body = start.attempt.result(outcome, self._worker.name)
+            self._reporter.report([PendingResult(body, then=partial(start.queue.acknowledge, start.tag))])
 
-    def _answered(self, correlation_id: str | None, body: bytes) -> None:
+    def _on_reply(self, correlation_id: str | None, body: bytes) -> None:
         try:
             status = ScheduleRecorded.model_validate_json(body).status
-            key = read_about(correlation_id)
+            key = read_correlation_id(correlation_id)
         except ValueError:
-            log.warning("an answer that cannot be read", answer=body[:500].decode(errors="replace"))
+            log.warning("unreadable reply ignored", reply=body[:500].decode(errors="replace"))
             return
         if key in self._starts:
-            self._starts.answered(key, status)
-        elif key in self._at_work and status == "superseded":
-            log.warning("ended: the run is no longer this worker's own", event_id=key[0], attempt=key[1])
-            self._at_work[key].command.end(SUPERSEDED)
+            self._starts.on_reply(key, status)
+        elif key in self._running and status == "superseded":
+            log.warning("command ended: another worker has the run", event_id=key[0], attempt=key[1])
+            self._running[key].command.end(SUPERSEDED)
 
-    def _begin(self, start: PendingStart) -> None:
+    def _start_command(self, start: PendingStart) -> None:
         attempt, offer = start.attempt, start.offer
         metrics.commands_taken.labels(offer.command.name).inc()
         self._worker.begin(attempt, offer.command.name, datetime.now(UTC))
-        command = self._supervisors.start(start.order, partial(self._tell, self._ended, attempt.key))
+        command = self._supervisors.start(start.order, partial(self._post, self._on_end, attempt.key))
         report_at = time.monotonic() + REPORT_SECONDS
-        self._at_work[attempt.key] = RunningAttempt(
+        self._running[attempt.key] = RunningAttempt(
             offer, attempt, start.started_at, command, start.order.timeout, report_at, ticket=start.ticket
         )
-        metrics.commands_running.set(len(self._at_work))
+        metrics.commands_running.set(len(self._running))
 
     def _report_running(self) -> None:
         now = time.monotonic()
-        for each in self._at_work.values():
-            if each.report_at > now:
+        for running in self._running.values():
+            if running.report_at > now:
                 continue
-            newest, each.report_at = each.command.newest, now + REPORT_SECONDS
-            fields = {} if newest is each.reported else {"output": output_so_far(newest)}
-            each.reported = newest
-            body = each.attempt.running(self._worker.name, each.started_at, heartbeat=HEARTBEAT, **fields)
-            self._reporter.report([PendingResult(body, about=about(each.attempt))])
+            newest, running.report_at = running.command.newest, now + REPORT_SECONDS
+            fields = {} if newest is running.reported else {"output": partial_output(newest)}
+            running.reported = newest
+            body = running.attempt.running(self._worker.name, running.started_at, heartbeat=HEARTBEAT, **fields)
+            self._reporter.report([PendingResult(body, correlation_id=correlation_id(running.attempt))])
 
-    def _ended(self, key: Key, ended: CommandEnd) -> None:
-        each = self._at_work.pop(key)
-        metrics.commands_running.set(len(self._at_work))
-        each.offer.taken -= 1
-        if each.offer.turns is not None and each.ticket is not None:
-            each.offer.turns.end(each.ticket)
-            self._serve(each.offer)
-        self._go_on(each.offer)
-        outcome = outcome_of(ended, each.timeout)
-        self._count(each.offer, each.attempt, outcome, ended)
+    def _on_end(self, key: Key, end: CommandEnd) -> None:
+        running = self._running.pop(key)
+        offer = running.offer
+        metrics.commands_running.set(len(self._running))
+        offer.used -= 1
+        if offer.tenant_queues is not None and running.ticket is not None:
+            offer.tenant_queues.end(running.ticket)
+            self._start_next(offer)
+        self._open_queue(offer)
+        outcome = decide_outcome(end, running.timeout)
+        self._count(offer, running.attempt, outcome, end)
         if outcome is None:
             return
-        report = PendingResult(each.attempt.says(outcome, self._worker.name, each.started_at))
-        if ended.ended_by == "deadline" and each.timeout == each.attempt.timeout:
-            timer = threading.Timer(TOLD_LATER_SECONDS, self._reporter.report, ([report],))
+        report = PendingResult(running.attempt.result(outcome, self._worker.name, running.started_at))
+        if end.ended_by == "deadline" and running.timeout == running.attempt.timeout:
+            timer = threading.Timer(DEADLINE_REPORT_SECONDS, self._reporter.report, ([report],))
             timer.daemon = True
             timer.start()
         else:
@@ -281,19 +284,19 @@ class CommandWorker:
 
     def _count(
         self, offer: CommandSlots, attempt: WorkerAttempt, outcome: WorkOutcome | None,
-        ended: CommandEnd | None = None
+        end: CommandEnd | None = None
     ) -> None:
         name = offer.command.name
         self._worker.end(attempt, outcome)
         metrics.commands_ended.labels(name, SUPERSEDED if outcome is None else outcome.status.value).inc()
-        if ended is not None:
-            metrics.command_seconds.labels(name).observe(ended.seconds)
-            if ended.left_behind or ended.survivors:
-                log.warning("a command left processes behind, which were ended", command=name,
-                            left_behind=ended.left_behind, survivors=ended.survivors, event_id=attempt.event_id)
+        if end is not None:
+            metrics.command_seconds.labels(name).observe(end.seconds)
+            if end.left_behind or end.survivors:
+                log.warning("background processes of a command ended", command=name,
+                            left_behind=end.left_behind, survivors=end.survivors, event_id=attempt.event_id)
 
     def _stopped(self) -> bool:
-        """Whether nothing is to begin, at work or to be told after the stop; sees to it that this comes true."""
+        """Return whether the stop is complete; on the first calls, initiate it and enforce the grace period."""
         if not self._stop:
             return False
         now = time.monotonic()
@@ -303,12 +306,12 @@ class CommandWorker:
             for offer in self._offers.values():
                 if offer.queue is not None:
                     offer.queue.pause()
-                for start in [] if offer.turns is None else offer.turns.clear():
+                for start in [] if offer.tenant_queues is None else offer.tenant_queues.clear():
                     start.queue.give_back(start.tag)
-        if self._at_work:
+        if self._running:
             self._flush_by = now + _FLUSH_SECONDS
             if now >= self._stop_by:
-                for each in self._at_work.values():
-                    each.command.end(STOPPED)
+                for running in self._running.values():
+                    running.command.end(STOPPED)
         settled = self._reporter.idle and not self._starts
-        return not self._at_work and (settled or not self._connected or now >= self._flush_by)
+        return not self._running and (settled or not self._connected or now >= self._flush_by)

@@ -1,4 +1,4 @@
-"""The commands that a worker offers, from the operator's file: read once, and checked whole before any runs."""
+"""Parses the operator's commands file."""
 
 import math
 import os
@@ -20,7 +20,7 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 DEFAULT_GRACE = 10
 MOST_CONCURRENCY = 1000
 _DAY = 86_400
-_MOST_PATTERN = 1000
+_MOST_PATTERN = 1000  # characters
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SIZE = re.compile(r"([0-9]{1,12}) ?(B|KiB|MiB|GiB)")
 _UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -42,37 +42,37 @@ class OfferedCommand:
     limits: Mapping[str, int] = field(default_factory=dict)
     user: str | None = None
     tenants: frozenset[str] = DEFAULT_TENANTS
-    argument_pattern: str | None = None  # that each argument of a job must match as a whole
+    argument_pattern: str | None = None  # must match each whole argument of a job
     options: bool = False  # whether a placeholder may turn an argument into an option
 
 
 def load(path: str) -> dict[str, OfferedCommand]:
-    """Return the commands by name, or raise Misconfigured with every mistake and its line."""
+    """Return the commands by name. Raises Misconfigured with every mistake and its line."""
     try:
         text = Path(path).read_text(encoding="utf-8")
         tables = tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         raise Misconfigured(f"SCHEDULER_COMMANDS_FILE {path}: cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
-        raise Misconfigured(f"SCHEDULER_COMMANDS_FILE {path}: is not TOML: {error}") from None
-    found, mistakes = {}, []
+        raise Misconfigured(f"SCHEDULER_COMMANDS_FILE {path}: invalid TOML: {error}") from None
+    commands, mistakes = {}, []
     lines = _lines(text)
     for name, table in tables.items():
         try:
-            found[name] = _command(name, table)
+            commands[name] = _command(name, table)
         except _FileErrors as error:
             mistakes += [(lines.get((name, key)) or lines.get((name, None)) or 1, f"{name}: {problem}")
                          for key, problem in error.problems]
     if not tables:
-        mistakes.append((1, "offers no command"))
+        mistakes.append((1, "no commands"))
     if mistakes:
-        said = "; ".join(f"line {line}: {problem}" for line, problem in sorted(mistakes))
-        raise Misconfigured(f"SCHEDULER_COMMANDS_FILE {path}: {said}")
-    return found
+        text = "; ".join(f"line {line}: {problem}" for line, problem in sorted(mistakes))
+        raise Misconfigured(f"SCHEDULER_COMMANDS_FILE {path}: {text}")
+    return commands
 
 
 class _FileErrors(Exception):  # noqa: N818 - never leaves this module
-    """What is wrong with one command, key by key."""
+    """The mistakes of one command, by key."""
 
     def __init__(self, problems: list[tuple[str | None, str]]) -> None:
         self.problems = problems
@@ -81,9 +81,9 @@ class _FileErrors(Exception):  # noqa: N818 - never leaves this module
 def _command(name: str, table: Any) -> OfferedCommand:
     problems: list[tuple[str | None, str]] = []
     if not NAME.fullmatch(name):
-        problems.append((None, "a name is 1 to 100 of A-Z a-z 0-9 _ -"))
+        problems.append((None, "a name has 1 to 100 characters from A-Z a-z 0-9 _ -"))
     if not isinstance(table, dict):
-        raise _FileErrors([*problems, (None, f"must be a table: [{name}] and its keys below")])
+        raise _FileErrors([*problems, (None, f"must be a table: [{name}], followed by its keys")])
     values: dict[str, Any] = {}
     limits: dict[str, int] = {}
     for key, value in table.items():
@@ -93,64 +93,62 @@ def _command(name: str, table: Any) -> OfferedCommand:
             elif key in _KEYS:
                 values[key] = _KEYS[key](value)
             else:
-                raise ValueError(f"is not known; known are {', '.join((*_KEYS, *_LIMITS))}")
+                raise ValueError(f"is unknown; the keys are {', '.join((*_KEYS, *_LIMITS))}")
         except ValueError as error:
             problems.append((key, f"{key} {error}"))
     if "run" not in table:
-        problems.append((None, 'run is missing: run = ["/path/of/the/program", "argument"]'))
+        problems.append((None, 'run is missing: run = ["/path/to/program", "argument"]'))
     if problems:
         raise _FileErrors(problems)
     return OfferedCommand(name=name, limits=limits, **values)
 
 
 def _lines(text: str) -> dict[tuple[str, str | None], int]:
-    """Return where each command begins, and each of its keys, as far as that can be told line by line."""
-    found: dict[tuple[str, str | None], int] = {}
+    """Return the line numbers of commands and keys, as far as a line-by-line scan finds them."""
+    lines: dict[tuple[str, str | None], int] = {}
     name = None
     for number, line in enumerate(text.splitlines(), 1):
         header = _HEADER.match(line)
         if header:
             name = header[1]
-            found.setdefault((name, None), number)
+            lines.setdefault((name, None), number)
             if header[2]:
-                found.setdefault((name, header[2]), number)
+                lines.setdefault((name, header[2]), number)
             continue
         key = re.match(r"""\s*["']?([A-Za-z0-9_-]+)["']?\s*[=.]""", line)
         if key:
-            found.setdefault((key[1], None) if name is None else (name, key[1]), number)
-    return found
+            lines.setdefault((key[1], None) if name is None else (name, key[1]), number)
+    return lines
 
 
 def _run(value: Any) -> tuple[str, ...]:
-    words = _texts(value)
-    program = Path(words[0])
+    argv = _strings(value)
+    program = Path(argv[0])
     if not program.is_absolute():
-        raise ValueError(f"must begin with the program's absolute path, not {words[0]!r}; no shell looks for it")
+        raise ValueError(f"must start with the program's absolute path, not {argv[0]!r}; there is no shell")
     if not program.is_file():
-        raise ValueError(f"names the program {words[0]}, which is not there")
+        raise ValueError(f"names the program {argv[0]}, which does not exist")
     if not os.access(program, os.X_OK):
-        raise ValueError(f"names {words[0]}, which may not be executed")
-    return words
+        raise ValueError(f"names {argv[0]}, which is not executable")
+    return argv
 
 
-def _texts(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value or not all(isinstance(each, str) for each in value):
-        raise ValueError("must be a list of texts, the program first; no shell splits a line")
-    for each in value:
-        _text(each)
-    return tuple(value)
+def _strings(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
+        raise ValueError("must be a list of strings, the program first; there is no shell")
+    return tuple(map(_string, value))
 
 
-def _text(value: Any) -> str:
+def _string(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"must be a text, not {value!r}")  # noqa: TRY004 - one kind of error for the operator
+        raise ValueError(f"must be a string, not {value!r}")  # noqa: TRY004 - one kind of error for the operator
     if "\0" in value:
-        raise ValueError("holds a NUL, which no program can be given")
+        raise ValueError("contains NUL, which cannot be passed to a program")
     return value
 
 
 def _directory(value: Any) -> str:
-    path = Path(_text(value))
+    path = Path(_string(value))
     if not path.is_absolute():
         raise ValueError(f"must be an absolute path, not {value!r}")
     if not path.is_dir():
@@ -160,14 +158,14 @@ def _directory(value: Any) -> str:
 
 def _environment(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
-        raise ValueError('must be a table: { NAME = "text" }')  # noqa: TRY004 - as above
+        raise ValueError('must be a table: { NAME = "value" }')  # noqa: TRY004 - as above
     for name, text in value.items():
         if not _VARIABLE.fullmatch(name):
-            raise ValueError(f"has {name!r}, which is no name of a variable")
+            raise ValueError(f"contains {name!r}, which is not a variable name")
         if name in COMMAND_VARIABLES:
-            raise ValueError(f"has {name}, which the worker sets")
+            raise ValueError(f"contains {name}, which the worker sets")
         if not isinstance(text, str) or "\0" in text:
-            raise ValueError(f"has {name}, whose value must be a text without NUL")
+            raise ValueError(f"contains {name}, whose value must be a string without NUL")
     return value
 
 
@@ -178,7 +176,7 @@ def _flag(value: Any) -> bool:
 
 
 def _pattern(value: Any) -> str:
-    text = _text(value)
+    text = _string(value)
     if len(text) > _MOST_PATTERN:
         raise ValueError(f"must have at most {_MOST_PATTERN:,} characters")
     try:
@@ -186,7 +184,7 @@ def _pattern(value: Any) -> str:
             warnings.simplefilter("error")
             re.compile(text)
     except (re.error, RecursionError, OverflowError, Warning) as error:
-        raise ValueError(f"is not a regular expression: {error}") from None
+        raise ValueError(f"is not a valid regular expression: {error}") from None
     return text
 
 
@@ -216,13 +214,13 @@ def _bytes(value: Any) -> int:
 
 
 def _user(value: Any) -> str:
-    name = _text(value)
+    name = _string(value)
     try:
-        found = pwd.getpwnam(name)
+        user = pwd.getpwnam(name)
     except KeyError:
-        raise ValueError(f"names {name!r}, which this machine does not know") from None
-    if os.geteuid() not in (0, found.pw_uid):
-        raise ValueError(f"is {name}: only a worker that runs as root, or as {name}, can do that")
+        raise ValueError(f"names {name!r}, which is not a user of this machine") from None
+    if os.geteuid() not in (0, user.pw_uid):
+        raise ValueError(f"is {name}, which requires a worker that runs as root or as {name}")
     return name
 
 
@@ -238,7 +236,7 @@ _LIMITS: dict[str, Callable[[Any], int]] = {
 
 
 def environment_of(command: OfferedCommand, own: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield what a command sees: the file's variables, and of the worker's own PATH, HOME and LANG alone."""
+    """Yield the environment of a command: the worker's PATH, HOME and LANG, and the file's variables."""
     for name in ("PATH", "HOME", "LANG"):
         if name in own:
             yield name, own[name]

@@ -1,4 +1,4 @@
-"""The `@on_due` handlers of Python modules, for a process of ours: what a host's own Runner does, ready-made."""
+"""Runs the `@on_due` handlers of Python modules in a worker process."""
 
 import inspect
 import os
@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from scheduler.client.errors import ClientError
 from scheduler.client.handlers import Handler, Handlers
-from scheduler.client.handlers import handlers as common
+from scheduler.client.handlers import handlers as registered_handlers
 from scheduler.client.runner import FLUSH_SECONDS, Runner
 from scheduler.domain.errors import Misconfigured
 from scheduler.ops.health import HealthPart
@@ -26,38 +26,38 @@ from scheduler.settings import Settings
 from scheduler.workers.worker import Worker
 
 log = get_logger(__name__)
-_LOOK_SECONDS = 0.5
-_REFUSED_SECONDS = 5.0
+_POLL_SECONDS = 0.5
+_RECONNECT_SECONDS = 5.0
 
 
 def load_handlers(modules: Sequence[str]) -> Handlers:
-    """Import the modules, once and for all, and return the handlers that they register."""
-    if os.getcwd() not in sys.path:  # noqa: PTH109 - as the import system writes it
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as above: a host's modules lie where it is started
+    """Import the modules and return the handlers that they register. Raises Misconfigured."""
+    if os.getcwd() not in sys.path:  # noqa: PTH109 - in the import system's own form
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as above
     served = Handlers()
     for name in modules:
-        module = _imported(name)
-        own = [each for each in vars(module).values() if isinstance(each, Handlers)]
-        for each in (common, *own):
-            _take_over(each, served, name)
+        module = _import(name)
+        own = [value for value in vars(module).values() if isinstance(value, Handlers)]
+        for handlers in (registered_handlers, *own):
+            _add_all(handlers, served, name)
     if not list(served):
-        raise Misconfigured(f"--handlers {', '.join(modules)}: registers no handler; decorate one with @on_due(…)")
+        raise Misconfigured(f"--handlers {', '.join(modules)}: no handlers; decorate one with @on_due(…)")
     return served
 
 
-def _imported(name: str) -> ModuleType:
+def _import(name: str) -> ModuleType:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise Misconfigured(f"--handlers {name}: there is no such module in {os.getcwd()} "  # noqa: PTH109 - as above
-                                "or among the packages that are installed") from None
+            raise Misconfigured(f"--handlers {name}: module not found in {os.getcwd()} "  # noqa: PTH109 - as above
+                                "or in the installed packages") from None
         raise Misconfigured(f"--handlers {name}: {error}") from error
     except Exception as error:
-        raise Misconfigured(f"--handlers {name}: {type(error).__name__} while it was imported: {error}") from error
+        raise Misconfigured(f"--handlers {name}: {type(error).__name__} during import: {error}") from error
 
 
-def _take_over(handlers: Handlers, served: Handlers, module: str) -> None:
+def _add_all(handlers: Handlers, served: Handlers, module: str) -> None:
     for job_type, handler in handlers:
         try:
             served.add(job_type, handler)
@@ -66,7 +66,7 @@ def _take_over(handlers: Handlers, served: Handlers, module: str) -> None:
 
 
 def describe_handlers(handlers: Handlers) -> Iterator[str]:
-    """Yield, line by line, what is served: each job type with its function, its payload and its docstring."""
+    """Yield the lines of `--list`: each job type with its function, payload and docstring."""
     for job_type, handler in handlers:
         function = handler.handle
         name = getattr(function, "__qualname__", type(function).__name__)
@@ -79,19 +79,19 @@ def _payload(handler: Handler) -> str:
     kind: Any = handler.model.model_fields["payload"].annotation
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         fields = ", ".join(
-            f"{name}: {_kind(each.annotation)}{'' if each.is_required() else ' = …'}"
-            for name, each in kind.model_fields.items()
+            f"{name}: {_type_name(field.annotation)}{'' if field.is_required() else ' = …'}"
+            for name, field in kind.model_fields.items()
         )
         return f"{kind.__name__}({fields})"
-    return _kind(kind)
+    return _type_name(kind)
 
 
-def _kind(kind: Any) -> str:
+def _type_name(kind: Any) -> str:
     return kind.__name__ if isinstance(kind, type) and not hasattr(kind, "__args__") else str(kind)
 
 
 class HandlerWorker:
-    """Serves them in worker threads; the Runner has connections of its own and keeps them."""
+    """Runs handlers with a Runner, which has its own connections and threads."""
 
     def __init__(
         self, settings: Settings, stop: Stop, health: HealthPart, worker: Worker, *, served: Handlers, queue: str
@@ -106,24 +106,24 @@ class HandlerWorker:
             grace=self._grace, name=worker.name,
             user_id=user(settings.amqp_urls[0]) if settings.tenant_by == "user_id" else None,
         )
-        self._leave_at = float("inf")
+        self._stop_by = float("inf")
         self._thread = threading.Thread(target=self._serve, name="handlers", daemon=True)
-        stop.wait_for(lambda: self._thread.is_alive() and time.monotonic() < self._leave_at)
+        stop.wait_for(lambda: self._thread.is_alive() and time.monotonic() < self._stop_by)
         self._thread.start()
 
     def _serve(self) -> None:
-        """Run; a worker waits for a broker that refuses it, as for one that is unavailable."""
+        """Run the Runner; retry if the broker refuses the connection, as if it were unavailable."""
         while not self._stop:
             try:
                 return self._runner.run()
             except ClientError as error:
-                log.warning("handlers not connected: trying again", problem=str(error))
-                self._stop.wait(_REFUSED_SECONDS)
+                log.warning("handlers not connected; retrying", problem=str(error))
+                self._stop.wait(_RECONNECT_SECONDS)
         return None
 
     def run(self, link: Link) -> None:
-        """Keep an eye on it until the connection is lost or the process shall stop."""
-        while not self._stop.wait(_LOOK_SECONDS):
+        """Report its health until the connection is lost or the process stops."""
+        while not self._stop.wait(_POLL_SECONDS):
             link.check_open()
             self._health.turn()
             if self._runner.ready.is_set():
@@ -132,14 +132,14 @@ class HandlerWorker:
                 self._health.missing("rabbitmq", "the handlers are not connected yet")
 
     def finish(self) -> None:
-        """Take no more events, and give running handlers their time."""
-        self._leave_at = time.monotonic() + self._grace + FLUSH_SECONDS
+        """Accept no more events, and wait for running handlers within the grace period."""
+        self._stop_by = time.monotonic() + self._grace + FLUSH_SECONDS
         self._runner.stop()
         self._thread.join(self._grace + FLUSH_SECONDS)
 
 
 def worker_class(served: Handlers, queue: str) -> Callable[[Settings, Stop, HealthPart, Worker], HandlerWorker]:
-    """Return how to make the work of a process that serves these handlers from a queue."""
+    """Return a factory of HandlerWorkers for these handlers and this queue."""
 
     def make(settings: Settings, stop: Stop, health: HealthPart, worker: Worker) -> HandlerWorker:
         return HandlerWorker(settings, stop, health, worker, served=served, queue=queue)

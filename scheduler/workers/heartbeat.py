@@ -1,4 +1,4 @@
-"""Says every ten seconds that this worker lives, and what it does."""
+"""Publishes the worker's liveness messages."""
 
 import time
 from contextlib import suppress
@@ -16,13 +16,13 @@ from scheduler.settings import Settings
 from scheduler.workers.worker import Worker
 
 log = get_logger(__name__)
-_LOOK_SECONDS = 0.5
-_LAST_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.5
+_STOPPING_POLL_SECONDS = 0.1
 _SUMMARY_SECONDS = 60.0
 
 
 class WorkerHeartbeat:
-    """The sign of life, on a connection of its own: no amount of work delays it."""
+    """Publishes liveness messages on a separate connection, so that work does not delay them."""
 
     def __init__(self, settings: Settings, stop: Stop, health: HealthPart, worker: Worker) -> None:
         self._verified = settings.tenant_by == "user_id"
@@ -33,7 +33,7 @@ class WorkerHeartbeat:
         self._summary_due = time.monotonic() + _SUMMARY_SECONDS
 
     def run(self, link: Link) -> None:
-        """Serve one connection to the broker until it is lost or the process shall stop."""
+        """Use one connection to the broker until it is lost or the process stops."""
         publisher = Publisher(link)
         self._user_id = link.user if self._verified else None
         due = time.monotonic()
@@ -43,18 +43,18 @@ class WorkerHeartbeat:
             self._health.found("rabbitmq")
             if time.monotonic() >= due:
                 due = time.monotonic() + BEAT_SECONDS
-                with suppress(RabbitUnavailable):  # blocked over its alarm, which passes
-                    self._say(publisher)
-                self._summarise()
-            if self._stop.wait(_LOOK_SECONDS):
-                time.sleep(_LAST_LOOK_SECONDS)
+                with suppress(RabbitUnavailable):  # blocked by an alarm of the broker
+                    self._publish(publisher)
+                self._log_summary()
+            if self._stop.wait(_POLL_SECONDS):
+                time.sleep(_STOPPING_POLL_SECONDS)
         with suppress(Unavailable):
-            self._say(publisher, leaving=True, wait=1.0)
+            self._publish(publisher, leaving=True, wait=1.0)
 
-    def _say(self, publisher: Publisher, *, leaving: bool = False, wait: float = 0.0) -> None:
-        said = self._worker.says(leaving=leaving)
-        body = said.model_dump_json(exclude_defaults=True).encode()
-        key = f"{said.id}:{said.beat}"
+    def _publish(self, publisher: Publisher, *, leaving: bool = False, wait: float = 0.0) -> None:
+        status = self._worker.status_message(leaving=leaving)
+        body = status.model_dump_json(exclude_defaults=True).encode()
+        key = f"{status.id}:{status.beat}"
         tenants = self._worker.offer_tenants()
         headers = None if tenants is None else {OFFER_TENANTS_HEADER: tenants}
         message = command_message(
@@ -62,9 +62,9 @@ class WorkerHeartbeat:
         )
         publisher.send([message]).wait(wait)
 
-    def _summarise(self) -> None:
+    def _log_summary(self) -> None:
         if time.monotonic() >= self._summary_due:
             self._summary_due = time.monotonic() + _SUMMARY_SECONDS
-            said = self._worker.says()
-            log.info("summary", in_flight=said.in_flight, succeeded=said.succeeded, failed=said.failed,
-                     snoozed=said.snoozed)
+            status = self._worker.status_message()
+            log.info("summary", in_flight=status.in_flight, succeeded=status.succeeded, failed=status.failed,
+                     snoozed=status.snoozed)

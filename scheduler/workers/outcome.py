@@ -1,4 +1,4 @@
-"""What became of an attempt: one type, whoever made it."""
+"""The outcome of an attempt, the same type for webhooks and commands."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -10,13 +10,13 @@ from scheduler.domain.runs.result import ERROR_CHARACTERS
 
 @dataclass(slots=True)
 class WorkOutcome:
-    """How an attempt ended, or that it is put off."""
+    """Success, failure or snooze of an attempt."""
 
     status: ResultStatus
     error: str | None = None
     output: Any = None
-    retry: bool = True  # of a failure: false gives the run up at once
-    retry_in: float | None = None  # seconds: of a failure instead of the backoff, of what is put off required
+    retry: bool = True  # False: the run is dead after this failure
+    retry_in: float | None = None  # seconds; replaces the backoff of a failure, required for a snooze
 
     @classmethod
     def succeeded(cls, output: Any = None) -> Self:
@@ -31,14 +31,14 @@ class WorkOutcome:
         return cls(ResultStatus.SNOOZED, error, retry_in=min(max(retry_in, 0.0), float(WEEK)))
 
     def fields(self) -> dict[str, Any]:
-        """Return what it adds to a ScheduleResult."""
-        found: dict[str, Any] = {"status": self.status.value}
+        """Return its fields of a ScheduleResult."""
+        fields: dict[str, Any] = {"status": self.status.value}
         if self.error is not None:
-            found["error"] = self.error
+            fields["error"] = self.error
         if self.output is not None:
-            found["output"] = self.output
+            fields["output"] = self.output
         if not self.retry:
-            found["retry"] = False
+            fields["retry"] = False
         if self.retry_in is not None:
-            found["retry_in"] = round(self.retry_in, 3)
-        return found
+            fields["retry_in"] = round(self.retry_in, 3)
+        return fields

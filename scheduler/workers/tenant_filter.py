@@ -1,4 +1,4 @@
-"""Which tenants a secret or a command of a worker is for."""
+"""Parses and checks the `tenants` of a secret or a command."""
 
 import re
 from typing import Any
@@ -10,15 +10,15 @@ DEFAULT_TENANTS = frozenset({DEFAULT_TENANT})
 
 
 def read_tenants(value: Any) -> frozenset[str]:
-    """Read a list of tenants from an operator's file, `["*"]` for all of them. Raises ValueError."""
-    if not isinstance(value, list) or not value or not all(isinstance(each, str) for each in value):
+    """Parse a list of tenants from an operator's file; `["*"]` is every tenant. Raises ValueError."""
+    if not isinstance(value, list) or not value or not all(isinstance(tenant, str) for tenant in value):
         raise ValueError('must be a list of tenants such as ["acme"], or ["*"] for all of them')
-    for each in value:
-        if each != ALL_TENANTS and not re.fullmatch(TENANT_PATTERN, each):
-            raise ValueError(f'has {each!r}, which is not a tenant; ["*"] is all of them')
+    for tenant in value:
+        if tenant != ALL_TENANTS and not re.fullmatch(TENANT_PATTERN, tenant):
+            raise ValueError(f'contains {tenant!r}, which is not a tenant; ["*"] means all tenants')
     return frozenset(value)
 
 
 def includes(tenants: frozenset[str], tenant: str) -> bool:
-    """Tell whether a tenant is among those that something is for."""
+    """Return whether a tenant is in the set."""
     return tenant in tenants or ALL_TENANTS in tenants

@@ -1,41 +1,41 @@
-"""How quickly turns come, and when the next one that is free will."""
+"""Estimates when the next slot of an endpoint, a tenant or a command is free."""
 
 import random
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-FIRST_GUESS_SECONDS = 0.1  # of a call to an endpoint that nothing is known of
-CAREFUL_GUESS_SECONDS = 0.5  # the same for what is put off: should it hang, all of that comes again
+FIRST_GUESS_SECONDS = 0.1  # duration of a call before any has ended
+CAREFUL_GUESS_SECONDS = 0.5  # the same for snoozed calls: if the endpoint hangs, all of them return
 LEAST_SECONDS = 1.0
 MOST_SECONDS = 900.0
-# Calls that are put off come back at least this often, to see whether the endpoint has recovered.
+# Snoozed calls return at least this often, to detect that the endpoint has recovered.
 MOST_STEP_SECONDS = 0.25
-_WEIGHT = 0.2  # of the newest call in a mean
+_WEIGHT = 0.2  # of the newest call in the moving average
 
 
 @dataclass(slots=True)
 class TurnPace:
-    """How quickly turns come, by the calls so far and those in flight."""
+    """The rate at which calls end, from past calls and those in flight."""
 
-    begun: OrderedDict[int, float] = field(default_factory=OrderedDict)  # when each call in flight began
-    mean: float | None = None  # seconds that a call takes
-    booked_until: float = 0.0  # turns up to then are given to calls that were put off
+    begun: OrderedDict[int, float] = field(default_factory=OrderedDict)  # start times of the calls in flight
+    mean: float | None = None  # duration of a call in seconds
+    booked_until: float = 0.0  # snoozed calls have the slots up to this time
 
     def seconds(self, now: float, limit: int, guess: float = FIRST_GUESS_SECONDS) -> float:
-        """Return the seconds from one turn to the next with so many calls at once."""
+        """Return the seconds between two free slots if `limit` calls run concurrently."""
         oldest = next(iter(self.begun.values()), None)
         age = 0.0 if oldest is None else now - oldest
         return max(guess if self.mean is None else self.mean, age) / limit
 
-    def put_off(self, now: float, limit: int) -> float:
-        """Book the next turn that is free and return the seconds until then."""
+    def book(self, now: float, limit: int) -> float:
+        """Book the next free slot and return the seconds until then."""
         step = min(self.seconds(now, limit, CAREFUL_GUESS_SECONDS), MOST_STEP_SECONDS)
         booked = max(self.booked_until, now + LEAST_SECONDS) + step
         self.booked_until = min(booked, now + MOST_SECONDS)
-        # All that come beyond the last turn that is worked out would come back in the same moment.
+        # Jitter, because all calls beyond MOST_SECONDS would return at the same time.
         return (self.booked_until - now) * random.uniform(0.9, 1.0)  # noqa: S311 - jitter, not a secret
 
     def end(self, ticket: int, now: float) -> None:
-        """Note that a call has ended."""
-        took = now - self.begun.pop(ticket)
-        self.mean = took if self.mean is None else (1 - _WEIGHT) * self.mean + _WEIGHT * took
+        """Record the end of a call."""
+        duration = now - self.begun.pop(ticket)
+        self.mean = duration if self.mean is None else (1 - _WEIGHT) * self.mean + _WEIGHT * duration

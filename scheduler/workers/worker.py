@@ -1,4 +1,4 @@
-"""Who this worker is, what it offers, what it is doing and how much it has done: one for all that it serves."""
+"""Identity, offers and current work of a worker process."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ _CHARACTERS = 200
 
 
 class Worker:
-    """What all works of the process have in common. Any thread may call it."""
+    """The state that all parts of a worker process share. Thread-safe."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -27,33 +27,33 @@ class Worker:
         self.host = socket.gethostname()[:_CHARACTERS]
         self.pid = os.getpid()
         self.started_at = datetime.now(UTC)
-        self.name = f"{self.host}:{self.pid}"[:_CHARACTERS]  # in results, as a host's Runner calls itself
+        self.name = f"{self.host}:{self.pid}"[:_CHARACTERS]  # in results; same form as a Runner's
         self._lock = threading.Lock()
         self._offers: list[str] = []
         self._offer_tenants: dict[str, frozenset[str]] = {}
-        self._busy: dict[tuple[str, int], tuple[str, datetime]] = {}  # with what, and since when
+        self._busy: dict[tuple[str, int], tuple[str, datetime]] = {}  # endpoint or command, and start time
         self._ended = dict.fromkeys(ResultStatus, 0)
         self._beat = 0
 
     def offer(self, *names: str, tenants: frozenset[str] | None = None) -> None:
-        """Say what this worker takes: `webhooks`, `command.NAME`, `handler.JOB_TYPE`; and from which tenants."""
+        """Add offers: `webhooks`, `command.NAME`, `handler.JOB_TYPE`; and their tenants."""
         with self._lock:
             self._offers = list(dict.fromkeys((*self._offers, *names)))
             if tenants is not None and ALL_TENANTS not in tenants:
                 self._offer_tenants |= dict.fromkeys(names, tenants)
 
     def offer_tenants(self) -> str | None:
-        """Return the header that tells the tenants of each offer; None if every tenant may use all of them."""
+        """Return the header with the tenants of each offer; None if every tenant may use all of them."""
         with self._lock:
             return write_offer_tenants(self._offers[:MOST_OFFERS], self._offer_tenants)
 
     def begin(self, attempt: WorkerAttempt, what: str, since: datetime) -> None:
-        """Note that an attempt is at work; `what` is a webhook's host or a command's name."""
+        """Record the start of an attempt; `what` is a webhook's host or a command's name."""
         with self._lock:
             self._busy[attempt.key] = what, since
 
     def end(self, attempt: WorkerAttempt, outcome: WorkOutcome | None) -> None:
-        """Note how it ended, also of one that was put off before it began; None of one that is another's now."""
+        """Record the outcome of an attempt, even if it did not start; None if another worker has the run."""
         with self._lock:
             self._busy.pop(attempt.key, None)
             if outcome is not None:
@@ -63,13 +63,13 @@ class Worker:
     def in_flight(self) -> int:
         return len(self._busy)
 
-    def says(self, *, leaving: bool = False) -> ScheduleWorker:
-        """Return what the others are told."""
+    def status_message(self, *, leaving: bool = False) -> ScheduleWorker:
+        """Return the next liveness message."""
         with self._lock:
             self._beat += 1
             longest = [
                 Busy(event_id=UUID(event_id), attempt=number, what=what[:_CHARACTERS], since=since)
-                for (event_id, number), (what, since) in islice(self._busy.items(), MOST_BUSY)  # as they began
+                for (event_id, number), (what, since) in islice(self._busy.items(), MOST_BUSY)  # oldest first
             ]
             return ScheduleWorker(
                 id=self.id, host=self.host, pid=self.pid, version=__version__, started_at=self.started_at,

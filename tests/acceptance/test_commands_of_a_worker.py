@@ -99,7 +99,7 @@ def test_a_command_gets_the_event_and_its_output_is_kept(fleet, host):
     run = fleet.run(aborted, "dead")
     assert (run["attempt"], run["output"]["signal"], run["error"]) == (2, signal.SIGABRT, "SIGABRT (6)")
     assert "{{payload.none}}" in fleet.run(missing, "dead")["error"]
-    assert "takes no arguments" in fleet.run(unasked, "dead")["error"]
+    assert "accepts no arguments" in fleet.run(unasked, "dead")["error"]
     assert [fleet.run(each, "dead")["attempt"] for each in (hopeless, missing, unasked)] == [1, 1, 1]
     until(lambda: worker.metric("scheduler_commands_running") == 0, "nothing at work")
     shown = worker.http("/metrics")[1]
@@ -117,7 +117,7 @@ def test_where_the_broker_says_whose_it_is_a_worker_says_who_it_is_from_the_firs
     assert fleet.run(asked, "succeeded")["output"]["stdout"] == "done\n"
     assert host.drain("scheduler_dead") == []
     warnings = [line["event"] for line in worker.lines if line["level"] == "warning"]
-    assert set(warnings) <= {"no answer to `running`: beginning without it"}  # of a sidecar that is slow
+    assert set(warnings) <= {"no reply to `running`; starting the command"}  # if the sidecar is slow
 
 
 def test_a_job_for_a_command_that_nobody_offers_stays_due(fleet, host):
@@ -220,7 +220,7 @@ def test_what_takes_too_long_is_timed_out_and_ended(fleet, host):
     [pid] = fleet.trace("began")
     [ended] = fleet.run(long, "dead")["attempts"]
     # The sidecar's own word, unless its producer is later than the worker, which gives it a second.
-    assert ended["outcome"] == "timed_out" or "took longer than its 3 s" in ended["error"]
+    assert ended["outcome"] == "timed_out" or "timed out after 3 s" in ended["error"]
     until(lambda: not Path(f"/proc/{pid}").exists(), "the command gone")
 
 
@@ -276,7 +276,7 @@ def test_a_worker_without_its_broker_works_on_reports_later_and_learns_what_was_
         run = fleet.run(ends, "succeeded")
         assert (run["attempt"], run["output"]["stdout"]) == (1, "done\n")
         until(lambda: not Path(f"/proc/{at_work[given_up]}").exists(), "the other ended: it is no longer its own")
-        worker.logged("ended: the run is no longer this worker's own")
+        worker.logged("command ended: another worker has the run")
         until(lambda: 'outcome="superseded"} 1.0' in worker.http("/metrics")[1], "it is counted")
     finally:
         proxy.close()
@@ -292,11 +292,11 @@ def test_an_event_that_comes_twice_is_begun_once(fleet, host):
     _, properties, body = host.get(copies)
     host.publish("command.job", body, exchange="schedule.work", message_id=properties.message_id)
     [left, *_] = until(lambda: [line["event"] for each in workers for line in each.lines
-                                if line["event"].startswith(("not begun", "no answer to `running`"))],
-                       "the other worker to leave it alone, or to hear in five seconds nothing of whether it may")
+                                if line["event"].startswith(("command not started", "no reply to `running`"))],
+                       "the second worker to skip the event, or to get no reply within five seconds")
     (fleet.folder / f"go-{twice}").touch()
     assert fleet.run(twice, "succeeded")["attempt"] == 1
-    assert len(fleet.trace("pids")) == 1 or left.startswith("no answer")
+    assert len(fleet.trace("pids")) == 1 or left.startswith("no reply")
 
 
 def test_a_command_outlives_the_consumer_timeout_of_the_broker(stack, template, tmp_path):

@@ -59,7 +59,7 @@ def test_a_command_of_another_tenant_fails_like_one_that_nobody_offers(ended):
 def test_a_placeholder_does_not_become_an_option(ended):
     run = ended("own", "{{payload.x}}", x="--help")
     assert (run["status"], run["attempt"]) == ("dead", 1)
-    assert "argument 1 begins with -" in run["error"]
+    assert "argument 1 starts with -" in run["error"]
     for name, arguments, given in (("own", ["--day", "a{{payload.x}}"], ["--day", "a--help"]),
                                    ("own", ["--day={{payload.x}}"], ["--day=--help"]),
                                    ("shared", ["{{payload.x}}"], ["--help"])):
@@ -191,7 +191,7 @@ def test_a_tenant_whose_commands_do_not_end_leaves_a_slot_to_another(sidecar, ho
 def test_the_timeout_of_a_command_ends_a_longer_run(sidecar, host, tmp_path):
     slow = SharedCommand(sidecar, host, tmp_path, "timeout = 1")
     job_id = slow.request("acme", "acme", timeout=604_800, max_attempts=1)
-    assert slow.end(job_id)["error"] == "took longer than its 1 s and was ended by SIGTERM (15)"
+    assert slow.end(job_id)["error"] == "timed out after 1 s and ended with SIGTERM (15)"
     slow.release("beta")
     slow.request("beta", "beta")
     assert slow.started(2) == ["acme", "beta"]

@@ -80,7 +80,7 @@ def test_the_receiver_in_ten_lines_takes_what_is_signed_and_nothing_else(secrets
         assert send(port, signed | {"webhook-timestamp": "1"}, b"{}") == 401
         sent = webhook_test(f"http://127.0.0.1:{port}/?token=hunter2", secrets, "--secret", "shop")
         assert (sent.returncode, sent.stderr) == (0, "")
-        assert "answered 204" in sent.stdout
+        assert "response 204" in sent.stdout
         assert "hunter2" not in sent.stdout
         unsigned = webhook_test(f"http://127.0.0.1:{port}/", secrets)
         assert unsigned.returncode == 1
@@ -92,7 +92,7 @@ def test_webhook_test_says_what_came_back_and_what_a_job_would_make_of_it(secret
         server.on("/bad", answer(500, b"no"))
         fine = webhook_test(server.url("/fine"), secrets, "--secret", "shop")
         assert fine.returncode == 0
-        for words in ("answered 200", "thank you", "would have succeeded", "webhook-signature: v1,"):
+        for words in ("response 200", "thank you", "would have succeeded", "webhook-signature: v1,"):
             assert words in fine.stdout
         sent = server.one("/fine")
         assert Webhook(SECRET).verify(sent.body, sent.headers)["job_type"] == "webhook.test"

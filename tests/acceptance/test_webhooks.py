@@ -88,7 +88,7 @@ def test_a_webhook_is_called_signed_retried_and_its_end_is_told(worked, host, se
     kept = "SELECT attempts FROM run_history WHERE event_id = %s"  # a moment after its end was told
     attempts = until(lambda: worked.sql(kept, event["event_id"]), "the run in the history")[0]["attempts"]
     assert [each["outcome"] for each in attempts] == ["failed", "failed", "succeeded"]
-    assert "answered 500" in attempts[0]["error"]
+    assert "returned 500" in attempts[0]["error"]
     said = "".join(worked.worker.raw)
     assert "s3cr3t-token" not in said
     assert "own=1" not in said

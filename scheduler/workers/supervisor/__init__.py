@@ -1,7 +1,7 @@
-"""A process between a worker and one command: starts it, keeps the last of its output, and ends all of it.
+"""A process between a worker and one command: starts the command, reads its output and ends all its processes.
 
-It runs with the standard library alone and starts long before it is needed: then it takes no time, and without
-threads it may fork. It adopts whatever the command leaves behind (a *subreaper*: a grandchild whose parent has
-ended becomes ours, whatever session it moved to), so all that the command ever started is found below it. When the
-worker dies, or stands still, it ends the command: another worker will soon take it up.
+It imports only the standard library and starts before it is needed, so that a command starts without delay; it has
+no threads, so it may fork. On Linux it is a *subreaper*: orphaned descendants of the command become its children,
+even in another session, so it finds every process that the command started. If the worker dies or freezes, it ends
+the command, because another worker will run it.
 """

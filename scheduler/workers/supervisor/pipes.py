@@ -1,4 +1,4 @@
-"""The lines of JSON between a worker and its supervisor, and the end of what a command writes."""
+"""The JSON lines between a worker and its supervisor, and the tail of a command's output."""
 
 import base64
 import json
@@ -6,28 +6,28 @@ import os
 from typing import Any
 
 READ_BYTES = 64 * 1024
-KEPT_BYTES = 64 * 1024  # of each stream, the last: no more than this fits into a result anyway
-_ENDS = b"\n"
+KEPT_BYTES = 64 * 1024  # at the end of each stream; a result holds no more
+_NEWLINE = b"\n"
 
 
 class OutputTail:
-    """The end of a stream, and the descriptor it comes from."""
+    """The tail of a stream, and the stream's descriptor."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor: int | None = descriptor
         self.changed = False
-        self._kept = bytearray()
+        self._tail = bytearray()
 
     def read(self) -> None:
-        """Take what is there; at its end close it."""
-        assert self.descriptor is not None  # noqa: S101 - only an open one is polled
+        """Read the available data; close the stream at its end."""
+        assert self.descriptor is not None  # noqa: S101 - only open streams are polled
         try:
             more = os.read(self.descriptor, READ_BYTES)
         except BlockingIOError:
             return
         self.changed = True
-        self._kept += more
-        del self._kept[:-KEPT_BYTES]
+        self._tail += more
+        del self._tail[:-KEPT_BYTES]
         if not more:
             self.close()
 
@@ -37,49 +37,49 @@ class OutputTail:
             self.descriptor = None
 
     def text(self) -> str:
-        return base64.b64encode(self._kept).decode()
+        return base64.b64encode(self._tail).decode()
 
 
 class OrderLines:
-    """The orders, line by line."""
+    """Reads the worker's orders."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self.over = False
-        self._part = bytearray()
+        self.closed = False
+        self._buffer = bytearray()
 
-    def take(self) -> list[dict[str, Any]]:
-        """Wait for the next piece and return the orders that are whole by now."""
+    def read(self) -> list[dict[str, Any]]:
+        """Wait for data and return the complete orders."""
         more = os.read(self.descriptor, READ_BYTES)
-        self.over = not more
-        self._part += more
-        *lines, self._part = self._part.split(_ENDS)
+        self.closed = not more
+        self._buffer += more
+        *lines, self._buffer = self._buffer.split(_NEWLINE)
         return [json.loads(line) for line in lines]
 
 
 class ReportWriter:
-    """What the worker is told. One that stands still reads no more, and must not hold up its own supervisor."""
+    """Writes reports to the worker without blocking: a frozen worker must not stop its supervisor."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self.waiting = b""
+        self.pending = b""
         os.set_blocking(descriptor, False)
 
-    def say(self, report: dict[str, Any]) -> None:
-        self.waiting += json.dumps(report).encode() + _ENDS
+    def write(self, report: dict[str, Any]) -> None:
+        self.pending += json.dumps(report).encode() + _NEWLINE
         self.send()
 
     def send(self) -> None:
-        """Write as much as the pipe takes."""
+        """Write as much as the pipe accepts."""
         try:
-            while self.waiting:
-                self.waiting = self.waiting[os.write(self.descriptor, self.waiting):]
+            while self.pending:
+                self.pending = self.pending[os.write(self.descriptor, self.pending):]
         except BlockingIOError:
             return
         except OSError:  # the worker is gone
-            self.waiting = b""
+            self.pending = b""
 
     def flush(self) -> None:
-        """Write all of it, however long that takes: nothing is left to be watched."""
+        """Write everything, blocking: there is nothing left to supervise."""
         os.set_blocking(self.descriptor, True)
         self.send()

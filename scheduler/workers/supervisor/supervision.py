@@ -1,6 +1,6 @@
-"""The loop around one command: its output read, its bounds kept, its worker heeded.
+"""Supervises one command: reads its output, enforces its limits and obeys its worker.
 
-Orders come as lines of JSON on standard input, the first of them says what to run; reports go to standard output.
+Orders are JSON lines on standard input, the first with the command to run; reports go to standard output.
 """
 
 import contextlib
@@ -12,27 +12,27 @@ import sys
 from typing import Any
 
 from scheduler.workers.supervisor.argument_pattern import argument_problem
-from scheduler.workers.supervisor.child import FOR_THE_WORKER, CommandChild, adopt, descendants, now
+from scheduler.workers.supervisor.child import STOP_SIGNALS, CommandChild, adopt, descendants, now
 from scheduler.workers.supervisor.pipes import READ_BYTES, OrderLines, ReportWriter
 
-ABANDONED_GRACE = 4.0  # at most, when the worker is gone: it must be over before another worker begins
-_AGAIN_SECONDS = 0.05
+ABANDONED_GRACE = 4.0  # seconds at most, if the worker is gone: another worker will start the command
+_KILL_INTERVAL = 0.05
 _DRAIN_SECONDS = 1.0
-_HOPELESS_SECONDS = 10.0  # what SIGKILL has not ended by then waits for a disk, or is not ours to end
+_UNKILLABLE_SECONDS = 10.0  # a process that survives SIGKILL so long waits for a disk, or belongs to another user
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
 class Supervision:
-    """The loop around one command."""
+    """The event loop of one command."""
 
     def __init__(self, order: dict[str, Any], orders: OrderLines) -> None:
         self._order = order
         self._orders = orders
         self._reports = ReportWriter(sys.stdout.fileno())
-        self._heard = now()
+        self._last_order = now()
         self._ended_by: str | None = None
         self._kill_at: float | None = None
-        self._alone = False
+        self._abandoned = False
         self._left_behind = 0
         self._wakeup, writer = os.pipe()
         for descriptor in (self._wakeup, writer):
@@ -42,133 +42,134 @@ class Supervision:
         self._command = CommandChild(order)
 
     def run(self) -> None:
-        """Watch until nothing of the command is left, and report how it ended."""
+        """Run until no process of the command is left, and report its end."""
         command = self._command
         if command.problem:
             os.waitpid(command.pid, 0)
             number, _, text = command.problem.partition(" ")
-            self._reports.say({"problem": text, "errno": int(number)})
+            self._reports.write({"problem": text, "errno": int(number)})
             self._reports.flush()
             return
-        self._reports.say({"started": command.pid})
-        while not self._over():
-            self._turn()
+        self._reports.write({"started": command.pid})
+        while not self._ended():
+            self._step()
         self._drain()
         code = -signal.SIGKILL if command.status is None else os.waitstatus_to_exitcode(command.status)
-        ended = {"exit_code": code} if code >= 0 else {"signal": -code}
+        end = {"exit_code": code} if code >= 0 else {"signal": -code}
         survivors = 0 if command.childless else len(descendants())
-        self._reports.say(command.report() | ended | {
+        self._reports.write(command.report() | end | {
             "ended_by": self._ended_by, "left_behind": self._left_behind, "survivors": survivors,
         })
         self._reports.flush()
 
-    def _over(self) -> bool:
-        if self._kill_at is not None and now() > self._kill_at + _HOPELESS_SECONDS:
+    def _ended(self) -> bool:
+        if self._kill_at is not None and now() > self._kill_at + _UNKILLABLE_SECONDS:
             return True
         return self._command.status is not None and self._command.childless
 
-    def _turn(self) -> None:
+    def _step(self) -> None:
         command = self._command
-        waits = select.poll()
-        waits.register(self._wakeup, select.POLLIN)
-        if not self._orders.over:
-            waits.register(self._orders.descriptor, _READABLE)
-        for each in command.streams:
-            waits.register(each.descriptor or 0, _READABLE)
-        if command.hungry:
-            waits.register(command.stdin, select.POLLOUT)
-        if self._reports.waiting:
-            waits.register(self._reports.descriptor, select.POLLOUT)
-        ready = {descriptor for descriptor, _ in waits.poll(max(0.0, self._seconds_to_wait()) * 1000)}
+        poll = select.poll()
+        poll.register(self._wakeup, select.POLLIN)
+        if not self._orders.closed:
+            poll.register(self._orders.descriptor, _READABLE)
+        for stream in command.streams:
+            poll.register(stream.descriptor or 0, _READABLE)
+        if command.has_input:
+            poll.register(command.stdin, select.POLLOUT)
+        if self._reports.pending:
+            poll.register(self._reports.descriptor, select.POLLOUT)
+        ready = {descriptor for descriptor, _ in poll.poll(max(0.0, self._seconds_to_wait()) * 1000)}
         if self._wakeup in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wakeup, READ_BYTES)
         if self._orders.descriptor in ready:
-            self._obey()
-        for each in command.streams:
-            if each.descriptor in ready:
-                each.read()
-        if command.hungry and command.stdin in ready:
-            command.feed()
+            self._read_orders()
+        for stream in command.streams:
+            if stream.descriptor in ready:
+                stream.read()
+        if command.has_input and command.stdin in ready:
+            command.write_input()
         self._reports.send()
         command.reap()
-        self._judge()
+        self._enforce_limits()
 
     def _seconds_to_wait(self) -> float:
-        """Return how long nothing need be done unless something happens."""
+        """Return the seconds until the next limit."""
         if self._kill_at is not None:
-            return max(self._kill_at - now(), _AGAIN_SECONDS)
-        at: list[float] = [self._command.began + self._order["timeout"], self._heard + self._order["lease"]]
-        return min(at) - now() + 0.001
+            return max(self._kill_at - now(), _KILL_INTERVAL)
+        order = self._order
+        limit: float = min(self._command.began + order["timeout"], self._last_order + order["lease"])
+        return limit - now() + 0.001
 
-    def _obey(self) -> None:
-        for order in self._orders.take():
-            self._heard = now()
+    def _read_orders(self) -> None:
+        for order in self._orders.read():
+            self._last_order = now()
             if "end" in order:
                 self._end(order["end"], order.get("grace", self._order["grace"]))
-            elif self._command.changed and not self._reports.waiting:
-                self._reports.say(self._command.report())
+            elif self._command.changed and not self._reports.pending:
+                self._reports.write(self._command.report())
 
-    def _judge(self) -> None:
+    def _enforce_limits(self) -> None:
         command, at = self._command, now()
-        alone = "abandoned" if self._orders.over else (
-            "silence" if at > self._heard + self._order["lease"] else None
+        lost_worker = "abandoned" if self._orders.closed else (
+            "silence" if at > self._last_order + self._order["lease"] else None
         )
-        if alone and not self._alone:
-            self._alone = True
-            self._end(alone, min(self._order["grace"], ABANDONED_GRACE))
+        if lost_worker and not self._abandoned:
+            self._abandoned = True
+            self._end(lost_worker, min(self._order["grace"], ABANDONED_GRACE))
         elif self._kill_at is not None:
             if self._kill_at <= at:
                 command.send(signal.SIGKILL)
         elif command.status is not None and not command.childless:
-            self._left_behind = self._tell(self._order["grace"])
+            self._left_behind = self._terminate(self._order["grace"])
         elif at > command.began + self._order["timeout"]:
             self._end("deadline", self._order["grace"])
 
-    def _end(self, why: str, grace: float) -> None:
-        """End all of it, within `grace` or sooner if it was told to end before."""
+    def _end(self, reason: str, grace: float) -> None:
+        """End all processes within `grace`, or at the earlier kill time of a previous call."""
         if self._ended_by is None and self._command.status is None:
-            self._ended_by = why
+            self._ended_by = reason
         kill_at = self._kill_at
         if kill_at is None:
-            self._tell(grace)
+            self._terminate(grace)
         else:
             self._kill_at = min(kill_at, now() + grace)
 
-    def _tell(self, grace: float) -> int:
-        """Ask all of it to end, and note when it must."""
+    def _terminate(self, grace: float) -> int:
+        """Send SIGTERM to all processes and set the time of SIGKILL; return the number of processes."""
         self._kill_at = now() + grace
-        told = self._command.send(signal.SIGTERM)
-        self._command.send(signal.SIGCONT)  # who was stopped could not heed it
-        return told
+        count = self._command.send(signal.SIGTERM)
+        self._command.send(signal.SIGCONT)  # stopped processes do not handle SIGTERM
+        return count
 
     def _drain(self) -> None:
-        """Read what was written last; a process out of our reach may hold its end open for ever."""
+        """Read the remaining output, for a limited time: a surviving process may keep the pipe open."""
         until = now() + _DRAIN_SECONDS
         while self._command.streams and now() < until:
-            waits = select.poll()
-            for each in self._command.streams:
-                waits.register(each.descriptor or 0, _READABLE)
-            ready = {descriptor for descriptor, _ in waits.poll(max(0.0, until - now()) * 1000)}
-            for each in self._command.streams:
-                if each.descriptor in ready:
-                    each.read()
+            poll = select.poll()
+            for stream in self._command.streams:
+                poll.register(stream.descriptor or 0, _READABLE)
+            ready = {descriptor for descriptor, _ in poll.poll(max(0.0, until - now()) * 1000)}
+            for stream in self._command.streams:
+                if stream.descriptor in ready:
+                    stream.read()
 
 
 def main() -> None:
-    """Wait for the first order, and see it through."""
-    for each in FOR_THE_WORKER:
-        signal.signal(each, signal.SIG_IGN)  # the worker says what is to be done
+    """Wait for the first order and execute it."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)  # the worker decides when to stop
     adopt()
     orders = OrderLines(sys.stdin.fileno())
     first: list[dict[str, Any]] = []
-    while not first and not orders.over:
-        first = orders.take()
+    while not first and not orders.closed:
+        first = orders.read()
     if first:
         problem = argument_problem(first[0].get("argument_pattern"), first[0].get("arguments", ()))
         if problem is not None:
             reports = ReportWriter(sys.stdout.fileno())
-            reports.say({"problem": problem, "errno": errno.EINVAL})
+            reports.write({"problem": problem, "errno": errno.EINVAL})
             reports.flush()
             return
         Supervision(first[0], orders).run()

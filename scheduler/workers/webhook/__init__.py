@@ -1,1 +1,1 @@
-"""Calls webhooks: whose turn it is, what is sent, to which address, and what the answer means."""
+"""Calls webhooks and decides the outcome from the response."""

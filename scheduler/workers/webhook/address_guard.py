@@ -1,4 +1,4 @@
-"""Judges the very address of every dial: what is not public is refused, unless the operator allows it."""
+"""Refuses connections to addresses that are not public, unless the operator allows them."""
 
 import socket
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ AddrInfo = tuple[Any, Any, Any, Any, Any]
 
 @dataclass(slots=True)
 class DialledAddresses:
-    """What one call has dialled so far, and what was refused of it."""
+    """The connections that one call has attempted, and the refused ones."""
 
     host: str
     tenant: str = ""
@@ -28,20 +28,20 @@ class DialledAddresses:
 
     @property
     def refused(self) -> str | None:
-        """Why nothing was dialled at all, if that is how it was."""
+        """The reason of the first refusal, if no connection was allowed."""
         return self.refusals[0] if self.refusals and self.dials == 0 else None
 
 
-# aiohttp asks for a socket somewhere below the call, perhaps in a task of its own, which inherits this.
+# aiohttp may create the socket in another task, which inherits this variable.
 current: ContextVar[DialledAddresses | None] = ContextVar("dialled", default=None)
 
 
-class AddressRefused(OSError):  # noqa: N818 - a verdict, not an accident
-    """The address may not be dialled."""
+class AddressRefused(OSError):  # noqa: N818 - a decision, not an error
+    """The address is not allowed."""
 
 
 class AddressGuard:
-    """The check sits where the socket is made, so that no name, redirect or spelling gets around it."""
+    """Checks the address where the socket is created, so that no name, redirect or notation bypasses it."""
 
     def __init__(self, settings: Settings) -> None:
         try:
@@ -51,41 +51,40 @@ class AddressGuard:
         self._own_ports = frozenset(_own_ports(settings))
 
     def socket(self, info: AddrInfo) -> socket.socket:
-        """Make the socket for a dial, or raise AddressRefused: aiohttp's `socket_factory`."""
-        place = info[4]
+        """Create the socket of a connection: aiohttp's `socket_factory`. Raises AddressRefused."""
+        address, port = info[4][:2]
         call = current.get()
-        host = "" if call is None else call.host
-        why = self.judge(host, place[0], place[1])
-        if why is not None:
+        reason = self.check("" if call is None else call.host, address, port)
+        if reason is not None:
             if call is not None:
-                call.refusals.append(why)
-            raise AddressRefused(why)
+                call.refusals.append(reason)
+            raise AddressRefused(reason)
         if call is not None:
             call.dials += 1
         return bounded_socket(info)
 
-    def judge(self, host: str, where: str, port: int) -> str | None:
-        """Say why an address must not be dialled for a host; None if it may be."""
+    def check(self, host: str, text: str, port: int) -> str | None:
+        """Return the reason to refuse an address for a host; None if it is allowed."""
         try:
-            address = ip_address(where.split("%", 1)[0])
+            address = ip_address(text.split("%", 1)[0])
         except ValueError:
-            return f"refused: {where} is no address"
+            return f"refused: {text} is not an address"
         if self._allowed.allows_name(host) or self._allowed.allows_address(address):
             return None
-        what = non_public_reason(address)
-        if what is None and not (port in self._own_ports and _is_local_address(address)):
+        kind = non_public_reason(address)
+        if kind is None and not (port in self._own_ports and _is_local_address(address)):
             return None
         name = "" if host in ("", str(address)) else f"{host} is "
-        reason = "this machine, and the port one of the sidecar's own" if what is None else f"not public ({what})"
-        return f"refused: {name}{address}, which is {reason}; the operator can allow it by SCHEDULER_WEBHOOK_ALLOW"
+        reason = "a port of the sidecar on this machine" if kind is None else f"not public ({kind})"
+        return f"refused: {name}{address}, which is {reason}; the operator can allow it in SCHEDULER_WEBHOOK_ALLOW"
 
-    def judge_literal(self, host: str, port: int) -> str | None:
-        """Judge a host that is an address as it is written; of a name nothing is known yet."""
+    def check_literal(self, host: str, port: int) -> str | None:
+        """Check a host that is a literal address; names are allowed here."""
         try:
             ip_address(host)
         except ValueError:
             return None
-        return self.judge(host, host, port)
+        return self.check(host, host, port)
 
 
 def _own_ports(settings: Settings) -> Iterable[int]:
@@ -96,7 +95,7 @@ def _own_ports(settings: Settings) -> Iterable[int]:
 
 
 def _is_local_address(address: Address) -> bool:
-    """Tell whether an address is one of this machine's: only those can be bound."""
+    """Return whether an address belongs to this machine: only such an address can be bound."""
     real = unwrapped(address)
     family = socket.AF_INET if real.version == 4 else socket.AF_INET6  # noqa: PLR2004 - IPv4
     with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -1,4 +1,4 @@
-"""Resolves names on threads that tenants share fairly: slow name servers of one tenant do not stop the others."""
+"""Resolves names on threads divided among tenants: one tenant's slow name servers do not delay the others."""
 
 import asyncio
 import socket
@@ -10,13 +10,13 @@ from aiohttp.abc import ResolveResult
 from scheduler.workers.webhook.address_guard import current
 from scheduler.workers.webhook.tenant_shares import TenantShares
 
-RESOLVERS = 64  # lookups at once; a name server that does not answer holds up one for each name
-THREADS = RESOLVERS + RESOLVERS // 4  # the shares keep a quarter in reserve
-MOST_WAITING = 1000  # lookups of one tenant
+RESOLVERS = 64  # concurrent lookups; a silent name server blocks one per name
+THREADS = RESOLVERS + RESOLVERS // 4  # TenantShares has a reserve of a quarter
+MOST_WAITING = 1000  # pending lookups of one tenant
 
 
 class TenantResolver(aiohttp.ThreadedResolver):
-    """Looks names up for the tenant of the current call. A lookup goes on after its call has ended."""
+    """Resolves names for the tenant of the current call. A lookup continues after its call has ended."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,18 +46,18 @@ class TenantResolver(aiohttp.ThreadedResolver):
         if waiting is None:
             waiting = self._waiting[tenant] = deque()
         if len(waiting) >= MOST_WAITING:
-            raise socket.gaierror(socket.EAI_AGAIN, "too many names are being resolved")
+            raise socket.gaierror(socket.EAI_AGAIN, "too many pending lookups")
         turn = self._loop.create_future()
         waiting.append(turn)
-        await turn  # whoever ends it has taken the place
+        await turn  # _leave takes the slot before it sets the result
 
     def _leave(self, tenant: str) -> None:
         self._shares.release(tenant)
-        for each, waiting in list(self._waiting.items()):
-            while waiting and self._shares.free(each):
+        for name, waiting in list(self._waiting.items()):
+            while waiting and self._shares.free(name):
                 turn = waiting.popleft()
                 if not turn.done():
-                    self._shares.take(each)
+                    self._shares.take(name)
                     turn.set_result(None)
             if not waiting:
-                del self._waiting[each]
+                del self._waiting[name]

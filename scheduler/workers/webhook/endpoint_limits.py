@@ -1,11 +1,11 @@
-"""Whose turn it is: so many calls at once in all, for one tenant and to one endpoint; others wait or are put off.
+"""Limits concurrent calls in total, per tenant and per endpoint.
 
-A call that waits here holds a place among those that the broker hands over, and neither a slow endpoint nor a slow
-tenant must take them all. So a call waits only if its turn is likely to come soon. Any other goes back to the
-sidecar, as snoozed, until its turn is worked out to come: one after another at the pace of the endpoint or the
-tenant, so that of 100,000 calls to a dead endpoint a few come by in a second, and not all of them again and again.
+A pending call uses one of the prefetched deliveries, and neither a slow endpoint nor a slow tenant may use all of
+them. So a call is pending only if its turn is likely to come soon. All other calls are snoozed until their
+estimated turn, one after another at the rate of the endpoint or the tenant: of 100,000 calls to a dead endpoint,
+only a few per second return to the worker.
 
-What is known of an endpoint is known for each tenant by itself: one's slow calls say nothing about another's.
+The state of an endpoint is separate for each tenant: slow calls of one tenant do not limit the others.
 """
 
 import time
@@ -20,43 +20,43 @@ from scheduler.workers.webhook.tenant_shares import TenantShares
 
 Call = TypeVar("Call")
 
-WAIT_SECONDS = 1.0  # a turn that is further away is put off
-CROWDED_WAIT_SECONDS = 0.25  # the same where few places are left
-BLOCKED_SECONDS = 5.0  # where few places are left: a tenant's own turn that is further away is put off
+WAIT_SECONDS = 1.0  # a call whose turn is later is snoozed
+CROWDED_WAIT_SECONDS = 0.25  # the same if few deliveries are left
+BLOCKED_SECONDS = 5.0  # if few deliveries are left: a call whose tenant's turn is later is snoozed
 # While its calls hang, an endpoint gets this many more, one at a time, to see whether other calls succeed.
 PROBES = 2
 PROBE_SECONDS = 1.0
-SLOW_SECONDS = 1.0  # a failure that takes less holds no place for long
+SLOW_SECONDS = 1.0  # a faster failure does not reduce the limit
 _CROWDED = 0.75
 REMEMBERED = 10_000  # endpoints
-_FORGET_SECONDS = 15.0  # from one look for idle tenants and hosts to the next
+_FORGET_SECONDS = 15.0  # between two searches for idle tenants and hosts
 FAILING_SECONDS = 3600.0
 
 
 @dataclass(slots=True)
 class EndpointState(TurnPace, Generic[Call]):
-    """What is known of one endpoint as one tenant calls it."""
+    """The state of one endpoint for one tenant."""
 
     name: str = ""
     tenant: str = DEFAULT_TENANT
     limit: int = 1
     waiting: deque[tuple[float, Call]] = field(default_factory=deque)
     failing_since: float | None = None
-    tried: float = 0.0
+    called_at: float = 0.0
 
 
 @dataclass(slots=True)
 class TenantState(TurnPace, Generic[Call]):
-    """What is known of one tenant's calls."""
+    """The state of one tenant's calls."""
 
-    # endpoints with calls that wait
+    # endpoints with pending calls
     ready: OrderedDict[str, EndpointState[Call]] = field(default_factory=OrderedDict)
     waiting: int = 0
     served: int = 0  # the ticket of its newest call
 
 
 class HostState(TurnPace):
-    """What is known of one endpoint, all tenants together."""
+    """The state of one endpoint for all tenants."""
 
     def __init__(self, limit: int) -> None:
         super().__init__()
@@ -64,49 +64,49 @@ class HostState(TurnPace):
 
 
 class EndpointLimiter(Generic[Call]):
-    """Admits calls, and says which is next when one has ended. For one thread."""
+    """Admits calls, and selects the next one when a call ends. Not thread-safe."""
 
     def __init__(
         self, total: int, per_endpoint: int, room: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Allow so many in flight; `room` more are handed over by the broker and may wait."""
+        """Allow `total` calls in flight; the broker delivers `room` more, which may be pending."""
         self._per_endpoint = per_endpoint
         self._crowded = _CROWDED * (total + room)
         self._clock = clock
-        self._places = TenantShares(total)
+        self._slots = TenantShares(total)
         self._hosts: dict[str, HostState] = {}
-        self._known: OrderedDict[tuple[str, str], EndpointState[Call]] = OrderedDict()
+        self._endpoints: OrderedDict[tuple[str, str], EndpointState[Call]] = OrderedDict()
         self._tenants: dict[str, TenantState[Call]] = {}
-        self._flying: dict[int, EndpointState[Call]] = {}
+        self._in_flight: dict[int, EndpointState[Call]] = {}
         self._ticket = 0
         self._forgot = clock()
         self.waiting = 0
 
     @property
     def in_flight(self) -> int:
-        return self._places.used
+        return self._slots.used
 
     def admit(self, name: str, call: Call, tenant: str = DEFAULT_TENANT) -> int | float | None:
-        """Return a ticket if the call begins now, None if it waits, or as a float the seconds it is put off."""
+        """Return a ticket if the call starts now, None if it is pending, or a float: the seconds to snooze it."""
         endpoint, now = self._endpoint(tenant, name), self._clock()
-        self._places.see(tenant, now)
+        self._slots.see(tenant, now)
         self._host(name).shares.see(tenant, now)
-        open_ = self._open(endpoint)
-        if open_ and not endpoint.waiting and self._places.free(tenant):
-            return self._begin(endpoint)
-        if not open_ and self._too_long(endpoint):
-            return self._put_off(endpoint)
-        known = self._tenant(tenant)
-        if open_ and self._blocked(tenant):
-            return known.put_off(now, self._places.most(tenant))
+        accepts = self._accepts(endpoint)
+        if accepts and not endpoint.waiting and self._slots.free(tenant):
+            return self._start(endpoint)
+        if not accepts and self._too_long(endpoint):
+            return self._book(endpoint)
+        tenant_state = self._tenant(tenant)
+        if accepts and self._blocked(tenant):
+            return tenant_state.book(now, self._slots.most(tenant))
         endpoint.waiting.append((now, call))
-        known.ready[name] = endpoint
-        known.waiting += 1
+        tenant_state.ready[name] = endpoint
+        tenant_state.waiting += 1
         self.waiting += 1
         return None
 
-    def _open(self, endpoint: EndpointState[Call]) -> bool:
-        """Tell whether the endpoint itself has room for one more call of this tenant."""
+    def _accepts(self, endpoint: EndpointState[Call]) -> bool:
+        """Return whether the endpoint accepts one more call of this tenant."""
         begun = len(endpoint.begun)
         if begun >= endpoint.limit and not self._may_probe(endpoint):
             return False
@@ -114,12 +114,12 @@ class EndpointLimiter(Generic[Call]):
         return shares.used < self._per_endpoint and begun < shares.most(endpoint.tenant)
 
     def _may_probe(self, endpoint: EndpointState[Call]) -> bool:
-        """Tell whether all calls in flight hang, so that the next one is made to see whether it succeeds."""
-        hang = self._clock() - endpoint.tried >= PROBE_SECONDS
+        """Return whether all calls in flight hang, so that another one may test the endpoint."""
+        hang = self._clock() - endpoint.called_at >= PROBE_SECONDS
         return hang and len(endpoint.begun) < endpoint.limit + PROBES
 
     def _bottleneck(self, endpoint: EndpointState[Call]) -> tuple[TurnPace, int]:
-        """Return whose calls in flight an endpoint's next call waits for, and how many there may be."""
+        """Return the pace and the limit on which an endpoint's next call depends."""
         if len(endpoint.begun) >= endpoint.limit:
             return endpoint, endpoint.limit
         return self._host(endpoint.name), self._per_endpoint
@@ -133,36 +133,36 @@ class EndpointLimiter(Generic[Call]):
         return ahead > (CROWDED_WAIT_SECONDS if self._is_crowded() else WAIT_SECONDS)
 
     def _blocked(self, tenant: str) -> bool:
-        """Tell whether a tenant's calls take the places at which those of others would be handed over."""
-        known = self._tenant(tenant)
-        ahead = (known.waiting + 1) * known.seconds(self._clock(), self._places.most(tenant))
+        """Return whether a tenant's pending calls use deliveries that other tenants need."""
+        tenant_state = self._tenant(tenant)
+        ahead = (tenant_state.waiting + 1) * tenant_state.seconds(self._clock(), self._slots.most(tenant))
         return self._is_crowded() and ahead > BLOCKED_SECONDS
 
-    def _put_off(self, endpoint: EndpointState[Call]) -> float:
+    def _book(self, endpoint: EndpointState[Call]) -> float:
         pace, limit = self._bottleneck(endpoint)
-        return pace.put_off(self._clock(), limit)
+        return pace.book(self._clock(), limit)
 
-    def _begin(self, endpoint: EndpointState[Call]) -> int:
+    def _start(self, endpoint: EndpointState[Call]) -> int:
         self._ticket += 1
         tenant, host = self._tenant(endpoint.tenant), self._host(endpoint.name)
-        endpoint.tried = self._clock()
+        endpoint.called_at = self._clock()
         for pace in (endpoint, tenant, host):
-            pace.begun[self._ticket] = endpoint.tried
+            pace.begun[self._ticket] = endpoint.called_at
         tenant.served = self._ticket
-        self._flying[self._ticket] = endpoint
-        self._places.take(endpoint.tenant)
+        self._in_flight[self._ticket] = endpoint
+        self._slots.take(endpoint.tenant)
         host.shares.take(endpoint.tenant)
         return self._ticket
 
     def end(self, ticket: int, *, answered: bool, succeeded: bool) -> None:
-        """Note that a call has ended; an endpoint that does not answer gets fewer at a time until it does."""
-        endpoint = self._flying.pop(ticket)
+        """Record the end of a call; double the limit of an endpoint that responds, halve it after a slow failure."""
+        endpoint = self._in_flight.pop(ticket)
         now = self._clock()
         slow = now - endpoint.begun[ticket] >= SLOW_SECONDS
         tenant, host = self._tenant(endpoint.tenant), self._host(endpoint.name)
         for pace in (endpoint, tenant, host):
             pace.end(ticket, now)
-        self._places.release(endpoint.tenant)
+        self._slots.release(endpoint.tenant)
         host.shares.release(endpoint.tenant)
         if answered:
             endpoint.limit = min(endpoint.limit * 2, self._per_endpoint)
@@ -173,103 +173,104 @@ class EndpointLimiter(Generic[Call]):
         elif endpoint.failing_since is None:
             endpoint.failing_since = now
         if answered and not endpoint.waiting and len(endpoint.begun) < endpoint.limit:
-            endpoint.booked_until = host.booked_until = now  # it has room again
-        if not tenant.waiting and self._places.free(endpoint.tenant):
+            endpoint.booked_until = host.booked_until = now  # it has free slots again
+        if not tenant.waiting and self._slots.free(endpoint.tenant):
             tenant.booked_until = now
 
     def next(self) -> Iterator[tuple[int, Call]]:
-        """Yield the calls that begin now, with their tickets.
+        """Yield the calls that start now, with their tickets.
 
-        The tenant with the fewest calls in flight comes first, and of a tenant one call to each endpoint in turn.
+        The tenant with the fewest calls in flight is first; a tenant's endpoints take turns.
         """
         while self.waiting and (endpoint := self._pick()) is not None:
             _, call = endpoint.waiting.popleft()
-            self._waits_no_more(endpoint)
-            yield self._begin(endpoint), call
+            self._remove_pending(endpoint)
+            yield self._start(endpoint), call
 
     def _pick(self) -> EndpointState[Call] | None:
-        waiting = [(name, known) for name, known in self._tenants.items() if known.ready]
+        waiting = [(name, tenant_state) for name, tenant_state in self._tenants.items() if tenant_state.ready]
         if len(waiting) > 1:
-            waiting.sort(key=lambda each: (len(each[1].begun), each[1].served))
-        for name, known in waiting:
-            if not self._places.free(name):
+            waiting.sort(key=lambda pair: (len(pair[1].begun), pair[1].served))
+        for name, tenant_state in waiting:
+            if not self._slots.free(name):
                 continue
-            for _ in range(len(known.ready)):
-                _, endpoint = known.ready.popitem(last=False)
-                known.ready[endpoint.name] = endpoint
-                if self._open(endpoint):
+            for _ in range(len(tenant_state.ready)):
+                _, endpoint = tenant_state.ready.popitem(last=False)
+                tenant_state.ready[endpoint.name] = endpoint
+                if self._accepts(endpoint):
                     return endpoint
         return None
 
-    def _waits_no_more(self, endpoint: EndpointState[Call]) -> None:
-        known = self._tenant(endpoint.tenant)
-        known.waiting -= 1
+    def _remove_pending(self, endpoint: EndpointState[Call]) -> None:
+        tenant_state = self._tenant(endpoint.tenant)
+        tenant_state.waiting -= 1
         self.waiting -= 1
         if not endpoint.waiting:
-            known.ready.pop(endpoint.name, None)
+            tenant_state.ready.pop(endpoint.name, None)
 
     def overdue(self) -> Iterator[tuple[Call, float]]:
-        """Yield the calls whose turn did not come as soon as was thought, with the seconds they are put off."""
+        """Yield the calls whose turn is later than estimated, with the seconds to snooze them."""
         now = self._clock()
-        for name, known in list(self._tenants.items()):
-            for endpoint in list(known.ready.values()):
-                if self._open(endpoint):
-                    continue  # its own turn has come; other endpoints' calls are in the way
+        for name, tenant_state in list(self._tenants.items()):
+            for endpoint in list(tenant_state.ready.values()):
+                if self._accepts(endpoint):
+                    continue  # only the limits of the tenant or of the worker delay it
                 while endpoint.waiting and now - endpoint.waiting[0][0] > WAIT_SECONDS:
                     _, call = endpoint.waiting.popleft()
-                    self._waits_no_more(endpoint)
-                    yield call, self._put_off(endpoint)
-            while known.ready and self._blocked(name):
-                endpoint = known.ready[next(reversed(known.ready))]
+                    self._remove_pending(endpoint)
+                    yield call, self._book(endpoint)
+            while tenant_state.ready and self._blocked(name):
+                endpoint = tenant_state.ready[next(reversed(tenant_state.ready))]
                 _, call = endpoint.waiting.pop()
-                self._waits_no_more(endpoint)
-                yield call, known.put_off(now, self._places.most(name))
+                self._remove_pending(endpoint)
+                yield call, tenant_state.book(now, self._slots.most(name))
         if now - self._forgot > _FORGET_SECONDS:
             self._forgot = now
             self._forget_idle(now)
 
     def failing(self) -> list[str]:
-        """Return the endpoints that were tried within the hour and have answered none well for an hour."""
+        """Return the endpoints that were called within the hour and have had no success for an hour."""
         now = self._clock()
         return list(dict.fromkeys(
-            each.name for each in self._known.values()
-            if each.failing_since is not None and now - each.failing_since >= FAILING_SECONDS
-            and now - each.tried < FAILING_SECONDS
+            endpoint.name for endpoint in self._endpoints.values()
+            if endpoint.failing_since is not None and now - endpoint.failing_since >= FAILING_SECONDS
+            and now - endpoint.called_at < FAILING_SECONDS
         ))
 
     def _tenant(self, name: str) -> TenantState[Call]:
-        found = self._tenants.get(name)
-        if found is None:
-            found = self._tenants[name] = TenantState()
-        return found
+        state = self._tenants.get(name)
+        if state is None:
+            state = self._tenants[name] = TenantState()
+        return state
 
     def _host(self, name: str) -> HostState:
-        found = self._hosts.get(name)
-        if found is None:
-            found = self._hosts[name] = HostState(self._per_endpoint)
-        return found
+        state = self._hosts.get(name)
+        if state is None:
+            state = self._hosts[name] = HostState(self._per_endpoint)
+        return state
 
     def _endpoint(self, tenant: str, name: str) -> EndpointState[Call]:
-        found = self._known.get((tenant, name))
-        if found is None:
-            found = self._known[tenant, name] = EndpointState(name=name, tenant=tenant, limit=self._per_endpoint)
-            if len(self._known) > REMEMBERED:
-                self._forget()
+        state = self._endpoints.get((tenant, name))
+        if state is None:
+            state = EndpointState(name=name, tenant=tenant, limit=self._per_endpoint)
+            self._endpoints[tenant, name] = state
+            if len(self._endpoints) > REMEMBERED:
+                self._forget_endpoint()
         else:
-            self._known.move_to_end((tenant, name))
-        return found
+            self._endpoints.move_to_end((tenant, name))
+        return state
 
-    def _forget(self) -> None:
-        for key, each in self._known.items():
-            if not each.begun and not each.waiting:
-                del self._known[key]
+    def _forget_endpoint(self) -> None:
+        for key, endpoint in self._endpoints.items():
+            if not endpoint.begun and not endpoint.waiting:
+                del self._endpoints[key]
                 return
 
     def _forget_idle(self, now: float) -> None:
-        """Forget tenants and hosts that have had nothing to do for a while."""
-        self._places.forget(now)
-        for name, known in list(self._tenants.items()):
-            if not known.begun and not known.waiting and not self._places.seen(name):
+        """Forget idle tenants and hosts."""
+        self._slots.forget(now)
+        for name, tenant_state in list(self._tenants.items()):
+            if not tenant_state.begun and not tenant_state.waiting and not self._slots.seen(name):
                 del self._tenants[name]
         for name, host in list(self._hosts.items()):
             host.shares.forget(now)

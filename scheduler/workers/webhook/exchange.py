@@ -1,8 +1,8 @@
-"""One HTTP exchange on aiohttp's own connections, without what its session does for each request besides.
+"""Makes HTTP exchanges on aiohttp's connections, without its ClientSession.
 
-`ClientSession` makes some thirty objects and a task of its own for each request, which was half of what a call
-cost (docs/decisions/0011-webhooks.md). The pool, the names, TLS, the guard's socket factory and the parser are
-aiohttp's here too. What aiohttp does not promise of them is used in this module and in `response_limits` alone.
+`ClientSession` creates about thirty objects and a task for each request, half of the cost of a call
+(docs/decisions/0011-webhooks.md). The pool, name resolution, TLS, the guard's socket factory and the parser are
+aiohttp's. Only this module and `response_limits` use private parts of aiohttp.
 """
 
 import asyncio
@@ -21,18 +21,18 @@ from yarl import URL
 
 from scheduler.workers.webhook.request import WebhookRequest
 
-READ_BYTES = 16 * 1024  # that aiohttp buffers of a body before it stops reading
+READ_BYTES = 16 * 1024  # of a body that aiohttp buffers before it stops reading
 _PARAMETERS: dict[str, Any] = {"read_until_eof": True, "auto_decompress": False, "read_bufsize": READ_BYTES}
 _IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
-_MOST_PLACES = 10_000
-CONNECT_SECONDS = 15.0  # to resolve the name, connect and agree on TLS, of the whole exchange's time
+_MOST_TARGETS = 10_000
+CONNECT_SECONDS = 15.0  # for name resolution, connection and TLS, within the timeout of the exchange
 _CONNECTING = aiohttp.ClientTimeout(connect=CONNECT_SECONDS)
 _SWITCHING = 101
 _FINAL = 200
 
 
 class MalformedResponse(aiohttp.ClientError):
-    """What came back is not HTTP; `message` says what is wrong with it."""
+    """The response is not HTTP; `message` is the reason."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -40,12 +40,12 @@ class MalformedResponse(aiohttp.ClientError):
 
 
 class ConnectFailed(Exception):  # noqa: N818 - as MalformedResponse
-    """There was no connection in time."""
+    """No connection within CONNECT_SECONDS."""
 
 
 @dataclass(slots=True)
 class RawResponse:
-    """What came back, as it came."""
+    """An HTTP response as received."""
 
     status: int
     reason: str
@@ -55,81 +55,81 @@ class RawResponse:
 
 @dataclass(frozen=True, slots=True)
 class _ConnectTarget:
-    """Whom to connect to for URLs that begin alike, as aiohttp's connector asks for it."""
+    """The connection parameters of one origin, in the form that aiohttp's connector requires."""
 
     request: aiohttp.ClientRequest
-    host: str  # the header
+    host: str  # the Host header
 
 
-def possible() -> bool:
-    """Tell whether this aiohttp has what is used of it here; one that has not is used by its session."""
+def is_supported() -> bool:
+    """Return whether this aiohttp has the private parts that are used here; otherwise use its ClientSession."""
     with contextlib.suppress(ImportError, AttributeError, ValueError):
         protocol = importlib.import_module("aiohttp.client_proto").ResponseHandler
-        asked = list(inspect.signature(aiohttp.TCPConnector.connect).parameters)
-        given = inspect.signature(protocol.set_response_params).parameters.keys()
-        known = asked == ["self", "req", "traces", "timeout"] and given >= _PARAMETERS.keys()
-        return known and hasattr(protocol, "read")
+        connect = list(inspect.signature(aiohttp.TCPConnector.connect).parameters)
+        response_params = inspect.signature(protocol.set_response_params).parameters.keys()
+        matching = connect == ["self", "req", "traces", "timeout"] and response_params >= _PARAMETERS.keys()
+        return matching and hasattr(protocol, "read")
     return False
 
 
 class HttpExchanges:
-    """Sends requests and reads answers. For one event loop."""
+    """Sends requests and reads responses, on one event loop."""
 
     def __init__(self, connector: aiohttp.TCPConnector) -> None:
         self._connector = connector
         self._loop = asyncio.get_running_loop()
-        self._places: dict[str, _ConnectTarget] = {}
-        self._kept: weakref.WeakSet[asyncio.Protocol] = weakref.WeakSet()  # connections after their first answer
+        self._targets: dict[str, _ConnectTarget] = {}
+        self._reused: weakref.WeakSet[asyncio.Protocol] = weakref.WeakSet()  # connections that have had a response
 
     async def make(self, request: WebhookRequest, most: int) -> RawResponse:
         """Return the response with the first bytes of its body.
 
         Raises MalformedResponse, TimeoutError or an error of aiohttp.
 
-        What may be asked twice is asked again where a kept connection was being closed, not where a new one was.
+        An idempotent request is repeated once if the endpoint closed a reused connection.
         """
         path = request.url.index("/", len("https://"))
-        place = self._place(request.url[:path])
-        data = _written(request, place.host, request.url[path:])
-        # As asyncio.timeout, which makes more of it.
+        target = self._target(request.url[:path])
+        data = _encode_request(request, target.host, request.url[path:])
+        # Like asyncio.timeout, with less overhead.
         task = asyncio.current_task(self._loop)
-        assert task is not None  # noqa: S101 - a coroutine of the loop's own
-        over: list[bool] = []
-        handle = self._loop.call_later(request.timeout, _expire, task, over)
+        assert task is not None  # noqa: S101 - a task runs this coroutine
+        expired: list[bool] = []
+        handle = self._loop.call_later(request.timeout, _expire, task, expired)
         try:
-            return await self._made(request.method, place, data, most)
+            return await self._send(request.method, target, data, most)
         except asyncio.CancelledError:
-            if over and not task.uncancel():
+            if expired and not task.uncancel():
                 raise TimeoutError from None
             raise
         finally:
             handle.cancel()
 
-    async def _made(self, method: str, place: _ConnectTarget, data: bytes, most: int) -> RawResponse:
-        connection = await self._connected(place)
-        if method in _IDEMPOTENT and connection.protocol in self._kept:
+    async def _send(self, method: str, target: _ConnectTarget, data: bytes, most: int) -> RawResponse:
+        connection = await self._connect(target)
+        if method in _IDEMPOTENT and connection.protocol in self._reused:
             with contextlib.suppress(aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
-                return await self._asked(connection, data, most)
-            connection = await self._connected(place)
-        return await self._asked(connection, data, most)
+                return await self._exchange(connection, data, most)
+            connection = await self._connect(target)
+        return await self._exchange(connection, data, most)
 
-    async def _connected(self, place: _ConnectTarget) -> Connection:
+    async def _connect(self, target: _ConnectTarget) -> Connection:
         try:
-            return await self._connector.connect(place.request, [], _CONNECTING)
+            return await self._connector.connect(target.request, [], _CONNECTING)
         except TimeoutError:
             raise ConnectFailed from None
 
-    def _place(self, origin: str) -> _ConnectTarget:
-        found = self._places.get(origin)
-        if found is None:
-            if len(self._places) >= _MOST_PLACES:
-                self._places.clear()
+    def _target(self, origin: str) -> _ConnectTarget:
+        target = self._targets.get(origin)
+        if target is None:
+            if len(self._targets) >= _MOST_TARGETS:
+                self._targets.clear()
             url = URL(origin, encoded=True)
-            made = aiohttp.ClientRequest("GET", url, loop=self._loop)
-            found = self._places[origin] = _ConnectTarget(made, url.host_port_subcomponent or "")
-        return found
+            request = aiohttp.ClientRequest("GET", url, loop=self._loop)
+            target = self._targets[origin] = _ConnectTarget(request, url.host_port_subcomponent or "")
+        return target
 
-    async def _asked(self, connection: Connection, data: bytes, most: int) -> RawResponse:
+    async def _exchange(self, connection: Connection, data: bytes, most: int) -> RawResponse:
         try:
             protocol = connection.protocol
             transport = None if protocol is None else protocol.transport
@@ -141,35 +141,35 @@ class HttpExchanges:
             while status < _FINAL and status != _SWITCHING:
                 message, content = await protocol.read()
                 status = message.code
-            body, whole = await beginning(content, most)
+            body, whole = await read_beginning(content, most)
             if whole and not transport.get_write_buffer_size():
                 connection.release()
-                self._kept.add(protocol)
+                self._reused.add(protocol)
             return RawResponse(status, message.reason, message.headers, body)
         except HttpProcessingError as error:
             raise MalformedResponse(error.message) from None
         finally:
-            connection.close()  # nothing where it was released
+            connection.close()  # no effect if it was released
 
 
-def _expire(task: "asyncio.Task[None]", over: list[bool]) -> None:
-    over.append(True)
+def _expire(task: "asyncio.Task[None]", expired: list[bool]) -> None:
+    expired.append(True)
     task.cancel()
 
 
-async def beginning(content: aiohttp.StreamReader, most: int) -> tuple[bytes, bool]:
-    """Read the first of a body, and tell whether that was all; of a longer one the rest is not read."""
-    found = await content.read(most)
-    while found and len(found) < most and not content.at_eof():
-        more = await content.read(most - len(found))
+async def read_beginning(content: aiohttp.StreamReader, most: int) -> tuple[bytes, bool]:
+    """Return the first bytes of a body, and whether that is all; the rest is not read."""
+    body = await content.read(most)
+    while body and len(body) < most and not content.at_eof():
+        more = await content.read(most - len(body))
         if not more:
             break
-        found += more
-    return found, content.at_eof()
+        body += more
+    return body, content.at_eof()
 
 
-def _written(request: WebhookRequest, host: str, path: str) -> bytes:
-    """Return the request as bytes; each header has been judged, and this is where a break in one would matter."""
+def _encode_request(request: WebhookRequest, host: str, path: str) -> bytes:
+    """Return the request as bytes. Raises ValueError if a header contains a line break."""
     lines = [f"{request.method} {path} HTTP/1.1", f"Host: {host}"]
     lines += [f"{name}: {value}" for name, value in request.headers.items()]
     if request.body is not None:

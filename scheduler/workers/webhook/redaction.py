@@ -1,7 +1,7 @@
-"""Replaces the values of a request's secrets in whatever came back.
+"""Replaces the values of a request's secrets in its response.
 
-Only the secrets that the request itself used are replaced. Replacing every secret of the file would tell a tenant
-with an endpoint of its own whether a text that the endpoint guessed is someone's secret.
+Only the secrets that the request used are replaced. Otherwise a tenant could use its own endpoint to test guesses
+of other tenants' secrets.
 """
 
 import base64
@@ -13,18 +13,18 @@ from functools import lru_cache
 from urllib.parse import quote, quote_plus
 
 MASK = "***"
-LEAST_LENGTH = 4  # characters; replacing shorter values would garble any text
+LEAST_LENGTH = 4  # characters; replacing shorter values would garble any response
 _FILLER = "\ufdd0"  # a noncharacter: keeps the length of a replaced value until the text is cut
-_LEAST_ALIGNED = 8  # bytes; of fewer, too little of a base64 text is the value's own
+_LEAST_ALIGNED = 8  # bytes; a shorter value determines too few characters of a base64 text
 
 
 class Redaction:
-    """The values of some secrets in the forms in which an endpoint may echo them."""
+    """The values of secrets in the encodings in which an endpoint may echo them."""
 
     def __init__(self, values: Iterable[str]) -> None:
         forms = {form for value in values for form in _forms(value)}
         self._forms = sorted(forms, key=len, reverse=True)
-        # Bytes that a form takes at most; UTF-16 has twice as many as UTF-8 for ASCII.
+        # Bytes of the longest form; UTF-16 takes twice as many as UTF-8 for ASCII.
         self.longest = 2 * max((len(form.encode("utf-8", "replace")) for form in forms), default=0)
 
     def text(self, text: str) -> str:
@@ -35,7 +35,7 @@ class Redaction:
         return text
 
     def cut_text(self, text: str, characters: int) -> str:
-        """Return the first characters of a text, redacted; a value across the cut leaves nothing of itself."""
+        """Return the first characters of a text, redacted; a value across the cut is removed completely."""
         for form in self._forms:
             if form in text:
                 text = text.replace(form, MASK + _FILLER * (len(form) - len(MASK)))
@@ -44,12 +44,12 @@ class Redaction:
 
 @lru_cache(maxsize=1024)
 def redaction_of(values: tuple[str, ...]) -> Redaction:
-    """Return the redaction of these values, made once for all calls that use the same secrets."""
+    """Return the cached redaction of these values."""
     return Redaction(values)
 
 
 def _forms(value: str) -> Iterable[str]:
-    """Yield a value as it is, escaped and encoded; and what it encodes, if it is itself base64."""
+    """Yield a value unchanged, escaped and encoded; and its decoded form if it is base64."""
     if len(value) < LEAST_LENGTH:
         return
     raw = value.encode("utf-8", "surrogatepass")
@@ -65,22 +65,22 @@ def _forms(value: str) -> Iterable[str]:
 
 def _lower_escapes(text: str) -> str:
     first, *others = text.split("%")
-    return "%".join((first, *(each[:2].lower() + each[2:] for each in others)))
+    return "%".join((first, *(part[:2].lower() + part[2:] for part in others)))
 
 
 def _base64_forms(raw: bytes) -> Iterable[str]:
-    """Yield what base64 has for a value, alone and inside a longer text at each of three alignments."""
+    """Yield a value in base64, alone and at each of three alignments inside a longer text."""
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         yield encode(raw).decode().rstrip("=")
         if len(raw) >= _LEAST_ALIGNED:
             for before in range(3):
                 text = encode(b"\0" * before + raw).decode().rstrip("=")
-                # The characters at the ends also depend on the neighbours.
+                # The characters at the ends also depend on the adjacent bytes.
                 yield text[(before * 8 + 5) // 6 : (before + len(raw)) * 8 // 6]
 
 
 def _decoded(value: str) -> Iterable[str]:
-    """Yield the text or the key that a value stands for: `Basic` credentials, a signing key."""
+    """Yield the decoded value: `Basic` credentials or a signing key."""
     encoded = value.removeprefix("whsec_")
     if encoded != value:
         yield encoded

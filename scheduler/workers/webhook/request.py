@@ -1,4 +1,4 @@
-"""From an attempt to the HTTP request that it asks for."""
+"""Builds the HTTP request of an attempt."""
 
 import json
 from dataclasses import dataclass
@@ -20,58 +20,58 @@ JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 
 
-class UnsendableRequest(Exception):  # noqa: N818 - a verdict about the job, not an accident
-    """The request can never be made as the job asks for it; the text says why."""
+class UnsendableRequest(Exception):  # noqa: N818 - the job's fault, not an error here
+    """The job's request can never be sent; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedWebhook:
-    """A target that has been read: whom it is about, and what of its request is the same each time."""
+    """A validated target, and the parts of its request that are the same for every attempt."""
 
     target: WebhookTarget
     endpoint: str
     host: str
     url: str | None  # without placeholders
     headers: dict[str, str]
-    body_kind: str | None
+    content_type: str | None
 
 
 @dataclass(slots=True)
 class WebhookRequest:
-    """What is sent."""
+    """The HTTP request to send."""
 
     method: str
     url: str
     headers: dict[str, str]
     body: bytes | None
     timeout: float
-    redaction: Redaction | None = None  # of the secrets in it; None if it has none
+    redaction: Redaction | None = None  # None if the request has no secrets
 
 
 @lru_cache(maxsize=1024)
 def read_target(text: str) -> ParsedWebhook:
-    """Return the webhook that a target, as JSON text, asks for; raise UnsendableRequest where it asks for none."""
+    """Parse the JSON of a target. Raises UnsendableRequest if it is not a valid webhook."""
     try:
-        found = WebhookTarget.model_validate(json.loads(text).get("webhook"))
+        target = WebhookTarget.model_validate(json.loads(text).get("webhook"))
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(("target", "webhook", *(str(part) for part in problem["loc"])))
         raise UnsendableRequest(f"{where}: {problem['msg']}") from None
-    kind = None if found.method == "GET" else _kind(found)
+    content_type = None if target.method == "GET" else _content_type(target)
     headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
-    if kind is not None:
-        headers["Content-Type"] = kind
-    for name in found.headers:
-        # A job's own header takes the place of ours, however it is spelt.
-        for known in [each for each in headers if each.lower() == name.lower()]:
-            del headers[known]
-    headers |= {name: value for name, value in found.headers.items() if "{{" not in value}
-    plain = not any("{{" in part for part in (found.url, *found.query.values()))
-    url = filled_url(found.url, found.query, {}) if plain else None
-    return ParsedWebhook(found, endpoint(found.url), host_name(found.url), url, headers, kind)
+    if content_type is not None:
+        headers["Content-Type"] = content_type
+    for name in target.headers:
+        # A job's header replaces ours, in any case.
+        for default in [default for default in headers if default.lower() == name.lower()]:
+            del headers[default]
+    headers |= {name: value for name, value in target.headers.items() if "{{" not in value}
+    plain = not any("{{" in part for part in (target.url, *target.query.values()))
+    url = filled_url(target.url, target.query, {}) if plain else None
+    return ParsedWebhook(target, endpoint(target.url), host_name(target.url), url, headers, content_type)
 
 
-def _kind(target: WebhookTarget) -> str:
+def _content_type(target: WebhookTarget) -> str:
     return TEXT if "body" in target.model_fields_set and isinstance(target.body, str) else JSON
 
 
@@ -80,7 +80,7 @@ def build_request(attempt: WorkerAttempt, webhook: ParsedWebhook, secrets: Secre
     target = webhook.target
     try:
         url = webhook.url or filled_url(target.url, target.query, attempt.event)
-        body = None if webhook.body_kind is None else _body(attempt, target)
+        body = None if webhook.content_type is None else _body(attempt, target)
         headers = {"webhook-id": attempt.event_id, "webhook-timestamp": str(now), **webhook.headers}
         usable = secrets.for_call(attempt.tenant, url)
         if target.headers:
@@ -105,13 +105,15 @@ def _body(attempt: WorkerAttempt, target: WebhookTarget) -> bytes:
 
 
 def _with_secrets(target: WebhookTarget, secrets: CallSecrets) -> dict[str, str]:
-    found = {name: fill_secrets(value, secrets.header) for name, value in target.headers.items() if "{{" in value}
-    for name, value in found.items():
+    headers = {
+        name: fill_secrets(value, secrets.header) for name, value in target.headers.items() if "{{" in value
+    }
+    for name, value in headers.items():
         if not sendable(value):
-            raise SecretMissing(f"the secret for the header {name} has line breaks or control characters")
-    return found
+            raise SecretMissing(f"the secret for the header {name} contains line breaks or control characters")
+    return headers
 
 
 def _trace(attempt: WorkerAttempt) -> dict[str, str]:
-    found = {"traceparent": attempt.traceparent, "tracestate": attempt.tracestate}
-    return {name: text for name, text in found.items() if text and sendable(text)}
+    headers = {"traceparent": attempt.traceparent, "tracestate": attempt.tracestate}
+    return {name: text for name, text in headers.items() if text and sendable(text)}

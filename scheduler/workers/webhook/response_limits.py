@@ -192,7 +192,7 @@ class BoundedHandler(ResponseHandler):
             transport.resume_reading()
 
     def _held(self) -> bool:
-        """Tell whether aiohttp itself has paused reading, and will resume it."""
+        """Return whether aiohttp itself has paused reading, and will resume it."""
         return self._reading_paused or bool(getattr(self, "_buffer_paused", False))
 
 

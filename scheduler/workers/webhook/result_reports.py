@@ -1,4 +1,4 @@
-"""What is said of webhooks: results to the sidecar, counts and log lines to operators."""
+"""Reports webhook results, metrics and logs."""
 
 import asyncio
 import time
@@ -20,47 +20,47 @@ from scheduler.workers.worker import Worker
 log = get_logger(__name__)
 _failures = ThrottledWarning(log, "webhook failed")
 
-RUNNING_AFTER = 1.0  # seconds: a call that takes longer is told to be running
-SHORT_START = 5.0  # seconds: with less than that to begin it is told sooner
+RUNNING_AFTER = 1.0  # seconds after which a call is reported as running
+SHORT_START = 5.0  # a call with a shorter start_timeout is reported sooner
 FLUSH_SECONDS = 0.005
 _of_class = lru_cache(metrics.webhook_requests.labels)
-FEW = 10  # calls in flight: with so few nobody waits for others' results
+FEW = 10  # calls in flight up to which results are published at once
 
 
 class ResultReporter:
-    """Reports from the event loop, several together. All of it is the loop's own but `_confirmed`."""
+    """Reports results in batches. Only `_confirmed` is called outside the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, worker: Worker, reporter: ResultPublisher) -> None:
         self._loop = loop
         self._worker = worker
         self._reporter = reporter
         self._reports: list[PendingResult] = []
-        self._unsaid: dict[WorkerAttempt, tuple[float, datetime]] = {}  # calls in flight not told to be running
-        self._unconfirmed: dict[tuple[str, int], bytes] = {}  # results that the broker may not have yet
+        self._unreported: dict[WorkerAttempt, tuple[float, datetime]] = {}  # not yet reported as running
+        self._unconfirmed: dict[tuple[str, int], bytes] = {}  # results that the broker has not confirmed
 
-    def begun(self, attempt: WorkerAttempt, endpoint: str, started_at: datetime) -> None:
-        """A call has begun; should it take long, that is told."""
+    def start(self, attempt: WorkerAttempt, endpoint: str, started_at: datetime) -> None:
+        """Record the start of a call, to report it as running if it takes long."""
         self._worker.begin(attempt, endpoint, started_at)
-        self._unsaid[attempt] = time.monotonic(), started_at
-        # A timer for each call is dear: only one that has little time to begin has its own.
+        self._unreported[attempt] = time.monotonic(), started_at
+        # A timer per call is expensive: only calls with a short start_timeout have one.
         if attempt.start_timeout < SHORT_START:
-            self._loop.call_later(attempt.start_timeout / 5, self._say_running, attempt)
+            self._loop.call_later(attempt.start_timeout / 5, self._send_running, attempt)
 
-    def look(self) -> None:
-        """Tell of calls that have become long ones; to be called a few times in a second."""
+    def report_running(self) -> None:
+        """Report long calls as running; call this several times per second."""
         now = time.monotonic()
-        for attempt, (began, _) in list(self._unsaid.items()):  # in the order in which they began
+        for attempt, (began, _) in list(self._unreported.items()):  # oldest first
             if now - began < RUNNING_AFTER:
                 break
-            self._say_running(attempt)
+            self._send_running(attempt)
 
-    def _say_running(self, attempt: WorkerAttempt) -> None:
-        began = self._unsaid.pop(attempt, None)
+    def _send_running(self, attempt: WorkerAttempt) -> None:
+        began = self._unreported.pop(attempt, None)
         if began is not None:
             self._send(PendingResult(attempt.running(self._worker.name, began[1])))
 
-    def ended(self, attempt: WorkerAttempt, called: CallResult, endpoint: str, seconds: float) -> None:
-        """Show an operator how a call went: never a query, a header or a body."""
+    def log_end(self, attempt: WorkerAttempt, called: CallResult, endpoint: str, seconds: float) -> None:
+        """Log the end of a call, without its query, headers and body."""
         succeeded = called.outcome.status is ResultStatus.SUCCEEDED
         if succeeded and not log.shows_debug:
             return
@@ -77,15 +77,15 @@ class ResultReporter:
         self, attempt: WorkerAttempt, outcome: WorkOutcome, kind: str, *, queue: WorkQueue | None, tag: int,
         started_at: datetime | None = None,
     ) -> None:
-        """Report how an attempt ended or that it is put off; then its delivery is acknowledged."""
-        self._unsaid.pop(attempt, None)
+        """Report an outcome, then acknowledge the delivery."""
+        self._unreported.pop(attempt, None)
         _of_class(kind).inc()
         self._worker.end(attempt, outcome)
-        body = self._unconfirmed[attempt.key] = attempt.says(outcome, self._worker.name, started_at)
+        body = self._unconfirmed[attempt.key] = attempt.result(outcome, self._worker.name, started_at)
         self._send(PendingResult(body, lambda: self._confirmed(attempt.key), queue, tag))
 
-    def repeated(self, attempt: WorkerAttempt, queue: WorkQueue | None, tag: int) -> bool:
-        """Report again where an attempt comes back before the broker had our word for it; False if it is new."""
+    def report_again(self, attempt: WorkerAttempt, queue: WorkQueue | None, tag: int) -> bool:
+        """Repeat the unconfirmed result of a redelivered attempt; return False if there is none."""
         body = self._unconfirmed.get(attempt.key)
         if body is not None:
             self._send(PendingResult(body, None, queue, tag))
@@ -95,7 +95,7 @@ class ResultReporter:
         self._unconfirmed.pop(key, None)
 
     def _send(self, report: PendingResult) -> None:
-        """Results of a moment go out together: each batch wakes the broker's thread, which is dear."""
+        """Add a result to the next batch: each batch wakes the I/O thread, which is expensive."""
         if not self._reports:
             self._loop.call_later(FLUSH_SECONDS if self._worker.in_flight > FEW else 0.0, self._flush)
         self._reports.append(report)

@@ -1,4 +1,4 @@
-"""The secrets that jobs name: read from the operator's file again when it changes, and never shown."""
+"""Provides the secrets of the operator's file, and reloads it when it changes."""
 
 import base64
 import hashlib
@@ -14,23 +14,23 @@ from scheduler.workers.webhook.secrets_file import HEADER, PREFIX, SETTING, SIGN
 
 log = get_logger(__name__)
 
-_LOOK_SECONDS = 2.0
+_RELOAD_SECONDS = 2.0
 
 
-class SecretMissing(Exception):  # noqa: N818 - a verdict about the job, not an accident
-    """A job names a secret that it cannot use; the text is the same whether the secret exists or not."""
+class SecretMissing(Exception):  # noqa: N818 - the job's fault, not an error here
+    """A job names a secret that it cannot use; the message is the same whether the secret exists or not."""
 
 
 class Secrets:
-    """Secrets by name, the newest value first. Safe for use from any thread."""
+    """Secrets by name, the newest value first. Thread-safe."""
 
     def __init__(self, path: str | None) -> None:
         """Read the file. Raises Misconfigured if it cannot be read."""
         self._path = None if path is None else Path(path)
         self._lock = threading.Lock()
-        self._stamp = self._stamped()
+        self._stamp = self._read_stamp()
         self._secrets = self._read()
-        self._looked = time.monotonic()
+        self._checked_at = time.monotonic()
 
     def for_call(self, tenant: str, url: str) -> "CallSecrets":
         """Return the secrets that a job of this tenant may use in a call to this URL."""
@@ -38,45 +38,45 @@ class Secrets:
 
     def get(self, name: str, use: str, tenant: str, url: str) -> Secret:
         """Return a secret. Raises SecretMissing if it does not exist or is not for this use, tenant or URL."""
-        if time.monotonic() - self._looked > _LOOK_SECONDS:
-            self._look_again()
+        if time.monotonic() - self._checked_at > _RELOAD_SECONDS:
+            self._reload()
         secret = self._secrets.get(name)
         if secret is None or not secret.allows(use, tenant, url):
-            where = f"{SETTING} is not set" if self._path is None else (
-                f"it is not in this worker's {SETTING}, or not for this tenant, host and use "
-                f"({PREFIX} values sign, others go into headers)")
-            raise SecretMissing(f"the secret {name[:100]!r} is not there: {where}")
+            reason = f"{SETTING} is not set" if self._path is None else (
+                f"it is not in the worker's {SETTING}, or not for this tenant, host and use "
+                f"({PREFIX} values sign, others are for headers)")
+            raise SecretMissing(f"the secret {name[:100]!r} is not available: {reason}")
         return secret
 
-    def _look_again(self) -> None:
+    def _reload(self) -> None:
         with self._lock:
-            self._looked = time.monotonic()
-            stamp = self._stamped()
+            self._checked_at = time.monotonic()
+            stamp = self._read_stamp()
             if stamp == self._stamp:
                 return
             self._stamp = stamp
             try:
                 self._secrets = self._read()
-                log.info("secrets read again", names=len(self._secrets))
+                log.info("secrets reloaded", names=len(self._secrets))
             except Misconfigured as error:
-                log.warning("secrets cannot be read: those known before stay in use", problem=str(error),
-                            do=f"correct the file that {SETTING} names")
+                log.warning("secrets not reloaded; the previous ones stay in use", problem=str(error),
+                            do=f"fix the file of {SETTING}")
 
-    def _stamped(self) -> tuple[int, int, int] | None:
+    def _read_stamp(self) -> tuple[int, int, int] | None:
         try:
             if self._path is None:
                 return None
-            found = self._path.stat()
+            stat = self._path.stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
     def _read(self) -> Mapping[str, Secret]:
         return {} if self._path is None else read_secrets(self._path)
 
 
 class CallSecrets:
-    """The secrets as one call may use them; remembers the values that it used."""
+    """The secrets that one call may use, and the values that it has used."""
 
     def __init__(self, secrets: Secrets, tenant: str, url: str) -> None:
         self._secrets = secrets
@@ -85,11 +85,11 @@ class CallSecrets:
         self.used: tuple[str, ...] = ()
 
     def header(self, name: str) -> str:
-        """Return the text for a header: the newest value."""
+        """Return the value for a header: the newest one."""
         return self._values(name, HEADER)[0]
 
     def signature(self, name: str, message_id: str, timestamp: int, body: bytes) -> str:
-        """Sign by Standard Webhooks, once with each value of the secret."""
+        """Return the Standard Webhooks signatures, one for each value of the secret."""
         signed = f"{message_id}.{timestamp}.".encode() + body
         keys = (signing_key(value) for value in self._values(name, SIGN))
         return " ".join(

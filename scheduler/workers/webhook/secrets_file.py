@@ -1,4 +1,4 @@
-"""The operator's file of secrets: their values, and which tenants, hosts and uses they are for."""
+"""Parses the operator's secrets file."""
 
 import base64
 import binascii
@@ -29,7 +29,7 @@ _KEYS = ("value", "tenants", "hosts", "use")
 class Secret:
     """One secret of the file."""
 
-    values: tuple[str, ...]  # the newest first
+    values: tuple[str, ...]  # newest first
     use: frozenset[str]
     tenants: frozenset[str] = DEFAULT_TENANTS
     hosts: "tuple[SecretHosts, ...] | None" = None  # None: any host
@@ -77,14 +77,15 @@ def read_secrets(path: Path) -> Mapping[str, Secret]:
     except (OSError, UnicodeDecodeError) as error:
         raise Misconfigured(f"{SETTING}: {path} cannot be read: {type(error).__name__}") from None
     except tomllib.TOMLDecodeError as error:
-        # Its own words may quote a part of a secret; where it is does not.
-        where = _LINE.search(str(error))
-        raise Misconfigured(f"{SETTING}: {path} is not TOML{f' ({where[1]})' if where else ''}") from None
+        # The message may quote a part of a secret; the position does not.
+        position = _LINE.search(str(error))
+        suffix = f" ({position[1]})" if position else ""
+        raise Misconfigured(f"{SETTING}: {path} is invalid TOML{suffix}") from None
     return {name: _secret(name, entry) for name, entry in entries.items()}
 
 
 def signing_key(value: str) -> bytes | None:
-    """Return the key of a `whsec_` value; None if it is not one."""
+    """Return the key of a `whsec_` value; None if the value is not a key."""
     if not value.startswith(PREFIX):
         return None
     try:
@@ -97,7 +98,7 @@ def _secret(name: str, entry: Any) -> Secret:
     table = entry if isinstance(entry, dict) else {"value": entry}
     unknown = next((key for key in table if key not in _KEYS), None)
     if unknown is not None:
-        raise Misconfigured(f"{SETTING}: {name}: {unknown!r} is unknown; a secret has {', '.join(_KEYS)}")
+        raise Misconfigured(f"{SETTING}: {name}: {unknown!r} is unknown; the keys are {', '.join(_KEYS)}")
     values = _values(name, table.get("value"))
     fields: dict[str, Any] = {}
     for key, read in _READ.items():
@@ -112,29 +113,29 @@ def _secret(name: str, entry: Any) -> Secret:
     return Secret(values, **fields)
 
 
-def _values(name: str, found: Any) -> tuple[str, ...]:
-    values = [found] if isinstance(found, str) else found
-    if not isinstance(values, list) or not values or not all(isinstance(each, str) and each for each in values):
-        raise Misconfigured(f"{SETTING}: {name} must be a text, a list of texts with the newest first, or a table "
-                            "with such a `value`")
+def _values(name: str, value: Any) -> tuple[str, ...]:
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, list) or not values or not all(isinstance(item, str) and item for item in values):
+        raise Misconfigured(f"{SETTING}: {name} must be a string, a list of strings with the newest first, or a "
+                            "table with such a `value`")
     return tuple(values)
 
 
-def _words(found: Any) -> list[str]:
-    if not isinstance(found, list) or not found or not all(isinstance(each, str) for each in found):
-        raise ValueError("must be a list of texts, and not empty")
-    return found
+def _strings(value: Any) -> list[str]:
+    if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
+        raise ValueError("must be a non-empty list of strings")
+    return value
 
 
 def _hosts(value: Any) -> tuple[SecretHosts, ...]:
-    return tuple(SecretHosts.parse(entry) for entry in _words(value))
+    return tuple(SecretHosts.parse(entry) for entry in _strings(value))
 
 
-def _use(found: Any) -> frozenset[str]:
-    words = frozenset(_words(found))
-    if not words <= {SIGN, HEADER}:
+def _use(value: Any) -> frozenset[str]:
+    uses = frozenset(_strings(value))
+    if not uses <= {SIGN, HEADER}:
         raise ValueError(f'must be a list of "{SIGN}" and "{HEADER}"')
-    return words
+    return uses
 
 
 _READ: dict[str, Callable[[Any], Any]] = {

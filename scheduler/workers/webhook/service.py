@@ -1,4 +1,4 @@
-"""What a worker does for webhooks: takes attempts from the queue, calls, reports, and only then acknowledges."""
+"""Consumes the webhooks queue; acknowledges an event after its result is confirmed."""
 
 import time
 from contextlib import suppress
@@ -18,32 +18,32 @@ from scheduler.workers.worker import Worker
 log = get_logger(__name__)
 
 OFFER = "webhooks"
-FINISH_SECONDS = 3.0  # for calls in flight at a stop; the process is gone after five
-_LOOK_SECONDS = 0.2
+FINISH_SECONDS = 3.0  # for calls in flight at a stop; the process must exit within five
+_POLL_SECONDS = 0.2
 _STUCK_SECONDS = 10.0
 
 
 class WebhookWorker:
-    """Keeps the event loop supplied with work, through the outages of the broker; calls in flight outlive them."""
+    """Connects the call loop to the broker; calls in flight survive a reconnect."""
 
     def __init__(self, settings: Settings, stop: Stop, health: HealthPart, worker: Worker) -> None:
         self._stop = stop
         self._health = health
-        self._reporter = ResultPublisher(says_who=worker.settings.tenant_by == "user_id")
+        self._reporter = ResultPublisher(with_user_id=worker.settings.tenant_by == "user_id")
         self._loop = CallLoop(settings, worker, self._reporter)
         self._prefetch = self._loop.most_held
         worker.offer(OFFER)
 
     def run(self, link: Link) -> None:
-        """Serve one connection to the broker until it is lost or the process shall stop."""
+        """Use one connection to the broker until it is lost or the process stops."""
         self._loop.start()
         self._reporter.attach(link)
         try:
             queue = WorkQueue(link, WEBHOOKS_QUEUE, self._prefetch, self._loop.take, quick=True)
             while not self._stop:
                 link.check_open()
-                self._look(link)
-                self._stop.wait(_LOOK_SECONDS)
+                self._check(link)
+                self._stop.wait(_POLL_SECONDS)
             with suppress(Unavailable):
                 queue.stop()
             self._finish(link)
@@ -53,21 +53,21 @@ class WebhookWorker:
             if self._stop:
                 self._loop.stop()
 
-    def _look(self, link: Link) -> None:
-        if time.monotonic() - self._loop.turned < _STUCK_SECONDS:
+    def _check(self, link: Link) -> None:
+        if time.monotonic() - self._loop.ticked_at < _STUCK_SECONDS:
             self._health.turn()
         if link.blocked:
-            self._health.missing("rabbitmq", "it blocks publishers: its memory or disk alarm is on")
+            self._health.missing("rabbitmq", "its memory or disk alarm blocks publishers")
         else:
             self._health.found("rabbitmq")
         self._reporter.turn()
 
     def _finish(self, link: Link) -> None:
-        """Wait a while for calls in flight; what is not acknowledged then is delivered to another worker."""
+        """Wait briefly for calls in flight; the broker redelivers unacknowledged events to another worker."""
         until = time.monotonic() + FINISH_SECONDS
         while time.monotonic() < until and link.closed is None:
             if not self._loop.in_flight and self._reporter.idle:
                 return
             self._reporter.turn()
             time.sleep(0.02)
-        log.info("stopped before every call had ended: another worker makes them", calls=self._loop.in_flight)
+        log.info("stopped with calls in flight; another worker repeats them", calls=self._loop.in_flight)

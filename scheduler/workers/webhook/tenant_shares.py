@@ -1,17 +1,17 @@
-"""Shares a number of places fairly among tenants.
+"""Divides slots among tenants.
 
-A tenant that is alone may take every place. Once another has been seen it leaves a quarter free, and a tenant that
-comes while all places are taken gets one from a reserve beyond them: no tenant waits for the calls of another.
+A single active tenant may use every slot. As soon as another is active, a quarter stays free. If all slots are in
+use, a new tenant gets one from a reserve beyond them: no tenant waits for the calls of another.
 """
 
 from collections import Counter
 
 RECENT_SECONDS = 60.0
-_PART = 4  # one place in so many is kept for other tenants
+_PART = 4  # one slot in four stays free for other tenants
 
 
 class TenantShares:
-    """Counts the places that each tenant holds. For one thread; times come from the caller's clock."""
+    """Counts the slots of each tenant. Not thread-safe; the caller passes the time."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -21,45 +21,45 @@ class TenantShares:
         self.used = 0
 
     def see(self, tenant: str, now: float) -> None:
-        """Note that a tenant has something to do."""
+        """Record that a tenant is active."""
         self._seen[tenant] = now
 
     def forget(self, now: float) -> None:
-        """Forget the tenants that have had nothing to do for a while."""
+        """Forget the tenants that have been idle for RECENT_SECONDS."""
         for tenant, at in list(self._seen.items()):
             if now - at > RECENT_SECONDS and not self._held[tenant]:
                 del self._seen[tenant]
                 del self._held[tenant]
 
     def seen(self, tenant: str) -> bool:
-        """Tell whether a tenant has had something to do of late."""
+        """Return whether a tenant was active recently."""
         return tenant in self._seen
 
     @property
     def idle(self) -> bool:
-        """Whether no tenant has had anything to do of late."""
+        """Whether no tenant was active recently."""
         return not self._seen and not self.used
 
     def most(self, tenant: str) -> int:
-        """Return how many places a tenant can hold at the moment, counting those that others do not use."""
+        """Return the maximum number of slots of a tenant at this time."""
         alone = len(self._seen) <= (tenant in self._seen)
         return self._total if alone else max(1, self._total - self._reserve)
 
     def free(self, tenant: str) -> bool:
-        """Tell whether a tenant may take a place now."""
-        mine = self._held[tenant]
-        if self.used < self._total and mine < self.most(tenant):
+        """Return whether a tenant may take another slot now."""
+        own = self._held[tenant]
+        if self.used < self._total and own < self.most(tenant):
             return True
-        # Half of what is left of the reserve at most, so that there is some for the next tenant.
+        # At most half of the remaining reserve, so that some is left for the next tenant.
         left = self._total + self._reserve - self.used
-        return left > 0 and mine < max(1, left // 2)
+        return left > 0 and own < max(1, left // 2)
 
     def take(self, tenant: str) -> None:
-        """Take a place."""
+        """Take a slot."""
         self._held[tenant] += 1
         self.used += 1
 
     def release(self, tenant: str) -> None:
-        """Give a place back."""
+        """Release a slot."""
         self._held[tenant] -= 1
         self.used -= 1

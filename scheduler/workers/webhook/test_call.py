@@ -1,4 +1,4 @@
-"""`scheduler webhook test URL`: one signed example sent as a worker would send it, and what came back."""
+"""Sends one example for `scheduler webhook test URL`, as a worker would."""
 
 import asyncio
 import json
@@ -14,15 +14,16 @@ from scheduler.domain.strict_json import split_member
 from scheduler.domain.tenants import DEFAULT_TENANT
 from scheduler.settings import Settings
 from scheduler.workers.attempt import DEFAULT_MAX_DELAY, DEFAULT_TIMEOUT, WorkerAttempt
+from scheduler.workers.outcome import WorkOutcome
 from scheduler.workers.webhook.http_call import CallResult, WebhookCaller
 from scheduler.workers.webhook.request import UnsendableRequest, WebhookRequest, build_request, read_target
 from scheduler.workers.webhook.secrets import Secrets
 
-_SHOWN = ("webhook-id", "webhook-timestamp", "webhook-signature", "Content-Type", "User-Agent")
+_PRINTED = ("webhook-id", "webhook-timestamp", "webhook-signature", "Content-Type", "User-Agent")
 
 
 def example(target: dict[str, Any], tenant: str = DEFAULT_TENANT) -> WorkerAttempt:
-    """Return an attempt like those of a tenant's job with this target."""
+    """Return an example attempt of a tenant's job with this target."""
     now = datetime.now(UTC)
     event = {
         "event_id": str(uuid4()), "job_id": str(uuid4()), "job_type": "webhook.test", "payload": {"test": True},
@@ -43,7 +44,7 @@ def run(
     settings: Settings, url: str, secret: str | None, say: Callable[[str], None], *,
     tenant: str = DEFAULT_TENANT, as_json: bool = False,
 ) -> bool:
-    """Send one example, say what was sent and what came back, and return whether that counts as a success."""
+    """Send one example, print the request and the response, and return whether the call succeeded."""
     target = {"webhook": {"url": url} | ({} if secret is None else {"secret": secret})}
     try:
         webhook = read_target(json.dumps(target))
@@ -53,19 +54,19 @@ def run(
         unsent = {"succeeded": False, "sent": None, "error": str(error)}
         say(json.dumps(unsent) if as_json else f"not sent: {error}")
         return False
-    headers = {name: request.headers[name] for name in _SHOWN if name in request.headers}
+    headers = {name: request.headers[name] for name in _PRINTED if name in request.headers}
     body = (request.body or b"").decode()
     if not as_json:
-        shown = [f"{name}: {value}" for name, value in headers.items()]
-        say("\n  ".join((f"{request.method} to {webhook.endpoint}", *shown, body)))
-    called = asyncio.run(_call(settings, request, webhook.endpoint, webhook.host))
-    outcome, succeeded = called.outcome, called.outcome.status is ResultStatus.SUCCEEDED
+        lines = [f"{name}: {value}" for name, value in headers.items()]
+        say("\n  ".join((f"{request.method} to {webhook.endpoint}", *lines, body)))
+    outcome = asyncio.run(_call(settings, request, webhook.endpoint, webhook.host)).outcome
+    succeeded = outcome.status is ResultStatus.SUCCEEDED
     if as_json:
         sent = {"method": request.method, "to": webhook.endpoint, "headers": headers, "body": body}
         say(json.dumps({"succeeded": succeeded, "sent": sent, "output": outcome.output, "error": outcome.error,
                         "retry": not succeeded and outcome.retry}))
     else:
-        _tell(called, say)
+        _print_outcome(outcome, say)
     return succeeded
 
 
@@ -78,16 +79,15 @@ async def _call(settings: Settings, request: WebhookRequest, endpoint: str, host
         await caller.close()
 
 
-def _tell(called: CallResult, say: Callable[[str], None]) -> None:
-    outcome = called.outcome
+def _print_outcome(outcome: WorkOutcome, say: Callable[[str], None]) -> None:
     if outcome.output is not None:
-        say(f"answered {outcome.output['status_code']} in {outcome.output['duration_ms']:.0f} ms")
+        say(f"response {outcome.output['status_code']} in {outcome.output['duration_ms']:.0f} ms")
         for name, value in outcome.output["headers"].items():
             say(f"  {name}: {value}")
         if outcome.output["body"]:
             say("  " + outcome.output["body"].replace("\n", "\n  "))
     if outcome.status is ResultStatus.SUCCEEDED:
-        say("a job's attempt would have succeeded")
+        say("an attempt would have succeeded")
     else:
-        again = "tried again by the job's policy" if outcome.retry else "given up"
-        say(f"a job's attempt would have failed and be {again}: {outcome.error}")
+        retry = "retried according to the job's policy" if outcome.retry else "not retried"
+        say(f"an attempt would have failed, {retry}: {outcome.error}")

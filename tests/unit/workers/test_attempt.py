@@ -57,7 +57,7 @@ def test_what_is_no_attempt_is_refused(event):
 ])
 def test_every_outcome_is_a_result_that_the_sidecar_takes(outcome):
     attempt = read_attempt(delivered())
-    result = parse_result("result", attempt.says(outcome, "host:1", Worker(Settings()).started_at))
+    result = parse_result("result", attempt.result(outcome, "host:1", Worker(Settings()).started_at))
     assert (result.event_id, result.attempt, result.status) == (*attempt.key, outcome.status)
     assert (result.retry, result.worker) == (outcome.retry, "host:1")
 
@@ -67,10 +67,10 @@ def test_a_worker_says_what_it_does_and_how_much_it_has_done():
     attempt = read_attempt(delivered())
     worker.offer("webhooks", "webhooks")
     worker.begin(attempt, "example.org", datetime.now(UTC))
-    said = worker.says()
+    said = worker.status_message()
     assert (said.offers, said.in_flight, said.busy[0].what) == (("webhooks",), 1, "example.org")
     worker.end(attempt, WorkOutcome.succeeded())
     worker.end(attempt, WorkOutcome.snoozed(1))
-    later = worker.says(leaving=True)
+    later = worker.status_message(leaving=True)
     assert (later.in_flight, later.succeeded, later.failed, later.snoozed, later.leaving) == (0, 1, 0, 1, True)
     assert later.beat > said.beat

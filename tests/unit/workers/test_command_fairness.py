@@ -20,9 +20,9 @@ def clock():
 def test_the_tenant_with_the_fewest_running_commands_is_next(clock):
     turns = TenantQueues(7, clock)
     for number in range(4):
-        turns.wait("a", f"a{number}")
-    turns.wait("b", "b0")
-    turns.wait("c", "c0")
+        turns.add("a", f"a{number}")
+    turns.add("b", "b0")
+    turns.add("c", "c0")
     tickets, order = [], []
     while (turn := turns.next()) is not None:
         tickets.append(turn[0])
@@ -36,24 +36,24 @@ def test_the_tenant_with_the_fewest_running_commands_is_next(clock):
 def test_the_last_free_slot_is_for_a_tenant_with_no_running_command(clock):
     turns = TenantQueues(3, clock)
     for number in range(3):
-        turns.wait("a", f"a{number}")
+        turns.add("a", f"a{number}")
     tickets = [turns.next()[0], turns.next()[0]]
     assert turns.next() is None
-    turns.wait("b", "b0")
-    turns.wait("b", "b1")
+    turns.add("b", "b0")
+    turns.add("b", "b1")
     tickets.append(turns.next()[0])
     assert turns.next() is None
     turns.end(tickets[0])
     assert turns.next() is None  # a and b have one running command each
-    turns.wait("c", "c0")
+    turns.add("c", "c0")
     assert turns.next()[1] == "c0"
 
 
 def test_a_single_slot_serves_one_tenant_after_the_other(clock):
     turns = TenantQueues(1, clock)
     for start in ("a0", "a1"):
-        turns.wait("a", start)
-    turns.wait("b", "b0")
+        turns.add("a", start)
+    turns.add("b", "b0")
     order = []
     while (turn := turns.next()) is not None:
         order.append(turn[1])
@@ -64,35 +64,35 @@ def test_a_single_slot_serves_one_tenant_after_the_other(clock):
 
 def test_what_a_tenant_has_too_much_of_is_put_off_and_others_come_through(clock):
     turns = TenantQueues(1, clock)
-    turns.wait("a", "first")
+    turns.add("a", "first")
     ticket, _ = turns.next()
     clock.now = 100.0
     put_off = []
     for number in range(1000):
-        turns.wait("a", number)
-        put_off += turns.put_off()
+        turns.add("a", number)
+        put_off += turns.pop_overdue()
         assert len(turns) < CROWDED
     assert len(put_off) > 900
     assert 90 < put_off[0][1] < put_off[5][1] <= 900  # at the pace of the command
-    turns.wait("b", "b0")
-    assert [start for start, _ in turns.put_off()].count("b0") == 0
+    turns.add("b", "b0")
+    assert [start for start, _ in turns.pop_overdue()].count("b0") == 0
     turns.end(ticket)
     assert turns.next()[1] == "b0"
 
 
 def test_only_a_tenants_first_waits_long(clock):
     turns = TenantQueues(1, clock)
-    turns.wait("a", "at work")
+    turns.add("a", "at work")
     turns.next()
     for number in range(3):
-        turns.wait("a", f"a{number}")
-    turns.wait("b", "b0")
-    assert list(turns.put_off()) == []
+        turns.add("a", f"a{number}")
+    turns.add("b", "b0")
+    assert list(turns.pop_overdue()) == []
     clock.now = OTHERS_SECONDS + 1
-    assert [start for start, _ in turns.put_off()] == ["a2", "a1"]
+    assert [start for start, _ in turns.pop_overdue()] == ["a2", "a1"]
     clock.now = FIRST_SECONDS + 1
-    assert list(turns.put_off()) == [("a0", 0.0), ("b0", 0.0)]
+    assert list(turns.pop_overdue()) == [("a0", 0.0), ("b0", 0.0)]
     assert len(turns) == 0
-    turns.wait("a", "again")
-    assert list(turns.waiting()) == ["again"]
+    turns.add("a", "again")
+    assert list(turns.pending()) == ["again"]
     assert turns.clear() == ["again"]

@@ -42,7 +42,7 @@ def modules(tmp_path, monkeypatch):
     """Write modules into the current folder, with a registry of the test's own."""
     mine = Handlers()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(handler_worker, "common", mine)
+    monkeypatch.setattr(handler_worker, "registered_handlers", mine)
     monkeypatch.setattr("scheduler.client.on_due", mine.on_due)
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
@@ -74,9 +74,9 @@ def test_several_modules_are_served_together_and_told_of(modules):
 
 
 @pytest.mark.parametrize(("text", "says"), [
-    ("1/0", "ZeroDivisionError while it was imported"),
+    ("1/0", "ZeroDivisionError during import"),
     ("import no_such_module_at_all", "No module named 'no_such_module_at_all'"),
-    ("x = 1", "registers no handler"),
+    ("x = 1", "no handlers"),
     (SHOP + OTHER.replace('"other"', '"plain"'), "'plain' already has a handler"),
 ])
 def test_a_module_that_is_of_no_use_says_why(modules, text, says):

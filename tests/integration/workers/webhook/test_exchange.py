@@ -57,14 +57,14 @@ def keeping(*connections):
     ("DELETE", "/", b"x" * 300_000), ("GET", "/a;b", None),
 ])
 def test_directly_and_by_the_session_the_same_is_sent_and_heard(monkeypatch, method, path, body):
-    assert exchange.possible(), "this aiohttp is one that was tried"
+    assert exchange.is_supported(), "this aiohttp is one that was tried"
     with endpoint() as server:
         target = path.split("?")[0]
         server.on(target, raw(b"HTTP/1.1 418 No\r\nSet-Cookie: a=b\r\nset-cookie: c=d\r\nX-A: \xff\r\n\r\nbody"))
         headers = HEADERS if body is None else HEADERS | {"Content-Type": "text/x"}
         request = WebhookRequest(method, server.url(path), headers, body, 30)
         [directly] = call(request)
-        monkeypatch.setattr(http_call, "possible", lambda: False)
+        monkeypatch.setattr(http_call, "is_supported", lambda: False)
         [by_session] = call(request)
         first, second = server.received
     assert (first.method, first.target, first.body) == (second.method, second.target, second.body)
@@ -81,7 +81,7 @@ def test_a_connection_is_kept_for_the_next_call(monkeypatch):
             called = call(*(WebhookRequest("POST", url, {}, b"x", 30) for _ in range(3)))
             assert [each.outcome.output["body"] for each in called] == ["ok", "", "ok"]
             assert served == [(0, 0, "POST"), (0, 1, "POST"), (0, 2, "POST")]
-        monkeypatch.setattr(http_call, "possible", lambda: False)
+        monkeypatch.setattr(http_call, "is_supported", lambda: False)
 
 
 @pytest.mark.parametrize("last", [

@@ -254,7 +254,7 @@ def bounded(sockets):
 def test_a_flood_is_cut_off_after_few_bytes_and_reads(monkeypatch, sockets, name, way):
     behaviour, _, _, words = FLOODS[name]
     if way == "session":
-        monkeypatch.setattr(http_call, "possible", lambda: False)
+        monkeypatch.setattr(http_call, "is_supported", lambda: False)
     with endpoint() as server:
         server.on("/", behaviour)
         server.on("http://127.0.0.1/", behaviour)  # as a proxy is asked for it
@@ -278,7 +278,7 @@ def test_a_flood_in_reply_to_connect_is_cut_off(sockets):
 @pytest.mark.parametrize("way", ["directly", "session"])
 def test_a_body_that_becomes_malformed_fails_at_once(monkeypatch, way):
     if way == "session":
-        monkeypatch.setattr(http_call, "possible", lambda: False)
+        monkeypatch.setattr(http_call, "is_supported", lambda: False)
     reading, read_beginning = threading.Event(), http_call.beginning
 
     async def beginning(content, most):

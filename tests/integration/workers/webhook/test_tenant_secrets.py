@@ -70,9 +70,9 @@ def test_a_secret_that_is_not_the_jobs_to_use_fails_like_one_that_does_not_exist
     sent, told = called(tenant, **webhook)
     assert sent is None
     assert (told["status"], told["retry"]) == ("failed", False)
-    assert told["error"] == (f"the secret {name!r} is not there: it is not in this worker's "
+    assert told["error"] == (f"the secret {name!r} is not available: it is not in the worker's "
                              "SCHEDULER_WEBHOOK_SECRETS_FILE, or not for this tenant, host and use (whsec_ values "
-                             "sign, others go into headers)")
+                             "sign, others are for headers)")
 
 
 def test_a_secret_is_used_by_its_tenants(called):
@@ -109,6 +109,6 @@ def test_what_an_endpoint_echoes_of_a_secret_is_replaced(called, server, worker)
     server.on("/", lambda connection, received: connection.sendall(
         f"HTTP/1.1 500 {received.headers['x-token']}\r\nContent-Length: 0\r\n\r\n".encode()))
     _, told = called("default", **using("plain"))
-    assert told["error"].endswith("answered 500 ***")
+    assert told["error"].endswith("returned 500 ***")
     assert worker.stop() == 0
     assert "plain-text" not in "".join(worker.raw)

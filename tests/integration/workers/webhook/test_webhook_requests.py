@@ -117,7 +117,7 @@ def test_the_runs_own_timeout_holds_where_it_is_smaller(called, server):
     for run, webhook in ((1, 60), (60, 1)):
         _, told = called(with_run(event(server.url("/"), timeout=webhook), timeout=run), silent)
         assert (told["status"], told.get("retry", True)) == ("failed", True)
-        assert "did not answer within 1 s" in told["error"]
+        assert "did not respond within 1 s" in told["error"]
 
 
 def test_retry_after_is_obeyed_up_to_the_runs_max_delay(called, server):

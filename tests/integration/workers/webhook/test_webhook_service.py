@@ -116,7 +116,7 @@ def test_what_is_no_event_is_dropped_and_holds_up_nobody(start, server, host):
     found = results(host, 2)
     assert found[wrong["event_id"]]["retry"] is False
     assert "target.webhook" in found[wrong["event_id"]]["error"]
-    assert worker.logged("not an event of a job with a webhook: dropped")
+    assert worker.logged("message dropped: not an event for a webhook")
     until(lambda: waiting(host) == 0, "an empty queue")
 
 

@@ -49,7 +49,7 @@ def test_both_ends_of_each_range_are_refused(network):
 
 
 def judged(host, where, *allow, port=443):
-    return AddressGuard(Settings(webhook_allow=allow)).judge(host, where, port)
+    return AddressGuard(Settings(webhook_allow=allow)).check(host, where, port)
 
 
 @pytest.mark.parametrize(("host", "where", "allow"), [
@@ -94,7 +94,7 @@ def test_our_own_ports_are_refused_under_any_address_of_this_machine(monkeypatch
     monkeypatch.setattr("scheduler.workers.webhook.address_guard._is_local_address",
                         lambda address: str(address) == "8.8.8.8")
     for port in (8000, 8080, 5672, 5432):
-        assert "own" in judged("x.org", "8.8.8.8", port=port)
+        assert "port of the sidecar" in judged("x.org", "8.8.8.8", port=port)
         assert judged("x.org", "8.8.4.4", port=port) is None
     assert judged("x.org", "8.8.8.8") is None
 

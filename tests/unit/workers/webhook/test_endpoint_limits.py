@@ -109,7 +109,7 @@ def test_an_endpoint_that_does_not_answer_gets_fewer_at_a_time_until_it_does(clo
     for limit in (2, 4, 8, 16, 16):
         clock.now += 0.01
         turns.end(ticket, answered=True, succeeded=True)
-        assert turns._known["default", "a"].limit == limit
+        assert turns._endpoints["default", "a"].limit == limit
         ticket = turns.admit("a", 0)
         assert began(ticket)
 
@@ -170,7 +170,7 @@ def test_endpoints_that_are_not_called_any_more_are_forgotten(clock, monkeypatch
     busy = turns.admit("busy", 0)
     for number in range(1000):
         turns.end(turns.admit(f"{number}", 0), answered=True, succeeded=True)
-    assert len(turns._known) <= 11
+    assert len(turns._endpoints) <= 11
     turns.end(busy, answered=True, succeeded=True)
 
 
@@ -178,7 +178,7 @@ def test_a_burst_to_a_fast_endpoint_waits_here_and_is_not_put_off(clock):
     turns = EndpointLimiter(200, 20, 100, clock)
     turns.end(turns.admit("fast", 0), answered=True, succeeded=True)
     begun = [turns.admit("fast", number) for number in range(20)]
-    turns._known["default", "fast"].mean = 0.01
+    turns._endpoints["default", "fast"].mean = 0.01
     assert all(began(each) for each in begun)
     assert {turns.admit("fast", number) for number in range(280)} == {None}
     assert turns.in_flight + turns.waiting == 300
@@ -258,8 +258,8 @@ def test_one_tenants_slow_calls_say_nothing_about_anothers_to_the_same_endpoint(
     clock.now = 60
     for each in tickets:
         turns.end(each, answered=False, succeeded=False)
-    assert turns._known["noisy", "shop"].limit == 1
-    assert turns._known["quiet", "shop"].limit == 20
+    assert turns._endpoints["noisy", "shop"].limit == 1
+    assert turns._endpoints["quiet", "shop"].limit == 20
     assert all(began(turns.admit("shop", number, "quiet")) for number in range(10))
 
 

@@ -11,8 +11,8 @@ from scheduler.workers.webhook.response import MOST_BODY, WebhookResponse
 from scheduler.workers.webhook.secrets import SecretMissing, Secrets
 
 KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-MISSING = ("the secret {} is not there: it is not in this worker's SCHEDULER_WEBHOOK_SECRETS_FILE, or not for "
-           "this tenant, host and use (whsec_ values sign, others go into headers)")
+MISSING = ("the secret {} is not available: it is not in the worker's SCHEDULER_WEBHOOK_SECRETS_FILE, or not for "
+           "this tenant, host and use (whsec_ values sign, others are for headers)")
 FILE = f"""
 plain = "plain-value"
 rotated = ["new-value", "old-value"]

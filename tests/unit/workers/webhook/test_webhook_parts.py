@@ -37,7 +37,7 @@ def test_a_secret_that_is_rotated_signs_with_both_values(file):
 def test_the_file_is_read_again_when_it_changes_and_a_bad_one_changes_nothing(file, monkeypatch):
     file.write_text('a = "first"')
     secrets = Secrets(str(file)).for_call("default", "https://a.org/")
-    monkeypatch.setattr("scheduler.workers.webhook.secrets._LOOK_SECONDS", -1.0)
+    monkeypatch.setattr("scheduler.workers.webhook.secrets._RELOAD_SECONDS", -1.0)
 
     def write(text):
         file.write_text(text)
@@ -53,7 +53,7 @@ def test_the_file_is_read_again_when_it_changes_and_a_bad_one_changes_nothing(fi
 
 
 @pytest.mark.parametrize(("text", "words"), [
-    ("a = hunter2", "not TOML"), ("a = 7", "a must be a text"), ("a = []", "a must be"),
+    ("a = hunter2", "invalid TOML"), ("a = 7", "a must be a string"), ("a = []", "a must be"),
     ('a = ["x", 1]', "a must be"),
     ('a = "whsec_hunter2!"', "base64"), ('a = "whsec_"', "base64"), ("[a]\nb = 1", "a: 'b' is unknown"),
     ("[a]", "a must be"), ("[a]\nvalue = 1", "a must be"), ('[a]\nvalue = ["x", ""]', "a must be"),
