@@ -50,7 +50,7 @@ class Fleet(Sidecar):
         return until(there, f"a run of {job_id} that is {statuses}: {self.runs(job_id)}")
 
     def trace(self, name, lines=1):
-        """Wait until commands have written so many lines to a file of theirs."""
+        """Wait until commands have written at least `lines` lines to a file, and return them."""
         path = self.folder / name
         def there():
             found = path.read_text().splitlines() if path.exists() else []
@@ -101,7 +101,7 @@ def test_a_command_gets_the_event_and_its_output_is_kept(fleet, host):
     assert "{{payload.none}}" in fleet.run(missing, "dead")["error"]
     assert "accepts no arguments" in fleet.run(unasked, "dead")["error"]
     assert [fleet.run(each, "dead")["attempt"] for each in (hopeless, missing, unasked)] == [1, 1, 1]
-    until(lambda: worker.metric("scheduler_commands_running") == 0, "nothing at work")
+    until(lambda: worker.metric("scheduler_commands_running") == 0, "no running command")
     shown = worker.http("/metrics")[1]
     assert 'scheduler_commands_ended_total{command="show",outcome="succeeded"} 1.0' in shown
     assert 'scheduler_commands_ended_total{command="abort",outcome="failed"} 2.0' in shown
@@ -146,11 +146,11 @@ def test_at_its_concurrency_no_more_is_taken_and_the_newest_output_is_shown(flee
         found = host.channel.queue_declare("scheduler_command_job", passive=True).method
         return found.message_count, found.consumer_count
 
-    until(lambda: left() == (3, 0), "three in the queue, and nobody who takes them")
+    until(lambda: left() == (3, 0), "three events in the queue, without a consumer")
     until(lambda: worker.metric("scheduler_commands_running") == 2, "both counted")
     until(lambda: [run for each in jobs for run in fleet.runs(each)
                    if (run["output"] or {}).get("stdout") == "working\n" and run["status"] == "running"],
-          "the output of one at work")
+          "the output of a running command")
     (fleet.folder / "go").touch()
     for each in jobs:
         assert fleet.run(each, "succeeded")["attempt"] == 1
@@ -162,7 +162,7 @@ def test_a_stop_gives_commands_their_time_and_then_puts_them_off_for_another(fle
     text = fleet.python(WAITS, more="grace = 1")
 
     def stopped():
-        """Who stands still for seconds while it stops may leave without a word, and its attempt is lost."""
+        """A worker that freezes for seconds while it stops may send no result; its attempt is then lost."""
         (fleet.folder / "began").unlink(missing_ok=True)
         worker = fleet.offer(text, SCHEDULER_STOP_GRACE="0").ready()
         asked = job(host, run={"max_attempts": 1})
@@ -177,7 +177,7 @@ def test_a_stop_gives_commands_their_time_and_then_puts_them_off_for_another(fle
 
     moved = until(stopped, "a stop in order")
     # Its last word is with the broker by then, and soon told to the database.
-    told = until(lambda: fleet.runs(moved)[0]["attempts"], "what became of the first attempt")
+    told = until(lambda: fleet.runs(moved)[0]["attempts"], "the outcome of the first attempt")
     assert [each["outcome"] for each in told] == ["snoozed"]
     second = fleet.offer(text, SCHEDULER_STOP_GRACE="3600").ready()
     assert fleet.trace("began", 2) == ["1", "2"]
@@ -186,7 +186,7 @@ def test_a_stop_gives_commands_their_time_and_then_puts_them_off_for_another(fle
           "no more taken")
     (fleet.folder / "go").touch()
     assert second.ended() == 0
-    assert fleet.run(moved, "succeeded")["attempt"] == 2, "what was put off by a stop does not count"
+    assert fleet.run(moved, "succeeded")["attempt"] == 2, "an attempt snoozed by a stop does not count"
 
 
 def test_a_second_signal_ends_worker_and_command_at_once(fleet, host):
@@ -203,7 +203,7 @@ def test_a_second_signal_ends_worker_and_command_at_once(fleet, host):
 
     until(lambda: takers() == 1, "it would take one more")
     worker.popen.send_signal(signal.SIGTERM)
-    until(lambda: takers() == 0, "the first signal heeded")
+    until(lambda: takers() == 0, "the effect of the first signal")
     assert worker.stop() == 128 + signal.SIGTERM
     fleet.processes.remove(worker)
     until(lambda: not Path(f"/proc/{pid}").exists(), "the command gone")
@@ -212,7 +212,7 @@ def test_a_second_signal_ends_worker_and_command_at_once(fleet, host):
 
 def test_what_takes_too_long_is_timed_out_and_ended(fleet, host):
     fleet.up()
-    # A shell and not Python, which needs seconds to start on a busy machine: it is to be ended at work.
+    # A shell, because Python needs seconds to start on a busy machine: the timeout must end a running command.
     where = json.dumps(str(fleet.folder))
     script = json.dumps("echo $$ > began; echo so far; exec sleep 999")
     fleet.offer(f'[job]\nrun = ["/bin/sh", "-c", {script}]\ndirectory = {where}\n').ready()
@@ -241,7 +241,7 @@ print('done')
 
 
 def pids(fleet, lines=1):
-    """Return who runs which job, once so many have begun."""
+    """Wait for `lines` started commands; return their pids by job."""
     return dict(line.split() for line in fleet.trace("pids", lines))
 
 
@@ -269,7 +269,7 @@ def test_a_worker_without_its_broker_works_on_reports_later_and_learns_what_was_
         at_work = pids(fleet, 2)
         proxy.freeze()
         (fleet.folder / f"go-{ends}").touch()
-        until(lambda: not Path(f"/proc/{at_work[ends]}").exists(), "the end of one, which nobody hears of")
+        until(lambda: not Path(f"/proc/{at_work[ends]}").exists(), "the end of one command without a report")
         assert [each["outcome"] for each in fleet.run(given_up, "waiting")["attempts"]] == ["lost"]
         assert Path(f"/proc/{at_work[given_up]}").exists(), "who is cut off works on"
         proxy.thaw()
@@ -311,14 +311,14 @@ def test_a_command_outlives_the_consumer_timeout_of_the_broker(stack, template, 
         worker = fleet.offer(fleet.python(ALIVE)).ready()
         long = job(host, run={"max_attempts": 1})
         pids(fleet)
-        # What a worker would meet with that acknowledges at the end: the broker closes its channel.
+        # The broker closes the channel of a consumer that acknowledges too late.
         name = host.channel.queue_declare("", exclusive=True).method.queue
         host.publish(name, {}, exchange="")
         channel = host.connection.channel()
         channel.basic_consume(name, lambda *_: None)
         until(lambda: host.connection.process_data_events(0) or not channel.is_open, "a consumer timed out")
         connections = len([line for line in worker.lines if line["event"] == "connected to RabbitMQ"])
-        until(lambda: fleet.runs(long)[0]["output"] is not None, "a sign of life after that")
+        until(lambda: fleet.runs(long)[0]["output"] is not None, "a later heartbeat")
         (tmp_path / f"go-{long}").touch()
         assert fleet.run(long, "succeeded")["attempt"] == 1
         assert len([line for line in worker.lines if line["event"] == "connected to RabbitMQ"]) == connections

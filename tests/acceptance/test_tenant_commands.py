@@ -1,4 +1,4 @@
-"""A command runs for the tenants that its worker offers it to, and a tenant sees only these offers."""
+"""Commands belong to tenants: who may run them, who sees them, and how tenants share them."""
 
 import json
 import sys
@@ -36,7 +36,7 @@ def worker(sidecar, tmp_path):
 
 @pytest.fixture
 def ended(sidecar, host, worker):  # noqa: ARG001 - it runs them
-    """Have a command run for a tenant, and return how its run ended."""
+    """Run a command for a tenant, and return its finished run."""
 
     def run(name, *arguments, tenant="default", **payload):
         job_id = host.request(run_at=utc().isoformat(), tenant=tenant, payload=payload,
@@ -47,7 +47,7 @@ def ended(sidecar, host, worker):  # noqa: ARG001 - it runs them
     return run
 
 
-def test_a_command_of_another_tenant_fails_like_one_that_nobody_offers(ended):
+def test_a_command_of_another_tenant_fails_like_an_unknown_one(ended):
     for name, tenant in (("own", "acme"), ("acmes", "default"), ("acmes", "other")):
         run = ended(name, tenant=tenant)
         assert (run["status"], run["attempt"], run["output"]) == ("dead", 1, None)
@@ -163,13 +163,13 @@ class SharedCommand:
         return until(lambda: self.sidecar.sql(ended, job_id), "the end of a run")[0]
 
 
-def test_a_tenant_that_fills_a_shared_command_does_not_keep_another_from_its_turn(sidecar, host, tmp_path):
+def test_a_tenant_with_many_events_does_not_delay_another_tenant(sidecar, host, tmp_path):
     slow = SharedCommand(sidecar, host, tmp_path)
     slow.request("noisy", "first")
     assert slow.started(1) == ["first"]
     slow.wait_delivered(*(slow.request("noisy", f"noisy{number}") for number in range(40)))
     slow.wait_delivered(slow.request("quiet", "quiet"))
-    # The worker has snoozed most events of the noisy tenant, and holds that of the other.
+    # The worker has snoozed most events of the noisy tenant, and holds the event of the quiet one.
     slow.wait_prefetched()
     slow.release("first")
     assert slow.started(2) == ["first", "quiet"]

@@ -155,7 +155,7 @@ class EndpointLimiter(Generic[Call]):
         return self._ticket
 
     def end(self, ticket: int, *, answered: bool, succeeded: bool) -> None:
-        """Record the end of a call; double the limit of an endpoint that responds, halve it after a slow failure."""
+        """Record the end of a call: double the endpoint's limit after a response, halve it if it fails slowly."""
         endpoint = self._in_flight.pop(ticket)
         now = self._clock()
         slow = now - endpoint.begun[ticket] >= SLOW_SECONDS

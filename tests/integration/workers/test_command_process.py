@@ -1,4 +1,4 @@
-"""Commands as real processes: whatever they do, they end, nothing is left of them, their last words are kept."""
+"""Real processes of commands: limits, signals, background processes and output."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from scheduler.workers.supervisor.pipes import KEPT_BYTES, OutputTail
 
 @pytest.fixture
 def supervisors(monkeypatch):
-    # who only waits for the end says nothing meanwhile
+    # The tests send no heartbeats.
     monkeypatch.setattr(command_process, "LEASE_SECONDS", 3600)
     made = Supervisors()
     yield made
@@ -58,7 +58,7 @@ def ran(supervisors, what):
 
 
 def gone(pid):
-    """Whether a process is no more; a zombie is not at work either."""
+    """Return whether a process has ended; a zombie has."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -94,9 +94,9 @@ except OSError as error: print(error.strerror, file=sys.stderr)
     assert arguments == given
     assert {**environment, "LC_CTYPE": None} == {"A": "b c", "E": "", "PYTHONUTF8": "1", "LC_CTYPE": None}
     assert (stdin, directory) == ('{"payload": "ü"}', str(tmp_path))
-    assert (leads, terminals) == ([True, True], [False] * 3), "a session and a group of its own, and no terminal"
+    assert (leads, terminals) == ([True, True], [False] * 3), "own session, own process group, no terminal"
     assert len(open_files) == 4, "the three streams, and the folder that is being listed"
-    assert b"No such device" in ended.stderr  # who needs a terminal is told so at once
+    assert b"No such device" in ended.stderr  # opening the terminal fails
     assert list(tmp_path.iterdir()) == []
 
 
@@ -125,7 +125,7 @@ def test_no_more_is_held_than_what_is_kept():
     for number in range(300):
         os.write(writer, bytes([number % 256]) * 60_000)
         tail.read()
-        most = max(most, len(tail._kept))
+        most = max(most, len(tail._tail))
     assert most == KEPT_BYTES
     os.close(writer)
     tail.read()
@@ -169,7 +169,7 @@ os.read(there, 1)
 def test_a_daemon_that_a_command_leaves_behind_is_ended(supervisors):
     ended = ran(supervisors, python(DAEMON % "os._exit(3)", grace=0.1))
     assert ended.exit_code == 3
-    assert gone(int(ended.stdout)), "it had a session of its own, and ignored SIGTERM"
+    assert gone(int(ended.stdout)), "in another session, and ignoring SIGTERM"
     assert (ended.left_behind, ended.survivors) == (1, 0)
 
 
@@ -191,7 +191,7 @@ def test_ending_reaches_the_group_and_grandchildren_that_left_it_with_sigkill_af
 
 
 def test_the_deadline_ends_it(supervisors):
-    ended = ran(supervisors, order("/bin/sh", "-c", "echo at work; sleep 999", timeout=0.3))
+    ended = ran(supervisors, order("/bin/sh", "-c", "echo started; sleep 999", timeout=0.3))
     assert (ended.signal, ended.ended_by) == (signal.SIGTERM, "deadline")
 
 
@@ -232,9 +232,9 @@ def test_it_runs_as_the_user_that_the_file_names(supervisors):
 
 def test_what_cannot_be_started_says_why(supervisors, tmp_path):
     missing = ran(supervisors, order(str(tmp_path / "none")))
-    assert (missing.problem, missing.hopeless) == ("No such file or directory", False)
+    assert (missing.problem, missing.permanent) == ("No such file or directory", False)
     too_long = ran(supervisors, order("/bin/echo", "x" * 300_000))
-    assert (too_long.problem, too_long.hopeless) == ("Argument list too long", True)
+    assert (too_long.problem, too_long.permanent) == ("Argument list too long", True)
     nowhere = ran(supervisors, order("/bin/true", directory=str(tmp_path / "none")))
     assert nowhere.problem == "No such file or directory"
     script = tmp_path / "script"

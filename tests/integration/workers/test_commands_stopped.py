@@ -1,4 +1,4 @@
-"""A stop loses nothing that a worker has taken or has to tell, at whichever moment it comes."""
+"""A stop at any moment loses no event and no result of a worker."""
 
 import json
 import shutil
@@ -23,14 +23,14 @@ RESULTS = ("scheduler_results", "schedule.commands", "result")
 
 @pytest.fixture
 def stop(monkeypatch):
-    """A stop of a worker that has all the time it needs to tell of what ended."""
+    """A stop that leaves the worker enough time to report all results."""
     monkeypatch.setattr(commands_module, "_FLUSH_SECONDS", DEADLINE)
     return Stop()
 
 
 @pytest.fixture
 def commands(amqp_url, host, tmp_path, stop):
-    """A worker's commands at work on one connection, with `nap`, which takes no arguments and no end."""
+    """A CommandWorker with one connection and the command `nap`, which accepts no arguments and does not end."""
     (tmp_path / "commands.toml").write_text(f'[nap]\nrun = ["{shutil.which("sleep")}", "100000"]\n')
     settings = Settings(commands_file=str(tmp_path / "commands.toml"), stop_grace=0)
     kind = work_arguments(settings.queue_type)
@@ -75,7 +75,7 @@ def test_a_result_that_no_queue_took_when_the_stop_comes_is_told_once_one_does(c
     host.channel.queue_unbind(*RESULTS)
     event_id = due(host, "more than it takes")
     reporter = commands._reporter
-    until(lambda: reporter._waiting and not reporter._sent, "the broker's refusal")
+    until(lambda: reporter._pending and not reporter._unconfirmed, "the broker's refusal")
     stop.set()
     until(lambda: commands._stop_by, "the stop to be seen")
     host.channel.queue_bind(*RESULTS)

@@ -50,7 +50,7 @@ def test_what_no_queue_takes_is_kept_until_one_does(link, host):
     reporter, done = ResultPublisher(), threading.Event()
     reporter.attach(link)
     reporter.report([PendingResult(b"{}", done.set)])
-    until(lambda: reporter._waiting and not reporter._sent, "the broker's refusal")
+    until(lambda: reporter._pending and not reporter._unconfirmed, "the broker's refusal")
     assert not done.is_set()
     host.channel.queue_bind("scheduler_results", "schedule.commands", "result")
     until(lambda: (reporter.turn(), done.is_set())[1], "the confirm")

@@ -1,4 +1,4 @@
-"""A worker reads what a producer writes, and its results are such as the sidecar takes, whatever is in them."""
+"""Workers parse the producers' events, and the sidecar accepts all their results."""
 
 import json
 from datetime import UTC, datetime

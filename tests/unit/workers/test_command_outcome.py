@@ -1,4 +1,4 @@
-"""What is run for an attempt, and what is reported of how that ended."""
+"""The order of an attempt's command, and the outcome of its end."""
 
 import signal
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Whatever a command writes can be read, and fits."""
+"""Any output of a command becomes readable and fits into a result."""
 
 import json
 

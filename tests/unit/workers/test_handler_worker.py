@@ -1,4 +1,4 @@
-"""Handlers are found in modules, and told of."""
+"""Handlers of modules: import, errors and `--list`."""
 
 import sys
 
@@ -39,7 +39,7 @@ def other(due):
 
 @pytest.fixture
 def modules(tmp_path, monkeypatch):
-    """Write modules into the current folder, with a registry of the test's own."""
+    """Write modules into the current folder, with a separate registry."""
     mine = Handlers()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(handler_worker, "registered_handlers", mine)

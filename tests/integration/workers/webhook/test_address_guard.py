@@ -1,4 +1,4 @@
-"""Only public addresses are dialled, however they are written and whatever a name resolves to."""
+"""Webhooks connect only to public addresses, for names and for literals in any notation."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from scheduler.workers.webhook.request import WebhookRequest, read_target
 
 
 def call(*urls, allow=(), proxy=None):
-    """Call each in turn by one client, each on a connection of its own; return how it went."""
+    """Call the URLs one after another with one client, each on a new connection; return the results."""
 
     async def run():
         caller = WebhookCaller(Settings(webhook_allow=allow, webhook_proxy=proxy))
@@ -39,7 +39,7 @@ def server():
 
 @pytest.fixture
 def names(monkeypatch):
-    """Names of our own: each resolves to its addresses, in turn if there are several lists of them."""
+    """Fake names: each resolves to its addresses; several lists are used in turn."""
     known, real = {}, socket.getaddrinfo
 
     def resolve(host, port, *arguments, **keywords):
@@ -78,7 +78,7 @@ def test_of_two_addresses_the_private_one_is_never_dialled(names):
         [called] = call(f"http://both.example:{public.port}/", allow=("127.0.0.2",))
         assert called.kind == "2xx"
         assert private.received == []
-        # And where nobody is at the public one that is what is told, for it may be there tomorrow.
+        # If the public address does not accept connections, that is the error, because it may accept them later.
         [called] = call(f"http://both.example:{private.port}/", allow=("127.0.0.2",))
         assert (called.kind, called.outcome.retry) == ("connection", True)
         assert private.received == []

@@ -1,4 +1,4 @@
-"""An exchange on aiohttp's connections is as its session would make it; those are kept, and given up, alike."""
+"""HttpExchanges behaves like aiohttp's ClientSession, also when it reuses and closes connections."""
 
 import asyncio
 import socket
@@ -32,7 +32,7 @@ def call(*requests):
 
 @contextmanager
 def keeping(*connections):
-    """Give these answers on the first connection, those on the second, and hang up on the next request of each."""
+    """Send the given responses on the first and the second connection; close each at its next request."""
     served = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
 

@@ -1,4 +1,4 @@
-"""Whatever an endpoint does, its attempt ends in a clear outcome, in bounded memory, and the worker goes on."""
+"""Hostile endpoints: every attempt ends with a clear outcome, memory is bounded, and the worker continues."""
 
 import asyncio
 import datetime as dt
@@ -34,7 +34,7 @@ LONG = 120  # seconds: the machine is busy with all of them at once
 TIMEOUT = 900  # the longest that a job may ask for; a call that lasts so long fails the test by its deadline
 
 
-# What the endpoint does, the seconds it gets where it would take for ever, and what comes of it.
+# Behaviour of the endpoint, timeout if it never ends, and the expected outcome.
 HOSTILE = {
     "never answers": (silent, 1, "failed", "within 1 s"),
     "a byte a second": (slowly(HEAD + b"Content-Length: 1000\r\n\r\n", b"x", 0.2), 1, "failed", "within 1 s"),
@@ -83,7 +83,7 @@ HOSTILE = {
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
-    """An authority of our own, and contexts with certificates that it gave: right, for another name, expired."""
+    """A certificate authority, and contexts with its certificates: valid, for another name, expired."""
     where = tmp_path_factory.mktemp("tls")
     now = dt.datetime.now(dt.UTC)
     authority_key = ec.generate_private_key(ec.SECP256R1())
@@ -138,13 +138,13 @@ def test_each_hostile_endpoint_has_a_clear_outcome_in_bounded_memory(worker, hos
     process = psutil.Process(worker.popen.pid)
     with ExitStack() as servers:
         server = servers.enter_context(endpoint())
-        # What every call takes once: TLS, the parser, the first buffers.
+        # Initialise TLS, the parser and the first buffers.
         host.publish("webhook", event(server.url("/warm")), exchange="schedule.work")
         results(host, 1)
         before, asked = process.memory_info().rss, {}
         for name, (behaviour, seconds, *_) in HOSTILE.items():
-            # Each by itself: a 304 leaves a connection to be used again, which this one closes, and another call
-            # would find that out.
+            # One after another: the endpoint closes the connection after a 304, and a concurrent call
+            # would reuse it.
             own = servers.enter_context(endpoint())
             asked[name] = event(own.on("/", behaviour), timeout=seconds)
             host.publish("webhook", asked[name], exchange="schedule.work")
@@ -244,7 +244,7 @@ def call(url, after=None, **settings):
 
 
 def bounded(sockets):
-    """Tell whether one connection was made, and little was read from it."""
+    """Return whether there was one connection, with little data read."""
     [(received, reads)] = [each.received for each in sockets]
     return 0 < received <= (256 + 16) * 1024 and reads <= 1024
 
@@ -279,14 +279,14 @@ def test_a_flood_in_reply_to_connect_is_cut_off(sockets):
 def test_a_body_that_becomes_malformed_fails_at_once(monkeypatch, way):
     if way == "session":
         monkeypatch.setattr(http_call, "is_supported", lambda: False)
-    reading, read_beginning = threading.Event(), http_call.beginning
+    reading, read_beginning = threading.Event(), http_call.read_beginning
 
-    async def beginning(content, most):
+    async def signal_and_read(content, most):
         reading.set()
         return await read_beginning(content, most)
 
-    monkeypatch.setattr(http_call, "beginning", beginning)
-    monkeypatch.setattr(exchange, "beginning", beginning)
+    monkeypatch.setattr(http_call, "read_beginning", signal_and_read)
+    monkeypatch.setattr(exchange, "read_beginning", signal_and_read)
 
     def act(connection, received):
         connection.sendall(CHUNKED + b"1\r\na\r\n")

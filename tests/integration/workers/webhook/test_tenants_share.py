@@ -1,4 +1,4 @@
-"""One tenant's calls, names and bytes do not keep a worker from another tenant's."""
+"""Slow calls, slow names and large events of one tenant do not delay another tenant."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ def start(amqp_url):
 
 @pytest.fixture
 def hanging():
-    """Yield endpoints that accept a call and never answer."""
+    """Yield endpoints that accept connections and never respond."""
     with ExitStack() as stack:
         made = [stack.enter_context(endpoint()) for _ in range(6)]
         for each in made:
@@ -45,7 +45,7 @@ def hanging():
 
 
 def never(connection, _):
-    """Answer nothing for as long as the worker waits."""
+    """Send no response until the worker disconnects."""
     connection.settimeout(None)
     while connection.recv(1024):
         pass
@@ -56,7 +56,7 @@ def publish(host, each, tenant):
 
 
 def result_of(host, event_id):
-    """Wait for the final result of an event, past those of others."""
+    """Wait for the final result of an event; skip results of other events."""
     found = {}
 
     def there():
@@ -77,7 +77,7 @@ def flood(host, hanging, tenant, count, **fields):
 @pytest.mark.parametrize(("noisy", "quiet"), [("noisy", "quiet"), ("default", "acme"), ("acme", "default")])
 def test_a_tenant_whose_calls_hang_delays_no_other_tenant(start, host, hanging, noisy, quiet):
     worker = start(SCHEDULER_WORKER_CONCURRENCY="10")
-    # More than the worker may hold: calls in flight, those that wait, and the broker's window behind them.
+    # More than the worker may hold: calls in flight, pending calls and prefetched events.
     flood(host, hanging, noisy, 120)
     until(lambda: worker.metric("scheduler_webhooks_in_flight") >= 10, "every place taken")
     with endpoint() as server:

@@ -1,4 +1,4 @@
-"""What a worker sends, how long it waits and what it makes of the answer: the contract, line by line."""
+"""Webhook requests, timeouts and responses, as the contract describes them."""
 
 import hashlib
 import threading
@@ -37,7 +37,7 @@ def start(amqp_url, tmp_path):
 
 @pytest.fixture
 def called(start, server, host):
-    """Have a worker make a call; return what the endpoint was sent and what the worker reported."""
+    """Make a call with a worker; return the received request and the reported result."""
     start()
 
     def make(asked, behaviour=None):
@@ -177,7 +177,7 @@ def test_an_event_that_comes_often_is_called_once_and_each_is_acknowledged(start
     for each in (*[asked] * 40, after):
         host.publish("webhook", each, exchange="schedule.work")
     server.one("/")
-    until(lambda: worker.metric("scheduler_webhooks_waiting") == 1, "all copies read, for the last one came too")
+    until(lambda: worker.metric("scheduler_webhooks_waiting") == 1, "the last copy")
     done.set()
     assert {each["status"] for each in results(host, 2).values()} == {"succeeded"}
     assert len(server.calls("/")) == 1

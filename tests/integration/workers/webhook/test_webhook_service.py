@@ -1,4 +1,4 @@
-"""A worker that stops, dies or is busy: whose call it is, and what the others hear of it."""
+"""Workers that stop, die or are busy: which worker makes a call, and what is reported."""
 
 import json
 import threading
@@ -99,7 +99,7 @@ def test_an_endpoint_that_hangs_is_in_nobodys_way(start, server, host):
         put_off = [each for event_id, each in found.items() if event_id not in fast]
         while len(put_off) < 98:
             put_off += results(host, 1).values()
-        # Two are at it; all others come back later, and none of them counts as an attempt.
+        # Two are in flight; all others are snoozed, which does not count as an attempt.
         assert {each["status"] for each in put_off} == {"snoozed"}
         assert min(each["retry_in"] for each in put_off) >= 0.9
         until(lambda: len(dead.calls("/hangs")) >= 2, "both calls")

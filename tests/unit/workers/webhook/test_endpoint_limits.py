@@ -1,4 +1,4 @@
-"""Turns on a settable clock: many endpoints, slow and dead ones among them, and nobody sleeps."""
+"""Limits for many fast, slow and dead endpoints, on a settable clock."""
 
 import pytest
 
@@ -70,7 +70,7 @@ def test_a_dead_endpoint_holds_few_places_and_its_calls_come_back_at_its_pace(cl
         assert turns.in_flight + turns.waiting < 300
     assert len(put_off) >= 700
     assert min(put_off) >= 0.9 * WAIT_SECONDS
-    # Nothing is known of it yet: one that hangs is not to be asked for all of them again within seconds.
+    # No call has ended yet: if the endpoint hangs, not all calls may return within seconds.
     assert put_off[-1] > 0.9 * len(put_off) * CAREFUL_GUESS_SECONDS / 20
 
 
@@ -161,7 +161,7 @@ def test_an_endpoint_that_fails_for_an_hour_is_one_that_fails(clock):
     called("b", well=True)
     assert turns.failing() == ["a"]
     clock.now = 7300
-    assert turns.failing() == []  # nobody has called it for an hour
+    assert turns.failing() == []  # no call for an hour
 
 
 def test_endpoints_that_are_not_called_any_more_are_forgotten(clock, monkeypatch):
@@ -185,7 +185,7 @@ def test_a_burst_to_a_fast_endpoint_waits_here_and_is_not_put_off(clock):
 
 
 def fill(turns, tenant, count, start=0):
-    """Ask for calls to endpoints of their own, none of which ever ends; return how many began and were put off."""
+    """Admit endless calls, each to another endpoint; return how many started and how many were snoozed."""
     asked = [turns.admit(f"{tenant}-{number}", number, tenant) for number in range(start, start + count)]
     return sum(began(each) for each in asked), sum(isinstance(each, float) for each in asked)
 
@@ -213,7 +213,7 @@ def test_with_another_about_a_tenant_leaves_places_free(clock):
 def test_a_blocked_tenants_calls_leave_room_for_what_the_broker_hands_over(clock):
     total, room = 10, 20
     turns = EndpointLimiter(total, 20, room, clock)
-    begun, put_off = fill(turns, "noisy", total + room + total)  # all that the broker hands over
+    begun, put_off = fill(turns, "noisy", total + room + total)  # all that the broker delivers
     assert (begun, put_off) == (total, 0)
     clock.now = 10
     seconds = [each for _, each in turns.overdue()]

@@ -1,4 +1,4 @@
-"""Which tenant, host and use a secret is for, and what is left of its value in what comes back."""
+"""Tenants, hosts and uses of secrets, and their redaction in responses."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Secrets and signatures, and what an answer means."""
+"""Secrets, signatures and the outcomes of responses."""
 
 import os
 from datetime import UTC, datetime
