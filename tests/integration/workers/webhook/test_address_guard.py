@@ -99,10 +99,10 @@ def test_a_redirect_to_a_private_address_is_not_followed(server):
     assert (called.kind, called.outcome.output["status_code"]) == ("3xx", 302)
 
 
-def test_what_is_not_there_is_told_in_words():
+def test_an_unreachable_endpoint_has_a_clear_error():
     [called] = call("http://nobody.invalid/")
     assert (called.kind, called.outcome.retry) == ("connection", True)
-    assert "cannot be resolved" in called.outcome.error
+    assert "name resolution failed" in called.outcome.error
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         [called] = call(f"http://127.0.0.1:{unused.getsockname()[1]}/?token=hunter2", allow=("127.0.0.1",))

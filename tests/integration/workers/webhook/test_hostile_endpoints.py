@@ -40,13 +40,13 @@ HOSTILE = {
     "a byte a second": (slowly(HEAD + b"Content-Length: 1000\r\n\r\n", b"x", 0.2), 1, "failed", "within 1 s"),
     "endless body": (endless(HEAD + b"\r\n", MANY), LONG, "succeeded", None),
     "endless chunks": (endless(CHUNKED, b"1000\r\n" + b"x" * 4096 + b"\r\n"), LONG, "succeeded", None),
-    "endless headers": (endless(HEAD, b"X-A: " + b"b" * 100 + b"\r\n"), LONG, "failed", "not HTTP"),
-    "a header of 1 MB": (raw(HEAD + b"X-A: " + b"b" * 1_000_000 + b"\r\n\r\n"), LONG, "failed", "not HTTP"),
-    "an endless status line": (endless(b"HTTP/1.1 200 ", MANY), LONG, "failed", "not HTTP"),
+    "endless headers": (endless(HEAD, b"X-A: " + b"b" * 100 + b"\r\n"), LONG, "failed", "invalid HTTP"),
+    "a header of 1 MB": (raw(HEAD + b"X-A: " + b"b" * 1_000_000 + b"\r\n\r\n"), LONG, "failed", "invalid HTTP"),
+    "an endless status line": (endless(b"HTTP/1.1 200 ", MANY), LONG, "failed", "invalid HTTP"),
     "a compressed bomb": (answer(200, BOMB, content_encoding="deflate"), LONG, "succeeded", None),
     "closes at once": (raw(b""), LONG, "failed", "closed"),
     "closes within its headers": (raw(HEAD + b"Content-Le"), LONG, "failed", "closed"),
-    "closes within its body": (raw(HEAD + b"Content-Length: 100\r\n\r\nabc"), LONG, "failed", "not HTTP"),
+    "closes within its body": (raw(HEAD + b"Content-Length: 100\r\n\r\nabc"), LONG, "failed", "invalid HTTP"),
     "a redirect inside": (answer(302, location="http://169.254.169.254/"), LONG, "failed", "not followed"),
     "204": (answer(204), LONG, "succeeded", None),
     "205": (answer(205), LONG, "succeeded", None),
@@ -72,9 +72,10 @@ HOSTILE = {
     "switches protocols": (raw(b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), LONG,
                            "failed", "101"),
     "HTTP/1.0": (raw(b"HTTP/1.0 200 OK\r\n\r\nold"), LONG, "succeeded", None),
-    "garbage": (raw(b"\x00\xff\x13\x37" * 100), LONG, "failed", "not HTTP"),
-    "garbage as chunks": (raw(CHUNKED + b"zz\r\nnot chunks"), LONG, "failed", "not HTTP"),
-    "two lengths": (raw(HEAD + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd"), LONG, "failed", "not HTTP"),
+    "garbage": (raw(b"\x00\xff\x13\x37" * 100), LONG, "failed", "invalid HTTP"),
+    "garbage as chunks": (raw(CHUNKED + b"zz\r\nnot chunks"), LONG, "failed", "invalid HTTP"),
+    "two lengths": (raw(HEAD + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd"), LONG, "failed",
+                    "invalid HTTP"),
     "a lie about its length": (raw(HEAD + b"Content-Length: 99999999999\r\n\r\n" + MANY), LONG, "succeeded", None),
     "an odd charset": (raw(HEAD + b"Content-Type: a/b; charset=punycode\r\n\r\n" + MANY), LONG, "succeeded", None),
     "an odd Retry-After": (answer(503, retry_after="\xb2 weeks"), LONG, "failed", "503"),
@@ -297,7 +298,7 @@ def test_a_body_that_becomes_malformed_fails_at_once(monkeypatch, way):
     with endpoint() as server:
         outcome = call(server.on("/", act))
     assert outcome.status == "failed"
-    assert "not HTTP: Invalid character in chunk size" in outcome.error
+    assert "invalid HTTP: Invalid character in chunk size" in outcome.error
 
 
 @pytest.mark.parametrize("flood", ["session tickets", "records of a byte"])
