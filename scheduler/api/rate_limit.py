@@ -24,7 +24,7 @@ MAX_WAITING = 100  # requests per token that wait until one in progress ends
 _MAX_TOKENS = 10_000
 
 
-class Account:
+class TokenAccount:
     """The units that a token has left, and its requests in progress. Used only on the event loop's thread."""
 
     def __init__(self, rate: int, clock: Callable[[], float]) -> None:
@@ -95,13 +95,13 @@ class RequestUsage:
     def __init__(self) -> None:
         self.tenant = ""  # for FairThreads; empty until the token is known
         self.loop_seconds = 0.0  # on the event loop's thread
-        self._account: Account | None = None
+        self._account: TokenAccount | None = None
         self._entered = False
         self._seconds = 0.0
         self._bytes = 0
         self._charged = 1.0  # units; the first was taken with the request
 
-    async def enter(self, account: Account, tenant: str) -> None:
+    async def enter(self, account: TokenAccount, tenant: str) -> None:
         """Start the request, once, and charge this account from now on."""
         if self._account is None:
             self._account, self.tenant = account, tenant
@@ -157,11 +157,11 @@ class RateLimit:
     def __init__(self, per_second: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = per_second
         self._clock = clock
-        self._accounts: OrderedDict[str, Account] = OrderedDict()
+        self._accounts: OrderedDict[str, TokenAccount] = OrderedDict()
 
     async def admit(self, who: Identity) -> None:
         """Start a request of this token, perhaps after others of it. Raises TooManyRequests."""
-        account = self._accounts.pop(who.token, None) or Account(self._rate, self._clock)
+        account = self._accounts.pop(who.token, None) or TokenAccount(self._rate, self._clock)
         self._accounts[who.token] = account
         if len(self._accounts) > _MAX_TOKENS:
             self._accounts.popitem(last=False)

@@ -88,5 +88,5 @@ def test_a_module_that_is_of_no_use_says_why(modules, text, says):
 
 def test_a_module_that_is_not_there(modules):
     modules()
-    with pytest.raises(Misconfigured, match="no such module"):
+    with pytest.raises(Misconfigured, match="module not found"):
         handler_worker.load_handlers(["nowhere.at_all"])

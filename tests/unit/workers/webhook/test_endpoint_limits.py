@@ -138,12 +138,12 @@ def test_while_its_calls_hang_an_endpoint_is_probed_and_recovers_when_a_probe_su
         assert began(turns.admit("a", "hangs too"))
     clock.now += 1
     assert isinstance(turns.admit("a", "one too many"), float)
-    turns._known["default", "a"].limit = 2
+    turns._endpoints["default", "a"].limit = 2
     probe = turns.admit("a", "healthy")
     for limit in (4, 8, 16):
         clock.now += 0.01
         turns.end(probe, answered=True, succeeded=True)
-        assert turns._known["default", "a"].limit == limit
+        assert turns._endpoints["default", "a"].limit == limit
         probe = turns.admit("a", "healthy")
         assert began(probe)
 
