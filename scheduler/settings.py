@@ -22,7 +22,7 @@ _REMOVED = {"SCHEDULER_API_PROCESSES": "run several `scheduler api` behind a loa
 
 
 _ENCODE = "in a password write @ / ? # % as %40 %2F %3F %23 %25"
-# libpq's own complaints quote what they do not understand, which may be a part of the password.
+# libpq's error messages quote invalid text, which may be part of the password.
 _TEXT = r"(?:[^@:/?#%\s]|%[0-9A-Fa-f]{2})*"
 _HIDDEN = r"(?:[^@/%\s]|%[0-9A-Fa-f]{2})*"
 _PLACE = rf"(?:\[[0-9A-Fa-f:.%]+\]|{_TEXT})(?::[0-9]*)?"
@@ -69,7 +69,7 @@ def _amqp_urls(text: str) -> tuple[str, ...]:
             known = parts.scheme in ("amqp", "amqps") and bool(parts.hostname) and (parts.port or 1) > 0
         except ValueError:
             known = False
-        # A character that had to be encoded cuts the password in two: the rest would count as a place.
+        # An unencoded character splits the password: the rest would be parsed as the host.
         if not known or "@" in f"{parts.path}{parts.query}" or parts.fragment:
             raise ValueError(
                 f"must be an amqp:// or amqps:// URL with a host, or several with commas between; {_ENCODE}"
@@ -78,7 +78,7 @@ def _amqp_urls(text: str) -> tuple[str, ...]:
 
 
 def _delay_exchanges(text: str) -> tuple[tuple[str, str], ...]:
-    """Read further pairs of entry and exit: `orders:topic` is the entry orders.delay and the exit orders."""
+    """Parse pairs of entry and exit: `orders:topic` is the entry orders.delay and the exit orders."""
     pairs = []
     for part in text.split(","):
         name, _, kind = part.strip().rpartition(":")
@@ -104,7 +104,7 @@ def _proxy_url(text: str) -> str:
 
 
 def _queue_patterns(text: str) -> tuple[str, ...]:
-    """Read names of queues, in which * stands for anything."""
+    """Parse queue name patterns with * as a wildcard."""
     found = _words(text)
     if not found or any(len(each.encode()) > _LONGEST_NAME or not each.isprintable() for each in found):
         raise ValueError(f"must be names of queues with commas between, at most {_LONGEST_NAME} bytes each; "
@@ -113,7 +113,7 @@ def _queue_patterns(text: str) -> tuple[str, ...]:
 
 
 def _instant(text: str) -> float:
-    """Read an RFC 3339 instant as seconds since 1970."""
+    """Parse an RFC 3339 instant to Unix seconds."""
     return parse_instant(text).timestamp()
 
 
@@ -172,7 +172,7 @@ class Settings:
 
 
 def load(environment: Mapping[str, str]) -> Settings:
-    """Read the settings, or raise Misconfigured with every mistake, never with a secret's value."""
+    """Parse the settings; raises Misconfigured with every mistake, but no secret."""
     values: dict[str, Any] = {}
     mistakes: list[str] = []
     known: set[str] = set()
@@ -188,7 +188,7 @@ def load(environment: Mapping[str, str]) -> Settings:
             mistakes.append(f"{name} {error}{shown}")
     mistakes.extend(
         f"{name} was removed; {_REMOVED[name]}" if name in _REMOVED else
-        f"{name} is not a setting; known are {', '.join(sorted(n for n in known if n[:4] == 'SCHE'))}"
+        f"{name} is not a setting; expected one of {', '.join(sorted(n for n in known if n[:4] == 'SCHE'))}"
         for name in sorted(environment)
         if name.startswith("SCHEDULER_") and name not in known and name not in COMMAND_VARIABLES
     )

@@ -1,4 +1,4 @@
-"""For a host's own tests: a sidecar in the same process, with a clock that the test moves."""
+"""A sidecar for a host's tests: in the same process, with a clock that the test controls."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 __all__ = ["InProcessClient", "Sidecar"]
 
-_HOMES = {"InProcessClient": "scheduler.testing.client", "Sidecar": "scheduler.testing.sidecar"}
+_MODULES = {"InProcessClient": "scheduler.testing.client", "Sidecar": "scheduler.testing.sidecar"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: pytest loads the plugin beside us in every run, also where nobody needs it."""
-    if name not in _HOMES:
+    """Import on first use: pytest loads this package's plugin in every run."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,4 +1,4 @@
-"""A SchedulerClient whose sidecar is in the same process: hand it to the code under test."""
+"""A SchedulerClient for the code under test, with a sidecar in the same process."""
 
 from datetime import datetime, timedelta
 
@@ -11,7 +11,7 @@ from scheduler.testing.sidecar import Sidecar
 
 
 class InProcessClient(SchedulerClient):
-    """The same methods and the same errors, without a broker; commands are issued by the sidecar's clock."""
+    """A SchedulerClient without a broker; `issued_at` is the sidecar's clock."""
 
     def __init__(self, sidecar: Sidecar) -> None:
         """Send to `sidecar`."""
@@ -26,14 +26,14 @@ class InProcessClient(SchedulerClient):
         return self._last
 
     def _send(self, outgoing: OutgoingCommand, wait: bool | float) -> ScheduleAccepted | None:
-        answer = self._sidecar.publish(
+        reply = self._sidecar.publish(
             outgoing.kind, outgoing.body(self._issued_now), correlation_id=outgoing.correlation_id,
             headers=outgoing.headers, message_type=outgoing.message_type,
         )
-        if isinstance(answer, ScheduleRejected):
-            raise CommandRejected(Problem(each.field, each.problem) for each in answer.errors)
-        assert isinstance(answer, ScheduleAccepted)  # noqa: S101 - a client sends no results
-        return None if wait is False else answer
+        if isinstance(reply, ScheduleRejected):
+            raise CommandRejected(Problem(error.field, error.problem) for error in reply.errors)
+        assert isinstance(reply, ScheduleAccepted)  # noqa: S101 - a client sends no results
+        return None if wait is False else reply
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""

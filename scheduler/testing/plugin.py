@@ -1,4 +1,4 @@
-"""A pytest plugin, loaded by itself wherever the package is installed."""
+"""A pytest plugin, which pytest loads automatically if the package is installed."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def scheduler_sidecar() -> "Sidecar":
-    """A sidecar of the test's own; its clock starts now and stands still until the test moves it."""
+    """A new sidecar; its clock starts now and moves only when the test moves it."""
     from scheduler.testing.sidecar import Sidecar  # noqa: PLC0415 - most tests of a host do not need it
 
     return Sidecar()

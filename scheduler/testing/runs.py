@@ -1,4 +1,4 @@
-"""The runs of tracked jobs in a sidecar for tests: what the producer and the consumer of the real one keep."""
+"""Runs of tracked jobs in the in-process sidecar."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from scheduler.domain.runs.unannounced_ends import keep_unannounced_ends, run_at
 
 @dataclass(frozen=True, slots=True)
 class HostEvent:
-    """A message as a host would receive it."""
+    """A message for a host."""
 
     routing_key: str
     body: bytes
@@ -27,56 +27,56 @@ class HostEvent:
 
 
 class SidecarRuns:
-    """Every run by its event_id; one that has ended stays, and can be retried."""
+    """Runs by event_id; finished runs stay, and can be retried."""
 
     def __init__(self) -> None:
         self._runs: dict[str, Run] = {}
-        self._untold: set[str] = set()  # have ended, and the ScheduleFinished is not out
+        self._unannounced: set[str] = set()  # finished, and ScheduleFinished is not published
 
     def get(self, event_id: str) -> Run | None:
-        """Return where a run stands."""
+        """Return a run."""
         return self._runs.get(event_id)
 
     def open_of(self, job_id: str) -> str | None:
-        """Return an open run of a job, if it has one: the oldest."""
-        found = [
+        """Return the oldest open run of a job."""
+        open_runs = [
             (run.occurrence.due_at, run.event_id) for run in self._runs.values()
             if run.open and run.occurrence is not None and run.occurrence.job_id == job_id
         ]
-        return min(found)[1] if found else None
+        return min(open_runs)[1] if open_runs else None
 
     def begin(self, emission: Emission, now: datetime) -> HostEvent:
         """Record the run of an occurrence and return its first event."""
-        assert emission.event_id is not None  # noqa: S101 - the caller asked whether there is one
+        assert emission.event_id is not None  # noqa: S101 - the caller checked it
         about = occurrence(emission)
         first = deliver_run(None, emission.event_id, about, now)
-        known = self._runs.get(emission.event_id)
-        if known is not None and known.status is RunStatus.EXPECTED:
-            self._put(deliver_run(known, emission.event_id, about, now))
-        elif known is None or not (known.open or known.event_id in self._untold):
+        stored = self._runs.get(emission.event_id)
+        if stored is not None and stored.status is RunStatus.EXPECTED:
+            self._put(deliver_run(stored, emission.event_id, about, now))
+        elif stored is None or not (stored.open or stored.event_id in self._unannounced):
             self._put(first)
         return _due(first, about)
 
     def report(self, result: Result, now: datetime) -> MessageOutcome:
-        """Take a result and return what to answer."""
-        return self._judged(result.event_id, lambda runs: decide_result(runs, result, now))
+        """Apply a result and return its outcome."""
+        return self._decide(result.event_id, lambda runs: decide_result(runs, result, now))
 
     def retry(self, incoming: Incoming, now: datetime) -> MessageOutcome:
-        """Take a ScheduleRetry and return what became of it."""
-        return self._judged(incoming.about, lambda runs: decide_retry(runs, incoming, now))
+        """Apply a ScheduleRetry and return its outcome."""
+        return self._decide(incoming.about, lambda runs: decide_retry(runs, incoming, now))
 
-    def _judged(self, event_id: str, judge: Callable[[dict[str, Run]], MessageOutcome]) -> MessageOutcome:
-        known = self._runs.get(event_id)
-        after = {} if known is None else {event_id: known}
-        verdict = judge(after)
-        if known is not None and event_id in self._untold:
-            keep_unannounced_ends({event_id: known}, after)
+    def _decide(self, event_id: str, decide: Callable[[dict[str, Run]], MessageOutcome]) -> MessageOutcome:
+        before = self._runs.get(event_id)
+        after = {} if before is None else {event_id: before}
+        outcome = decide(after)
+        if before is not None and event_id in self._unannounced:
+            keep_unannounced_ends({event_id: before}, after)
         for run in after.values():
             self._put(run)
-        return verdict
+        return outcome
 
     def cancel(self, job_id: str, now: datetime) -> bool:
-        """Make no further attempt at the open runs of a job that was cancelled; return whether it had any."""
+        """Cancel the open runs of a job; return whether it had any."""
         opened = [run for run in self._runs.values()
                   if run.open and run.occurrence is not None and run.occurrence.job_id == job_id]
         for run in opened:
@@ -84,43 +84,43 @@ class SidecarRuns:
         return bool(opened)
 
     def waking(self) -> Iterator[tuple[datetime, Run]]:
-        """Go through the runs that a producer will look at, and when."""
+        """Yield the runs with a wakeup, and its time."""
         for run in self._runs.values():
-            if (run.open or run.event_id in self._untold) and run.wake_at is not None:
+            if (run.open or run.event_id in self._unannounced) and run.wake_at is not None:
                 yield run.wake_at, run
 
     def wake(self, run: Run, now: datetime) -> list[HostEvent]:
-        """Do what is to be done about a run now that its time has come, and return what to tell."""
+        """Advance a run whose wakeup is due; return the messages for the host."""
         if run.status is RunStatus.EXPECTED:
             del self._runs[run.event_id]
             return []
         about = run.occurrence
-        assert about is not None  # noqa: S101 - whatever else wakes is known
+        assert about is not None  # noqa: S101 - only expected runs have none
         if run.unannounced:
             self._runs[run.event_id] = replace(run, unannounced=None)
             return [event for end in run.unannounced for event in _announcement(run_at_end(run, end), about)]
-        again = run.status is RunStatus.WAITING
-        after = deliver_run(run, run.event_id, about, now) if again else expire_attempt(run, now)
+        retry = run.status is RunStatus.WAITING
+        after = deliver_run(run, run.event_id, about, now) if retry else expire_attempt(run, now)
         self._put(after)
-        if again:
+        if retry:
             return [_due(after, about)]
         if after.open:
             return []
-        self._untold.discard(run.event_id)
+        self._unannounced.discard(run.event_id)
         return _announcement(after, about)
 
     def _put(self, run: Run) -> None:
         before = self._runs.get(run.event_id)
         self._runs[run.event_id] = run
         if run.open:
-            self._untold.discard(run.event_id)
+            self._unannounced.discard(run.event_id)
         elif run is not before:
-            self._untold.add(run.event_id)
+            self._unannounced.add(run.event_id)
 
 
 def _announcement(run: Run, about: Occurrence) -> list[HostEvent]:
-    told = [HostEvent("finished", finished_body(run), about.correlation_id)]
-    return [_event("dead", run, about), *told] if run.status is RunStatus.DEAD else told
+    finished = HostEvent("finished", finished_body(run), about.correlation_id)
+    return [_event("dead", run, about), finished] if run.status is RunStatus.DEAD else [finished]
 
 
 def _due(run: Run, about: Occurrence) -> HostEvent:

@@ -1,4 +1,4 @@
-"""The sidecar without a broker, a database or waiting: the real rules, on a clock that the test moves."""
+"""The sidecar without a broker or a database: the production rules, with a clock that the test controls."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -45,7 +45,7 @@ Answer = ScheduleAccepted | ScheduleRejected
 
 
 class Sidecar:
-    """Takes commands, and emits what is due as its clock is moved; nothing happens between two calls."""
+    """Applies commands, and emits due events when the test moves its clock."""
 
     def __init__(self, now: datetime | None = None, *, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> None:
         """Start the clock at `now`, which is the real time by default."""
@@ -61,15 +61,15 @@ class Sidecar:
         self, routing_key: str, body: bytes | Mapping[str, Any], *, correlation_id: str | None = None,
         headers: Mapping[str, str] | None = None, message_type: str | None = None, message_id: str | None = None,
     ) -> ScheduleAccepted | ScheduleRejected | ScheduleRecorded:
-        """Take a raw message as it would be published to schedule.commands, and return the answer."""
+        """Apply a raw message for schedule.commands, and return the reply."""
         raw = body if isinstance(body, bytes) else json.dumps(dict(body), default=_plain).encode()
-        verdict: MessageOutcome
+        outcome: MessageOutcome
         try:
             if routing_key == ScheduleWorker.kind:
-                parse_worker(raw, message_type=message_type)  # who lists workers is not part of a test
-                verdict = "recorded"
+                parse_worker(raw, message_type=message_type)  # the sidecar for tests has no list of workers
+                outcome = "recorded"
             elif routing_key == ScheduleResult.kind:
-                verdict = self._runs.report(parse_result(routing_key, raw, message_type=message_type), self.now)
+                outcome = self._runs.report(parse_result(routing_key, raw, message_type=message_type), self.now)
             else:
                 incoming = parse_command(
                     routing_key, raw, max_payload_bytes=self._max_payload_bytes, message_type=message_type
@@ -81,15 +81,15 @@ class Sidecar:
                 )
                 if isinstance(incoming.command, ScheduleTrigger) and incoming.command.issued_at is None:
                     incoming.message_id = message_id
-                verdict = self._execute(incoming)
+                outcome = self._execute(incoming)
         except Rejected as rejected:
-            verdict = rejected
-        answered = reply_to(verdict, id_in_body(raw))
-        assert isinstance(answered, Answer | ScheduleRecorded)  # noqa: S101 - there are no others
-        if isinstance(answered, ScheduleRejected):
-            self._events.append(HostEvent("rejected", answered.model_dump_json().encode(), correlation_id))
+            outcome = rejected
+        reply = reply_to(outcome, id_in_body(raw))
+        assert isinstance(reply, Answer | ScheduleRecorded)  # noqa: S101 - there are no others
+        if isinstance(reply, ScheduleRejected):
+            self._events.append(HostEvent("rejected", reply.model_dump_json().encode(), correlation_id))
         self._emit_until(self.now)
-        return answered
+        return reply
 
     def _execute(self, incoming: Incoming) -> MessageOutcome:
         if isinstance(incoming.command, ScheduleRetry):
@@ -97,18 +97,18 @@ class Sidecar:
         key = incoming.duplicate_key
         named = None if key is None else (incoming.about, key)
         incoming.repeated = named in self._trigger_messages
-        [verdict], self._jobs = decide_jobs(self._jobs, [incoming], self.now)
-        if isinstance(verdict, CommandOutcome):
-            if named is not None and verdict.status != "superseded":
+        [outcome], self._jobs = decide_jobs(self._jobs, [incoming], self.now)
+        if isinstance(outcome, CommandOutcome):
+            if named is not None and outcome.status != "superseded":
                 self._trigger_messages.add(named)
-            if verdict.stops_runs and self._runs.cancel(verdict.job.id, self.now):
-                verdict.status = "cancelled"
-        return verdict
+            if outcome.stops_runs and self._runs.cancel(outcome.job.id, self.now):
+                outcome.status = "cancelled"
+        return outcome
 
     def _command(self, kind: str, fields: Mapping[str, Any]) -> Answer:
-        answered = self.publish(kind, fields)
-        assert not isinstance(answered, ScheduleRecorded)  # noqa: S101 - that is the answer to a result
-        return answered
+        reply = self.publish(kind, fields)
+        assert not isinstance(reply, ScheduleRecorded)  # noqa: S101 - that is the reply to a result
+        return reply
 
     def request(self, **fields: Any) -> ScheduleAccepted | ScheduleRejected:
         """Send a ScheduleRequest; the fields are those of the contract."""
@@ -138,24 +138,24 @@ class Sidecar:
         self, event_id: UUID | str, attempt: int, status: str, **fields: Any
     ) -> ScheduleRecorded | ScheduleRejected:
         """Send a ScheduleResult, as a worker would."""
-        answered = self.publish("result", {"event_id": event_id, "attempt": attempt, "status": status, **fields})
-        assert not isinstance(answered, ScheduleAccepted)  # noqa: S101 - that is the answer to a command
-        return answered
+        reply = self.publish("result", {"event_id": event_id, "attempt": attempt, "status": status, **fields})
+        assert not isinstance(reply, ScheduleAccepted)  # noqa: S101 - that is the reply to a command
+        return reply
 
     def advance(self, span: timedelta | None = None, **parts: float) -> None:
-        """Move the clock on, as in `advance(days=3)`; everything due on the way is emitted on time."""
+        """Advance the clock, as in `advance(days=3)`; events due in that time are emitted on time."""
         self.advance_to(self.now + (span or timedelta(0)) + timedelta(**parts))
 
     def advance_to(self, moment: datetime) -> None:
-        """Move the clock on to a moment."""
+        """Advance the clock to a moment."""
         if moment < self.now:
-            raise ValueError(f"the clock stands at {self.now} already; it does not go back")
+            raise ValueError(f"the clock is already at {self.now} and cannot go back")
         self._emit_until(moment.astimezone(UTC))
         self.now = moment.astimezone(UTC)
 
     @contextmanager
     def down(self) -> Iterator[None]:
-        """Meanwhile nothing is emitted; afterwards each job's `on_missed` decides about what passed."""
+        """Emit nothing inside the block; after it, each job's `on_missed` applies to the missed occurrences."""
         self._down = True
         try:
             yield
@@ -164,7 +164,7 @@ class Sidecar:
         self._emit_until(self.now)
 
     def due(self) -> list[ScheduleDue]:
-        """Take the ScheduleDue events that were emitted since the last call, whatever their route."""
+        """Take the ScheduleDue events that were emitted since the last call, for any route."""
         return [ScheduleDue.model_validate_json(each.body) for each in self.take("due", "due.")]
 
     def missed(self) -> list[ScheduleMissed]:
@@ -196,10 +196,10 @@ class Sidecar:
         return taken
 
     def deliver(self, to: Handlers = handlers) -> int:
-        """Hand the due events to the host's handlers and return how many; what a handler raises is raised.
+        """Call the host's handlers with the due events; return their number. A handler's error is raised.
 
-        Of a tracked job it is reported instead, as a Runner does it, and so is what the handler returns. What has
-        lain there until nobody may begin it any more is not handed over: the broker would have dropped it.
+        For tracked jobs the result or error is reported instead, as a Runner does. Expired events are dropped, as
+        the broker does.
         """
         count = 0
         for event in self.take("due", "due."):
@@ -215,22 +215,22 @@ class Sidecar:
 
     def _attempt(self, body: bytes, to: Handlers) -> None:
         attempt = tracked(body, "test")
-        assert attempt is not None  # noqa: S101 - the caller asked
+        assert attempt is not None  # noqa: S101 - the caller checked it
         self.publish("result", attempt.encode(ResultStatus.RUNNING))
         try:
             result = attempt.succeeded(to.dispatch(body))
         except (UnknownJobType, UnreadableEvent):
-            raise  # a mistake of the test's, most likely
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
+            raise  # probably a mistake in the test
+        except Exception as error:  # noqa: BLE001 - every error is reported
             result = attempt.failed(error)
         self.publish("result", result)
 
     def job(self, id: UUID | str) -> Job | None:
-        """Return where a job stands, or None if no command ever named it."""
+        """Return a job, or None if it is unknown."""
         return self._jobs.get(str(UUID(str(id))))
 
     def run(self, event_id: UUID | str) -> Run | None:
-        """Return where a run stands, with its attempts, or None if nothing is known of it."""
+        """Return a run with its attempts, or None if it is unknown."""
         return self._runs.get(str(UUID(str(event_id))))
 
     def _emit_until(self, moment: datetime) -> None:
@@ -253,7 +253,7 @@ class Sidecar:
                 self._emit(first)
 
     def _waits(self, job: Job) -> bool:
-        """Whether the run that a job was found to wait for is still open."""
+        """Return whether the run that a job waits for is still open."""
         run = None if job.held_by is None else self._runs.get(job.held_by)
         return run is not None and run.open
 
@@ -275,7 +275,7 @@ class Sidecar:
 
 
 def _plain(value: Any) -> Any:
-    """Write Python values as the contract wants them."""
+    """Encode Python values for JSON."""
     match value:
         case UUID():
             return str(value)

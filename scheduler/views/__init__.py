@@ -1,1 +1,1 @@
-"""What people see of jobs and runs, in the API, the console and the command line alike."""
+"""JSON views of jobs and runs for the API, the console and the command line."""

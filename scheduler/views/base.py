@@ -1,4 +1,4 @@
-"""What every view has in common, and pages of them."""
+"""Base classes of views and pages."""
 
 import json
 import re
@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 
 
 class View(BaseModel):
-    """A JSON object as people get it."""
+    """A JSON object of a response."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -26,7 +26,7 @@ class View(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Item]):
-    """Some items of a list, and the cursor by which the next ones are asked for, if there are any."""
+    """Some items of a list, and the cursor of the next page, if there is one."""
 
     items: Sequence[Item]
     next: str | None = None
@@ -42,7 +42,7 @@ class Verbatim:
 
 
 def stored(text: str) -> Any:
-    """Return the value of a stored JSON text, Verbatim where it is nested too deeply."""
+    """Return the value of a stored JSON text, Verbatim if it is nested too deeply."""
     try:
         return from_json(text)
     except ValueError:
@@ -50,7 +50,7 @@ def stored(text: str) -> Any:
 
 
 def as_json(view: BaseModel, *, warnings: bool = True) -> str:
-    """Write a view as JSON, and what is Verbatim in it as it is."""
+    """Encode a view as JSON, with Verbatim values unchanged."""
     absent = _absent(view)
     try:
         return view.model_dump_json(exclude=absent or None, warnings=warnings)
@@ -77,7 +77,7 @@ def _member(view: BaseModel, name: str) -> str:
 
 
 def list_as_json(views: Iterable[BaseModel]) -> str:
-    """Write views as a JSON list."""
+    """Encode views as a JSON list."""
     return f"[{','.join(map(as_json, views))}]"
 
 
@@ -87,12 +87,12 @@ def in_ascii(text: str) -> str:
 
 
 def instant(moment: datetime | None) -> str | None:
-    """Write a moment as the contract does."""
+    """Format an instant in RFC 3339."""
     return None if moment is None else rfc3339(moment)
 
 
 def seconds(span: timedelta | None) -> float | int | None:
-    """Write a span in seconds, whole where it is."""
+    """Return a span in seconds, as an int if it is whole."""
     if span is None:
         return None
     found = span.total_seconds()

@@ -1,4 +1,4 @@
-"""A dead letter as people see it."""
+"""Views of dead letters."""
 
 import base64
 import json
@@ -20,7 +20,7 @@ _DEEPEST = 20
 
 
 class DeadView(View):
-    """A message that lies in scheduler_dead, and why."""
+    """A message in scheduler_dead, and the reason."""
 
     id: str
     kind: Literal["run", "message"]
@@ -36,7 +36,7 @@ class DeadView(View):
 
 
 def dead_view(letter: DeadLetter) -> DeadView:
-    """Return a dead letter, its body as JSON or text where it is that, and only the beginning of a large one."""
+    """Return the view of a dead letter, with its body as JSON or text if possible; large bodies are truncated."""
     encoding, body = body_view(letter.body)
     return DeadView.model_construct(
         id=letter.id, kind="run" if letter.run_given_up else "message", routing_key=letter.routing_key,
@@ -46,7 +46,7 @@ def dead_view(letter: DeadLetter) -> DeadView:
 
 
 def body_view(body: bytes) -> tuple[str, Any]:
-    """Return a body as JSON or text where it is that, and only the beginning of a large one."""
+    """Return a body as JSON or text if possible; large bodies are truncated."""
     if len(body) <= _LONGEST_BODY:
         try:
             found = json.loads(body, parse_constant=lambda _: None)
@@ -70,7 +70,7 @@ def _without_credentials(body: Any) -> Any:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """Return an AMQP value as JSON can have it."""
+    """Return an AMQP value as a JSON value."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):

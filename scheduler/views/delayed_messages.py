@@ -1,4 +1,4 @@
-"""A delayed message as people see it."""
+"""Views of delayed messages."""
 
 import math
 from decimal import Decimal
@@ -12,7 +12,7 @@ from scheduler.views.dead_letters import body_view
 
 
 class DelayedView(View):
-    """A message that waits to come out."""
+    """A pending delayed message."""
 
     id: str
     message_id: str | None
@@ -26,7 +26,7 @@ class DelayedView(View):
 
 
 class WholeDelayedView(DelayedView):
-    """The same, with what it says."""
+    """A pending delayed message with its properties, headers and body."""
 
     properties: dict[str, Any]
     headers: dict[str, Any]
@@ -35,12 +35,12 @@ class WholeDelayedView(DelayedView):
 
 
 def delayed_view(row: DelayedSummary) -> DelayedView:
-    """Return one as a list shows it."""
+    """Return the view for a list."""
     return DelayedView.model_construct(**_fields(row))
 
 
 def whole_delayed_view(found: DelayedDetails) -> WholeDelayedView:
-    """Return one with its properties, its headers and the beginning of its body, as JSON or text if it is that."""
+    """Return the view with properties, headers and body; large bodies are truncated."""
     encoding, body = body_view(found.body)
     try:
         properties, headers = printable(found.properties)
@@ -60,7 +60,7 @@ def _fields(row: DelayedSummary) -> dict[str, Any]:
 
 
 def printable(raw: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return properties and headers as JSON knows values."""
+    """Return properties and headers as JSON values."""
     found = content_header.read(raw)
     headers = {
         header_values.as_text(entry.name): _header_text(content_header.value(found.table, entry), entry)

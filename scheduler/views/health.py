@@ -1,4 +1,4 @@
-"""The servers as one process sees them."""
+"""Views of a process's health."""
 
 from typing import Literal
 
@@ -6,20 +6,20 @@ from scheduler.views.base import View
 
 
 class Alive(View):
-    """The process lives."""
+    """The process is alive."""
 
     status: Literal["ok"] = "ok"
 
 
 class ServerHealth(View):
-    """A server, and what is wrong with it."""
+    """A server and its problem."""
 
     status: Literal["ok", "unavailable"]
     problem: str | None = None
 
 
 class DetailedHealth(View):
-    """`ok` where every server answers; without RabbitMQ `degraded`: everything but dead letters works."""
+    """`ok` if every server responds; `degraded` without RabbitMQ: only dead letters are unavailable."""
 
     status: Literal["ok", "degraded", "unavailable"]
     version: str

@@ -53,18 +53,20 @@ class JobView(View):
 
 
 def job_view(row: JobRow) -> JobView:
-    """Return a job that has been asked for; others are none to people."""
+    """Return the view of a requested job."""
     job, beside = row.job, row.beside
-    asked = job.definition
-    assert asked is not None  # noqa: S101 - the queries leave out the others
-    spec = asked.spec
-    # Constructed, not validated: all of it comes from the database, and a list has two hundred.
+    definition = job.definition
+    assert definition is not None  # noqa: S101 - the queries exclude jobs without a request
+    spec = definition.spec
+    # Skip validation for speed: the values come from the database, and a list has 200 rows.
     return JobView.model_construct(
-        id=UUID(job.id), name=asked.name, job_type=asked.job_type, tenant=job.tenant, status=job.status.value,
-        payload=stored(asked.payload), run_at=_run_at(spec), rrule=spec.rrule, cron=spec.cron,
-        every=seconds(spec.every), timezone=spec.timezone, on_missed=asked.on_missed.value,
-        max_lateness=seconds(asked.max_lateness), issued_at=job.requested_at,
-        priority=asked.priority or Priority.NORMAL, route=asked.route, run=asked.run, target=_target(asked),
+        id=UUID(job.id), name=definition.name, job_type=definition.job_type, tenant=job.tenant,
+        status=job.status.value,
+        payload=stored(definition.payload), run_at=_run_at(spec), rrule=spec.rrule, cron=spec.cron,
+        every=seconds(spec.every), timezone=spec.timezone, on_missed=definition.on_missed.value,
+        max_lateness=seconds(definition.max_lateness), issued_at=job.requested_at,
+        priority=definition.priority or Priority.NORMAL, route=definition.route, run=definition.run,
+        target=_target(definition),
         next_run_at=job.next_run_at, occurrence=job.occurrence, created_at=beside.created_at,
         updated_at=beside.updated_at, created_by=beside.created_by, updated_by=beside.updated_by,
         last_due_at=beside.last_due_at, last_emitted_at=beside.last_emitted_at, last_problem=beside.last_problem,
@@ -73,14 +75,14 @@ def job_view(row: JobRow) -> JobView:
 
 
 def job_etag(row: JobRow) -> str:
-    """Return the job's ETag as HTTP has it."""
+    """Return the job's ETag with quotes."""
     return f'"{etag(row.job)}"'
 
 
 def _run_at(spec: Spec) -> str | None:
-    """Return the start as an instant; as wall time where the clocks skip it, which no instant could keep."""
+    """Return the start as an instant, or as wall time if the clocks skip it."""
     if spec.rrule is not None and "DTSTART" in spec.rrule.upper():
-        return None  # the rule says it
+        return None  # the rule has it
     if spec.dtstart is not None:
         local = spec.starts_at.astimezone(zone(spec.timezone)).replace(tzinfo=None)
         if local != spec.dtstart:
@@ -88,7 +90,7 @@ def _run_at(spec: Spec) -> str | None:
     return rfc3339(spec.starts_at)
 
 
-def _target(asked: Definition) -> dict[str, Any] | None:
-    if asked.target is None:
+def _target(definition: Definition) -> dict[str, Any] | None:
+    if definition.target is None:
         return None
-    return mask_target(json.loads(asked.target))
+    return mask_target(json.loads(definition.target))

@@ -1,4 +1,4 @@
-"""When a schedule runs, as people read it: in local time, in UTC, and what the clocks did to it."""
+"""Views of occurrences: local time, UTC, and notes on clock changes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class OccurrenceView(View):
 
 
 class MovedOccurrenceView(OccurrenceView):
-    """An occurrence at another instant than its schedule alone gives."""
+    """An occurrence moved by a calendar, a window or jitter."""
 
     nominal_at: str
     moved: list[Literal["calendar", "window", "jitter"]]
@@ -58,10 +58,10 @@ class PreviewPage(Page[OccurrenceView]):
 def occurrences(
     row: JobRow, now: datetime, *, count: int, start: datetime | None, end: datetime | None
 ) -> list[OccurrenceView]:
-    """Return the next occurrences of a job, from its next run on; of a time span where one is asked for."""
-    asked = row.job.definition
-    assert asked is not None  # noqa: S101 - see jobs/find.sql
-    schedule = compile_schedule(asked.spec)
+    """Return the occurrences of a job from its next run, or in the time span if it is given."""
+    definition = row.job.definition
+    assert definition is not None  # noqa: S101 - see jobs/find.sql
+    schedule = compile_schedule(definition.spec)
     if start is None:
         if row.job.status in (JobStatus.DONE, JobStatus.CANCELLED):
             return []
@@ -70,16 +70,16 @@ def occurrences(
     if end is not None:
         limit = end
         following = takewhile(lambda instant: instant < limit, following)
-    return [_view(schedule, asked.spec.timezone, each) for each in islice(following, count)]
+    return [_view(schedule, definition.spec.timezone, instant) for instant in islice(following, count)]
 
 
 def preview_page(fields: Mapping[str, object], now: datetime) -> PreviewPage:
     """Return the occurrences of a schedule before it is used. Raises Rejected as for a command."""
-    found = preview(fields, now, USUAL)
-    skipped = found.skipped
+    result = preview(fields, now, USUAL)
+    skipped = result.skipped
     return PreviewPage(
-        [_item_view(item) for item in found.items],
-        skipped=None if skipped is None else [SkippedView.model_validate(each.fields()) for each in skipped],
+        [_item_view(item) for item in result.items],
+        skipped=None if skipped is None else [SkippedView.model_validate(item.fields()) for item in skipped],
     )
 
 

@@ -1,4 +1,4 @@
-"""The whole at a glance, and who is at work."""
+"""Views of the overview: statistics, replicas, workers and the audit log."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from scheduler.views.runs import RUN_STATES
 
 
 class LagView(View):
-    """Milliseconds between due and confirmed; null where nothing went out."""
+    """Milliseconds between due and confirmed; null if nothing was emitted."""
 
     p50: float | None
     p99: float | None
@@ -37,7 +37,7 @@ class StatsView(View):
 
 
 class ReplicaView(View):
-    """A process of the sidecar or a worker that was heard of lately."""
+    """A sidecar process or worker with a recent heartbeat."""
 
     role: str
     host: str
@@ -57,7 +57,7 @@ class ReplicaView(View):
 
 
 class RoleView(View):
-    """The live processes of one role, as a token of one tenant sees them."""
+    """The live processes of one role, for a token with one tenant."""
 
     role: str
     count: int
@@ -65,7 +65,7 @@ class RoleView(View):
 
 
 class AuditView(View):
-    """Who changed what."""
+    """An entry of the audit log."""
 
     at: Instant
     who: str | None
@@ -79,16 +79,16 @@ class AuditView(View):
     after: Any
 
 
-def stats_view(found: Stats) -> StatsView:
-    """Return the numbers, every status among them."""
-    p50, p99 = found.lag_ms or (None, None)
+def stats_view(stats: Stats) -> StatsView:
+    """Return the statistics, with every status."""
+    p50, p99 = stats.lag_ms or (None, None)
     return StatsView(
-        jobs={each: found.jobs.get(each, 0) for each in JOB_STATES},
-        runs={each: found.runs.get(each, 0) for each in RUN_STATES},
-        success_rate=round(found.succeeded / found.ended, 4) if found.ended else None,
-        mean_duration_ms=None if found.mean_duration_ms is None else round(found.mean_duration_ms, 3),
-        lag_ms=LagView(p50=_rounded(p50), p99=_rounded(p99)), backlog=found.backlog,
-        oldest_due_seconds=round(found.oldest_due_seconds, 3),
+        jobs={state: stats.jobs.get(state, 0) for state in JOB_STATES},
+        runs={state: stats.runs.get(state, 0) for state in RUN_STATES},
+        success_rate=round(stats.succeeded / stats.ended, 4) if stats.ended else None,
+        mean_duration_ms=None if stats.mean_duration_ms is None else round(stats.mean_duration_ms, 3),
+        lag_ms=LagView(p50=_rounded(p50), p99=_rounded(p99)), backlog=stats.backlog,
+        oldest_due_seconds=round(stats.oldest_due_seconds, 3),
     )
 
 
@@ -110,16 +110,16 @@ def worker_view(seen: SeenWorker) -> ReplicaView:
 
 
 def role_views(replicas: Iterable[SeenReplica], workers: Iterable[SeenWorker], tenant: str) -> list[RoleView]:
-    """Return how many processes of each role live, and what a tenant may use of what the workers offer."""
-    counts = Counter(each.role for each in replicas if not each.stale)
-    live = [each for each in workers if not each.stale]
-    offers = {offer for each in live for offer in usable_offers(each.offers, each.offer_tenants, tenant)}
+    """Return the live processes per role, and the workers' offers that the tenant may use."""
+    counts = Counter(replica.role for replica in replicas if not replica.stale)
+    live = [worker for worker in workers if not worker.stale]
+    offers = {offer for worker in live for offer in usable_offers(worker.offers, worker.offer_tenants, tenant)}
     views = [RoleView(role=role, count=count) for role, count in sorted(counts.items())]
     return [*views, RoleView(role="worker", count=len(live), offers=sorted(offers))]
 
 
 def audit_view(row: AuditRow) -> AuditView:
-    """Return an entry of the audit."""
+    """Return the view of an audit entry."""
     return AuditView.model_construct(
         at=row.at, who=row.who, via=row.via, action=row.action, kind=row.kind, id=row.thing, tenant=row.tenant,
         address=row.address, before=_masked(row.before), after=_masked(row.after),

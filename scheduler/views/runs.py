@@ -1,4 +1,4 @@
-"""A run as people see it."""
+"""Views of runs."""
 
 import json
 from datetime import timedelta
@@ -20,7 +20,7 @@ _CUT = Field(default=None, description="`output` was truncated; absent if it was
 
 
 class AttemptView(View):
-    """One attempt that has come to an end."""
+    """One finished attempt."""
 
     optional: ClassVar[frozenset[str]] = frozenset({"output_cut"})
 
@@ -68,7 +68,7 @@ class WholeRunView(RunView):
 
     attempts: list[AttemptView]
     attempts_omitted: int | None = Field(
-        default=None, description="How many are left out of the middle; absent if none is."
+        default=None, description="Number of attempts omitted from the middle; absent if none is."
     )
 
 
@@ -80,13 +80,13 @@ def run_view(run: Run) -> RunView:
 def whole_run_view(run: Run) -> WholeRunView:
     """Return a run of a known event with its attempts."""
     return WholeRunView.model_construct(
-        **_fields(run), attempts=[attempt_view(each) for each in run.attempts],
+        **_fields(run), attempts=[attempt_view(attempt) for attempt in run.attempts],
         attempts_omitted=run.attempts_omitted,
     )
 
 
 def run_json(run: Run) -> str:
-    """Write any run with its attempts as JSON; one that is known only from results has nulls for its job."""
+    """Encode any run with its attempts as JSON; a run with only results has nulls for its job."""
     view = whole_run_view(run)
     if run.occurrence is not None:
         return as_json(view)
@@ -94,12 +94,13 @@ def run_json(run: Run) -> str:
     return json.dumps(dict.fromkeys(name for name in RunView.model_fields if name not in RunView.optional) | known)
 
 
-def attempt_view(each: FinishedAttempt) -> AttemptView:
-    """Return an attempt."""
+def attempt_view(attempt: FinishedAttempt) -> AttemptView:
+    """Return the view of an attempt."""
     return AttemptView.model_construct(
-        attempt=each.attempt, outcome=each.outcome.value, worker=each.worker, started_at=each.started_at,
-        finished_at=each.finished_at, error=each.error, output=_output(each.output),
-        output_cut=_cut(each),
+        attempt=attempt.attempt, outcome=attempt.outcome.value, worker=attempt.worker,
+        started_at=attempt.started_at,
+        finished_at=attempt.finished_at, error=attempt.error, output=_output(attempt.output),
+        output_cut=_cut(attempt),
     )
 
 
