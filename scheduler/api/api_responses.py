@@ -1,7 +1,7 @@
 """Views as responses, and the responses that every route may give, for the OpenAPI document."""
 
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, Field
 from starlette.responses import Response
@@ -34,6 +34,8 @@ class ProblemView(View):
 
 class Listed(View, Generic[Item]):
     """A page of a list, and the cursor of the next one."""
+
+    lists: ClassVar[frozenset[str]] = frozenset({"items"})
 
     items: list[Item]
     next: str | None

@@ -28,7 +28,7 @@ def sources(
     settings: Settings, link: Link, probe: ResultsProbe, *, after_outage: bool
 ) -> tuple[DueJobs, DueRuns, DueDelayed]:
     """Return the sources of due rows."""
-    jobs = DueJobs(keep_all=settings.history == "all", topology_wanted=link.topology_wanted)
+    jobs = DueJobs(keep_all=settings.history == "all")
     return jobs, DueRuns(after_outage=after_outage, probe=probe), _delayed(settings, link)
 
 

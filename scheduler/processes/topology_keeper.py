@@ -16,8 +16,6 @@ log = get_logger(__name__)
 _failed = ThrottledWarning(log, "topology not redeclared")
 
 CHECK_SECONDS = 30.0
-# Minimum time between two declarations because of unroutable events.
-REST_SECONDS = 5.0
 
 
 def declare(url: str, settings: Settings) -> None:
@@ -30,22 +28,17 @@ def declare(url: str, settings: Settings) -> None:
 
 @contextmanager
 def keep_topology(link: Link, url: str, settings: Settings) -> Iterator[None]:
-    """Check the topology periodically, and when an event could not be routed, within this context."""
+    """Check the topology periodically within this context."""
     ended = threading.Event()
 
     def run() -> None:
-        while not ended.is_set():
-            unroutable = link.topology_wanted.wait(CHECK_SECONDS)
-            if ended.is_set() or link.closed is not None:
-                return
-            link.topology_wanted.clear()
+        while not ended.wait(CHECK_SECONDS) and link.closed is None:
             try:
-                if unroutable or topology.is_incomplete(link, settings.delay_exchanges):
+                if topology.is_incomplete(link, settings.delay_exchanges):
                     declare(url, settings)
                     log.info("topology redeclared", broker=place(url))
             except SchedulerError as error:
                 _failed.warning(problem=str(error), do="check the broker's queues, exchanges and permissions")
-            ended.wait(REST_SECONDS)
 
     thread = threading.Thread(target=run, name="topology", daemon=True)
     thread.start()
@@ -53,4 +46,3 @@ def keep_topology(link: Link, url: str, settings: Settings) -> Iterator[None]:
         yield
     finally:
         ended.set()
-        link.topology_wanted.set()

@@ -44,7 +44,6 @@ class Link:
         self._on_close: list[Callable[[str], None]] = []
         self.closed: str | None = None
         self.blocked = False
-        self.topology_wanted = threading.Event()  # an event could not be routed: a queue or binding may be missing
         self._connection = ReadingConnection(
             parameters(url, name),
             on_open_callback=lambda _: self._opened.set_result(None),

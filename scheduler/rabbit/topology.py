@@ -95,10 +95,13 @@ def declare(
 
 
 def is_incomplete(link: Link, delay_exchanges: Sequence[tuple[str, str]]) -> bool:
-    """Tell whether someone has deleted an exchange, or a queue that no consumer of ours watches."""
+    """Return whether an exchange, or a queue that no consumer watches, was deleted.
+
+    `mainapp_due` is not checked: it belongs to the host, who may delete it.
+    """
     entries = [DELAY_EXCHANGE, *(delay_entry(name) for name, _ in delay_exchanges)]
     exchanges = [COMMANDS_EXCHANGE, EVENTS_EXCHANGE, DEAD_EXCHANGE, WORK_EXCHANGE, DELAYED_EXCHANGE, *entries]
-    return link.lacks(exchanges, [DUE_QUEUE, DEAD_QUEUE, WEBHOOKS_QUEUE])
+    return link.lacks(exchanges, [DEAD_QUEUE, WEBHOOKS_QUEUE])
 
 
 def declared(url: str) -> bool:

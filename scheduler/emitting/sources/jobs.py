@@ -3,13 +3,12 @@
 import random
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from threading import Event
 
 from scheduler.domain.instants import parse_instant
 from scheduler.domain.jobs.emission import Emission, decide, due_body, missed_body, missed_id, occurrence
 from scheduler.domain.jobs.job import Job
 from scheduler.domain.messages import AMQP_PRIORITIES, Overlap, work_key
-from scheduler.domain.names import EVENTS_EXCHANGE, WEBHOOK_KEY, due_address
+from scheduler.domain.names import EVENTS_EXCHANGE, due_address
 from scheduler.domain.runs.run import Origin, Run, RunStatus
 from scheduler.domain.runs.transitions import deliver_run
 from scheduler.emitting.run_messages import count_unoffered, not_delivered, run_message, trace_headers
@@ -29,7 +28,6 @@ from scheduler.rabbit.publisher import Receipt
 log = get_logger(__name__)
 
 MAX_LOGGED_IDS = 10
-_OWN_KEYS = ("due", WEBHOOK_KEY)  # the sidecar declares their queues
 _warnings = {receipt: ThrottledWarning(log, "events not delivered") for receipt in Receipt}
 
 
@@ -42,10 +40,9 @@ class DueJobs(Source[Job, Emission]):
     notice_seconds: float | None = None
     idle_seconds = 0.0
 
-    def __init__(self, *, keep_all: bool = False, topology_wanted: Event | None = None) -> None:
+    def __init__(self, *, keep_all: bool = False) -> None:
         """Record every occurrence in the history, or only occurrences of tracked jobs."""
         self._keep_all = keep_all
-        self._topology_wanted = topology_wanted  # set if an event that always has a queue could not be routed
         if keep_all:
             self.tables = ("jobs", "run_history")
 
@@ -167,8 +164,6 @@ class DueJobs(Source[Job, Emission]):
         for (receipt, exchange, key), ids in failed.items():
             _, advice = not_delivered(receipt, exchange, key)
             count_unoffered(receipt, key, len(ids))
-            if receipt is Receipt.RETURNED and key in _OWN_KEYS and self._topology_wanted is not None:
-                self._topology_wanted.set()
             _warnings[receipt].warning(
                 count=len(ids), reason=receipt.value, exchange=exchange, routing_key=key,
                 job_ids=ids[:MAX_LOGGED_IDS], do=advice,

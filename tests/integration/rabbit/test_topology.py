@@ -2,7 +2,7 @@ from contextlib import closing, suppress
 
 import pika
 import pytest
-from support import amqp, iso, patiently, until, utc
+from support import amqp, patiently, until
 
 from scheduler.domain.errors import Misconfigured, Unavailable
 from scheduler.processes import topology_keeper
@@ -100,7 +100,6 @@ def test_an_exit_of_another_type_or_an_internal_one_is_refused(vhost, channel, k
 @pytest.fixture
 def checked_often(monkeypatch):
     monkeypatch.setattr(topology_keeper, "CHECK_SECONDS", 0.1)
-    monkeypatch.setattr(topology_keeper, "REST_SECONDS", 0.1)
 
 
 @pytest.mark.parametrize("exchange", ["schedule.commands", "schedule.delay", "orders.delay", "schedule.dead"])
@@ -121,11 +120,3 @@ def test_an_exchange_deleted_while_processes_run_is_declared_again(vhost, channe
 
         channel.confirm_delivery()
         until(routed, "it is bound")
-
-
-def test_an_event_without_a_queue_has_mainapp_due_declared_again(host, sidecar):
-    sidecar.up()
-    host.channel.queue_delete("mainapp_due")
-    host.request(run_at=iso(utc()))
-    sidecar.processes[1].logged("topology redeclared")
-    host.due()
