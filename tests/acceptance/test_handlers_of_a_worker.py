@@ -60,9 +60,9 @@ def test_what_would_be_served_is_listed(modules):
 
 
 @pytest.mark.parametrize(("arguments", "says"), [
-    (["--handlers", "shop_nowhere"], "no such module"),
-    (["--list"], "go with --handlers"),
-    (["--queue", "other"], "go with --handlers"),
+    (["--handlers", "shop_nowhere"], "module not found"),
+    (["--list"], "need --handlers"),
+    (["--queue", "other"], "need --handlers"),
 ])
 def test_what_cannot_be_served_is_told(modules, arguments, says):
     done = listed(modules, *arguments)

@@ -97,7 +97,7 @@ def test_webhook_test_says_what_came_back_and_what_a_job_would_make_of_it(secret
         sent = server.one("/fine")
         assert Webhook(SECRET).verify(sent.body, sent.headers)["job_type"] == "webhook.test"
         bad = webhook_test(server.url("/bad"), secrets)
-        assert (bad.returncode, "tried again" in bad.stdout) == (1, True)
+        assert (bad.returncode, "retried according to" in bad.stdout) == (1, True)
         told = json.loads(webhook_test(server.url("/fine"), secrets, "--secret", "shop", "--json").stdout)
         assert (told["succeeded"], told["error"], told["retry"]) == (True, None, False)
         assert (told["output"]["status_code"], told["output"]["body"]) == (200, "thank you")
