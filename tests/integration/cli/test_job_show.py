@@ -94,7 +94,7 @@ def test_a_claimed_job_is_in_hand_and_looking_at_it_waits_for_nobody(database_ur
         producer.rollback()
     found = report(database_url, job)
     assert not found.in_hand
-    assert [line for line in explain(found) if line.endswith("nothing has claimed it.")]
+    assert [line for line in explain(found) if line.endswith("no producer has claimed it.")]
 
 
 def test_a_trigger_is_due_from_when_it_was_issued(database_url, sql, job):
