@@ -7,18 +7,24 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 ENOUGH := $(VENV)/.enough
+DOCS   := .venv-docs
 PIP    := $(BIN)/pip install -q --disable-pip-version-check
 LOCK   := uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-annotate \
           --custom-compile-command 'make constraints'
 ARGS   ?=
 
-.PHONY: help run test test-deep lint schemas dashboards example screenshots chaos torture bench bench-against bench-peers build constraints audit sbom clean
+.PHONY: help run check test test-deep lint schemas dashboards example screenshots chaos torture bench bench-against bench-peers docs build constraints audit sbom clean
 
 help: ## a line for each target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(ENOUGH) ## the whole sidecar on this machine, with sample reminders (ARGS="--for 20" to end by itself)
 	@$(BIN)/scheduler dev $(ARGS)
+
+check: $(READY) ## before every commit, in under 90 s: ruff, mypy strict and the unit tests without the long recurrence ones
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest -q -n 3 tests/unit --ignore tests/unit/domain/recurrence $(ARGS)
 
 test: $(READY) ## all tests, against a real Postgres and a real RabbitMQ (SERVERS=trixie or sid for newer ones)
 	@SERVERS=$(SERVERS) $(BIN)/python -m scheduler.dev.servers.roots
@@ -27,13 +33,14 @@ test: $(READY) ## all tests, against a real Postgres and a real RabbitMQ (SERVER
 test-deep: $(READY) ## the property tests with thousands of examples
 	@SCHEDULER_TEST_EXAMPLES=5000 $(BIN)/python -m pytest -m "deep" $(ARGS)
 
-lint: $(READY) ## ruff, mypy strict, the container files and Kubernetes manifests, and Prometheus's rules
+lint: $(READY) ## ruff, mypy strict, the container files, Kubernetes manifests, Prometheus's rules, and links in the docs
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@if [ -f docker-compose.yml ]; then $(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml; fi
 	@if [ -f Dockerfile ]; then $(BIN)/hadolint Dockerfile; fi
 	@$(BIN)/python -m tools.kubernetes
 	@$(BIN)/python -m tools.prometheus
+	@$(BIN)/python -m pytest -q -p no:randomly tests/unit/test_docs.py
 
 schemas: $(READY) ## write schemas/*.json and schemas/asyncapi.yaml from the models
 	@$(BIN)/python -m tools.schemas
@@ -64,14 +71,18 @@ bench-against: $(READY) ## this tree beside another commit, in turns (BASE=commi
 bench-peers: $(READY) ## measure other libraries beside ours; installs them into .bench-peers/ (ARGS="pgqueuer" for one)
 	@$(BIN)/python -m bench.peers $(ARGS)
 
+docs: $(DOCS)/.ready ## the documentation as a site, in build/site
+	@mkdir -p build/docs-source && NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build -q && echo "wrote build/site/README.html"
+
 build: $(READY) ## the wheel and the source archive, in dist/
 	@$(BIN)/python -m build --no-isolation
 
 constraints: $(READY) ## lock the newest versions that pyproject.toml allows, with their hashes (ARGS="--upgrade")
 	@$(PIP) uv
 	@$(BIN)/$(LOCK) $(ARGS) --all-extras pyproject.toml requirements/build.in -o constraints.txt
-	@$(BIN)/$(LOCK) -c constraints.txt --extra api --extra containers --extra otel --extra worker pyproject.toml -o requirements/run.txt
+	@$(BIN)/$(LOCK) -c constraints.txt --extra all pyproject.toml -o requirements/run.txt
 	@$(BIN)/$(LOCK) -c constraints.txt requirements/build.in -o requirements/build.txt
+	@$(BIN)/$(LOCK) requirements/docs.in -o requirements/docs.txt
 
 audit: $(READY) ## look the locked versions up in the list of known vulnerabilities (needs the internet)
 	@$(PIP) pip-audit
@@ -83,7 +94,7 @@ sbom: $(READY) ## write dist/sbom.cdx.json: what the image contains, as CycloneD
 	@echo "wrote dist/sbom.cdx.json"
 
 clean: ## remove what the targets made
-	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) $(DOCS) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # The environment grows in two steps, so that a newcomer's first `make run` need not wait for the test tools.
 $(READY): $(ENOUGH)
@@ -102,5 +113,12 @@ $(ENOUGH): pyproject.toml constraints.txt requirements/run.txt requirements/buil
 	@echo "== preparing $(VENV) (once; some seconds)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) --require-hashes -r requirements/run.txt -r requirements/build.txt
+	@$(BIN)/pip uninstall -q -y scheduler 2>/dev/null  # the distribution's name before 0.3
 	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(DOCS)/.ready: requirements/docs.txt
+	@echo "== preparing $(DOCS) (once; some seconds)"
+	@$(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/pip install -q --disable-pip-version-check --require-hashes -r requirements/docs.txt
 	@touch $@

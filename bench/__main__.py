@@ -22,6 +22,7 @@ from bench import (
     scale,
     scaling,
     webhooks,
+    zones,
 )
 from scheduler.dev.servers import Stack, start_stack
 
@@ -40,6 +41,7 @@ PARTS = {
     "api": api.run,
     "console": console.run,
     "webhooks": webhooks.run,
+    "zones": zones.run,
     "day": day.run,
 }
 LONG = ("day",)  # takes half an hour: only if named

@@ -1,7 +1,8 @@
 """`make bench-against BASE=commit`: compare this tree with another commit, alternating, on private servers.
 
 The machine's speed changes by half from minute to minute. So each turn also measures the processor time of our
-processes and Postgres as a multiple of RabbitMQ's for the same messages, whose noise is a few per cent.
+processes and Postgres, for an event and as a multiple of RabbitMQ's for the same messages, whose noise is a few per
+cent. Other work on the machine is not counted.
 
 Each turn is a separate process that runs one tree's code with that tree's own benchmarks, so changes to both are
 measured.
@@ -22,25 +23,27 @@ from pathlib import Path
 import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
-COUNT = 60_000
+sys.path.append(str(ROOT))  # a turn runs the code of the tree that PYTHONPATH names
+
+from bench import report  # noqa: E402
 
 
-def once(part: str) -> tuple[float, float]:
-    """Measure one part of the imported tree, and its processor time as a multiple of RabbitMQ's."""
+def once(part: str, count: int) -> tuple[float, float, float]:
+    """Measure one part of the imported tree: its result, and its processor time in µs and relative to RabbitMQ's."""
     from bench import emit, ingest, lag  # noqa: PLC0415 - of whichever tree this process runs
     from bench.servers import Bed  # noqa: PLC0415 - of whichever tree this process runs
     from scheduler.dev.servers import start_stack  # noqa: PLC0415 - of whichever tree this process runs
 
     def shots(bed: Bed) -> float:
-        emit.one_shots(bed, COUNT)
-        return emit.drain(bed, COUNT, 1)
+        emit.one_shots(bed, count)
+        return emit.drain(bed, count, 1)
 
     def rules(bed: Bed) -> float:
-        emit.recurring(bed, COUNT)
-        return emit.drain(bed, COUNT, 1)
+        emit.recurring(bed, count)
+        return emit.drain(bed, count, 1)
 
     def stored(bed: Bed) -> float:
-        return ingest.ours(bed, COUNT, 1)
+        return ingest.ours(bed, count, 1)
 
     def late(bed: Bed) -> float:
         bed.fill(100_000, "now() + interval '1 day' + n * interval '1 millisecond'")
@@ -55,14 +58,14 @@ def once(part: str) -> tuple[float, float]:
         before = used()
         value = parts[part](bed)
         ours, postgres, rabbitmq = (now - then for now, then in zip(used(), before, strict=True))
-        return value, (ours + postgres) / rabbitmq
+        return value, (ours + postgres) / count * 1e6, (ours + postgres) / rabbitmq
 
 
 def used() -> tuple[float, float, float]:
     """Return the processor seconds used by our processes, Postgres and RabbitMQ."""
     own = resource.getrusage(resource.RUSAGE_CHILDREN)
     servers = {"postgres": 0.0, "beam.smp": 0.0}
-    for process in psutil.process_iter():
+    for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             if process.name() in servers:
                 times = process.cpu_times()
@@ -83,39 +86,58 @@ def checked_out(commit: str) -> Iterator[Path]:
             subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=ROOT, check=True)
 
 
-def turn(tree: Path, part: str) -> tuple[float, float]:
+def turn(tree: Path, part: str, count: int) -> tuple[float, float, float]:
     """Measure a part of a tree in a separate process."""
+    command = [sys.executable, __file__, "--once", part, "--count", str(count)]
     done = subprocess.run(
-        [sys.executable, __file__, "--once", part], cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)},
-        check=True, text=True, stdout=subprocess.PIPE,
+        command, cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)}, check=True, text=True, stdout=subprocess.PIPE
     )
-    value, cost = json.loads(done.stdout.splitlines()[-1])
-    return float(value), float(cost)
+    value, cost, relative = map(float, json.loads(done.stdout.splitlines()[-1]))
+    return value, cost, relative
 
 
 def main() -> int:
-    """Print the medians of both trees and their ratio."""
+    """Write the medians of both trees and their ratio."""
     parser = argparse.ArgumentParser(prog="make bench-against")
     parser.add_argument("base", nargs="?")
     parser.add_argument("--once")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--parts", default="emit,recurring,ingest,lag")
+    parser.add_argument("--count", type=int, default=60_000, help="messages in a turn")
     args = parser.parse_args()
     if args.once:
-        print(json.dumps(once(args.once)))
+        print(json.dumps(once(args.once, args.count)))
         return 0
+    rows, details = [], {}
     with checked_out(args.base) as base:
         for part in args.parts.split(","):
-            measurements: dict[Path, list[tuple[float, float]]] = {base: [], ROOT: []}
+            measurements: dict[Path, list[tuple[float, float, float]]] = {base: [], ROOT: []}
             for number in range(args.rounds):
                 for tree in (base, ROOT) if number % 2 == 0 else (ROOT, base):
-                    measurements[tree].append(turn(tree, part))
-            base_rate, ours = (statistics.median(value for value, _ in measurements[tree]) for tree in (base, ROOT))
-            before, now = (statistics.median(cost for _, cost in measurements[tree]) for tree in (base, ROOT))
-            print(f"{part:<10} base {base_rate:10,.1f}  here {ours:10,.1f}  ratio {ours / base_rate:.3f}  "
-                  f"processor time ÷ RabbitMQ's {before:.3f} → {now:.3f}, ratio {now / before:.3f}  "
-                  f"{[round(value, 1) for tree in (base, ROOT) for value, _ in measurements[tree]]}", flush=True)
+                    measurements[tree].append(turn(tree, part, args.count))
+                    print(part, "here" if tree == ROOT else args.base, measurements[tree][-1], flush=True)
+            rows += compared(part, args.base, measurements[base], measurements[ROOT])
+            details[part] = {"base": measurements[base], "here": measurements[ROOT], "load": os.getloadavg()}
+    report.write("against", rows, details)
+    report.publish()
     return 0
+
+
+def compared(
+    part: str, base: str, before: list[tuple[float, float, float]], now: list[tuple[float, float, float]]
+) -> list[report.Row]:
+    """Return rows with the medians of both trees."""
+    (value, cost, relative), (base_value, base_cost, base_relative) = (
+        [statistics.median(column) for column in zip(*turns, strict=True)] for turns in (now, before)
+    )
+    if part == "lag":
+        return [report.at_most("lag at 100 jobs/s, p50", value, base_value, base, 1.03, " ms")]
+    name = {"emit": "one-shot events", "recurring": "recurring events", "ingest": "commands stored"}[part]
+    return [
+        report.at_most(f"{name}: processor time of one, ours + Postgres", cost, base_cost, base, 1.03, " µs"),
+        report.at_most(f"{name}: the same as a multiple of RabbitMQ's", relative, base_relative, base, 1.03),
+        report.without_goal(f"{name}, 1 process", value, base_value, base),
+    ]
 
 
 if __name__ == "__main__":

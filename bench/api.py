@@ -29,7 +29,7 @@ JOBS = 1_000_000
 
 
 def token() -> str:
-    return issue(SECRET, role="admin", sub="bench", tenant=None, lasts=timedelta(hours=2))
+    return issue(SECRET, role="admin", sub="bench", tenant=None, lifetime=timedelta(hours=2))
 
 
 def swallow(lines: int) -> None:

@@ -175,7 +175,7 @@ def run(stack: Stack) -> list[report.Row]:
 
 def measure(bed: Bed, job: str, event: str) -> list[report.Row]:
     """Measure on a loaded database."""
-    token = issue(KEY, role="admin", sub="bench", tenant=None, lasts=timedelta(hours=1))
+    token = issue(KEY, role="admin", sub="bench", tenant=None, lifetime=timedelta(hours=1))
     port = _free_port()
     # A log line per request would fill the unread pipe.
     with bed.process("scheduler", "api", API_PORT=str(port), SCHEDULER_JWT_KEY=KEY, LOG_LEVEL="warning", wait=False):

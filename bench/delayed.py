@@ -75,7 +75,7 @@ def stored(bed: Bed, count: int, *, named: bool) -> float:
 def row(when: str) -> dict[str, str]:
     """Return a message as a consumer stores it; values are SQL expressions of the row number n."""
     raw = b"".join(PROPERTIES.encode())
-    written = content_header.read(raw).written(replace={b"x-delay": content_header.number(-DAY_MS)})
+    written = content_header.read(raw).encode(replace={b"x-delay": content_header.number(-DAY_MS)})
     return {
         "exchange": "'schedule.delayed'", "due_at": when, "wake_at": when,
         **{name: f"decode('{value.hex()}', 'hex')"

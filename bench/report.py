@@ -17,6 +17,7 @@ PARTS = (
     "emit",
     "burst",
     "costs",
+    "against",
     "lag",
     "priorities",
     "ingest",
@@ -33,6 +34,7 @@ PARTS = (
     "commands",
     "console",
     "delayed",
+    "zones",
     "day",
 )
 

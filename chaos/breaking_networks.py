@@ -76,9 +76,9 @@ def half_open_postgres(stack: Stack, result: Result, scale: float) -> None:
     _half_open(stack, result, "postgres", scale)
 
 
-@fault("half-open-large", "the proxy stops in the middle of 80 MB of claimed rows")
+@fault("half-open-large", "the proxy stops in the middle of the 4 MB that a claim reads")
 def half_open_large(stack: Stack, result: Result, _: float) -> None:
-    proxy = Proxy(stack.postgres.port)
+    proxy = Proxy(stack.postgres.port, receive_buffer=4096)
 
     def behind_proxy(name: str, env: dict[str, str]) -> dict[str, str]:
         url = env["DATABASE_URL"]
@@ -91,15 +91,16 @@ def half_open_large(stack: Stack, result: Result, _: float) -> None:
         others = world.producers[1:]
         for replica in others:
             replica.send(signal.SIGSTOP)  # so that the first one claims all rows
-        proxy.freeze_within_a_response(after=1_000_000)
+        proxy.freeze_within_a_response(after=200_000)
         rows = world.sql(
             "INSERT INTO jobs (id, job_type, payload, next_run_at, starts_at) SELECT gen_random_uuid(), "
-            "'chaos.large', json_build_object('x', repeat('x', 200000)), now() + interval '1 second', now() "
-            "FROM generate_series(1, 400) RETURNING id::text, next_run_at"
+            "'chaos.large', json_build_object('x', random.text), now() + interval '1 second', now() "
+            "FROM generate_series(1, 60), (SELECT string_agg(md5(random()::text), '') AS text FROM "
+            "generate_series(1, 6250)) random RETURNING id::text, next_run_at"  # 200 kB, not compressible
         )
         for job_id, at in rows:
             world.host.records.jobs[job_id] = RequestedJob(job_id, [at], confirmed=True)
-        wait_for(lambda: world.sql(SENDING), "the database is sending", 30)
+        wait_for(lambda: world.sql(HALF_SENT), "a half-sent claim", 30)
         began = time.monotonic()
         for replica in others:
             replica.send(signal.SIGCONT)
@@ -115,9 +116,10 @@ def half_open_large(stack: Stack, result: Result, _: float) -> None:
         proxy.close()
 
 
-# Producer sessions that the database waits for.
-SENDING = (
-    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'ClientWrite' "
+# Producer sessions whose claim the database has begun to send. Socket buffers may hold the rest of a response.
+HALF_SENT = (
+    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
+    "AND (wait_event = 'ClientWrite' OR state = 'idle in transaction') "
     "AND application_name ~ '^scheduler producer [0-9]' AND state_change < clock_timestamp() - interval '1 second'"
 )
 

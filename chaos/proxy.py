@@ -11,7 +11,9 @@ from scheduler.dev.servers.ports import LOOPBACK
 class Proxy:
     """Forward a port to another. While frozen, accept connections but forward nothing."""
 
-    def __init__(self, target_port: int) -> None:
+    def __init__(self, target_port: int, receive_buffer: int | None = None) -> None:
+        """With a small `receive_buffer` a server soon notices that its response is not read."""
+        self._receive_buffer = receive_buffer
         self._target = (LOOPBACK, target_port)
         self._listener = socket.create_server((LOOPBACK, 0))
         self.port = self._listener.getsockname()[1]
@@ -62,9 +64,14 @@ class Proxy:
 
     def _serve(self, client: socket.socket) -> None:
         self._pass(client)
+        server = socket.socket()
+        if self._receive_buffer is not None:  # the window is agreed when the connection opens
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer)
+        server.settimeout(5)
         try:
-            server = socket.create_connection(self._target, timeout=5)
+            server.connect(self._target)
         except OSError:
+            server.close()
             client.close()
             return
         server.settimeout(None)

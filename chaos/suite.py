@@ -11,6 +11,7 @@ from chaos import (
     breaking_runs,
     breaking_webhooks,
     breaking_workers,
+    changing_zones,
     soaking,
     upgrading,
 )
@@ -29,6 +30,7 @@ MODULES = (
     breaking_runs,
     breaking_webhooks,
     breaking_workers,
+    changing_zones,
     upgrading,
     soaking,
 )

@@ -33,7 +33,7 @@ from scheduler.client import Due, Outbox, Relay, Runner, job_id, on_due, once, t
 
 
 class Invoice(models.Model):
-    """What the shop is about."""
+    """An invoice of the shop."""
 
     customer = models.CharField(max_length=100)
     reminders = models.IntegerField(default=0)

@@ -1,9 +1,9 @@
-"""FastAPI with SQLAlchemy: the relay and the handlers run in threads beside the application.
+"""FastAPI with SQLAlchemy: the relay and the handlers run in threads of the application.
 
     HOST_DATABASE_URL=postgresql://localhost/shop AMQP_URL=amqp://… uvicorn --app-dir examples fastapi_shop:app
     curl -X POST 'localhost:8000/invoices?customer=Ada'; sleep 3; curl localhost:8000/invoices/1
 
-`python examples/fastapi_shop.py` does all of that by itself, and ends.
+`python examples/fastapi_shop.py` does all of that automatically and exits.
 """
 
 import json

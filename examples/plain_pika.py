@@ -1,4 +1,4 @@
-"""Plain pika, nothing of ours: ask for a reminder in two seconds, and take it from the queue.
+"""Plain pika, without our client: request a reminder in two seconds, and consume it.
 
     AMQP_URL=amqp://guest:guest@localhost:5672/%2F python examples/plain_pika.py
 """
@@ -31,11 +31,11 @@ channel.basic_publish(
     pika.BasicProperties(content_type="application/json", delivery_mode=2),
     mandatory=True,  # without a sidecar this raises UnroutableError instead of vanishing
 )
-print(f"asked for {job}")
+print(f"requested {job}")
 
 for method, _, body in channel.consume("mainapp_due", inactivity_timeout=30):
     if method is None:
-        raise SystemExit("no reminder came within 30 seconds: does `scheduler producer` run?")
+        raise SystemExit("no reminder arrived within 30 seconds: does `scheduler producer` run?")
     event = json.loads(body)
     # Handle it here. The same event_id may come twice: skip it then.
     channel.basic_ack(method.delivery_tag)

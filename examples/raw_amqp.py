@@ -53,7 +53,7 @@ class Amqp:
             raise SystemExit("no sidecar has ever started on this virtual host")
 
     def consume(self, queue: str) -> None:
-        """Have the queue's messages sent here."""
+        """Start to consume a queue."""
         self.send(1, 60, 20, struct.pack(">H", 0) + short(queue) + short("") + b"\0" + table())
         self.expect(60, 21)
 
@@ -68,11 +68,11 @@ class Amqp:
         return tag, body
 
     def acknowledge(self, tag: bytes) -> None:
-        """Tell the broker that the message was handled."""
+        """Acknowledge a message."""
         self.send(1, 60, 80, tag + b"\0")
 
     def close(self) -> None:
-        """Say goodbye, so that the broker has everything."""
+        """Close the connection, after the broker has received everything."""
         self.send(0, 10, 50, struct.pack(">H", 200) + short("bye") + struct.pack(">HH", 0, 0))
         self.expect(10, 51)
         self.file.close()
@@ -94,13 +94,13 @@ class Amqp:
             raise SystemExit(f"the broker said {kind}: {arguments!r}")
         return arguments
 
-    def read(self, wanted: int) -> bytes:
+    def read(self, expected: int) -> bytes:
         kind = HEARTBEAT
         while kind == HEARTBEAT:
             kind, _, size = struct.unpack(">BHI", self.file.read(7))
             payload = self.file.read(size + 1)[:-1]
-        if kind != wanted:
-            raise SystemExit(f"a frame of type {kind} where one of type {wanted} was due")
+        if kind != expected:
+            raise SystemExit(f"received a frame of type {kind}, expected type {expected}")
         return payload
 
 
@@ -124,7 +124,7 @@ def main() -> None:
         "run_at": (now + timedelta(seconds=2)).isoformat(timespec="microseconds"),
         "issued_at": now.isoformat(timespec="microseconds"),
     }).encode())
-    print(f"asked for {job}")
+    print(f"requested {job}")
     amqp.consume("mainapp_due")
     event = {}
     while event.get("job_id") != job:

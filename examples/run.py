@@ -1,4 +1,4 @@
-"""Runs examples against a whole sidecar of their own: servers, processes and all, from a clean clone.
+"""Run examples against a private sidecar with its servers and processes, from a clean clone.
 
     make example                        # all of them
     make example ARGS="plain_pika.py"   # or some

@@ -1,15 +1,21 @@
 """The only reader of the environment."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from scheduler.domain.database_url import DEFAULT_SCHEMA, DatabaseUrl
 from scheduler.domain.errors import Misconfigured
 from scheduler.domain.instants import parse_instant
 from scheduler.domain.names import COMMAND_VARIABLES
+from scheduler.domain.recurrence import zone_data
+from scheduler.domain.recurrence.zone_data import ZoneData
+from scheduler.domain.targets.pools import DEFAULT_POOL, POOL_PATTERN
 
 QUEUE_TYPES = ("quorum", "classic", "default")
 HISTORIES = ("tracked", "all")
@@ -30,7 +36,12 @@ _DATABASE_URL = re.compile(
     rf"postgres(?:ql)?://(?:{_TEXT}(?::{_HIDDEN})?@)?(?:{_PLACE}(?:,{_PLACE})*)?(?:/{_TEXT})?(?:\?[^#@\s]*)?"
 )
 
+_ORIGIN = re.compile(r"https?://(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+_SCHEMA = re.compile(r"(?!pg_|information_schema$)[a-z0-9_]{1,63}")
 _LONGEST_NAME = 255  # bytes, of anything in AMQP
+_POOL = re.compile(POOL_PATTERN)
+_MOST_POOLS = 20
 _EXCHANGE = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 
@@ -58,6 +69,13 @@ def _database_url(text: str) -> str:
         raise ValueError("must start with postgresql://")
     if not _DATABASE_URL.fullmatch(text):
         raise ValueError(f"must be postgresql://user:password@host:port/database; {_ENCODE}")
+    return text
+
+
+def _schema(text: str) -> str:
+    if not _SCHEMA.fullmatch(text):
+        raise ValueError("must be the name of a Postgres schema: 1 to 63 characters of a-z, 0-9 and _, not one of "
+                         "Postgres's own")
     return text
 
 
@@ -103,6 +121,23 @@ def _proxy_url(text: str) -> str:
     return text
 
 
+def _origins(text: str) -> tuple[str, ...]:
+    """Parse origins as browsers send them: in lower case and without a default port."""
+    origins = tuple(part.lower() for part in _words(text))
+    if not origins or not all(_ORIGIN.fullmatch(origin) for origin in origins):
+        raise ValueError("must be origins such as https://app.example.com or http://localhost:3000, with commas "
+                         "between, without a path; * is not allowed")
+    return tuple(origin.removesuffix(_DEFAULT_PORTS[origin.partition(":")[0]]) for origin in origins)
+
+
+def _role_map(text: str) -> tuple[tuple[str, str], ...]:
+    """Parse pairs of a claim's value and a role."""
+    pairs = [tuple(word.strip() for word in part.rpartition("=")[::2]) for part in _words(text)]
+    if not pairs or not all(group and role for group, role in pairs):
+        raise ValueError("must be GROUP=ROLE, or several with commas between")
+    return tuple((group, role) for group, role in pairs)
+
+
 def _queue_patterns(text: str) -> tuple[str, ...]:
     """Parse queue name patterns with * as a wildcard."""
     found = _words(text)
@@ -117,8 +152,25 @@ def _instant(text: str) -> float:
     return parse_instant(text).timestamp()
 
 
+@cache  # a process reads it once
+def _zone_data(text: str) -> ZoneData:
+    path = Path(text)
+    if not path.is_dir():
+        raise ValueError("must be a directory of compiled zone files")
+    return zone_data.read_directory(path)
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _pools(text: str) -> tuple[str, ...]:
+    """Parse the names of pools."""
+    pools = tuple(dict.fromkeys(_words(text)))
+    if not 1 <= len(pools) <= _MOST_POOLS or not all(_POOL.fullmatch(pool) for pool in pools):
+        raise ValueError(f"must be 1 to {_MOST_POOLS} pools with commas between; a pool has 1 to 100 of "
+                         "A-Z a-z 0-9 _ -")
+    return pools
 
 
 def _setting(name: str, default: Any, read: Callable[[str], Any], *, secret: bool = False) -> Any:
@@ -132,6 +184,7 @@ class Settings:
     database_url: str = _setting(
         "DATABASE_URL", "postgresql://localhost/scheduler", _database_url, secret=True
     )
+    schema: str = _setting("SCHEDULER_SCHEMA", DEFAULT_SCHEMA, _schema)
     amqp_urls: tuple[str, ...] = _setting(
         "AMQP_URL", ("amqp://guest:guest@localhost:5672/%2F",), _amqp_urls, secret=True
     )
@@ -154,6 +207,7 @@ class Settings:
     api_host: str = _setting("API_HOST", "127.0.0.1", str)
     api_port: int = _setting("API_PORT", 8080, _number(0, 65535))
     api_rate: int = _setting("SCHEDULER_API_RATE", 50, _number(1, 1_000_000))
+    cors_origins: tuple[str, ...] = _setting("SCHEDULER_CORS_ORIGINS", (), _origins)
     api_connections: int = _setting("SCHEDULER_API_CONNECTIONS", 8, _number(1, 200))
     jwt_key: str | None = _setting("SCHEDULER_JWT_KEY", None, str, secret=True)
     jwks_file: str | None = _setting("SCHEDULER_JWKS_FILE", None, str)
@@ -161,14 +215,37 @@ class Settings:
     jwt_issuer: str | None = _setting("SCHEDULER_JWT_ISSUER", None, str)
     jwt_audience: str | None = _setting("SCHEDULER_JWT_AUDIENCE", None, str)
     jwt_not_before: float | None = _setting("SCHEDULER_JWT_NOT_BEFORE", None, _instant)
+    oidc_issuer: str | None = _setting("SCHEDULER_OIDC_ISSUER", None, str)
+    oidc_client_id: str | None = _setting("SCHEDULER_OIDC_CLIENT_ID", None, str)
+    oidc_client_secret: str | None = _setting("SCHEDULER_OIDC_CLIENT_SECRET", None, str, secret=True)
+    oidc_role_claim: str = _setting("SCHEDULER_OIDC_ROLE_CLAIM", "role", str)
+    oidc_tenant_claim: str | None = _setting("SCHEDULER_OIDC_TENANT_CLAIM", None, str)  # None: `tenant`, optional
+    oidc_role_map: tuple[tuple[str, str], ...] = _setting("SCHEDULER_OIDC_ROLE_MAP", (), _role_map)
+    oidc_redirect_url: str | None = _setting("SCHEDULER_OIDC_REDIRECT_URL", None, str)
     webhook_allow: tuple[str, ...] = _setting("SCHEDULER_WEBHOOK_ALLOW", (), _words)
     webhook_secrets_file: str | None = _setting("SCHEDULER_WEBHOOK_SECRETS_FILE", None, str)
     webhook_proxy: str | None = _setting("SCHEDULER_WEBHOOK_PROXY", None, _proxy_url, secret=True)
     webhook_host_concurrency: int = _setting("SCHEDULER_WEBHOOK_HOST_CONCURRENCY", 20, _number(1, 10_000))
     worker_concurrency: int = _setting("SCHEDULER_WORKER_CONCURRENCY", 200, _number(1, 10_000))
+    worker_pools: tuple[str, ...] = _setting("SCHEDULER_WORKER_POOLS", (DEFAULT_POOL,), _pools)
     commands_file: str | None = _setting("SCHEDULER_COMMANDS_FILE", None, str)
     stop_grace: int = _setting("SCHEDULER_STOP_GRACE", 30, _number(0, 86_400))
+    zoneinfo_dir: str | None = _setting("SCHEDULER_ZONEINFO_DIR", None, lambda text: _zone_data(text).source)
     retention_days: int = _setting("SCHEDULER_RETENTION_DAYS", 30, _number(0, 36_500))
+
+    def __post_init__(self) -> None:
+        """Tell every connection the schema."""
+        object.__setattr__(self, "database_url", DatabaseUrl(self.database_url, self.schema))
+
+
+def use_zone_data(environment: Mapping[str, str]) -> None:
+    """Use the zone data that the environment names, before any schedule is read; raises Misconfigured."""
+    path = environment.get("SCHEDULER_ZONEINFO_DIR")
+    if path:
+        try:
+            zone_data.use(_zone_data(path))
+        except ValueError as error:
+            raise Misconfigured(f"SCHEDULER_ZONEINFO_DIR {error}, not {path!r}") from None
 
 
 def load(environment: Mapping[str, str]) -> Settings:
@@ -188,13 +265,19 @@ def load(environment: Mapping[str, str]) -> Settings:
             mistakes.append(f"{name} {error}{shown}")
     mistakes.extend(
         f"{name} was removed; {_REMOVED[name]}" if name in _REMOVED else
-        f"{name} is not a setting; expected one of {', '.join(sorted(n for n in known if n[:4] == 'SCHE'))}"
+        f"{name} is not a setting; {_expected(name, known)}"
         for name in sorted(environment)
         if name.startswith("SCHEDULER_") and name not in known and name not in COMMAND_VARIABLES
     )
     if mistakes:
         raise Misconfigured("; ".join(mistakes))
     return Settings(**values)
+
+
+def _expected(name: str, known: Collection[str]) -> str:
+    if similar := get_close_matches(name, known, 1, 0.75):
+        return f"did you mean {similar[0]}?"
+    return f"expected one of {', '.join(sorted(each for each in known if each.startswith('SCHEDULER_')))}"
 
 
 def _text(environment: Mapping[str, str], name: str, *, secret: bool) -> str | None:

@@ -1,4 +1,4 @@
-"""A person with a token, and the API as a real process."""
+"""A user with a token, and the API as a real process."""
 
 import json
 import threading
@@ -29,7 +29,7 @@ def token(role: str | None = "admin", tenant: str | None = None, *, key: Any = S
     return jwt.encode(made, key, algorithm, headers)
 
 
-BUSY = 503  # the API says so of a machine that leaves it no time too, and means: ask again
+BUSY = 503  # the API also returns it on an overloaded machine; callers retry
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Api:
         return self._answer(urllib.request.Request(url, data, given, method=method))
 
     def page(self, path: str) -> str:
-        """Return a page of the console, which has to be there."""
+        """Return a page of the console; it must exist."""
         found = self._answer(urllib.request.Request(self.url + path, headers={"Cookie": f"{COOKIE}={self.token}"}))
         assert found.status == 200, (path, found.body)
         return found.body.decode()
@@ -87,7 +87,7 @@ class Api:
         return self.ask("POST", path, body, **query)
 
     def job(self, **fields: Any) -> dict[str, Any]:
-        """Make a job that runs in a distant future, unless the fields say otherwise."""
+        """Create a job that runs in the distant future, unless the fields say otherwise."""
         made = {"id": str(uuid4()), "job_type": "test", "run_at": "2099-01-01T00:00:00Z"} | fields
         answer = self.post("/jobs", {name: value for name, value in made.items() if value is not None})
         assert answer.status == 201, answer.body
@@ -104,7 +104,7 @@ def _asked(request: urllib.request.Request) -> Answer:
 
 
 def start_api(sidecar: Sidecar, *, ready: bool = True, **env: str) -> Api:
-    """Start `scheduler api` beside the others."""
+    """Start `scheduler api` next to the other processes."""
     settings = {"API_PORT": "0", "SCHEDULER_JWT_KEY": SECRET, "SCHEDULER_API_RATE": "1000000"}
     process = sidecar.start("api", **settings | env)
     if ready:

@@ -1,4 +1,4 @@
-"""Real servers for the whole run; a database and a virtual host of its own for each test."""
+"""Real servers for the whole run; each test has its own database and virtual host."""
 
 import os
 from collections.abc import Iterator

@@ -35,7 +35,7 @@ class World:
         self.url = f"http://127.0.0.1:{self.api.logged('serving')['api_port']}"
 
     def token(self, role: str = "admin", tenant: str | None = None, seconds: float = 3600) -> str:
-        return issue(KEY, role=role, sub=f"{role}@example.org", tenant=tenant, lasts=timedelta(seconds=seconds))
+        return issue(KEY, role=role, sub=f"{role}@example.org", tenant=tenant, lifetime=timedelta(seconds=seconds))
 
     def job(self, **fields: Any) -> str:
         """Request a job and wait until it is stored."""
@@ -46,7 +46,7 @@ class World:
     def event(self, job_id: str) -> dict[str, Any]:
         """Take the job's next event out of the host's queue; others that come before it are dropped.
 
-        It comes before its producer has written down that it is out, which pages show: that is waited for.
+        It arrives before its producer has stored the emission, which pages show, so this waits for that too.
         """
         event: dict[str, Any] = {}
         while event.get("job_id") != job_id:
@@ -54,23 +54,23 @@ class World:
         emitted = "SELECT 1 FROM jobs WHERE id = %s AND last_emitted_at >= %s"
         again = "SELECT 1 FROM runs WHERE event_id = %s AND emitted_at >= %s"  # a later attempt is not the job's
         until(lambda: self.sidecar.sql(emitted, job_id, event["emitted_at"])
-              or self.sidecar.sql(again, event["event_id"], event["emitted_at"]), "the emission written down")
+              or self.sidecar.sql(again, event["event_id"], event["emitted_at"]), "the stored emission")
         return event
 
     def result(self, event: dict[str, Any], status: str, **more: Any) -> None:
-        """Report what became of an attempt."""
+        """Report the result of an attempt."""
         body = {"event_id": event["event_id"], "attempt": event["run"]["attempt"], "status": status,
                 "worker": "worker-1", **more}
         self.host.publish("result", body)
 
     def run_status(self, event: dict[str, Any], status: str) -> None:
-        """Wait until the run has ended so, and it was told."""
+        """Wait until the run has this status and its end was announced."""
         until(lambda: self.sidecar.sql(
             "SELECT 1 FROM run_history WHERE event_id = %s AND status = %s", event["event_id"], status,
         ), f"run {event['event_id']} {status}")
 
-    def dead_run(self, error: str = "the endpoint answered 502", **fields: Any) -> tuple[str, dict[str, Any]]:
-        """Make a job whose first run becomes dead."""
+    def dead_run(self, error: str = "the endpoint returned 502", **fields: Any) -> tuple[str, dict[str, Any]]:
+        """Create a job whose first run is dead."""
         job_id = self.job(**{"job_type": "sync.crm", "run_at": iso(utc()), "run": {"max_attempts": 1}} | fields)
         event = self.event(job_id)
         output = {"status_code": 502, "body": "<b>Bad gateway</b>", "headers": {"server": "x"}, "duration_ms": 12}
@@ -124,7 +124,7 @@ def a_world(stack: Any, template: str, **more: Any):
     try:
         world.sidecar.up(**more)
         world.api.ready()
-        # Pages show who has given a sign of life.
+        # Pages show recent heartbeats.
         until(lambda: len(world.sidecar.sql("SELECT 1 FROM replicas")) == 3, "the first heartbeats")
         yield world
     finally:
@@ -145,7 +145,7 @@ def a_browser():
 
 
 class Visit:
-    """Someone at the console, logged in; whatever the browser complains of is kept."""
+    """A logged-in user of the console; browser errors are collected."""
 
     def __init__(self, browser: Browser, world: World, token: str | None, **context: Any) -> None:
         self.world = world
@@ -212,7 +212,7 @@ def axe() -> str:
 
 
 def faults(page: Page) -> list[str]:
-    """Return what axe-core calls serious or critical on a page."""
+    """Return the serious and critical findings of axe-core on a page."""
     # By the debugger's own door: the page's policy lets no script in that is not the console's.
     page.evaluate(axe() + "; 0")
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")

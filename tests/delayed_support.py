@@ -27,7 +27,7 @@ def short(value: bytes) -> bytes:
 
 
 def table(**entries: bytes) -> bytes:
-    """Write a header table of values that are written already, kind and all; `_` stands for a hyphen."""
+    """Write a header table of encoded values, including their types; `_` stands for a hyphen."""
     body = b"".join(short(name.replace("_", "-").encode()) + value for name, value in entries.items())
     return struct.pack(">I", len(body)) + body
 
@@ -66,7 +66,7 @@ def raw_headers(raw: bytes) -> dict[str, bytes]:
 
 
 class keeping_raw:  # noqa: N801 - used as a word
-    """Meanwhile pika keeps the bytes of what it reads, and reads on where it cannot."""
+    """Make pika keep the bytes of everything it reads, and continue after unreadable properties."""
 
     def __enter__(self):
         self.decode = decode = BasicProperties.decode
@@ -75,7 +75,7 @@ class keeping_raw:  # noqa: N801 - used as a word
             self.raw = bytes(encoded[offset:])
             try:
                 return decode(self, encoded, offset)
-            except Exception:  # noqa: BLE001 - whatever pika stumbles over
+            except Exception:  # noqa: BLE001 - any error of pika
                 return self
 
         BasicProperties.decode = kept
@@ -92,7 +92,7 @@ class Shop(Host):
         self.url = amqp_url
 
     def queue(self, exchange: str = "schedule.delayed", *keys: str, arguments=None, binding=None) -> str:
-        """Bind a queue of its own, under a name of its own and these keys."""
+        """Bind a new queue with its own name and these keys."""
         name = f"test_{uuid4().hex}"
         self.channel.queue_declare(name, durable=True, arguments=arguments)
         for key in keys or (name,):
@@ -133,7 +133,7 @@ def stored(sidecar, count: int) -> list[dict]:
 
 @contextmanager
 def frozen(process):
-    """Have a process stand still meanwhile."""
+    """Freeze a process for the duration of the block."""
     process.popen.send_signal(signal.SIGSTOP)
     try:
         yield

@@ -17,7 +17,7 @@ from support import DEADLINE, until
 
 @dataclass
 class Received:
-    """A request as it came."""
+    """A received request."""
 
     method: str
     target: str
@@ -54,12 +54,12 @@ def in_turn(*behaviours: Behaviour) -> Behaviour:
 
 
 def raw(data: bytes) -> Behaviour:
-    """Say just this, and close."""
+    """Send just this, and close."""
     return lambda connection, _: connection.sendall(data)
 
 
 def endless(head: bytes, piece: bytes) -> Behaviour:
-    """Say this, and then that for as long as anyone listens."""
+    """Send this, and then that repeatedly while the client listens."""
 
     def act(connection: socket.socket, _: Received) -> None:
         connection.sendall(head)
@@ -70,7 +70,7 @@ def endless(head: bytes, piece: bytes) -> Behaviour:
 
 
 def slowly(head: bytes, piece: bytes, seconds: float) -> Behaviour:
-    """Say this, and then that now and then until nobody listens."""
+    """Send this, and then that periodically until the client is gone."""
 
     def act(connection: socket.socket, _: Received) -> None:
         connection.sendall(head)
@@ -91,7 +91,7 @@ def silent(connection: socket.socket, _: Received) -> None:
 
 @dataclass
 class Endpoint:
-    """A server, what it does by path, and what it was sent."""
+    """A server with a behaviour by path, and its received requests."""
 
     port: int
     paths: dict[str, Behaviour] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class Endpoint:
 
 @contextmanager
 def endpoint(address: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> Iterator[Endpoint]:
-    """Serve on a free port of loopback; what has no behaviour is answered with 204."""
+    """Serve on a free loopback port; paths without a behaviour return 204."""
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:

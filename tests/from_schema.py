@@ -36,7 +36,7 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def valid(name: str) -> st.SearchStrategy[Any]:
-    """Draw messages that their schema allows; what it does not say, such as what a rule means, may be wrong."""
+    """Draw messages that their schema allows; parts that it does not describe, such as rules, may be invalid."""
     whole = schema(name)
     return _drawn(whole, whole.get("$defs", {}), 0)
 

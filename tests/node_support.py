@@ -1,4 +1,4 @@
-"""Node.js for tests: what is on the PATH, or else a private copy from PyPI beside this environment."""
+"""Node.js for tests: the installed one, or else a private copy from PyPI."""
 
 import fcntl
 import json
@@ -37,7 +37,7 @@ def npm_install(folder: Path) -> None:
 
 
 def package(name: str, dependencies: dict[str, str]) -> Path:
-    """Return a folder of our own with these packages in it."""
+    """Return a private folder with these packages in it."""
     folder = WHERE / name
     with _alone(name):
         folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def _npm_install(folder: Path) -> None:
     shutil.rmtree(modules, ignore_errors=True)  # of an install that was cut off
     cli = Path(node()).parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     npm = [shutil.which("npm")] if node() == shutil.which("node") else [node(), str(cli)]
-    # Nobody's install scripts are needed, nor their telemetry.
+    # Install scripts and telemetry are not needed.
     run(*npm, "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts",
         "--fetch-retries=5", cwd=folder)
     stamp.write_text(wanted)
@@ -71,7 +71,7 @@ def _alone(what: str) -> Iterator[None]:
 
 
 def package_soon(name: str, dependencies: dict[str, str]) -> None:
-    """Begin to fetch them while other tests run; whoever needs them waits, or hears what went wrong."""
+    """Start to fetch them in the background; tests that need them wait, or get the error."""
 
     def fetch() -> None:
         with suppress(Exception):

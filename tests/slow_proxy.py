@@ -1,4 +1,4 @@
-"""A TCP proxy that passes on what a server sends only after a while, as over a long line."""
+"""A TCP proxy that delays the server's data, like a long line."""
 
 import contextlib
 import queue
@@ -8,7 +8,7 @@ import time
 
 
 class SlowProxy:
-    """Forwards a port of its own; `delay` is in seconds and may change at any time."""
+    """Forwards its own port; `delay` is in seconds and may change at any time."""
 
     def __init__(self, target: tuple[str, int], delay: float = 0.0) -> None:
         self.delay = delay

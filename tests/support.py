@@ -49,7 +49,7 @@ def iso(moment: datetime) -> str:
 
 
 def patiently(act: Callable[[], Any]) -> Any:
-    """Do what gives up after some seconds again, until it is done: a busy machine may need longer."""
+    """Retry an operation with a short timeout until it succeeds: a busy machine may need longer."""
     def done() -> tuple[Any] | None:
         nonlocal problem
         try:
@@ -66,7 +66,7 @@ def patiently(act: Callable[[], Any]) -> Any:
 
 
 def amqp(url: str) -> pika.BlockingConnection:
-    """Open a connection that gives up neither a busy broker nor, while a test waits for something else, itself."""
+    """Open a connection without timeouts: the broker may be busy, and the test may wait for something else."""
     parameters = pika.URLParameters(url)
     parameters.socket_timeout = parameters.stack_timeout = DEADLINE
     parameters.heartbeat = 0
@@ -102,14 +102,14 @@ class Host:
         return [json.loads(self.get("mainapp_due", within)[2]) for _ in range(count)]
 
     def drain(self, name: str) -> list[bytes]:
-        """Take all that is in a queue now."""
+        """Consume all messages in a queue."""
         bodies = []
         while (got := self.channel.basic_get(name, auto_ack=True))[0]:
             bodies.append(got[2])
         return bodies
 
     def listen(self, exchange: str, key: str) -> str:
-        """Bind a queue of our own and return its name."""
+        """Bind a private queue and return its name."""
         name = self.channel.queue_declare("", exclusive=True).method.queue
         self.channel.queue_bind(name, exchange, key)
         return name
@@ -124,7 +124,7 @@ def _got(answer: Any) -> Any:
 
 
 class Process:
-    """A real process of ours, its log lines kept."""
+    """A real process, with its log lines."""
 
     def __init__(
         self, role: str, env: dict[str, str], *arguments: str, command: list[str] | None = None
@@ -186,7 +186,7 @@ class Process:
 
     @property
     def orderly(self) -> bool:
-        """Whether it said its last word, once it has ended: one that stood still meanwhile ends without it."""
+        """Whether it logged its last line before it ended; a process that was frozen while stopping did not."""
         return bool(self.lines) and self.lines[-1].get("event") == "stopped"
 
     def logged(self, event: str, within: float = DEADLINE) -> dict[str, Any]:
@@ -219,13 +219,13 @@ class Process:
 
 
 def held_too_long(processes: Sequence[Process]) -> bool:
-    """Whether one stood still for so long that it gave up what it had claimed: what it had sent may come again."""
+    """Whether a process was frozen for so long that its claim was rolled back: its events may be emitted twice."""
     return any(line.get("event", "").startswith(("claim rolled back", "RabbitMQ unavailable"))
                for process in processes for line in process.lines)
 
 
 def may_have_let_go(producer: Process) -> bool:
-    """Whether a producer may have stood still while it decided, and let go of the rest of its batch."""
+    """Whether a producer may have been frozen while it decided, and released the rest of its batch."""
     return held_too_long([producer]) or producer.metric("scheduler_loop_seconds_sum") > DECIDE_SECONDS
 
 
@@ -253,7 +253,8 @@ class Sidecar:
 
     def sql(self, statement: str, *values: Any) -> list[dict[str, Any]]:
         """Run a statement and return its rows as dictionaries."""
-        with connected(self.database_url) as connection, connection.cursor(
+        options = "-c search_path=scheduler,public"
+        with connected(self.database_url, options=options) as connection, connection.cursor(
             cursor_factory=psycopg2.extras.RealDictCursor
         ) as cursor:
             cursor.execute(statement, values or None)
@@ -288,7 +289,7 @@ class Sidecar:
 
 @contextmanager
 def unreachable(url: str) -> Iterator[None]:
-    """Meanwhile let nobody into this database; who is in it is put out."""
+    """Keep all clients out of this database during the block; open sessions are terminated."""
     name = urlsplit(url).path.lstrip("/")
     with connected(urlsplit(url)._replace(path="/postgres").geturl()) as connection, connection.cursor() as cursor:
         cursor.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
@@ -300,8 +301,8 @@ def unreachable(url: str) -> Iterator[None]:
 
 
 @contextmanager
-def connected(url: str) -> Iterator[Any]:
-    connection = psycopg2.connect(url)
+def connected(url: str, **options: str) -> Iterator[Any]:
+    connection = psycopg2.connect(url, **options)
     connection.autocommit = True
     try:
         yield connection

@@ -9,6 +9,7 @@ from scheduler import __version__
 from scheduler.client.retries import RetryQueues
 from scheduler.domain import messages, names
 from scheduler.domain.messages import COMMAND_MODELS, RESULT_MODELS, ContractMessage
+from scheduler.domain.targets.target import TARGETS
 from scheduler.rabbit import topology
 from scheduler.resources import folder
 from tools.message_examples import EXAMPLES
@@ -17,10 +18,12 @@ from tools.message_headers import headers, properties
 FILE = "asyncapi.yaml"
 _MODELS: tuple[type[ContractMessage], ...] = (
     *COMMAND_MODELS.values(), *RESULT_MODELS.values(), *messages.EVENT_MODELS.values(), messages.ScheduleAccepted,
-    messages.ScheduleRecorded,
+    messages.ScheduleRecorded, messages.CalendarAccepted, messages.CalendarRejected,
 )
 _INCOMING: dict[str, type[ContractMessage]] = {**COMMAND_MODELS, **RESULT_MODELS}
-_ANSWERS = ["ScheduleAccepted", "ScheduleRecorded", "ScheduleRejected"]
+_ANSWERS = [
+    "CalendarAccepted", "CalendarRejected", "ScheduleAccepted", "ScheduleRecorded", "ScheduleRejected",
+]
 _DEAD_LETTER = "DeadLetter"
 _UNHANDLED = "UnhandledDue"
 _DELAYED = "DelayedMessage"
@@ -55,85 +58,91 @@ def document() -> dict[str, Any]:
 
 def _channels() -> dict[str, Any]:
     commands = [model.__name__ for model in COMMAND_MODELS.values()]
-    found = {
+    result = {
         f"command.{key}": _by_key(names.COMMANDS_EXCHANGE, key, [model.__name__], model.__doc__ or "")
         for key, model in _INCOMING.items()
     }
-    found |= {
+    result |= {
         f"event.{key}": _by_key(names.EVENTS_EXCHANGE, key, [model.__name__], model.__doc__ or "")
         for key, model in messages.EVENT_MODELS.items()
     }
-    found["dead"] = _by_key(
+    result["dead"] = _by_key(
         names.DEAD_EXCHANGE, "{command}", [_DEAD_LETTER],
-        "Commands that can never succeed, each under its own routing key, the events of runs that were given up "
-        "under due, and delayed messages that came to nothing, with the reasons in the headers.",
+        "Commands that can never succeed, each under its own routing key, the events of dead runs "
+        "under due, and delayed messages that were not delivered, with the reasons in the headers.",
     ) | {"parameters": {"command": {
-        "description": "The routing key that it had; one of these, or whatever it came with.",
+        "description": "The original routing key: one of these, or any other.",
         "examples": [*_INCOMING, "due"],
     }}}
-    found |= _by_route() | _delays()
-    found["reply"] = {
+    result |= _by_route() | _delays()
+    result["reply"] = {
         "address": None,
         "description": "The queue that a command's `reply_to` names, through the default exchange, with the "
         "command's `correlation_id`.",
         "messages": _references(_ANSWERS),
     }
     inbox = topology.inbox_arguments("quorum")
-    found[names.INBOX_QUEUE] = _queue(
+    result[names.INBOX_QUEUE] = _queue(
         names.INBOX_QUEUE, commands, inbox,
         f"The sidecar's; bound to {names.COMMANDS_EXCHANGE} by {', '.join(COMMAND_MODELS)}.",
     )
-    found[names.RESULTS_QUEUE] = _queue(
+    result[names.RESULTS_QUEUE] = _queue(
         names.RESULTS_QUEUE, [model.__name__ for model in RESULT_MODELS.values()], inbox,
         f"The sidecar's; bound to {names.COMMANDS_EXCHANGE} by {', '.join(RESULT_MODELS)}.",
     )
-    found[names.DUE_QUEUE] = _queue(
+    result[names.DUE_QUEUE] = _queue(
         names.DUE_QUEUE, ["ScheduleDue"], {}, f"The host's; bound to {names.EVENTS_EXCHANGE} by due."
     )
-    found[names.DEAD_QUEUE] = _queue(
+    result[names.DEAD_QUEUE] = _queue(
         names.DEAD_QUEUE, [_DEAD_LETTER], topology.dead_arguments("quorum"),
-        f"For people; bound to {names.DEAD_EXCHANGE} by #.",
+        f"For operators; bound to {names.DEAD_EXCHANGE} by #.",
     )
-    return found | _host_queues()
+    return result | _host_queues()
 
 
 def _by_route() -> dict[str, Any]:
-    """Where a ScheduleDue goes instead of `due`: by its job's route, or to the workers by its target."""
+    """The channels of a ScheduleDue other than `due`: by its job's route, or to workers by its target."""
     due = ["ScheduleDue"]
     route = {"route": {"description": "The request's `route`: words with dots between them."}}
-    name = {"name": {"description": "The command's name."}}
-    work = topology.work_arguments("quorum")
-    command, queue = f"{names.COMMAND_KEY_PREFIX}{{name}}", f"{names.COMMAND_QUEUE_PREFIX}{{name}}"
-    return {
+    channels = {
         "event.due.route": _by_key(
             names.EVENTS_EXCHANGE, "due.{route}", due, "An occurrence of a job with a route is due."
         ) | {"parameters": route},
-        "work.webhook": _by_key(names.WORK_EXCHANGE, names.WEBHOOK_KEY, due, "A webhook is to be called."),
-        "work.command": _by_key(
-            names.WORK_EXCHANGE, command, due, "A command is to be run.") | {"parameters": name},
-        names.WEBHOOKS_QUEUE: _queue(
-            names.WEBHOOKS_QUEUE, due, work,
-            f"The workers'; bound to {names.WORK_EXCHANGE} by {names.WEBHOOK_KEY}.",
-        ),
-        f"{names.COMMAND_QUEUE_PREFIX}name": _queue(
-            queue, due, work,
-            f"Of the workers that offer the command; bound to {names.WORK_EXCHANGE} by {command}.",
-        ) | {"parameters": name},
+    }
+    for kind in TARGETS:
+        channels |= _work(kind, "") | _work(kind, ".pool")
+    return channels
+
+
+def _work(kind: str, pool: str) -> dict[str, Any]:
+    """The channels of a kind of target, in the unnamed pool or in a named one."""
+    model, due = TARGETS[kind], ["ScheduleDue"]
+    described = {"name": {"description": f"The {kind}'s name."}} if model.by_name else {}
+    described |= {"pool": {"description": "The target's `pool`, other than `default`."}} if pool else {}
+    parameters = {"parameters": described} if described else {}
+    ending = ("{name}" if model.by_name else "") + (".{pool}" if pool else "")
+    key, queue = f"{model.key}{ending}", f"{model.queue}{ending}"
+    whose = "The workers' of a named pool" if pool else "The workers'"
+    return {
+        f"work.{kind}{pool}": _by_key(names.WORK_EXCHANGE, key, due, model.__doc__ or "") | parameters,
+        f"{model.queue}{'name' if model.by_name else ''}{pool}": _queue(
+            queue, due, topology.work_arguments("quorum"), f"{whose}; bound to {names.WORK_EXCHANGE} by {key}.",
+        ) | parameters,
     }
 
 
 def _delays() -> dict[str, Any]:
-    """The way of delayed messages."""
-    key = {"parameters": {"routing_key": {"description": "Any: it comes out under the same."}}}
+    """The channels of delayed messages."""
+    key = {"parameters": {"routing_key": {"description": "Any: it is delivered with the same key."}}}
     entry = _by_key(
         names.DELAY_EXCHANGE, "{routing_key}", [_DELAYED],
-        f"What has a delay header is kept until then; all else goes straight on to {names.DELAYED_EXCHANGE}.",
+        f"Messages with a delay header are stored until then; others go straight to {names.DELAYED_EXCHANGE}.",
     )
     entry["bindings"]["amqp"]["exchange"]["type"] = "headers"
     return {
         "delay": entry | key,
         "delayed": _by_key(
-            names.DELAYED_EXCHANGE, "{routing_key}", [_DELAYED], "What was delayed comes out.") | key,
+            names.DELAYED_EXCHANGE, "{routing_key}", [_DELAYED], "Delayed messages are delivered.") | key,
         names.DELAY_QUEUE: _queue(
             names.DELAY_QUEUE, [_DELAYED], topology.inbox_arguments("quorum"),
             f"The sidecar's; bound to {names.DELAY_EXCHANGE} by any of the delay headers.",
@@ -142,17 +151,17 @@ def _delays() -> dict[str, Any]:
 
 
 def _host_queues() -> dict[str, Any]:
-    """The queues that `scheduler.client.Runner` keeps beside the host's own."""
+    """The queues that `scheduler.client.Runner` adds to the host's queue."""
     retries = RetryQueues(names.DUE_QUEUE)
     return {
         retries.dead_queue: _queue(
             retries.dead_queue, [_UNHANDLED], retries.dead_arguments,
-            "Of the Python host kit: events whose handler failed for good, with the traceback.",
+            "From the Python host kit: events whose handler failed permanently, with the traceback.",
         ),
         f"{names.DUE_QUEUE}_retry": _queue(
             retries.room("{milliseconds}"), [_UNHANDLED], retries.room_arguments,
-            "Of the Python host kit: events that wait before they go back to mainapp_due.",
-        ) | {"parameters": {"milliseconds": {"description": "How long an event waits there."}}},
+            "From the Python host kit: events that are retried in mainapp_due after a delay.",
+        ) | {"parameters": {"milliseconds": {"description": "The delay."}}},
     }
 
 
@@ -170,7 +179,7 @@ def _by_key(exchange: str, key: str, names: list[str], text: str) -> dict[str, A
 
 
 def _queue(name: str, names: list[str], arguments: dict[str, Any], text: str) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "address": name,
         "description": text,
         "messages": _references(names),
@@ -180,7 +189,7 @@ def _queue(name: str, names: list[str], arguments: dict[str, Any], text: str) ->
             "bindingVersion": "0.3.0",
         }},
     }
-    return found | ({"x-queue-arguments": arguments} if arguments else {})
+    return result | ({"x-queue-arguments": arguments} if arguments else {})
 
 
 def _references(names: list[str]) -> dict[str, Any]:
@@ -189,7 +198,7 @@ def _references(names: list[str]) -> dict[str, Any]:
 
 def _operations() -> dict[str, Any]:
     answers = [{"$ref": f"#/channels/reply/messages/{name}"} for name in _ANSWERS]
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         key: {
             "action": "receive",
             "summary": model.__doc__,
@@ -204,44 +213,44 @@ def _operations() -> dict[str, Any]:
         for key, model in _INCOMING.items()
     }
     for key, model in messages.EVENT_MODELS.items():
-        found[key] = {
+        result[key] = {
             "action": "send",
             "summary": model.__doc__,
             "channel": {"$ref": f"#/channels/event.{key}"},
             "messages": [{"$ref": f"#/channels/event.{key}/messages/{model.__name__}"}],
             "bindings": {"amqp": {"deliveryMode": 2, "mandatory": key == "due", "bindingVersion": "0.3.0"}},
         }
-    for name in ("event.due.route", "work.webhook", "work.command"):
-        found[name.removeprefix("event.")] = {
+    for name in ("event.due.route", *(f"work.{kind}{pool}" for kind in TARGETS for pool in ("", ".pool"))):
+        result[name.removeprefix("event.")] = {
             "action": "send", "channel": {"$ref": f"#/channels/{name}"},
             "summary": _by_route()[name]["description"],
             "bindings": {"amqp": {"deliveryMode": 2, "mandatory": True, "bindingVersion": "0.3.0"}},
         }
-    found["dead"] = {"action": "send", "channel": {"$ref": "#/channels/dead"},
+    result["dead"] = {"action": "send", "channel": {"$ref": "#/channels/dead"},
                      "summary": "Set aside a command that can never succeed, body and properties untouched."}
-    found["delay"] = {"action": "receive", "channel": {"$ref": "#/channels/delay"},
-                      "summary": "Keep a message until its time has come."}
-    found["delayed"] = {"action": "send", "channel": {"$ref": "#/channels/delayed"},
-                        "summary": "Send it on, as it came."}
-    return found
+    result["delay"] = {"action": "receive", "channel": {"$ref": "#/channels/delay"},
+                      "summary": "Store a message until it is due."}
+    result["delayed"] = {"action": "send", "channel": {"$ref": "#/channels/delayed"},
+                        "summary": "Deliver it unchanged."}
+    return result
 
 
 def _messages() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for model in _MODELS:
         name = model.__name__
-        found[name] = _message(name, model.__doc__ or "", {"$ref": f"#/components/schemas/{name}"})
-        found[name]["examples"] = [{"payload": example} for example in EXAMPLES[name]]
-    found[_DEAD_LETTER] = _message(
-        _DEAD_LETTER, "A rejected command: whatever bytes it had.", {"description": "Not necessarily JSON."}
+        result[name] = _message(name, model.__doc__ or "", {"$ref": f"#/components/schemas/{name}"})
+        result[name]["examples"] = [{"payload": example} for example in EXAMPLES[name]]
+    result[_DEAD_LETTER] = _message(
+        _DEAD_LETTER, "A rejected command, with its original bytes.", {"description": "Not necessarily JSON."}
     )
-    found[_UNHANDLED] = _message(
+    result[_UNHANDLED] = _message(
         _UNHANDLED, "A ScheduleDue whose handler failed.", {"$ref": "#/components/schemas/ScheduleDue"}
     )
-    found[_DELAYED] = _message(
-        _DELAYED, "Any message of a host's own, with any properties.", {"description": "Any bytes."}
+    result[_DELAYED] = _message(
+        _DELAYED, "Any message of a host, with any properties.", {"description": "Any bytes."}
     )
-    return found
+    return result
 
 
 def _message(name: str, text: str, payload: dict[str, Any]) -> dict[str, Any]:
@@ -253,16 +262,16 @@ def _message(name: str, text: str, payload: dict[str, Any]) -> dict[str, Any]:
 
 def _schemas() -> dict[str, Any]:
     modes = [
-        (each, "validation" if each in _INCOMING.values() else "serialization") for each in _MODELS
+        (model, "validation" if model in _INCOMING.values() else "serialization") for model in _MODELS
     ]
-    _, found = models_json_schema(modes, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
-    definitions: dict[str, Any] = found["$defs"]
+    _, result = models_json_schema(modes, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
+    definitions: dict[str, Any] = result["$defs"]
     return dict(sorted(definitions.items()))
 
 
 def text() -> str:
     """Return the file's text."""
-    from ruamel.yaml import YAML  # noqa: PLC0415 - a development tool: nobody needs it at run time
+    from ruamel.yaml import YAML  # noqa: PLC0415 - only a development tool needs it
 
     yaml = YAML()
     yaml.width = 110

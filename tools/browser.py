@@ -1,4 +1,4 @@
-"""Chromium for tests and pictures: what is on this machine, or else installed as the servers are."""
+"""Chromium for tests and screenshots: the installed one, or one installed like the servers."""
 
 import fcntl
 import shutil
@@ -11,7 +11,7 @@ from scheduler.dev.servers.errors import ServerFailed
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _PACKAGES = ("chromium", "fonts-dejavu-core")
-# No sandbox: as root in a container there is none, and the pages are our own. And no word to anybody outside.
+# No sandbox: root in a container has none, and it shows only our pages. No requests to other services.
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
@@ -19,21 +19,21 @@ ARGUMENTS = [
 
 
 def chromium(say: Callable[[str], None] = print) -> str:
-    """Return the path of a Chromium, installed where it is missing; raise ServerFailed where that cannot be."""
-    found = _found()
-    if found is not None:
-        return found
+    """Return the path of Chromium; install it if it is missing. Raises ServerFailed."""
+    path = _installed()
+    if path is not None:
+        return path
     if not apt.can_install():
         raise ServerFailed("Chromium is missing. Debian, Ubuntu: sudo apt-get install chromium")
     with (Path(tempfile.gettempdir()) / "scheduler-chromium.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # other test processes want the same
-        if _found() is None:
+        fcntl.flock(file, fcntl.LOCK_EX)  # other test processes may install it too
+        if _installed() is None:
             apt.install(_PACKAGES, say)
-    found = _found()
-    if found is None:
-        raise ServerFailed("Chromium was installed, and cannot be found")
-    return found
+    path = _installed()
+    if path is None:
+        raise ServerFailed("Chromium was installed but cannot be path")
+    return path
 
 
-def _found() -> str | None:
-    return next((path for path in map(shutil.which, _NAMES) if path), None)
+def _installed() -> str | None:
+    return next((program for program in map(shutil.which, _NAMES) if program), None)

@@ -1,7 +1,7 @@
-"""The Kubernetes manifests as kustomize makes them, and the alert rules among them: for `make lint` and tests.
+"""Render and check the Kubernetes manifests and the alert rules among them, for `make lint` and tests.
 
-`kubectl kustomize` is the judge where it is there. What we use of kustomize is little, so that it is also read
-here: then no machine lacks the check, and the two readings are compared.
+The manifests use few features of kustomize, so this module renders them itself and the check runs on any machine.
+If `kubectl kustomize` is installed, its result is compared.
 """
 # ruff: noqa: S603, S607 - fixed programs of the system, with arguments of our own
 
@@ -23,7 +23,7 @@ RULES = FILES / "components" / "monitoring" / "rules.yaml"
 # The oldest and the newest that are in use; the schemas come with kubernetes-validate.
 VERSIONS = ("1.28", "1.34")
 _CUSTOM = ("monitoring.coreos.com/", "keda.sh/", "kustomize.config.k8s.io/")
-_KNOWN = {
+_SUPPORTED = {
     "apiVersion", "kind", "namespace", "resources", "components", "patches", "images", "replicas",
     "configMapGenerator",
 }
@@ -33,53 +33,53 @@ Manifest = dict[str, Any]
 
 def documents(path: Path) -> list[Manifest]:
     """Return the documents of a YAML file."""
-    return [each for each in YAML(typ="safe").load_all(path) if each]
+    return [document for document in YAML(typ="safe").load_all(path) if document]
 
 
 def render(directory: Path) -> list[Manifest]:
-    """Return what a kustomization makes, but for the hashes in the names of its ConfigMaps."""
+    """Render a kustomization, without the hashes in the names of its ConfigMaps."""
     [plan] = documents(directory / "kustomization.yaml")
-    unknown = set(plan) - _KNOWN
+    unknown = set(plan) - _SUPPORTED
     if unknown:
-        raise ValueError(f"{directory.name}: {', '.join(unknown)} is not read here; add it, or do without")
-    found = [each for name in plan.get("resources", ()) for each in _resource(directory / name)]
-    _generate(directory, plan, found)
+        raise ValueError(f"{directory.name}: {', '.join(unknown)} is not supported here; add it, or avoid it")
+    manifests = [manifest for name in plan.get("resources", ()) for manifest in _resource(directory / name)]
+    _generate(directory, plan, manifests)
     for name in plan.get("components", ()):
         component = directory / name
-        found += [each for each in render(component) if each not in found]
-        _patch(component, found)
-    _patch(directory, found)
-    for each in found:
-        _transform(plan, each)
-    return found
+        manifests += [manifest for manifest in render(component) if manifest not in manifests]
+        _patch(component, manifests)
+    _patch(directory, manifests)
+    for manifest in manifests:
+        _transform(plan, manifest)
+    return manifests
 
 
 def _resource(path: Path) -> list[Manifest]:
     return render(path) if path.is_dir() else documents(path)
 
 
-def _generate(directory: Path, plan: Manifest, found: list[Manifest]) -> None:
-    for each in plan.get("configMapGenerator", ()):
-        data = dict(line.split("=", 1) for line in each.get("literals", ()))
-        data |= {name: (directory / name).read_text(encoding="utf-8") for name in each.get("files", ())}
-        if each.get("behavior") == "merge":
-            [known] = (one for one in found if _is(one, "ConfigMap", each["name"]))
-            known["data"] |= data
+def _generate(directory: Path, plan: Manifest, manifests: list[Manifest]) -> None:
+    for generator in plan.get("configMapGenerator", ()):
+        data = dict(line.split("=", 1) for line in generator.get("literals", ()))
+        data |= {name: (directory / name).read_text(encoding="utf-8") for name in generator.get("files", ())}
+        if generator.get("behavior") == "merge":
+            [existing] = (manifest for manifest in manifests if _is(manifest, "ConfigMap", generator["name"]))
+            existing["data"] |= data
         else:
-            meta = {"name": each["name"]}
-            found.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
+            meta = {"name": generator["name"]}
+            manifests.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
 
 
 def _is(manifest: Manifest, kind: str, name: str) -> bool:
     return bool((manifest["kind"], manifest["metadata"]["name"]) == (kind, name))
 
 
-def _patch(directory: Path, found: list[Manifest]) -> None:
+def _patch(directory: Path, manifests: list[Manifest]) -> None:
     [plan] = documents(directory / "kustomization.yaml")
-    for patch in (one for each in plan.get("patches", ()) for one in documents(directory / each["path"])):
-        for each in found:
-            if _is(each, patch["kind"], patch["metadata"]["name"]):
-                _merge(each, patch)
+    for patch in (patch for entry in plan.get("patches", ()) for patch in documents(directory / entry["path"])):
+        for manifest in manifests:
+            if _is(manifest, patch["kind"], patch["metadata"]["name"]):
+                _merge(manifest, patch)
 
 
 def _merge(into: Manifest, patch: Manifest) -> None:
@@ -95,30 +95,30 @@ def _merge(into: Manifest, patch: Manifest) -> None:
 def _transform(plan: Manifest, manifest: Manifest) -> None:
     if "namespace" in plan:
         manifest["metadata"]["namespace"] = plan["namespace"]
-    tags = {each["name"]: each["newTag"] for each in plan.get("images", ())}
+    tags = {image["name"]: image["newTag"] for image in plan.get("images", ())}
     for container in containers(manifest):
         if container["image"] in tags:
             container["image"] += f":{tags[container['image']]}"
-    counts = {each["name"]: each["count"] for each in plan.get("replicas", ())}
+    counts = {entry["name"]: entry["count"] for entry in plan.get("replicas", ())}
     if manifest["kind"] == "Deployment" and manifest["metadata"]["name"] in counts:
         manifest["spec"]["replicas"] = counts[manifest["metadata"]["name"]]
 
 
 def pod(manifest: Manifest) -> Manifest | None:
-    """Return the specification of the pods that a manifest makes, if it makes any."""
+    """Return the pod specification of a manifest, if it has one."""
     if manifest["kind"] not in ("Deployment", "Job"):
         return None
-    found: Manifest = manifest["spec"]["template"]["spec"]
-    return found
+    spec: Manifest = manifest["spec"]["template"]["spec"]
+    return spec
 
 
 def containers(manifest: Manifest) -> list[Manifest]:
-    """Return the containers of the pods that a manifest makes."""
+    """Return the containers of a manifest's pods."""
     return list((pod(manifest) or {}).get("containers", ()))
 
 
 def kubectl(directory: Path) -> list[Manifest] | None:
-    """Return what kubectl makes of a kustomization, or None where it is not there or too old."""
+    """Render a kustomization with kubectl; None if kubectl is missing or too old."""
     if shutil.which("kubectl") is None:
         return None
     done = subprocess.run(["kubectl", "kustomize", str(directory)], capture_output=True, text=True, check=False)
@@ -126,19 +126,19 @@ def kubectl(directory: Path) -> list[Manifest] | None:
         return None
     if done.returncode:
         raise ValueError(f"kubectl kustomize {directory.name}: {done.stderr.strip()}")
-    return [each for each in YAML(typ="safe").load_all(done.stdout) if each]
+    return [document for document in YAML(typ="safe").load_all(done.stdout) if document]
 
 
 def problems(manifests: list[Manifest]) -> Iterator[str]:
-    """Say what the schemas of Kubernetes refuse."""
-    for each in manifests:
-        if each["apiVersion"].startswith(_CUSTOM):
+    """Yield violations of the Kubernetes schemas."""
+    for manifest in manifests:
+        if manifest["apiVersion"].startswith(_CUSTOM):
             continue
         for version in VERSIONS:
             try:
-                kubernetes_validate.validate(each, version, strict=True)
+                kubernetes_validate.validate(manifest, version, strict=True)
             except (kubernetes_validate.ValidationError, kubernetes_validate.SchemaNotFoundError) as error:
-                yield f"{each['kind']} {each['metadata']['name']}, Kubernetes {version}: {error}"
+                yield f"{manifest['kind']} {manifest['metadata']['name']}, Kubernetes {version}: {error}"
 
 
 def rules() -> str:

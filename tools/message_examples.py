@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from scheduler.domain.messages import JOB_VERBS
+
 _INVOICE = "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11"
 _REPORT = "f2b1c0de-3c55-4f0b-9d0a-4f0f4c1b7a52"
 _EVENT = "0b2c4c1e-7a51-5b0a-8d3e-6b0f8c6d2a10"
@@ -16,12 +18,12 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
          "issued_at": _ISSUED},
         {"id": _REPORT, "job_type": "report.weekly", "cron": "30 8 * * 1", "timezone": "America/New_York"},
         {"id": _INVOICE, "job_type": "cache.warm", "every": "PT15M", "max_lateness": 60},
+        {"id": _INVOICE, "job_type": "cache.clear", "manual": True, "paused": True, "description": "On demand"},
+        {"id": _INVOICE, "job_type": "mail.send", "run_at": "now", "run": {"overlap": "wait", "max_running": 3}},
         {"id": _INVOICE, "job_type": "invoice.reminder", "run_at": "2026-12-01T09:00:00Z",
          "run": {"timeout": 60, "max_attempts": 5, "backoff": [10, 60, 600], "overlap": "skip"}},
     ],
-    "ScheduleCancel": [{"id": _INVOICE, "issued_at": _ISSUED}],
-    "SchedulePause": [{"id": _REPORT, "issued_at": _ISSUED}],
-    "ScheduleResume": [{"id": _REPORT, "issued_at": _ISSUED}],
+    **{model.__name__: [{"id": _REPORT, "issued_at": _ISSUED}] for model in JOB_VERBS.values()},
     "ScheduleRetry": [{"event_id": _EVENT, "issued_at": _ISSUED}],
     "ScheduleResult": [
         {"event_id": _EVENT, "attempt": 1, "status": "running", "worker": "mailer-1", "heartbeat": 30,
@@ -47,7 +49,14 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
          "due_at": "2026-12-01T08:00:00.000000Z", "status": "dead", "attempts": 3, "started_at": None,
          "finished_at": "2026-12-01T08:07:12.018411Z", "error": "SMTPServerDisconnected", "output": None},
     ],
-    "ScheduleTrigger": [{"id": _REPORT, "issued_at": _ISSUED}],
+    "ScheduleCalendar": [
+        {"name": "de", "weekend": ["SA", "SU"], "closed": {"2026-12-25": "Christmas Day"},
+         "open": {"2026-12-19": "bridge day"}, "valid_until": "2030-12-31", "issued_at": _ISSUED},
+    ],
+    "CalendarAccepted": [{"name": "de", "tenant": "default", "status": "stored", "version": 3}],
+    "CalendarRejected": [
+        {"name": "de", "errors": [{"field": "closed", "problem": "the date 2026-02-30 does not exist"}]},
+    ],
     "ScheduleAccepted": [
         {"id": _INVOICE, "status": "scheduled", "next_run_at": "2026-12-01T08:00:00.000000Z"},
         {"id": _INVOICE, "status": "cancelled", "next_run_at": None},
@@ -72,5 +81,10 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"id": "5c1d9a52-8f1e-5a4b-9f0e-3b7c2d1e0f64", "job_id": _REPORT, "job_type": "report.weekly",
          "missed": ["2026-12-07T13:30:00.000000Z", "2026-12-14T13:30:00.000000Z"], "missed_count": 2,
          "reason": "skip"},
+    ],
+    "ScheduleReplanned": [
+        {"job_id": _REPORT, "job_type": "report.weekly", "tenant": "acme",
+         "old_next_run_at": "2026-12-07T17:00:00.000000Z", "next_run_at": "2026-12-07T16:00:00.000000Z",
+         "reason": "zone", "name": "America/Vancouver", "version": "2026c"},
     ],
 }

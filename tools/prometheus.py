@@ -1,4 +1,4 @@
-"""A private Prometheus for tests and pictures, and promtool for `make lint`: installed if need be."""
+"""A private Prometheus for tests and screenshots, and promtool for `make lint`, installed if missing."""
 # ruff: noqa: S603, S607 - fixed programs of the system, with arguments of our own
 
 import json
@@ -29,7 +29,7 @@ _ADVICE = (
 
 
 def ensure(say: apt.Say) -> None:
-    """Have `prometheus` and `promtool` on the path, installing them on Debian as root, or raise."""
+    """Install `prometheus` and `promtool` on Debian as root if they are missing. Raises ServerFailed."""
     if all(map(shutil.which, _PROGRAMS)):
         return
     if not apt.can_install():
@@ -47,7 +47,7 @@ def ensure(say: apt.Say) -> None:
 
 
 def promtool(*arguments: str | Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run promtool in prometheus/, where the paths in its files lead somewhere."""
+    """Run promtool in prometheus/, because its files have relative paths."""
     command = ["promtool", *map(str, arguments)]
     where = ROOT / "prometheus"
     return subprocess.run(command, cwd=where, input=stdin, capture_output=True, text=True, check=False)

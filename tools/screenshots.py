@@ -1,4 +1,4 @@
-"""`make screenshots`: pictures of the console, in both themes, from a real run of `scheduler dev`."""
+"""`make screenshots`: screenshots of the console, in both themes, from a real run of `scheduler dev`."""
 
 import re
 import subprocess
@@ -14,19 +14,19 @@ from tools.browser import ARGUMENTS, chromium
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "console"
 _LINK = re.compile(r"http://127\.0\.0\.1:[0-9]+/login/[\w-]+")
-_SECONDS = 300  # the run ends by itself should we not end it
-_PATIENCE_MS = 180_000
+_SECONDS = 300  # the run ends on its own if this program does not end it
+_TIMEOUT_MS = 180_000
 _SAMPLES = 9  # a minute and a half on the charts
 _THEMES: tuple[Any, ...] = ("light", "dark")
 
 
 def main() -> int:
-    """Draw every picture anew."""
+    """Take all screenshots."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with _running() as link, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
         context = browser.new_context(viewport={"width": 1200, "height": 820}, timezone_id="Europe/Berlin")
-        context.set_default_timeout(_PATIENCE_MS)
+        context.set_default_timeout(_TIMEOUT_MS)
         page = context.new_page()
         page.goto(link)
         _wait_for_samples(page)
@@ -44,31 +44,31 @@ def main() -> int:
 def _running() -> Iterator[str]:
     """Run the whole sidecar; yield the link that logs in."""
     command = [sys.executable, "-m", "scheduler", "dev", "--for", str(_SECONDS)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - ourselves
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own program
     try:
         for line in process.stdout or ():
-            print(line, end="", flush=True)  # noqa: T201 - what takes so long
-            found = _LINK.search(line)
-            if found:
+            print(line, end="", flush=True)  # noqa: T201 - shows the progress
+            match = _LINK.search(line)
+            if match:
                 break
         else:
             raise SystemExit("scheduler dev ended before it was up")
-        yield found[0]
+        yield match[0]
     finally:
         process.terminate()
         process.communicate()
 
 
 def _wait_for_samples(page: Page) -> None:
-    """Wait until there is something on the charts, and a run was given up."""
+    """Wait until the charts have data and a run is dead."""
     page.locator("#part-failing").get_by_role("link").first.wait_for()
     page.evaluate(
-        "wanted => new Promise(done => { let seen = 0;"
-        " document.addEventListener('sample', () => { seen += 1; if (seen >= wanted) done(seen); }); })", _SAMPLES)
+        "count => new Promise(done => { let seen = 0;"
+        " document.addEventListener('sample', () => { seen += 1; if (seen >= count) done(seen); }); })", _SAMPLES)
 
 
 def _pages(page: Page) -> dict[str, str]:
-    """Return the address of each page that is drawn: of the most telling job and run."""
+    """Return the addresses of the pages, with an interesting job and run."""
     base = page.url.rstrip("/")
     page.goto(f"{base}/jobs?job_type=sample.webhook")
     job = page.locator("#jobs tbody a").first.get_attribute("href")
@@ -79,7 +79,7 @@ def _pages(page: Page) -> dict[str, str]:
 
 
 def _settle(page: Page, name: str) -> None:
-    """Wait until the page is as people see it, and fill in a form that says something."""
+    """Wait until the page is complete, and fill in its form."""
     if name == "overview":
         page.locator(".u-wrap canvas").nth(3).wait_for()
         page.locator("[data-live-state]", has_text="● live").wait_for()

@@ -1,4 +1,4 @@
-"""`python -m torture`: attack the system with random work and faults, and judge everything by a model."""
+"""`python -m torture`: attack the system with random work and faults, and check everything against a model."""
 
 import argparse
 import json
@@ -34,7 +34,7 @@ def main() -> int:
     parser.add_argument("--commit", help="attack another commit of this repository")
     parser.add_argument("--replay", type=Path, help="run a plan from a file")
     parser.add_argument("--list", action="store_true", help="show the themes")
-    parser.add_argument("--shrink", type=float, default=0.0, metavar="MINUTES", help="shrink each new failure for so long")
+    parser.add_argument("--shrink", type=float, default=0.0, metavar="MINUTES", help="time limit for shrinking each new failure")
     args = parser.parse_args()
     if args.list:
         print("\n".join(f"{name:<18} {(function.__doc__ or '').strip()}" for name, function in THEMES.items()))
@@ -94,7 +94,7 @@ class Attacks:
         self.found: dict[str, list[str]] = {}  # labels of runs by broken rule
 
     def run(self, plan: dict[str, Any], *, quiet: bool = False) -> list[Violation]:
-        """Run a plan once and return what was wrong."""
+        """Run a plan once and return its violations."""
         began, label = time.monotonic(), f"{plan['theme']}-{plan['seed']}"
         if not quiet:
             say(f"{plan['theme']} SEED={plan['seed']}: {', '.join(f['kind'] for f in plan['faults']) or 'no fault'}")
@@ -123,7 +123,7 @@ class Attacks:
                 where.append(label)
             say(f"    {violation.rule}: {violation.text}")
         if violations:
-            say(f"    again: python -m torture --replay {self._keep.name}/{label}/plan.json   (history and logs are beside it)")
+            say(f"    again: python -m torture --replay {self._keep.name}/{label}/plan.json   (history and logs are in the same folder)")
 
     def save(self, plan: dict[str, Any], label: str) -> None:
         folder = self._keep / label

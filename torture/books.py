@@ -1,6 +1,7 @@
 """Sorts a history by job: what was asked, what came, and what is still outstanding."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 from torture import model
@@ -126,6 +127,12 @@ class Books:
                 owed[job.id] = problem
         return owed
 
+    def attempts(self, owed: Iterable[str]) -> int:
+        """Count the attempts of these jobs' open runs: a run with thousands of snoozes goes on without ending."""
+        jobs = [self.jobs[job] for job in owed]
+        return len({(event["event_id"], event["run"]["attempt"]) for job in jobs for event in job.due
+                    if event["run"] and event["event_id"] not in job.finished})
+
     def _owes(self, job: Job, done: set[str]) -> str | None:
         first, request = job.sent[0], job.request
         if first["do"] == "delay":
@@ -136,7 +143,7 @@ class Books:
         if request["family"] == "handlers":
             ran = job.id in done and ("run" not in request["body"] or job.finished)
             return None if ran or "coroutine" in request["body"]["job_type"] else "its handler did not run to a known end"
-        unsure = request["expect"] == "any" and "answered" not in request and not request.get("via")
+        unsure = request["expect"] == "any" and "answered" not in request and request.get("via") not in {"api", "cli"}
         if unsure or not self.history.host_reads:
             return None
         return self._owes_events(job, request) or self._owes_ends(job, request)

@@ -1,4 +1,4 @@
-"""Judges a history by the model: every rule yields what it found wrong."""
+"""Checks a history against the model: every rule yields its violations."""
 
 import bisect
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ class Case:
         self.last = max((r["t"] for r in history.of("due", "missed", "finished")), default=self.end)
 
     def disturbed(self, begin: float, end: float, after: float = 60.0, kinds: set[str] = DISRUPTIVE) -> bool:
-        """Whether such a fault was at work in this time, or at most `after` seconds before it."""
+        """Whether such a fault was active in this time, or at most `after` seconds before it."""
         return any(f["kind"] in kinds and f["t"] <= end and f.get("ended", end) + after >= begin for f in self.faults)
 
     @property
@@ -70,7 +70,7 @@ def victim(fault: Record) -> str:
 
 
 def concerns(fault: Record, roles: set[str]) -> bool:
-    """Whether a fault is about one of these roles or about a server."""
+    """Whether a fault affects one of these roles or a server."""
     role = victim(fault).split("-")[0].rstrip("*")
     return fault["kind"] in {"broker", "database"} or role in {"", "all"} or role in roles
 

@@ -14,7 +14,7 @@ from pika.exceptions import AMQPError
 
 from torture.history import Record
 
-GIVE_UP_AFTER = 4  # publications of one message without a confirm: the broker does not take it
+GIVE_UP_AFTER = 4  # publications of one message without a confirm, after which it counts as rejected
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Courier:
 
     @property
     def waiting(self) -> int:
-        """Messages whose time has come and that are not confirmed."""
+        """Due messages that are not confirmed."""
         with self._lock:
             return sum(1 for at, _, _ in self._heap if at <= time.time()) + len(self._unconfirmed)
 

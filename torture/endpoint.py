@@ -44,7 +44,7 @@ class Endpoints:
             request_queue_size = 200
 
             def handle_error(self, *_: object) -> None:
-                """A client that hung up is no error here."""
+                """A client that closed the connection is not an error here."""
 
         self._stop = stop
         self._servers = {way: Server(("127.0.0.1", 0), Handler) for way in WAYS}
@@ -52,7 +52,7 @@ class Endpoints:
             threading.Thread(target=server.serve_forever, name="endpoint", daemon=True).start()
 
     def url(self, path: str) -> str:
-        """Return the URL of a path like /slow/7 on the endpoint that answers that way."""
+        """Return the endpoint's URL for a behaviour, such as /slow/7."""
         return f"http://127.0.0.1:{self._servers[path.split('/')[1]].server_port}{path}"
 
     def close(self) -> None:

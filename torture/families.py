@@ -148,7 +148,7 @@ def heavy(draw: Draw) -> Iterator[Step]:
 
 @family
 def tenants(draw: Draw) -> Iterator[Step]:
-    """Commands of other tenants for jobs that are not theirs: each is rejected and changes nothing."""
+    """Commands of other tenants for jobs that they do not own: each is rejected and changes nothing."""
     for n in range(draw.count):
         owner, other = draw.pick(("acme", "evil"), ("acme", "default"), ("default", "evil"))
         body = {"tenant": owner, "payload": {"n": n, "do": [{"o": "fail"}, {"o": "ok"}]}, "run_at": at(draw.when(6, draw.length))}

@@ -10,7 +10,7 @@ FRAME = 131_072  # RabbitMQ's default frame_max: a table in a header cannot be l
 
 @family
 def routes(draw: Draw) -> Iterator[Step]:
-    """Routes with a queue, and routes without one: those stay due and hold nobody up."""
+    """Routes with a queue, and routes without one: events of the latter stay due and delay no others."""
     for n in range(draw.count):
         route = draw.pick(*draw.get("routes", ["fast", "slow.a", "nowhere", "no.one.listens"]))
         body = dress(draw, {"run_at": at(draw.when(1, draw.length * 0.7)), "route": route, "payload": {"n": n}})
@@ -89,7 +89,7 @@ def webhooks(draw: Draw) -> Iterator[Step]:
             webhook["body"] = {"at": "{{due_at}}", "n": "{{payload.n}}", "id": "{{event_id}}", "attempt": "{{attempt}}"}
         if draw.chance(draw.get("recur", 0.2)):
             body |= {"every": draw.pick(1, 2)}
-        more = {"reaches": False} if how == "hang" else {}  # calls to such an endpoint are put off, for how long is open
+        more = {"reaches": False} if how == "hang" else {}  # calls to such an endpoint are postponed by an unknown time
         yield request(draw.when(0, 1), draw.id(n), body | {"target": {"webhook": webhook}}, **more)
 
 
@@ -164,7 +164,7 @@ def noise(draw: Draw) -> Iterator[Step]:
 
 @family
 def classes(draw: Draw) -> Iterator[Step]:
-    """Three classes of priority, all due at the same instant."""
+    """Three priority classes, all due at the same instant."""
     for n in range(draw.count):
         body = {"run_at": at(draw.get("due", 15.0)), "priority": ("high", "normal", "low")[n % 3]}
         yield request(draw.when(0, 8), draw.id(n), body, quiet=True)

@@ -41,7 +41,7 @@ def holds(draw: Draw) -> Iterator[Step]:
 
 @family
 def snoozers(draw: Draw) -> Iterator[Step]:
-    """Runs that are snoozed again and again at once."""
+    """Runs that are snoozed repeatedly without a delay."""
     for n in range(draw.count):
         times = draw.get("times", 1000)
         yield request(draw.when(0, 1), draw.id(n), {
@@ -83,7 +83,7 @@ def outputs(draw: Draw) -> Iterator[Step]:
 
 @family
 def timeouts(draw: Draw) -> Iterator[Step]:
-    """Workers that fall silent: before they start, between heartbeats, or until the time limit."""
+    """Workers that stop reporting: before they start, between heartbeats, or until the time limit."""
     for n in range(draw.count):
         run = {"max_attempts": draw.pick(1, 2), "backoff": [0.2], "timeout": draw.pick(1, 3), "start_timeout": draw.pick(1, 4)}
         do = [{"o": "silent", **draw.pick({}, {"hold": 0.1, "beat": 1}, {"hold": 20, "beat": 2})}, {"o": draw.pick("silent", "ok")}]
@@ -93,7 +93,7 @@ def timeouts(draw: Draw) -> Iterator[Step]:
 
 @family
 def retries(draw: Draw) -> Iterator[Step]:
-    """Dead runs that are retried, some of jobs that wait for their open run."""
+    """Dead runs that are retried, some with jobs held by their open run."""
     for n in range(draw.count):
         do = [{"o": "fail"}, {"o": draw.pick("fail", "giveup"), "again": draw.pick(0.2, 2)}, {"o": "ok"}]
         body = {"run_at": at(draw.when(2, 8)), "payload": {"n": n, "do": do}, "run": {
@@ -115,7 +115,7 @@ def stolen_results(draw: Draw) -> Iterator[Step]:
 
 @family
 def held_lives(draw: Draw) -> Iterator[Step]:
-    """Jobs that wait for their open run while they are replaced, triggered, paused and resumed."""
+    """Jobs held by their open run while they are replaced, triggered, paused and resumed."""
     for n in range(draw.count):
         body = {"run_at": at(2.0), "every": 1, "payload": {"n": n, "do": [{"o": "ok", "hold": draw.pick(0, 1.5, 4), "beat": 5}]},
                 "run": {"overlap": "wait", "max_attempts": 2, "backoff": [0.3]}, "on_missed": draw.pick("latest", "skip")}

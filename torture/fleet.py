@@ -86,10 +86,10 @@ class Member:
 
 
 class Fleet:
-    """All members; records starts and ends that nobody ordered."""
+    """All members; records unexpected starts and ends."""
 
     def __init__(self, history: History, code: Path, folder: Path, adopt: Callable[[int], None]) -> None:
-        """Have `adopt` end each process with the servers, should the harness be killed."""
+        """Call `adopt` with each process, so that it ends with the servers if the harness is killed."""
         self.members: list[Member] = []
         self._history = history
         self._code = code
@@ -138,7 +138,7 @@ class Fleet:
                 self._history.add("started", member=member.name)
 
     def close(self) -> None:
-        """End all, once; whoever does not end within 20 s is killed, and that is recorded."""
+        """End all processes once; those that do not end within 20 s are killed and recorded."""
         if self._stop.is_set():
             return
         self._stop.set()

@@ -13,7 +13,7 @@ FAMILIES: dict[str, Callable[["Draw"], Iterator[Step]]] = {}
 
 
 class Draw:
-    """What a family draws from: its parameters, and a random source of its own."""
+    """The input of a family: its parameters, and a separate random source."""
 
     def __init__(self, plan: dict[str, Any], number: int) -> None:
         group = plan["groups"][number]

@@ -1,6 +1,6 @@
-"""Handlers for the client library under test; keeps a journal of what was executed when.
+"""Handlers for the client library under test; they record executions in a journal.
 
-Imported by `scheduler worker --handlers hands`, or run as a program with a `Runner` of its own. Not part of the
+Imported by `scheduler worker --handlers hands`, or run as a program with its own `Runner`. Not part of the
 harness: it runs in a process of the system under test.
 """
 

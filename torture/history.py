@@ -1,4 +1,4 @@
-"""The history of a run: everything sent, received and done, recorded first and judged afterwards."""
+"""The history of a run: everything sent, received and done, recorded first and checked afterwards."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The host application: receives events and replies, and reports results as each event's payload tells it to."""
+"""The host application: receives events and replies, and reports the results that each event's payload requests."""
 
 import contextlib
 import json
@@ -18,9 +18,9 @@ KEPT = ("event_id", "job_id", "job_type", "due_at", "emitted_at", "occurrence", 
 
 
 def declare(url: str, due_arguments: dict[str, Any] | None, routes: list[str], *, relay: bool) -> None:
-    """Declare the host's queues and listen to everything but `due`, whose routing is under test.
+    """Declare the host's queues and consume all events except `due`, whose routing is under test.
 
-    With `relay`, also receive a copy of each request, to count how often the relay publishes it.
+    With `relay`, also receive a copy of each request, to count the relay's publications.
     """
     with contextlib.closing(pika.BlockingConnection(parameters(url))) as connection:
         channel = connection.channel()
@@ -42,7 +42,7 @@ def declare(url: str, due_arguments: dict[str, Any] | None, routes: list[str], *
 
 
 class Host:
-    """Receives on one connection; reports over couriers of its own."""
+    """Receives on one connection; reports over separate couriers."""
 
     def __init__(self, url: str, history: History, queues: list[str], *, reads_due: bool, user: str | None) -> None:
         self._url = url

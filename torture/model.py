@@ -42,7 +42,7 @@ def ends(body: dict[str, Any]) -> bool:
 
 
 def outcome(behaviour: list[dict[str, Any]], max_attempts: int) -> tuple[str, int]:
-    """Return how a run ends and after how many deliveries, if every report is heard in time."""
+    """Return the end of a run and its number of deliveries, if every report arrives in time."""
     counted = 0
     for attempt in range(1, 100_000):
         step = behaviour[min(attempt, len(behaviour)) - 1]
@@ -73,14 +73,14 @@ def least_wait(run: dict[str, Any], counted: int, attempt: int, step: dict[str, 
 
 
 def web_outcome(how: str, max_attempts: int, timeout: float) -> tuple[str, int]:
-    """Return how a run of a webhook ends, by the path that its endpoint answers to."""
+    """Return the end of a webhook run, by its endpoint's path."""
     if how in {"ok", "slow"} or (how == "hang" and timeout > 26):
         return "succeeded", 1
     return "dead", 1 if how == "410" else max_attempts
 
 
 def issued(record: dict[str, Any]) -> float:
-    """Return when a command counts as issued: its own `issued_at`, or else when it was stored, at the latest."""
+    """Return the issue time of a command: its own `issued_at`, or else the latest possible time of storing."""
     given = record.get("body", {}).get("issued_at")
     if given is None:
         return record.get("answered") or record.get("confirmed") or math.inf

@@ -76,7 +76,7 @@ class Probes:
                 channel.basic_publish("", queue, b"probe")
                 channel.basic_get(queue, auto_ack=True)
                 self._seen["broker"] = time.time()
-            except Exception:  # noqa: BLE001 - whatever is wrong, the broker did not answer
+            except Exception:  # noqa: BLE001 - after any error the broker counts as unresponsive
                 with contextlib.suppress(Exception):
                     connection.close()
                 connection = None

@@ -1,4 +1,4 @@
-"""A TCP proxy in a process of its own: adds latency, limits bandwidth, freezes and cuts connections.
+"""A TCP proxy in a separate process: adds latency, limits bandwidth, freezes and cuts connections.
 
 The parent sends one JSON object a line on standard input; the proxy prints one JSON object for each connection.
 """

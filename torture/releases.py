@@ -11,7 +11,7 @@ KEPT = ROOT / ".releases"
 
 
 def unpacked(commit: str | None) -> Path:
-    """Return a folder with that commit's files, or this checkout; dependencies are those of this environment."""
+    """Return a folder with that commit's files, or this checkout; its dependencies are from this environment."""
     if commit is None:
         return ROOT
     name = subprocess.run(["git", "rev-parse", "--short", f"{commit}^{{commit}}"], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -22,7 +22,7 @@ def never_early(case: Case) -> Iterator[Violation]:
 
 @rule
 def none_lost(case: Case) -> Iterator[Violation]:
-    """Everything that is owed has come by the end of the settling time."""
+    """All owed events have arrived by the end of the settling time."""
     journal = [{**r, "what": r["did"]} for r in case.history.of("did")]
     owed = case.books.outstanding(journal)
     by_problem: dict[str, list[str]] = defaultdict(list)
@@ -47,7 +47,7 @@ def one_id_for_one_occurrence(case: Case) -> Iterator[Violation]:
 
 @rule
 def nothing_unexpected(case: Case) -> Iterator[Violation]:
-    """No event for an instant that no accepted request has, none where no queue is bound, nothing of a rejected one."""
+    """No event without an accepted request, without a bound queue, or for a rejected request."""
     for job in case.books.jobs.values():
         requests = [r for r in job.of("request") if "body" in r]
         if any("cron" in r["body"] or r["expect"] == "any" for r in requests) or job.of("trigger") or not requests:
@@ -195,7 +195,7 @@ def not_emitted_again(case: Case) -> Iterator[Violation]:
 
 @rule
 def no_class_starves(case: Case) -> Iterator[Violation]:
-    """Each class with due events gets a tenth of every thousand emitted; judged by 2,000, since batches interleave."""
+    """Each class with due events gets a tenth of every thousand emitted; checked by 2,000, since batches interleave."""
     events = sorted((e for job in case.books.jobs.values() if job.family == "classes" for e in list(job.emitted.values())),
                     key=lambda event: event["emitted_at"])
     for begin in range(0, len(events) - 2000, 500):

@@ -1,4 +1,4 @@
-"""Rules about answers to commands: the owner's are accepted, those of other tenants rejected, hostile ones alone."""
+"""Rules about replies to commands: the owner's are accepted, other tenants' rejected, hostile ones isolated."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -94,7 +94,7 @@ def delayed_not_early(case: Case) -> Iterator[Violation]:
 
 @rule
 def delayed_in_order(case: Case) -> Iterator[Violation]:
-    """Of two messages due at the same instant, the one stored first is sent first if one producer sends both."""
+    """If one producer sends both, the first stored of two messages due at the same instant is sent first."""
     if case.plan["fleet"]["producer"] > 1 or not case.exactly_once:
         return
     sent = [job.sent[0] for job in case.books.jobs.values() if job.family == "delayed_in_order"]

@@ -47,7 +47,8 @@ def _one_run(case: Case, job: Job, request: Record, event_id: str, seen: dict[in
         step = behaviour[min(attempt, len(behaviour)) - 1]
         counted += step["o"] != "snooze"
         report = finals.get((event_id, attempt))
-        if report and attempt + 1 in seen and step["o"] in {"fail", "snooze"} and "again" not in step:
+        # An attempt whose worker reported too late is lost; the next one waits since then.
+        if report and timely and attempt + 1 in seen and step["o"] in {"fail", "snooze"} and "again" not in step:
             wait = model.least_wait(run, max(1, counted), attempt, step)
             gap = seconds(seen[attempt + 1]["emitted_at"]) - report["first"]
             if gap < wait - 0.01:
@@ -135,6 +136,33 @@ def waiting_jobs_go_on(case: Case) -> Iterator[Violation]:
 
 
 @rule
+def snoozed_runs_go_on(case: Case) -> Iterator[Violation]:
+    """A snoozed run is emitted again soon after the report and the end of the snooze, at every repetition."""
+    if not case.history.host_reads or any(f["kind"] == "full" or f.get("rate") for f in case.faults):
+        return
+    reports = _reports(case)
+    for job in case.books.jobs.values():
+        request = job.request
+        if request is None or not job.simple or job.of("cancel") or len(job.of("request")) > 1 or "run" not in request["body"]:
+            continue
+        came = {(e["event_id"], e["run"]["attempt"]): e["t"] for e in reversed(job.due) if e["run"]}
+        for event_id, attempt in came:
+            step, made = _step(request, attempt), reports[event_id, attempt]
+            if step.get("o") != "snooze" or "extra" in step or not _in_time(made, request["body"]["run"]):
+                continue
+            begin = made[-1]["confirmed"] + step.get("in", 0)
+            end = min([came.get((event_id, attempt + 1), case.end), *(r["t"] for r in job.finished.get(event_id, ()))])
+            for late in stall(case, "runs", begin, end):
+                yield Violation("stall", f"{event_id} was snoozed at attempt {attempt}: {late.text}", [job.id])
+
+
+def _step(request: Record, attempt: int) -> dict[str, Any]:
+    """Return the host's action at an attempt, or nothing if none was drawn."""
+    behaviour = request.get("behaviour") or [{}]
+    return behaviour[min(attempt, len(behaviour)) - 1]
+
+
+@rule
 def no_execution_side_by_side(case: Case) -> Iterator[Violation]:
     """Handlers and commands of one event never overlap, unless their own worker was frozen or cut off."""
     spans: dict[str, list[tuple[float, float, int]]] = defaultdict(list)
@@ -152,7 +180,7 @@ def no_execution_side_by_side(case: Case) -> Iterator[Violation]:
 
 @rule
 def handlers_end(case: Case) -> Iterator[Violation]:
-    """A handler that returned is not called again for ever."""
+    """A handler that returned is not called again indefinitely."""
     by_event: dict[str, list[tuple[float, float]]] = defaultdict(list)
     owners = {}
     for (event_id, _), entries in _executions(case).items():

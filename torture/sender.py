@@ -123,7 +123,7 @@ class Sender:
             record["target"] = next(iter(body["target"]))
 
     def resolve(self, value: Any) -> Any:
-        """Replace `$at` and its like by what they mean now."""
+        """Replace `$at` and similar placeholders by their current values."""
         if isinstance(value, list):
             return [self.resolve(item) for item in value]
         if not isinstance(value, dict):

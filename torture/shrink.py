@@ -29,7 +29,7 @@ def shrink(plan: Plan, violations: list[Violation], attack: Callable[..., list[V
 
 
 def candidates(plan: Plan) -> Iterator[tuple[str, Plan]]:
-    """Yield smaller plans, those that leave out most first."""
+    """Yield smaller plans, the smallest first."""
     for part in ("groups", "faults"):
         items = plan[part]
         if len(items) > 2:

@@ -155,7 +155,7 @@ class World:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
 
     def _collect(self) -> None:
-        """Record what only the end can tell: executions, the outcomes of attempts, rows left in the outbox."""
+        """Record facts that are only known at the end: executions, outcomes of attempts, rows left in the outbox."""
         for entry in self.journal():
             self.history.records.append({**entry, "what": "did", "did": entry["what"]})
         env = {"DATABASE_URL": self.database_url}

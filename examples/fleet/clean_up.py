@@ -1,4 +1,4 @@
-"""The clean-up of every minute: removes what is old in its directory, and says how much that was."""
+"""The cleanup of every minute: removes old files in its directory and prints their number."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Three workers, a nightly report, a clean-up every minute and a handler: a cron that knows what happened.
+"""Three workers, a nightly report, a cleanup every minute and a handler: a cron with results.
 
     AMQP_URL=amqp://… python examples/fleet/fleet.py
 
@@ -34,7 +34,7 @@ JOBS = [
 
 
 def commands(folder: Path) -> str:
-    """Write what a worker offers, and nothing else can be run on it."""
+    """Write the commands that a worker offers; it runs no others."""
     python = json.dumps(sys.executable)
     path = folder / "commands.toml"
     path.write_text(f"""
@@ -53,7 +53,7 @@ directory = {json.dumps(str(folder))}
 
 
 def worker(*arguments: str, **env: str) -> subprocess.Popen[bytes]:
-    """Start a worker; it says on standard error what goes wrong."""
+    """Start a worker; it logs errors to standard error."""
     settings = {"AMQP_URL": AMQP_URL, "METRICS_HOST": "127.0.0.1", "METRICS_PORT": "0", "LOG_LEVEL": "error"}
     return subprocess.Popen(
         [sys.executable, "-m", "scheduler", "worker", *arguments], env=os.environ | settings | env, cwd=HERE,
@@ -61,7 +61,7 @@ def worker(*arguments: str, **env: str) -> subprocess.Popen[bytes]:
 
 
 def ends(channel: pika.adapters.blocking_connection.BlockingChannel, queue: str) -> Iterator[dict]:
-    """Yield what became of each run, as it ends."""
+    """Yield each finished run."""
     for method, _, body in channel.consume(queue, inactivity_timeout=60):
         if method is None:
             sys.exit("nothing ended within a minute: are `scheduler consumer` and `scheduler producer` running?")
@@ -70,14 +70,14 @@ def ends(channel: pika.adapters.blocking_connection.BlockingChannel, queue: str)
 
 
 def main() -> None:
-    """Ask for the three jobs, let a machine go in the middle of the report, and tell what became of them."""
+    """Request three jobs, shut a machine down in the middle of the report, and print the results."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         offered = commands(folder)
         fleet = [worker(SCHEDULER_COMMANDS_FILE=offered, SCHEDULER_STOP_GRACE="0")]
-        for each in fleet:
-            stack.callback(each.wait)
-            stack.callback(each.terminate)
+        for process in fleet:
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
         connection = pika.BlockingConnection(pika.URLParameters(AMQP_URL))
         channel = stack.enter_context(connection.channel())
         channel.confirm_delivery()
@@ -89,11 +89,11 @@ def main() -> None:
 
         while not (folder / "report.began").exists():
             connection.process_data_events(0.1)
-        print("the report is at work on the first machine, which is now shut down", flush=True)
+        print("the report runs on the first machine, which is now shut down", flush=True)
         fleet += [worker(SCHEDULER_COMMANDS_FILE=offered), worker("--handlers", "handlers")]
-        for each in fleet[1:]:
-            stack.callback(each.wait)
-            stack.callback(each.terminate)
+        for process in fleet[1:]:
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
         fleet[0].terminate()
         fleet[0].wait()
         for job in others:
@@ -103,8 +103,8 @@ def main() -> None:
         open_jobs = set(names)
         for end in ends(channel, queue):
             output = end["output"]
-            said = output["stdout"].strip() if isinstance(output, dict) else output
-            print(f"{names[end['job_id']]}: {end['status']}, {end['attempts']} attempt(s): {said}", flush=True)
+            text = output["stdout"].strip() if isinstance(output, dict) else output
+            print(f"{names[end['job_id']]}: {end['status']}, {end['attempts']} attempt(s): {text}", flush=True)
             open_jobs.discard(end["job_id"])
             if not open_jobs:
                 break
@@ -113,7 +113,7 @@ def main() -> None:
 
 
 def send(channel: pika.adapters.blocking_connection.BlockingChannel, key: str, body: dict) -> None:
-    """Publish a command; a queue must take it."""
+    """Publish a command; it must reach a queue."""
     properties = pika.BasicProperties(content_type="application/json", delivery_mode=2)
     channel.basic_publish("schedule.commands", key, json.dumps(body).encode(), properties, mandatory=True)
 

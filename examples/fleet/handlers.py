@@ -6,12 +6,12 @@ from scheduler.client import Due, on_due
 
 
 class Person(BaseModel):
-    """Who is greeted."""
+    """The receiver of a greeting."""
 
     name: str
 
 
 @on_due("greeting", Person)
 def greet(due: Due[Person]) -> str:
-    """Greet a person; what is returned is kept with the run."""
+    """Return a greeting, which is stored with the run."""
     return f"hello, {due.payload.name}"

@@ -1,4 +1,4 @@
-"""Views as responses, and the responses that every route may give, for the OpenAPI document."""
+"""Build JSON responses from views, and describe error responses for the OpenAPI document."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, TypeVar
@@ -9,13 +9,17 @@ from starlette.responses import Response
 from scheduler.api import problems
 from scheduler.domain.messages import FieldProblem
 from scheduler.views.base import Page, View, as_json
+from scheduler.views.occurrences import PreviewPage, PreviewView
 
 Item = TypeVar("Item")
-_WHY = {
-    401: "No token, or a bad one.", 403: "Too little role, or not for this tenant.", 404: "Not there.",
-    409: "A newer command has overtaken this one, or the id is taken.", 412: "Changed since: the ETag is another.",
-    413: "A body above 1 MB.", 422: "What is wrong with the content.", 429: "Too many requests for this token.",
-    503: "No database, or no broker where one is needed.", 408: "The body came too slowly.",
+_DESCRIPTIONS = {
+    401: "The token is missing or invalid.", 403: "The token's role or tenant does not allow this.",
+    404: "Not found.",
+    409: "A newer command was applied before this one, or the id is in use.",
+    412: "The job has changed: If-Match does not contain its ETag.",
+    413: "The body exceeds 1 MB.", 422: "The request is invalid; `errors` names the fields.",
+    429: "Too many requests for this token.",
+    503: "The database, or a broker that the request needs, is unavailable.", 408: "The body arrived too slowly.",
 }
 _RETRY_AFTER = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}}
 _CHALLENGE = {"WWW-Authenticate": {"schema": {"type": "string"}}}
@@ -23,7 +27,7 @@ _HEADERS = {401: _CHALLENGE, 429: _RETRY_AFTER, 503: _RETRY_AFTER}
 
 
 class ProblemView(View):
-    """RFC 9457: what is wrong, and where a field is wrong, which and why."""
+    """An error response (RFC 9457); `errors` lists the invalid fields."""
 
     type: str
     title: str
@@ -33,7 +37,7 @@ class ProblemView(View):
 
 
 class Listed(View, Generic[Item]):
-    """A page of a list, and the cursor of the next one."""
+    """A page of a list, and the cursor of the next page."""
 
     lists: ClassVar[frozenset[str]] = frozenset({"items"})
 
@@ -41,23 +45,30 @@ class Listed(View, Generic[Item]):
     next: str | None
 
 
-def answer(
+def json_response(
     view: BaseModel, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a view as JSON."""
     return Response(as_json(view), status, dict(headers or {}), "application/json")
 
 
-def listed(page: Page[Any]) -> Response:
+def page_response(page: Page[Any]) -> Response:
     """Return a page as JSON."""
-    return answer(Listed[Any].model_construct(items=list(page.items), next=page.next))
+    return json_response(Listed[Any].model_construct(items=list(page.items), next=page.next))
+
+
+def preview_response(page: PreviewPage) -> Response:
+    """Return occurrences as JSON, with those that are skipped if the schedule has adjustments."""
+    if page.skipped is None:
+        return page_response(page)
+    return json_response(PreviewView.model_construct(items=list(page.items), next=page.next, skipped=page.skipped))
 
 
 def responses(*more: int) -> dict[int | str, dict[str, Any]]:
-    """Return what a route may answer but what it is for: these, and what any may."""
+    """Describe the error responses of a route: the common ones and `more`."""
     return {
         status: {
-            "description": _WHY[status], "headers": _HEADERS.get(status, {}),
+            "description": _DESCRIPTIONS[status], "headers": _HEADERS.get(status, {}),
             "content": {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemView"}}},
         }
         for status in sorted({401, 403, 422, 429, 503, *more})
@@ -65,6 +76,6 @@ def responses(*more: int) -> dict[int | str, dict[str, Any]]:
 
 
 def body(schema: str, *, required: bool = True) -> dict[str, Any]:
-    """Return how OpenAPI tells of a body that is read as a command is."""
+    """Describe, for OpenAPI, a body that is parsed like a command."""
     content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
     return {"requestBody": {"required": required, "content": content}}

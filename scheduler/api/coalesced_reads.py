@@ -1,4 +1,4 @@
-"""One look for all who ask at about the same time."""
+"""Share the result of a query between concurrent callers, and cache it for a few seconds."""
 
 import asyncio
 import time
@@ -7,43 +7,44 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
-LEAST_SECONDS = 1.0  # that an answer is good for
+LEAST_SECONDS = 1.0  # for which a result is cached
 MOST_SECONDS = 10.0
-SHARE = 0.02  # of the time, at most, is spent on looking again: what takes long is not looked at each second
-_MOST_KEPT = 1000
+SHARE = 0.02  # of the time, at most, goes into queries: a slow query is cached for longer
+_MAX_CACHED = 1000
 
 
-class CoalescedReads(Generic[Key, Found]):
-    """Answers by key, kept for a while; who asks while one is being found waits for that one."""
+class CoalescedReads(Generic[Key, Result]):
+    """A cache of results by key; callers that arrive during a query wait for its result."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, most_seconds: float = MOST_SECONDS) -> None:
         self._clock = clock
-        self._kept: OrderedDict[Key, tuple[float, Found]] = OrderedDict()
-        self._coming: dict[Key, asyncio.Task[Found]] = {}
+        self._most_seconds = most_seconds
+        self._cached: OrderedDict[Key, tuple[float, Result]] = OrderedDict()
+        self._running: dict[Key, asyncio.Task[Result]] = {}
 
-    async def get(self, key: Key, look: Callable[[], Awaitable[Found]]) -> Found:
-        """Return an answer that is not old, found by others or by a look."""
-        kept = self._kept.get(key)
-        if kept is not None and self._clock() < kept[0]:
-            return kept[1]
-        task = self._coming.get(key)
+    async def get(self, key: Key, query: Callable[[], Awaitable[Result]]) -> Result:
+        """Return the cached result, or the result of `query`."""
+        cached = self._cached.get(key)
+        if cached is not None and self._clock() < cached[0]:
+            return cached[1]
+        task = self._running.get(key)
         if task is None:
-            task = self._coming[key] = asyncio.create_task(self._find(key, look))
-        # One who goes away leaves the look to the others.
+            task = self._running[key] = asyncio.create_task(self._run(key, query))
+        # If this caller is cancelled, the query continues for the others.
         return await asyncio.shield(task)
 
-    async def _find(self, key: Key, look: Callable[[], Awaitable[Found]]) -> Found:
-        began = self._clock()
+    async def _run(self, key: Key, query: Callable[[], Awaitable[Result]]) -> Result:
+        started = self._clock()
         try:
-            found = await look()
+            result = await query()
         finally:
-            del self._coming[key]
+            del self._running[key]
         ended = self._clock()
-        keep = min(max(LEAST_SECONDS, (ended - began) / SHARE), MOST_SECONDS)
-        self._kept[key] = (ended + keep, found)
-        self._kept.move_to_end(key)
-        if len(self._kept) > _MOST_KEPT:
-            self._kept.popitem(last=False)
-        return found
+        lifetime = min(max(LEAST_SECONDS, (ended - started) / SHARE), self._most_seconds)
+        self._cached[key] = (ended + lifetime, result)
+        self._cached.move_to_end(key)
+        if len(self._cached) > _MAX_CACHED:
+            self._cached.popitem(last=False)
+        return result

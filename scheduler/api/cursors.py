@@ -1,4 +1,4 @@
-"""Where a page of a list ended, as an opaque text that the next request brings back."""
+"""Encode and decode the cursors of lists: opaque strings with the position where a page ended."""
 
 import base64
 import binascii
@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 from scheduler.api.problems import Unprocessable
 from scheduler.domain.errors import Problem
-from scheduler.domain.messages.base import UUID_PATTERN
+from scheduler.domain.message_base import UUID_PATTERN
 
 _LONGEST = 500
-_NUMBER = r"10[0-9]{18}"  # after a 1 a number of 19 digits, no greater than a bigint holds in any case
+_NUMBER = r"10[0-9]{18}"  # a 1, then 19 digits that always fit into a bigint
 _KEYS = {kind: re.compile(key, re.ASCII) for kind, key in {
     "jobs": UUID_PATTERN, "runs": UUID_PATTERN, "next": UUID_PATTERN, "delayed": _NUMBER,
     "audit": f"0{UUID_PATTERN}|{_NUMBER}",
@@ -19,45 +19,52 @@ _KEYS = {kind: re.compile(key, re.ASCII) for kind, key in {
 
 
 def write(kind: str, moment: datetime, key: str) -> str:
-    """Return the cursor of a place in a list of one kind."""
-    return write_texts(kind, moment.astimezone(UTC).isoformat(), key)
+    """Return the cursor for a position in a list of this kind."""
+    return write_strings(kind, moment.astimezone(UTC).isoformat(), key)
 
 
 def read(kind: str, cursor: str | None) -> tuple[datetime, str] | None:
-    """Return the place that a cursor stands for; raise Unprocessable for one that is not of this kind of list."""
+    """Return the position in a cursor. Raises Unprocessable if it belongs to another kind of list."""
     if cursor is None:
         return None
-    moment, key = read_texts(kind, cursor)
+    moment, key = read_strings(kind, cursor)
     try:
-        when = datetime.fromisoformat(moment)
-        if when.tzinfo is None or not _KEYS[kind].fullmatch(key):
-            raise _wrong()
-        return when.astimezone(UTC), key
+        instant = datetime.fromisoformat(moment)
+        if instant.tzinfo is None or not _KEYS[kind].fullmatch(key):
+            raise _invalid()
+        return instant.astimezone(UTC), key
     except (ValueError, OverflowError):
-        raise _wrong() from None
+        raise _invalid() from None
 
 
-def write_texts(kind: str, first: str, second: str) -> str:
-    """Return the cursor of a place that is two texts."""
+def read_number(cursor: str) -> int:
+    """Return the position in a cursor that is a number."""
+    if re.fullmatch(r"[1-9][0-9]{0,8}", cursor, re.ASCII) is None:
+        raise _invalid()
+    return int(cursor)
+
+
+def write_strings(kind: str, first: str, second: str) -> str:
+    """Return the cursor for a position that consists of two strings."""
     text = json.dumps([kind, first, second], separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def read_texts(kind: str, cursor: str | None) -> tuple[str, str]:
-    """Return the two texts; before all others where there is no cursor."""
+def read_strings(kind: str, cursor: str | None) -> tuple[str, str]:
+    """Return the two strings; without a cursor, empty ones, which sort first."""
     if cursor is None:
         return "", ""
     try:
         if len(cursor) > _LONGEST or not cursor.isascii():
-            raise _wrong()
+            raise _invalid()
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        found, first, second = json.loads(text)
+        actual_kind, first, second = json.loads(text)
     except (ValueError, TypeError, RecursionError, binascii.Error):
-        raise _wrong() from None
-    if found != kind or not isinstance(first, str) or not isinstance(second, str):
-        raise _wrong()
+        raise _invalid() from None
+    if actual_kind != kind or not isinstance(first, str) or not isinstance(second, str):
+        raise _invalid()
     return first, second
 
 
-def _wrong() -> Unprocessable:
-    return Unprocessable([Problem("after", "is not a cursor of this list; use `next` of its last answer")])
+def _invalid() -> Unprocessable:
+    return Unprocessable([Problem("after", "is not a cursor of this list; use `next` of the previous response")])

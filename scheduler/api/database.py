@@ -14,7 +14,7 @@ T = TypeVar("T")
 Work = Callable[[Connection], T]
 
 MAX_WAIT_SECONDS = 3.0  # for a thread
-# A database that does not reply is given up soon after the statement's own timeout.
+# If the database does not reply, the client times out soon after the statement's own timeout.
 _CONNECT_SECONDS = 5
 _REPLY_SLACK_SECONDS = 2.0
 _READ_ONLY = {"default_transaction_read_only": "on"}

@@ -1,8 +1,9 @@
-"""Dead letters, for admins of all tenants: the one part of the API that needs the broker."""
+"""List, replay and delete dead letters, for admins of all tenants. No other API module needs the broker."""
 
 import asyncio
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 from uuid import UUID
 
@@ -14,39 +15,48 @@ from scheduler.commands.replayed_letters import is_applied
 from scheduler.domain.errors import Unavailable
 from scheduler.ops.logs import without_secrets
 from scheduler.rabbit.dead_letter import DeadLetter
-from scheduler.rabbit.dead_letter_queue import DeadLetterQueue, NotReplayable
+from scheduler.rabbit.dead_letter_queue import DeadLetterQueue, LetterPage, NotReplayable
 from scheduler.settings import Settings
-from scheduler.views.base import Page
-from scheduler.views.dead_letters import DeadView, dead_view
+from scheduler.views.dead_letters import DeadPage, DeadView, dead_view
 
 T = TypeVar("T")
+PageKey = tuple[int, tuple[str, str]]
 _RETRY_SECONDS = 5
 
 
 class DeadLetterService:
-    """The service behind the dead letters."""
+    """Reads and changes the dead-letter queue."""
 
     def __init__(self, actions: Actions, settings: Settings) -> None:
         self._actions = actions
         self._settings = settings
         self._letters = DeadLetterQueue(settings.amqp_urls, settings.delay_exchanges)
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="dead-letters")  # one reader at a time
+        self._pages: dict[PageKey, asyncio.Future[LetterPage]] = {}  # not started yet
 
-    async def list(self, who: Identity, limit: int, after: str | None = None) -> Page[DeadView]:
-        """Return what lies there, oldest first."""
+    async def list(self, who: Identity, limit: int, after: str | None = None) -> DeadPage:
+        """Return a page of dead letters, oldest first. Concurrent equal requests share one read."""
         check(who, Permission.DEAD_LETTERS)
-        place = cursors.read_texts("dead", after)
-        found = await self._do(lambda: self._letters.look(limit + 1, place))
-        following = cursors.write_texts("dead", *found[limit - 1].place) if len(found) > limit else None
-        return Page([dead_view(each) for each in found[:limit]], following)
+        key = limit, cursors.read_strings("dead", after)
+        shared = self._pages.get(key)
+        if shared is None:
+            shared = self._pages[key] = asyncio.ensure_future(self._run(lambda: self._read_page(key)))
+        page = await asyncio.shield(shared)
+        next_cursor = cursors.write_strings("dead", *page.letters[-1].position) if page.more else None
+        return DeadPage([dead_view(letter) for letter in page.letters], next_cursor, page.incomplete)
+
+    def _read_page(self, key: PageKey) -> LetterPage:
+        self._pages.pop(key, None)  # later requests may be for a newer letter
+        return self._letters.page(*key)
 
     async def count(self) -> int:
-        """Return how many lie there; for pages that show it to those only who may see them."""
-        return await self._do(self._letters.count)
+        """Return the number of dead letters. Checks no permission: the caller must."""
+        return await self._run(self._letters.count)
 
     async def get(self, who: Identity, letter_id: UUID) -> DeadView:
-        """Return one of them."""
+        """Return one dead letter."""
         check(who, Permission.DEAD_LETTERS)
-        return _there(await self._do(lambda: self._letters.find(str(letter_id))))
+        return _required_view(await self._run(lambda: self._letters.find(str(letter_id))))
 
     async def replay(self, who: Identity, letter_id: UUID) -> DeadView:
         """Publish a dead letter to its source exchange again, or apply it to the database."""
@@ -54,7 +64,7 @@ class DeadLetterService:
         loop = asyncio.get_running_loop()
 
         def apply(letter: DeadLetter) -> bool:
-            if letter.run_given_up:
+            if letter.is_dead_run:
                 work = self._retry(who, letter)
             elif is_applied(letter, self._settings):
                 work = self._actions.apply_letter(who, letter)
@@ -64,17 +74,17 @@ class DeadLetterService:
             return True
 
         try:
-            letter = await self._do(lambda: self._letters.replay(str(letter_id), apply))
+            letter = await self._run(lambda: self._letters.replay(str(letter_id), apply))
         except NotReplayable as error:
-            raise Conflict(f"It stays where it is: {error}.") from None
-        view = _there(letter)
+            raise Conflict(f"The dead letter was not replayed: {error}.") from None
+        view = _required_view(letter)
         await self._actions.note(who, "replay", "dead", view.id, {"routing_key": view.routing_key})
         return view
 
     async def drop(self, who: Identity, letter_id: UUID) -> DeadView:
-        """Remove one for good."""
+        """Delete a dead letter permanently."""
         check(who, Permission.DEAD_LETTERS)
-        view = _there(await self._do(lambda: self._letters.drop(str(letter_id))))
+        view = _required_view(await self._run(lambda: self._letters.drop(str(letter_id))))
         await self._actions.note(who, "drop", "dead", view.id, {"routing_key": view.routing_key})
         return view
 
@@ -82,20 +92,21 @@ class DeadLetterService:
         try:
             event_id = UUID(json.loads(letter.body)["event_id"])
         except (ValueError, TypeError, KeyError):
-            raise NotReplayable("it is no event of ours") from None
+            raise NotReplayable("its body is not an event of the scheduler") from None
         try:
             await self._actions.retry(who, event_id)
         except NotFound:
             raise NotReplayable(f"its run, {event_id}, was pruned") from None
 
-    async def _do(self, work: Callable[[], T]) -> T:
+    async def _run(self, work: Callable[[], T]) -> T:
         try:
-            return await asyncio.to_thread(work)
+            return await asyncio.get_running_loop().run_in_executor(self._reader, work)
         except Unavailable as error:
             raise ServiceUnavailable(without_secrets(str(error)), _RETRY_SECONDS) from None
 
 
-def _there(letter: DeadLetter | None) -> DeadView:
+def _required_view(letter: DeadLetter | None) -> DeadView:
     if letter is None:
-        raise NotFound("No dead letter has this id; it may be gone, or somebody looks at it at this moment.")
+        raise NotFound("No dead letter in the part of the queue that was read has this id; it was removed, or "
+                       "another request is reading it.")
     return dead_view(letter)

@@ -17,12 +17,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from scheduler.api.identity import Identity
-from scheduler.api.requests import SECURED, Serve
+from scheduler.api.requests import SECURED, Api
 
 Scope = MutableMapping[str, Any]
 Read = Callable[[Request], Any]
 Check = Callable[[Request], Awaitable[Identity]]
-_PLACEHOLDER = None  # stands for a path parameter in a key: no part of a path equals it
+_PLACEHOLDER = None  # for a path parameter in a key: no part of a path equals it
 
 
 class DirectRoute(APIRoute):
@@ -34,25 +34,25 @@ class DirectRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint, **options)
-        if any(each not in SECURED for each in self.dependencies):
+        if any(dependency not in SECURED for dependency in self.dependencies):
             raise TypeError(f"{path}: a direct route runs no `dependencies`; take an Identity instead")
-        self.parameter = next(iter(self.param_convertors), None)  # of the path
+        self.parameters = tuple(self.param_convertors)  # of the path
         self.checks: list[Check] = []
-        self._readers = [(each.name, self._reader(each))
-                         for each in inspect.signature(endpoint, eval_str=True).parameters.values()]
+        self._readers = [(parameter.name, self._reader(parameter))
+                         for parameter in inspect.signature(endpoint, eval_str=True).parameters.values()]
 
     def _reader(self, parameter: inspect.Parameter) -> tuple[Read, bool]:
-        """Return how to read an argument from a request, and whether to await it."""
-        kind, name = parameter.annotation, self.parameter
+        """Return a function that reads the argument from a request, and whether to await it."""
+        kind, name = parameter.annotation, parameter.name
         first, *markers = get_args(kind) if get_origin(kind) is Annotated else (None,)
         if first is Identity:
             self.checks.append(markers[0].dependency)
             return markers[0].dependency, True
-        if kind == Serve:
+        if kind == Api:
             return lambda request: request.scope["app"].state.services, False
         if kind is Request:
             return lambda request: request, False
-        if parameter.name == name and kind in (UUID, str):
+        if name in self.parameters and kind in (UUID, str, int):
             adapter: TypeAdapter[Any] = TypeAdapter(kind)
             return lambda request: adapter.validate_python(request.scope["path_params"][name]), False
         if isinstance(first, type) and issubclass(first, BaseModel):
@@ -67,8 +67,9 @@ class DirectRoute(APIRoute):
             try:
                 arguments[name] = await read(request) if awaited else read(request)
             except ValidationError as error:
-                where = ("path", name) if name == self.parameter else ("query",)
-                problems += [{**each, "loc": (*where, *each["loc"])} for each in error.errors(include_url=False)]
+                where = ("path", name) if name in self.parameters else ("query",)
+                problems += [{**detail, "loc": (*where, *detail["loc"])}
+                             for detail in error.errors(include_url=False)]
         if problems:
             raise RequestValidationError(problems)
         response: Response = await self.endpoint(**arguments)
@@ -76,26 +77,27 @@ class DirectRoute(APIRoute):
 
 
 class Dispatch:
-    """An application in front of FastAPI's: serves direct routes and leaves all others to FastAPI."""
+    """An ASGI application that serves direct routes and passes all other requests to FastAPI."""
 
     def __init__(self, app: FastAPI, routes: Iterable[tuple[str, DirectRoute]]) -> None:
-        """Take the routes with their whole paths, which have one parameter at most."""
+        """Take the routes with their full paths."""
         if app.user_middleware:
-            raise TypeError("a direct route runs no middleware of FastAPI's")
+            raise TypeError("direct routes do not run FastAPI middleware")
         self._app = app
         self._routes: dict[tuple[str | None, ...], tuple[str, DirectRoute]] = {}
-        self._positions: set[int] = set()  # of parameters in paths
+        self._positions: dict[int, set[tuple[int, ...]]] = {}  # of parameters in paths, by number of parts
         self._max_parts = 0
         for path, route in routes:
             parts = path.split("/")
             key = [_PLACEHOLDER if part.startswith("{") else part for part in parts]
-            self._positions.update(at for at, part in enumerate(key) if part is _PLACEHOLDER)
+            positions = tuple(index for index, part in enumerate(key) if part is _PLACEHOLDER)
+            self._positions.setdefault(len(parts), set()).add(positions)
             self._max_parts = max(self._max_parts, len(parts))
             for method in route.methods or ():
                 self._routes[(method, *key)] = (path, route)
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
-        """Serve one request."""
+        """Api one request."""
         route = self._find(scope) if scope["type"] == "http" else None
         if route is None:
             await self._app(scope, receive, send)
@@ -113,26 +115,25 @@ class Dispatch:
         if len(parts) > self._max_parts:
             return None
         method = scope["method"]
-        found = self._routes.get((method, *parts))
-        if found is None:
-            for at in self._positions:
-                if at < len(parts) and parts[at]:
-                    value, parts[at] = parts[at], _PLACEHOLDER
-                    found = self._routes.get((method, *parts))
-                    parts[at] = value
-                    if found is not None:
-                        scope["path_params"] = {found[1].parameter: value}
-                        break
-        if found is None:
-            return None
-        scope["route_path"] = found[0]
-        return found[1]
+        match = self._routes.get((method, *parts))
+        if match is None:
+            for positions in self._positions.get(len(parts), ()):
+                key = [_PLACEHOLDER if index in positions else part for index, part in enumerate(parts)]
+                match = self._routes.get((method, *key))
+                if match is not None and all(parts[index] for index in positions):
+                    values = (parts[index] for index in positions)
+                    scope["path_params"] = dict(zip(match[1].parameters, values, strict=True))
+                    break
+            else:
+                return None
+        scope["route_path"] = match[0]
+        return match[1]
 
     async def _handle(self, request: Request, error: Exception) -> Response:
         for kind in type(error).__mro__:
             handler = self._app.exception_handlers.get(kind)
             if handler is not None:
-                response: Response = await handler(request, error)  # type: ignore[misc]  # all of ours are coroutines
+                response: Response = await handler(request, error)  # type: ignore[misc]  # all our handlers are coroutines
                 return response
         raise error
 

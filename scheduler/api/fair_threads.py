@@ -1,4 +1,4 @@
-"""Threads that tenants share: the tenant with the least recent use is served first."""
+"""A thread pool shared fairly by tenants: the tenant with the least recent use is served first."""
 
 import asyncio
 import queue
@@ -30,9 +30,9 @@ class _Task:
 
 
 class FairThreads:
-    """A thread pool. One tenant gets all threads but one, so that others need not wait for its long tasks.
+    """A thread pool. A tenant gets all threads except one, so that others do not wait for its long tasks.
 
-    The standard library's executor takes twice the processor time and serves in order of arrival.
+    The standard library's executor takes twice the processor time and serves tasks in order of arrival.
     """
 
     def __init__(self, name: str, size: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -46,15 +46,15 @@ class FairThreads:
         self._waiting_count = 0
         self._running: Counter[str] = Counter()
         self._running_count = 0
-        self._recent: OrderedDict[str, tuple[float, float]] = OrderedDict()  # seconds used, as of when
+        self._recent: OrderedDict[str, tuple[float, float]] = OrderedDict()  # seconds used, updated at
 
     async def run(self, work: Callable[[], T], max_wait: float = float("inf")) -> T:
         """Run the work on a thread for the tenant of the current request.
 
-        Raises ServiceUnavailable if too much work waits, or if this work has waited for `max_wait` seconds.
+        Raises ServiceUnavailable if too many tasks are waiting, or if this one has waited for `max_wait` seconds.
         """
         if self._waiting_count >= MAX_WAITING:
-            raise ServiceUnavailable("Too many requests are waiting; try again.")
+            raise ServiceUnavailable("Too many requests are waiting; retry later.")
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         usage = usage_of_request.get() or RequestUsage()
@@ -67,7 +67,7 @@ class FairThreads:
         return await done
 
     def close(self) -> None:
-        """End the threads; work that waits is dropped."""
+        """Stop the threads and drop waiting tasks."""
         self._waiting.clear()
         for _ in self._threads:
             self._started.put(None)
@@ -92,7 +92,7 @@ class FairThreads:
             seconds = time.thread_time() - began
             with suppress(RuntimeError):  # the event loop has ended
                 task.loop.call_soon_threadsafe(self._finish, task, seconds, result, failure)
-            del task, result, failure  # frees the rows before the next task comes
+            del task, result, failure  # frees the rows before the next task arrives
 
     def _finish(self, task: _Task, seconds: float, result: Any, failure: BaseException | None) -> None:
         tenant = task.usage.tenant
@@ -122,7 +122,7 @@ class FairThreads:
             if task.done.done():  # cancelled
                 continue
             if self._clock() > task.expires_at:
-                task.done.set_exception(ServiceUnavailable("All threads are busy with slow requests; try again."))
+                task.done.set_exception(ServiceUnavailable("All threads are busy; retry later."))
                 continue
             self._start(task)
 

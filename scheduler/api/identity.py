@@ -1,15 +1,16 @@
-"""Who asks, and what that one may do: the one place where roles and tenants are judged."""
+"""Identify callers and check their roles and tenants. All permission checks are here."""
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 from scheduler.api.problems import Forbidden
+from scheduler.domain.caller import Via
 
 
 class Role(IntEnum):
-    """Each may all that those before it may."""
+    """Roles in ascending order; each includes the permissions of the previous ones."""
 
-    NONE = 0  # a good token with a role that is not known, or without one
+    NONE = 0  # a valid token without a role, or with an unknown one
     VIEWER = 1
     OPERATOR = 2
     ADMIN = 3
@@ -17,45 +18,47 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a token says of its bearer; `tenant` None stands for all."""
+    """The caller according to its token; `tenant` is None for all tenants."""
 
     sub: str
     role: Role
     tenant: str | None
-    token: str = ""  # a digest of it, by which its requests are counted
-    address: str | None = None  # where the request came from
-    traceparent: str | None = None  # the trace that it belongs to
+    token: str = ""  # its digest, the key for rate limits
+    address: str | None = None  # of the client
+    traceparent: str | None = None  # the request's trace
     tracestate: str | None = None
+    via: Via = Via.API
 
     @property
     def all_tenants(self) -> bool:
-        """Whether it sees the things of every tenant."""
+        """Whether the caller may see the data of every tenant."""
         return self.tenant is None
 
 
 class Permission(Enum):
-    """What a service asks of its caller: the least role, and whether it must be for all tenants."""
+    """Requirements on a caller: the lowest role, and whether the token must be for all tenants."""
 
     READ = (Role.VIEWER, False)
     WRITE = (Role.OPERATOR, False)
     AUDIT = (Role.ADMIN, False)
-    READ_ALL = (Role.VIEWER, True)  # what belongs to no tenant
+    PURGE = AUDIT
+    READ_ALL = (Role.VIEWER, True)  # data that belongs to no tenant
     WRITE_ALL = (Role.OPERATOR, True)
     DEAD_LETTERS = (Role.ADMIN, True)
 
 
-def check(who: Identity, need: Permission) -> None:
-    """Raise Forbidden where the caller may not."""
-    role, all_tenants = need.value
+def check(who: Identity, permission: Permission) -> None:
+    """Raise Forbidden if the caller lacks the permission."""
+    role, all_tenants = permission.value
     if who.role < role:
-        raise Forbidden(f"This takes the role {role.name.lower()}; the token has "
-                        f"{who.role.name.lower() if who.role else 'none that is known'}.")
+        raise Forbidden(f"This requires the role {role.name.lower()}; the token has "
+                        f"{who.role.name.lower() if who.role else 'no known role'}.")
     if all_tenants and not who.all_tenants:
-        raise Forbidden("This takes a token for all tenants; this one is for one of them.")
+        raise Forbidden("This requires a token for all tenants; this one is for a single tenant.")
 
 
-def visible_tenant(who: Identity, asked: str | None) -> tuple[str | None, bool]:
-    """Return the tenant that a list is narrowed to, None for all, and whether anything can be in it."""
+def visible_tenant(who: Identity, requested: str | None) -> tuple[str | None, bool]:
+    """Return the tenant to filter by (None for all), and whether the caller may see any of the requested data."""
     if who.tenant is None:
-        return asked, True
-    return who.tenant, asked in (None, who.tenant)
+        return requested, True
+    return who.tenant, requested in (None, who.tenant)

@@ -1,4 +1,4 @@
-"""The OpenAPI document: made from the routes and from the models that commands are read by."""
+"""Generate the OpenAPI document from the routes and the command models."""
 
 from typing import Any
 
@@ -7,19 +7,19 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from scheduler.api.api_responses import ProblemView
-from scheduler.domain.messages import SchedulePause, ScheduleRequest, ScheduleResult, ScheduleRetry
+from scheduler.domain.messages import JobCommand, ScheduleRequest, ScheduleResult, ScheduleRetry
 from scheduler.domain.recurrence.adjustment_fields import LONGEST_NAME, MOST_JITTER
 from scheduler.domain.recurrence.business_calendar import OnClosed
+from scheduler.domain.schedule_fields import RULE_FIELDS
 
 _REF = "#/components/schemas/{model}"
-# What a body is called in the document, the message it is read as, and the field that the path may give instead.
+# Name of the body in the document: its message model, and the field that the path may supply instead.
 _BODIES: dict[str, tuple[type[BaseModel], str]] = {
     "NewJob": (ScheduleRequest, "id"),
-    "JobCommand": (SchedulePause, "id"),
+    "JobCommand": (JobCommand, "id"),
     "RunRetry": (ScheduleRetry, "event_id"),
     "RunResult": (ScheduleResult, "event_id"),
 }
-_SCHEDULE_FIELDS = ("run_at", "rrule", "cron", "every", "timezone")
 
 _WEEKDAYS = {"type": "array", "items": {"enum": ["MO", "TU", "WE", "TH", "FR", "SA", "SU"]}}
 _DATES = {"type": "object", "additionalProperties": {"type": "string", "maxLength": LONGEST_NAME}}
@@ -33,7 +33,7 @@ _ADJUSTMENTS: dict[str, Any] = {
     "calendar": {"anyOf": [{"type": "string"}, _CALENDAR],
                  "description": "The name of a calendar, or its fields."},
     "on_closed": {"enum": list(OnClosed), "default": "skip",
-                  "description": "What happens to an occurrence on a closed day. Needs a calendar."},
+                  "description": "Handling of an occurrence on a closed day. Needs a calendar."},
     "window": {"type": "object", "additionalProperties": False, "required": ["from", "to"],
                "properties": {"from": _TIME_OF_DAY, "to": _TIME_OF_DAY, "days": _WEEKDAYS},
                "description": "The hours, in timezone, in which the event may be emitted."},
@@ -45,39 +45,40 @@ _ADJUSTMENTS: dict[str, Any] = {
 
 
 def describe(app: FastAPI) -> None:
-    """Have the application tell of its bodies and its problems."""
+    """Make the application include request bodies and error responses in its OpenAPI document."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
             app.openapi_schema = _document(app)
         return app.openapi_schema
 
-    app.openapi = document  # type: ignore[method-assign]  # FastAPI's own way to extend it
+    app.openapi = document  # type: ignore[method-assign]  # FastAPI documents this way to extend it
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes,
+    document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes,
                         openapi_version="3.1.0")
-    schemas = found.setdefault("components", {}).setdefault("schemas", {})
-    for name, (model, given) in _BODIES.items():
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    for name, (model, path_field) in _BODIES.items():
         schema = model.model_json_schema(ref_template=_REF)
         schemas.update(schema.pop("$defs", {}))
-        schema["required"] = [each for each in schema.get("required", []) if each != given]
+        schema["required"] = [field for field in schema.get("required", []) if field != path_field]
         schemas[name] = schema | {"title": name}
+    schemas["Calendar"] = _CALENDAR | {"title": "Calendar", "description": "The content of a calendar."}
     schemas["Preview"] = _preview(schemas["NewJob"])
     problem = ProblemView.model_json_schema(ref_template=_REF)
     schemas.update(problem.pop("$defs", {}))
     schemas["ProblemView"] = problem
-    for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own, which is never answered
+    for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's, which the API never sends
         schemas.pop(name, None)
-    found["components"]["schemas"] = dict(sorted(schemas.items()))
-    return found
+    document["components"]["schemas"] = dict(sorted(schemas.items()))
+    return document
 
 
 def _preview(request: dict[str, Any]) -> dict[str, Any]:
-    fields = {name: request["properties"][name] for name in _SCHEDULE_FIELDS}
+    fields = {name: request["properties"][name] for name in (*RULE_FIELDS, "manual")}
     fields |= _ADJUSTMENTS
-    fields["after"] = {"type": "string", "description": "Only what comes after this."}
+    fields["after"] = {"type": "string", "description": "Only occurrences after this instant."}
     fields["count"] = {"type": "integer", "minimum": 1, "maximum": 1000, "default": 10}
     return {"title": "Preview", "type": "object", "additionalProperties": False, "properties": fields,
             "description": "The schedule fields of a request, tenant, id, after, and count."}

@@ -43,24 +43,24 @@ class TokenAccount:
         self._balance -= 1
 
     def charge(self, units: float) -> None:
-        """Charge for what a request used."""
+        """Charge for the use of a request."""
         self._refill()
         self._balance = max(self._balance - units, -MAX_DEBT_SECONDS * self._rate)
 
     async def enter(self) -> None:
-        """Start a request when it is its turn. Raises TooManyRequests if too many wait, or if there is a debt."""
+        """Start a request once there is a slot. Raises TooManyRequests if too many wait, or if there is a debt."""
         if self._in_progress < MAX_IN_PROGRESS:
             self._in_progress += 1
             return
         if len(self._waiting) >= MAX_WAITING:
             raise TooManyRequests(f"This token has {MAX_IN_PROGRESS + MAX_WAITING} requests in progress.", 1)
-        turn = get_running_loop().create_future()
-        self._waiting.append(turn)
+        slot = get_running_loop().create_future()
+        self._waiting.append(slot)
         try:
-            await turn
+            await slot
         except CancelledError:
-            if turn.cancelled():
-                self._waiting.remove(turn)
+            if slot.cancelled():
+                self._waiting.remove(slot)
             else:
                 self.leave()
             raise
@@ -119,7 +119,7 @@ class RequestUsage:
             self._charged = cost
 
     def exempt(self) -> None:
-        """Charge nothing more: the number of such requests has a limit of its own."""
+        """Charge nothing more: the number of such requests has a separate limit."""
         self._charged = math.inf
 
     def leave(self) -> None:
@@ -160,7 +160,7 @@ class RateLimit:
         self._accounts: OrderedDict[str, TokenAccount] = OrderedDict()
 
     async def admit(self, who: Identity) -> None:
-        """Start a request of this token, perhaps after others of it. Raises TooManyRequests."""
+        """Start a request of this token, perhaps after waiting for its other requests. Raises TooManyRequests."""
         account = self._accounts.pop(who.token, None) or TokenAccount(self._rate, self._clock)
         self._accounts[who.token] = account
         if len(self._accounts) > _MAX_TOKENS:

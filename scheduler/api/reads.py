@@ -1,34 +1,41 @@
-"""What can be looked at: each method takes who asks, and answers no more than that one may see."""
+"""Read jobs, runs and statistics. Each method returns only data that the caller may see."""
 
-import asyncio
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Literal, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
-from scheduler import __version__
 from scheduler.api import cursors
 from scheduler.api.coalesced_reads import CoalescedReads
 from scheduler.api.database import Database
+from scheduler.api.detailed_health import detailed_health
 from scheduler.api.fair_threads import FairThreads
 from scheduler.api.identity import Identity, Permission, check, visible_tenant
-from scheduler.api.problems import NotFound, ServiceUnavailable
+from scheduler.api.problems import NotFound
+from scheduler.domain.calendars import EffectiveCalendar
+from scheduler.domain.jobs.job import Job
+from scheduler.domain.recurrence.adjustment_fields import FindCalendar
+from scheduler.domain.recurrence.business_calendar import BusinessCalendar
 from scheduler.domain.runs.run import Run
 from scheduler.domain.strict_json import parse_object
-from scheduler.ops.logs import without_secrets
+from scheduler.domain.tenants import CALENDAR_NAME_PATTERN, DEFAULT_TENANT, TENANT_PATTERN
 from scheduler.postgres.audit import AuditFilter, list_audit
-from scheduler.postgres.connection import Connection, ping
+from scheduler.postgres.connection import Connection
+from scheduler.postgres.effective_calendars import TenantCalendar, read_effective
 from scheduler.postgres.jobs.lists import JobFilter, JobRow, find_job, list_jobs
+from scheduler.postgres.jobs.versions import NEWEST, list_versions
 from scheduler.postgres.runs.lists import RunFilter, find_run, list_runs
-from scheduler.postgres.stats import list_processes, stats
-from scheduler.rabbit import broker_probe
+from scheduler.postgres.stats import list_job_types, list_processes, stats
 from scheduler.settings import Settings
 from scheduler.views.base import Page
-from scheduler.views.health import DetailedHealth, ServerHealth
+from scheduler.views.health import DetailedHealth
+from scheduler.views.job_types import JobTypeView, job_type_views
+from scheduler.views.job_versions import JobVersionView, version_view
 from scheduler.views.jobs import JobView, job_view
-from scheduler.views.occurrences import OccurrenceView, PreviewPage, occurrences, preview_page
+from scheduler.views.occurrences import PreviewPage, occurrences_page, preview_page
 from scheduler.views.overview import (
     AuditView,
     ReplicaView,
@@ -45,8 +52,8 @@ from scheduler.views.runs import RunView, WholeRunView, run_view, whole_run_view
 Row = TypeVar("Row")
 Filter = TypeVar("Filter", JobFilter, RunFilter, AuditFilter)
 Position = tuple[datetime, str]
-Shown = TypeVar("Shown")
-USUAL_LIMIT, MOST_LISTED = 50, 200
+Item = TypeVar("Item")
+DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 
 
 class Reads:
@@ -57,16 +64,17 @@ class Reads:
         self._compute = compute
         self._amqp_urls = settings.amqp_urls
         self._stats: CoalescedReads[str | None, StatsView] = CoalescedReads()
+        self._health: CoalescedReads[None, DetailedHealth] = CoalescedReads(most_seconds=1.0)
 
     async def jobs(
-        self, who: Identity, wanted: JobFilter, limit: int = USUAL_LIMIT, after: str | None = None
+        self, who: Identity, filters: JobFilter, limit: int = DEFAULT_LIMIT, after: str | None = None
     ) -> Page[JobView]:
         """Return a page of jobs, newest first."""
         check(who, Permission.READ)
-        return await self._list("jobs", who, wanted, limit, after, list_jobs, job_view, lambda row: row.position)
+        return await self._list("jobs", who, filters, limit, after, list_jobs, job_view, lambda row: row.position)
 
     async def job_row(self, who: Identity, job_id: UUID) -> JobRow:
-        """Return one job with all that is stored of it; raise NotFound, also for another tenant's."""
+        """Return one stored job. Raises NotFound, also for another tenant's job."""
         check(who, Permission.READ)
         row = await self._database.read(lambda at: find_job(at, str(job_id)))
         if row is None or who.tenant not in (None, row.job.tenant):
@@ -77,35 +85,82 @@ class Reads:
         """Return one job."""
         return job_view(await self.job_row(who, job_id))
 
+    async def versions(
+        self, who: Identity, job_id: UUID, limit: int, after: str | None = None
+    ) -> Page[JobVersionView]:
+        """Return a page of the requests that defined a job, newest first."""
+        job = (await self.job_row(who, job_id)).job
+        before = cursors.read_number(after) if after is not None else NEWEST
+        stored = await self._database.search(lambda at: list_versions(at, job, limit, before))
+        last = stored[-1].version if stored else 1
+        more = last > 1 and bool(await self._database.search(lambda at: list_versions(at, job, 1, last)))
+        return Page([version_view(version) for version in stored], str(last) if more else None)
+
+    async def version(self, who: Identity, job_id: UUID, number: int) -> Job:
+        """Return the job as one version defined it. Raises NotFound."""
+        job = (await self.job_row(who, job_id)).job
+        stored = await self._database.read(lambda at: list_versions(at, job, 1, min(number + 1, NEWEST)))
+        if not stored and number == 1:
+            stored = await self._database.read(lambda at: list_versions(at, job, 1))
+        if not stored or stored[0].version != number:
+            raise NotFound(f"The job has no version {number}.")
+        return stored[0].job
+
     async def occurrences(
         self, who: Identity, job_id: UUID, *, count: int, start: datetime | None = None,
         end: datetime | None = None,
-    ) -> Page[OccurrenceView]:
-        """Return when a job runs next, or would."""
+    ) -> PreviewPage:
+        """Return the next occurrences of a job, also if it is paused."""
         row = await self.job_row(who, job_id)
-        now = datetime.now(UTC)
-        work = partial(occurrences, row, now, count=count, start=start, end=end)
-        return Page(await self._compute.run(work))
+        definition = row.job.definition
+        name = None if definition is None else definition.spec.calendar
+        effective = None if name is None else await self.calendar(row.job.tenant, name)
+        work = partial(
+            occurrences_page, row, datetime.now(UTC), effective, count=count, start=start, end=end
+        )
+        return await self._compute.run(work)
+
+    async def calendar(self, tenant: str, name: str) -> EffectiveCalendar | None:
+        """Return the calendar that applies to a tenant's jobs; None if there is none with this name."""
+        if not re.fullmatch(CALENDAR_NAME_PATTERN, name) or not re.fullmatch(TENANT_PATTERN, tenant):
+            return None
+        key = TenantCalendar(tenant, name)
+        return (await self._database.read(partial(read_effective, key=key))).get(key)
 
     async def preview(self, who: Identity, body: bytes) -> PreviewPage:
-        """Return when a schedule would run; raise Rejected in the words that a command would get."""
+        """Return the occurrences of a schedule. Raises Rejected with the same messages as for a command."""
         check(who, Permission.READ)
         fields, _ = parse_object(body or b"{}", exact="")
-        return await self._compute.run(partial(preview_page, fields, datetime.now(UTC)))
+        find = await self.preview_calendar(who, fields)
+        return await self._compute.run(partial(preview_page, fields, datetime.now(UTC), find))
+
+    async def preview_calendar(self, who: Identity, fields: Mapping[str, Any]) -> FindCalendar:
+        """Return the calendar that a preview names; other tenants' are unknown."""
+        name, tenant = fields.get("calendar"), fields.get("tenant") or who.tenant or DEFAULT_TENANT
+        effective = None
+        if isinstance(name, str) and isinstance(tenant, str) and who.tenant in (None, tenant):
+            effective = await self.calendar(tenant, name)
+
+        def find(_: str) -> BusinessCalendar:
+            if effective is None:
+                raise KeyError(name)
+            return effective.calendar
+
+        return find
 
     async def runs(
-        self, who: Identity, wanted: RunFilter, limit: int = USUAL_LIMIT, after: str | None = None
+        self, who: Identity, filters: RunFilter, limit: int = DEFAULT_LIMIT, after: str | None = None
     ) -> Page[RunView]:
-        """Return a page of runs, those due last first."""
+        """Return a page of runs, the latest due first."""
         check(who, Permission.READ)
-        return await self._list("runs", who, wanted, limit, after, list_runs, run_view, _run_position)
+        return await self._list("runs", who, filters, limit, after, list_runs, run_view, _run_position)
 
     async def run(self, who: Identity, event_id: UUID) -> WholeRunView:
         """Return one run with its attempts."""
         return whole_run_view(await self.run_row(who, event_id))
 
     async def run_row(self, who: Identity, event_id: UUID) -> Run:
-        """Return one run with all that is stored of it; raise NotFound, also for another tenant's."""
+        """Return one stored run. Raises NotFound, also for another tenant's run."""
         check(who, Permission.READ)
         run = await self._database.read(lambda at: find_run(at, str(event_id)))
         if run is None or run.occurrence is None or who.tenant not in (None, run.occurrence.tenant):
@@ -113,65 +168,60 @@ class Reads:
         return run
 
     async def stats(self, who: Identity) -> StatsView:
-        """Return the whole at a glance; many who look at once share one look."""
+        """Return the statistics; concurrent callers share one query."""
         check(who, Permission.READ)
-        return await self._stats.get(who.tenant, lambda: self._look(who.tenant))
+        return await self._stats.get(who.tenant, lambda: self._query_stats(who.tenant))
 
-    async def _look(self, tenant: str | None) -> StatsView:
+    async def _query_stats(self, tenant: str | None) -> StatsView:
         return stats_view(await self._database.search(lambda at: stats(at, tenant)))
 
     async def replicas(self, who: Identity) -> Page[ReplicaView | RoleView]:
-        """Return the processes and workers that were heard of lately; for one tenant, counts and offers only."""
+        """Return recently seen processes and workers; for a single tenant, only counts and offers."""
         check(who, Permission.READ)
         replicas, workers = await self._database.read(list_processes)
         if who.tenant is not None:
             return Page(role_views(replicas, workers, who.tenant))
         return Page([*map(replica_view, replicas), *map(worker_view, workers)])
 
+    async def job_types(self, who: Identity, limit: int, after: str | None) -> Page[JobTypeView]:
+        """Return a page of the job types that workers serve or visible jobs use, by name."""
+        check(who, Permission.READ)
+        jobs, catalogues = await self._database.search(lambda connection: list_job_types(connection, who.tenant))
+        views = [view for view in job_type_views(jobs, catalogues) if after is None or view.job_type > after]
+        return Page(views[:limit], views[limit - 1].job_type if len(views) > limit else None)
+
     async def audit(
-        self, who: Identity, wanted: AuditFilter, limit: int = USUAL_LIMIT, after: str | None = None
+        self, who: Identity, filters: AuditFilter, limit: int = DEFAULT_LIMIT, after: str | None = None
     ) -> Page[AuditView]:
         """Return a page of the audit, newest first."""
         check(who, Permission.AUDIT)
         return await self._list(
-            "audit", who, wanted, limit, after, list_audit, audit_view, lambda row: (row.at, row.place)
+            "audit", who, filters, limit, after, list_audit, audit_view, lambda row: (row.at, row.place)
         )
 
     async def _list(  # noqa: PLR0917 - the parts of one list
-        self, kind: str, who: Identity, wanted: Filter, limit: int, after: str | None,
-        search: Callable[[Connection, Filter, int, Position | None], Sequence[Row]], view: Callable[[Row], Shown],
+        self, kind: str, who: Identity, filters: Filter, limit: int, after: str | None,
+        search: Callable[[Connection, Filter, int, Position | None], Sequence[Row]], view: Callable[[Row], Item],
         position: Callable[[Row], Position],
-    ) -> Page[Shown]:
-        """Return a page of what matches and belongs to a tenant that this one may see."""
-        begin = cursors.read(kind, after)
-        tenant, visible = visible_tenant(who, wanted.tenant)
+    ) -> Page[Item]:
+        """Return a page of the matching rows of tenants that the caller may see."""
+        start = cursors.read(kind, after)
+        tenant, visible = visible_tenant(who, filters.tenant)
         if not visible:
             return Page([])
-        narrowed = replace(wanted, tenant=tenant)
-        # One row more than a page has, or a cut page, shows that there is a next page.
-        rows = await self._database.search(lambda at: search(at, narrowed, limit + 1, begin))
+        narrowed = replace(filters, tenant=tenant)
+        # An extra row, or a cut page, means that there is a next page.
+        rows = await self._database.search(lambda at: search(at, narrowed, limit + 1, start))
         more = len(rows) > limit or getattr(rows, "cut", False)
-        shown = rows[:limit]
-        return Page([view(row) for row in shown], cursors.write(kind, *position(shown[-1])) if more else None)
+        page = rows[:limit]
+        return Page([view(row) for row in page], cursors.write(kind, *position(page[-1])) if more else None)
 
     async def health(self, who: Identity) -> DetailedHealth:
-        """Return each server as this process sees it."""
+        """Return the state of the sidecar as seen from this process."""
         check(who, Permission.READ)
-        postgres = await self._postgres_problem()
-        rabbitmq = await asyncio.to_thread(broker_probe.broker_problem, self._amqp_urls)
-        servers = {name: ServerHealth(status="unavailable" if found else "ok", problem=found)
-                   for name, found in (("postgres", postgres), ("rabbitmq", rabbitmq))}
-        status: Literal["ok", "degraded", "unavailable"] = "degraded" if rabbitmq else "ok"
-        return DetailedHealth(status="unavailable" if postgres else status, version=__version__, servers=servers)
-
-    async def _postgres_problem(self) -> str | None:
-        try:
-            await self._database.read(ping)
-        except ServiceUnavailable as error:
-            return without_secrets(error.detail)
-        return None
+        # Each check opens a connection to the broker: all tokens share it for a second.
+        return await self._health.get(None, lambda: detailed_health(self._database, self._amqp_urls))
 
 
 def _run_position(run: Run) -> Position:
-    assert run.occurrence is not None  # noqa: S101 - a list has no runs that are known only from results
-    return run.occurrence.due_at, run.event_id
+    return run.known_occurrence.due_at, run.event_id

@@ -23,15 +23,17 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 MAX_BODY_BYTES = 1_000_000
 MAX_QUERY_PARAMETERS = 200
-# A client that is disconnected while it sends may miss the response, so this much of a large body is read first.
+# A client that is disconnected while it sends may miss the response, so up to this size a body is discarded first.
 MAX_DISCARDED_BYTES = 15_000_000
 BODY_SECONDS = 20.0  # for a whole body
+IMPORT_PATH = "/api/v1/jobs/import"
+MAX_IMPORT_BYTES = 32_000_000
+IMPORT_SECONDS = 60.0
 PART_BYTES = 262_144  # of a response: the next part is written when the client has taken this one
 MAX_UNSENT_BYTES = 128_000_000  # of large responses, in the whole process
-HANG_UP = "scheduler.hang_up"  # in a scope: closes the connection at once
+CLOSE_CONNECTION = "scheduler.close_connection"  # in a scope: closes the connection at once
 _SERVER_ERROR = 500
 _CLIENT_CLOSED_REQUEST = 499
-_TOO_LARGE = f"The body exceeds {MAX_BODY_BYTES:,} bytes."
 # Defaults: a response that sets one of these itself keeps its own value.
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -41,7 +43,7 @@ _HEADERS = (
     (b"cache-control", b"no-store"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-# One year. No includeSubDomains: the subdomains may belong to others.
+# One year. No includeSubDomains: subdomains may belong to other services.
 _TRANSPORT = (b"strict-transport-security", b"max-age=31536000")
 
 
@@ -85,7 +87,7 @@ class UnsentBodies:
         while self._sizes and self._total + size > MAX_UNSENT_BYTES:
             oldest = next(iter(self._sizes))
             self.remove(oldest)
-            oldest.hang_up()
+            oldest.close_connection()
         self._sizes[request] = size
         self._total += size
 
@@ -104,8 +106,12 @@ class RequestScope:
         self._receive = receive
         self._send = send
         self._unsent = unsent
-        self._began = time.perf_counter()
-        self._deadline = time.monotonic() + BODY_SECONDS
+        self._started = time.perf_counter()
+        is_import = scope["path"] == IMPORT_PATH
+        self._max_bytes = MAX_IMPORT_BYTES if is_import else MAX_BODY_BYTES
+        self._max_discarded = self._max_bytes + MAX_DISCARDED_BYTES - MAX_BODY_BYTES
+        self._seconds = IMPORT_SECONDS if is_import else BODY_SECONDS
+        self._deadline = time.monotonic() + self._seconds
         self._received = 0
         self._complete = False
         self.status = 0
@@ -128,12 +134,12 @@ class RequestScope:
         declared = headers.get(b"content-length", b"")
         length = int(declared) if declared.isdigit() else 0
         # A client that sends Expect waits for the response before it sends its body.
-        if length > MAX_DISCARDED_BYTES or (length > MAX_BODY_BYTES and b"expect" in headers):
-            raise ContentTooLarge(_TOO_LARGE)
+        if length > self._max_discarded or (length > self._max_bytes and b"expect" in headers):
+            raise ContentTooLarge(f"The body exceeds {self._max_bytes:,} bytes.")
         message = await self._receive_part()
-        if max(length, self._received) > MAX_BODY_BYTES:
+        if max(length, self._received) > self._max_bytes:
             await self._discard()
-            raise ContentTooLarge(_TOO_LARGE)
+            raise ContentTooLarge(f"The body exceeds {self._max_bytes:,} bytes.")
         return message
 
     async def _receive_part(self) -> Message:
@@ -141,14 +147,14 @@ class RequestScope:
             async with asyncio.timeout(max(0.0, self._deadline - time.monotonic())):
                 message = await self._receive()
         except TimeoutError:
-            raise RequestTimeout(f"The body did not arrive within {BODY_SECONDS:.0f} seconds.") from None
+            raise RequestTimeout(f"The body did not arrive within {self._seconds:.0f} seconds.") from None
         self._received += len(message.get("body", b""))
         self._complete = not message.get("more_body", False)
         return message
 
     async def _discard(self) -> None:
         with suppress(RequestTimeout):
-            while not self._complete and self._received <= MAX_DISCARDED_BYTES:
+            while not self._complete and self._received <= self._max_discarded:
                 await self._receive_part()
 
     async def send(self, message: Message) -> None:
@@ -169,7 +175,7 @@ class RequestScope:
         names = {name.lower() for name, _ in message["headers"]}
         if any(name == b"content-type" and value.startswith(b"text/event-stream")
                for name, value in message["headers"]):
-            self.usage.leave()  # a live stream has no end; their number is limited where they are opened
+            self.usage.leave()  # a live stream has no end; subscriptions.py limits the number of streams
         message["headers"] = [*message["headers"], *(header for header in _HEADERS if header[0] not in names)]
         if self._over_tls():
             message["headers"].append(_TRANSPORT)
@@ -185,9 +191,9 @@ class RequestScope:
         finally:
             self._unsent.remove(self)
 
-    def hang_up(self) -> None:
+    def close_connection(self) -> None:
         """Close the connection without sending the rest."""
-        self._scope[HANG_UP]()
+        self._scope[CLOSE_CONNECTION]()
 
     def _over_tls(self) -> bool:
         """Return whether the client uses TLS; a client that lies about this affects only itself."""
@@ -198,7 +204,7 @@ class RequestScope:
         """Charge, count and log the request."""
         self.usage.spend()
         self.usage.leave()
-        duration = time.perf_counter() - self._began
+        duration = time.perf_counter() - self._started
         status = self.status or _CLIENT_CLOSED_REQUEST
         route = self.route
         count, seconds = metrics.of_route(route, status)
@@ -218,7 +224,7 @@ class RequestScope:
         ended = time.time_ns()
         method = self._scope["method"][:20]
         attributes = {"http.request.method": method, "http.route": self.route, "http.response.status_code": status}
-        failed = f"answered {status}" if status >= _SERVER_ERROR else None
+        failed = f"HTTP status {status}" if status >= _SERVER_ERROR else None
         if traces.sink is not None:
             traces.sink.served(f"{method} {self.route}", ended - int(duration * 1e9), ended,
                                TracedRequest(parent, state, attributes, failed))

@@ -1,4 +1,4 @@
-"""What routes take of a request: who asks, its body, its ETags and its filters."""
+"""Parameters of routes: the caller's identity, ETags and query filters."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from scheduler.api.identity import Identity, Permission, check
 from scheduler.api.problems import Unauthorized
-from scheduler.api.reads import MOST_LISTED, USUAL_LIMIT
+from scheduler.api.reads import DEFAULT_LIMIT, MAX_LIMIT
 from scheduler.api.services import Services
 from scheduler.domain.messages import Instant, Priority
 from scheduler.ops import traces
@@ -18,73 +18,73 @@ from scheduler.views.jobs import JobState
 from scheduler.views.runs import RunState
 
 
-async def services(request: Request) -> Services:
+async def get_services(request: Request) -> Services:
     """Return the services of the application."""
-    found: Services = request.app.state.services
-    return found
+    services: Services = request.app.state.services
+    return services
 
 
-async def identified(request: Request) -> Identity:
-    """Return whose token the request carries, and count it; raise Unauthorized or TooManyRequests."""
-    found: Services = request.app.state.services
+async def authenticate(request: Request) -> Identity:
+    """Return the identity of the request's token and charge it. Raises Unauthorized or TooManyRequests."""
+    services: Services = request.app.state.services
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         raise Unauthorized("Send a token: Authorization: Bearer …", error="")
-    who = await found.identify(token.strip(), request.client.host if request.client else None)
+    who = await services.identify(token.strip(), request.client.host if request.client else None)
     parent = request.headers.get("traceparent")
     if traces.trace_id(parent) is not None:
         who = replace(who, traceparent=parent, tracestate=request.headers.get("tracestate"))
     request.scope.setdefault("state", {})["sub"] = who.sub  # for the access log
-    await found.limit.admit(who)
+    await services.limit.admit(who)
     return who
 
 
-def needing(need: Permission) -> Callable[[Request], Awaitable[Identity]]:
-    """Return a dependency that lets in those who may do this, before anything else of the request is looked at."""
+def require(permission: Permission) -> Callable[[Request], Awaitable[Identity]]:
+    """Return a dependency that checks a permission before the rest of the request is parsed."""
 
     async def allowed(request: Request) -> Identity:
-        who = await identified(request)
-        check(who, need)
+        who = await authenticate(request)
+        check(who, permission)
         return who
 
     return allowed
 
 
-async def permitted(request: Request) -> Identity:
-    """Return who asks; raise Forbidden for who may not read, or write where the method is for that.
+async def authorize(request: Request) -> Identity:
+    """Return the caller. Raises Forbidden if it may not read or, for other methods than GET and HEAD, write.
 
-    So a route that says no more is closed to the wrong roles before its path, its query or its body is judged.
+    So by default a route checks the role before it parses its path, query or body.
     """
-    who = await identified(request)
+    who = await authenticate(request)
     check(who, Permission.READ if request.method in _READING else Permission.WRITE)
     return who
 
 
 _READING = ("GET", "HEAD")
-# For the OpenAPI document; the header itself is read above, so that the answer is a problem like any other.
+# For the OpenAPI document; `authenticate` reads the header, so that errors are problem details.
 _bearer = HTTPBearer(bearerFormat="JWT", auto_error=False, description="A JWT with sub, exp, role and tenant.")
-Serve = Annotated[Services, Depends(services)]
-Anyone = Annotated[Identity, Depends(identified)]
-Who = Annotated[Identity, Depends(permitted)]
-Reader = Annotated[Identity, Depends(needing(Permission.READ))]
-Auditor = Annotated[Identity, Depends(needing(Permission.AUDIT))]
-ReaderOfAll = Annotated[Identity, Depends(needing(Permission.READ_ALL))]
-WriterOfAll = Annotated[Identity, Depends(needing(Permission.WRITE_ALL))]
-DeadLetterAdmin = Annotated[Identity, Depends(needing(Permission.DEAD_LETTERS))]
+Api = Annotated[Services, Depends(get_services)]
+Authenticated = Annotated[Identity, Depends(authenticate)]
+Who = Annotated[Identity, Depends(authorize)]
+Reader = Annotated[Identity, Depends(require(Permission.READ))]
+Auditor = Annotated[Identity, Depends(require(Permission.AUDIT))]
+ReaderOfAll = Annotated[Identity, Depends(require(Permission.READ_ALL))]
+WriterOfAll = Annotated[Identity, Depends(require(Permission.WRITE_ALL))]
+DeadLetterAdmin = Annotated[Identity, Depends(require(Permission.DEAD_LETTERS))]
 SECURED = [Depends(_bearer)]
 
 
 def if_match(request: Request) -> list[str] | None:
-    """Return the ETags of If-Match, None where there is no such header."""
+    """Return the ETags in If-Match, None without this header."""
     header = request.headers.get("if-match")
     if header is None:
         return None
-    return [each.strip().removeprefix("W/").strip('"') for each in header.split(",")]
+    return [etag.strip().removeprefix("W/").strip('"') for etag in header.split(",")]
 
 
 def _storable(text: str) -> str:
     if "\x00" in text:
-        raise ValueError("must not hold the character NUL")
+        raise ValueError("must not contain the character NUL")
     return text
 
 
@@ -93,39 +93,41 @@ RoutingKey = Annotated[str, Field(max_length=255), AfterValidator(_storable)]
 Cursor = Annotated[str, Field(max_length=500)]
 
 
-class _Query(BaseModel):
+class BaseQuery(BaseModel):
+    """The parameters of a query: unknown ones are errors."""
+
     model_config = ConfigDict(extra="forbid")
 
 
-class JobsFilter(_Query):
-    """Which jobs."""
+class JobsFilter(BaseQuery):
+    """Filters for jobs."""
 
     status: JobState | None = None
     job_type: Text | None = None
     tenant: Text | None = None
     priority: Priority | None = None
     q: Annotated[Text, Field(min_length=1)] | None = Field(
-        default=None, description="How an id, a name or a type begins."
+        default=None, description="A prefix of the id, name or type."
     )
 
 
-class _Page(_Query):
-    limit: int = Field(default=USUAL_LIMIT, ge=1, le=MOST_LISTED)
-    after: Cursor | None = Field(default=None, description="`next` of the last answer.")
+class _Page(BaseQuery):
+    limit: int = Field(default=DEFAULT_LIMIT, ge=1, le=MAX_LIMIT)
+    after: Cursor | None = Field(default=None, description="`next` of the previous response.")
 
 
 class JobsQuery(JobsFilter, _Page):
     """A page of jobs."""
 
 
-class RunsFilter(_Query):
-    """Which runs."""
+class RunsFilter(BaseQuery):
+    """Filters for runs."""
 
     status: RunState | None = None
     job_type: Text | None = None
     tenant: Text | None = None
-    since: Instant | None = Field(default=None, description="Due then or later.")
-    until: Instant | None = Field(default=None, description="Due before then.")
+    since: Instant | None = Field(default=None, description="Due at or after this instant.")
+    until: Instant | None = Field(default=None, description="Due before this instant.")
 
 
 class RunsQuery(RunsFilter, _Page):
@@ -136,23 +138,29 @@ class AuditQuery(_Page):
     """A page of the audit."""
 
     who: Text | None = None
-    via: Literal["api", "amqp", "cli"] | None = None
+    via: Literal["api", "amqp", "cli", "console"] | None = None
     action: Text | None = None
     kind: Text | None = None
-    id: Text | None = Field(default=None, description="Of a job, a run or a dead letter.")
+    id: Text | None = Field(default=None, description="The id of a job, a run or a dead letter.")
     tenant: Text | None = None
     since: Instant | None = None
     until: Instant | None = None
 
 
+class CancelQuery(BaseQuery):
+    """How to cancel a job."""
+
+    purge: bool = Field(default=False, description="Erase everything about it; for admins.")
+
+
 class PageQuery(_Page):
-    """A page of anything."""
+    """A page of a list without filters."""
 
 
-class OccurrencesQuery(_Query):
-    """Which occurrences of a job."""
+class OccurrencesQuery(BaseQuery):
+    """The range of a job's occurrences."""
 
     count: int = Field(default=10, ge=1, le=1000)
-    start: Instant | None = Field(default=None, alias="from", description="Not before then.")
-    end: Instant | None = Field(default=None, alias="to", description="Before then.")
+    start: Instant | None = Field(default=None, alias="from", description="At or after this instant.")
+    end: Instant | None = Field(default=None, alias="to", description="Before this instant.")
 

@@ -1,4 +1,4 @@
-"""The process `scheduler api`: serves the application until the stop, whether the servers are there or not."""
+"""The process `scheduler api`: serves the application until it is stopped, also without its servers."""
 
 import asyncio
 import logging
@@ -21,14 +21,14 @@ from scheduler.settings import Settings
 
 log = get_logger(__name__)
 
-_TURN_SECONDS = 1.0
-_GRACE_SECONDS = 3  # for requests under way
+_LIVENESS_SECONDS = 1.0
+_GRACE_SECONDS = 3  # for requests in progress
 _BACKLOG = 2048
 _KEEP_ALIVE_SECONDS = 15
 
 
 class ApiServer:
-    """Serves HTTP on a thread with an event loop of its own."""
+    """Serves HTTP on an event loop."""
 
     def __init__(self, settings: Settings, stop: Stop, health: HealthPart) -> None:
         self._settings = settings
@@ -38,15 +38,15 @@ class ApiServer:
         self._socket = _listen(settings.api_host, settings.api_port)
 
     def run(self) -> None:
-        """Serve until the stop."""
+        """Serve until the process is stopped."""
         _allow_many_connections()
-        # What a client sends amiss is its own affair, and no news; requests have lines of ours.
+        # Malformed requests are the client's fault; other requests are logged by the middleware.
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
         app = build(self._services)
         config = uvicorn.Config(
-            application(app), log_config=None, access_log=False, server_header=False, lifespan="off",
-            proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=_GRACE_SECONDS,
-            backlog=_BACKLOG, ws="none", http=TimeoutProtocol,
+            application(app, self._settings.cors_origins), log_config=None, access_log=False, server_header=False,
+            lifespan="off", proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=_GRACE_SECONDS, backlog=_BACKLOG, ws="none", http=TimeoutProtocol,
         )
         log.info("serving", api_host=self._settings.api_host, api_port=self._socket.getsockname()[1])
         try:
@@ -61,10 +61,10 @@ class ApiServer:
 
         def leave() -> None:
             server.should_exit = True
-            console.broadcaster.stop()  # its streams have no other end
+            console.broadcaster.stop()  # its streams never end on their own
 
         loop.add_reader(reader, leave)
-        tasks = [asyncio.create_task(self._turn()), asyncio.create_task(console.broadcaster.run())]
+        tasks = [asyncio.create_task(self._report_alive()), asyncio.create_task(console.broadcaster.run())]
         try:
             with self._stop.wakes(writer):
                 if self._stop:
@@ -77,15 +77,15 @@ class ApiServer:
             os.close(reader)
             os.close(writer)
 
-    async def _turn(self) -> None:
-        """Show that the loop goes round."""
+    async def _report_alive(self) -> None:
+        """Report to the health check that the event loop runs."""
         while True:
             self._health.turn()
-            await asyncio.sleep(_TURN_SECONDS)
+            await asyncio.sleep(_LIVENESS_SECONDS)
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Return a socket that takes connections; raise Misconfigured where that cannot be."""
+    """Return a listening socket. Raises Misconfigured if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -100,8 +100,8 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _allow_many_connections() -> None:
-    """Take as many file descriptors as may be had: a slow client holds one each."""
+    """Raise the limit of file descriptors as far as possible: each slow client holds one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = hard if hard != resource.RLIM_INFINITY else max(soft, 65_536)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = hard if hard != resource.RLIM_INFINITY else max(soft, 65_536)
+    if soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

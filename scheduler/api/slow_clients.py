@@ -6,12 +6,13 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from scheduler.api.request_middleware import HANG_UP
+from scheduler.api.request_middleware import CLOSE_CONNECTION, IMPORT_PATH
 
 HEAD_SECONDS = 10.0  # for the head of a request, from its first byte or from the connection's start
 MAX_WAITING = 5_000  # connections without a complete head; one more closes the oldest
 MAX_HEAD_BYTES = 65_536
 MAX_REQUEST_BYTES = 16_000_000  # with the framing of the body; the middleware limits the body itself
+MAX_IMPORT_BYTES = 48_000_000  # the same for an import
 UNREAD_SECONDS = 20.0  # for a client to read what fills the write buffer, or the rest when the connection closes
 
 
@@ -29,9 +30,9 @@ class TimeoutProtocol(HttpToolsProtocol):
         self._await_head()
 
     def on_message_begin(self) -> None:
-        """Let the middleware close the connection."""
+        """Pass a function to the middleware that closes the connection."""
         super().on_message_begin()
-        self.scope[HANG_UP] = self._hang_up  # type: ignore[literal-required]
+        self.scope[CLOSE_CONNECTION] = self._abort  # type: ignore[literal-required]
 
     def data_received(self, data: bytes) -> None:
         """Parse data; the first byte of a request starts the time for its head."""
@@ -46,8 +47,8 @@ class TimeoutProtocol(HttpToolsProtocol):
         elif self.transport.is_closing():
             self._await_rest()
         elif before is not None and not before.response_complete:
-            if self._received > MAX_REQUEST_BYTES:
-                self._hang_up()
+            if self._received > (MAX_IMPORT_BYTES if self.scope["path"] == IMPORT_PATH else MAX_REQUEST_BYTES):
+                self._abort()
         elif before is not None and before.more_body:
             self.transport.close()  # the response was sent without the rest of the body, which may be endless
             self._await_rest()
@@ -67,7 +68,7 @@ class TimeoutProtocol(HttpToolsProtocol):
         self._await_read()
 
     def resume_writing(self) -> None:
-        """Go on writing: the client has read almost all of the buffer."""
+        """Continue writing: the client has read almost all of the buffer."""
         super().resume_writing()
         self._end_read_timer()
 
@@ -79,7 +80,7 @@ class TimeoutProtocol(HttpToolsProtocol):
     def timeout_keep_alive_handler(self) -> None:
         """Close an idle connection; the client has had enough time to read the last response."""
         if self.transport.get_write_buffer_size():
-            self._hang_up()
+            self._abort()
         else:
             super().timeout_keep_alive_handler()
 
@@ -89,7 +90,7 @@ class TimeoutProtocol(HttpToolsProtocol):
 
     def _await_read(self) -> None:
         self._end_read_timer()
-        self._read_timer = self.loop.call_later(UNREAD_SECONDS, self._hang_up)
+        self._read_timer = self.loop.call_later(UNREAD_SECONDS, self._abort)
 
     def _end_read_timer(self) -> None:
         if self._read_timer is not None:
@@ -97,10 +98,10 @@ class TimeoutProtocol(HttpToolsProtocol):
             self._read_timer = None
 
     def _await_head(self) -> None:
-        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._hang_up)
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._abort)
         self._waiting[self] = None
         if len(self._waiting) > MAX_WAITING:
-            next(iter(self._waiting))._hang_up()  # noqa: SLF001 - our own class
+            next(iter(self._waiting))._abort()  # noqa: SLF001 - our own class
 
     def _end_head_timer(self) -> None:
         self._waiting.pop(self, None)
@@ -108,6 +109,6 @@ class TimeoutProtocol(HttpToolsProtocol):
             self._head_timer.cancel()
             self._head_timer = None
 
-    def _hang_up(self) -> None:
+    def _abort(self) -> None:
         self._end_head_timer()
         self.transport.abort()

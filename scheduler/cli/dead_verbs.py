@@ -1,6 +1,7 @@
 """`scheduler dead list|show|replay|drop`: functions that return an error text, or None."""
 
 import json
+import sys
 from argparse import Namespace
 from uuid import UUID
 
@@ -24,7 +25,10 @@ _HEAD = ("ID", "SINCE", "KEY", "REASON")
 
 def list(settings: Settings, args: Namespace) -> None:  # noqa: A001 - the verb's own name
     """Print dead letters, oldest first."""
-    letters = [dead_view(letter) for letter in _queue(settings).look(args.limit)]
+    page = _queue(settings).page(args.limit)
+    if page.incomplete:
+        print(f"incomplete: {page.incomplete}", file=sys.stderr)
+    letters = [dead_view(letter) for letter in page.letters]
     if args.json:
         print(json.dumps([letter.model_dump(mode="json") for letter in letters]))
         return
@@ -55,7 +59,7 @@ def replay(settings: Settings, args: Namespace) -> str | None:
     with open_connection(settings, "dead") as connection:
 
         def apply(letter: DeadLetter) -> bool:
-            if letter.run_given_up:
+            if letter.is_dead_run:
                 retry_run(letter)
             elif is_applied(letter, settings):
                 apply_letter(connection, letter, settings, wake_horizon(settings))
@@ -80,7 +84,7 @@ def replay(settings: Settings, args: Namespace) -> str | None:
         if letter is None:
             return _missing(args)
         _write_audit(connection, "replay", letter)
-    done = "run retried" if letter.run_given_up else f"replayed to {letter.exchange}"
+    done = "run retried" if letter.is_dead_run else f"replayed to {letter.exchange}"
     view = dead_view(letter)
     print(view.model_dump_json() if args.json else f"{done}; dead-letter reason: {plain(view.reason)}")
     return None
@@ -88,6 +92,8 @@ def replay(settings: Settings, args: Namespace) -> str | None:
 
 def drop(settings: Settings, args: Namespace) -> str | None:
     """Delete one dead letter."""
+    if not args.yes and _queue(settings).find(str(args.id)) is None:
+        return _missing(args)
     if problem := confirm(f"delete {args.id}", yes=args.yes):
         return problem
     with open_connection(settings, "dead") as connection:

@@ -52,13 +52,15 @@ def show(settings: Settings, args: Namespace) -> str | None:
 
 def cancel(settings: Settings, args: Namespace) -> str | None:
     """Cancel one delayed message; a UUID leaves a tombstone for an hour, as the command `cancel` does."""
-    if problem := confirm(f"cancel {args.id}", yes=args.yes):
-        return problem
     with open_connection(settings, "delayed cancel") as connection:
         message = find_delayed(connection, args.id)
         connection.rollback()
+        if message is None:
+            return _missing(args)
+        if problem := confirm(f"cancel {args.id}", yes=args.yes):
+            return problem
         with transaction(connection) as cursor:
-            if message is None or not cancel_delayed(cursor, args.id):
+            if not cancel_delayed(cursor, args.id):
                 return _missing(args)
             write_entries(cursor, [AuditEntry(cli_caller(), "cancel", "delayed", str(args.id), "*")])
     print(whole_delayed_view(message).model_dump_json() if args.json else "cancelled")

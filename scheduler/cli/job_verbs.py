@@ -1,4 +1,4 @@
-"""`scheduler job list|show|pause|resume|trigger|cancel`: functions that return an error text, or None."""
+"""`scheduler job list`, `show` and the verbs of commands: functions that return an error text, or None."""
 
 import json
 from argparse import Namespace
@@ -16,21 +16,13 @@ from scheduler.commands.operator_commands import (
 )
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
-from scheduler.domain.messages import (
-    JobCommand,
-    ScheduleCancel,
-    SchedulePause,
-    ScheduleResume,
-    ScheduleTrigger,
-)
-from scheduler.postgres.jobs.lists import JobFilter, list_jobs
+from scheduler.domain.messages import JOB_VERBS
+from scheduler.postgres.jobs.lists import JobFilter, count_jobs, find_job, list_jobs
 from scheduler.settings import Settings
 from scheduler.views.base import as_json, in_ascii, instant, list_as_json
 from scheduler.views.jobs import JobView, job_view
 
-_KINDS: dict[str, type[JobCommand]] = {
-    "pause": SchedulePause, "resume": ScheduleResume, "trigger": ScheduleTrigger, "cancel": ScheduleCancel,
-}
+_MOST_COUNTED = 1_000_000_000  # all
 _HEAD = ("ID", "STATUS", "TYPE", "NAME", "NEXT RUN", "EMITTED", "TENANT")
 
 
@@ -54,44 +46,39 @@ def show(settings: Settings, args: Namespace) -> str | None:
     return None if exists else f"no job has the id {args.id}"
 
 
-def pause(settings: Settings, args: Namespace) -> str | None:
-    """Pause one job, or all matching jobs."""
-    return _do(settings, args)
-
-
-def resume(settings: Settings, args: Namespace) -> str | None:
-    """Resume one job, or all matching jobs."""
-    return _do(settings, args)
-
-
-def cancel(settings: Settings, args: Namespace) -> str | None:
-    """Cancel one job, or all matching jobs."""
-    return _do(settings, args)
-
-
-def trigger(settings: Settings, args: Namespace) -> str | None:
-    """Trigger an extra occurrence of one job."""
-    return _one(settings, args)
-
-
-def _do(settings: Settings, args: Namespace) -> str | None:
+def apply(settings: Settings, args: Namespace) -> str | None:
+    """Apply a verb to one job, or to all matching jobs."""
+    if not JOB_VERBS[args.verb].changes:
+        return _one(settings, args)
     filters = _filter(args)
     if (args.id is None) == (filters == JobFilter()):
         return "give an ID, or at least one filter"
-    cancelled = f"cancel {args.id or 'all matching jobs'}"
-    if args.verb == "cancel" and (problem := confirm(cancelled, yes=args.yes)):
-        return problem
     if args.id is not None:
-        return _one(settings, args)
+        return _confirm_one(settings, args) or _one(settings, args)
     with open_connection(settings, f"job {args.verb}") as connection:
+        if JOB_VERBS[args.verb].permanent and not args.yes:
+            count = count_jobs(connection, filters, _MOST_COUNTED)
+            connection.rollback()  # a person may take long to answer
+            matching = f"{count:,} job matches; " if count == 1 else f"{count:,} jobs match; "
+            if count and (problem := confirm(f"{args.verb} them", yes=False, matched=matching)):
+                return problem
         matched = run_in_batches(connection,
                                  bulk_commands.job_step(args.verb, filters, cli_caller(), wake_horizon(settings)))
     print(json.dumps({"matched": matched}) if args.json else f"{matched:,} matched")
     return None
 
 
+def _confirm_one(settings: Settings, args: Namespace) -> str | None:
+    if not JOB_VERBS[args.verb].permanent or args.yes:
+        return None
+    with open_connection(settings, f"job {args.verb}") as connection:
+        if find_job(connection, str(args.id)) is None:
+            return f"no job has the id {args.id}"
+    return confirm(f"{args.verb} {args.id}", yes=False)
+
+
 def _one(settings: Settings, args: Namespace) -> str | None:
-    incoming = Incoming(_KINDS[args.verb](id=args.id), str(args.id), caller=cli_caller())
+    incoming = Incoming(JOB_VERBS[args.verb](id=args.id), str(args.id), caller=cli_caller())
     try:
         with open_connection(settings, f"job {args.verb}") as connection:
             view = job_view(run_command(connection, JobCommandHooks(incoming, None), wake_horizon(settings)))
@@ -104,6 +91,8 @@ def _one(settings: Settings, args: Namespace) -> str | None:
     except Rejected as rejected:
         return "; ".join(f"{problem.field} {problem.problem}" for problem in rejected.problems)
     next_run = f", its next run is {instant(view.next_run_at)}" if view.next_run_at else ""
+    if args.verb == "trigger" and view.status == "paused":
+        next_run = ": the extra run starts when the job is resumed"
     print(in_ascii(as_json(view)) if args.json else f"{view.status}{next_run}")
     return None
 

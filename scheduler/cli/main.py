@@ -12,13 +12,18 @@ from importlib import import_module
 
 from scheduler import __version__, settings
 from scheduler.cli import preview, verb_arguments
-from scheduler.domain.errors import Misconfigured, Unavailable
+from scheduler.cli.completion import SHELLS, completion_script
+from scheduler.cli.id_prefixes import UnknownId
+from scheduler.cli.times import join_relative
+from scheduler.domain.errors import Misconfigured, NotMigrated, Unavailable
 from scheduler.domain.names import DUE_QUEUE
 from scheduler.domain.recurrence import tzdata_version
+from scheduler.domain.targets.command import CommandTarget
+from scheduler.domain.targets.target import TARGETS
 from scheduler.domain.tenants import DEFAULT_TENANT
 from scheduler.ops import interruptible_connect, logs, traces
 from scheduler.ops.undumpable import make_undumpable
-from scheduler.processes.roles import ROLES, ProcessRole, how_to_install
+from scheduler.processes.roles import ROLES, WORKERS, ProcessRole, missing_extra
 from scheduler.processes.runtime import EX_CONFIG, EX_UNAVAILABLE, Stop
 from scheduler.settings import Settings
 
@@ -34,12 +39,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str] | None) -> int:
+    try:
+        settings.use_zone_data(os.environ)
+    except Misconfigured as error:
+        return _fail(str(error), EX_CONFIG)
     parser = _parser()
-    args = parser.parse_args(argv)
+    args = parser.parse_args(join_relative(sys.argv[1:] if argv is None else argv))
     command: Callable[[argparse.Namespace], int] = args.command
     try:
         return command(args)
+    except ModuleNotFoundError as error:
+        return _fail(str(missing_extra("this command", args.extra, error)), EX_CONFIG)
     except Misconfigured as error:
+        return _fail(str(error), EX_CONFIG)
+    except NotMigrated as error:
         return _fail(str(error), EX_CONFIG)
     except Unavailable as error:
         return _fail(str(error), EX_UNAVAILABLE)
@@ -58,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="scheduler", description="A reminder engine for RabbitMQ and Postgres."
     )
     version = f"scheduler {__version__} (tzdata {tzdata_version()})"
+    parser.set_defaults(extra="server")  # of most commands
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -75,10 +89,13 @@ def _parser() -> argparse.ArgumentParser:
     output.add_argument("--status", action="store_true", help="show applied and pending migrations")
     text = "show the pending migrations, their effects and their duration; change nothing"
     output.add_argument("--plan", action="store_true", help=text)
+    text = ("move the tables of release 0.2 from the schema public to SCHEDULER_SCHEMA, in one transaction; stop "
+            "processes of older releases first")
+    output.add_argument("--move-to-schema", action="store_true", help=text)
     add_no_wait(migrate)
     for role in ROLES.values():
         added = add(role.name, _serve, role.help)
-        added.set_defaults(role=role)
+        added.set_defaults(role=role, extra=role.extra)
         add_no_wait(added)
         if role.name == "worker":
             _add_handlers(added)
@@ -87,13 +104,21 @@ def _parser() -> argparse.ArgumentParser:
     add_no_wait(outbox)
     dev = add("dev", _dev, "The whole sidecar on this machine, without setup.")
     dev.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="time before it exits")
+    text = "use the servers that DATABASE_URL and AMQP_URL name, instead of private ones"
+    dev.add_argument("--use-env", action="store_true", help=text)
     preview.add_arguments(add("preview", preview.run, "The next occurrences of a schedule."))
     top = add("top", _top, "The overview live in a terminal: rates, lag, backlog, replicas.")
     top.add_argument("--once", action="store_true", help="print one frame and exit (default when piped)")
     top.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="refresh interval (default: 1)")
+    zones = add("zones", _operate, "The zone data, and the jobs that wait to be planned again with it.")
+    zones.set_defaults(module="scheduler.cli.zones_verb", verb="zones", function="show")
+    zones.add_argument("--plan", action="store_true", help="show each change before it happens; change nothing")
+    zones.add_argument("--json", action="store_true", help="print one JSON object")
     verb_arguments.add(commands, _operate)
     text = "Webhook tests."
     _add_webhook_verbs(commands.add_parser("webhook", help=text, description=text))
+    completion = add("completion", _completion, "A completion script for a shell: bash, zsh or fish.")
+    completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"one of {', '.join(SHELLS)}")
     health = add("health", _health, "Readiness of a running process, for HEALTHCHECK.")
     health.add_argument("--live", action="store_true", help="check liveness instead")
     return parser
@@ -106,8 +131,9 @@ def _add_handlers(worker: argparse.ArgumentParser) -> None:
     text = f"queue of their events (default: {DUE_QUEUE})"
     worker.add_argument("--queue", default=DUE_QUEUE, metavar="NAME", help=text)
     worker.add_argument("--list", action="store_true", help="print the modules' handlers and exit")
-    text = "serve only webhooks or only commands (default: both); one kind per process keeps their secrets apart"
-    worker.add_argument("--only", choices=("webhooks", "commands"), help=text)
+    kinds = [f"{kind}s" for kind in TARGETS]
+    text = f"serve only {' or only '.join(kinds)} (default: all); one kind per process keeps their secrets apart"
+    worker.add_argument("--only", choices=kinds, help=text)
     worker.set_defaults(command=_worker)
 
 
@@ -115,7 +141,7 @@ def _add_webhook_verbs(webhook: argparse.ArgumentParser) -> None:
     verbs = webhook.add_subparsers(required=True, metavar="VERB")
     text = "Send one signed example as a worker does, and print the response; exit 0 if it counts as a success."
     test = verbs.add_parser("test", help=text, description=text)
-    test.set_defaults(command=_webhook_test)
+    test.set_defaults(command=_webhook_test, extra="worker")
     test.add_argument("url", metavar="URL")
     test.add_argument("--secret", metavar="NAME", help="signing secret in SCHEDULER_WEBHOOK_SECRETS_FILE")
     test.add_argument("--tenant", metavar="NAME", default=DEFAULT_TENANT, help="owner tenant of the secret")
@@ -137,7 +163,8 @@ def _migrate(args: argparse.Namespace) -> int:
     elif args.plan:
         migrate.show_plan(url)
     else:
-        return migrate.run(url, Stop(late_exit_code=EX_UNAVAILABLE), wait=not args.no_wait)
+        return migrate.run(url, Stop(late_exit_code=EX_UNAVAILABLE), wait=not args.no_wait,
+                           move=args.move_to_schema)
     return 0
 
 
@@ -155,7 +182,7 @@ def _worker(args: argparse.Namespace) -> int:
     if args.list:
         print("\n".join(handler_worker.describe_handlers(handlers)))
         return 0
-    presence, _, commands = args.role.works
+    presence, commands = args.role.works[0], WORKERS[CommandTarget.kind]
     args.role = replace(args.role, works=(presence, commands, handler_worker.worker_class(handlers, args.queue)))
     return _serve(args)
 
@@ -164,15 +191,16 @@ def _only(role: ProcessRole, kind: str | None) -> ProcessRole:
     """Return the worker's role with one kind of work."""
     if kind is None:
         return role
-    if kind == "commands" and not settings.load(os.environ).commands_file:
-        raise Misconfigured("--only commands needs SCHEDULER_COMMANDS_FILE")
-    presence, webhooks, commands = role.works
-    return replace(role, works=(presence, webhooks if kind == "webhooks" else commands))
+    target = kind.removesuffix("s")
+    only = replace(role, works=(role.works[0], WORKERS[target]))
+    if TARGETS[target].offers_in is not None and len(only.load(settings.load(os.environ))) < len(only.works):
+        raise Misconfigured(f"--only {kind} needs {TARGETS[target].offers_in}")
+    return only
 
 
 def _serve(args: argparse.Namespace) -> int:
     make_undumpable()
-    from scheduler.postgres.connection import connect  # noqa: PLC0415 - only this command needs it
+    from scheduler.postgres.migrate import require_migrated  # noqa: PLC0415 - only this command needs it
     from scheduler.processes import lifecycle  # noqa: PLC0415 - only this command needs it
 
     role: ProcessRole = args.role
@@ -180,7 +208,7 @@ def _serve(args: argparse.Namespace) -> int:
     traces.set_up(role.name, os.environ)
     stop = Stop()
     if args.no_wait and role.database:
-        connect(config.database_url, role.name).close()
+        require_migrated(config.database_url, role.name)
     parts, maintenance = lifecycle.start(role, config, stop)
     try:
         lifecycle.serve(role, config, stop, parts, wait=not args.no_wait)
@@ -194,12 +222,13 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _outbox(args: argparse.Namespace) -> int:
-    from scheduler.client import tables  # noqa: PLC0415 - only this command needs it
-    from scheduler.processes import outbox  # noqa: PLC0415 - only this command needs it
-
     if args.sql:
+        from scheduler.client import tables  # noqa: PLC0415 - only this command needs it
+
         print(tables())
         return 0
+    from scheduler.processes import outbox  # noqa: PLC0415 - only this command needs it
+
     outbox.run(_settings("outbox"), Stop(), wait=not args.no_wait)
     return 0
 
@@ -211,22 +240,25 @@ def _top(args: argparse.Namespace) -> int:
 
 
 def _operate(args: argparse.Namespace) -> int:
-    """Run a verb of `job`, `run`, `dead`, `delayed` or `token`, which returns an error text, or None."""
+    """Run a verb, which returns an error text, an exit code, or None."""
+    from scheduler.cli.id_search import complete_ids  # noqa: PLC0415 - only these commands need it
+
     config = settings.load(os.environ)
     logs.set_up("error", "text", args.verb)
     try:
-        problem = getattr(import_module(args.module), args.verb)(config, args)
+        complete_ids(config, args)
+        problem = getattr(import_module(args.module), args.function)(config, args)
+    except UnknownId as error:
+        problem = str(error)
     except KeyboardInterrupt:
         problem = "interrupted"
+    if isinstance(problem, int):
+        return problem
     return 0 if problem is None else _fail(problem, 1)
 
 
 def _webhook_test(args: argparse.Namespace) -> int:
-    try:
-        from scheduler.workers.webhook import test_call  # noqa: PLC0415 - only this command needs it, and an extra
-    except ModuleNotFoundError as error:
-        missing = f"scheduler webhook test needs {error.name}, which is not installed: {how_to_install('worker')}"
-        raise Misconfigured(missing) from None
+    from scheduler.workers.webhook import test_call  # noqa: PLC0415 - only this command needs it, and an extra
 
     config = settings.load(os.environ)
     return 0 if test_call.run(config, args.url, args.secret, print, tenant=args.tenant, as_json=args.json) else 1
@@ -235,7 +267,12 @@ def _webhook_test(args: argparse.Namespace) -> int:
 def _dev(args: argparse.Namespace) -> int:
     from scheduler.dev import sidecar  # noqa: PLC0415 - only this command needs it
 
-    return sidecar.run(args.seconds)
+    return sidecar.run(args.seconds, use_env=args.use_env)
+
+
+def _completion(args: argparse.Namespace) -> int:
+    print(completion_script(_parser(), args.shell))
+    return 0
 
 
 def _health(args: argparse.Namespace) -> int:
@@ -245,6 +282,7 @@ def _health(args: argparse.Namespace) -> int:
     url = f"http://{host}:{config.metrics_port}/{'livez' if args.live else 'readyz'}"
     # Ignore proxies from the environment: the process is on this machine.
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    print(f"asked {url}", file=sys.stderr)
     try:
         with direct.open(url, timeout=5) as response:
             print(response.read().decode().strip())
@@ -252,5 +290,5 @@ def _health(args: argparse.Namespace) -> int:
     except urllib.error.HTTPError as error:
         print(error.read().decode().strip())
     except OSError as error:
-        print(json.dumps({"ready": False, "missing": {"process": {"problem": str(error)}}}))
+        print(json.dumps({"ready": False, "missing": {"process": {"address": url, "problem": str(error)}}}))
     return 1

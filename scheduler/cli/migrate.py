@@ -1,19 +1,24 @@
 """`scheduler migrate`: apply pending migrations, or show them."""
 
+from scheduler.domain.database_url import schema_of
 from scheduler.domain.errors import Unavailable
 from scheduler.ops.logs import get_logger
+from scheduler.postgres import move_schema
 from scheduler.postgres.migrate import migrate, status
 from scheduler.postgres.migration_plan import plan
+from scheduler.postgres.schema import LEGACY
 from scheduler.processes.runtime import EX_UNAVAILABLE, Stop, backoff
 
 log = get_logger(__name__)
 
 
-def run(url: str, stop: Stop, *, wait: bool) -> int:
-    """Apply pending migrations once the database can be reached; return the exit code."""
+def run(url: str, stop: Stop, *, wait: bool, move: bool = False) -> int:
+    """Apply pending migrations once the database can be reached; if `move`, move the tables first."""
     stop.listen()
     for delay in backoff(most=5.0):
         try:
+            if move and move_schema.move(url):
+                print(f"moved the tables from schema {LEGACY} to schema {schema_of(url)}")
             applied = migrate(url)
         except Unavailable as error:
             if not wait:

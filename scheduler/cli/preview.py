@@ -10,6 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from scheduler.cli import times
+from scheduler.cli.calendar_file import STORED_FIELDS
+from scheduler.cli.named_calendars import NamedCalendars
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.recurrence import local_time
 from scheduler.domain.recurrence.adjustment_fields import CALENDAR_FIELDS
@@ -18,8 +21,6 @@ from scheduler.domain.strict_json import parse_object
 
 USUAL_LINE_COUNT = 100  # programs can take more than the screenful of USUAL_COUNT
 REFUSED = 65  # EX_DATAERR
-# Fields that `calendar show --json` adds to a calendar.
-_STORED_FIELDS = ("name", "tenant", "version", "jobs", "updated_at", "updated_by")
 _BOLD, _DIM, _YELLOW, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[0m"
 
 
@@ -30,9 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("--rrule", metavar="TEXT", help="RFC 5545, such as 'FREQ=WEEKLY;BYDAY=MO,WE'")
     kind.add_argument("--cron", metavar="TEXT", help="five fields or @daily, such as '30 2 * * 1-5'")
     kind.add_argument("--every", metavar="TEXT", help="ISO 8601 duration or seconds, such as PT15M")
-    parser.add_argument("--run-at", metavar="T", help="RFC 3339: the first run and the rule's DTSTART")
+    parser.add_argument("--run-at", metavar="T", type=times.absolute,
+                        help=f"the first run and the rule's DTSTART; {times.HELP}")
     parser.add_argument("--timezone", metavar="Z", help="IANA name (default: UTC)")
-    parser.add_argument("--after", metavar="T", help="only occurrences after this (default: all)")
+    parser.add_argument("--after", metavar="T", type=times.absolute,
+                        help="only occurrences after this (default: all)")
     text = f"number of occurrences, 1 to {MOST} (default: {USUAL_COUNT})"
     parser.add_argument("--count", metavar="N", type=int, help=text)
     parser.add_argument("--calendar", metavar="NAME|@FILE", help="calendar name, or a JSON file")
@@ -48,11 +51,14 @@ def run(args: argparse.Namespace) -> int:
     """Print a table, or with --jsonl one line of JSON for each line read."""
     if args.jsonl:
         return _run_lines()
-    given = {name: getattr(args, name) for name in FIELDS if getattr(args, name) is not None}
+    options = {name: getattr(args, name, None) for name in FIELDS}
+    given = {name: value for name, value in options.items() if value is not None}
     try:
         if not given.keys() & {"rrule", "cron", "every", "run_at"}:
             raise Rejected([Problem("rrule", "give --rrule, --cron or --every")])
-        result = preview(given | _from_options(given), datetime.now(UTC))
+        fields = given | _from_options(given)
+        with NamedCalendars() as calendars:
+            result = preview(fields, datetime.now(UTC), find=calendars.finder(fields))
     except Rejected as rejected:
         for problem in rejected.problems:
             print(f"{problem.field}: {problem.problem}", file=sys.stderr)
@@ -84,7 +90,7 @@ def _read_file(path: str) -> Any:
     if not isinstance(calendar, dict):
         fields = ", ".join(CALENDAR_FIELDS)
         raise Rejected([Problem("calendar", f"{path} must contain a JSON object with {fields}")])
-    return {name: value for name, value in calendar.items() if name not in _STORED_FIELDS}
+    return {name: value for name, value in calendar.items() if name not in STORED_FIELDS}
 
 
 def _run_lines() -> int:
@@ -92,16 +98,17 @@ def _run_lines() -> int:
     now = datetime.now(UTC)
     if isinstance(sys.stdin, io.TextIOWrapper):  # invalid UTF-8 affects one line only
         sys.stdin.reconfigure(encoding="utf-8", errors="replace")
-    for line in sys.stdin:
-        if line.strip():
-            print(json.dumps(_preview_line(line, now)), flush=True)
+    with NamedCalendars() as calendars:
+        for line in sys.stdin:
+            if line.strip():
+                print(json.dumps(_preview_line(line, now, calendars)), flush=True)
     return 0
 
 
-def _preview_line(line: str, now: datetime) -> dict[str, object]:
+def _preview_line(line: str, now: datetime, calendars: NamedCalendars) -> dict[str, object]:
     try:
         fields, _ = parse_object(line.encode("utf-8", "replace"), exact="")
-        result = preview(fields, now, USUAL_LINE_COUNT)
+        result = preview(fields, now, USUAL_LINE_COUNT, calendars.finder(fields))
     except Rejected as rejected:
         return {"errors": [{"field": "line" if p.field == "body" else p.field, "problem": p.problem}
                            for p in rejected.problems]}

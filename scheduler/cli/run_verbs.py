@@ -1,4 +1,4 @@
-"""`scheduler run list|show|retry|export`: functions that return an error text, or None."""
+"""`scheduler run list|show|retry|cancel|export`: functions that return an error text, or None."""
 
 import json
 from argparse import Namespace
@@ -6,6 +6,7 @@ from argparse import Namespace
 from scheduler.cli.show.run import explain, rows
 from scheduler.cli.verb_helpers import cli_caller, open_connection, run_in_batches, wake_horizon
 from scheduler.commands import bulk_commands, operator_commands
+from scheduler.commands.cancel_run import RunHasEnded, cancel_run
 from scheduler.commands.operator_commands import NoSuchRecord
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
@@ -61,6 +62,19 @@ def retry(settings: Settings, args: Namespace) -> str | None:
         print(f"scheduled: attempt {run.attempt + 1} is due now")
     else:
         print(f"{decision.status}: the run is {run.status}; only dead and cancelled runs are retried")
+    return None
+
+
+def cancel(settings: Settings, args: Namespace) -> str | None:
+    """Cancel one open run."""
+    with open_connection(settings, "run cancel") as connection:
+        try:
+            run = cancel_run(connection, str(args.event_id), None, wake_horizon(settings), cli_caller())
+        except NoSuchRecord:
+            return f"no run has the event_id {args.event_id}"
+        except RunHasEnded as ended:
+            return str(ended)
+    print(in_ascii(run_json(run)) if args.json else "cancelled: no further attempt is made; `run retry` undoes it")
     return None
 
 

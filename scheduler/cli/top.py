@@ -9,7 +9,7 @@ from datetime import datetime
 
 from scheduler import settings
 from scheduler.cli.terminal import plain
-from scheduler.domain.errors import Unavailable
+from scheduler.domain.errors import NotMigrated, Unavailable
 from scheduler.ops import logs
 from scheduler.ops.metrics import LAG_BUCKETS
 from scheduler.ops.recent_activity import percentile
@@ -34,7 +34,7 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _PROCESS_HEAD = "HOST                       PID  VERSION          UP  HEARTBEAT"
 _HEAD = f"ROLE      {_PROCESS_HEAD}     DUE/S  QUEUED/S"
-_WORKERS_HEAD = f"WORKER    {_PROCESS_HEAD}     DONE   FAILED  BUSY WITH"
+_WORKERS_HEAD = f"{'WORKER':<32}VERSION          UP  HEARTBEAT     DONE   FAILED  BUSY WITH"
 _RATES = ("due", "queued", "cancelled", "missed", "rejected", "failures")
 
 
@@ -77,6 +77,8 @@ def _live(url: str, stop: Stop, every: float) -> None:
         try:
             session = session or MaintenanceSession(url, "top")
             lines = render(load_frame(session), colour=True)
+        except NotMigrated:
+            raise
         except Unavailable as error:
             if session is not None:
                 session.close()
@@ -170,15 +172,19 @@ def _worker_line(worker: SeenWorker, style: Style) -> str:
         doing = f"{worker.in_flight:,}: " + ", ".join(plain(str(run.get("what")), 30) for run in worker.busy[:3])
     else:
         doing = "idle; offers " + (", ".join(plain(offer, 30) for offer in worker.offers[:5]) or "nothing")
-    line = f"{worker.id[:8]:<10}{_process_columns(worker)}{worker.succeeded:>9,}{worker.failed:>9,}  {doing}"
+    name = f"{plain(f'{worker.host}:{worker.pid}', 30):<32}"  # as in the list of runs
+    line = f"{name}{_age_columns(worker)}{worker.succeeded:>9,}{worker.failed:>9,}  {doing}"
     return style(line, "yellow") if worker.stale else line
 
 
 def _process_columns(process: SeenReplica | SeenWorker) -> str:
+    return f"{plain(process.host, 21):<22}{process.pid:>8}  {_age_columns(process)}"
+
+
+def _age_columns(process: SeenReplica | SeenWorker) -> str:
     silent = _seconds(process.silent_seconds)
     heartbeat = f"STALE {silent}" if process.stale else f"{silent} ago"
-    return (f"{plain(process.host, 21):<22}{process.pid:>8}  {plain(process.version, 9):<10}"
-            f"{_seconds(process.up_seconds):>9}{heartbeat:>11}")
+    return f"{plain(process.version, 9):<10}{_seconds(process.up_seconds):>9}{heartbeat:>11}"
 
 
 def _job_line(job: UpcomingJob, style: Style) -> str:

@@ -13,7 +13,11 @@ from scheduler.domain.caller import Caller, Via
 from scheduler.postgres.connection import Connection, connect
 from scheduler.settings import Settings
 
+# Widths of a table's columns on a narrow terminal. Ids are always whole, so that they can be copied.
+_IDS = ("ID", "EVENT")
 _LEAST_CELL = 8
+_LEAST = dict.fromkeys(("DUE", "SINCE", "NEXT RUN"), 17) | {"STATUS": 9}  # the minute of a time
+_DROPPED_FIRST = ("TENANT", "EMITTED", "RETRIES", "BYTES", "NAME", "ATTEMPT", "WORKER")
 
 
 def cli_caller() -> Caller:
@@ -39,13 +43,13 @@ def open_connection(settings: Settings, name: str) -> Iterator[Connection]:
         connection.close()
 
 
-def confirm(action: str, *, yes: bool) -> str | None:
-    """Ask for confirmation on the terminal; return an error text without it."""
+def confirm(action: str, *, yes: bool, matched: str = "") -> str | None:
+    """Ask for confirmation on the terminal; return an error text without it. `matched` counts the rows."""
     if yes:
         return None
     if not sys.stdin.isatty():
-        return f"to {action} cannot be undone: pass --yes to confirm"
-    print(f"To {action} cannot be undone. Continue? [y/N] ", end="", flush=True, file=sys.stderr)
+        return f"{matched}to {action} cannot be undone: pass --yes to confirm"
+    print(f"{matched}To {action} cannot be undone. Continue? [y/N] ", end="", flush=True, file=sys.stderr)
     return None if sys.stdin.readline().strip().lower() in ("y", "yes") else "aborted"
 
 
@@ -63,12 +67,22 @@ def run_in_batches(connection: Connection, step: bulk_commands.Step) -> int:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines that fit the terminal; the widest columns are truncated."""
+    """Return lines that fit the terminal: columns are truncated or dropped, except ids."""
     cells = [head, *([plain(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
+    widths = {name: max(len(row[column]) for row in cells) for column, name in enumerate(head)}
     if sys.stdout.isatty():
-        available = shutil.get_terminal_size().columns - 2 * (len(head) - 1)
-        while sum(widths) > available and max(widths) > _LEAST_CELL:
-            widths[widths.index(max(widths))] -= 1
-    return ["  ".join(plain(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in cells]
+        _fit(widths, shutil.get_terminal_size().columns)
+    shown = [(column, widths[name]) for column, name in enumerate(head) if name in widths]
+    return ["  ".join(plain(row[column], width).ljust(width) for column, width in shown).rstrip() for row in cells]
+
+
+def _fit(widths: dict[str, int], available: int) -> None:
+    """Truncate the widest columns, after dropping those for which there is no room at all."""
+    least = {name: width if name in _IDS else min(width, _LEAST.get(name, _LEAST_CELL))
+             for name, width in widths.items()}
+    for name in (*_DROPPED_FIRST, *reversed(list(widths))):
+        if sum(least.values()) + 2 * (len(least) - 1) > available and name in least and name not in _IDS:
+            del widths[name], least[name]
+    while sum(widths.values()) + 2 * (len(widths) - 1) > available and widths != least:
+        widest = max((name for name in widths if widths[name] > least[name]), key=lambda name: widths[name])
+        widths[widest] -= 1

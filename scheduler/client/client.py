@@ -8,16 +8,25 @@ from uuid import UUID
 import pika
 
 from scheduler.client.clock import issued_now
-from scheduler.client.commands import CommandFields, OutgoingCommand, Payload, RequestFields, order, request
+from scheduler.client.commands import (
+    CalendarFields,
+    CommandFields,
+    OutgoingCommand,
+    Payload,
+    RequestFields,
+    calendar,
+    order,
+    request,
+)
 from scheduler.client.connection import Connection
 from scheduler.client.pool import ConnectionPool
-from scheduler.domain.messages import ScheduleAccepted
+from scheduler.domain.messages import CalendarAccepted, ScheduleAccepted
 
 REPLY_SECONDS = 10.0
 
 
 class SchedulerClient:
-    """The six commands; each returns once the sidecar's queue stores it, or raises. Thread-safe.
+    """The commands; each returns once the sidecar's queue stores it, or raises. Thread-safe.
 
     With `wait=True`, or a number of seconds, a command also waits for the sidecar's reply.
     """
@@ -72,15 +81,30 @@ class SchedulerClient:
         """Retry a dead or cancelled run now."""
         return self._send(order("retry", event_id, sending), wait)
 
+    def calendar(
+        self, name: str, *, wait: bool | float = False, **content: Unpack[CalendarFields]
+    ) -> CalendarAccepted | None:
+        """Store a calendar, or replace the calendar with the same name and owner."""
+        reply = self._send_command(calendar(name, content), wait)
+        assert not isinstance(reply, ScheduleAccepted)  # noqa: S101 - that is the reply to other commands
+        return reply
+
     def _now(self) -> datetime:
         """Return the base time for a `run_at` of type `timedelta`."""
         return datetime.now(UTC)
 
     def _send(self, outgoing: OutgoingCommand, wait: bool | float) -> ScheduleAccepted | None:
+        reply = self._send_command(outgoing, wait)
+        assert not isinstance(reply, CalendarAccepted)  # noqa: S101 - that is the reply to a calendar
+        return reply
+
+    def _send_command(
+        self, outgoing: OutgoingCommand, wait: bool | float
+    ) -> ScheduleAccepted | CalendarAccepted | None:
         # Encode once: if a reconnect sends it twice, both have the same issued_at and the second is a duplicate.
         body = outgoing.body(self._issued_at)
 
-        def publish(connection: Connection) -> ScheduleAccepted | None:
+        def publish(connection: Connection) -> ScheduleAccepted | CalendarAccepted | None:
             message_properties = properties(outgoing, self._user_id)
             if wait is False:
                 connection.publish(outgoing.kind, body, message_properties)

@@ -1,15 +1,16 @@
 """Validate and encode commands from Python values."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal, TypedDict
 from uuid import UUID
 
 from pydantic import BaseModel
 
 from scheduler.client.errors import CommandRejected
+from scheduler.domain.calendars import any_calendar
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.jobs.job import apply
@@ -17,8 +18,6 @@ from scheduler.domain.message_parser import parse_command
 from scheduler.domain.messages import COMMAND_MODELS, JobCommand
 
 Payload = Mapping[str, Any] | BaseModel
-# Fields that are sent unchanged; the sidecar's rules validate them.
-_UNCHANGED = {"rrule", "cron", "timezone", "on_missed", "name", "priority", "route", "run", "target"}
 _ANY_SIZE = 1 << 40  # the sidecar enforces its own limit on payloads
 
 
@@ -29,19 +28,26 @@ def _utc_now() -> datetime:
 class RequestFields(TypedDict, total=False):
     """The optional fields of a request, as Python values."""
 
-    run_at: datetime | timedelta | str  # a timedelta: that long from now
+    run_at: datetime | timedelta | str  # a timedelta: that long from now; "now": when the request is stored
     rrule: str
     cron: str
     every: timedelta | float | str
     timezone: str
+    manual: bool  # no schedule: the job runs only when it is triggered
+    paused: bool  # True stores the job paused, False resumes it
     on_missed: Literal["latest", "all", "skip"]
     max_lateness: timedelta | float
+    calendar: str
+    on_closed: Literal["skip", "next", "previous", "nearest", "next_in_month"]
+    window: Mapping[str, Any]  # {"from": "09:00", "to": "18:00", "days": ["MO"]}
+    jitter: timedelta | float
     name: str
+    description: str
     tenant: str
     priority: Literal["high", "normal", "low"]
     route: str
     run: Mapping[str, Any]  # the job is tracked: a RunPolicy's fields, {} for the defaults
-    target: Mapping[str, Any]  # {"webhook": {…}} or {"command": {…}}: a worker does the work
+    target: Mapping[str, Any]  # {"webhook": {…}} or {"command": {…}}, and "pool": a worker does the work
     issued_at: datetime
     correlation_id: str
     headers: Mapping[str, str]
@@ -54,6 +60,19 @@ class CommandFields(TypedDict, total=False):
     issued_at: datetime
     correlation_id: str
     headers: Mapping[str, str]
+
+
+class CalendarFields(CommandFields, total=False):
+    """The optional fields of a calendar, as Python values; `tenant` is its owner."""
+
+    weekend: Sequence[Literal["MO", "TU", "WE", "TH", "FR", "SA", "SU"]]
+    closed: Mapping[date | str, str]
+    open: Mapping[date | str, str]
+    valid_until: date | str
+
+
+# All other fields of a request are sent as they are, a timedelta in seconds; the sidecar's rules validate them.
+_ENCODED = CommandFields.__annotations__.keys() | {"run_at"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +109,7 @@ def request(
         fields["payload"] = _payload(payload)
     if "run_at" in when:
         fields["run_at"] = _run_at(when["run_at"], now, zoned="timezone" in when)
-    if "every" in when:
-        fields["every"] = _seconds(when["every"])
-    if "max_lateness" in when:
-        fields["max_lateness"] = _seconds(when["max_lateness"])
-    fields |= {name: value for name, value in when.items() if name in _UNCHANGED}
+    fields |= {name: _seconds(value) for name, value in when.items() if name not in _ENCODED}
     return _checked(OutgoingCommand("request", fields, **_message_headers(when)))
 
 
@@ -106,6 +121,28 @@ def order(kind: str, id: UUID | str, sending: CommandFields) -> OutgoingCommand:
         )
     return _checked(OutgoingCommand(kind, _common(id, sending, COMMAND_MODELS[kind].about),
                                     **_message_headers(sending)))
+
+
+def calendar(name: str, content: CalendarFields) -> OutgoingCommand:
+    """Build a ScheduleCalendar; raises CommandRejected if the sidecar would reject it."""
+    if unknown := content.keys() - CalendarFields.__annotations__.keys():
+        raise TypeError(
+            f"unknown: {', '.join(sorted(unknown))}; expected {', '.join(CalendarFields.__annotations__)}"
+        )
+    fields = _common(name, content, "name")
+    if "weekend" in content:
+        fields["weekend"] = list(content["weekend"])
+    if "closed" in content:
+        fields["closed"] = _dates(content["closed"])
+    if "open" in content:
+        fields["open"] = _dates(content["open"])
+    if "valid_until" in content:
+        fields["valid_until"] = str(content["valid_until"])
+    return _checked(OutgoingCommand("calendar", fields, **_message_headers(content)))
+
+
+def _dates(names: Mapping[date | str, str]) -> dict[str, str]:
+    return {str(day): name for day, name in names.items()}
 
 
 def encode(fields: dict[str, Any]) -> bytes:
@@ -128,7 +165,9 @@ def _not_json(fields: dict[str, Any]) -> Iterator[Problem]:
             yield Problem(name, f"is not JSON: {error}")
 
 
-def _common(id: UUID | str, sending: RequestFields | CommandFields, about: str = "id") -> dict[str, Any]:
+def _common(
+    id: UUID | str, sending: RequestFields | CommandFields | CalendarFields, about: str = "id"
+) -> dict[str, Any]:
     fields: dict[str, Any] = {about: str(id)}
     if "issued_at" in sending:
         issued_at = sending["issued_at"]
@@ -140,7 +179,7 @@ def _common(id: UUID | str, sending: RequestFields | CommandFields, about: str =
     return fields
 
 
-def _message_headers(sending: RequestFields | CommandFields) -> dict[str, Any]:
+def _message_headers(sending: RequestFields | CommandFields | CalendarFields) -> dict[str, Any]:
     return {
         "correlation_id": sending.get("correlation_id"), "headers": dict(sending.get("headers") or {}),
     }
@@ -179,8 +218,8 @@ def _naive(moment: datetime | str) -> bool:
         return False  # not a date and time: the sidecar's rules report it
 
 
-def _seconds(span: timedelta | float | str) -> float | str:
-    return span.total_seconds() if isinstance(span, timedelta) else span
+def _seconds(value: object) -> object:
+    return value.total_seconds() if isinstance(value, timedelta) else value
 
 
 def _checked(outgoing: OutgoingCommand) -> OutgoingCommand:
@@ -188,7 +227,7 @@ def _checked(outgoing: OutgoingCommand) -> OutgoingCommand:
     try:
         incoming = parse_command(outgoing.kind, encode(outgoing.fields), max_payload_bytes=_ANY_SIZE)
         if isinstance(incoming.command, JobCommand):
-            apply(None, incoming, datetime.now(UTC))
+            apply(None, incoming, datetime.now(UTC), any_calendar)
     except Rejected as rejected:
         raise CommandRejected(rejected.problems) from None
     return outgoing

@@ -28,7 +28,7 @@ from scheduler.client.errors import (
     NoSidecar,
 )
 from scheduler.domain.errors import Misconfigured, Problem
-from scheduler.domain.messages import ScheduleAccepted
+from scheduler.domain.messages import CalendarAccepted, ScheduleAccepted
 from scheduler.domain.names import COMMANDS_EXCHANGE
 from scheduler.rabbit import address
 
@@ -67,13 +67,13 @@ def translated(url: str) -> Iterator[None]:
 
 
 def _unreachable(url: str, error: Exception) -> BrokerUnavailable:
-    return BrokerUnavailable(f"the broker at {address.place(url)} cannot be reached: {type(error).__name__}")
+    return BrokerUnavailable(f"the broker at {address.broker_name(url)} cannot be reached: {type(error).__name__}")
 
 
 def _access_error(url: str, error: AMQPError) -> BrokerUnavailable:
     """Return AccessRefused if pika's text has the broker's code; otherwise the connection was lost."""
     text, who = str(error), f"user {address.user(url)!r}"
-    where = f"{address.place(url)}, virtual host {address.virtual_host(url)!r}"
+    where = f"{address.broker_name(url)}, virtual host {address.virtual_host(url)!r}"
     if not any(f"({code})" in text for code in (_ACCESS_REFUSED, _NOT_ALLOWED)):
         return _unreachable(url, error)
     if isinstance(error, ProbableAuthenticationError):
@@ -126,7 +126,7 @@ class Connection:
 
     def request(
         self, key: str, body: bytes, properties: pika.BasicProperties, timeout: float
-    ) -> ScheduleAccepted:
+    ) -> ScheduleAccepted | CalendarAccepted:
         """Publish, then wait for the sidecar's reply."""
         correlation_id = properties.correlation_id = properties.correlation_id or str(uuid4())
         if not self._listening:
@@ -172,9 +172,10 @@ def check_header(properties: pika.BasicProperties, frame_max: int) -> None:
         raise MessageRefused(f"its headers need a frame of {size:,} bytes; frame_max is {frame_max:,}")
 
 
-def _read_reply(message_type: str, body: bytes) -> ScheduleAccepted:
+def _read_reply(message_type: str, body: bytes) -> ScheduleAccepted | CalendarAccepted:
     if message_type == "ScheduleAccepted":
-        return ScheduleAccepted.model_validate_json(body)
+        fields = json.loads(body)
+        return (ScheduleAccepted if "id" in fields else CalendarAccepted).model_validate(fields)
     if message_type == "ScheduleRejected":
         raise CommandRejected(
             Problem(error["field"], error["problem"]) for error in json.loads(body)["errors"]

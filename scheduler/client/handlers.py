@@ -33,6 +33,8 @@ class Due(BaseModel, Generic[P]):
     occurrence: int
     missed: int
     next_run_at: datetime | None
+    nominal_at: datetime | None = None  # if a calendar, a window or jitter moved the occurrence
+    moved: list[str] | None = None
     tenant: str | None = None
     target: dict[str, Any] | None = None
     run: DueRun | None = None
@@ -49,6 +51,7 @@ class Handler:
     model: type[Due[Any]]
     process: bool = False
     timeout: float | None = None  # seconds
+    description: str | None = None
 
 
 class UnknownJobType(Exception):  # noqa: N818 - a state of the deployment
@@ -69,13 +72,14 @@ class Handlers:
 
     def on_due(
         self, job_type: str, payload: Any = dict[str, Any], *, process: bool = False,
-        timeout: timedelta | float | None = None,
+        timeout: timedelta | float | None = None, description: str | None = None,
     ) -> Callable[[Handle], Handle]:
         """Register the decorated function for a job type; `payload` is the type its payload is read as.
 
         The function may be async. With `process=True` it runs in a child process. Both can be stopped, after
         `timeout` (seconds or a timedelta) and when the sidecar supersedes the attempt: an async function is
         cancelled, a process terminated. A function in a thread cannot be stopped, so it has no `timeout`.
+        Workers announce the type with `description`, by default the first paragraph of the docstring.
         """
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         if seconds is not None and not seconds > 0:
@@ -85,7 +89,8 @@ class Handlers:
             _check(handle, process=process, timeout=seconds)
             if job_type in self._handlers:
                 raise ValueError(f"{job_type!r} already has a handler")
-            self._handlers[job_type] = Handler(handle, Due[payload], process, seconds)
+            self._handlers[job_type] = Handler(
+                handle, Due[payload], process, seconds, description or _first_paragraph(handle))
             return handle
 
         return register
@@ -138,6 +143,11 @@ def function_name(handle: Handle) -> str:
 def module_name(handle: Handle) -> str:
     """Return the module that defines a handler's function."""
     return str(getattr(_function(handle), "__module__", ""))
+
+
+def _first_paragraph(handle: Handle) -> str | None:
+    text = inspect.getdoc(handle) if inspect.isroutine(handle) else None
+    return " ".join((text or "").split("\n\n")[0].split()) or None
 
 
 def _function(handle: Any) -> Any:

@@ -5,10 +5,12 @@ from typing import Any, Unpack
 from uuid import UUID
 
 from scheduler.client.commands import (
+    CalendarFields,
     CommandFields,
     OutgoingCommand,
     Payload,
     RequestFields,
+    calendar,
     encode,
     order,
     request,
@@ -17,7 +19,7 @@ from scheduler.client.database import execute
 
 
 class Outbox:
-    """The six commands of SchedulerClient, inserted into scheduler_outbox; a Relay publishes them.
+    """The commands of SchedulerClient, inserted into scheduler_outbox; a Relay publishes them.
 
     The database's clock at the insert orders the commands for one job, across all processes.
     """
@@ -51,6 +53,10 @@ class Outbox:
     def retry(self, event_id: UUID | str, **sending: Unpack[CommandFields]) -> None:
         """Retry a dead or cancelled run."""
         self._write(order("retry", event_id, sending))
+
+    def calendar(self, name: str, **content: Unpack[CalendarFields]) -> None:
+        """Store a calendar, or replace the calendar with the same name and owner."""
+        self._write(calendar(name, content))
 
     def _write(self, outgoing: OutgoingCommand) -> None:
         headers = json.dumps(outgoing.headers) if outgoing.headers else None

@@ -10,9 +10,9 @@ from uuid import UUID
 from pydantic import BaseModel, Field, ValidationError
 
 from scheduler.domain.errors import Rejected
+from scheduler.domain.message_base import LIFETIME
 from scheduler.domain.message_parser import parse_result
 from scheduler.domain.messages import ResultStatus, ScheduleResult
-from scheduler.domain.messages.base import LIFETIME
 from scheduler.domain.runs.result import ERROR_CHARACTERS, OUTPUT_BYTES
 
 _SENT_BYTES = 1024 * 1024  # of an output: the sidecar stores much less

@@ -20,7 +20,7 @@ from scheduler.client.retries import DELAYS, RetryQueues
 from scheduler.client.session import FailurePolicy, RunnerSession, RunnerState, Unknown
 from scheduler.client.signals import stop_on_signal
 from scheduler.client.work import WorkSet, WorkState
-from scheduler.domain.messages.base import LIFETIME
+from scheduler.domain.message_base import LIFETIME
 from scheduler.domain.names import DUE_QUEUE
 from scheduler.rabbit import address
 

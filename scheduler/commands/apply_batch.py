@@ -4,17 +4,23 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from itertools import groupby
 
+from scheduler.commands.apply_calendars import apply_calendars
 from scheduler.commands.apply_results import wake_for_runs
 from scheduler.commands.audit_entries import callers, delayed_entry, job_entries, run_entries
 from scheduler.commands.batch_transaction import run_in_transaction
 from scheduler.commands.decide_commands import MessageOutcome, decide_jobs, decide_retry
+from scheduler.commands.job_versions import new_versions
 from scheduler.commands.transaction_hooks import NO_HOOKS, TransactionHooks
+from scheduler.domain.calendars import FindEffective, no_calendar
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import CommandOutcome, Job, JobStatus
 from scheduler.domain.messages import (
+    DEFAULT_TENANT,
     Command,
+    ScheduleCalendar,
     ScheduleCancel,
     ScheduleRequest,
     ScheduleRetry,
@@ -23,13 +29,16 @@ from scheduler.domain.messages import (
 from scheduler.domain.runs.transitions import cancel_run
 from scheduler.domain.runs.unannounced_ends import keep_unannounced_ends
 from scheduler.postgres import audit
+from scheduler.postgres.calendars import lock_names
 from scheduler.postgres.connection import Connection, Cursor, database_time
 from scheduler.postgres.delayed import store as delayed
 from scheduler.postgres.duplicates import TriggerMessage, digest, known_triggers, remember_triggers
+from scheduler.postgres.effective_calendars import TenantCalendar, find_effective
 from scheduler.postgres.holds import release_expired_holds
 from scheduler.postgres.jobs.due import KIND
 from scheduler.postgres.jobs.store import lock, save
-from scheduler.postgres.locks import find_locked
+from scheduler.postgres.jobs.versions import insert_versions
+from scheduler.postgres.locks import RowKeys, find_locked
 from scheduler.postgres.runs import store as runs
 from scheduler.postgres.wakeup import wake_producers
 
@@ -60,6 +69,35 @@ def execute(
 def _execute(
     cursor: Cursor, batch: Sequence[Incoming], wake_horizon: timedelta, hooks: TransactionHooks, held: set[str]
 ) -> list[MessageOutcome]:
+    changed = [incoming.command.name for incoming in batch if isinstance(incoming.command, ScheduleCalendar)]
+    used = [name for name in map(_calendar, batch) if name is not None]
+    if changed or used:
+        lock_names(cursor, changed, used)
+    if changed:
+        outcomes = _execute_with_calendars(cursor, batch, wake_horizon, hooks, held)
+    else:
+        outcomes = _execute_in_order(cursor, batch, wake_horizon, hooks, held)
+    hooks.saved(cursor)
+    return outcomes
+
+
+def _execute_with_calendars(
+    cursor: Cursor, batch: Sequence[Incoming], wake_horizon: timedelta, hooks: TransactionHooks, held: set[str]
+) -> list[MessageOutcome]:
+    """Apply commands for calendars and for jobs in order: a request may use a calendar of the same batch."""
+    outcomes: list[MessageOutcome] = []
+    for are_calendars, part in groupby(batch, lambda incoming: isinstance(incoming.command, ScheduleCalendar)):
+        commands = list(part)
+        if are_calendars:
+            outcomes += apply_calendars(cursor, commands)
+        else:
+            outcomes += _execute_in_order(cursor, commands, wake_horizon, hooks, held)
+    return outcomes
+
+
+def _execute_in_order(
+    cursor: Cursor, batch: Sequence[Incoming], wake_horizon: timedelta, hooks: TransactionHooks, held: set[str]
+) -> list[MessageOutcome]:
     retries, others = [], batch
     if ScheduleRetry in _kinds(batch):
         retries = [incoming for incoming in batch if isinstance(incoming.command, ScheduleRetry)]
@@ -69,20 +107,20 @@ def _execute(
         retried = iter(_execute_retries(cursor, retries, wake_horizon, hooks))
         rest = iter(outcomes)
         outcomes = [next(retried if isinstance(incoming.command, ScheduleRetry) else rest) for incoming in batch]
-    hooks.saved(cursor)
     return outcomes
 
 
 def _find_locked(cursor: Cursor, batch: Sequence[Incoming]) -> set[str]:
     """Return the ids of jobs, and runs of retries, for which another session has locked a row."""
     retried = {incoming.about for incoming in batch if isinstance(incoming.command, ScheduleRetry)}
-    jobs = {incoming.about for incoming in batch} - retried
+    jobs = {incoming.about for incoming in batch if not isinstance(incoming.command, ScheduleCalendar)} - retried
     cancelled = {incoming.about for incoming in batch if isinstance(incoming.command, ScheduleCancel)}
-    return (
-        find_locked(cursor, "jobs", jobs)
-        | find_locked(cursor, "runs", cancelled, key="job_id", row="event_id")
-        | find_locked(cursor, "delayed_messages", cancelled, key="message_id")
-        | runs.find_locked_runs(cursor, retried)
+    return find_locked(
+        cursor,
+        RowKeys("jobs", jobs),
+        RowKeys("runs", cancelled, key="job_id", row="event_id"),
+        RowKeys("delayed_messages", cancelled, key="message_id"),
+        *runs.row_keys(retried),
     )
 
 
@@ -97,19 +135,36 @@ def _execute_jobs(
     held.update(job.id for job in stored.values() if job.held_by is not None)
     hooks.jobs_locked(stored, now)
     new_triggers = _mark_repeated(cursor, batch) if ScheduleTrigger in kinds else {}
-    outcomes, jobs = decide_jobs(stored, batch, now)
+    outcomes, jobs = decide_jobs(stored, batch, now, _find_calendars(cursor, batch))
     elapsed = timedelta(seconds=time.monotonic() - started)  # mostly the wait for row locks
     save(cursor, stored, jobs, callers(batch))
+    if (stored or len(jobs) < len(batch)) and (versions := new_versions(batch, outcomes, stored)):
+        insert_versions(cursor, versions)
     if entries := job_entries(batch, outcomes, stored):
         audit.write_entries(cursor, entries)
     if new_triggers:
         _remember_triggers(cursor, new_triggers, outcomes)
     if ScheduleCancel in kinds:
-        _cancel_runs_and_delayed(cursor, batch, outcomes, now, hooks)
+        _cancel_runs_and_delayed(cursor, batch, outcomes, now)
     next_wake_at = _next_wake_at(jobs.values(), now + wake_horizon + elapsed)
     if next_wake_at is not None:
         wake_producers(cursor, KIND, next_wake_at)
     return outcomes
+
+
+def _find_calendars(cursor: Cursor, batch: Sequence[Incoming]) -> FindEffective:
+    """Return the calendars of the requests, by tenant and name."""
+    named = [(incoming.tenant, name) for incoming in batch if (name := _calendar(incoming)) is not None]
+    used = [TenantCalendar(tenant, name) for tenant, name in named]
+    if not used:
+        return no_calendar
+    effective = find_effective(cursor, used)
+    return lambda tenant, name: effective.get(TenantCalendar(tenant, name))
+
+
+def _calendar(incoming: Incoming) -> str | None:
+    command = incoming.command
+    return command.calendar if isinstance(command, ScheduleRequest) else None
 
 
 def _mark_repeated(cursor: Cursor, batch: Sequence[Incoming]) -> dict[int, TriggerMessage]:
@@ -145,18 +200,21 @@ def _kinds(batch: Iterable[Incoming]) -> set[type[Command]]:
 
 
 def _cancel_runs_and_delayed(
-    cursor: Cursor, batch: Sequence[Incoming], outcomes: Sequence[MessageOutcome], now: datetime,
-    hooks: TransactionHooks
+    cursor: Cursor, batch: Sequence[Incoming], outcomes: Sequence[MessageOutcome], now: datetime
 ) -> None:
     """Cancel the delayed messages and the open runs with the ids of cancelled jobs."""
     cancels = [
         (incoming, outcome) for incoming, outcome in zip(batch, outcomes, strict=True)
         if isinstance(incoming.command, ScheduleCancel) and isinstance(outcome, CommandOutcome)
     ]
-    if delayed_cancels := [cancel for cancel in cancels if hooks.may_cancel_delayed(cancel[0])]:
+    if delayed_cancels := [cancel for cancel in cancels if _may_cancel_delayed(cancel[0])]:
         _cancel_delayed(cursor, delayed_cancels)
     if stopping := [outcome for _, outcome in cancels if outcome.stops_runs]:
         _cancel_runs(cursor, stopping, now)
+
+
+def _may_cancel_delayed(cancel: Incoming) -> bool:
+    return cancel.tenant == DEFAULT_TENANT if cancel.cancels_delayed is None else cancel.cancels_delayed
 
 
 def _cancel_runs(cursor: Cursor, cancels: Sequence[CommandOutcome], now: datetime) -> None:
@@ -167,13 +225,12 @@ def _cancel_runs(cursor: Cursor, cancels: Sequence[CommandOutcome], now: datetim
     owners = {outcome.job.id: outcome.job.tenant for outcome in cancels}
     opened = {
         event_id: run for event_id, run in runs.lock_of_jobs(cursor, owners.keys()).items()
-        if run.occurrence is not None and run.occurrence.tenant == owners[run.occurrence.job_id]
+        if run.known_occurrence.tenant == owners[run.known_occurrence.job_id]
     }
     after = {event_id: cancel_run(run, now) for event_id, run in opened.items()}
     runs.save(cursor, opened, {}, after)
     wake_for_runs(cursor, opened, after, now)
-    ended = {run.occurrence.job_id for event_id, run in after.items()
-             if run.occurrence is not None and run is not opened[event_id]}
+    ended = {run.known_occurrence.job_id for event_id, run in after.items() if run is not opened[event_id]}
     for outcome in cancels:
         if outcome.job.id in ended:  # even if the job itself was done
             ended.discard(outcome.job.id)

@@ -20,11 +20,11 @@ from scheduler.domain.delayed.delay import (
 )
 from scheduler.domain.delayed.message import IDLE_POLL_SECONDS, ReceivedMessage, ReceiveOutcome
 from scheduler.domain.errors import INTERNAL_ERROR, Problem, Rejected
-from scheduler.domain.messages.base import UUID_PATTERN
+from scheduler.domain.message_base import UUID_PATTERN
 from scheduler.ops.logs import get_logger
 from scheduler.postgres.connection import Connection, Cursor, database_time
 from scheduler.postgres.delayed import store
-from scheduler.postgres.locks import find_locked
+from scheduler.postgres.locks import RowKeys, find_locked
 from scheduler.postgres.wakeup import wake_producers
 from scheduler.rabbit import content_header
 from scheduler.rabbit.delivery_parser import Delivery, as_bytes
@@ -151,7 +151,7 @@ def execute_delayed(
 def _find_locked(cursor: Cursor, batch: Sequence[ReceivedMessage]) -> set[str]:
     """Return the UUIDs whose message or cancel another session has locked."""
     ids = {message.message_id for message in batch if message.message_id is not None}
-    return find_locked(cursor, "delayed_messages", ids, key="message_id")
+    return find_locked(cursor, RowKeys("delayed_messages", ids, key="message_id"))
 
 
 def _execute(cursor: Cursor, batch: Sequence[ReceivedMessage], used_ids: dict[str, bool]) -> list[MessageOutcome]:

@@ -13,8 +13,8 @@ from scheduler.domain.runs.run import IDLE_SECONDS, Run
 from scheduler.domain.runs.unannounced_ends import keep_unannounced_ends
 from scheduler.postgres.connection import Connection, Cursor, database_time
 from scheduler.postgres.holds import release_jobs
-from scheduler.postgres.locks import find_locked
-from scheduler.postgres.runs.store import KIND, find_locked_runs, lock, lock_finished, lock_for_result, save
+from scheduler.postgres.locks import RowKeys, find_locked
+from scheduler.postgres.runs.store import KIND, lock, lock_finished, lock_for_result, row_keys, save
 from scheduler.postgres.wakeup import wake_producers
 from scheduler.postgres.worker_rows import save_workers
 
@@ -39,7 +39,7 @@ def _find_locked(cursor: Cursor, batch: Sequence[Result | WorkerReport | Marker]
     """Return the runs and the workers that another session has locked."""
     events = {message.about for message in batch if isinstance(message, Result)}
     workers = {message.about for message in batch if isinstance(message, WorkerReport)}
-    return find_locked_runs(cursor, events) | find_locked(cursor, "workers", workers)
+    return find_locked(cursor, *row_keys(events), RowKeys("workers", workers))
 
 
 def _execute(
@@ -79,8 +79,8 @@ def wake_for_runs(cursor: Cursor, before: Mapping[str, Run], after: Mapping[str,
     """
     changed = [run for event_id, run in after.items() if run is not before.get(event_id)]
     ended = [
-        run.occurrence.job_id for run in changed
-        if not run.open and run.occurrence is not None and run.occurrence.policy.overlap is Overlap.WAIT
+        run.known_occurrence.job_id for run in changed
+        if not run.open and run.known_occurrence.policy.overlap is Overlap.WAIT
     ]
     if ended:
         release_jobs(cursor, ended)

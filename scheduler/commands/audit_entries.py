@@ -17,7 +17,7 @@ from scheduler.domain.jobs.job import CommandOutcome, Job
 from scheduler.domain.messages import ScheduleRequest
 from scheduler.domain.recurrence import Spec
 from scheduler.domain.runs.run import Run
-from scheduler.domain.target_credentials import mask_target_text
+from scheduler.domain.targets.target import mask_target_text
 from scheduler.postgres.audit import AuditEntry
 
 # The entry has its own caller, and the trace is irrelevant later.
@@ -44,7 +44,7 @@ def job_entries(
         over_amqp = caller.via is Via.AMQP
         if after is before or (is_new and over_amqp and isinstance(incoming.command, ScheduleRequest)):
             continue
-        old, new = _difference(_job_fields(before), _job_fields(after))
+        old, new = _difference(_job_fields(before), _job_fields(after) | _trigger_fields(before, after))
         entries.append(AuditEntry(caller, incoming.command.kind, "job", after.id, after.tenant, old, new))
     return entries
 
@@ -91,6 +91,17 @@ def _job_fields(job: Job | None) -> dict[str, Any]:
         # Only the hash: audit entries cannot be changed, so a payload could never be erased from them.
         values["payload_sha256"] = hashlib.sha256(definition.payload.encode("utf-8", "surrogatepass")).hexdigest()
     return values
+
+
+def _trigger_fields(before: Job | None, after: Job) -> dict[str, Any]:
+    """Return the due time of a new trigger, by which lists of runs find its caller."""
+    added = set(after.triggers) - set(before.triggers if before is not None else ())
+    if not added or after.trigger_at is None:
+        return {}
+    issued = max(added)
+    # As the emission will decide: pending triggers follow each other by a microsecond.
+    turn = after.trigger_at + after.triggers.index(issued) * timedelta(microseconds=1)
+    return {"due_at": min(issued, turn)}
 
 
 def _run_fields(run: Run | None) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from scheduler.domain.errors import Problem, Reason, Rejected, Unavailable
 from scheduler.domain.jobs.job import CommandOutcome
 from scheduler.postgres.connection import Connection, Contended, Cursor, LockTimeout, Unstorable, transaction
 from scheduler.postgres.large_values import RowsTooLarge
-from scheduler.postgres.locks import wait_briefly
 
 
 class Message(Protocol):
@@ -38,8 +37,8 @@ def run_in_transaction(
     """Execute the batch and return the outcomes in order.
 
     With `wait_for_locks` the batch first waits up to lock_timeout for locked rows. Then messages about them get
-    the outcome LOCKED and the rest is stored. `find_locked` returns locked ids without waiting, and locks the
-    other rows.
+    the outcome LOCKED and the rest is stored. `find_locked` returns locked ids without waiting, locks the other
+    rows and shortens lock_timeout.
     """
     return _Attempts(connection, execute, find_locked).run(batch, skip_locked=not wait_for_locks)
 
@@ -85,7 +84,6 @@ class _Attempts(Generic[MessageT]):
 
     def _execute_unlocked(self, cursor: Cursor, batch: Sequence[MessageT]) -> list[MessageOutcome]:
         """Execute the messages whose rows no other session has locked."""
-        wait_briefly(cursor)
         self.locked |= self.find_locked(cursor, batch)
         return without_locked(batch, self.locked, lambda rest: self.execute(cursor, rest))
 

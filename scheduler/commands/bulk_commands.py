@@ -8,17 +8,10 @@ from uuid import UUID
 from scheduler.commands.apply_batch import execute
 from scheduler.commands.decide_commands import LOCKED
 from scheduler.commands.operator_commands import RowLocked
-from scheduler.commands.transaction_hooks import TransactionHooks
 from scheduler.domain.caller import Caller
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import CommandOutcome
-from scheduler.domain.messages import (
-    Command,
-    ScheduleCancel,
-    SchedulePause,
-    ScheduleResume,
-    ScheduleRetry,
-)
+from scheduler.domain.messages import BULK_VERBS, Command, ScheduleRetry
 from scheduler.ops import metrics
 from scheduler.postgres.connection import Connection
 from scheduler.postgres.jobs.lists import JobFilter, page_of_job_ids
@@ -26,12 +19,6 @@ from scheduler.postgres.list_rows import ListRow
 from scheduler.postgres.runs.lists import RunFilter, page_of_run_ids
 
 BATCH = 500
-# By verb: the command, and the job statuses that it changes.
-_JOBS: dict[str, tuple[type[ScheduleCancel | SchedulePause | ScheduleResume], frozenset[str]]] = {
-    "pause": (SchedulePause, frozenset({"pending"})),
-    "resume": (ScheduleResume, frozenset({"paused"})),
-    "cancel": (ScheduleCancel, frozenset({"pending", "paused"})),
-}
 _RETRIED = frozenset({"dead", "cancelled"})
 
 
@@ -45,28 +32,19 @@ class BulkProgress:
     done: bool = False
 
 
-class JobsOnlyHooks(TransactionHooks):
-    """Prevents cancels of jobs from cancelling delayed messages with the same ids."""
-
-    def may_cancel_delayed(self, incoming: Incoming) -> bool:  # noqa: ARG002 - the same for all
-        """Return False."""
-        return False
-
-
-_JOBS_ONLY = JobsOnlyHooks()
 Step = Callable[[Connection, BulkProgress], BulkProgress]
 
 
 def job_step(verb: str, job_filter: JobFilter, caller: Caller, wake_horizon: timedelta) -> Step:
     """Return a function that applies the command to one batch of matching jobs; call it until it is done."""
-    kind, statuses = _JOBS[verb]
+    model = BULK_VERBS[verb]
 
     def step(connection: Connection, progress: BulkProgress) -> BulkProgress:
         rows = page_of_job_ids(connection, job_filter, BATCH, progress.position)
         connection.rollback()  # end the read before the change
         commands = [
-            _incoming(kind(id=UUID(row.id), tenant=row.tenant), row, caller)
-            for row in rows if row.status in statuses
+            _incoming(model(id=UUID(row.id), tenant=row.tenant), row, caller)
+            for row in rows if row.status in model.changes
         ]
         return _step(connection, progress, rows, commands, wake_horizon)
 
@@ -89,7 +67,7 @@ def retry_step(run_filter: RunFilter, caller: Caller, wake_horizon: timedelta) -
 
 
 def _incoming(command: Command, row: ListRow, caller: Caller) -> Incoming:
-    return Incoming(command, row.id, tenant=row.tenant, caller=caller)
+    return Incoming(command, row.id, tenant=row.tenant, caller=caller, cancels_delayed=False)
 
 
 def _step(
@@ -98,7 +76,7 @@ def _step(
 ) -> BulkProgress:
     locked = progress.locked
     if commands:
-        outcomes = execute(connection, commands, wake_horizon, _JOBS_ONLY)
+        outcomes = execute(connection, commands, wake_horizon)
         metrics.jobs_cancelled.inc(sum(
             isinstance(outcome, CommandOutcome) and outcome.status == "cancelled" for outcome in outcomes
         ))

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Final
 
+from scheduler.domain.calendars import CalendarOutcome, FindEffective, no_calendar
 from scheduler.domain.delayed.message import ReceiveOutcome
 from scheduler.domain.errors import INTERNAL_ERROR, Problem, Rejected
 from scheduler.domain.issued_at import check_issued_at
@@ -37,18 +38,20 @@ class Locked(Enum):
 
 
 LOCKED: Final = Locked.LOCKED
-MessageOutcome = CommandOutcome | RetryOutcome | RecordedStatus | ReceiveOutcome | Rejected | Locked
+MessageOutcome = (
+    CommandOutcome | RetryOutcome | CalendarOutcome | RecordedStatus | ReceiveOutcome | Rejected | Locked
+)
 
 
 def decide_jobs(
-    stored: Mapping[str, Job], batch: Sequence[Incoming], now: datetime
+    stored: Mapping[str, Job], batch: Sequence[Incoming], now: datetime, find: FindEffective = no_calendar
 ) -> tuple[list[MessageOutcome], dict[str, Job]]:
     """Apply the commands in order; return their outcomes and the resulting jobs by id."""
     jobs = dict(stored)
     outcomes: list[MessageOutcome] = []
     for incoming in batch:
         try:
-            outcome = apply(jobs.get(incoming.about), incoming, now)
+            outcome = apply(jobs.get(incoming.about), incoming, now, find)
         except Rejected as rejected:
             outcomes.append(rejected.without_traceback())
         except Exception:

@@ -13,7 +13,7 @@ from scheduler.commands.apply_batch import execute
 from scheduler.commands.apply_results import execute_results
 from scheduler.commands.audit_entries import run_entry
 from scheduler.commands.batch_telemetry import count_recorded
-from scheduler.commands.decide_commands import LOCKED, RetryOutcome
+from scheduler.commands.decide_commands import LOCKED, MessageOutcome, RetryOutcome
 from scheduler.commands.transaction_hooks import TransactionHooks
 from scheduler.domain.caller import Caller
 from scheduler.domain.errors import Rejected, SchedulerError, Unavailable
@@ -21,9 +21,10 @@ from scheduler.domain.jobs.definition import Definition, Incoming, content, defi
 from scheduler.domain.jobs.etag import etag
 from scheduler.domain.jobs.job import CommandOutcome, Job
 from scheduler.domain.messages import ScheduleRequest, ScheduleTrigger
+from scheduler.domain.recurrence import RUN_NOW
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import Run
-from scheduler.domain.target_credentials import has_masks, restore_credentials
+from scheduler.domain.targets.target import restore_credentials
 from scheduler.ops import metrics
 from scheduler.postgres import audit
 from scheduler.postgres.connection import Connection, Cursor
@@ -84,7 +85,7 @@ class JobCommandHooks(TransactionHooks):
         self._unmask(job if same_tenant else None)
         if self.new:
             if self.existed and same_tenant and job is not None:
-                raise AlreadyExists(same=_same(job, self.incoming, now))
+                raise AlreadyExists(same=is_same_request(job, self.incoming, now))
             return  # `execute` rejects the id of another tenant's job
         is_request = isinstance(self.incoming.command, ScheduleRequest)
         if (job is not None and not same_tenant) or not (self.existed or is_request):
@@ -97,14 +98,10 @@ class JobCommandHooks(TransactionHooks):
     def _unmask(self, job: Job | None) -> None:
         """Replace masks in the request's target by the stored credentials."""
         command = self.incoming.command
-        if isinstance(command, ScheduleRequest) and command.target is not None and has_masks(command.target):
+        if isinstance(command, ScheduleRequest) and command.target is not None and command.target.work.has_masks():
             stored = None if job is None or job.definition is None else job.definition.target
             target = restore_credentials(command.target, stored)
             self.incoming.command = command.model_copy(update={"target": target})
-
-    def may_cancel_delayed(self, incoming: Incoming) -> bool:  # noqa: ARG002 - the token decides, not the job
-        """Return whether the caller has access to all tenants."""
-        return self.tenant is None
 
     def _matches(self, job: Job | None) -> bool:
         if job is None or not self.existed or self.if_match is None:
@@ -116,14 +113,21 @@ class JobCommandHooks(TransactionHooks):
         self.row = jobs.find_with(cursor, self.incoming.about)
 
 
+def raise_unapplied(outcome: MessageOutcome, rows: str) -> None:
+    """Raise RowLocked or Rejected if a command was not applied."""
+    if outcome is LOCKED:
+        raise RowLocked(rows)
+    if isinstance(outcome, Rejected):
+        raise outcome
+
+
 def run_command(connection: Connection, hooks: JobCommandHooks, wake_horizon: timedelta) -> JobRow:
     """Apply an operator's command and return the job. Raises Rejected or one of the errors above."""
+    hooks.incoming.cancels_delayed = hooks.tenant is None  # the token decides, not the job
     [outcome] = execute(connection, [hooks.incoming], wake_horizon, hooks)
-    if outcome is LOCKED:
-        raise RowLocked(f"the job {hooks.incoming.about}, or one of its runs")
     if isinstance(outcome, Rejected):
         metrics.commands_rejected.labels(outcome.reason.value).inc()
-        raise outcome
+    raise_unapplied(outcome, f"the job {hooks.incoming.about}, or one of its runs")
     assert isinstance(outcome, CommandOutcome)  # noqa: S101 - commands for jobs have no other outcome
     if outcome.status == "superseded":
         raise SupersededCommand
@@ -136,12 +140,12 @@ def run_command(connection: Connection, hooks: JobCommandHooks, wake_horizon: ti
     return hooks.row
 
 
-def _same(job: Job, incoming: Incoming, now: datetime) -> bool:
+def is_same_request(job: Job, incoming: Incoming, now: datetime) -> bool:
     """Return whether a request defines the same job as the stored one."""
     assert isinstance(incoming.command, ScheduleRequest)  # noqa: S101 - only requests create jobs
-    if job.definition is None:
+    if job.definition is None or incoming.command.paused not in (None, job.paused):
         return False
-    start_given = incoming.command.run_at is not None
+    start_given = incoming.command.run_at not in (None, RUN_NOW)
     requested, stored = _normalize(define(incoming, now)), _normalize(job.definition)
     return content(requested, start_given=start_given) == content(stored, start_given=start_given)
 
@@ -164,12 +168,13 @@ def _normalize_json(text: str) -> str:
 
 @dataclass(slots=True)
 class RunCommandHooks(TransactionHooks):
-    """Hooks of an operator's retry or result."""
+    """Hooks of an operator's retry, result or cancel of a run."""
 
     event_id: str
     tenant: str | None
     incoming: Incoming | None = None
-    reporter: Caller | None = None  # of a result; `execute` audits retries itself
+    reporter: Caller | None = None  # of a result or cancel; `execute` audits retries itself
+    action: str = "result"  # in the audit
     before: Run | None = None
     run: Run | None = None  # as saved
 
@@ -183,10 +188,10 @@ class RunCommandHooks(TransactionHooks):
             self.incoming.tenant = run.occurrence.tenant
 
     def saved(self, cursor: Cursor) -> None:
-        """Read the saved run, and audit a result that changed it."""
+        """Read the saved run, and audit a result or cancel that changed it."""
         self.run = runs.find_with(cursor, self.event_id)
         if self.reporter is not None and self.run is not None and self.run != self.before:
-            audit.write_entries(cursor, [run_entry(self.reporter, "result", self.before, self.run)])
+            audit.write_entries(cursor, [run_entry(self.reporter, self.action, self.before, self.run)])
 
 
 def retry_run(connection: Connection, incoming: Incoming, tenant: str | None,
@@ -194,10 +199,7 @@ def retry_run(connection: Connection, incoming: Incoming, tenant: str | None,
     """Retry a run; return it and the outcome."""
     hooks = RunCommandHooks(incoming.about, tenant, incoming)
     [outcome] = execute(connection, [incoming], wake_horizon, hooks)
-    if outcome is LOCKED:
-        raise RowLocked(f"the run {incoming.about}")
-    if isinstance(outcome, Rejected):
-        raise outcome
+    raise_unapplied(outcome, f"the run {incoming.about}")
     assert isinstance(outcome, RetryOutcome)  # noqa: S101 - retries have no other outcome
     if hooks.run is None:
         raise NoSuchRecord
@@ -210,10 +212,7 @@ def report_result(
     """Record a result that an operator reports, and return the run."""
     hooks = RunCommandHooks(result.event_id, tenant, reporter=caller)
     [outcome] = execute_results(connection, [result], wake_horizon, hooks)
-    if outcome is LOCKED:
-        raise RowLocked(f"the run {result.event_id}")
-    if isinstance(outcome, Rejected):
-        raise outcome
+    raise_unapplied(outcome, f"the run {result.event_id}")
     assert isinstance(outcome, str)  # noqa: S101 - results have no other outcome
     count_recorded([(result, outcome)])
     if outcome == "superseded":

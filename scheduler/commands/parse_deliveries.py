@@ -6,6 +6,7 @@ from typing import Any
 from scheduler.commands.tenancy import Tenancy
 from scheduler.domain.caller import Caller, Via
 from scheduler.domain.errors import INTERNAL_ERROR, Problem, Rejected
+from scheduler.domain.handler_catalogue import HANDLERS_HEADER, read_catalogue
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.message_parser import parse_command, parse_result, parse_worker
 from scheduler.domain.messages import ScheduleTrigger, ScheduleWorker
@@ -70,12 +71,13 @@ def read_result(
                 return marker
         if delivery.routing_key == ScheduleWorker.kind:
             worker = parse_worker(delivery.body, message_type=delivery.properties.type)
-            header = (delivery.properties.headers or {}).get(OFFER_TENANTS_HEADER)
+            headers = delivery.properties.headers or {}
             trusted = tenancy.trusts_worker(delivery.properties.user_id)
             if not trusted:
                 _untrusted.warning(user_id=delivery.properties.user_id,
                                    do="add the broker user to SCHEDULER_WORKER_USERS, or upgrade the worker")
-            return WorkerReport(worker, read_offer_tenants(header, worker.offers), trusted)
+            return WorkerReport(worker, read_offer_tenants(headers.get(OFFER_TENANTS_HEADER), worker.offers),
+                                read_catalogue(headers.get(HANDLERS_HEADER)), trusted)
         result = parse_result(delivery.routing_key, delivery.body, message_type=delivery.properties.type)
         result.tenant = tenancy.of_result(result.tenant, delivery.properties.user_id)
         return result  # noqa: TRY300 - every line above may raise Rejected

@@ -33,7 +33,7 @@ def is_applied(letter: DeadLetter, settings: Settings) -> bool:
 
 def apply_letter(connection: Connection, letter: DeadLetter, settings: Settings, soon: timedelta) -> None:
     """Apply a rejected command or result as its original user; raise NotReplayable if it is rejected again."""
-    raw = letter.before()
+    raw = letter.original_properties()
     properties = copy(decoded(raw))
     properties.user_id = letter.user_id
     delivery = Delivery(0, letter.routing_key, properties, letter.body, redelivered=False, size=0, raw=raw)

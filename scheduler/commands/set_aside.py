@@ -1,5 +1,6 @@
 """Hold messages whose rows another session has locked."""
 
+import time
 from collections import Counter
 from collections.abc import Collection, Iterable
 
@@ -11,6 +12,7 @@ class SetAside:
 
     def __init__(self) -> None:
         self._by_id: dict[str, list[Delivery]] = {}
+        self._since: dict[str, float] = {}  # when the first message of each id was added; oldest first
 
     def __bool__(self) -> bool:
         return bool(self._by_id)
@@ -20,10 +22,17 @@ class SetAside:
         """Ids of the messages' jobs and runs."""
         return self._by_id.keys()
 
+    @property
+    def held_seconds(self) -> float:
+        """How long at most a message has been held; 0 if there is none."""
+        return time.monotonic() - next(iter(self._since.values())) if self._since else 0.0
+
     def add(self, deliveries: Iterable[Delivery]) -> None:
         """Append messages to those with the same id."""
+        now = time.monotonic()
         for delivery in deliveries:
             self._by_id.setdefault(delivery.read.about, []).append(delivery)
+            self._since.setdefault(delivery.read.about, now)
 
     def remove(self, deliveries: Iterable[Delivery]) -> None:
         """Remove stored messages, which are the oldest of each id."""
@@ -31,6 +40,8 @@ class SetAside:
             rest = self._by_id.pop(about)[count:]
             if rest:
                 self._by_id[about] = rest
+            else:
+                del self._since[about]
 
     def next(self, limit: int) -> list[Delivery]:
         """Return up to `limit` messages with as many ids as possible; the next call starts with other ids."""

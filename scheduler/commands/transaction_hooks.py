@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.jobs.job import Job
-from scheduler.domain.messages import DEFAULT_TENANT
 from scheduler.domain.runs.run import Run
 from scheduler.postgres.connection import Cursor
 
@@ -18,10 +16,6 @@ class TransactionHooks:
 
     def runs_locked(self, runs: Mapping[str, Run]) -> None:
         """Check the locked runs before retries or results are applied; raise to roll back."""
-
-    def may_cancel_delayed(self, incoming: Incoming) -> bool:
-        """Return whether a cancel may also cancel a delayed message, which belongs to no tenant."""
-        return incoming.tenant == DEFAULT_TENANT
 
     def saved(self, cursor: Cursor) -> None:
         """Read the saved rows before the commit."""

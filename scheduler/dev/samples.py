@@ -1,8 +1,9 @@
-"""The sample reminders of `scheduler dev`, requested and received as any host would: in plain AMQP."""
+"""The sample reminders of `scheduler dev`, requested and received over plain AMQP, like any host does."""
 
 import json
+import secrets
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -14,55 +15,55 @@ from pika.exceptions import AMQPError
 
 from scheduler.dev.sandbox import COMMAND
 from scheduler.domain.errors import Unavailable
+from scheduler.domain.names import COMMANDS_EXCHANGE, EVENTS_EXCHANGE, due_address
 
 _REPLY = "amq.rabbitmq.reply-to"
-_QUEUE = "mainapp_due"
 
 
 @dataclass
 class SampleJob:
-    """A reminder, and what is expected of it."""
+    """A reminder and its expected events."""
 
     name: str
     request: dict[str, Any]
     text: str
-    first_after: float | None = None  # seconds to the first event; None when none is expected meanwhile
+    first_after: float | None = None  # seconds to the first event; None if no event is expected
     every: float | None = None
     cancelled: bool = False
-    ends: str | None = None  # what becomes of its runs, where a worker does its work
+    ends: str | None = None  # final status of its runs, for a job with a target
     id: str = field(default_factory=lambda: str(uuid4()))
 
     def expected(self, seconds: float) -> int:
-        """Return how many events or ends of runs must have come after so many seconds, with one to spare."""
+        """Return the minimum number of events or finished runs after `seconds`, with one second of tolerance."""
         if self.first_after is None or seconds < self.first_after + 1:
             return 0
         return 1 if self.every is None else 1 + int((seconds - self.first_after - 1) / self.every)
 
 
 def samples(now: datetime, endpoint: str | None = None) -> list[SampleJob]:
-    """Return the sample reminders; with an endpoint also work for a worker: webhooks and a command."""
+    """Return the sample reminders; with an endpoint also jobs for a worker: webhooks and a command."""
     return [*_reminders(now), *(() if endpoint is None else _work(now, endpoint))]
 
 
 def _work(now: datetime, endpoint: str) -> list[SampleJob]:
-    """Return jobs whose work a worker does: one succeeds at its third try, one never, one writes as it goes."""
+    """Return jobs for a worker: one succeeds at its third attempt, one never, one writes output as it runs."""
     soon = (now + timedelta(seconds=2)).isoformat()
 
     def hook(path: str) -> dict[str, Any]:
         return {"webhook": {"url": f"{endpoint}{path}"}}
 
-    tries = {"max_attempts": 3, "delay": 2, "backoff": "fixed"}
+    policy = {"max_attempts": 3, "delay": 2, "backoff": "fixed"}
     return [
         SampleJob("sample.webhook", {"name": "A webhook that is busy at first", "run_at": soon, "every": "PT15S",
-                                  "target": hook("/flaky"), "run": tries},
-               "every 15 seconds a webhook, which answers well at the third try", first_after=8, ends="succeeded"),
+                                  "target": hook("/flaky"), "run": policy},
+               "every 15 seconds a webhook, which succeeds at the third attempt", first_after=8, ends="succeeded"),
         SampleJob("sample.crm-sync", {"name": "CRM sync (broken)", "run_at": soon, "every": "PT45S",
-                                   "target": hook("/broken"), "run": tries | {"max_attempts": 2}},
-               "every 45 seconds a webhook that never answers well: see its dead runs in the console",
+                                   "target": hook("/broken"), "run": policy | {"max_attempts": 2}},
+               "every 45 seconds a webhook that always fails: see its dead runs in the console",
                first_after=6, ends="dead"),
         SampleJob("sample.report", {"name": "Nightly report", "run_at": soon, "every": "PT20S",
                                  "run": {"timeout": 60}, "target": {"command": {"name": COMMAND}}},
-               "every 20 seconds a command that writes as it goes", first_after=14, ends="succeeded"),
+               "every 20 seconds a command that writes output as it runs", first_after=14, ends="succeeded"),
     ]
 
 
@@ -70,9 +71,9 @@ def _reminders(now: datetime) -> list[SampleJob]:
     soon, later = now + timedelta(seconds=3), now + timedelta(seconds=2)
     return [
         SampleJob("sample.once", {"run_at": soon.isoformat(), "name": "Once",
-                                "payload": {"say": "three seconds are over"}},
+                                "payload": {"say": "three seconds have passed"}},
                "once, in 3 seconds", first_after=3),
-        SampleJob("sample.every-5s", {"run_at": later.isoformat(), "every": "PT5S", "name": "Again and again",
+        SampleJob("sample.every-5s", {"run_at": later.isoformat(), "every": "PT5S", "name": "Every five seconds",
                                     "payload": {"say": "again"}},
                "every 5 seconds", first_after=2, every=5),
         SampleJob("sample.weekdays",
@@ -85,31 +86,46 @@ def _reminders(now: datetime) -> list[SampleJob]:
 
 
 class SampleHost:
-    """A host application on a connection of its own."""
+    """A host application with its own connection and queues. It never consumes mainapp_due, the user's queue."""
 
-    def __init__(self, amqp_url: str) -> None:
+    def __init__(self, amqp_url: str, *, all_events: bool) -> None:
+        """Connect. With `all_events` it also receives a copy of the events that go to mainapp_due."""
+        # Two `scheduler dev` on one broker must not receive each other's samples.
+        self._route = f"samples.{secrets.token_hex(4)}"
         self._connection = pika.BlockingConnection(pika.URLParameters(amqp_url))
         self._channel = self._connection.channel()
         self._replies: dict[str, dict[str, Any]] = {}
         self._channel.basic_consume(_REPLY, self._on_reply, auto_ack=True)
-        self._finished = self._channel.queue_declare("", exclusive=True).method.queue
-        self._channel.queue_bind(self._finished, "schedule.events", "finished")
+        keys = [due_address(route, None)[1] for route in (self._route, *([None] if all_events else []))]
+        self._due = self._own_queue(*keys)
+        self._finished = self._own_queue("finished")
         self.seen: dict[str, list[float]] = defaultdict(list)
         self.ended: dict[str, list[str]] = defaultdict(list)
         self.job_types: dict[str, str] = {}
 
-    def ask(self, sample: SampleJob) -> dict[str, Any]:
-        """Send the sample's request, and its cancel if it has one, and return the answer to the first."""
-        sent = [self._send("request", {"id": sample.id, "job_type": sample.name, **sample.request})]
-        if sample.cancelled:  # at once: a sidecar that is slow to answer finds both
+    def request(self, sample: SampleJob) -> dict[str, Any]:
+        """Send the sample's request, and its cancel if it has one; return the reply to the request."""
+        # A job with a target has no route: a worker executes it.
+        route = {} if "target" in sample.request else {"route": self._route}
+        body = {"id": sample.id, "job_type": sample.name, **route, **sample.request}
+        sent = [self._send("request", body)]
+        if sample.cancelled:  # at once, so that a slow sidecar receives both
             sent.append(self._send("cancel", {"id": sample.id}))
-        answer, *_ = [self._answer(each) for each in sent]
-        return answer
+        reply, *_ = [self._reply_to(issued) for issued in sent]
+        return reply
+
+    def cancel(self, jobs: Iterable[SampleJob]) -> None:
+        """Cancel the jobs, so that none remains pending on a user's server."""
+        try:
+            for issued in [self._send("cancel", {"id": job.id}) for job in jobs]:
+                self._reply_to(issued)
+        except AMQPError as error:
+            raise Unavailable(f"RabbitMQ: {error!r}") from error
 
     def events(self, seconds: float) -> Iterator[tuple[dict[str, Any], float]]:
-        """Yield the ScheduleDue events of the next moments, each with its milliseconds of lateness."""
+        """Yield the next ScheduleDue events with their lateness in milliseconds."""
         try:
-            for method, _, body in self._channel.consume(_QUEUE, inactivity_timeout=seconds):
+            for method, _, body in self._channel.consume(self._due, inactivity_timeout=seconds):
                 if method is None:
                     return
                 event = json.loads(body)
@@ -123,7 +139,7 @@ class SampleHost:
             raise Unavailable(f"RabbitMQ: {error!r}") from error
 
     def ends(self) -> Iterator[dict[str, Any]]:
-        """Yield the ScheduleFinished events that have come."""
+        """Yield the received ScheduleFinished events."""
         try:
             while True:
                 method, _, body = self._channel.basic_get(self._finished, auto_ack=True)
@@ -135,17 +151,24 @@ class SampleHost:
         except AMQPError as error:
             raise Unavailable(f"RabbitMQ: {error!r}") from error
 
+    def _own_queue(self, *keys: str) -> str:
+        """Declare an exclusive queue, bound to these routing keys of events."""
+        queue = str(self._channel.queue_declare("", exclusive=True).method.queue)
+        for key in keys:
+            self._channel.queue_bind(queue, EVENTS_EXCHANGE, key)
+        return queue
+
     def _send(self, key: str, body: dict[str, Any]) -> str:
-        """Publish a command and return what its answer will be known by."""
+        """Publish a command and return the correlation id of its reply."""
         issued = datetime.now(UTC).isoformat()
         properties = pika.BasicProperties(
             content_type="application/json", delivery_mode=2, reply_to=_REPLY, correlation_id=issued
         )
         raw = json.dumps(body | {"issued_at": issued})
-        self._channel.basic_publish("schedule.commands", key, raw, properties, mandatory=True)
+        self._channel.basic_publish(COMMANDS_EXCHANGE, key, raw, properties, mandatory=True)
         return issued
 
-    def _answer(self, issued: str) -> dict[str, Any]:
+    def _reply_to(self, issued: str) -> dict[str, Any]:
         while issued not in self._replies:
             self._connection.process_data_events(time_limit=None)
         return self._replies.pop(issued)

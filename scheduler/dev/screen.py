@@ -1,8 +1,10 @@
-"""What `scheduler dev` shows: handsome on a terminal, plain when piped."""
+"""The output of `scheduler dev`: with styles on a terminal, plain in a pipe."""
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TextIO
 
@@ -12,47 +14,80 @@ _STYLES = {"bold": "1", "dim": "2", "green": "32", "yellow": "33", "cyan": "36",
 _LATE_MS = 100
 
 
+@dataclass(slots=True)
+class Addresses:
+    """Addresses and credentials for the user's own programs."""
+
+    amqp_url: str
+    database_url: str
+    api_url: str | None = None  # without /api/v1
+    token: str | None = None
+    no_token: str | None = None  # the reason
+    console: str | None = None
+
+    def exports(self) -> list[str]:
+        """Return the lines that give a shell these addresses."""
+        values = {"AMQP_URL": self.amqp_url, "DATABASE_URL": self.database_url, "API_URL": self.api_url,
+                  "TOKEN": self.token}
+        return [f"export {name}={shlex.quote(value)}" for name, value in values.items() if value is not None]
+
+
+# Ready to paste: no indentation, and the Python of this installation, which has pika.
+_FIRST_REQUEST = f"""\
+{shlex.quote(sys.executable)} - <<'EOF'
+from datetime import timedelta
+from os import environ
+from scheduler.client import SchedulerClient, job_id
+client = SchedulerClient(environ["AMQP_URL"])
+client.schedule(job_id("my", 1), "my.first", {{"hello": "you"}}, run_at=timedelta(seconds=5))
+EOF"""
+
+
 class Screen:
-    """Writes lines, in colour where there is somebody to see it."""
+    """Writes lines, in colour on a terminal."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._coloured = out.isatty()
-        self.meant: set[str] = set()  # a warning that names one of these is part of the show
+        self.expected: set[str] = set()  # warnings that contain one of these are expected
 
     def say(self, text: str) -> None:
-        """Tell what is being done now."""
+        """Show the current step."""
         self._line(self._styled(f"· {text}", "dim"))
 
     def complain(self, text: str) -> None:
-        """Tell what went wrong."""
+        """Show a problem."""
         self._line(self._styled(f"! {text}", "red"))
 
     def warning(self, line: str, text: str) -> None:
-        """Show a warning of a process, which was meant to come or not."""
-        if any(each in line for each in self.meant):
-            self.say(f"{text} (a sample is meant to fail)")
+        """Show a warning of a process, expected or not."""
+        if any(name in line for name in self.expected):
+            self.say(f"{text} (a sample that is expected to fail)")
         else:
             self.complain(text)
 
-    def banner(
-        self, amqp_url: str, database_url: str, console: str | None, processes: Sequence[tuple[str, int]]
-    ) -> None:
-        """Show where everything is, and how to publish a first request of one's own."""
-        rows = [("RabbitMQ", amqp_url), ("Postgres", database_url)]
-        rows += [("Console", console)] if console else []
+    def banner(self, addresses: Addresses, processes: Sequence[tuple[str, int]]) -> None:
+        """Show the addresses of everything, lines to paste into a shell, and a first request."""
+        rows = [("RabbitMQ", addresses.amqp_url), ("Postgres", addresses.database_url)]
+        rows += [("Console", addresses.console)] if addresses.console else []
         rows += [(f"{role} metrics", f"http://127.0.0.1:{port}/metrics") for role, port in processes]
         self._line("")
         self._line(self._styled("  The sidecar is up.", "bold"))
         for name, value in rows:
             self._line(f"  {self._styled(f'{name:<17}', 'cyan')} {value}")
         self._line("")
-        self._line("  Publish a request of your own from another terminal:")
-        self._line(self._styled(_first_request(amqp_url), "dim"))
+        self._line("  For programs in another terminal:")
+        for line in addresses.exports():
+            self._line(line)  # without indentation and colour: it can be pasted
+        if addresses.no_token is not None:
+            self._line(f"  There is no TOKEN: {addresses.no_token}")
+        self._line("")
+        self._line("  Then publish a first request:")
+        self._line(self._styled(_FIRST_REQUEST, "dim"))
         self._line("")
 
     def sample(self, text: str) -> None:
-        """Tell of a sample reminder."""
+        """Show a requested sample."""
         self._line(f"  {self._styled('requested', 'cyan')}  {text}")
 
     def due(self, event: dict[str, Any], milliseconds_late: float) -> None:
@@ -67,11 +102,11 @@ class Screen:
         )
 
     def finished(self, event: dict[str, Any]) -> None:
-        """Show what became of the work of a job."""
+        """Show a finished run."""
         at = datetime.fromisoformat(event["finished_at"]).strftime("%H:%M:%S.%f")[:-3]
-        status, tries = event["status"], event["attempts"]
-        what = self._styled(f"{status:<9}", "green" if status == "succeeded" else "yellow")
-        self._line(f"  {at}  run  {plain(event['job_type']):<22} {what} at attempt {tries}"
+        status, attempts = event["status"], event["attempts"]
+        styled_status = self._styled(f"{status:<9}", "green" if status == "succeeded" else "yellow")
+        self._line(f"  {at}  run  {plain(event['job_type']):<22} {styled_status} at attempt {attempts}"
                    + (f": {plain(event['error'])[:90]}" if event["error"] else ""))
 
     def summary(self, title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -89,15 +124,3 @@ class Screen:
     def _line(self, text: str) -> None:
         self._out.write(f"{text}\n")
         self._out.flush()
-
-
-def _first_request(amqp_url: str) -> str:
-    """Return a command that can be pasted as it is: no indentation, our own Python, which has pika."""
-    return f"""\
-{sys.executable} - <<'EOF'
-import json, uuid, pika, datetime as d
-at = d.datetime.now(d.timezone.utc) + d.timedelta(seconds=5)
-body = {{"id": str(uuid.uuid4()), "job_type": "my.first", "payload": {{"hello": "you"}}, "run_at": at.isoformat()}}
-channel = pika.BlockingConnection(pika.URLParameters("{amqp_url}")).channel()
-channel.basic_publish("schedule.commands", "request", json.dumps(body))
-EOF"""

@@ -9,12 +9,15 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from scheduler import settings
+from scheduler.dev import environment as dev_environment
+from scheduler.dev.environment import GivenServers
 from scheduler.dev.processes import processes, roles
 from scheduler.dev.samples import SampleHost, SampleJob, samples
 from scheduler.dev.sandbox import sandbox
-from scheduler.dev.screen import Screen
-from scheduler.dev.servers import start_stack
-from scheduler.domain.errors import Unavailable
+from scheduler.dev.screen import Addresses, Screen
+from scheduler.dev.servers import Stack, start_stack
+from scheduler.domain.database_url import DatabaseUrl
+from scheduler.domain.errors import Misconfigured, Unavailable
 from scheduler.postgres.migrate import migrate
 from scheduler.rabbit import topology
 
@@ -22,11 +25,11 @@ _LATE_SECONDS = 60
 
 
 class _Stopped(BaseException):
-    """Ctrl-C or SIGTERM: unwinds everything, whatever is being done."""
+    """Ctrl-C or SIGTERM: unwinds the stack at any point."""
 
 
 class _Signals:
-    """While things start, a signal unwinds them; once they run, the loop that watches them is asked to end."""
+    """Signals: during the start they unwind the stack; afterwards they end the watch loop."""
 
     def __init__(self) -> None:
         self.stopped = False
@@ -35,7 +38,7 @@ class _Signals:
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, *_: object) -> None:
-        # The clean-up must not be cut short by an impatient second Ctrl-C.
+        # A second Ctrl-C must not interrupt the cleanup.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
         self.stopped = True
@@ -43,30 +46,17 @@ class _Signals:
             raise _Stopped
 
 
-def run(seconds: float | None) -> int:
-    """Show the whole sidecar at work, for so long or until it is stopped; 1 if an event did not come."""
-    given = settings.load(os.environ)  # a mistake in a setting is best told before anything is started
+def run(seconds: float | None, *, use_env: bool = False) -> int:
+    """Run the whole sidecar for `seconds` or until it is stopped. Returns 1 if an event is missing."""
     screen = Screen(sys.stdout)
+    # Report invalid settings before anything is started.
+    given = dev_environment.read(os.environ, screen.say, use_env=use_env)
     signals = _Signals()
     try:
-        database_url, amqp_url = (os.environ.get(name) or None for name in ("DATABASE_URL", "AMQP_URL"))
-        with start_stack(database_url=database_url, amqp_url=amqp_url, say=screen.say, purpose="dev") as stack:
-            url = database_url or stack.create_database("scheduler")
-            screen.say("Migrating the database")
-            migrate(url)
-            topology.declare(stack.amqp_url, queue_type=given.queue_type, due_queue_type=given.due_queue_type,
-                             delay_exchanges=given.delay_exchanges)
-            wanted = roles(screen)
-            with sandbox() as (endpoint, more):
-                environment = _environment(stack.amqp_url, url, wanted) | more
-                with (
-                    processes(stack, wanted, environment, screen) as ports,
-                    closing(SampleHost(stack.amqp_url)) as host,
-                ):
-                    _banner(screen, stack.amqp_url, url, list(zip(wanted, ports, strict=True)), environment)
-                    asked = samples(datetime.now(UTC), endpoint if "worker" in wanted else None)
-                    screen.meant |= {endpoint.removeprefix("http://"), *(each.id for each in asked)}
-                    return _watch(screen, host, asked, seconds, signals)
+        with start_stack(
+            database_url=given.database_url, amqp_url=given.amqp_url, say=screen.say, purpose="dev"
+        ) as stack:
+            return _run_on(stack, given, screen, seconds, signals)
     except _Stopped:
         screen.say("Stopped; nothing is left behind")
         return 0
@@ -75,56 +65,96 @@ def run(seconds: float | None) -> int:
         return 1
 
 
-def _environment(amqp_url: str, database_url: str, wanted: list[str]) -> dict[str, str]:
-    """Return the settings of all processes."""
-    made = {
-        "DATABASE_URL": database_url, "AMQP_URL": amqp_url, "METRICS_HOST": "127.0.0.1", "METRICS_PORT": "0",
-        "LOG_FORMAT": "json", "LOG_LEVEL": "info",  # the ports are told at info
+def _run_on(stack: Stack, given: GivenServers, screen: Screen, seconds: float | None, signals: _Signals) -> int:
+    """Migrate, declare, and run the processes and the samples on these servers."""
+    url = given.database_url or DatabaseUrl(stack.create_database("scheduler"), given.settings.schema)
+    screen.say("Migrating the database")
+    migrate(url)
+    config = given.settings
+    topology.declare(stack.amqp_url, queue_type=config.queue_type, due_queue_type=config.due_queue_type,
+                     delay_exchanges=config.delay_exchanges)
+    names = roles(screen)
+    addresses = Addresses(stack.amqp_url, url)
+    with sandbox(stack.directory) as (endpoint, more):
+        environment = _environment(addresses, names) | more
+        with (
+            processes(stack, names, environment, screen) as ports,
+            closing(SampleHost(stack.amqp_url, all_events=given.amqp_url is None)) as host,
+        ):
+            running = list(zip(names, ports, strict=True))
+            _add_api(addresses, running, environment)
+            screen.banner(addresses, [(role, role_ports["metrics_port"]) for role, role_ports in running])
+            requested = samples(datetime.now(UTC), endpoint if "worker" in names else None)
+            screen.expected |= {endpoint.removeprefix("http://"), *(sample.id for sample in requested)}
+            try:
+                return _watch(screen, host, requested, seconds, signals)
+            finally:
+                if given.amqp_url or given.database_url:
+                    host.cancel(requested)
+
+
+def _environment(addresses: Addresses, names: list[str]) -> dict[str, str]:
+    """Return the settings of all processes; remove the API from `names` if its key is unusable."""
+    variables = {
+        "DATABASE_URL": addresses.database_url, "AMQP_URL": addresses.amqp_url,
+        "METRICS_HOST": "127.0.0.1", "METRICS_PORT": "0",
+        "LOG_FORMAT": "json", "LOG_LEVEL": "info",  # the ports are logged at info
     }
-    if "api" in wanted:
-        from scheduler.dev.login_link import api_environment  # noqa: PLC0415 - its libraries may be missing
+    if "api" not in names:
+        addresses.no_token = "the API is not installed"  # noqa: S105 - the reason, not a secret
+        return variables
+    from scheduler.dev import api_access  # noqa: PLC0415 - its libraries may be missing
 
-        made |= api_environment(os.environ)
-    return made
+    variables |= api_access.api_environment(os.environ)
+    try:
+        api_access.check_key(settings.load(os.environ | variables))
+    except Misconfigured as error:
+        addresses.no_token = f"the API does not run: {error}"
+        names.remove("api")
+    return variables
 
 
-def _banner(
-    screen: Screen, amqp_url: str, database_url: str, running: list[tuple[str, dict[str, int]]],
-    environment: dict[str, str],
+def _add_api(
+    addresses: Addresses, running: list[tuple[str, dict[str, int]]], environment: dict[str, str]
 ) -> None:
-    """Show where everything is; the console's address logs in once, where the key is one that makes tokens."""
-    console = None
-    for _, ports in running:
-        secret = environment.get("SCHEDULER_JWT_KEY") or os.environ.get("SCHEDULER_JWT_KEY")
-        if "api_port" in ports:
-            console = f"http://127.0.0.1:{ports['api_port']}/"
-            if secret is not None and "-----BEGIN" not in secret:
-                from scheduler.dev.login_link import login_link  # noqa: PLC0415 - its libraries may be missing
+    """Add the API's address; with a signing key also a token and a login link."""
+    port = next((ports["api_port"] for _, ports in running if "api_port" in ports), None)
+    if port is None:
+        return
+    from scheduler.dev import api_access  # noqa: PLC0415 - its libraries may be missing
 
-                console = login_link(ports["api_port"], secret)
-    screen.banner(amqp_url, database_url, console, [(role, ports["metrics_port"]) for role, ports in running])
+    addresses.api_url = f"http://127.0.0.1:{port}"
+    addresses.console = f"{addresses.api_url}/"
+    try:
+        addresses.token = api_access.admin_token(settings.load(os.environ | environment))
+    except Misconfigured as error:
+        addresses.no_token = str(error)
+    else:
+        addresses.console = api_access.login_link(addresses.api_url, addresses.token)
 
 
 def _watch(
-    screen: Screen, host: SampleHost, asked: list[SampleJob], seconds: float | None, signals: _Signals
+    screen: Screen, host: SampleHost, requested: list[SampleJob], seconds: float | None, signals: _Signals
 ) -> int:
-    # From here on pika is at work, and an exception out of the blue would leave it in an odd state.
+    # From here on pika runs, and an exception in a signal handler would leave it in an inconsistent state.
     signals.watching = True
     started = time.monotonic()
-    for sample in asked:
-        answer = host.ask(sample)
-        screen.sample(f"{sample.name:<18} {sample.text}{_next_run(sample, answer)}")
+    for sample in requested:
+        reply = host.request(sample)
+        screen.sample(f"{sample.name:<18} {sample.text}{_next_run(sample, reply)}")
     elapsed = 0.0
     while not signals.stopped and (seconds is None or elapsed < seconds):
         _show_events(screen, host)
         elapsed = time.monotonic() - started
-    # What was due by then may still be on its way: a busy machine is late, which is not the same as never.
+    # Due events may still be in flight: on a busy machine they are late, not missing.
     limit = time.monotonic() + _LATE_SECONDS
-    while not (signals.stopped or all(_fine(host, each, elapsed) for each in asked) or time.monotonic() > limit):
+    while not signals.stopped and time.monotonic() <= limit:
+        if all(_is_expected(host, sample, elapsed) for sample in requested):
+            break
         _show_events(screen, host)
     if signals.stopped:
         raise _Stopped
-    return _conclude(screen, host, asked, elapsed)
+    return _conclude(screen, host, requested, elapsed)
 
 
 def _show_events(screen: Screen, host: SampleHost) -> None:
@@ -134,39 +164,39 @@ def _show_events(screen: Screen, host: SampleHost) -> None:
         screen.finished(event)
 
 
-def _next_run(sample: SampleJob, answer: dict[str, str]) -> str:
+def _next_run(sample: SampleJob, reply: dict[str, str]) -> str:
     zone = sample.request.get("timezone")
     if zone is None:
         return ""
-    local = datetime.fromisoformat(answer["next_run_at"]).astimezone(ZoneInfo(zone))
+    local = datetime.fromisoformat(reply["next_run_at"]).astimezone(ZoneInfo(zone))
     return f"; the next is {local:%A %d %B %Y %H:%M %Z}"
 
 
-def _conclude(screen: Screen, host: SampleHost, asked: list[SampleJob], elapsed: float) -> int:
+def _conclude(screen: Screen, host: SampleHost, requested: list[SampleJob], elapsed: float) -> int:
     rows, missing = [], []
-    for sample in asked:
-        fine = _fine(host, sample, elapsed)
+    for sample in requested:
+        expected = _is_expected(host, sample, elapsed)
         late = host.seen.pop(sample.id, [])
-        verdict = "as expected" if fine else "NOT as expected"
-        came = _runs(host.ended.get(sample.id, [])) if sample.ends else str(len(late))
-        rows.append([sample.name, sample.text, came, _worst(late), verdict])
-        missing += [] if fine else [sample.name]
+        outcome = "as expected" if expected else "NOT as expected"
+        received = _runs(host.ended.get(sample.id, [])) if sample.ends else str(len(late))
+        rows.append([sample.name, sample.text, received, _worst(late), outcome])
+        missing += [] if expected else [sample.name]
     for job, late in host.seen.items():
         rows.append([host.job_types[job], "your own", str(len(late)), _worst(late), ""])
     screen.summary(f"After {elapsed:.0f} seconds", ["job", "schedule", "events or runs", "latest by", ""], rows)
     return 1 if missing else 0
 
 
-def _fine(host: SampleHost, sample: SampleJob, elapsed: float) -> bool:
+def _is_expected(host: SampleHost, sample: SampleJob, elapsed: float) -> bool:
     if sample.ends is not None:
         ends = host.ended.get(sample.id, [])
         return len(ends) >= min(1, sample.expected(elapsed)) and set(ends) <= {sample.ends}
-    came = len(host.seen.get(sample.id, ()))
-    return came == 0 if sample.cancelled else came >= sample.expected(elapsed)
+    received = len(host.seen.get(sample.id, ()))
+    return received == 0 if sample.cancelled else received >= sample.expected(elapsed)
 
 
 def _runs(ends: list[str]) -> str:
-    return ", ".join(f"{ends.count(each)} {each}" for each in dict.fromkeys(ends)) or "-"
+    return ", ".join(f"{ends.count(status)} {status}" for status in dict.fromkeys(ends)) or "-"
 
 
 def _worst(late: list[float]) -> str:

@@ -10,6 +10,7 @@ class Via(StrEnum):
     API = "api"
     AMQP = "amqp"
     CLI = "cli"
+    CONSOLE = "console"
 
 
 @dataclass(frozen=True, slots=True)

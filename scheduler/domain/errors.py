@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from scheduler.domain.schedule_fields import SCHEDULE_FIELDS
+
 
 class SchedulerError(Exception):
     """Base class of the scheduler's errors."""
@@ -42,9 +44,6 @@ class Reason(StrEnum):
     REDELIVERED = "redelivered"
 
 
-_SCHEDULE_FIELDS = {"rrule", "cron", "every", "run_at", "timezone", "calendar", "on_closed", "window", "jitter"}
-
-
 class Rejected(SchedulerError):  # noqa: N818 - an expected outcome, not a failure
     """The command can never succeed: dead-letter it with its reasons."""
 
@@ -54,7 +53,7 @@ class Rejected(SchedulerError):  # noqa: N818 - an expected outcome, not a failu
         """Store the problems; `more` is the number of others, None if unknown."""
         self.problems = limit_problems(problems, more)
         fields = {problem.field for problem in self.problems}
-        self.reason = reason or (Reason.SCHEDULE if fields & _SCHEDULE_FIELDS else Reason.SHAPE)
+        self.reason = reason or (Reason.SHAPE if fields.isdisjoint(SCHEDULE_FIELDS) else Reason.SCHEDULE)
         super().__init__("; ".join(f"{p.field}: {p.problem}" for p in self.problems))
 
     def without_traceback(self) -> "Rejected":
@@ -68,6 +67,10 @@ class Rejected(SchedulerError):  # noqa: N818 - an expected outcome, not a failu
 
 class Unavailable(SchedulerError):  # noqa: N818 - a state, not a failure
     """A dependency is down: roll back, back off, retry."""
+
+
+class NotMigrated(Unavailable):
+    """A table or a column is missing: the database waits for `scheduler migrate`."""
 
 
 class Misconfigured(SchedulerError):  # noqa: N818 - a state, not a failure

@@ -11,17 +11,20 @@ from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
 
+from scheduler.domain.calendars import CALENDAR_BYTES, content_text, reject_many_dates
 from scheduler.domain.errors import MOST_PROBLEMS, Problem, Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import (
     COMMAND_MODELS,
     Command,
     ContractMessage,
+    ScheduleCalendar,
     ScheduleResult,
     ScheduleWorker,
 )
 from scheduler.domain.runs.result import Result, truncate_result
 from scheduler.domain.strict_json import parse_object
+from scheduler.domain.tenants import CALENDAR_NAME_PATTERN
 
 # More than all other fields need; a larger body is rejected before it is parsed.
 _OTHER_FIELDS = 64 * 1024
@@ -45,7 +48,10 @@ def parse_command(
     `fixed_fields`, such as the id in a path, are added to the body, which must not contradict them.
     """
     model = _model(COMMAND_MODELS, routing_key, message_type)
-    if len(body) > max_payload_bytes + _OTHER_FIELDS:
+    if model is ScheduleCalendar:
+        if len(body) > CALENDAR_BYTES:
+            raise Rejected([Problem("body", f"has {len(body):,} bytes; the maximum is {CALENDAR_BYTES:,}")])
+    elif len(body) > max_payload_bytes + _OTHER_FIELDS:
         raise Rejected([Problem("payload", f"the message has {len(body):,} bytes; the maximum payload "
                                            f"is {max_payload_bytes:,} (SCHEDULER_MAX_PAYLOAD_BYTES)")])
     members, source = parse_object(body, exact="payload")
@@ -60,6 +66,8 @@ def parse_command(
                                            f"{max_payload_bytes:,} (SCHEDULER_MAX_PAYLOAD_BYTES)"))
     if isinstance(members.get("payload"), dict):
         members["payload"] = {}  # only its text is used
+    if model is ScheduleCalendar:
+        reject_many_dates(members)
     try:
         command = _validator(model)(members)
     except ValidationError as error:
@@ -67,7 +75,15 @@ def parse_command(
         problems.extend(invalid)
     if problems:
         raise Rejected(problems, more=more)
+    if isinstance(command, ScheduleCalendar):
+        content_text(members)
+        return Incoming(command, calendar_about(command.name), tenant=command.tenant)
     return Incoming(command, _id(members[model.about]), payload, tenant=command.tenant)
+
+
+def calendar_about(name: str) -> str:
+    """Return the key of the calendars with one name, which differs from every job id."""
+    return f"calendar/{name}"
 
 
 def parse_result(
@@ -153,11 +169,20 @@ def _model(models: Mapping[str, type[Model]], routing_key: str, message_type: st
     return model
 
 
+def name_in_body(body: bytes) -> str | None:
+    """Return the calendar's name in a rejected command's body, if it is readable."""
+    return _member_in_body(body, "name", "name")
+
+
 def id_in_body(body: bytes) -> str | None:
     """Return the job or run id in a rejected command's body, if it is readable."""
+    return _member_in_body(body, "id", "event_id")
+
+
+def _member_in_body(body: bytes, name: str, other_name: str) -> str | None:
     try:
         members = json.loads(body) if len(body) <= _READABLE else {}
-        value = members.get("id", members.get("event_id"))
+        value = members.get(name, members.get(other_name))
     except (ValueError, AttributeError, RecursionError):
         return None
     return value[:200].encode("utf-8", "replace").decode() if isinstance(value, str) else None
@@ -239,7 +264,10 @@ _PATTERNS = {  # descriptions in place of regular expressions
     "tenant": "1 to 100 of A-Z a-z 0-9 . _ -",
     "route": "words of A-Z a-z 0-9 _ - with dots between them, like mails.fast",
     "name": "1 to 100 of A-Z a-z 0-9 _ -",
+    "from": "a time of day as HH:MM, from 00:00 to 23:59",
+    "to": "a time of day as HH:MM, from 00:00 to 23:59",
 }
+_DOTTED_NAME = "1 to 100 of A-Z a-z 0-9 . _ -"
 
 
 def describe_error(detail: Any, field: str) -> str:
@@ -258,6 +286,8 @@ def _describe(detail: Any, field: str) -> str:
             return "must be an ISO 8601 duration like PT15M, or a number of seconds"
         case "literal_error" | "tuple_type" if field == "backoff":
             return "must be exponential, linear, fixed, or a list of seconds"
+        case "string_pattern_mismatch" if detail["ctx"]["pattern"] == CALENDAR_NAME_PATTERN and field != "tenant":
+            return f"must be {_DOTTED_NAME}"
         case "string_pattern_mismatch" if field in _PATTERNS:
             return f"must be {_PATTERNS[field]}"
         case "enum":

@@ -11,11 +11,7 @@ INBOX_QUEUE = "scheduler_inbox"
 RESULTS_QUEUE = "scheduler_results"
 DUE_QUEUE = "mainapp_due"
 DEAD_QUEUE = "scheduler_dead"
-WEBHOOKS_QUEUE = "scheduler_webhooks"
-WEBHOOK_KEY = "webhook"  # its routing key
 ANSWERS_QUEUE_PREFIX = "scheduler_answers_"  # replies to a worker's results
-COMMAND_QUEUE_PREFIX = "scheduler_command_"
-COMMAND_KEY_PREFIX = "command."  # of its routing key
 DELAY_QUEUE = "scheduler_delay"
 
 # Environment variables that a worker sets for a command. They are not settings if the command runs this program.

@@ -13,10 +13,17 @@ _BLANK = re.compile(r"[ \t\n\r]*").match
 # A member's name without escapes, up to the value; other names take the slow path.
 _NAME = re.compile(r'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*').match
 _NEXT = re.compile(r"[ \t\n\r]*([,}])[ \t\n\r]*").match
-# A cheap test for NUL or half a surrogate pair; only if it matches is every string checked.
+# A cheap test for NUL or half a surrogate pair; only if it matches is every escape checked.
 _SUSPECT = re.compile(r"\\u(?:0000|[dD][89a-fA-F])").search
+# Everything before the first escape of a NUL or of half a surrogate pair.
+_STORABLE = re.compile(
+    r"(?:[^\\]++|\\[^u]|\\u(?!0000|[dD][89a-fA-F])|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*+"
+).match
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]").search
 _LONGEST_PATH = 200  # characters of a field's name in a problem
+_MOST_SEARCHED = 10_000  # values in which the paths of such strings are searched
+# Longer texts are parsed without a Python call per object, which takes longer for a short one.
+_LARGE = 4096
 
 
 class _Unacceptable(Exception):  # noqa: N818 - never leaves this module
@@ -46,16 +53,17 @@ _scan_ours = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # undoc
 
 
 def parse_object(body: bytes, exact: str) -> tuple[dict[str, Any], str | None]:
-    """Return the members of a JSON object and the source text of the member `exact`."""
+    """Return the members of a JSON object and the source text of the member `exact`.
+
+    In a large body the objects in the value of `exact` are checked, but not built.
+    """
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
         raise _rejected(f"is not UTF-8 (byte {error.start})") from None
     try:
         members, source = _parse_flat(text, exact) or _members(text, exact)
-        # One more than is reported: the search stops there, regardless of the body's size.
-        paths = islice(_unstorable("", members), MOST_PROBLEMS + 1)
-        unstorable = list(paths) if "\\" in text and _SUSPECT(text) else []
+        storable = "\\" not in text or not _SUSPECT(text) or _is_storable(text)
     except _Unacceptable as error:
         raise _rejected(str(error)) from None
     except JSONDecodeError as error:
@@ -66,10 +74,8 @@ def parse_object(body: bytes, exact: str) -> tuple[dict[str, Any], str | None]:
         raise _rejected("is nested too deeply") from None
     except ValueError:
         raise _rejected("holds a number with too many digits") from None
-    if unstorable:
-        problem = "holds \\u0000 or half a surrogate pair, which Postgres cannot store"
-        listed = [Problem(path[:_LONGEST_PATH], problem) for path in unstorable[:MOST_PROBLEMS]]
-        raise Rejected(listed, more=0 if len(unstorable) == len(listed) else None)
+    if not storable:
+        raise _unstorable(text)
     return members, source
 
 
@@ -79,7 +85,7 @@ def _parse_flat(text: str, exact: str) -> tuple[dict[str, Any], str | None] | No
     Return None for any other object and for invalid JSON. If there are no more braces than objects, no string
     contains one.
     """
-    if not text.startswith("{"):
+    if not text.startswith("{") or text.count("{") > 2:  # noqa: PLR2004 - the two objects
         return None
     try:
         members, end = _scan(text, 0)
@@ -104,9 +110,10 @@ def _members(text: str, exact: str) -> tuple[dict[str, Any], str | None]:
     at = _skip(text, at + 1)
     more = text[at : at + 1] != "}"
     at = at if more else at + 1
+    large = len(text) > _LARGE
     while more:
         key, start = _name(text, at)
-        value, end = _scan(text, start)
+        value, end = _scan_large(text, start, build=key != exact) if large else _scan(text, start)
         if key in members:
             raise _Unacceptable(f"has the key {key[:80]!r} twice in one object")
         members[key] = value
@@ -119,6 +126,24 @@ def _members(text: str, exact: str) -> tuple[dict[str, Any], str | None]:
     if _skip(text, at) != len(text):
         raise JSONDecodeError("text after the object's end", text, at)
     return members, source
+
+
+def _scan_large(text: str, start: int, *, build: bool) -> tuple[Any, int]:
+    """Return a value and its end; unless `build`, with None for the objects inside it.
+
+    The first scan collects the members of all objects, to find keys that occur twice.
+    """
+    objects: list[list[tuple[str, Any]]] = []
+    collect = json.JSONDecoder(object_pairs_hook=objects.append, parse_constant=_constant)
+    value, end = collect.scan_once(text, start)  # type: ignore[attr-defined]  # as above
+    for pairs in objects:
+        if len(pairs) > 1 and len(dict(pairs)) != len(pairs):
+            _object(pairs)
+    if not objects:
+        return value, end
+    if build:
+        return _scan_ours(text, start)  # type: ignore[no-any-return]
+    return {} if text[start] == "{" else value, end
 
 
 def split_member(body: bytes, name: str) -> tuple[dict[str, Any], str, bytes]:
@@ -185,21 +210,45 @@ def _skip(text: str, at: int) -> int:
     return blank.end() if blank else at
 
 
-def _unstorable(path: str, value: Any) -> Iterator[str]:
+def _is_storable(text: str) -> bool:
+    match = _STORABLE(text)
+    return match is not None and match.end() == len(text)
+
+
+def _unstorable(text: str) -> Rejected:
+    """Name the strings and keys that Postgres cannot store, as far as a limited search finds them."""
+    problem = "holds \\u0000 or half a surrogate pair, which Postgres cannot store"
+    # One more than is reported: the search stops there, regardless of the body's size.
+    paths = list(islice(_unstorable_paths(_scan_ours(text, _skip(text, 0))[0]), MOST_PROBLEMS + 1)) or ["body"]
+    listed = [Problem(path[:_LONGEST_PATH], problem) for path in paths[:MOST_PROBLEMS]]
+    return Rejected(listed, more=0 if len(paths) == len(listed) else None)
+
+
+def _unstorable_paths(document: Any) -> Iterator[str]:
     """Yield the path of each string, key or value, that Postgres cannot store."""
-    if isinstance(value, str):
-        if _UNSTORABLE(value):
-            yield path
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _unstorable(f"{path}.{index}", item)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            name = key.encode("ascii", "backslashreplace").decode().replace("\x00", "\\x00")
-            member_path = f"{path}.{name}" if path else name
-            if _UNSTORABLE(key):
-                yield member_path
-            yield from _unstorable(member_path, item)
+    parents: list[tuple[str, Iterator[tuple[Any, Any]]]] = [("", iter([("", document)]))]
+    for _ in range(_MOST_SEARCHED):
+        name, item = next(parents[-1][1], (None, None))
+        if name is None:
+            parents.pop()
+            if not parents:
+                return
+            continue
+        if isinstance(name, str) and _UNSTORABLE(name):
+            yield _joined(parents, name)
+        if isinstance(item, str):
+            if _UNSTORABLE(item):
+                yield _joined(parents, name)
+        elif isinstance(item, list):
+            parents.append((str(name), iter(enumerate(item))))
+        elif isinstance(item, dict):
+            parents.append((name, iter(item.items())))
+
+
+def _joined(parents: list[tuple[Any, Any]], name: str | int) -> str:
+    names = [*(str(parent) for parent, _ in parents), str(name)]
+    path = ".".join(filter(None, names[: _LONGEST_PATH]))
+    return path.encode("ascii", "backslashreplace").decode().replace("\x00", "\\x00")
 
 
 def _rejected(problem: str) -> Rejected:

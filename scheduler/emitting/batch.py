@@ -64,7 +64,9 @@ class Batch(Generic[Item, Emission]):
         """Claim due rows of a source; raise LockTimeout while another session prevents settling them."""
         started = time.monotonic()
         session.tables = source.tables
-        batch = cls(source, session, source.claim(session, limit, since), started)
+        claim = source.claim(session, limit, since)
+        # Not from the start: the first claim of a kind is prepared before the database tells its time.
+        batch = cls(source, session, claim, session.claimed_from)
         _observe("claim", started)
         return batch
 

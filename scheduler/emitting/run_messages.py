@@ -2,10 +2,13 @@
 
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.messages import AMQP_PRIORITIES
-from scheduler.domain.names import COMMAND_KEY_PREFIX, DEAD_EXCHANGE, EVENTS_EXCHANGE, RESULTS_QUEUE, due_address
+from scheduler.domain.names import DEAD_EXCHANGE, EVENTS_EXCHANGE, RESULTS_QUEUE, due_address
 from scheduler.domain.runs.event import due_body, finished_body
 from scheduler.domain.runs.marker import MARKER_HEADER
 from scheduler.domain.runs.run import Run
+from scheduler.domain.targets.base import WorkTarget
+from scheduler.domain.targets.pools import split_pool
+from scheduler.domain.targets.target import target_of_key
 from scheduler.domain.trace_context import MAX_TRACEPARENT, MAX_TRACESTATE
 from scheduler.ops import metrics
 from scheduler.rabbit.frames import AmqpMessage, DueMessage, dead_run, marker
@@ -21,9 +24,8 @@ UNSENDABLE = "unsendable: the broker does not accept it; its headers or body are
 
 def run_message(run: Run) -> DueMessage:
     """Return the ScheduleDue of the current attempt. It expires when the attempt may no longer start."""
-    occurrence, emitted_at = run.occurrence, run.emitted_at
-    assert occurrence is not None  # noqa: S101 - a run without an occurrence is not emitted
-    assert emitted_at is not None  # noqa: S101 - as above
+    occurrence, emitted_at = run.known_occurrence, run.emitted_at
+    assert emitted_at is not None  # noqa: S101 - it was emitted
     return DueMessage(
         due_body(run), run.event_id, int(emitted_at.timestamp()), occurrence.correlation_id,
         trace_headers(occurrence.traceparent, occurrence.tracestate),
@@ -44,23 +46,35 @@ def not_delivered(receipt: Receipt, exchange: str, key: str) -> tuple[str, str]:
         return f"slow: not confirmed yet; {slow}", f"{slow}; they use a separate connection and are retried"
     if receipt is Receipt.UNSENDABLE:
         return UNSENDABLE, "see `message cannot be sent` in the log; they are retried"
-    if key.startswith(COMMAND_KEY_PREFIX):
-        return (f"returned: no worker offers the command {key.removeprefix(COMMAND_KEY_PREFIX)}",
-                "start a worker whose SCHEDULER_COMMANDS_FILE lists it; they are retried")
+    target = target_of_key(key)
+    if target is not None and (missing := _no_worker(target, key)) is not None:
+        return missing
     return (f"returned: no queue is bound to {exchange} for the routing key {key}",
             f"bind a queue to {exchange} with the routing key {key}; they are retried")
 
 
+def _no_worker(target: type[WorkTarget], key: str) -> tuple[str, str] | None:
+    """Return the reason and the advice if a worker declares the queue of a key; otherwise None."""
+    name, pool = split_pool(key.removeprefix(target.key) if target.by_name else key)
+    what = f"the {target.kind} {name}" if target.by_name else f"{target.kind}s"
+    needs = [] if pool is None else [f"SCHEDULER_WORKER_POOLS lists {pool}"]
+    needs += [] if target.offers_in is None else [f"{target.offers_in} lists it"]
+    of_pool = "" if pool is None else f" of the pool {pool}"
+    if not needs:
+        return None
+    return (f"returned: no worker{of_pool} offers {what}",
+            f"start a worker whose {' and whose '.join(needs)}; they are retried")
+
+
 def count_unoffered(receipt: Receipt, key: str, count: int = 1) -> None:
     """Count events for commands that no worker offers."""
-    if receipt is Receipt.RETURNED and key.startswith(COMMAND_KEY_PREFIX):
+    if receipt is Receipt.RETURNED and (target := target_of_key(key)) is not None and target.by_name:
         metrics.commands_unoffered.inc(count)
 
 
 def finished_message(run: Run) -> DueMessage:
     """Return the ScheduleFinished. It need not reach a queue."""
-    occurrence, finished_at = run.occurrence, run.finished_at
-    assert occurrence is not None  # noqa: S101 - a run without an occurrence does not end
+    occurrence, finished_at = run.known_occurrence, run.finished_at
     assert finished_at is not None  # noqa: S101 - it has ended
     return DueMessage(
         finished_body(run), None, int(finished_at.timestamp()), occurrence.correlation_id,
@@ -70,8 +84,7 @@ def finished_message(run: Run) -> DueMessage:
 
 def dead_message(run: Run) -> AmqpMessage:
     """Return the dead letter of a run: its last event, with the reason."""
-    occurrence, finished_at = run.occurrence, run.finished_at
-    assert occurrence is not None  # noqa: S101 - a run without an occurrence does not end
+    occurrence, finished_at = run.known_occurrence, run.finished_at
     assert finished_at is not None  # noqa: S101 - it has ended
     last = run.attempts[-1].outcome.value if run.attempts else "unknown"
     reason = f"{last} at attempt {run.attempt}" + (f": {run.error}" if run.error else "")

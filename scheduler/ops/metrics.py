@@ -37,6 +37,9 @@ replies_dropped = Counter(
     "Replies that were not sent or not confirmed, by reason.", ["reason"],
 )
 jobs_missed = Counter("scheduler_jobs_missed_total", "Occurrences skipped or missed.")
+jobs_replanned = Counter(
+    "scheduler_jobs_replanned_total", "Next runs that moved because a zone or a calendar changed.", ["reason"],
+)
 publish_failures = Counter(
     "scheduler_publish_failures_total",
     "Events that the broker returned, refused or did not confirm in time, by reason.",
@@ -118,6 +121,9 @@ api_seconds = Histogram(
     buckets=_PHASE_BUCKETS,
 )
 delayed_messages = Gauge("scheduler_delayed_messages", "Pending delayed messages (estimate).")
+calendars_expiring = Gauge(
+    "scheduler_calendars_expiring", "Calendars in use whose listed dates end within 30 days."
+)
 delayed_in = Counter("scheduler_delayed_in_total", "Delayed messages stored.")
 delayed_out = Counter("scheduler_delayed_out_total", "Delayed messages published and confirmed by the broker.")
 delayed_dropped = Counter(
@@ -139,10 +145,11 @@ def of_route(route: str, status: int) -> tuple[Counter, Histogram]:
     return api_requests.labels(route, str(status)), api_seconds.labels(route)
 
 
-def declare_commands(names: Iterable[str]) -> None:
-    """Create the series of the commands in the worker's file."""
-    for name in names:
+def declare_commands(names: Iterable[str], in_pools: Iterable[str]) -> None:
+    """Create the series of the commands in the worker's file; `in_pools` has them with the worker's pools."""
+    for name in in_pools:
         commands_taken.labels(name)
+    for name in names:
         command_seconds.labels(name)
         for outcome in ("succeeded", "failed", "snoozed", "superseded"):
             commands_ended.labels(name, outcome)
@@ -151,6 +158,8 @@ def declare_commands(names: Iterable[str]) -> None:
 def declare(tzdata: str) -> None:
     """Create the labelled series, so that they exist before the first event."""
     build_info.labels(__version__, platform.python_version(), tzdata).set(1)
+    for reason in ("zone", "calendar"):
+        jobs_replanned.labels(reason)
     for reason in ("returned", "refused", "unconfirmed", "unsendable", "slow"):
         publish_failures.labels(reason)
     for reason in ("json", "shape", "schedule", "storage", "redelivered"):

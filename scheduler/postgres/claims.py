@@ -1,12 +1,15 @@
 """Claim due rows of any kind in a transaction, and settle them in it."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, TextIO, TypeVar
 
 from psycopg2 import errors
 
+from scheduler.domain.errors import Unavailable
 from scheduler.postgres.connection import Connection, connect, translated
 from scheduler.resources import query
 
@@ -17,6 +20,8 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 # The claim must use its index even if statistics are outdated after a bulk load, with one generic plan.
 PLANNER = {"enable_bitmapscan": "off", "enable_sort": "off", "enable_seqscan": "off",
            "plan_cache_mode": "force_generic_plan"}
+# A connection that has fetched more than this is replaced after the settlement.
+MAX_KEPT_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +42,10 @@ class ClaimSession:
     """One connection, one open claim at a time."""
 
     def __init__(self, url: str, name: str) -> None:
-        self._connection: Connection = connect(url, name, **PLANNER)
-        # BEGIN and COMMIT are sent with the first and last statement, to save round trips.
-        self._connection.autocommit = True
-        self._prepared: set[str] = set()
+        self._url, self._name = url, name
+        self._open()
+        self._fetched = 0  # approximate bytes of the present claim
+        self.claimed_from = 0.0  # when the present claim was sent, by the monotonic clock
         # ctids of the claimed rows by id: locked rows cannot move, so that no second lookup is necessary.
         self.places: dict[str, str] = {}
         # Called before a statement that may wait for a row lock. It settles the other batches of this process, one
@@ -53,6 +58,16 @@ class ClaimSession:
         # Number of rows of a kind that recently fitted into a claim, if that was less than the limit.
         self.row_limits: dict[str, int] = {}
 
+    def _open(self) -> None:
+        self._connection: Connection = connect(self._url, self._name, **PLANNER)
+        # BEGIN and COMMIT are sent with the first and last statement, to save round trips.
+        self._connection.autocommit = True
+        self._prepared: set[str] = set()
+
+    def fetched(self, size: int) -> None:
+        """Note the bytes of the present claim. libpq keeps a buffer of twice the longest row for a later one."""
+        self._fetched = size
+
     def claim(self, kind: str, statement: str, *values: datetime | int) -> list[tuple[Any, ...]]:
         """Run a kind's claim with its values, $1 first, in a transaction that stays open.
 
@@ -64,6 +79,7 @@ class ClaimSession:
             if kind not in self._prepared:
                 cursor.execute(query("claims/prepare", kind=kind, claim=statement))
                 self._prepared.add(kind)
+            self.claimed_from = time.monotonic()
             try:
                 cursor.execute(text, values)
             except errors.LockNotAvailable:
@@ -100,6 +116,12 @@ class ClaimSession:
             texts = [cursor.mogrify(text, values) for text, values in statements]
             later = [cursor.mogrify(text, values) for text, values in after]
             cursor.execute(b";".join((*texts, query("claims/commit").encode(), *later)))
+        if self._fetched > MAX_KEPT_BYTES:
+            # Not before the next claim: its start stands for the database's time.
+            self._fetched = 0
+            self._connection.close()
+            with suppress(Unavailable):  # the next claim raises it
+                self._open()
 
     def release(self) -> None:
         """Roll back, which releases the claimed rows unchanged."""

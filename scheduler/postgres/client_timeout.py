@@ -38,8 +38,12 @@ class TimedConnection(psycopg2.extensions.connection):
         self.seen: OrderedDict[str, None] = OrderedDict()
         # For pool.py: whether a commit was sent since this was last set to False.
         self.commit_sent = False
+        # For schema.py: the schema with the sidecar's tables; empty if the session keeps its own search path.
+        self.schema = ""
         # For jobs/store.py: whether all jobs of the last save were new.
         self.saves_new_jobs = False
+        # For zone_files.py: zones whose files are recorded in the database.
+        self.recorded_zones: set[str] = set()
 
     def commit(self) -> None:
         self.commit_sent = True

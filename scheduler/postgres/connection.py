@@ -9,10 +9,11 @@ import psycopg2
 import psycopg2.extensions
 from psycopg2 import errors
 
-from scheduler.domain.errors import SchedulerError, Unavailable
+from scheduler.domain.database_url import schema_of
+from scheduler.domain.errors import NotMigrated, SchedulerError, Unavailable
 from scheduler.ops.interruptible_connect import connect_interruptibly
 from scheduler.ops.logs import without_secrets
-from scheduler.postgres import client_timeout
+from scheduler.postgres import client_timeout, schema
 from scheduler.resources import query
 
 Connection = psycopg2.extensions.connection
@@ -43,6 +44,9 @@ SESSION = {
 }
 
 
+_MISSING = (errors.UndefinedTable, errors.UndefinedColumn, errors.UndefinedFunction, errors.UndefinedObject)
+
+
 class Unstorable(SchedulerError):  # noqa: N818 - an expected outcome, not a failure
     """Postgres rejects a value; a retry does not help."""
 
@@ -65,7 +69,25 @@ class ClientTimeouts(NamedTuple):
 def connect(
     url: str, name: str, timeouts: ClientTimeouts = ClientTimeouts(), /, **session: str  # noqa: B008 - immutable
 ) -> client_timeout.TimedConnection:
-    """Open a connection with our timeouts. Raises Unavailable if the database cannot be reached."""
+    """Open a connection to the sidecar's tables. Raises Unavailable if the database cannot be reached."""
+    opened = connect_host(url, name, timeouts, **session)
+    try:
+        with translated(), opened.cursor() as cursor:
+            opened.autocommit = True
+            opened.schema = schema.find(cursor, schema_of(url))
+            for setting, value in schema.session(opened.schema).items():
+                cursor.execute(query("sessions/set"), {"name": setting, "value": value})
+            opened.autocommit = False
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def connect_host(
+    url: str, name: str, timeouts: ClientTimeouts = ClientTimeouts(), /, **session: str  # noqa: B008 - immutable
+) -> client_timeout.TimedConnection:
+    """Open a connection with our timeouts and the search path of the host, for the host's own tables."""
     with translated():
         connection: client_timeout.TimedConnection = connect_interruptibly(lambda: psycopg2.connect(
             url, application_name=f"scheduler {name}", connection_factory=client_timeout.TimedConnection,
@@ -98,6 +120,9 @@ def translated() -> Iterator[None]:
         raise Contended(f"Postgres: {_line(error)}") from error
     except errors.LockNotAvailable as error:
         raise LockTimeout(f"Postgres: {_line(error)}") from error
+    except _MISSING as error:
+        line = f"the database is not migrated; run `scheduler migrate` (Postgres: {_line(error)})"
+        raise NotMigrated(line) from error
     except psycopg2.Error as error:
         raise Unavailable(f"Postgres: {_line(error)}") from error
 
@@ -121,12 +146,6 @@ def database_time(cursor: psycopg2.extensions.cursor) -> datetime:
     [(now,)] = cursor.fetchall()
     assert isinstance(now, datetime)  # noqa: S101 - for the type checker
     return now
-
-
-def ping(connection: Connection) -> None:
-    """Raise Unavailable if the database does not respond."""
-    with translated(), connection.cursor() as cursor:
-        database_time(cursor)
 
 
 def roll_back(connection: Connection) -> None:

@@ -9,6 +9,7 @@ from scheduler.domain.runs.run import Run
 from scheduler.postgres.connection import Connection, translated
 from scheduler.postgres.maintenance_queries import BACKLOG_COUNTED, PENDING_COUNTED, Backlog
 from scheduler.postgres.runs.columns import BRIEF, SELECTED, SELECTED_OF_HISTORY, read
+from scheduler.postgres.runs.lists import add_trigger_callers
 from scheduler.resources import query
 
 _MOST_NEXT = 200  # jobs due next, before filtering by tenant
@@ -88,6 +89,7 @@ def watched_runs(
             run = read(row)
             if run.occurrence is not None:
                 runs[row[-2]].setdefault(run.event_id, run)
+        add_trigger_callers(cursor, [run for found in runs.values() for run in found.values()])
     of_job = _by_job(runs["of job"].values())
     return WatchedRuns(runs["whole"], runs["row"], of_job, list(runs["new"].values()))
 

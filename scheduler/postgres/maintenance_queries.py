@@ -9,6 +9,7 @@ from uuid import UUID
 from scheduler.domain.jobs.job import TRIGGERS_REMEMBERED
 from scheduler.postgres.claims import PLANNER
 from scheduler.postgres.connection import connect, translated
+from scheduler.postgres.schema import lock_key
 from scheduler.postgres.worker_rows import STALE_SECONDS as WORKER_STALE_SECONDS
 from scheduler.postgres.worker_rows import SeenWorker, list_workers
 from scheduler.resources import query
@@ -21,6 +22,7 @@ PENDING_COUNTED = 1_000
 PARTITIONS_AHEAD = 14  # days
 _PRUNING = 0x5C4ED02E  # advisory lock for pruning
 _PARTITIONS = 0x5C4ED03E  # advisory lock of the session that maintains the partitions
+_MEASURE = query("maintenance/measure")
 _MOST_PARTITIONS = 20  # in a row, so that the heartbeat stays in time
 
 
@@ -37,7 +39,7 @@ class Replica:
 
 
 class Backlog(NamedTuple):
-    """Due jobs, seconds since the oldest was due, pending jobs; runs by state; delayed messages."""
+    """Due jobs, seconds since the oldest was due, pending jobs; runs; delayed messages; expiring calendars."""
 
     due: int
     oldest_age: float
@@ -48,6 +50,7 @@ class Backlog(NamedTuple):
     runs_overdue: int = 0
     runs_dead: int = 0
     delayed: int = 0
+    calendars_expiring: int = 0
 
     @property
     def by_class(self) -> dict[str, int]:
@@ -67,6 +70,7 @@ class SeenReplica(NamedTuple):
     up_seconds: float
     silent_seconds: float
     recent: dict[str, Any]
+    id: str | None = None
 
     @property
     def stale(self) -> bool:
@@ -106,7 +110,7 @@ class MaintenanceSession:
     def measure(self) -> Backlog:
         """Return the backlog, counted up to a limit, and an estimate of the pending jobs."""
         with translated(), self._connection.cursor() as cursor:
-            cursor.execute(query("maintenance/measure"), {"most": BACKLOG_COUNTED, "few": PENDING_COUNTED})
+            cursor.execute(_MEASURE, {"most": BACKLOG_COUNTED, "few": PENDING_COUNTED})
             [(due, oldest, *others)] = cursor.fetchall()
             return Backlog(due, max(0.0, oldest or 0.0), *others)
 
@@ -146,7 +150,8 @@ class MaintenanceSession:
     def prune(self, days: int, limit: int) -> int:
         """Delete up to `limit` jobs that finished more than `days` days ago; return their number."""
         with translated(), self._connection.cursor() as cursor:
-            cursor.execute(query("maintenance/prune_jobs"), {"days": days, "limit": limit, "lock": _PRUNING})
+            values = {"days": days, "limit": limit, "lock": self._lock(_PRUNING)}
+            cursor.execute(query("maintenance/prune_jobs"), values)
             return int(cursor.rowcount)
 
     def prune_repeated(self, limit: int) -> int:
@@ -174,7 +179,7 @@ class MaintenanceSession:
     def _try_lead(self) -> bool:
         if not self._leads:
             with translated(), self._connection.cursor() as cursor:
-                cursor.execute(query("maintenance/try_lead"), {"lock": _PARTITIONS})
+                cursor.execute(query("maintenance/try_lead"), {"lock": self._lock(_PARTITIONS)})
                 [(self._leads,)] = cursor.fetchall()
         return self._leads
 
@@ -187,6 +192,9 @@ class MaintenanceSession:
             if not changed:  # None: a lock was not available
                 return done, changed is not None
         return _MOST_PARTITIONS, False
+
+    def _lock(self, key: int) -> int:
+        return lock_key(self._connection.schema, key)
 
     def close(self) -> None:
         self._connection.close()

@@ -22,6 +22,11 @@ _INDEX = re.compile(
 )
 
 
+_CREATED = re.compile(
+    r"create\s+(?:or\s+replace\s+)?(table|type|function)\s+(?:if\s+not\s+exists\s+)?(\w+)", re.IGNORECASE
+)
+
+
 @dataclass(frozen=True, slots=True)
 class IndexChange:
     """An index to create concurrently, or without a table, to drop."""
@@ -60,6 +65,11 @@ class Migration:
     def statements(self) -> list[str]:
         """Return the statements without comments."""
         return list(_split(self.sql))
+
+    def created(self, *kinds: str) -> list[str]:
+        """Return the names of the objects of these kinds (TABLE, TYPE, FUNCTION) that the file creates."""
+        matches = map(_CREATED.match, self.statements())
+        return [match[2].lower() for match in matches if match and match[1].upper() in kinds]
 
     def index_changes(self) -> list[IndexChange]:
         """Return the index changes of a `-- Concurrently` file. Raises Misconfigured for other statements."""

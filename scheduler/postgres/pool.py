@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from scheduler.domain.errors import Unavailable
+from scheduler.domain.errors import NotMigrated, Unavailable
 from scheduler.postgres.client_timeout import TimedConnection
 from scheduler.postgres.connection import ClientTimeouts, Connection, connect, roll_back
 
@@ -90,6 +90,8 @@ class DatabasePool:
         try:
             done = work(connection)
         except Unavailable as error:
+            if isinstance(error, NotMigrated):
+                connection.close()  # the tables may be in another schema now
             if connection.closed:
                 self.drop_idle()
             if connection.hung_up:

@@ -5,13 +5,12 @@ from typing import Any
 
 from scheduler.postgres.connection import Connection, translated
 from scheduler.postgres.maintenance_queries import SeenReplica
-from scheduler.postgres.worker_rows import SeenWorker, list_workers
+from scheduler.postgres.worker_rows import SeenWorker, list_handlers, list_workers
 from scheduler.resources import query
 
 COUNTED = 100_000  # beyond this, numbers are estimates
 _SOME = 5_000  # sample size of averages
 _FEW = 500  # sample size if each row must be looked up or parsed
-_THEIRS = query("stats/tenant_filter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,24 @@ def list_processes(connection: Connection) -> tuple[list[SeenReplica], list[Seen
         return replicas, list_workers(cursor)
 
 
+def list_job_types(
+    connection: Connection, tenant: str | None
+) -> tuple[dict[str, int], list[list[dict[str, Any]]]]:
+    """Count live jobs by type, and list the handler catalogues of live workers."""
+    jobs = {job_type: int(count) for job_type, count in _ask(connection, "job_types", tenant, COUNTED)}
+    with translated(), connection.cursor() as cursor:
+        return jobs, list_handlers(cursor)
+
+
+def oldest_due_seconds(connection: Connection) -> float:
+    """Return how long the oldest job that is not emitted has been due; 0 if none is."""
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(query("stats/oldest_due"))
+        [(seconds,)] = cursor.fetchall()
+        return max(0.0, float(seconds))
+
+
 def _ask(connection: Connection, name: str, tenant: str | None, most: int) -> list[tuple[Any, ...]]:
     with translated(), connection.cursor() as cursor:
-        cursor.execute(query(f"stats/{name}", theirs=_THEIRS), {"tenant": tenant, "most": most, "few": _FEW})
+        cursor.execute(query(f"stats/{name}"), {"tenant": tenant, "most": most, "few": _FEW})
         return cursor.fetchall()

@@ -14,4 +14,4 @@ def read_policy(text: str) -> RunPolicy:
 
 @lru_cache(maxsize=1024)
 def write_policy(policy: RunPolicy) -> str:
-    return policy.model_dump_json()
+    return policy.model_dump_json(exclude_none=True)  # release 0.2 rejects fields that it does not have

@@ -9,6 +9,7 @@ import psycopg2
 
 from scheduler.postgres.claims import LONG_AGO
 from scheduler.postgres.connection import Cursor, connect, translated
+from scheduler.postgres.schema import channel
 from scheduler.resources import query
 
 
@@ -21,7 +22,7 @@ class Wakeup:
         with translated():
             self._connection.autocommit = True
             with self._connection.cursor() as cursor:
-                cursor.execute(query("wakeup/listen"))
+                cursor.execute(query("wakeup/listen", channel=channel(self._connection.schema)))
 
     def wait(self, seconds: float) -> dict[str | None, datetime]:
         """Wait up to `seconds`; return the due times of new rows by kind, None for any kind."""

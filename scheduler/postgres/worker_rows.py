@@ -42,7 +42,14 @@ def save_workers(cursor: Cursor, reports: Sequence[WorkerReport]) -> None:
         values = message.model_dump(mode="json") | {"offers": list(message.offers)}
         values["busy"] = json.dumps(values["busy"])
         values["offer_tenants"] = None if report.offer_tenants is None else json.dumps(report.offer_tenants)
+        values["handlers"] = report.handlers
         cursor.execute(query("workers/leave" if message.leaving else "workers/beat"), values)
+
+
+def list_handlers(cursor: Cursor) -> list[list[dict[str, Any]]]:
+    """List the handler catalogues of live workers."""
+    cursor.execute(query("workers/handlers"), (STALE_SECONDS,))
+    return [handlers for (handlers,) in cursor.fetchall()]
 
 
 def list_workers(cursor: Cursor) -> list[SeenWorker]:

@@ -12,7 +12,7 @@ from scheduler.commands import batch_telemetry
 from scheduler.commands.apply_batch import execute
 from scheduler.commands.apply_delayed import execute_delayed, read_delayed
 from scheduler.commands.apply_results import execute_results
-from scheduler.commands.command_replies import reply_to
+from scheduler.commands.command_replies import message_type, rejection, reply_to
 from scheduler.commands.decide_commands import LOCKED, MessageOutcome
 from scheduler.commands.parse_deliveries import read_command, read_result
 from scheduler.commands.redeliveries import UNREAD, Redeliveries
@@ -21,7 +21,8 @@ from scheduler.commands.set_aside import SetAside
 from scheduler.commands.store_batches import BatchStore, DatabaseUnavailable, Execute, StoredBatch, StoreSession
 from scheduler.commands.tenancy import Tenancy
 from scheduler.domain.errors import Rejected, Unavailable
-from scheduler.domain.message_parser import id_in_body
+from scheduler.domain.jobs.definition import Incoming
+from scheduler.domain.message_parser import calendar_about
 from scheduler.domain.names import (
     DELAY_EXCHANGE,
     DELAY_QUEUE,
@@ -38,8 +39,9 @@ from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.processes.runtime import Stop
 from scheduler.rabbit.address import user
 from scheduler.rabbit.batch_consumer import BatchConsumer
+from scheduler.rabbit.consumer_timeout import ConsumerTimeout
 from scheduler.rabbit.delivery_parser import Decode, Delivery, decoded, undecoded
-from scheduler.rabbit.link import Link
+from scheduler.rabbit.link import Link, RabbitUnavailable
 from scheduler.rabbit.outcome_publisher import CommandReply, OutcomePublisher
 from scheduler.rabbit.reply_address import ReplyAddresses
 from scheduler.rabbit.reply_sender import ReplySender
@@ -47,6 +49,7 @@ from scheduler.settings import Settings
 
 log = get_logger(__name__)
 _locked = ThrottledWarning(log, "messages set aside: another session has locked their rows")
+_returned = ThrottledWarning(log, "messages returned to the queue: their rows have been locked for too long")
 
 BATCH = 1000
 SESSIONS = 2
@@ -90,6 +93,7 @@ class Consumer:
 
     Messages for rows that another session keeps locked are set aside, unacknowledged. A separate session retries
     them: all of them without waiting for locks, then the messages for one id, waiting as long as any batch.
+    Before the broker's consumer timeout they are returned to the queue, and come again.
     """
 
     kind = COMMANDS
@@ -104,6 +108,7 @@ class Consumer:
         self._retry_session = StoreSession(settings.database_url, self.kind.execute)
         self._threads = ThreadPoolExecutor(self.sessions + 1, thread_name_prefix="storing")
         self._set_aside = SetAside()  # messages of the current inbox
+        self._consumer_timeout = ConsumerTimeout()
         self._retrying: PendingBatch | None = None
         self._skip_locked_until = 0.0  # a recent batch timed out waiting for a lock: the next ones do not wait
         self._reply_sender = ReplySender(partial(_connect_for_replies, settings.amqp_urls))
@@ -162,13 +167,14 @@ class Consumer:
                 self._health.turn()
                 self._health.found("rabbitmq")
                 self._turn(inbox)
-                if self._set_aside and not self._retry(inbox, publisher, link):
+                if self._set_aside and not self._retry(batches, inbox, publisher, link):
                     return
                 deliveries = self._take(batches, inbox, publisher, link)
                 if deliveries is None:
                     return
                 ids = self._ids(deliveries)
-                while any(batch.ids & ids for batch in batches):
+                waits_for = ids | self._uses(deliveries)
+                while any(batch.ids & waits_for for batch in batches):
                     if not self._finish_oldest(batches, inbox, publisher):
                         return
                 full = len(deliveries) == BATCH
@@ -185,6 +191,9 @@ class Consumer:
                 pass
             if self._retrying is not None:
                 self._finish_retry(self._retrying, inbox, publisher)
+        except RabbitUnavailable as error:
+            self._consumer_timeout.learn(str(error), self._set_aside.held_seconds)
+            raise
         finally:
             # Their transactions must end before the next batches start.
             wait([batch.stored for batch in (*batches, *filter(None, [self._retrying]))])
@@ -209,12 +218,39 @@ class Consumer:
                 return None
         return deliveries
 
+    def _return_all(
+        self, batches: deque[PendingBatch], inbox: BatchConsumer, publisher: OutcomePublisher
+    ) -> None:
+        """Return the messages that were set aside to the queue, in order with those delivered after them."""
+        while batches:
+            if not self._finish_oldest(batches, inbox, publisher):
+                return
+        if self._retrying is not None and self._finish_retry(self._retrying, inbox, publisher) is None:
+            return
+        _returned.warning(do="find the open transaction in pg_stat_activity: each return counts as a delivery")
+        inbox.return_in_order()
+
+    def _hold(self, deliveries: list[Delivery], inbox: BatchConsumer) -> None:
+        """Set messages aside. They do not crash the consumer, however often they were delivered."""
+        inbox.set_aside(deliveries)
+        self._set_aside.add(deliveries)
+        if self._redeliveries:
+            self._redeliveries.forget(deliveries)
+
     def _forget_set_aside(self) -> None:
         self._set_aside, self._retrying = SetAside(), None
 
     def _ids(self, deliveries: Sequence[Delivery]) -> set[str]:
         """Return the ids that the messages concern: batches that share an id are stored one after the other."""
         return {delivery.read.about for delivery in deliveries if not isinstance(delivery.read, Rejected)}
+
+    def _uses(self, deliveries: Sequence[Delivery]) -> set[str]:
+        """Return the calendars that requests name: a calendar in an earlier batch must be stored first."""
+        return {
+            calendar_about(name) for delivery in deliveries
+            if isinstance(delivery.read, Incoming)
+            and (name := getattr(delivery.read.command, "calendar", None)) is not None
+        }
 
     def _start(
         self, deliveries: list[Delivery], ids: set[str], link: Link, session: StoreSession,
@@ -236,12 +272,16 @@ class Consumer:
             is_behind = not isinstance(delivery.read, Rejected) and delivery.read.about in ids
             (behind if is_behind else rest).append(delivery)
         if behind:
-            inbox.set_aside(behind)
-            self._set_aside.add(behind)
+            self._hold(behind, inbox)
         return rest
 
-    def _retry(self, inbox: BatchConsumer, publisher: OutcomePublisher, link: Link) -> bool:
-        """Retry the messages that were set aside, concurrently with new ones; return False on a stop."""
+    def _retry(
+        self, batches: deque[PendingBatch], inbox: BatchConsumer, publisher: OutcomePublisher, link: Link
+    ) -> bool:
+        """Retry the messages that were set aside, concurrently with new ones; return False if the inbox ends."""
+        if self._set_aside.held_seconds > self._consumer_timeout.hold_seconds:
+            self._return_all(batches, inbox, publisher)
+            return False
         waits = False
         if self._retrying is not None:
             if not self._retrying.stored.done():
@@ -306,8 +346,7 @@ class Consumer:
         self._free.append(batch.session)
         rest, outcomes, locked = self._split(batch, stored)
         if locked:
-            inbox.set_aside(locked)
-            self._set_aside.add(locked)
+            self._hold(locked, inbox)
         if rest:
             self._finish(rest, replace(stored, outcomes=outcomes), inbox, publisher)
         return True
@@ -456,10 +495,10 @@ def _replies(batch: Sequence[Delivery], outcomes: Sequence[MessageOutcome]) -> l
     replies = []
     for delivery, outcome in zip(batch, outcomes, strict=True):
         if isinstance(outcome, Rejected):
-            message, reason = reply_to(outcome, id_in_body(delivery.body)), str(outcome)
+            message, reason = rejection(outcome, delivery.routing_key, delivery.body), str(outcome)
         elif delivery.properties.reply_to:
             message, reason = reply_to(outcome, delivery.read.about), None
         else:
             continue
-        replies.append(CommandReply(delivery, type(message).__name__, message.model_dump_json().encode(), reason))
+        replies.append(CommandReply(delivery, message_type(message), message.model_dump_json().encode(), reason))
     return replies

@@ -1,5 +1,6 @@
 """The life cycle of long-running processes: start, connect, reconnect, stop."""
 
+import ctypes
 import gc
 import sys
 import threading
@@ -9,7 +10,9 @@ from functools import partial
 from typing import Any
 
 from scheduler.domain.errors import Unavailable
+from scheduler.domain.names import WORK_EXCHANGE
 from scheduler.domain.recurrence import tzdata_version
+from scheduler.domain.targets.target import SHARED_QUEUES
 from scheduler.ops import health as http
 from scheduler.ops import metrics
 from scheduler.ops.health import Health, HealthPart
@@ -20,11 +23,13 @@ from scheduler.processes.roles import ProcessRole
 from scheduler.processes.runtime import Stop, backoff
 from scheduler.processes.topology_keeper import declare, keep_topology
 from scheduler.rabbit import pika_internals, topology
-from scheduler.rabbit.address import place
+from scheduler.rabbit.address import broker_name
 from scheduler.rabbit.link import Link
 from scheduler.settings import Settings
 
 log = get_logger(__name__)
+
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # of malloc.h
 
 
 def start(role: ProcessRole, settings: Settings, stop: Stop) -> tuple[list[HealthPart], Maintenance]:
@@ -37,6 +42,7 @@ def start(role: ProcessRole, settings: Settings, stop: Stop) -> tuple[list[Healt
     # modules.
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
+    return_large_blocks()
     metrics.declare(tzdata_version())
     health = Health()
     # Before the health endpoint starts: a process that has not connected yet is not ready.
@@ -47,6 +53,18 @@ def start(role: ProcessRole, settings: Settings, stop: Stop) -> tuple[list[Healt
     port = http.serve(health, settings.metrics_host, settings.metrics_port)
     log.info("started", role=role.name, metrics_host=settings.metrics_host, metrics_port=port)
     return parts, Maintenance(role, settings, stop, maintenance_part, port).start()
+
+
+def return_large_blocks() -> None:
+    """Have glibc return each freed block of some megabytes to the system.
+
+    By default it keeps up to 64 MB after a large message. The second limit is for the end of the heap: with its
+    default of 128 kB each batch would have its pages mapped again.
+    """
+    with suppress(OSError, AttributeError):  # another C library
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_MMAP_THRESHOLD, 4 * 1024 * 1024)
+        libc.mallopt(_TRIM_THRESHOLD, 8 * 1024 * 1024)
 
 
 def serve(role: ProcessRole, settings: Settings, stop: Stop, parts: Sequence[HealthPart], *, wait: bool) -> None:
@@ -93,7 +111,7 @@ def stay_connected(
         try:
             link = connect_interruptibly(partial(_connect, role, url, settings, declares=declares))
             health.found("rabbitmq")
-            log.info("connected to RabbitMQ", broker=place(url))
+            log.info("connected to RabbitMQ", broker=broker_name(url))
             delays = backoff()
             wait = True
             try:
@@ -106,7 +124,7 @@ def stay_connected(
             if not wait and attempt >= len(settings.amqp_urls):
                 raise
             health.missing("rabbitmq", str(error))
-            log.warning("RabbitMQ unavailable: reconnecting", problem=str(error), broker=place(url),
+            log.warning("RabbitMQ unavailable: reconnecting", problem=str(error), broker=broker_name(url),
                         do="check that it runs and that AMQP_URL is right")
             stop.wait(next(delays))
 
@@ -118,6 +136,7 @@ def _connect(role: str, url: str, settings: Settings, *, declares: bool) -> Link
         except topology.PermissionRefused:
             if declares:
                 raise
-            raise Unavailable(f"RabbitMQ at {place(url)} has no schedule.work or scheduler_webhooks yet: "
+            missing = " or ".join((WORK_EXCHANGE, *SHARED_QUEUES))
+            raise Unavailable(f"RabbitMQ at {broker_name(url)} has no {missing} yet: "
                               "a consumer or producer declares them") from None
     return Link(url, role)

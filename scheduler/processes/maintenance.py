@@ -5,7 +5,6 @@ import os
 import socket
 import threading
 import time
-from uuid import uuid4
 
 from scheduler import __version__
 from scheduler.domain.errors import Unavailable
@@ -13,6 +12,7 @@ from scheduler.ops import metrics, throttled_warnings
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
 from scheduler.ops.recent_activity import RecentActivity, percentile
+from scheduler.ops.replica import REPLICA_ID
 from scheduler.postgres.maintenance_queries import MaintenanceSession, Replica
 from scheduler.processes.roles import ROLES, ProcessRole
 from scheduler.processes.runtime import Stop
@@ -31,7 +31,7 @@ PRUNE_SECONDS = 1.5  # maximum per tick, so that the heartbeat is on time
 
 _GAUGES = (
     metrics.backlog_jobs, metrics.oldest_due_age, metrics.pending_jobs, metrics.runs_open, metrics.runs_overdue,
-    metrics.runs_dead, metrics.delayed_messages,
+    metrics.runs_dead, metrics.delayed_messages, metrics.calendars_expiring,
 )
 
 
@@ -46,7 +46,8 @@ class Maintenance:
         self._settings = settings
         self._stop = stop
         self._health = health
-        self._replica = Replica(uuid4(), role.name, socket.gethostname(), os.getpid(), __version__, metrics_port)
+        host, pid = socket.gethostname(), os.getpid()
+        self._replica = Replica(REPLICA_ID, role.name, host, pid, __version__, metrics_port)
         self._session: MaintenanceSession | None = None
         self._recent = RecentActivity(size=3)
         self._minute = RecentActivity(size=1)
@@ -130,6 +131,7 @@ class Maintenance:
         metrics.runs_overdue.set(backlog.runs_overdue)
         metrics.runs_dead.set(backlog.runs_dead)
         metrics.delayed_messages.set(backlog.delayed)
+        metrics.calendars_expiring.set(backlog.calendars_expiring)
 
     def _prune(self, session: MaintenanceSession) -> None:
         """Prune until nothing old is left or the tick's share is used up, resting as long as working."""

@@ -4,7 +4,7 @@ import threading
 
 from scheduler.client.relay import Relay
 from scheduler.ops.logs import get_logger
-from scheduler.postgres.connection import Connection, connect
+from scheduler.postgres.connection import Connection, connect_host
 from scheduler.processes.runtime import Stop
 from scheduler.rabbit.address import parameters, user
 from scheduler.settings import Settings
@@ -17,7 +17,7 @@ def run(settings: Settings, stop: Stop, *, wait: bool) -> None:
     stop.listen()
 
     def open_database() -> Connection:
-        return connect(settings.database_url, "outbox")
+        return connect_host(settings.database_url, "outbox")
 
     for url in settings.amqp_urls:
         parameters(url, "outbox")  # report an invalid URL at once

@@ -10,8 +10,10 @@ from scheduler.emitting.results_probe import ResultsProbe
 from scheduler.emitting.sources.delayed import DueDelayed
 from scheduler.emitting.sources.jobs import DueJobs
 from scheduler.emitting.sources.runs import DueRuns
+from scheduler.emitting.sources.skips import DueSkips
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
+from scheduler.ops.replica import REPLICA_ID
 from scheduler.postgres.claims import ClaimSession
 from scheduler.postgres.connection import Unstorable
 from scheduler.postgres.wakeup import Wakeup
@@ -26,10 +28,12 @@ log = get_logger(__name__)
 
 def sources(
     settings: Settings, link: Link, probe: ResultsProbe, *, after_outage: bool
-) -> tuple[DueJobs, DueRuns, DueDelayed]:
+) -> tuple[DueJobs, DueRuns, DueDelayed, DueSkips]:
     """Return the sources of due rows."""
-    jobs = DueJobs(keep_all=settings.history == "all")
-    return jobs, DueRuns(after_outage=after_outage, probe=probe), _delayed(settings, link)
+    replica = str(REPLICA_ID)
+    jobs = DueJobs(keep_all=settings.history == "all", replica=replica)
+    runs = DueRuns(after_outage=after_outage, probe=probe, replica=replica)
+    return jobs, runs, _delayed(settings, link), DueSkips()
 
 
 def _delayed(settings: Settings, link: Link) -> DueDelayed:

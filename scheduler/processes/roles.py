@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from scheduler import __version__
 from scheduler.domain.errors import Misconfigured
+from scheduler.domain.targets.target import TARGETS
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +29,14 @@ class ProcessRole:
     declares: bool = True  # a worker only checks the topology, which its broker user may not change
     # Module and class of an object that its works share, created once from the settings.
     common: str | None = None
-    extra: str | None = None  # the extra that it needs
+    extra: str = "server"  # the extra that it needs
 
     def load(self, settings: Any) -> list[Any]:
         """Import its works. A class with `each` is expanded to several, depending on the settings."""
         try:
             classes = [_import_object(work) for work in self.works]
         except ModuleNotFoundError as error:
-            if self.extra is None or str(error.name).startswith("scheduler"):
-                raise
-            raise Misconfigured(f"scheduler {self.name} needs {error.name}, which is not installed: "
-                                f"{how_to_install(self.extra)}") from None
+            raise missing_extra(f"scheduler {self.name}", self.extra, error) from None
         return [work for cls in classes for work in (cls.each(settings) if hasattr(cls, "each") else (cls,))]
 
     def shared(self, settings: Any) -> tuple[Any, ...]:
@@ -48,8 +45,15 @@ class ProcessRole:
 
 
 def how_to_install(extra: str) -> str:
-    """Return the command that installs an extra: from the wheel, as PyPI's `scheduler` is an unrelated package."""
-    return f"pip install 'scheduler-{__version__}-py3-none-any.whl[{extra}]', the wheel built by `make build`"
+    """Return the command that installs an extra."""
+    return f"pip install 'scheduler-sidecar[{extra}]'"
+
+
+def missing_extra(command: str, extra: str, error: ModuleNotFoundError) -> Misconfigured:
+    """Return the error for a command whose extra is not installed; raises `error` if the module is our own."""
+    if (error.name or "scheduler").partition(".")[0] == "scheduler":
+        raise error
+    return Misconfigured(f"{command} needs {error.name}, which is not installed: {how_to_install(extra)}")
 
 
 def _import_object(path: str | Callable[..., Any]) -> Any:
@@ -59,16 +63,18 @@ def _import_object(path: str | Callable[..., Any]) -> Any:
     return getattr(import_module(module), name)
 
 
+# By kind of target: its worker.
+WORKERS = {kind: f"scheduler.workers.{kind}.service:{kind.capitalize()}Worker" for kind in TARGETS}
 ROLES = {role.name: role for role in (
     ProcessRole("consumer", "AMQP → Postgres: commands become rows.",
          ("scheduler.processes.consumer:Consumer", "scheduler.processes.consumer:ResultsConsumer",
           "scheduler.processes.consumer:DelayConsumer"),
          in_dev=1, switch_seconds=0.002, idle_without_database=True),
-    ProcessRole("producer", "Postgres → AMQP: due rows become events.", ("scheduler.processes.producer:Producer",),
+    ProcessRole("producer", "Postgres → AMQP: due rows become events.",
+         ("scheduler.processes.producer:Producer", "scheduler.processes.replanner:Replanner"),
          in_dev=2, switch_seconds=0.0005),
     ProcessRole("worker", "AMQP → the work itself: calls webhooks, runs commands and handlers, reports results.",
-         ("scheduler.workers.heartbeat:WorkerHeartbeat", "scheduler.workers.webhook.service:WebhookWorker",
-          "scheduler.workers.command_worker:CommandWorker"),
+         ("scheduler.workers.heartbeat:WorkerHeartbeat", *WORKERS.values()),
          in_dev=1, switch_seconds=0.002, database=False, declares=False,
          common="scheduler.workers.worker:Worker", extra="worker"),
     ProcessRole("api", "The REST API and the web console.", ("scheduler.api.server:ApiServer",),

@@ -8,7 +8,7 @@ from scheduler.domain.errors import SchedulerError
 from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.rabbit import topology
-from scheduler.rabbit.address import place
+from scheduler.rabbit.address import broker_name
 from scheduler.rabbit.link import Link
 from scheduler.settings import Settings
 
@@ -36,7 +36,7 @@ def keep_topology(link: Link, url: str, settings: Settings) -> Iterator[None]:
             try:
                 if topology.is_incomplete(link, settings.delay_exchanges):
                     declare(url, settings)
-                    log.info("topology redeclared", broker=place(url))
+                    log.info("topology redeclared", broker=broker_name(url))
             except SchedulerError as error:
                 _failed.warning(problem=str(error), do="check the broker's queues, exchanges and permissions")
 

@@ -1,4 +1,4 @@
-"""The queue of one command, taken from one by one; and the queue for answers to what was said of it."""
+"""Consumes the queue of one command, and the queue for replies to a worker's commands."""
 
 import contextlib
 from collections.abc import Callable
@@ -7,50 +7,36 @@ from uuid import uuid4
 
 import pika
 from pika import spec
-from pika.exceptions import ChannelClosedByBroker
 
 from scheduler.domain.errors import Unavailable
-from scheduler.domain.names import ANSWERS_QUEUE_PREFIX, COMMAND_KEY_PREFIX, COMMAND_QUEUE_PREFIX, WORK_EXCHANGE
+from scheduler.domain.names import ANSWERS_QUEUE_PREFIX
+from scheduler.domain.targets.command import CommandTarget
+from scheduler.domain.targets.pools import DEFAULT_POOL, in_pool
 from scheduler.rabbit.delivery_parser import Delivery
 from scheduler.rabbit.link import Link
-from scheduler.rabbit.topology import translated, work_arguments
+from scheduler.rabbit.work_declaration import declare_work
 
 
 class CommandQueue:
-    """Hands over one delivery or a window of them, and the next when one is acknowledged or given back."""
+    """Delivers up to `window` commands, and the next when one is acknowledged or requeued."""
 
     def __init__(
         self, link: Link, name: str, queue_type: str, handler: Callable[["CommandQueue", Delivery], None],
-        window: int = 1,
+        window: int = 1, *, pool: str = DEFAULT_POOL,
     ) -> None:
-        """Declare the queue of a command; `handler` is called on the I/O thread once it is opened."""
-        self.name = COMMAND_QUEUE_PREFIX + name
+        """Declare a pool's queue of a command; `handler` is called on the I/O thread once it is opened."""
+        self.command = in_pool(name, pool)
+        self.name = f"{CommandTarget.queue}{self.command}"
         self._link = link
         self._handler = handler
         self._window = window
         self._tag: str | None = None
-        self._declare(f"{COMMAND_KEY_PREFIX}{name}", queue_type)
+        declare_work(link, self.name, f"{CommandTarget.key}{self.command}", queue_type)
         self._channel = link.channel()
         self._channel.add_on_cancel_callback(lambda _: link.consumer_cancelled(self.name))
 
-    def _declare(self, key: str, queue_type: str) -> None:
-        channel = self._link.channel(essential=False)
-
-        def act(future: Future[None]) -> None:
-            def closed(_: object, error: BaseException) -> None:
-                if not future.done():
-                    refused = isinstance(error, ChannelClosedByBroker)
-                    future.set_exception(translated(error, self._link.place) if refused else error)
-
-            channel.add_on_close_callback(closed)
-            channel.queue_declare(self.name, durable=True, arguments=work_arguments(queue_type))
-            channel.queue_bind(self.name, WORK_EXCHANGE, key, callback=lambda _: future.set_result(None))
-
-        self._link.call(act)
-        self._link.post(lambda: channel.is_open and channel.close())
-
     def open(self) -> None:
-        """Take the next delivery as soon as there is one; from any thread, like all that follows."""
+        """Start consuming. Any thread may call this and the methods below."""
 
         def act() -> None:
             if self._channel.is_open and self._tag is None:
@@ -60,7 +46,7 @@ class CommandQueue:
         self._post(act)
 
     def pause(self) -> None:
-        """Take no more until it is opened again."""
+        """Stop consuming until `open` is called."""
 
         def act() -> None:
             if self._channel.is_open and self._tag is not None:
@@ -70,9 +56,9 @@ class CommandQueue:
         self._post(act)
 
     def acknowledge(self, tag: int, then: Callable[[], None] | None = None) -> None:
-        """Acknowledge a delivery; `then` is called on the I/O thread once the broker has taken note of that.
+        """Acknowledge a delivery; `then` is called on the I/O thread once the broker has processed that.
 
-        There is no answer to an acknowledgement; but what comes after it on the same channel is heeded after it.
+        The broker does not reply to an acknowledgement, but it processes the requests of a channel in order.
         """
 
         def act() -> None:
@@ -93,7 +79,7 @@ class CommandQueue:
         self._post(act)
 
     def _post(self, act: Callable[[], None]) -> None:
-        with contextlib.suppress(Unavailable):  # then all of it comes again by another connection
+        with contextlib.suppress(Unavailable):  # the broker redelivers everything on the next connection
             self._link.post(act)
 
     def _on_message(
@@ -105,16 +91,16 @@ class CommandQueue:
 
 
 def consume_replies(link: Link, handler: Callable[[str | None, bytes], None]) -> str:
-    """Have `handler` called on the I/O thread with each one's correlation_id and body; return the reply_to."""
+    """Consume replies: `handler` gets correlation_id and body on the I/O thread. Returns the reply_to."""
     name = f"{ANSWERS_QUEUE_PREFIX}{uuid4()}"
     channel = link.channel()
 
     def act(future: Future[None]) -> None:
-        def came(_: object, __: object, properties: pika.BasicProperties, body: bytes) -> None:
+        def on_reply(_: object, __: object, properties: pika.BasicProperties, body: bytes) -> None:
             handler(properties.correlation_id, body)
 
         channel.queue_declare(name, exclusive=True, auto_delete=True)
-        channel.basic_consume(name, came, auto_ack=True, callback=lambda _: future.set_result(None))
+        channel.basic_consume(name, on_reply, auto_ack=True, callback=lambda _: future.set_result(None))
 
     link.call(act)
     return name

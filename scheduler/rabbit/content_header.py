@@ -1,14 +1,15 @@
-"""The properties of a message as bytes: read where they lie, and changed in single places.
+"""Read and edit the encoded properties of a message in place.
 
-pika makes Python values of a header table and writes them in kinds of its own choice, and some it cannot read at
-all. A message that only passes through us must come out as it came in, so what is not to be changed is never
-decoded (docs/decisions/0012-delayed-messages.md).
+pika decodes a header table to Python values, may encode them again with other types, and cannot decode some at
+all. A forwarded message must leave unchanged, so only the parts that change are decoded
+(docs/decisions/0012-delayed-messages.md).
 """
 
 import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import islice
 from typing import NamedTuple
 
 from scheduler.domain.delayed.delay import HeaderValue, Other, Timestamp
@@ -16,18 +17,18 @@ from scheduler.domain.delayed.delay import HeaderValue, Other, Timestamp
 _FLAGS = struct.Struct(">H")
 _LENGTH = struct.Struct(">I")
 LENGTH_SIZE = _LENGTH.size
-MOST_SHORT = 255  # bytes of a short text
-COUNTS = frozenset((b"x-delivery-count", b"x-acquired-count"))  # a quorum queue's own marks; from 4.3 on both
+MAX_SHORT = 255  # bytes of a short string
+COUNTS = frozenset((b"x-delivery-count", b"x-acquired-count"))  # written by quorum queues; both since RabbitMQ 4.3
 _FRACTION = struct.Struct(">Bi")
-# In the order of their flags, from the highest: how long each is, where that is fixed.
+# In the order of their flags, the highest first.
 _PROPERTIES: tuple[tuple[str, int], ...] = tuple((name, 1 << (15 - at)) for at, name in enumerate((
     "content_type", "content_encoding", "headers", "delivery_mode", "priority", "correlation_id", "reply_to",
     "expiration", "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id",
 )))
 _FLAG = dict(_PROPERTIES)
-FIXED = {"delivery_mode": 1, "priority": 1, "timestamp": 8}
+FIXED_SIZES = {"delivery_mode": 1, "priority": 1, "timestamp": 8}
 _MORE_FLAGS = 1
-# As RabbitMQ has them (its errata to AMQP 0-9-1): `s` is a number, and both `l` and `L` are signed.
+# RabbitMQ's types (its errata to AMQP 0-9-1): `s` is a number, and both `l` and `L` are signed.
 _NUMBERS = {ord(kind): struct.Struct(f">{code}") for kind, code in (
     ("b", "b"), ("B", "B"), ("s", "h"), ("U", "h"), ("u", "H"), ("I", "i"), ("i", "I"), ("l", "q"), ("L", "q"),
     ("f", "f"), ("d", "d"),
@@ -35,40 +36,40 @@ _NUMBERS = {ord(kind): struct.Struct(f">{code}") for kind, code in (
 _SIZES = {kind: number.size for kind, number in _NUMBERS.items()} | {ord(kind): size for kind, size in (
     ("t", 1), ("D", 5), ("T", 8), ("V", 0),
 )}
-_SIZED = frozenset(b"SxAF")  # these say how long they are
+_LENGTH_PREFIXED = frozenset(b"SxAF")
 _TEXT, _BOOL, _DECIMAL, _TIME, _VOID = b"StDTV"
 
 
-class UnreadableContent(ValueError):  # noqa: N818 - a verdict, not an accident
-    """These bytes are no properties: a length beyond their end, or a kind that nobody knows."""
+class UnreadableContent(ValueError):  # noqa: N818 - a property of the message, not a failure
+    """The bytes are not valid properties: a length exceeds them, or a type is unknown."""
 
 
 class HeaderEntry(NamedTuple):
-    """One header where it lies: from its name to the end of its value."""
+    """The position of one header, from its name to the end of its value."""
 
     name: bytes
     start: int
-    value: int  # where its value begins, behind the kind
+    value: int  # start of the value, after its type
     end: int
     kind: int
 
 
 @dataclass(slots=True)
 class ContentHeader:
-    """The properties of a message, each as its bytes."""
+    """The encoded properties of a message."""
 
     parts: dict[str, bytes]  # without the headers
 
     entries: list[HeaderEntry]
-    table: bytes  # where the entries lie; empty where there are none
+    table: bytes  # contains the entries; empty without headers
 
     @property
     def has_table(self) -> bool:
-        """Whether there is a header table, be it empty."""
+        """Whether there is a header table; it may be empty."""
         return "headers" in self.parts
 
     def text(self, name: str) -> str | None:
-        """Return a property that is a short text; None where it is not there or no UTF-8."""
+        """Return a short-string property; None if it is absent or not UTF-8."""
         part = self.parts.get(name)
         try:
             return None if part is None else part[1:].decode()
@@ -76,18 +77,18 @@ class ContentHeader:
             return None
 
     def values(self, names: Collection[bytes]) -> dict[str, HeaderValue]:
-        """Return what these headers say; of two with one name the first."""
-        found: dict[str, HeaderValue] = {}
+        """Return the values of these headers; the first one if a name is repeated."""
+        values: dict[str, HeaderValue] = {}
         for entry in self.entries:
             if entry.name in names:
-                found.setdefault(entry.name.decode(), value(self.table, entry))
-        return found
+                values.setdefault(entry.name.decode(), value(self.table, entry))
+        return values
 
-    def written(
+    def encode(
         self, *, drop: Collection[bytes] = (), replace: Mapping[bytes, bytes] | None = None,
         add: Mapping[bytes, bytes] | None = None, without: Collection[str] = (),
     ) -> bytes:
-        """Return the bytes again: headers dropped, replaced and added by name, and without these properties."""
+        """Encode the properties with headers dropped, replaced or added by name, `without` some properties."""
         replaced, added = replace or {}, add or {}
         parts = {name: part for name, part in self.parts.items() if name not in without}
         if added or self.has_table:
@@ -96,7 +97,7 @@ class ContentHeader:
                 else self.table[entry.start : entry.end]
                 for entry in self.entries if entry.name not in drop and entry.name not in added
             ]
-            pieces += [header(name, written) for name, written in added.items()]
+            pieces += [header(name, encoded) for name, encoded in added.items()]
             table = b"".join(pieces)
             parts["headers"] = _LENGTH.pack(len(table)) + table
         flags = sum(_FLAG[name] for name in parts)
@@ -104,9 +105,9 @@ class ContentHeader:
 
 
 class HeaderLocation(NamedTuple):
-    """Where the header table lies, its length included, and the message_id; the rest need not be taken apart."""
+    """The position of the header table, including its length, and the message_id."""
 
-    start: int  # 0 where there is none
+    start: int  # 0 without a header table
     end: int
     message_id: bytes | None
 
@@ -116,7 +117,7 @@ def _unreadable(error: Exception) -> UnreadableContent:
 
 
 def locate(raw: bytes) -> HeaderLocation:
-    """Find the headers and the message_id of what only passes through, or raise UnreadableContent."""
+    """Find the headers and the message_id of a forwarded message. Raises UnreadableContent."""
     try:
         return _locate(raw)
     except (IndexError, struct.error) as error:
@@ -124,7 +125,7 @@ def locate(raw: bytes) -> HeaderLocation:
 
 
 def _locate(raw: bytes) -> HeaderLocation:
-    """Step over each property that its flag says is there; written out, for every delayed message comes by."""
+    """Skip each property that is flagged as present; unrolled because it runs for every delayed message."""
     flags = raw[0] << 8 | raw[1]
     at, start, end, message_id = _FLAGS.size, 0, 0, None
     if flags & 0x8000:  # content_type
@@ -149,43 +150,43 @@ def _locate(raw: bytes) -> HeaderLocation:
             if flags & flag:
                 at += 1 + raw[at]
     if flags & _MORE_FLAGS or at != len(raw):
-        raise UnreadableContent("their lengths do not add up")
+        raise UnreadableContent("the lengths of the properties do not add up")
     return HeaderLocation(start, end, message_id)
 
 
-def headers(table: bytes) -> list[HeaderEntry]:
-    """Return the headers of a table whose length stands before it, where they lie in it."""
+def headers(table: bytes, most: int | None = None) -> list[HeaderEntry]:
+    """Return the positions of the first `most` headers in a table that starts with its length."""
     try:
-        return list(_entries(table, _LENGTH.size, len(table)))
+        return list(islice(_entries(table, _LENGTH.size, len(table)), most))
     except (IndexError, struct.error) as error:
         raise _unreadable(error) from None
 
 
-def elements(array: bytes) -> list[HeaderEntry]:
-    """Return the values of an array whose length stands before it, where they lie in it; they have no names."""
+def elements(array: bytes, most: int | None = None) -> list[HeaderEntry]:
+    """Return the positions of the first `most` values in an array; their names are empty."""
     try:
-        return list(_elements(array, _LENGTH.size))
+        return list(islice(_elements(array, _LENGTH.size), most))
     except (IndexError, struct.error) as error:
         raise _unreadable(error) from None
 
 
 def table(pieces: Sequence[bytes]) -> bytes:
-    """Write headers as a table, its length before it."""
+    """Encode headers as a table that starts with its length."""
     return b"".join((_LENGTH.pack(sum(map(len, pieces))), *pieces))
 
 
-def read(raw: bytes) -> ContentHeader:
-    """Take the bytes apart, from the flags on, or raise UnreadableContent."""
+def read(raw: bytes, most: int | None = None) -> ContentHeader:
+    """Parse encoded properties with the first `most` headers. Raises UnreadableContent."""
     try:
-        return _read(raw)
+        return _read(raw, most)
     except (IndexError, struct.error) as error:
         raise _unreadable(error) from None
 
 
-def _read(raw: bytes) -> ContentHeader:
+def _read(raw: bytes, most: int | None) -> ContentHeader:
     [flags] = _FLAGS.unpack_from(raw)
     if flags & _MORE_FLAGS:
-        raise UnreadableContent("more properties than there are")
+        raise UnreadableContent("unknown property flags")
     at = _FLAGS.size
     parts: dict[str, bytes] = {}
     entries: list[HeaderEntry] = []
@@ -196,13 +197,13 @@ def _read(raw: bytes) -> ContentHeader:
         if name == "headers":
             end = at + _LENGTH.size + _LENGTH.unpack_from(raw, at)[0]
             table = raw[at + _LENGTH.size : end]
-            entries = list(_entries(table, 0, len(table)))
+            entries = list(islice(_entries(table, 0, len(table)), most))
         else:
-            end = at + (FIXED.get(name) or 1 + raw[at])
+            end = at + (FIXED_SIZES.get(name) or 1 + raw[at])
         parts[name] = raw[at:end]
         at = end
     if at != len(raw):
-        raise UnreadableContent("their lengths do not add up")
+        raise UnreadableContent("the lengths of the properties do not add up")
     return ContentHeader(parts, entries, table)
 
 
@@ -213,7 +214,7 @@ def _entries(table: bytes, at: int, size: int) -> Iterator[HeaderEntry]:
         kind, value = table[end], end + 1
         after = _end(table, kind, value)
         if after > size:
-            raise UnreadableContent("a header goes beyond their end")
+            raise UnreadableContent("a header exceeds the table")
         yield HeaderEntry(table[name:end], at, value, after, kind)
         at = after
 
@@ -223,27 +224,27 @@ def _elements(array: bytes, at: int) -> Iterator[HeaderEntry]:
         kind, value = array[at], at + 1
         after = _end(array, kind, value)
         if after > len(array):
-            raise UnreadableContent("a value goes beyond the end of its array")
+            raise UnreadableContent("a value exceeds its array")
         yield HeaderEntry(b"", at, value, after, kind)
         at = after
 
 
 def _end(table: bytes, kind: int, at: int) -> int:
-    if kind in _SIZED:
+    if kind in _LENGTH_PREFIXED:
         return at + _LENGTH.size + int(_LENGTH.unpack_from(table, at)[0])
     size = _SIZES.get(kind)
     if size is None:
-        raise UnreadableContent(f"no kind of value is called {chr(kind)!a}")
+        raise UnreadableContent(f"unknown value type {chr(kind)!a}")
     return at + size
 
 
 def value(table: bytes, entry: HeaderEntry) -> HeaderValue:
-    """Return what a header says."""
+    """Return the value of a header."""
     kind, at = entry.kind, entry.value
     number = _NUMBERS.get(kind)
     if number is not None:
-        found: int | float = number.unpack_from(table, at)[0]
-        return found
+        decoded: int | float = number.unpack_from(table, at)[0]
+        return decoded
     if kind == _BOOL:
         return bool(table[at])
     if kind == _DECIMAL:
@@ -261,23 +262,23 @@ def value(table: bytes, entry: HeaderEntry) -> HeaderValue:
     return Other(chr(kind))
 
 
-def header(name: bytes, written: bytes) -> bytes:
-    """Write a header whose value is written already."""
-    return bytes((len(name),)) + name + written
+def header(name: bytes, encoded: bytes) -> bytes:
+    """Encode a header with an encoded value."""
+    return bytes((len(name),)) + name + encoded
 
 
 def number(whole: int) -> bytes:
-    """Write a whole number as 64 bits with a sign, as RabbitMQ has it."""
+    """Encode an integer as a signed 64-bit value, as RabbitMQ does."""
     return b"l" + struct.pack(">q", whole)
 
 
 def text(content: str | bytes) -> bytes:
-    """Write a text."""
+    """Encode a long string."""
     encoded = content if isinstance(content, bytes) else content.encode()
     return b"S" + _LENGTH.pack(len(encoded)) + encoded
 
 
 def short(content: str) -> bytes:
-    """Write a property that is a short text."""
+    """Encode a short-string property."""
     encoded = content.encode()
     return bytes((len(encoded),)) + encoded

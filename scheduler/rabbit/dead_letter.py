@@ -1,4 +1,4 @@
-"""A message that lies in scheduler_dead: what it says, and what it was before it came there."""
+"""Dead letters in scheduler_dead: their reason, source, and original properties."""
 
 import hashlib
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ from scheduler.domain.names import (
     delay_queue,
 )
 from scheduler.rabbit import content_header, header_values
-from scheduler.rabbit.message_forwarding import BODY_CUT, COPIES, DEATH, ORIGINAL_EXCHANGE, SAID
+from scheduler.rabbit.message_forwarding import BODY_CUT, COPIES, DEATH, ORIGINAL_EXCHANGE, OUR_HEADERS
 
-_OF_A_DELAYED_ONE = frozenset((b"x-attempts", b"x-due-at"))  # beside our x-dead-reason
-_BROKERS = frozenset((
+_DELAYED_HEADERS = frozenset((b"x-attempts", b"x-due-at"))  # next to our x-dead-reason
+_BROKER_HEADERS = frozenset((
     DEATH, *content_header.COUNTS, b"x-first-death-exchange", b"x-first-death-queue", b"x-first-death-reason",
     b"x-last-death-exchange", b"x-last-death-queue", b"x-last-death-reason",
 ))
@@ -31,50 +31,51 @@ _PERSISTENT = b"\x02"
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """What is known of it."""
+    """A message in scheduler_dead."""
 
-    id: str  # the same for as long as it lies there
+    id: str  # stable while the message is in the queue
     key: bytes
     body: bytes
     headers: Mapping[str, Any]
     properties: Mapping[str, Any]
-    raw: bytes  # its properties as they came
+    raw: bytes  # encoded properties
     tag: int
+    size: int  # of the body; a page has only its beginning
 
     @property
     def routing_key(self) -> str:
-        """Its routing key as people can read it."""
+        """The routing key as text."""
         return header_values.as_text(self.key)
 
     @property
     def reason(self) -> str:
-        """Why it is there."""
+        """The reason for dead-lettering."""
         if death := self._death:
             return f"{death.get('reason')} in {death.get('queue')}"
-        return self._said("x-rejected-reason", "x-dead-reason") or "not known: it says nothing of it"
+        return self._header("x-rejected-reason", "x-dead-reason") or "unknown: the message has no reason header"
 
     @property
     def at(self) -> str | None:
-        """When it came, as far as it says."""
+        """The time of dead-lettering, if a header has it."""
         if death := self._death:
             time = death.get("time")
             return f"{time:%Y-%m-%dT%H:%M:%SZ}" if isinstance(time, datetime) else None
-        return self._said("x-rejected-at", "x-dead-at")
+        return self._header("x-rejected-at", "x-dead-at")
 
     @property
-    def place(self) -> tuple[str, str]:
-        """Where it stands in the list."""
+    def position(self) -> tuple[str, str]:
+        """The sort key in lists."""
         return self.at or "", self.id
 
     @property
-    def run_given_up(self) -> bool:
-        """Whether it is the event of a run: to replay that is to retry the run."""
-        said = "x-dead-reason" in self.headers and ORIGINAL_EXCHANGE not in self.headers
-        return said and not self._death and self.routing_key == "due"
+    def is_dead_run(self) -> bool:
+        """Whether it is the event of a dead run: replaying it retries the run."""
+        of_run = "x-dead-reason" in self.headers and ORIGINAL_EXCHANGE not in self.headers
+        return of_run and not self._death and self.routing_key == "due"
 
     @property
     def body_was_cut(self) -> bool:
-        """Whether only the beginning of its body was kept."""
+        """Whether the body is incomplete."""
         return BODY_CUT in self.headers and not self._death
 
     @property
@@ -83,46 +84,46 @@ class DeadLetter:
         if self._death:
             user_id = self.properties.get("user_id")
             return user_id if isinstance(user_id, str) else None
-        return self._said("x-original-user-id")
+        return self._header("x-original-user-id")
 
     @property
     def exchange(self) -> str | None:
-        """Where it came from."""
+        """The exchange that it was published to."""
         if death := self._death:
-            return _fed_by(death.get("queue"), death.get("exchange"))
-        known = self.routing_key in COMMAND_MODELS or self.routing_key in RESULT_MODELS
-        ours = COMMANDS_EXCHANGE if known and "x-rejected-reason" in self.headers else None
-        return self._said(ORIGINAL_EXCHANGE) or ours
+            return _source_exchange(death.get("queue"), death.get("exchange"))
+        is_command = self.routing_key in COMMAND_MODELS or self.routing_key in RESULT_MODELS
+        default = COMMANDS_EXCHANGE if is_command and "x-rejected-reason" in self.headers else None
+        return self._header(ORIGINAL_EXCHANGE) or default
 
     @property
     def _death(self) -> Mapping[str, Any]:
-        """What the broker wrote where it moved it here; where we did, there is none."""
-        found = self.headers.get(DEATH.decode())
-        return found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
+        """The broker's record of dead-lettering; empty if the sidecar dead-lettered it."""
+        deaths = self.headers.get(DEATH.decode())
+        return deaths[0] if isinstance(deaths, list) and deaths and isinstance(deaths[0], dict) else {}
 
-    def _said(self, *names: str) -> str | None:
-        return next((said for name in names if isinstance(said := self.headers.get(name), str)), None)
+    def _header(self, *names: str) -> str | None:
+        return next((value for name in names if isinstance(value := self.headers.get(name), str)), None)
 
-    def before(self) -> bytes:
-        """Return its properties without what came to them on the way here; it is persistent."""
-        found = content_header.read(self.raw)
-        for name in ("user_id", "expiration"):  # the broker would refuse the one, and the other ended it
-            found.parts.pop(name, None)
-        found.parts["delivery_mode"] = _PERSISTENT
+    def original_properties(self) -> bytes:
+        """Return its encoded properties before dead-lettering, but persistent."""
+        content = content_header.read(self.raw)
+        for name in ("user_id", "expiration"):  # the broker would reject the former; the latter has expired
+            content.parts.pop(name, None)
+        content.parts["delivery_mode"] = _PERSISTENT
         if self._death:
-            return found.written(drop=_BROKERS | COPIES)  # all else is its publisher's own
-        expiration = self._said("x-original-expiration")
-        if expiration is not None and len(expiration.encode()) <= content_header.MOST_SHORT:
-            found.parts["expiration"] = content_header.short(expiration)
-        delayed = _OF_A_DELAYED_ONE if "x-dead-reason" in self.headers else frozenset[bytes]()
-        return found.written(drop=_BROKERS | COPIES | SAID | delayed)
+            return content.encode(drop=_BROKER_HEADERS | COPIES)  # all other headers are the publisher's
+        expiration = self._header("x-original-expiration")
+        if expiration is not None and len(expiration.encode()) <= content_header.MAX_SHORT:
+            content.parts["expiration"] = content_header.short(expiration)
+        delayed = _DELAYED_HEADERS if "x-dead-reason" in self.headers else frozenset[bytes]()
+        return content.encode(drop=_BROKER_HEADERS | COPIES | OUR_HEADERS | delayed)
 
 
-def _fed_by(queue: Any, exchange: Any) -> str | None:
-    """Return the exchange from which a queue has its messages.
+def _source_exchange(queue: Any, exchange: Any) -> str | None:
+    """Return the exchange that feeds a queue.
 
-    RabbitMQ 3.10 takes over what a publisher wrote of a death in the same queue, its exchange too: the queue alone
-    is true, and decides. What died in a queue of others never becomes a command.
+    RabbitMQ 3.10 copies the exchange from an x-death header that the publisher wrote for the same queue. Only the
+    queue is reliable, so it decides. A message from a queue that is not the sidecar's never becomes a command.
     """
     if isinstance(queue, str):
         if queue in _ENTRIES:
@@ -133,31 +134,31 @@ def _fed_by(queue: Any, exchange: Any) -> str | None:
 
 
 def read(key: bytes, raw: bytes, body: bytes, tag: int) -> DeadLetter:
-    """Return what came, as far as it can be read."""
+    """Parse a dead letter; properties that cannot be parsed are empty."""
     try:
-        found = content_header.read(raw)
+        content = content_header.read(raw)
     except content_header.UnreadableContent:
-        found = content_header.ContentHeader({}, [], b"")
-    headers = header_values.headers(found)
-    for name in content_header.COUNTS:  # what the queue writes with each look is no part of it
+        content = content_header.ContentHeader({}, [], b"")
+    headers = header_values.headers(content)
+    for name in content_header.COUNTS:  # the queue writes them at entry delivery
         headers.pop(name.decode(), None)
-    properties = header_values.properties(found)
+    properties = header_values.properties(content)
     properties.pop("delivery_mode", None)
-    return DeadLetter(_id(key, found, body), key, body, headers, properties, raw, tag)
+    return DeadLetter(_id(key, content, body), key, body, headers, properties, raw, tag, len(body))
 
 
 def fingerprint(key: bytes, raw: bytes, body: bytes) -> str:
-    """Return a UUID for a message, the same for each of its deliveries."""
+    """Return a UUID that is the same for all deliveries of a message."""
     try:
-        found = content_header.read(raw)
+        content = content_header.read(raw)
     except content_header.UnreadableContent:
-        found = content_header.ContentHeader({}, [], raw)
-    return _id(key, found, body)
+        content = content_header.ContentHeader({}, [], raw)
+    return _id(key, content, body)
 
 
-def _id(key: bytes, found: content_header.ContentHeader, body: bytes) -> str:
-    """Return the same at each look, though the queue counts them and may write the headers in another order."""
-    parts = sorted((name, part) for name, part in found.parts.items() if name != "headers")
-    entries = [each for each in found.entries if each.name not in content_header.COUNTS]
-    headers = sorted(found.table[each.start : each.end] for each in entries)
+def _id(key: bytes, content: content_header.ContentHeader, body: bytes) -> str:
+    """Return an id without delivery counts and header order, which change between deliveries."""
+    parts = sorted((name, part) for name, part in content.parts.items() if name != "headers")
+    entries = [entry for entry in content.entries if entry.name not in content_header.COUNTS]
+    headers = sorted(content.table[entry.start : entry.end] for entry in entries)
     return str(UUID(bytes=hashlib.sha256(repr((key, parts, headers)).encode() + body).digest()[:16]))

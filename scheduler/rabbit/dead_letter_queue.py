@@ -1,156 +1,193 @@
-"""What lies in scheduler_dead: looked at, sent again to where it came from, or dropped.
+"""Lists, replays and drops the messages in scheduler_dead.
 
-A queue can be looked into only by taking all messages and giving them back, which may change their order. All that
-is done goes over one channel, so that what one look has given back is there again for the next.
+A queue can be listed only by consuming messages and requeuing them; dead_letter_reader.py limits how many. All
+operations use one channel, so that messages requeued by one are available to the next.
 """
 
 import threading
+from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, ChannelClosedByBroker, NackError, UnroutableError
 
 from scheduler.domain.errors import SchedulerError
-from scheduler.domain.names import COMMANDS_EXCHANGE, DEAD_QUEUE, DELAY_EXCHANGE, DELAYED_EXCHANGE
-from scheduler.rabbit.address import parameters, place
-from scheduler.rabbit.dead_letter import DeadLetter, read
-from scheduler.rabbit.delivery_parser import as_bytes
+from scheduler.domain.names import COMMANDS_EXCHANGE, DELAY_EXCHANGE, DELAYED_EXCHANGE
+from scheduler.rabbit.address import broker_name, parameters
+from scheduler.rabbit.dead_letter import DeadLetter
+from scheduler.rabbit.dead_letter_reader import DeadLetterReader, count_letters
 from scheduler.rabbit.frames import fits
 from scheduler.rabbit.link import RabbitUnavailable, reason
 from scheduler.rabbit.pika_internals import RawProperties, blocking, frame_max
 
-MOST_LOOKED_AT = 10_000  # in one go
-_SILENCE_SECONDS = 0.1
-_MOST_SILENCES = 30  # somebody else may have some of them in hand
-_NOT_FOUND = 404
+SHOWN_BYTES = 64 * 1024  # of a body; a page has no more
+PAGE_BYTES = 4 * 1024 * 1024
+_PARSED = 16  # bytes of memory for each byte of properties
 
 
-class NotReplayable(SchedulerError):  # noqa: N818 - a verdict, not an accident
-    """It cannot be sent again: nobody knows where it came from, or nobody takes it there."""
+T = TypeVar("T")
+
+
+class NotReplayable(SchedulerError):  # noqa: N818 - a property of the message, not a failure
+    """The message cannot be replayed: its source is unknown, or no queue accepts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LetterPage:
+    """A page of dead letters, oldest first, with the beginnings of the bodies."""
+
+    letters: list[DeadLetter]
+    more: bool  # there is a next page
+    incomplete: str | None  # why the rest of the queue was not read
 
 
 class DeadLetterQueue:
-    """The queue, over a connection that is opened when it is needed; one does something with it at a time."""
+    """The queue, over a connection that is opened on demand. Operations run one at a time."""
 
     def __init__(self, urls: Sequence[str], delay_exchanges: Sequence[tuple[str, str]] = ()) -> None:
         self._urls = urls
         self._lock = threading.Lock()
         self._channel: BlockingChannel | None = None
-        self._was_empty = False  # at the last look over this channel
-        # No header lets a publisher borrow our rights elsewhere.
+        self._was_empty = False  # at the last listing over this channel
+        self._returned = 0  # letters that the last operation requeued
+        # A publisher cannot use a header to publish elsewhere with the sidecar's permissions.
         self._exits = {COMMANDS_EXCHANGE, DELAY_EXCHANGE, DELAYED_EXCHANGE}
         for name, _ in delay_exchanges:
             self._exits |= {name, f"{name}.delay"}
 
-    def look(self, limit: int, after: tuple[str, str] = ("", "")) -> list[DeadLetter]:
-        """Return what lies there, oldest first; raise RabbitUnavailable where the broker cannot be reached."""
-        found = sorted(self._all(), key=lambda letter: letter.place)
-        return [each for each in found if each.place > after][:limit]
+    def page(self, limit: int, after: tuple[str, str] = ("", "")) -> LetterPage:
+        """Return dead letters, oldest first. Raises RabbitUnavailable if no broker can be reached."""
+        return self._with_retry(lambda: self._list(limit, after))
 
     def count(self) -> int:
-        """Return how many lie there."""
-        with self._queue() as channel:
-            return _counted(channel)
+        """Return the number of dead letters."""
+        with self._lock, self._broker_errors():
+            return count_letters(self._connected())
 
     def find(self, letter_id: str) -> DeadLetter | None:
-        """Return one, None if it is not among the oldest ten thousand."""
-        return next((each for each in self._all() if each.id == letter_id), None)
+        """Return a dead letter, None if it is not in the part of the queue that is read."""
+
+        def find() -> DeadLetter | None:
+            with self._reader() as reader:
+                return _find(reader, letter_id)
+
+        return self._with_retry(find)
 
     def replay(self, letter_id: str, apply: Callable[[DeadLetter], bool]) -> DeadLetter | None:
         """Publish a dead letter to its source exchange, and remove it when that is confirmed.
 
         If `apply` returns True it has applied the letter to the database, and nothing is published.
         """
-        with self._queue() as channel:
-            letter = _found(channel, letter_id)
+        with self._reader() as reader:
+            letter = _find(reader, letter_id)
             if letter is not None:
                 if letter.body_was_cut:
-                    raise NotReplayable("only the beginning of its body was kept")
+                    raise NotReplayable("its body was cut when it was dead-lettered")
                 if not apply(letter):
-                    self._send(channel.connection, letter)
-                channel.basic_ack(letter.tag)
+                    self._send(letter)
+                reader.remove(letter)
             return letter
 
     def drop(self, letter_id: str) -> DeadLetter | None:
-        """Remove one for good."""
-        with self._queue() as channel:
-            letter = _found(channel, letter_id)
+        """Remove a dead letter permanently."""
+        with self._reader() as reader:
+            letter = _find(reader, letter_id)
             if letter is not None:
-                channel.basic_ack(letter.tag)
+                reader.remove(letter)
             return letter
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         channel, self._channel = self._channel, None
         if channel is not None and channel.connection.is_open:
             with suppress(AMQPError, OSError):
                 channel.connection.close()
 
-    def _all(self) -> list[DeadLetter]:
-        """Look at everything; a connection that broke since the last look is worth another try."""
+    def _with_retry(self, act: Callable[[], T]) -> T:
+        """Read the queue; retry once if a reused connection is broken."""
         reused = self._channel is not None
         try:
-            return self._looked()
+            return act()
         except RabbitUnavailable:
             if not reused:
                 raise
-            return self._looked()
+            return act()
 
-    def _looked(self) -> list[DeadLetter]:
-        with self._queue() as channel:
-            # What a look gives back is counted a moment later. Where the last one gave back nothing the count is
-            # true, and the queue need not be asked: a quorum queue writes each question to its disk.
-            if self._was_empty and not _counted(channel):
-                return []
-            found = _taken(channel)
-            self._was_empty = not found
-            return found
+    def _list(self, limit: int, after: tuple[str, str]) -> LetterPage:
+        with self._reader() as reader:
+            # The queue's count is exact if the last listing was empty. Then skip the basic.get, which a quorum
+            # queue writes to disk.
+            if self._was_empty and not count_letters(self._connected()):
+                return LetterPage([], more=False, incomplete=None)
+            page = _OldestLetters(limit, after)
+            for letter in reader.letters():
+                page.add(letter)
+            self._was_empty = not reader.taken
+            return LetterPage(page.letters, page.cut, reader.stopped)
 
-    def _send(self, connection: pika.BlockingConnection, letter: DeadLetter) -> None:
+    def _send(self, letter: DeadLetter) -> None:
+        connection = self._connected().connection
         exchange = letter.exchange
         if exchange not in self._exits:
-            raise NotReplayable(f"it came from {exchange or 'nobody knows where'}, which is no exchange of ours")
-        before = letter.before()
-        if not fits(before, frame_max(connection)):
+            raise NotReplayable(f"its source exchange is unknown to the sidecar: {exchange or 'not recorded'}")
+        properties = letter.original_properties()
+        if not fits(properties, frame_max(connection)):
             raise NotReplayable("its properties and headers exceed the connection's frame_max")
-        properties = RawProperties(before)
         channel = connection.channel()
         channel.confirm_delivery()
         try:
-            channel.basic_publish(exchange, letter.key, letter.body, properties, mandatory=True)
+            channel.basic_publish(exchange, letter.key, letter.body, RawProperties(properties), mandatory=True)
         except UnroutableError:
-            raise NotReplayable(f"no queue takes it from {exchange} under {letter.routing_key!r}") from None
+            raise NotReplayable(f"no queue is bound to {exchange} for {letter.routing_key!r}") from None
         except NackError:
-            raise NotReplayable("a queue refused it; it may be full") from None
+            raise NotReplayable("a queue rejected it; it may be full") from None
         except ChannelClosedByBroker as error:
-            raise NotReplayable(f"the broker refused it: {error.reply_text}") from None
+            raise NotReplayable(f"the broker rejected it: {error.reply_text}") from None
         finally:
             if channel.is_open:
                 channel.close()
 
     @contextmanager
-    def _queue(self) -> Iterator[BlockingChannel]:
-        """Lend the channel; what was taken and not settled is given back, whatever happened."""
-        with self._lock:
-            channel = self._connected()
+    def _reader(self) -> Iterator[DeadLetterReader]:
+        """Provide a reader; afterwards requeue all messages that it took and did not remove."""
+        with self._lock, self._broker_errors():
+            reader = DeadLetterReader(self._connected(), self._returned)
             try:
-                yield channel
-                channel.basic_nack(0, multiple=True, requeue=True)
-            except (AMQPError, OSError) as error:
-                self.close()
-                raise RabbitUnavailable(f"RabbitMQ: {reason(error)}") from error
-            except BaseException:
-                self.close()  # and with it what was taken goes back
+                yield reader
+            except (AMQPError, OSError):
                 raise
+            except Exception:
+                self._requeue(reader)
+                raise
+            self._requeue(reader)
+
+    def _requeue(self, reader: DeadLetterReader) -> None:
+        reader.requeue()
+        self._returned = reader.taken
+
+    @contextmanager
+    def _broker_errors(self) -> Iterator[None]:
+        """Close the connection if it failed or its state is unknown."""
+        try:
+            yield
+        except (AMQPError, OSError) as error:
+            self.close()
+            raise RabbitUnavailable(f"RabbitMQ: {reason(error)}") from error
+        except Exception:
+            raise
+        except BaseException:
+            self.close()  # requeues the consumed messages
+            raise
 
     def _connected(self) -> BlockingChannel:
         channel = self._channel
         if channel is not None:
             try:
-                channel.connection.process_data_events()  # one that the broker has given up says so now
+                channel.connection.process_data_events()  # raises if the broker has closed it
             except (AMQPError, OSError):
                 channel = None
         if channel is None or not channel.is_open:
@@ -166,46 +203,43 @@ class DeadLetterQueue:
             try:
                 return blocking(parameters(url, "dead letters"))
             except (AMQPError, OSError) as error:
-                problems.append(f"RabbitMQ at {place(url)}: {reason(error)}")
+                problems.append(f"RabbitMQ at {broker_name(url)}: {reason(error)}")
         raise RabbitUnavailable("; ".join(problems))
 
 
-def _found(channel: BlockingChannel, letter_id: str) -> DeadLetter | None:
-    return next((each for each in _taken(channel) if each.id == letter_id), None)
+class _OldestLetters:
+    """Keeps the oldest letters after a position, as many as a page may have."""
+
+    def __init__(self, limit: int, after: tuple[str, str]) -> None:
+        self._limit, self._after = limit, after
+        self._before: tuple[str, str] | None = None  # the position of the oldest that was left out
+        self._bytes = 0
+        self.letters: list[DeadLetter] = []
+
+    @property
+    def cut(self) -> bool:
+        """Whether there are more letters than a page may have."""
+        return self._before is not None
+
+    def add(self, letter: DeadLetter) -> None:
+        if letter.position <= self._after or (self._before is not None and letter.position >= self._before):
+            return
+        shown = replace(letter, body=letter.body[: SHOWN_BYTES + 1])
+        insort(self.letters, shown, key=lambda letter: letter.position)
+        self._bytes += _weight(shown)
+        while len(self.letters) > self._limit or (self._bytes > PAGE_BYTES and len(self.letters) > 1):
+            left_out = self.letters.pop()
+            self._before = left_out.position
+            self._bytes -= _weight(left_out)
 
 
-def _taken(channel: BlockingChannel) -> list[DeadLetter]:
-    """Take what lies there, as much as one look may; the channel's owner gives it back."""
-    waiting = min(_counted(channel), MOST_LOOKED_AT)
-    found: list[DeadLetter] = []
-    if waiting:
-        channel.basic_qos(prefetch_count=MOST_LOOKED_AT)
-        silent = 0
-        for method, properties, body in channel.consume(DEAD_QUEUE, inactivity_timeout=_SILENCE_SECONDS):
-            if method is not None:
-                found.append(_letter(method, properties, body))
-            silent = silent + 1 if method is None else 0
-            if len(found) >= waiting or silent > _MOST_SILENCES:
-                break
-        channel.cancel()
-    # The count may be a moment old, from before the last look gave all back: then the queue is asked itself.
-    while not waiting and len(found) < MOST_LOOKED_AT:
-        method, properties, body = channel.basic_get(DEAD_QUEUE)
-        if method is None:
-            break
-        found.append(_letter(method, properties, body))
+def _weight(letter: DeadLetter) -> int:
+    return len(letter.body) + _PARSED * len(letter.raw)
+
+
+def _find(reader: DeadLetterReader, letter_id: str) -> DeadLetter | None:
+    found = None
+    for letter in reader.letters():
+        if found is None and letter.id == letter_id:
+            found = letter
     return found
-
-
-def _counted(channel: BlockingChannel) -> int:
-    """Return how many lie there, or lay there a moment ago."""
-    try:
-        return int(channel.queue_declare(DEAD_QUEUE, passive=True).method.message_count)
-    except ChannelClosedByBroker as error:
-        if error.reply_code == _NOT_FOUND:
-            raise RabbitUnavailable("RabbitMQ: no scheduler_dead yet; start a consumer or a producer") from None
-        raise
-
-
-def _letter(method: Any, properties: pika.BasicProperties, body: bytes) -> DeadLetter:
-    return read(as_bytes(method.routing_key), properties.raw, body, method.delivery_tag)  # as blocking() has them

@@ -1,9 +1,9 @@
-"""Deliveries among the bytes of a connection, each read whole where it lies.
+"""Parse deliveries directly from the bytes of a connection.
 
-pika asks the socket for 4 KB at a time, copies what is left of them for every frame, and hands each frame through
-several layers; a delivery is three frames. That is most of what a consumer would do
-(docs/decisions/0009-reading.md). Here a delivery that lies whole in the buffer is read at once. All else, from the
-handshake to a body in several frames, goes pika's own way; pika_internals.py is where the two meet.
+pika reads 4 KB at a time from the socket, copies the rest of the buffer for every frame, and passes each frame
+through several layers. A delivery has three frames, so this would be most of a consumer's work
+(docs/decisions/0009-reading.md). A complete delivery in the buffer is parsed at once here; pika parses the rest,
+from the handshake to a body in several frames; pika_internals.py connects the two.
 """
 
 import struct
@@ -15,34 +15,36 @@ from typing import Any
 import pika
 from pika import spec
 
+from scheduler.rabbit.heavy_headers import read_heavy
+
 MORE = -1
 NOT_OURS = 0
 _FRAME = struct.Struct(">BHI")
 _HEADER = struct.Struct(">BHIHHQ")
 _TAG = struct.Struct(">QB")
 _DELIVER = struct.pack(">I", spec.Basic.Deliver.INDEX)
-_OVERHEAD = 8  # of a frame: its head and its end mark
-_COMMON = 512  # bytes; longer properties are not likely to come again
+_OVERHEAD = 8  # bytes of a frame around its payload: header and end mark
+_MAX_CACHED = 512  # bytes; longer properties are unlikely to repeat
 
 
 @dataclass(slots=True)
 class Delivery:
-    """One command as it came."""
+    """A message from a queue."""
 
     tag: int
     routing_key: str
     properties: pika.BasicProperties
     body: bytes
     redelivered: bool
-    size: int  # in bytes, its properties included
-    raw: bytes = b""  # its properties as they came
-    read: Any = None  # what the inbox's reader made of it
-    redeliveries: int = 0  # as counted by us, of a queue that doesn't count them
-    alone: int = 0  # how often it was handled by itself
+    size: int  # bytes, including properties
+    raw: bytes = b""  # encoded properties
+    read: Any = None  # the result of the consumer's reader
+    redeliveries: int = 0  # counted by us if the queue does not
+    alone: int = 0  # times that it was handled alone
 
     @property
     def deliveries_before(self) -> int:
-        """How often it was delivered before without being acknowledged, as far as the broker tells."""
+        """The number of earlier deliveries without an acknowledgement, as far as it is known."""
         if self.redeliveries:
             return self.redeliveries
         headers = self.properties.headers
@@ -61,31 +63,28 @@ Decode = Callable[[bytes], pika.BasicProperties]
 
 
 class DeliveryParser:
-    """Finds what comes for one consumer among the bytes of a connection."""
+    """Parses the deliveries to one consumer from the bytes of a connection."""
 
     def __init__(
         self, channel: int, consumer_tag: str, frame_max: int, handler: Handler, decode: Decode | None = None
     ) -> None:
-        """Hand over deliveries, those that came together at once.
-
-        `decode` makes of their properties what the handler needs, all by default.
-        """
+        """Pass deliveries to `handler` in batches; `decode` decodes the properties it needs, by default all."""
         name = consumer_tag.encode()
         self._decode = decode or decoded
         self._head = struct.pack(">BH", spec.FRAME_METHOD, channel)
         self._mark = _DELIVER + bytes((len(name),)) + name
-        self._most = frame_max - _OVERHEAD
+        self._max_payload = frame_max - _OVERHEAD
         self._handler = handler
-        self._found: list[Delivery] = []
+        self._deliveries: list[Delivery] = []
 
-    def hand_over(self) -> None:
-        """Hand over what was read since the last time."""
-        if self._found:
-            found, self._found = self._found, []
-            self._handler(found)
+    def flush(self) -> None:
+        """Pass the parsed deliveries to the handler."""
+        if self._deliveries:
+            deliveries, self._deliveries = self._deliveries, []
+            self._handler(deliveries)
 
     def read(self, data: bytes, at: int) -> int:
-        """Read the delivery that begins at `at` and return where it ends, or MORE, or NOT_OURS."""
+        """Parse the delivery at `at` and return its end, MORE or NOT_OURS."""
         method = at + _FRAME.size
         if not (data.startswith(self._head, at) and data.startswith(self._mark, method)):
             return NOT_OURS
@@ -93,8 +92,8 @@ class DeliveryParser:
         if len(data) < header + _HEADER.size:
             return MORE
         kind, _, header_size, _, _, body_size = _HEADER.unpack_from(data, header)
-        if body_size > self._most:
-            return NOT_OURS  # it comes in several frames: pika gathers them
+        if body_size > self._max_payload:
+            return NOT_OURS  # in several frames: pika joins them
         body = header + header_size + _OVERHEAD
         end = int(body + body_size + _OVERHEAD if body_size else body)
         if len(data) < end:
@@ -105,23 +104,23 @@ class DeliveryParser:
             or (body_size and _FRAME.unpack_from(data, body)[2] != body_size)
         ):
             return NOT_OURS
-        where = method + len(self._mark)
-        tag, redelivered = _TAG.unpack_from(data, where)
-        where += _TAG.size
-        where += 1 + data[where]  # the exchange
+        position = method + len(self._mark)
+        tag, redelivered = _TAG.unpack_from(data, position)
+        position += _TAG.size
+        position += 1 + data[position]  # the exchange
         try:
-            key = data[where + 1 : where + 1 + data[where]].decode()
+            key = data[position + 1 : position + 1 + data[position]].decode()
         except UnicodeDecodeError:
             return NOT_OURS
         raw = data[header + _HEADER.size : body - 1]
         properties = self._decode(raw)
         content = data[body + _FRAME.size : end - 1]
-        self._found.append(Delivery(tag, key, properties, content, bool(redelivered), end - at, raw))
+        self._deliveries.append(Delivery(tag, key, properties, content, bool(redelivered), end - at, raw))
         return end
 
 
 def frame_end(data: bytes, at: int = 0) -> int:
-    """Return where the frame that begins at `at` ends, or MORE."""
+    """Return the end of the frame at `at`, or MORE."""
     if len(data) < at + _FRAME.size:
         return MORE
     end = at + int(_FRAME.unpack_from(data, at)[2]) + _OVERHEAD
@@ -129,20 +128,20 @@ def frame_end(data: bytes, at: int = 0) -> int:
 
 
 class UnreadableProperties(pika.BasicProperties):  # type: ignore[misc]  # pika's types are not all known
-    """Stands for what pika cannot read, such as a header with a timestamp in milliseconds: a year beyond 9999."""
+    """Properties that pika cannot decode, such as a timestamp in milliseconds, with a year beyond 9999."""
 
     def __init__(self, problem: str) -> None:
         super().__init__()
         self.problem = problem
 
     @classmethod
-    def because(cls, error: Exception) -> "UnreadableProperties":
-        """Say in one line what pika stumbled over."""
+    def from_error(cls, error: Exception) -> "UnreadableProperties":
+        """Describe pika's error in one line."""
         return cls(f"{type(error).__name__}: {error}"[:200])
 
 
 def unread_header(data: bytes) -> tuple[int, int] | None:
-    """Return channel and body size of a whole header frame, whatever its properties are; None for any other."""
+    """Return channel and body size of a complete header frame, valid or not; None for other frames."""
     if not is_header(data):
         return None
     _, channel, _, _, _, body_size = _HEADER.unpack_from(data)
@@ -150,17 +149,17 @@ def unread_header(data: bytes) -> tuple[int, int] | None:
 
 
 def is_header(data: bytes) -> bool:
-    """Tell whether these bytes are a whole header frame."""
+    """Return whether these bytes are a complete header frame."""
     return bool(data[0] == spec.FRAME_HEADER and data[-1] == spec.FRAME_END)
 
 
 def unread_properties(data: bytes) -> bytes:
-    """Return the properties of a whole header frame as they came."""
+    """Return the encoded properties of a complete header frame."""
     return data[_HEADER.size : -1]
 
 
 def as_bytes(text: str | bytes) -> bytes:
-    """Return a short text as it came: what is no UTF-8 pika leaves as it is."""
+    """Return the bytes of a short string; pika decodes it only if it is UTF-8."""
     return text if isinstance(text, bytes) else text.encode()
 
 
@@ -168,18 +167,18 @@ def _properties(raw: bytes) -> pika.BasicProperties:
     properties = pika.BasicProperties()
     try:
         properties.decode(raw)
-    except Exception as error:  # noqa: BLE001 - one message's own affair, whatever a host put into it
-        return UnreadableProperties.because(error)
+    except Exception as error:  # noqa: BLE001 - any error concerns only this message
+        return UnreadableProperties.from_error(error)
     return properties
 
 
-# Many a host sends the same with each message; nobody changes them.
+# Many hosts repeat the same properties. The cached objects are never modified.
 _common_properties = lru_cache(maxsize=256)(_properties)
 
 
 def decoded(raw: bytes) -> pika.BasicProperties:
-    """Return the properties that these bytes are."""
-    return _common_properties(raw) if len(raw) <= _COMMON else _properties(raw)
+    """Decode properties."""
+    return _common_properties(raw) if len(raw) <= _MAX_CACHED else read_heavy(raw) or _properties(raw)
 
 
 NOTHING = pika.BasicProperties()
@@ -187,10 +186,10 @@ _HAS_HEADERS = spec.BasicProperties.FLAG_HEADERS >> 8  # in the first byte
 
 
 def undecoded(raw: bytes) -> pika.BasicProperties:
-    """Return nothing but what the queue itself has written: for those who read the bytes."""
+    """Decode properties only if they have a delivery count, for callers that parse the bytes."""
     return decoded(raw) if b"x-delivery-count" in raw else NOTHING
 
 
-def headers_alone(raw: bytes) -> pika.BasicProperties:
-    """Return the properties of a message with headers, and of any other nothing: for those who look at no more."""
+def decoded_if_headers(raw: bytes) -> pika.BasicProperties:
+    """Decode properties only if they have headers, for callers that need nothing else."""
     return decoded(raw) if raw[0] & _HAS_HEADERS else NOTHING

@@ -17,7 +17,7 @@ RECHECK_SECONDS = 0.05
 
 
 class EventConfirms:
-    """Events under way: most on the shared channel, those of slow routes on a connection of their own."""
+    """Events in flight: most on the shared channel, events of slow routes on a separate connection."""
 
     def __init__(
         self, publisher: "EventPublisher", confirms: Confirms, separate: Sequence[tuple[int, Publishable]]
@@ -30,7 +30,7 @@ class EventConfirms:
 
     @property
     def lost(self) -> str:
-        """Why an event has the receipt UNKNOWN."""
+        """The reason for the receipt UNKNOWN."""
         return self._confirms.lost
 
     @property
@@ -54,7 +54,7 @@ class EventConfirms:
         return self._confirms.done or time.monotonic() >= self._stuck_at
 
     def wait(self, timeout: float) -> list[Receipt]:
-        """Return the receipts in order, UNKNOWN for an event that nothing is known of after this time."""
+        """Return the receipts in order, UNKNOWN for an event without one after this time."""
         deadline = time.monotonic() + timeout
         while not self.settled(deadline - time.monotonic()) and time.monotonic() < deadline:
             self._confirms.wait(min(RECHECK_SECONDS, max(0.0, deadline - time.monotonic())))
@@ -65,7 +65,7 @@ class EventConfirms:
 
 
 class EventPublisher:
-    """Publishes on one channel, and the events of slow routes on a connection of their own."""
+    """Publishes on one channel, and the events of slow routes on a separate connection."""
 
     def __init__(self, link: Link, slow_routes: SlowRoutes) -> None:
         self._link = link
@@ -94,12 +94,12 @@ class EventPublisher:
         return shared, separate
 
     def set_aside_slow(self, confirms: Confirms) -> bool:
-        """Set aside what later confirms overtook, and send the events of these routes separately from now on."""
+        """Set aside events that later confirms overtook, and publish their routes separately from now on."""
         routes = self._publisher.set_aside_slow(confirms)
         if routes:
             self.slow_routes.add(routes, self._link)
         return bool(routes)
 
     def renew(self) -> None:
-        """Use a new channel, unless something is under way."""
+        """Open a new channel unless messages are in flight."""
         self._publisher.renew()

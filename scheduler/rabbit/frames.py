@@ -30,7 +30,7 @@ class UnsendableMessage(Exception):  # noqa: N818 - a property of the message, n
 
 @dataclass(frozen=True, slots=True)
 class AmqpMessage:
-    """What to publish where. `key` tells a returned message from its neighbours: its message_id."""
+    """A message to publish. `key`, its message_id, identifies it if it is returned."""
 
     exchange: str
     routing_key: str
@@ -40,13 +40,13 @@ class AmqpMessage:
 
     @property
     def key(self) -> str | None:
-        found: str | None = self.properties.message_id
-        return found
+        message_id: str | None = self.properties.message_id
+        return message_id
 
 
 @dataclass(slots=True)
 class DueMessage:
-    """A ScheduleDue or another event of ours: as an AmqpMessage, with properties that are quick to encode."""
+    """A ScheduleDue or another event: like AmqpMessage, with properties that are fast to encode."""
 
     body: bytes
     key: str | None
@@ -58,13 +58,13 @@ class DueMessage:
     exchange: str = EVENTS_EXCHANGE
     routing_key: str = "due"
     kind: str = "ScheduleDue"
-    user_id: str | None = None  # our own: the broker checks it
+    user_id: str | None = None  # the sidecar's user: the broker verifies it
     mandatory: bool = True
 
 
 @dataclass(slots=True)
 class RawMessage:
-    """A message that passes through us: its properties are bytes, as they came."""
+    """A forwarded message with its encoded properties."""
 
     exchange: str
     routing_key: bytes
@@ -75,7 +75,7 @@ class RawMessage:
 
     @property
     def key(self) -> tuple[str, bytes, bytes]:
-        """What tells it from its neighbours: its message_id is its publisher's, who may give many the same."""
+        """Identifies a returned message: publishers may give several messages the same message_id."""
         return self.exchange, self.routing_key, self.body
 
 
@@ -93,7 +93,7 @@ def dead_run(
     exchange: str, body: bytes, event_id: str, headers: dict[str, str | int], *, correlation_id: str | None,
     timestamp: int, priority: int | None,
 ) -> AmqpMessage:
-    """Return the event of a run that was given up, for people to look at: it never expires."""
+    """Return the event of a dead run, for operators: it never expires."""
     properties = pika.BasicProperties(
         content_type="application/json", delivery_mode=2, type="ScheduleDue", app_id="scheduler",
         message_id=event_id, correlation_id=correlation_id, timestamp=timestamp, headers=headers,
@@ -103,7 +103,7 @@ def dead_run(
 
 
 def marker(exchange: str, routing_key: str, marker_id: str, header: str) -> AmqpMessage:
-    """Return a message that only marks a place in a queue."""
+    """Return a message that marks a position in a queue."""
     properties = pika.BasicProperties(
         content_type="application/json", delivery_mode=2, app_id="scheduler", message_id=marker_id,
         headers={header: marker_id},
@@ -115,7 +115,7 @@ def json_message(
     exchange: str, routing_key: str, kind: str, body: bytes, *, correlation_id: str | None, timestamp: int,
     message_id: str | None = None,
 ) -> AmqpMessage:
-    """Return a message of ours that nobody need listen to: an answer, or an event beside ScheduleDue."""
+    """Return a message without a required receiver: a reply, or an event other than ScheduleDue."""
     properties = pika.BasicProperties(
         content_type="application/json", delivery_mode=2, type=kind, app_id="scheduler",
         correlation_id=correlation_id, timestamp=timestamp, message_id=message_id,
@@ -127,7 +127,7 @@ def command_message(
     routing_key: str, kind: str, body: bytes, *, key: str, reply_to: str | None = None,
     correlation_id: str | None = None, user_id: str | None = None, headers: dict[str, str] | None = None,
 ) -> AmqpMessage:
-    """Return what a worker tells the sidecar: it must reach a queue; `key` tells it from its neighbours."""
+    """Return a worker's command: it must reach a queue, and `key` identifies it if it is returned."""
     properties = pika.BasicProperties(
         content_type="application/json", delivery_mode=2, type=kind, app_id="scheduler", message_id=key,
         reply_to=reply_to, correlation_id=correlation_id, user_id=user_id, headers=headers,
@@ -184,11 +184,11 @@ def _encode_raw(message: RawMessage, channel: int, frame_max: int) -> bytes:
 
 
 def fits(properties: bytes, frame_max: int) -> bool:
-    """Tell whether properties go into one frame, as AMQP asks."""
+    """Return whether properties fit in one frame, as AMQP requires."""
     return _CONTENT_HEAD.size + len(properties) + _FRAME_OVERHEAD <= frame_max
 
 
-@lru_cache(maxsize=1024)  # a handful, and one for each route
+@lru_cache(maxsize=1024)  # a few, and one per route
 def _publish(channel: int, exchange: str, routing_key: str, mandatory: bool) -> bytes:
     method = spec.Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=mandatory)
     marshalled: bytes = Method(channel, method).marshal()
@@ -224,7 +224,7 @@ def _due_header(message: DueMessage, channel: int) -> bytes:
     return _FRAME.pack(spec.FRAME_HEADER, channel, len(content)) + content + _END
 
 
-@lru_cache(maxsize=16)  # we have a handful of events
+@lru_cache(maxsize=16)  # there are few event types
 def _due_end(kind: str, user_id: str | None) -> bytes:
     return _short(kind) + (b"" if user_id is None else _short(user_id)) + _short("scheduler")
 

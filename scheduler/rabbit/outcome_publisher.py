@@ -26,12 +26,12 @@ class CommandReply:
     kind: str
     body: bytes
     reason: str | None = None
-    # The entry exchange of a delayed message: it is no command, and its `reply_to` is for its receiver.
+    # The entry exchange of a delayed message: `reply_to` is for the message's receiver.
     entered: str | None = None
 
 
 class OutcomePublisher:
-    """Publishes the outcomes of a batch; only dead letters can hold the batch up."""
+    """Publishes the outcomes of a batch; only dead letters can delay the batch."""
 
     def __init__(
         self, link: Link, pause: Callable[[], None], replies: ReplySender, addresses: ReplyAddresses | None = None,
@@ -46,7 +46,7 @@ class OutcomePublisher:
         self._max_body = max_body
 
     def publish(self, outcomes: Sequence[CommandReply]) -> list[Delivery]:
-        """Return when every dead letter is confirmed and in a queue; raise Unavailable otherwise.
+        """Publish, and wait until every dead letter is confirmed in a queue. Raises Unavailable otherwise.
 
         Returns the rejected commands that cannot be copied: only the broker can move them.
         """
@@ -101,7 +101,7 @@ class OutcomePublisher:
     def _wait_for_alarm(self) -> None:
         """Keep the commands unacknowledged while the broker has an alarm.
 
-        Requeued, they would be redelivered again and again until their delivery limit dead-letters them.
+        Requeued, they would be redelivered repeatedly until their delivery limit dead-letters them.
         """
         while self._link.closed is None and (self._link.blocked or self._replies.blocked):
             self._pause()

@@ -1,40 +1,29 @@
-"""Declares what takes the place of the plugin's exchanges, one thing after the other, and tells of each."""
+"""Declares the replacements for the plugin's exchanges and reports each failure."""
 
 from collections.abc import Callable, Iterator
 
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import AMQPError, ChannelClosedByBroker
+from pika.exceptions import ChannelClosedByBroker
 
 from scheduler.domain.delayed.plugin_migration import Binding, ExchangePair, MigrationPlan
 from scheduler.domain.names import delay_queue
-from scheduler.rabbit.address import open_connection, parameters, place
-from scheduler.rabbit.link import RabbitUnavailable, reason
-from scheduler.rabbit.topology import BY_DELAY_HEADER, inbox_arguments
+from scheduler.rabbit.topology import BY_DELAY_HEADER, connected, inbox_arguments
 
 Act = Callable[[BlockingChannel], object]
 
 
 def apply(url: str, plan: MigrationPlan, queue_type: str) -> list[str]:
-    """Declare it all and return what could not be, with why; raise RabbitUnavailable without a broker."""
-    try:
-        connection = open_connection(parameters(url, "delayed migrate"))
-    except (AMQPError, OSError) as error:
-        raise RabbitUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
+    """Declare the plan and return the failures with their reasons. Raises RabbitUnavailable without a broker."""
     problems = []
-    try:
+    with connected(url, "delayed migrate") as connection:
         for pair in plan.pairs:
-            for what, act in _acts(pair, queue_type):
+            for name, act in _acts(pair, queue_type):
                 channel = connection.channel()
                 try:
                     act(channel)
                     channel.close()
                 except ChannelClosedByBroker as error:
-                    problems.append(f"{what}: {error.reply_text}")
-    except (AMQPError, OSError) as error:
-        raise RabbitUnavailable(f"RabbitMQ at {place(url)}: {reason(error)}") from error
-    finally:
-        if connection.is_open:
-            connection.close()
+                    problems.append(f"{name}: {error.reply_text}")
     return problems
 
 

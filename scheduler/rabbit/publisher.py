@@ -1,4 +1,4 @@
-"""Publishes batches with pipelined confirms, and says of each message what became of it."""
+"""Publishes batches with pipelined confirms and returns a receipt for each message."""
 
 import threading
 from collections import deque
@@ -24,35 +24,35 @@ _unsendable = ThrottledWarning(log, "message cannot be sent")
 
 
 class Receipt(StrEnum):
-    """What the broker said of a message."""
+    """The broker's response to a message."""
 
     CONFIRMED = "confirmed"
     RETURNED = "returned"  # confirmed, but no queue took it
     REFUSED = "refused"
-    UNKNOWN = "unconfirmed"  # no answer, and none will come
+    UNKNOWN = "unconfirmed"  # no confirm before the connection was lost or the time was up
     UNSENDABLE = "unsendable"  # not sent: the broker would close the channel or the connection over it
-    SLOW = "slow"  # not answered yet, although later messages were: a queue of its route is slow
+    SLOW = "slow"  # unconfirmed although later messages were confirmed: a queue of its route is slow
 
 
 Then = Callable[[list[Receipt]], None]
-# What tells a returned message from its neighbours: its message_id, or what it says under which key.
+# Identifies a returned message: its message_id, or exchange, routing key and body.
 Key = str | tuple[str, bytes, bytes] | None
 
 
 class Confirms:
-    """Messages on their way, with delivery tags in a row; each gets its receipt when the broker answers."""
+    """Messages in flight with consecutive delivery tags, and their receipts."""
 
     def __init__(
         self, messages: Sequence[Publishable], then: Then | None = None, unsendable: Sequence[int] = ()
     ) -> None:
-        """Take the messages that are sent, and the places of those among them that are not, in order."""
+        """Track sent messages; `unsendable` are the indexes at which unsent ones belong, in order."""
         self._then = then
         self._unsendable = unsendable
         self._messages = messages
         self._count = self._open = len(messages)
         self._receipts = [Receipt.UNKNOWN] * len(messages)
-        self._answered = 0  # all before this index have their receipt
-        self._scattered = False  # some behind it have theirs too
+        self._settled = 0  # all messages before this index have a receipt
+        self._scattered = False  # some messages after it have a receipt too
         self._returned: set[Key] = set()
         self._done = threading.Event()
         self.first_tag = 0
@@ -61,7 +61,7 @@ class Confirms:
             self._done.set()
 
     def wait(self, timeout: float) -> list[Receipt]:
-        """Return the receipts in order, once all are there or the time is over or the broker is gone."""
+        """Return the receipts in order, once all have arrived, the time is up or the broker is gone."""
         self._done.wait(timeout)
         return self._all_receipts()
 
@@ -73,7 +73,7 @@ class Confirms:
 
     @property
     def done(self) -> bool:
-        """Whether every receipt has come, or none will come any more."""
+        """Whether no more receipts will arrive."""
         return self._done.is_set()
 
     @property
@@ -82,25 +82,25 @@ class Confirms:
         return self.first_tag + self._count - 1
 
     def _settle_up_to(self, tag: int, receipt: Receipt) -> None:
-        """Give all up to this tag the receipt, but for those that have one."""
-        start, end = self._answered, min(tag - self.first_tag + 1, self._count)
+        """Set the receipt of all unsettled messages up to this tag."""
+        start, end = self._settled, min(tag - self.first_tag + 1, self._count)
         if self._scattered or self._returned:
             for index in range(start, end):
                 self._settle(index, receipt)
-        elif end > start:  # nearly always
+        elif end > start:  # the usual case
             self._receipts[start:end] = [receipt] * (end - start)
             self._open -= end - start
-        self._answered = max(start, end)
-        self._end_if_answered()
+        self._settled = max(start, end)
+        self._end_if_settled()
 
     def _settle_one(self, tag: int, receipt: Receipt) -> None:
         index = tag - self.first_tag
         self._settle(index, receipt)
-        if index == self._answered:
-            self._answered += 1
+        if index == self._settled:
+            self._settled += 1
         else:
             self._scattered = True
-        self._end_if_answered()
+        self._end_if_settled()
 
     def _settle(self, index: int, receipt: Receipt) -> None:
         if self._receipts[index] is not Receipt.UNKNOWN:
@@ -114,38 +114,38 @@ class Confirms:
         if self.done:
             return set()
         routes = set()
-        for index in range(self._answered, min(self._count, last_confirmed - self.first_tag)):
+        for index in range(self._settled, min(self._count, last_confirmed - self.first_tag)):
             if self._receipts[index] is Receipt.UNKNOWN and (route := own_route(self._messages[index])):
                 self._settle(index, Receipt.SLOW)
                 self._scattered = True
                 routes.add(route)
-        self._end_if_answered()
+        self._end_if_settled()
         return routes
 
     def _return(self, method: spec.Basic.Return, message_id: str | None, body: bytes) -> None:
-        """Note a return; it comes before the confirm of the same message, which may be of another batch."""
+        """Record a returned message. It precedes its confirm, and may belong to a different batch."""
         if self.done:
             return
         if isinstance(self._messages[0], RawMessage):
             self._returned.add((method.exchange, as_bytes(method.routing_key), body))
-        elif message_id is not None or any(each.key is None for each in self._messages):
+        elif message_id is not None or any(message.key is None for message in self._messages):
             self._returned.add(message_id)
 
     def _is_returned(self, message: Publishable) -> bool:
-        # A return without a key could be any of ours: better sent twice than lost.
+        # A returned message without a key could be any of these: duplicates are fine, losses are not.
         return message.key in self._returned or None in self._returned
 
-    def _lose(self, why: str) -> None:
+    def _lose(self, problem: str) -> None:
         if not self.done:
-            self.lost = why
+            self.lost = problem
             self._end()
 
-    def _end_if_answered(self) -> None:
+    def _end_if_settled(self) -> None:
         if self._open == 0 and not self.done:
             self._end()
 
     def _end(self) -> None:
-        self._messages = ()  # they may be large, and who sent them may keep this
+        self._messages = ()  # they may be large, and the caller may keep this object
         self._done.set()
         if self._then is not None:
             self._then(self._all_receipts())
@@ -169,8 +169,8 @@ class Publisher:
         def use(future: Future[object]) -> None:
             self._channel = channel
             self._tag = self._last_confirmed = 0
-            self._unconfirmed: deque[Confirms] = deque()  # in the order of their tags
-            self._queued: deque[bytes] = deque()  # the last of them, not written yet: they are sent one at a time
+            self._unconfirmed: deque[Confirms] = deque()  # in tag order
+            self._queued: deque[bytes] = deque()  # encoded and not written yet, while sending one at a time
             channel.add_on_close_callback(self._on_channel_close)
             channel.add_on_return_callback(self._on_return)
             channel.confirm_delivery(partial(self._on_confirm, channel), callback=future.set_result)
@@ -179,10 +179,10 @@ class Publisher:
         self._link.call(use)
 
     def renew(self) -> None:
-        """Take another channel, unless something is on its way.
+        """Open a new channel unless messages are in flight.
 
-        RabbitMQ 3 refuses all that a channel sends to a quorum queue whose leader died just before the channel's
-        first message, until that very node is back. A new channel asks anew who leads.
+        If a quorum queue's leader died just before a channel's first message, RabbitMQ 3 rejects all messages from
+        that channel until the node is back. A new channel looks up the leader again.
         """
         if all(batch.done for batch in self._open):
             old = self._channel
@@ -190,7 +190,7 @@ class Publisher:
             self._link.post(lambda: old.is_open and old.close())
 
     def set_aside_slow(self, batch: Confirms) -> set[str]:
-        """Give up waiting for messages of a batch that later confirms overtook, and return their routes.
+        """Stop waiting for messages of a batch that later confirms overtook, and return their routes.
 
         They get the receipt SLOW: the broker works, and only the queues of these routes are slow. Messages to
         addresses that all tenants share are never set aside.
@@ -201,8 +201,8 @@ class Publisher:
             return set()  # the batch is lost as a whole
 
     def forget(self) -> None:
-        """Let go of the link: this publisher is not used again."""
-        self._link.on_close_no_more(self._on_close)
+        """Detach from the link, before this publisher is discarded."""
+        self._link.remove_on_close(self._on_close)
 
     @property
     def usable(self) -> bool:
@@ -211,13 +211,13 @@ class Publisher:
 
     @property
     def frame_max(self) -> int:
-        """The longest frame that was agreed with the broker."""
+        """The negotiated maximum frame size."""
         return int(self._frame_max)
 
     def send(self, messages: Sequence[Publishable], then: Then | None = None) -> Confirms:
-        """Put the messages on their way, in order, and return at once.
+        """Send the messages in order, and return at once.
 
-        When every receipt has come, or none will come any more, `then` gets them on the I/O thread.
+        `then` gets the receipts on the I/O thread when no more will arrive.
         """
         if not messages:
             return Confirms(messages, then)
@@ -228,19 +228,19 @@ class Publisher:
             self._link.post(batch._end)  # noqa: SLF001 - one module
             return batch
         with self._lock:
-            self._open = {each for each in self._open if not each.done} | {batch}
+            self._open = {open_batch for open_batch in self._open if not open_batch.done} | {batch}
         self._link.post(lambda: self._send(batch, encoded))
         return batch
 
     def _encode(
         self, messages: Sequence[Publishable]
     ) -> tuple[Sequence[Publishable], list[bytes], Sequence[int]]:
-        """Return the messages that can be sent, their frames, and the indexes of those that cannot."""
+        """Return the sendable messages, their frames, and the indexes of the unsendable ones."""
         number, limit, max_body = self._channel.channel_number, self._frame_max, self._isolation.max_body
-        if not self._isolation.shuns_any:
+        if not self._isolation.any_suspended:
             try:
                 return messages, [encode(message, number, limit, max_body) for message in messages], ()
-            except Exception:  # noqa: BLE001, S110 - found out below, message by message
+            except Exception:  # noqa: BLE001, S110 - identified below, message by message
                 pass
         sendable, encoded, unsendable = [], [], []
         for index, message in enumerate(messages):
@@ -249,13 +249,13 @@ class Publisher:
                     raise UnsendableMessage(problem)
                 encoded.append(encode(message, number, limit, max_body))
                 sendable.append(message)
-            except Exception as error:  # noqa: BLE001 - whatever a row written by hand may hold
+            except Exception as error:  # noqa: BLE001 - a row written by hand may contain anything
                 unsendable.append(index)
-                known = isinstance(error, UnsendableMessage)
+                expected = isinstance(error, UnsendableMessage)
                 _unsendable.warning(
                     exchange=message.exchange, routing_key=str(message.routing_key),
                     message_id=message.key if isinstance(message.key, str) else None,
-                    problem=str(error) if known else f"its properties cannot be encoded: {error!r}"[:500],
+                    problem=str(error) if expected else f"its properties cannot be encoded: {error!r}"[:500],
                     do="send the request again with less payload, or raise RabbitMQ's max_message_size",
                 )
         return sendable, encoded, unsendable
@@ -273,9 +273,9 @@ class Publisher:
             return
         chunk: list[bytes] = []
         size = 0
-        for each in encoded:
-            chunk.append(each)
-            size += len(each)
+        for frames in encoded:
+            chunk.append(frames)
+            size += len(frames)
             if size >= CHUNK:
                 self._link.write([b"".join(chunk)])
                 chunk, size = [], 0
@@ -283,8 +283,8 @@ class Publisher:
             self._link.write([b"".join(chunk)])
 
     def _write_next(self) -> None:
-        """Write the next queued message once all before it are answered, or all of them if that is over."""
-        while self._queued and self._unanswered == len(self._queued):
+        """Write the next queued message once all before it are settled; or all of them after the isolation."""
+        while self._queued and self._unsettled == len(self._queued):
             if self._isolation.one_at_a_time:
                 self._isolation.one_at_a_time -= 1
                 self._link.write([self._queued.popleft()])
@@ -293,12 +293,12 @@ class Publisher:
                 self._queued.clear()
 
     @property
-    def _unanswered(self) -> int:
+    def _unsettled(self) -> int:
         return sum(batch._open for batch in self._unconfirmed)  # noqa: SLF001 - one module
 
     def _on_confirm(self, channel: pika.channel.Channel, frame: pika.frame.Method) -> None:
         if channel is not self._channel:
-            return  # for a message that was set aside, on a channel that was renewed since
+            return  # for a message that was set aside, on a previous channel
         method = frame.method
         receipt = Receipt.CONFIRMED if isinstance(method, spec.Basic.Ack) else Receipt.REFUSED
         tag, waiting = method.delivery_tag, self._unconfirmed
@@ -325,7 +325,7 @@ class Publisher:
     ) -> None:
         if channel is not self._channel:
             return
-        # It comes before the confirm of the same message, so every batch still open may be the one.
+        # It precedes the confirm of the same message, so it may belong to any open batch.
         for batch in self._open:
             batch._return(method, properties.message_id, body)  # noqa: SLF001 - one module
 
@@ -333,14 +333,14 @@ class Publisher:
         if channel is self._channel:
             self._on_close(reason(error))
 
-    def _on_close(self, why: str) -> None:
+    def _on_close(self, problem: str) -> None:
         waiting = [
             message for batch in self._unconfirmed
             for message, receipt in zip(batch._messages, batch._receipts, strict=False)  # noqa: SLF001 - one module
             if receipt is Receipt.UNKNOWN
         ]
-        self._isolation.closed(why, waiting[: len(waiting) - len(self._queued)])
+        self._isolation.closed(problem, waiting[: len(waiting) - len(self._queued)])
         self._queued.clear()
         for batch in self._open:
-            batch._lose(why)  # noqa: SLF001 - one module
+            batch._lose(problem)  # noqa: SLF001 - one module
         self._unconfirmed.clear()

@@ -28,7 +28,7 @@ class ReplyAddresses:
     A reply is published with the sidecar's own permissions, so a client could have it written to queues to which
     the client has no access. RabbitMQ's direct reply-to and the queues in which our workers wait for replies are
     always allowed. If tenants do not trust each other, a user's replies go to that user's queues (`USER:…`), to
-    broker-named queues and to those of the setting. Otherwise any queue is allowed if the setting lists none.
+    broker-named queues and to the queues in the setting. Otherwise any queue is allowed if the setting lists none.
 
     An address of direct reply-to must be one that RabbitMQ can decode: RabbitMQ 3 closes the connection over any
     other. Decoding also adds the node name to Erlang's table of atoms, which never shrinks, so the number of node
@@ -61,7 +61,7 @@ class ReplyAddresses:
         return False
 
     def client(self, name: str | bytes, user_id: str | None) -> str:
-        """Return whom a reply is for: the broker user, or the queue if the user is unknown."""
+        """Return the client that a reply is for: the broker user, or the queue if the user is unknown."""
         return user_id or ("" if self._strangers else str(name))
 
     def _is_direct(self, name: str, user_id: str | None) -> bool:

@@ -1,6 +1,6 @@
-"""Send replies on a connection of their own.
+"""Send replies on a separate connection.
 
-Clients choose the address of a reply. On their own connection, replies that a queue does not confirm, or over
+Clients choose the address of a reply. On a separate connection, replies that a queue does not confirm, or over
 which the broker closes the connection, neither delay commands nor cause their redelivery.
 """
 
@@ -25,6 +25,7 @@ log = get_logger(__name__)
 WAIT_SECONDS = 0.25  # for confirms, while commands wait to be acknowledged
 SLOW_SECONDS = 600.0  # for which a client whose queue did not confirm in time is not waited for
 SUSPENDED_SECONDS = 60.0  # for which replies to a client are dropped after one of them closed the connection twice
+STUCK_SECONDS = 15.0  # after which at most WINDOW replies wait for a client whose queue does not confirm
 STALL_SECONDS = 30.0  # after which an unconfirmed reply is dropped
 MAX_LOSSES = 2
 WINDOW = 200  # unconfirmed replies to one client; more would exhaust a queue's credit and block the connection
@@ -65,10 +66,10 @@ class _Flight:
 
 
 class ReplySender:
-    """Sends replies from a thread of its own and reconnects by itself.
+    """Sends replies from its own thread and reconnects automatically.
 
-    Replies that are unconfirmed when the connection is lost are sent again. If the broker closed it, one of them
-    may be the cause: then they are sent one at a time, and the one over which the broker closes the next
+    Replies that are unconfirmed when the connection is lost are resent. If the broker closed it, one of them
+    may be the cause. Then they are sent one at a time, and the one over which the broker closes the next
     connection is dropped.
     """
 
@@ -104,8 +105,9 @@ class ReplySender:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="replies", daemon=True)
                 self._thread.start()
+            stuck = self._stuck_clients()
             for reply in replies:
-                self._add(reply, wait)
+                self._add(reply, wait, WINDOW if reply.client in stuck else MAX_WAITING)
             self._changed.notify_all()
             while wait.pending and (rest := deadline - time.monotonic()) > 0:
                 self._changed.wait(rest)
@@ -123,13 +125,13 @@ class ReplySender:
             with suppress(Unavailable):
                 link.close()
 
-    def _add(self, reply: Reply, wait: _Wait) -> None:
+    def _add(self, reply: Reply, wait: _Wait, limit: int) -> None:
         client = reply.client
         slow = _is_listed(self._slow, client)
         waiting = self._waiting.setdefault(client, deque())
         if _is_listed(self._suspended, client):
             _drop([reply], "suspended", do="nothing; the first line says why")
-        elif len(waiting) >= (WINDOW if slow else MAX_WAITING) or self._count >= MAX_REPLIES:
+        elif len(waiting) >= limit or self._count >= MAX_REPLIES:
             _drop([reply], "unconfirmed", do="check that the queue in reply_to is not full")
         else:
             self._count += 1
@@ -264,9 +266,19 @@ class ReplySender:
                   do="check reply_to and the sidecar's write permission on the default exchange")
             self._finish(dropped)
 
+    def _stuck_clients(self) -> set[str]:
+        """Return the clients whose queue has not confirmed for long, not only for a moment as on a busy broker."""
+        since = time.monotonic() - min(STUCK_SECONDS, STALL_SECONDS)
+        return set() if self.blocked else {flight.client for flight in self._flights if flight.sent_at <= since}
+
     def _abandon_stalled(self) -> None:
         """Drop replies that are not confirmed for long, and replace the connection: it may be blocked by them."""
         with self._changed:
+            for client in self._stuck_clients():
+                excess = [self._waiting[client].pop() for _ in range(len(self._waiting.get(client, ())) - WINDOW)]
+                if excess:
+                    _drop(excess, "unconfirmed", do="check that the queue in reply_to is not full")
+                    self._finish(excess)
             oldest = next(iter(self._flights), None)
             if oldest is None or time.monotonic() - oldest.sent_at < STALL_SECONDS or self.blocked:
                 return

@@ -25,7 +25,7 @@ SEPARATE_SECONDS, MAX_SEPARATE_SECONDS = 60.0, 3600.0
 MAX_ROUTES = 1000
 MAX_UNCONFIRMED, MAX_UNCONFIRMED_PER_ROUTE = 100, 50
 LATE_SECONDS = 0.5  # less than the shortest retry delay of an event
-# An event that is unconfirmed for this long is sent again, on a new connection.
+# An event that is unconfirmed for this long is resent on a new connection.
 CONFIRM_TIMEOUT = 60.0
 RECONNECT_SECONDS = 5.0
 # These fields differ between two emissions of the same event.
@@ -81,7 +81,7 @@ class SlowRoutes:
             self._connect(link)
 
     def _separate(self, route: str, seconds: float) -> None:
-        self._separations.pop(route, None)  # the newest comes last
+        self._separations.pop(route, None)  # newest last
         self._separations[route] = _Separation(self._clock() + seconds, seconds)
         self._forget_at = self._clock() + 2 * MAX_SEPARATE_SECONDS
 
@@ -121,7 +121,7 @@ class SlowRoutes:
             return Receipt.SLOW
 
     def close(self) -> None:
-        """Close the connection in the background; events without a receipt are sent again."""
+        """Close the connection in the background; events without a receipt are resent."""
         with self._lock:
             link, self._link, self._publisher = self._link, None, None
             self._sent.clear()
@@ -129,7 +129,7 @@ class SlowRoutes:
             threading.Thread(target=link.close, name="slow routes close", daemon=True).start()
 
     def _expire(self) -> None:
-        """Forget confirmed events that nobody asked for, and give up a connection that does not confirm."""
+        """Forget confirmed events whose receipt no caller took; close a connection that does not confirm."""
         while self._sent:
             fingerprint, sent = next(iter(self._sent.items()))
             if self._clock() - sent.at <= CONFIRM_TIMEOUT:

@@ -1,4 +1,4 @@
-"""A queue of work: handed over as it comes, acknowledged in any order, each when its result is confirmed."""
+"""Consumes a work queue; attempts are acknowledged in any order, when their results are confirmed."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -8,11 +8,11 @@ from functools import partial
 import pika
 from pika import spec
 
-from scheduler.rabbit.delivery_parser import Delivery, headers_alone
+from scheduler.rabbit.delivery_parser import Delivery, decoded_if_headers
 from scheduler.rabbit.link import Link
 
 _ACK = struct.Struct(">BHIIQBB")
-_ACK_SIZE = 13  # of the method in it
+_ACK_SIZE = 13  # bytes of the method
 
 
 class WorkQueue:
@@ -22,15 +22,17 @@ class WorkQueue:
         self, link: Link, queue: str, prefetch: int, handler: Callable[["WorkQueue", Delivery], None], *,
         quick: bool = False,
     ) -> None:
-        """Have `handler` called on the I/O thread with each delivery and this queue, which whoever made it may not
-        have yet when the first one comes; one queue of a link can be the quick one."""
+        """Consume; `handler` gets this queue and each delivery on the I/O thread, perhaps before __init__ returns.
+
+        One queue of a link can be quick: its deliveries are parsed without pika.
+        """
         self._link = link
         self._queue = queue
         self._handler = partial(handler, self)
         self._quick = quick
         self._tag = ""
-        self._all_up_to = 0  # deliveries that are acknowledged, this one and all before it
-        self._beyond: set[int] = set()  # and those after it
+        self._all_up_to = 0  # this delivery and all before it are acknowledged
+        self._beyond: set[int] = set()  # acknowledged deliveries after it
         self._channel = link.channel()
         self._channel.add_on_cancel_callback(lambda _: link.consumer_cancelled(queue))
         link.call(lambda future: self._consume(prefetch, future))
@@ -39,7 +41,7 @@ class WorkQueue:
         def consuming(frame: pika.frame.Method) -> None:
             self._tag = frame.method.consumer_tag
             if self._quick:
-                self._link.read_deliveries(self._channel, self._tag, self._on_deliveries, headers_alone)
+                self._link.read_deliveries(self._channel, self._tag, self._on_deliveries, decoded_if_headers)
             if not future.done():
                 future.set_result(None)
 
@@ -53,18 +55,18 @@ class WorkQueue:
             Delivery(method.delivery_tag, method.routing_key, properties, body, method.redelivered, len(body))
         )
 
-    def _on_deliveries(self, found: Sequence[Delivery]) -> None:
-        for each in found:
-            self._handler(each)
+    def _on_deliveries(self, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            self._handler(delivery)
 
     def ack(self, tags: Sequence[int]) -> None:
-        """Acknowledge these, in any order; one write for all of them. From any thread."""
+        """Acknowledge deliveries in any order, with one write. Any thread may call it."""
 
         if tags and self._link.closed is None:
             self._link.post(lambda: self.ack_here(tags))
 
     def ack_here(self, tags: Sequence[int]) -> None:
-        """Do so at once; only on the I/O thread."""
+        """Acknowledge deliveries at once; only on the I/O thread."""
         if not self._channel.is_open:
             return
         number, together, single = self._channel.channel_number, 0, []
@@ -77,13 +79,13 @@ class WorkQueue:
                 single.append(_ack(number, tag, multiple=False))
             else:
                 together = max(together, tag)
-        # One word for all in front of the first that is still at work: each is an entry of the queue's log.
+        # One acknowledgement covers all before the first unsettled delivery: each is an entry in the queue's log.
         if together:
             single.append(_ack(number, together, multiple=True))
         self._link.write([b"".join(single)])
 
     def stop(self) -> None:
-        """Take no more; what was handed over can still be acknowledged."""
+        """Stop consuming; received deliveries can still be acknowledged."""
 
         def act(future: Future[None]) -> None:
             def stopped(_: object = None) -> None:

@@ -37,13 +37,13 @@ class SidecarRuns:
         """Return a run."""
         return self._runs.get(event_id)
 
-    def open_of(self, job_id: str) -> str | None:
-        """Return the oldest open run of a job."""
+    def open_of(self, job_id: str, limit: int) -> str | None:
+        """Return an open run of a job that has at least `limit` open runs."""
         open_runs = [
-            (run.occurrence.due_at, run.event_id) for run in self._runs.values()
+            run.event_id for run in self._runs.values()
             if run.open and run.occurrence is not None and run.occurrence.job_id == job_id
         ]
-        return min(open_runs)[1] if open_runs else None
+        return open_runs[limit - 1] if len(open_runs) >= limit else None
 
     def begin(self, emission: Emission, now: datetime) -> HostEvent:
         """Record the run of an occurrence and return its first event."""
@@ -94,8 +94,7 @@ class SidecarRuns:
         if run.status is RunStatus.EXPECTED:
             del self._runs[run.event_id]
             return []
-        about = run.occurrence
-        assert about is not None  # noqa: S101 - only expected runs have none
+        about = run.known_occurrence
         if run.unannounced:
             self._runs[run.event_id] = replace(run, unannounced=None)
             return [event for end in run.unannounced for event in _announcement(run_at_end(run, end), about)]

@@ -12,19 +12,30 @@ from pydantic import BaseModel
 
 from scheduler.client.handlers import Handlers, UnknownJobType, UnreadableEvent, handlers
 from scheduler.client.results import tracked
-from scheduler.commands.command_replies import reply_to
+from scheduler.commands.command_replies import rejection, reply_to
 from scheduler.commands.decide_commands import MessageOutcome, decide_jobs
+from scheduler.domain.calendars import (
+    CalendarKey,
+    EffectiveCalendar,
+    StoredCalendar,
+    business_calendar,
+    store_calendar,
+)
 from scheduler.domain.errors import Rejected
 from scheduler.domain.instants import rfc3339
+from scheduler.domain.jobs.adjusted import plan_again, planner_of, report_skips
 from scheduler.domain.jobs.definition import Incoming
-from scheduler.domain.jobs.emission import decide, due_body, missed_body, settle
+from scheduler.domain.jobs.emission import Missed, decide, due_body, missed_body, reports, settle
 from scheduler.domain.jobs.job import CommandOutcome, Job, JobStatus
 from scheduler.domain.message_parser import id_in_body, parse_command, parse_result, parse_worker
 from scheduler.domain.messages import (
     AMQP_PRIORITIES,
+    CalendarAccepted,
+    CalendarRejected,
     Overlap,
     ResultStatus,
     ScheduleAccepted,
+    ScheduleCalendar,
     ScheduleDue,
     ScheduleFinished,
     ScheduleMissed,
@@ -36,12 +47,16 @@ from scheduler.domain.messages import (
     ScheduleWorker,
 )
 from scheduler.domain.names import due_address
+from scheduler.domain.recurrence import Spec
 from scheduler.domain.runs.run import Run
+from scheduler.domain.tenants import EVERY_TENANT
 from scheduler.domain.trace_context import trace_context
 from scheduler.testing.runs import HostEvent, SidecarRuns
 
 MAX_PAYLOAD_BYTES = 262_144
+_SKIPS = 2  # the order of things that happen at the same time
 Answer = ScheduleAccepted | ScheduleRejected
+CalendarAnswer = CalendarAccepted | CalendarRejected
 
 
 class Sidecar:
@@ -52,6 +67,7 @@ class Sidecar:
         self.now = (now or datetime.now(UTC)).astimezone(UTC)
         self._max_payload_bytes = max_payload_bytes
         self._jobs: dict[str, Job] = {}
+        self._calendars: dict[CalendarKey, StoredCalendar] = {}
         self._trigger_messages: set[tuple[str, tuple[str, ...]]] = set()  # job and duplicate_key
         self._runs = SidecarRuns()
         self._events: list[HostEvent] = []
@@ -60,7 +76,7 @@ class Sidecar:
     def publish(
         self, routing_key: str, body: bytes | Mapping[str, Any], *, correlation_id: str | None = None,
         headers: Mapping[str, str] | None = None, message_type: str | None = None, message_id: str | None = None,
-    ) -> ScheduleAccepted | ScheduleRejected | ScheduleRecorded:
+    ) -> Answer | CalendarAnswer | ScheduleRecorded:
         """Apply a raw message for schedule.commands, and return the reply."""
         raw = body if isinstance(body, bytes) else json.dumps(dict(body), default=_plain).encode()
         outcome: MessageOutcome
@@ -84,9 +100,12 @@ class Sidecar:
                 outcome = self._execute(incoming)
         except Rejected as rejected:
             outcome = rejected
-        reply = reply_to(outcome, id_in_body(raw))
-        assert isinstance(reply, Answer | ScheduleRecorded)  # noqa: S101 - there are no others
-        if isinstance(reply, ScheduleRejected):
+        if isinstance(outcome, Rejected):
+            reply = rejection(outcome, routing_key, raw)
+        else:
+            reply = reply_to(outcome, id_in_body(raw))
+        assert isinstance(reply, Answer | CalendarAnswer | ScheduleRecorded)  # noqa: S101 - there are no others
+        if isinstance(reply, ScheduleRejected | CalendarRejected):
             self._events.append(HostEvent("rejected", reply.model_dump_json().encode(), correlation_id))
         self._emit_until(self.now)
         return reply
@@ -94,10 +113,12 @@ class Sidecar:
     def _execute(self, incoming: Incoming) -> MessageOutcome:
         if isinstance(incoming.command, ScheduleRetry):
             return self._runs.retry(incoming, self.now)
+        if isinstance(incoming.command, ScheduleCalendar):
+            return self._store_calendar(incoming.command, incoming.tenant)
         key = incoming.duplicate_key
         named = None if key is None else (incoming.about, key)
         incoming.repeated = named in self._trigger_messages
-        [outcome], self._jobs = decide_jobs(self._jobs, [incoming], self.now)
+        [outcome], self._jobs = decide_jobs(self._jobs, [incoming], self.now, self._find_calendar)
         if isinstance(outcome, CommandOutcome):
             if named is not None and outcome.status != "superseded":
                 self._trigger_messages.add(named)
@@ -105,9 +126,30 @@ class Sidecar:
                 outcome.status = "cancelled"
         return outcome
 
+    def _store_calendar(self, command: ScheduleCalendar, owner: str) -> MessageOutcome:
+        key = CalendarKey(command.name, owner)
+        outcome = store_calendar(self._calendars.get(key), command, owner, self.now)
+        self._calendars[key] = outcome.calendar
+        for job_id, job in self._jobs.items():
+            if job.definition is not None and job.definition.spec.calendar == command.name and job.active:
+                self._jobs[job_id] = self._replan(job, job.definition.spec)
+        return outcome
+
+    def _replan(self, job: Job, spec: Spec) -> Job:
+        effective = self._find_calendar(job.tenant, spec.calendar or "")
+        return job.with_plan(plan_again(job, spec, effective))
+
+    def _find_calendar(self, tenant: str, name: str) -> EffectiveCalendar | None:
+        for owner in (tenant, EVERY_TENANT):
+            stored = self._calendars.get(CalendarKey(name, owner))
+            if stored is not None and stored.content is not None:
+                calendar = business_calendar(stored.content)
+                return EffectiveCalendar(calendar, stored.version, stored.version)
+        return None
+
     def _command(self, kind: str, fields: Mapping[str, Any]) -> Answer:
         reply = self.publish(kind, fields)
-        assert not isinstance(reply, ScheduleRecorded)  # noqa: S101 - that is the reply to a result
+        assert isinstance(reply, Answer)  # noqa: S101 - other replies are to results and calendars
         return reply
 
     def request(self, **fields: Any) -> ScheduleAccepted | ScheduleRejected:
@@ -139,7 +181,13 @@ class Sidecar:
     ) -> ScheduleRecorded | ScheduleRejected:
         """Send a ScheduleResult, as a worker would."""
         reply = self.publish("result", {"event_id": event_id, "attempt": attempt, "status": status, **fields})
-        assert not isinstance(reply, ScheduleAccepted)  # noqa: S101 - that is the reply to a command
+        assert isinstance(reply, ScheduleRecorded | ScheduleRejected)  # noqa: S101 - others are to commands
+        return reply
+
+    def calendar(self, name: str, **fields: Any) -> CalendarAnswer:
+        """Send a ScheduleCalendar."""
+        reply = self.publish("calendar", {"name": name, **fields})
+        assert isinstance(reply, CalendarAnswer)  # noqa: S101 - other replies are to other commands
         return reply
 
     def advance(self, span: timedelta | None = None, **parts: float) -> None:
@@ -239,29 +287,54 @@ class Sidecar:
                 (wake_at, 0, run.event_id, run) for wake_at, run in self._runs.waking() if wake_at <= moment
             ]
             due += [
+                (job.skip_at, 2, job.id, job) for job in self._jobs.values()
+                if job.status is JobStatus.PENDING and job.skip_at is not None and job.skip_at <= moment
+            ]
+            due += [
                 (job.wake_at, 1, job.id, job) for job in self._jobs.values()
                 if job.status is JobStatus.PENDING and job.wake_at is not None and job.wake_at <= moment
                 and not self._waits(job)
             ]
             if not due:
                 return
-            wake_at, _, _, first = min(due, key=lambda each: each[:3])
+            wake_at, kind, _, first = min(due, key=lambda each: each[:3])
             self.now = max(self.now, wake_at)
-            if isinstance(first, Run):
+            if kind == _SKIPS and isinstance(first, Job):
+                self._report_skips(first)
+            elif isinstance(first, Run):
                 self._events += self._runs.wake(first, self.now)
             else:
                 self._emit(first)
 
+    def _report_skips(self, job: Job) -> None:
+        definition = job.definition
+        assert definition is not None  # noqa: S101 - only a defined job has occurrences
+        spec = definition.spec
+        effective = self._find_calendar(job.tenant, spec.calendar or "")
+        report = report_skips(job, planner_of(job.id, spec, effective), self.now)
+        if report.nominals:
+            missed = Missed(report.nominals, len(report.nominals), "calendar")
+            self._events.append(HostEvent("missed", missed_body(job, missed), definition.correlation_id))
+        finished = report.skip_at is None and job.next_run_at is None and not job.triggers
+        self._jobs[job.id] = replace(
+            job, reported_until=report.reported_until, skip_at=report.skip_at,
+            status=JobStatus.DONE if finished else job.status,
+        )
+
     def _waits(self, job: Job) -> bool:
-        """Return whether the run that a job waits for is still open."""
-        run = None if job.held_by is None else self._runs.get(job.held_by)
-        return run is not None and run.open
+        """Return whether a held job still has as many open runs as it may have."""
+        return job.held_by is not None and self._blocking_run(job) is not None
+
+    def _blocking_run(self, job: Job) -> str | None:
+        policy = job.requested.run
+        if policy is None or policy.overlap is Overlap.ALLOW:
+            return None
+        return self._runs.open_of(job.id, policy.most_open)
 
     def _emit(self, job: Job) -> None:
-        policy = None if job.definition is None else job.definition.run
-        if policy is not None and policy.overlap is not Overlap.ALLOW:
-            job = replace(job, held_by=self._runs.open_of(job.id))
-        emission = decide(job, self.now)
+        if (run := self._blocking_run(job)) != job.held_by:
+            job = replace(job, held_by=run)
+        emission = decide(job, self.now, find=self._find_calendar)
         definition, correlation_id = emission.definition, emission.definition.correlation_id
         if emission.tracked:
             self._events.append(self._runs.begin(emission, self.now))
@@ -269,8 +342,8 @@ class Sidecar:
             _, routing_key = due_address(definition.route, None)
             body, priority = due_body(emission, rfc3339(self.now)), AMQP_PRIORITIES[definition.priority]
             self._events.append(HostEvent(routing_key, body, correlation_id, priority))
-        if emission.missed is not None:
-            self._events.append(HostEvent("missed", missed_body(emission), correlation_id))
+        for missed in reports(emission):
+            self._events.append(HostEvent("missed", missed_body(job, missed), correlation_id))
         self._jobs[job.id] = settle(emission)
 
 

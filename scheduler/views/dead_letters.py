@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
@@ -11,11 +12,11 @@ from pydantic_core import from_json
 
 from scheduler.domain.delayed.delay import Timestamp
 from scheduler.domain.instants import rfc3339
-from scheduler.domain.target_credentials import mask_target
+from scheduler.domain.targets.target import mask_target
 from scheduler.rabbit.dead_letter import DeadLetter
-from scheduler.views.base import View
+from scheduler.rabbit.dead_letter_queue import SHOWN_BYTES
+from scheduler.views.base import Page, View
 
-_LONGEST_BODY = 64 * 1024
 _DEEPEST = 20
 
 
@@ -35,19 +36,26 @@ class DeadView(View):
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class DeadPage(Page[DeadView]):
+    """Some dead letters, and why the rest of the queue was not read."""
+
+    incomplete: str | None = None
+
+
 def dead_view(letter: DeadLetter) -> DeadView:
     """Return the view of a dead letter, with its body as JSON or text if possible; large bodies are truncated."""
     encoding, body = body_view(letter.body)
     return DeadView.model_construct(
-        id=letter.id, kind="run" if letter.run_given_up else "message", routing_key=letter.routing_key,
+        id=letter.id, kind="run" if letter.is_dead_run else "message", routing_key=letter.routing_key,
         exchange=letter.exchange, reason=letter.reason, at=letter.at, headers=_plain(letter.headers),
-        properties=_plain(letter.properties), body=body, body_encoding=encoding, size=len(letter.body),
+        properties=_plain(letter.properties), body=body, body_encoding=encoding, size=letter.size,
     )
 
 
 def body_view(body: bytes) -> tuple[str, Any]:
     """Return a body as JSON or text if possible; large bodies are truncated."""
-    if len(body) <= _LONGEST_BODY:
+    if len(body) <= SHOWN_BYTES:
         try:
             found = json.loads(body, parse_constant=lambda _: None)
             # Half a surrogate pair has no bytes, and what is too deep for pydantic to read it could not write.
@@ -57,9 +65,9 @@ def body_view(body: bytes) -> tuple[str, Any]:
         else:
             return "json", _without_credentials(found)
     try:
-        return "text", body[:_LONGEST_BODY].decode()
+        return "text", body[:SHOWN_BYTES].decode()
     except UnicodeDecodeError:
-        return "base64", base64.b64encode(body[:_LONGEST_BODY]).decode()
+        return "base64", base64.b64encode(body[:SHOWN_BYTES]).decode()
 
 
 def _without_credentials(body: Any) -> Any:

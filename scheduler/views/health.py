@@ -4,6 +4,8 @@ from typing import Literal
 
 from scheduler.views.base import View
 
+HealthStatus = Literal["ok", "degraded", "down"]
+
 
 class Alive(View):
     """The process is alive."""
@@ -19,8 +21,15 @@ class ServerHealth(View):
 
 
 class DetailedHealth(View):
-    """`ok` if every server responds; `degraded` without RabbitMQ: only dead letters are unavailable."""
+    """The state of the sidecar.
 
-    status: Literal["ok", "degraded", "unavailable"]
+    `down` without a database. `degraded` without a broker, a live consumer or a live producer, if a job has been
+    due for more than 60 seconds, or if more than 10,000 results wait.
+    """
+
+    status: HealthStatus
     version: str
     servers: dict[str, ServerHealth]
+    processes: dict[str, int]
+    oldest_due_seconds: float | None
+    results_backlog: int | None

@@ -6,10 +6,14 @@ from datetime import datetime
 from itertools import islice, takewhile
 from typing import Literal
 
+from scheduler.domain.calendars import EffectiveCalendar
+from scheduler.domain.jobs.adjusted import planner_of, unsettled
 from scheduler.domain.jobs.job import JobStatus
 from scheduler.domain.recurrence import Schedule, compile_schedule, local_time
+from scheduler.domain.recurrence.adjustment_fields import FindCalendar
 from scheduler.domain.recurrence.dst_notes import dst_note
-from scheduler.domain.recurrence.preview import Item, preview, utc_text
+from scheduler.domain.recurrence.moved_days import MICRO, plus
+from scheduler.domain.recurrence.preview import Item, Preview, adjusted_preview, preview, utc_text
 from scheduler.postgres.jobs.lists import JobRow
 from scheduler.views.base import Page, View
 
@@ -55,12 +59,34 @@ class PreviewPage(Page[OccurrenceView]):
     skipped: list[SkippedView] | None = None
 
 
+def occurrences_page(
+    row: JobRow, now: datetime, effective: EffectiveCalendar | None, *, count: int, start: datetime | None,
+    end: datetime | None
+) -> PreviewPage:
+    """Return the occurrences of a job from its next run, or in the time span if it is given."""
+    definition = row.job.requested
+    if not definition.spec.adjusted:
+        return PreviewPage(occurrences(row, now, count=count, start=start, end=end))
+    ended = row.job.status in (JobStatus.DONE, JobStatus.CANCELLED)
+    if start is None and ended:
+        return PreviewPage([], skipped=[])
+    planner = planner_of(row.job.id, definition.spec, effective)
+    if start is None:
+        following, since = unsettled(planner, row.job), row.job.reported_until or now
+    else:
+        since = plus(start, -MICRO)
+        following = planner.after(since)
+    if end is not None:
+        limit = end
+        following = takewhile(lambda occurrence: occurrence.due_at < limit, following)
+    return _page(adjusted_preview(definition.spec, planner, following, count, since, end))
+
+
 def occurrences(
     row: JobRow, now: datetime, *, count: int, start: datetime | None, end: datetime | None
 ) -> list[OccurrenceView]:
-    """Return the occurrences of a job from its next run, or in the time span if it is given."""
-    definition = row.job.definition
-    assert definition is not None  # noqa: S101 - see jobs/find.sql
+    """Return the occurrences of a job without adjustments."""
+    definition = row.job.requested
     schedule = compile_schedule(definition.spec)
     if start is None:
         if row.job.status in (JobStatus.DONE, JobStatus.CANCELLED):
@@ -73,9 +99,12 @@ def occurrences(
     return [_view(schedule, definition.spec.timezone, instant) for instant in islice(following, count)]
 
 
-def preview_page(fields: Mapping[str, object], now: datetime) -> PreviewPage:
+def preview_page(fields: Mapping[str, object], now: datetime, find: FindCalendar | None = None) -> PreviewPage:
     """Return the occurrences of a schedule before it is used. Raises Rejected as for a command."""
-    result = preview(fields, now, USUAL)
+    return _page(preview(fields, now, USUAL, find))
+
+
+def _page(result: Preview) -> PreviewPage:
     skipped = result.skipped
     return PreviewPage(
         [_item_view(item) for item in result.items],

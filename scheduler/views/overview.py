@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from scheduler.domain.messages import Instant
 from scheduler.domain.offer_tenants import usable_offers
-from scheduler.domain.target_credentials import mask_target_text
+from scheduler.domain.targets.target import mask_target_text
 from scheduler.postgres.audit import AuditRow
 from scheduler.postgres.maintenance_queries import SeenReplica
 from scheduler.postgres.stats import Stats
@@ -69,7 +69,7 @@ class AuditView(View):
 
     at: Instant
     who: str | None
-    via: Literal["api", "amqp", "cli"]
+    via: Literal["api", "amqp", "cli", "console"]
     action: str
     kind: str
     id: str
@@ -96,7 +96,7 @@ def replica_view(seen: SeenReplica) -> ReplicaView:
     """Return a process of the sidecar."""
     return ReplicaView(
         role=seen.role, host=seen.host, pid=seen.pid, version=seen.version, metrics_port=seen.metrics_port,
-        **_times(seen.up_seconds, seen.silent_seconds, stale=seen.stale),
+        id=seen.id, **_times(seen.up_seconds, seen.silent_seconds, stale=seen.stale),
     )
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import Field
 
 from scheduler.domain.messages import Instant
-from scheduler.domain.runs.run import FinishedAttempt, Run, RunStatus
+from scheduler.domain.runs.run import FinishedAttempt, Origin, Run, RunStatus
 from scheduler.views.base import View, as_json, stored
 
 RunState = Literal["delivered", "running", "waiting", "emitted", "succeeded", "dead", "cancelled"]
@@ -32,6 +32,16 @@ class AttemptView(View):
     error: str | None
     output: Any
     output_cut: Literal[True] | None = _CUT
+
+
+class TriggeredBy(View):
+    """Who caused the run, and how."""
+
+    via: Literal["schedule", "api", "amqp", "cli", "console"]
+    who: str | None
+
+
+_BY_SCHEDULE = TriggeredBy(via="schedule", who=None)
 
 
 class RunView(View):
@@ -58,6 +68,8 @@ class RunView(View):
     output: Any
     output_cut: Literal[True] | None = _CUT
     progress: float | None
+    triggered_by: TriggeredBy | None
+    emitted_by: str | None = Field(description="The id of the producer in GET /replicas.")
 
 
 class WholeRunView(RunView):
@@ -111,14 +123,21 @@ def _fields(run: Run) -> dict[str, Any]:
         "deadline": run.deadline, "retry_at": run.retry_at, "started_at": run.started_at,
         "finished_at": run.finished_at, "duration_ms": _milliseconds(run.duration),
         "worker": run.worker, "error": run.error, "output": _output(run.output), "output_cut": _cut(run),
-        "progress": run.progress,
+        "progress": run.progress, "triggered_by": None, "emitted_by": run.emitted_by,
     }
     if about is not None:
         fields |= {"job_id": UUID(about.job_id), "job_type": about.job_type, "tenant": about.tenant,
-                   "due_at": about.due_at, "origin": about.origin.value}
+                   "due_at": about.due_at, "origin": about.origin.value, "triggered_by": _triggered_by(run)}
         if about.policy is not None and run.status is not RunStatus.EMITTED:
             fields["max_attempts"] = about.policy.max_attempts
     return fields
+
+
+def _triggered_by(run: Run) -> TriggeredBy:
+    if run.occurrence is None or run.occurrence.origin is not Origin.TRIGGER:
+        return _BY_SCHEDULE
+    via, who = run.triggered_by or ("amqp", None)
+    return TriggeredBy.model_construct(via=via, who=who)
 
 
 def _milliseconds(span: timedelta | None) -> int | None:

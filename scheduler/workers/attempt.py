@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.instants import rfc3339
+from scheduler.domain.message_base import UUID_PATTERN
 from scheduler.domain.messages import ResultStatus
-from scheduler.domain.messages.base import UUID_PATTERN
 from scheduler.domain.messages.runs import WEEK
 from scheduler.domain.strict_json import split_member
 from scheduler.domain.tenants import DEFAULT_TENANT

@@ -17,12 +17,14 @@ from scheduler.client.handlers import Handler, Handlers
 from scheduler.client.handlers import handlers as registered_handlers
 from scheduler.client.runner import FLUSH_SECONDS, Runner
 from scheduler.domain.errors import Misconfigured
+from scheduler.domain.handler_catalogue import write_catalogue
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
 from scheduler.processes.runtime import Stop
 from scheduler.rabbit.address import user
 from scheduler.rabbit.link import Link
 from scheduler.settings import Settings
+from scheduler.workers.handler_catalogue import handler_offers
 from scheduler.workers.worker import Worker
 
 log = get_logger(__name__)
@@ -100,6 +102,7 @@ class HandlerWorker:
         self._health = health
         self._grace = settings.stop_grace
         worker.offer(*(f"handler.{job_type}" for job_type, _ in served))
+        worker.handlers = write_catalogue(handler_offers(served))
         queue_type = "classic" if settings.queue_type == "default" else settings.queue_type
         self._runner = Runner(
             ",".join(settings.amqp_urls), handlers=served, queue_name=queue, queue_type=queue_type,

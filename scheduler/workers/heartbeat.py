@@ -4,6 +4,7 @@ import time
 from contextlib import suppress
 
 from scheduler.domain.errors import Unavailable
+from scheduler.domain.handler_catalogue import HANDLERS_HEADER
 from scheduler.domain.messages import ScheduleWorker
 from scheduler.domain.messages.workers import BEAT_SECONDS, OFFER_TENANTS_HEADER
 from scheduler.ops.health import HealthPart
@@ -19,6 +20,7 @@ log = get_logger(__name__)
 _POLL_SECONDS = 0.5
 _STOPPING_POLL_SECONDS = 0.1
 _SUMMARY_SECONDS = 60.0
+_CATALOGUE_BEATS = 6  # the handlers' catalogue may be large: it goes with the first and every sixth message
 
 
 class WorkerHeartbeat:
@@ -55,10 +57,12 @@ class WorkerHeartbeat:
         status = self._worker.status_message(leaving=leaving)
         body = status.model_dump_json(exclude_defaults=True).encode()
         key = f"{status.id}:{status.beat}"
-        tenants = self._worker.offer_tenants()
-        headers = None if tenants is None else {OFFER_TENANTS_HEADER: tenants}
+        catalogue = self._worker.handlers if status.beat % _CATALOGUE_BEATS == 1 else None
+        values = {OFFER_TENANTS_HEADER: self._worker.offer_tenants(), HANDLERS_HEADER: catalogue}
+        headers = {name: value for name, value in values.items() if value is not None}
         message = command_message(
-            ScheduleWorker.kind, ScheduleWorker.__name__, body, key=key, user_id=self._user_id, headers=headers
+            ScheduleWorker.kind, ScheduleWorker.__name__, body, key=key, user_id=self._user_id,
+            headers=headers or None,
         )
         publisher.send([message]).wait(wait)
 

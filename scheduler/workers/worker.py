@@ -34,9 +34,10 @@ class Worker:
         self._busy: dict[tuple[str, int], tuple[str, datetime]] = {}  # endpoint or command, and start time
         self._ended = dict.fromkeys(ResultStatus, 0)
         self._beat = 0
+        self.handlers: str | None = None  # the catalogue of its handlers
 
     def offer(self, *names: str, tenants: frozenset[str] | None = None) -> None:
-        """Add offers: `webhooks`, `command.NAME`, `handler.JOB_TYPE`; and their tenants."""
+        """Add offers: `webhooks`, `command.NAME`, each with `.POOL`, `handler.JOB_TYPE`; and their tenants."""
         with self._lock:
             self._offers = list(dict.fromkeys((*self._offers, *names)))
             if tenants is not None and ALL_TENANTS not in tenants:

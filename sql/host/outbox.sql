@@ -22,4 +22,4 @@ CREATE TABLE IF NOT EXISTS scheduler_outbox (
 ALTER TABLE scheduler_outbox
     DROP CONSTRAINT IF EXISTS scheduler_outbox_kind_check,
     ADD CONSTRAINT scheduler_outbox_kind_check
-        CHECK (kind IN ('request', 'cancel', 'pause', 'resume', 'trigger', 'retry'));
+        CHECK (kind IN ('request', 'pause', 'resume', 'trigger', 'cancel', 'retry', 'calendar'));

@@ -2,13 +2,16 @@
 # Create RabbitMQ users, each with only the permissions that it needs. SECURITY.md lists them.
 #
 # usage: VHOST=/ SIDECAR_PASSWORD=… HOST_PASSWORD=… [WORKER_PASSWORD=…] [COMMAND_WORKER_PASSWORD=…] [API_PASSWORD=…] \
-#        [TENANTS='acme:PASSWORD globex:PASSWORD'] sh sql/roles/rabbitmq.sh [rabbitmqctl …]
+#        [WORKER_POOLS='gpu eu'] [TENANTS='acme:PASSWORD globex:PASSWORD'] sh sql/roles/rabbitmq.sh [rabbitmqctl …]
 #        … ADMIN_PASSWORD=… sh sql/roles/rabbitmq.sh --definitions > definitions.json
 #
 # A user without a password variable is not created. Arguments replace the command rabbitmqctl, for
 # example `docker compose exec -T rabbitmq rabbitmqctl`. --definitions prints the definitions file instead of importing
 # it (for `load_definitions` in rabbitmq.conf). ADMIN_PASSWORD adds the user `admin` with the tag `administrator`.
 # Passwords pass through standard input, so they do not appear in the process list.
+#
+# WORKER_POOLS are the named pools whose webhooks scheduler_worker may call: it may declare, bind and read their queues
+# scheduler_webhooks.POOL. Commands need no entry: a worker's user may declare the queues of commands in every pool.
 #
 # TENANTS are broker users for tenants that do not trust each other: the user name is the tenant. Set
 # SCHEDULER_TENANT_BY=user_id and SCHEDULER_TENANT_ROUTES=prefix with them. A tenant's name must not contain a dot,
@@ -52,15 +55,23 @@ user scheduler_sidecar "$SIDECAR_PASSWORD" \
     '^(schedule\.(events|dead|work|delayed)|scheduler_(inbox|results|dead|webhooks|delay)|mainapp_due|amq\.default)$' \
     '^(schedule\.(commands|events|dead|work|delay)|scheduler_(inbox|results|delay))$'
 
+pools=
+for pool in ${WORKER_POOLS:-}; do
+    case $pool in *[!A-Za-z0-9_-]*) fail "a pool's name consists of A-Z a-z 0-9 _ -: $pool" ;; esac
+    pools="$pools${pools:+|}$pool"
+done
+
 # A worker consumes work and publishes results and liveness messages. It declares only the queues of its
-# commands and binds them to their own keys.
+# commands and of WORKER_POOLS, and binds them to their own keys.
 worker() { # name, password, queues it consumes
+    queues= keys=
+    [ -z "$3" ] || queues=${pools:+"scheduler_(${3%|})\\.($pools)\$|^"} keys=${pools:+"[a-z]+\\.($pools)\$|^"}
     user "$1" "$2" \
-        '^scheduler_(command|answers)_.+$' \
-        '^(schedule\.commands|scheduler_command_.+)$' \
-        "^(schedule\\.work|scheduler_($3(command|answers)_.+))\$"
+        "^$queues"'scheduler_(command|answers)_.+$' \
+        "^$queues"'(schedule\.commands|scheduler_command_.+)$' \
+        "^$queues(schedule\\.work|scheduler_($3(command|answers)_.+))\$"
     topic "$1" schedule.commands '^(result|worker)$' '^$'
-    topic "$1" schedule.work '^$' '^command\.[A-Za-z0-9_.-]+$'
+    topic "$1" schedule.work '^$' "^$keys"'command\.[A-Za-z0-9_.-]+$'
 }
 [ -z "${WORKER_PASSWORD:-}" ] || worker scheduler_worker "$WORKER_PASSWORD" 'webhooks|'
 [ -z "${COMMAND_WORKER_PASSWORD:-}" ] || worker scheduler_command_worker "$COMMAND_WORKER_PASSWORD" ''
@@ -91,7 +102,7 @@ for entry in ${TENANTS:-}; do
         "^(schedule\\.commands|$tenant:.*|amq\\.gen.*)\$" \
         "^(schedule\\.events|$tenant:.*|amq\\.gen.*)\$" \
         '' "\"max-connections\": ${TENANT_CONNECTIONS:-100}, \"max-channels\": ${TENANT_CHANNELS:-1000}"
-    topic "$tenant" schedule.commands '^(request|cancel|pause|resume|trigger|retry|result)$' '^$'
+    topic "$tenant" schedule.commands '^(request|pause|resume|trigger|cancel|retry|calendar|result)$' '^$'
     # One wildcard, at the end: RabbitMQ needs exponential time to match a key with many.
     topic "$tenant" schedule.events '^$' "^due\\.$tenant(\\.[A-Za-z0-9_-]+)*(\\.[*#])?\$"
     policy "tenant-$tenant" "^$tenant:" "$bounded"

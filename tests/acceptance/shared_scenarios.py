@@ -1,9 +1,9 @@
-"""What a host may do to a sidecar, told once and run on the real one and on the one for tests.
+"""Scenarios of a host, run on the real sidecar and on the one for tests.
 
 Each scenario is a generator: it yields messages to publish, as (routing key, body), and `After(n)` to go on
 once n of its ScheduleDue have been emitted, or `After(n, m)` once also m of its jobs have had a ScheduleFinished.
-Every instant hangs on `t`, some seconds ahead of the start, so that both emit exactly the same. What happens after
-`t` keeps time to a beat of so many seconds: a machine that is never a beat late tells the same story as one that
+Every instant depends on `t`, some seconds after the start, so that both emit exactly the same. Actions after
+`t` follow a fixed beat: a machine that is never late by a whole beat produces the same results as one that
 is never late.
 """
 
@@ -20,7 +20,7 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class After:
-    """Go on once so many events were emitted, and so many jobs had a run that ended."""
+    """Continue after this number of emitted events, and of jobs with a finished run."""
 
     events: int
     finished: int = 0
@@ -210,6 +210,29 @@ def overlapping(t: datetime, _: int) -> Steps:
     yield After(4, 1)
     yield request("overlapping", 2, **daily, run={"overlap": "allow"})
     yield After(7, 1)
+    yield request("overlapping", 3, **daily, run={"overlap": "wait", "max_running": 2})
+    yield After(9, 1)
+    yield result("overlapping", 3, past + DAY, 1, "succeeded")
+    yield After(10, 2)
+
+
+def unscheduled(t: datetime, _: int) -> Steps:
+    early = t - 2 * DAY
+    yield request("unscheduled", 0, manual=True, issued_at=early)
+    yield order("trigger", "unscheduled", 0, issued_at=early + DAY)
+    yield After(1)
+    yield request("unscheduled", 0, manual=True, issued_at=early + DAY, payload={"n": 2})
+    yield order("trigger", "unscheduled", 0, issued_at=early + 1.5 * DAY)
+    yield After(2)
+    yield request("unscheduled", 0, manual=True, cron="@daily")
+    yield request("unscheduled", 1, run_at=early, issued_at=early, paused=True, description="Later")
+    yield request("unscheduled", 1, run_at=early, issued_at=early + DAY)
+    yield order("trigger", "unscheduled", 1, issued_at=early + 1.5 * DAY)
+    yield request("unscheduled", 1, run_at=early, issued_at=early - DAY, paused=False)
+    yield After(2)
+    yield order("resume", "unscheduled", 1)
+    yield After(4)
+    yield request("unscheduled", 2, run_at=early, run={"overlap": "allow", "max_running": 2})
 
 
 def given_up(t: datetime, _: int) -> Steps:
@@ -258,7 +281,7 @@ def silent(t: datetime, _: int) -> Steps:
     yield result("silent", 0, due, 2, "running", heartbeat=3600)
     yield result("silent", 1, due, 1, "running", worker="silent", heartbeat=1)
     yield After(3, 2)
-    yield result("silent", 1, due, 1, "failed", error="after it was given up")
+    yield result("silent", 1, due, 1, "failed", error="after it was lost")
 
 
 def cancelled_runs(t: datetime, _: int) -> Steps:
@@ -276,7 +299,7 @@ def cancelled_runs(t: datetime, _: int) -> Steps:
     yield "retry", {"event_id": event_id(str(job_id("cancelled_runs", 1)), due)}
     yield After(5, 2)
     yield result("cancelled_runs", 1, due, 2, "succeeded", output=None)
-    # What is tried again is what it was, whatever became of its job.
+    # A retried run is unchanged, regardless of changes to its job.
     yield request("cancelled_runs", 2, run_at=t + DAY, payload={"n": 2}, run={"max_attempts": 9})
     yield result("cancelled_runs", 2, due, 2, "failed", retry_in=0)
     yield After(6, 2)
@@ -303,5 +326,5 @@ def cancelled_again(t: datetime, _: int) -> Steps:
 SCENARIOS = (
     early_results, paused_and_skipped, cancelled, replaced, paused, counted, triggered, one_shots, downtime,
     long_downtime, wall_clocks, rejected, attempts, overlapping, given_up, silent, cancelled_runs,
-    cancelled_again, requested_again,
+    cancelled_again, requested_again, unscheduled,
 )

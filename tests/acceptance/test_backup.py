@@ -1,4 +1,4 @@
-"""A dump under load, a disaster, and what the restored database emits."""
+"""A dump under load, a disaster, and the events of the restored database."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ class Load(threading.Thread):
 
 
 def tool(name):
-    """Return a program of Postgres's own, beside the server if it is not on the path."""
+    """Return one of Postgres's programs, from the server's folder if it is not on the path."""
     folder = find_postgres()
     beside = folder / name if folder else None
     return str(beside) if beside and beside.exists() else shutil.which(name) or pytest.fail(f"{name} is not here")
@@ -68,8 +68,8 @@ def test_what_a_restored_database_emits_again_has_the_same_ids_and_nothing_older
     load.start()
     try:
         done = "SELECT count(*) > 50 FROM jobs WHERE status = 'done'"
-        until(lambda: rows(url, done) == [(True,)], "events go out")
-        # What is being stored now may not be in the dump, and is dated by the beginning of its transaction.
+        until(lambda: rows(url, done) == [(True,)], "emitted events")
+        # Jobs being stored now may not be in the dump; they are dated by the start of their transaction.
         [(began,)] = rows(url, "SELECT least(clock_timestamp(), min(xact_start)) FROM pg_stat_activity "
                                "WHERE datname = current_database()")
         dump = tmp_path / "scheduler.dump"
@@ -81,7 +81,7 @@ def test_what_a_restored_database_emits_again_has_the_same_ids_and_nothing_older
     count = "SELECT count(*) FROM jobs WHERE job_type = 'backup.once'"
     until(lambda: rows(url, count) == [(load.asked,)], "all are stored")
     soon = DUE.replace("now()", "now() + interval '1 minute'")
-    until(lambda: not rows(url, soon), "all that was due is out")
+    until(lambda: not rows(url, soon), "all due jobs emitted")
     # The disaster.
     sidecar.close()
     stored = dict(rows(url, "SELECT id::text, created_at FROM jobs"))
@@ -97,7 +97,7 @@ def test_what_a_restored_database_emits_again_has_the_same_ids_and_nothing_older
 
     serve_again(Sidecar(empty_database, amqp_url), host, min(lost))
     again = received(host)
-    assert again.keys() == due | {ticking}, "what was due in the dump, and nothing that it knew to be done"
+    assert again.keys() == due | {ticking}, "the jobs due in the dump, and no finished ones"
     for job in due:
         assert set(again[job]) == set(before[job]), "the same event, by its id"
     first, second = dict(before[ticking]), dict(again[ticking])
@@ -107,11 +107,11 @@ def test_what_a_restored_database_emits_again_has_the_same_ids_and_nothing_older
 
 
 def serve_again(sidecar, host, lost):
-    """Work on the restored database until what is due there is out, and a lost request, sent again, is stored."""
+    """Use the restored database until its due jobs are emitted and a lost request is stored again."""
     try:
         assert sidecar.start("migrate").ended() == 0
         sidecar.up(consumers=1, producers=1)
-        until(lambda: not rows(sidecar.database_url, DUE), "what was due is out again")
+        until(lambda: not rows(sidecar.database_url, DUE), "due jobs emitted again")
         host.request(id=lost, job_type="backup.again", run_at=iso(utc(seconds=3600)))  # as an outbox would
         sidecar.stored(lost)
     finally:

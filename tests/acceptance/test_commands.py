@@ -272,7 +272,7 @@ def test_sigterm_exits_0_and_a_second_signal_at_once(sidecar, role):
         assert process.stop(signal.SIGTERM) == 0
         return process.orderly
 
-    until(stopped, "an end in order: where both servers are slow it is gone after 4.5 seconds, whatever hangs")
+    until(stopped, "an orderly end: with slow servers after at most 4.5 seconds")
     assert sidecar.start(role).ready().stop(signal.SIGINT) == 0
 
 

@@ -34,7 +34,7 @@ def test_shows_the_sample_reminders_and_ends_by_itself_with_a_summary():
     assert done.stdout.count("  as expected") == 7
     assert re.search(r"run  sample\.webhook +succeeded at attempt 3\n", done.stdout)
     assert re.search(r"run  sample\.crm-sync +dead +at attempt 2: .* 5\d\d ", done.stdout)
-    # What is meant to fail alarms nobody.
+    # Expected failures are not reported as problems.
     assert not re.search(r"^! .*(webhook failed|run is dead)", done.stdout, re.MULTILINE)
     assert re.search(r"Console +http://127\.0\.0\.1:\d+/login/[\w-]+", done.stdout)
     assert "\x1b" not in done.stdout  # plain when piped

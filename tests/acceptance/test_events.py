@@ -1,4 +1,4 @@
-"""What a host sees of due reminders: real processes, plain AMQP, plain SQL."""
+"""Due reminders from a host's view: real processes, plain AMQP, plain SQL."""
 
 import json
 import re
@@ -61,7 +61,7 @@ def test_a_payload_comes_back_byte_for_byte(host, sidecar):
 def test_a_recurring_job_keeps_its_beat_until_its_count_is_used_up(host, sidecar):
     sidecar.up()
     start = utc(seconds=1).replace(microsecond=250_000)
-    # On a busy machine one may be due before the one before it is out: that is another test's affair.
+    # On a busy machine one may be due before the previous one is emitted; another test covers that.
     job = host.request(run_at=iso(start), rrule="FREQ=SECONDLY;COUNT=3", on_missed="all")
     events = host.due(3)
     assert [at(event["due_at"]) for event in events] == [start + timedelta(seconds=n) for n in range(3)]
@@ -206,7 +206,7 @@ def test_restarting_every_process_loses_nothing_and_doubles_nothing(host, sideca
                 orderly = orderly and process.orderly
             sidecar.up(producers=2)
     came = host.due(len(jobs))
-    if not orderly:  # it stood still for seconds while it stopped: what it had not settled comes again
+    if not orderly:  # it was frozen for seconds while it stopped: unsettled events are redelivered
         while {event["job_id"] for event in came} < jobs:
             came += host.due()
         return

@@ -48,7 +48,7 @@ def run(running, stack):
 @pytest.mark.parametrize("name", ["plain_pika.py", "raw_amqp.py"])
 def test_a_reminder_through_plain_messages(run, name):
     printed = run(sys.executable, str(EXAMPLES / name))
-    assert re.search(f"asked for .*\n{DUE}", printed)
+    assert re.search(f"requested .*\n{DUE}", printed)
 
 
 def test_a_django_project(run):
@@ -140,7 +140,7 @@ def test_the_lines_for_a_cron_user(sidecar, host, tmp_path):
         try:
             [job] = until(lambda: sidecar.sql("SELECT id FROM jobs"), "the job stored")
             host.publish("trigger", {"id": job["id"]})  # rather than wait for five minutes
-            # Every five minutes it runs by itself too.
+            # It also runs every five minutes.
             run = until(lambda: sidecar.sql("SELECT * FROM run_history"), "the run's end")[0]
         finally:
             os.killpg(shell.pid, signal.SIGTERM)

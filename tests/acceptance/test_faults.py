@@ -62,7 +62,7 @@ def test_nothing_is_lost_and_nothing_early_while_one_part_after_the_other_breaks
 
 
 def test_no_run_is_lost_early_or_tried_too_often_while_one_part_after_the_other_breaks(breakable):
-    """The same for tracked jobs: workers, consumers and producers die; results come late, twice and shuffled."""
+    """The same for tracked jobs: workers, consumers and producers die; results arrive late, twice and shuffled."""
     def breaking(world, host):
         for victim in (world.producers[0], world.consumers[0], world.producers[1]):
             host.worker_pool.kill()
@@ -79,7 +79,7 @@ def test_no_run_is_lost_early_or_tried_too_often_while_one_part_after_the_other_
 
 
 def wait_for_an_event(world):
-    """Wait until something that was emitted from now on has come."""
+    """Wait until an event that was emitted after this call arrives."""
     now, events = datetime.now(UTC), world.host.records.events
     wait_for(lambda: events and events[-1].emitted_at > now, "another event", DEADLINE)
 
@@ -91,7 +91,7 @@ def wait_for_an_event(world):
 def behind(stack, database_url, amqp_url):
     """A proxy before each server, and a sidecar that knows only the proxies."""
     if stack.rabbitmq is None or stack.postgres is None:
-        pytest.skip("needs servers of its own")
+        pytest.skip("needs private servers")
     database, broker = Proxy(stack.postgres.port), Proxy(stack.rabbitmq.port)
     sidecar = Sidecar(
         database_url.replace(f":{stack.postgres.port}/", f":{database.port}/"),
@@ -105,7 +105,7 @@ def behind(stack, database_url, amqp_url):
         proxy.close()
 
 
-# The driver is hung up on after 20 seconds; here never, so that nothing but the signal ends the process.
+# The driver's connection is closed after 20 seconds; here never, so that only the signal ends the process.
 FOREVER = """
 from scheduler.cli import main
 from scheduler.postgres import client_timeout
@@ -116,7 +116,7 @@ raise SystemExit(main())
 
 @pytest.mark.parametrize("role", ["producer", "consumer"])
 def test_sigterm_ends_a_process_whose_database_never_answers(behind, host, role):
-    """The driver waits in C, where no handler written in Python runs: the signal was heeded only afterwards."""
+    """The driver waits in C, where no Python signal handler runs: the signal was handled only afterwards."""
     sidecar, database, _ = behind
     process = Process(role, sidecar.env, command=[sys.executable, "-c", FOREVER]).ready()
     sidecar.processes.append(process)
@@ -142,7 +142,7 @@ def test_a_statement_that_is_never_answered_is_given_up(behind, monkeypatch):
         connection.cursor().execute("SELECT 1")
         database.freeze()
         monkeypatch.setattr(client_timeout, "LIMIT_SECONDS", 1.0)  # not before: a busy database answers, but late
-        answered = threading.Timer(DEADLINE, database.thaw)  # by then at the latest, if it is not given up
+        answered = threading.Timer(DEADLINE, database.thaw)  # at the latest by then, if it does not time out
         answered.start()
         with pytest.raises(Unavailable), closing_errors():
             connection.cursor().execute("SELECT 1")
@@ -228,7 +228,7 @@ def test_an_alarm_of_the_broker_delays_rejections_and_returns_nothing(breakable)
 
 
 def test_a_broker_that_does_not_confirm_is_not_blamed_on_postgres(behind, host):
-    """Half open to RabbitMQ: the producer gives the connection up when its confirms do not come."""
+    """Half-open to RabbitMQ: the producer closes the connection when its confirms do not arrive."""
     cut_off, _, broker = behind
     producer = cut_off.start("producer").ready()
     cut_off.start("consumer").ready()

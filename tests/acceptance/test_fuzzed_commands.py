@@ -1,4 +1,4 @@
-"""A consumer takes whatever a broker lets through: a message is stored or rejected, and holds up no other."""
+"""A consumer handles everything that a broker accepts: it stores or rejects a message, and delays no other."""
 
 import json
 from uuid import uuid4
@@ -43,6 +43,6 @@ def test_fuzzed_messages_are_stored_or_rejected_and_hold_up_no_other(sidecar, ho
     assert json.loads(host.get(replies, 4 * DEADLINE)[2])["status"] == "scheduled"
     host.publish("result", {"event_id": event, "attempt": 1, "status": "running"}, reply_to=replies)
     assert json.loads(host.get(replies, 4 * DEADLINE)[2])["status"] == "recorded"
-    # One that nobody thought of is caught, rejected, and logged as an error: here there is none.
+    # Unexpected ones are caught, rejected, and logged as an error; here there are none.
     assert [line for line in consumer.lines if line.get("level") == "error"] == []
     assert 0 < len(host.drain("scheduler_dead")) <= sent

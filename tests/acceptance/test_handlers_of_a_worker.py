@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from api_support import start_api
 from support import DEADLINE, Process, until, utc
 
 MODULE = '''
@@ -13,13 +14,14 @@ from scheduler.client import GiveUp, Snooze, on_due
 
 class Invoice(BaseModel):
     number: int
+    copies: int = 2
 
 @on_due("invoice", Invoice)
 def invoice(due):
     """Remind of an invoice."""
     return {"reminded": due.payload.number}
 
-@on_due("snoozing")
+@on_due("snoozing", description="Comes twice.")
 def snoozing(due):
     if due.run.attempt == 1:
         raise Snooze(0)
@@ -54,7 +56,8 @@ def test_what_would_be_served_is_listed(modules):
     done = listed(modules, "--handlers", "shop_reminders", "--handlers", "shop_others", "--list")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-5:-2] == [
-        "invoice  shop_reminders.invoice", "    payload: Invoice(number: int)", "    Remind of an invoice.",
+        "invoice  shop_reminders.invoice", "    payload: Invoice(number: int, copies: int = …)",
+        "    Remind of an invoice.",
     ]
     assert "hopeless  shop_others.hopeless\n" in done.stdout
 
@@ -171,3 +174,30 @@ def test_a_stopping_worker_leaves_handlers_that_outlast_the_grace_to_another(sid
     ends = [(row["job_type"], row["status"], row["output"]) for row in rows]
     assert ends == [(name, "succeeded", 2) for name in jobs]
     assert {row["attempts"][0]["outcome"] for row in rows} == {"snoozed"}
+
+
+def test_types_list_what_workers_serve_and_what_jobs_use(sidecar, host, modules):
+    sidecar.up()
+    worker = Process("worker", modules | sidecar.env, "--handlers", "shop_reminders")
+    sidecar.processes.append(worker)
+    api = start_api(sidecar)
+    for job_type, tenant in [("invoice", "acme"), ("invoice", "default"), ("of.acme", "acme")]:
+        sidecar.stored(host.request(job_type=job_type, tenant=tenant, every="PT1H"))
+    until(lambda: any(item["workers"] for item in api.get("/types").json["items"]), "the worker's heartbeat")
+    invoice = {"job_type": "invoice", "description": "Remind of an invoice.", "defaults": {"copies": 2},
+               "workers": 1, "jobs": 2}
+    of_acme = {"job_type": "of.acme", "description": None, "parameters": None, "defaults": {}, "workers": 0,
+               "jobs": 1}
+    snoozing = {"job_type": "snoozing", "description": "Comes twice.", "parameters": None, "defaults": {},
+                "workers": 1, "jobs": 0}
+    [first, *others] = api.get("/types").json["items"]
+    assert first.pop("parameters")["properties"]["number"] == {"title": "Number", "type": "integer"}
+    assert [first, *others] == [invoice, of_acme, snoozing]
+    rest = api.as_("viewer").get("/types", limit=2, after="invoice").json["items"]
+    assert [item["job_type"] for item in rest] == ["of.acme", "snoozing"]
+    default = api.as_("viewer", "default").get("/types", limit=1).json
+    assert (default["items"][0]["jobs"], default["next"]) == (1, "invoice")
+    assert [item["job_type"] for item in api.as_("viewer", "default").get("/types").json["items"]] == [
+        "invoice", "snoozing"]
+    worker.stop()
+    until(lambda: not any(item["workers"] for item in api.get("/types").json["items"]), "the worker's leave")

@@ -18,11 +18,11 @@ BEATS = (1, 2, 4, 8)  # seconds
 
 
 class Story:
-    """What was answered and emitted in one scenario."""
+    """The replies and events of one scenario."""
 
     def __init__(self):
         self.answers, self.due, self.missed = [], [], []
-        self.finished = {}  # the last of each job: what was soon overtaken need not be told
+        self.finished = {}  # the last one of each job: an overtaken one may be omitted
 
     def answered(self, key, answer):
         """A retry is answered with its time, which is now."""
@@ -32,7 +32,7 @@ class Story:
         return len(self.due) >= step.events and len(self.finished) >= step.finished
 
     def told(self):
-        """The events of one job come in order; those of several jobs may interleave."""
+        """Events of one job are in order; those from several jobs may interleave."""
         by_job = defaultdict(list)
         for event in self.due + self.missed:
             by_job[event["job_id"], "due_at" in event].append(timeless(event))
@@ -74,7 +74,7 @@ class Real:
 
     def __init__(self, host, t, beat):
         self.host, self.t, self.beat = host, t, beat
-        self.latest = timedelta(0)  # by how much an event after `t`, or what the host did on it, came late
+        self.latest = timedelta(0)  # delay of an event after `t`, or of the host's reaction to it
         self.stories = defaultdict(Story)
         self.reply_to = host.channel.queue_declare("", exclusive=True).method.queue
         self.missed = host.listen("schedule.events", "missed")
@@ -110,7 +110,7 @@ class Real:
         return not running
 
     def note(self, due):
-        """Keep by how much what was to be done at that moment comes late; before `t` nothing does."""
+        """Record the delay of actions at that moment; before `t` there is none."""
         if due >= self.t:
             self.latest = max(self.latest, datetime.now(UTC) - due)
 
@@ -142,7 +142,7 @@ def twice(sidecar, host):
         real.run()
         if real.latest < timedelta(seconds=0.9 * beat):  # the scenarios themselves have one half a beat late
             break
-        # The machine is too busy for this beat: a late event tells of others that were missed meanwhile.
+        # The machine is too busy for this beat: a late event reports others that were missed since.
         until(lambda: not sidecar.sql("SELECT 1 FROM jobs WHERE status = 'pending' AND wake_at <= now()"),
               "nothing more due")
         sidecar.sql("DELETE FROM jobs")

@@ -22,7 +22,7 @@ def snippets(language):
 
 @pytest.fixture
 def page(sidecar, amqp_url, empty_database, monkeypatch):
-    """Run the Python of the page in one namespace, with handlers of its own."""
+    """Run the page's Python code in one namespace, with separate handlers."""
     handlers = Handlers()
     monkeypatch.setattr("scheduler.client.client.REPLY_SECONDS", DEADLINE)
     monkeypatch.setattr(scheduler.client, "on_due", handlers.on_due)
@@ -64,7 +64,7 @@ def test_every_snippet_does_what_the_page_says(page, sidecar, capsys, scheduler_
     assert said("rrule")
     assert said("scheduled")
     until(lambda: said("invoice 42 is due"), "the first reminder")
-    until(lambda: said("invoice 42 was sent at attempt 2"), "the event that was put off")
+    until(lambda: said("invoice 42 was sent at attempt 2"), "the postponed event")
     until(lambda: sidecar.sql("SELECT 1 FROM run_history WHERE status = 'succeeded'"), "the run's end")
     with psycopg.connect(page.HOST_DATABASE_URL) as database:
         until(lambda: database.execute("SELECT reminders FROM invoices WHERE id = 7").fetchone() == (1,),

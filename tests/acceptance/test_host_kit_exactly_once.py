@@ -89,7 +89,7 @@ def test_every_effect_happens_exactly_once_though_relay_and_handlers_are_killed(
         place_orders(host_database, number, expected)
         chance.wait(dice.uniform(0.0, 0.7))
         victim.kill()
-    place_orders(host_database, len(victims), expected)  # takes effect when the last of them has come back
+    place_orders(host_database, len(victims), expected)  # takes effect when the last of them is reconnected
 
     def effects():
         with psycopg.connect(host_database) as database:

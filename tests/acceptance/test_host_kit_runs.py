@@ -1,4 +1,4 @@
-"""Handlers of tracked jobs: the Runner reports, and the real sidecar tries again, puts off or gives up."""
+"""Handlers of tracked jobs: the Runner reports, and the real sidecar retries, snoozes or dead-letters."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ def up(sidecar):
 
 @pytest.fixture
 def heartbeat():
-    """Within how many seconds a runner promises its next sign of life: none is lost on a busy machine."""
+    """The promised heartbeat interval of a runner in seconds: none is lost on a busy machine."""
     return DEADLINE
 
 
@@ -151,7 +151,7 @@ def test_a_handler_that_takes_its_time_gives_signs_of_life(up, handlers, ask, fi
         promised.update(row["alive_until"] for row in rows)
         return len(promised) > 2
 
-    until(renewed, "further signs of life")
+    until(renewed, "more heartbeats")
     finish.set()
     assert finished()["status"] == "succeeded"
 

@@ -58,7 +58,7 @@ def test_a_publisher_without_user_cannot_name_one_in_a_header(sidecar, host):
 
 def test_copies_by_header_are_not_repeated_by_a_replay(sidecar, host):
     sidecar.start("consumer").ready()
-    # The broker delivers it to both queues: `request` is no result.
+    # The broker delivers it to both queues: `request` is not a result.
     host.publish("request", b"{}", headers={"CC": ["result"], "own": "kept"})
     api = start_api(sidecar)
     letters = dead_letters(api, 2)
@@ -85,4 +85,4 @@ def test_a_large_rejected_body_is_cut_and_not_replayed(sidecar, host):
     [letter] = dead_letters(api)
     response = api.post(f"/dead/{letter['id']}/replay")
     assert response.status == 409
-    assert "beginning of its body" in response.json["detail"]
+    assert "its body was cut" in response.json["detail"]

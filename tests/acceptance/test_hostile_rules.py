@@ -1,4 +1,4 @@
-"""Rules that are costly to work out delay nobody for long, and do not make the consumer look stuck."""
+"""Expensive rules delay no other job for long, and do not make the consumer look stuck."""
 
 from uuid import uuid4
 
@@ -9,7 +9,7 @@ SECONDS = "3,5,6,7,9,12,14,18,20,21,22,24,26,28,29,30,32,33,35,36,37,39,42,43,45
 
 
 def hostile(index: int) -> str:
-    """Return a rule that was costly to judge; each is another one, so that nothing is known of it already."""
+    """Return an expensive rule; each one is different, so that no cache helps."""
     return (
         f"FREQ=WEEKLY;BYSETPOS={21 + index % 340};BYDAY=MO;BYHOUR={index % 24}",
         f"FREQ=WEEKLY;BYHOUR=5;BYMINUTE={index % 60};BYSECOND={SECONDS};BYSETPOS=-{101 + index % 265}",

@@ -56,7 +56,7 @@ def replies(host):
 
 
 def acknowledged(host, sidecar, name):
-    """Wait until the consumer holds nothing of a queue and none is left there."""
+    """Wait until the consumer holds no message from a queue and the queue is empty."""
     sidecar.close()
     sidecar.processes.clear()
     assert host.drain(name) == []
@@ -127,6 +127,44 @@ def test_a_consumer_that_starts_behind_a_locked_job_stores_the_others(host, side
         consumer.stop()
         sidecar.start("consumer").ready()
     assert replies.take() == [("cancel", "cancelled")]
+    acknowledged(host, sidecar, "scheduler_inbox")
+
+
+@pytest.fixture
+def impatient(stack):
+    """RabbitMQ closes a channel that has not acknowledged a delivery for four seconds."""
+    if stack.rabbitmq is None:
+        pytest.skip("needs a private broker")
+    node, settings = stack.rabbitmq, {"consumer_timeout": 4_000, "channel_tick_interval": 200}
+    before = {name: node.evaluate(f"element(2, application:get_env(rabbit, {name}))") for name in settings}
+    for name, value in settings.items():
+        node.evaluate(f"application:set_env(rabbit, {name}, {value})")
+    yield
+    for name, value in before.items():
+        node.evaluate(f"application:set_env(rabbit, {name}, {value})")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_locked_job_ends_no_channel_again_and_again(host, sidecar, replies):
+    """The broker names its consumer timeout when it closes a channel; from then on the consumer is earlier."""
+    consumer = sidecar.start("consumer", LOG_LEVEL="debug").ready()
+    job = host.request(run_at=FAR)
+    sidecar.stored(job)
+
+    def lines(text):
+        return [line for line in consumer.lines if text in str(line)]
+
+    with locked_job(sidecar, job):
+        replies.send("pause", {"id": job})
+        until(lambda: lines("delivery acknowledgement on channel"), "the first consumer timeout")
+        for key in ("resume", "trigger", "pause"):
+            replies.send(key, {"id": job})
+        until(lambda: len(lines("messages returned to the queue")) > 2 or len(lines("unavailable")) > 1, "returns")
+        assert len(lines("RabbitMQ unavailable: reconnecting")) == 1
+        replies.send("request", {"id": str(uuid4()), "job_type": "test.job", "run_at": FAR})
+        assert replies.take() == [("request", "scheduled")]
+        assert replies.none()
+    assert replies.take(4) == [(key, "scheduled") for key in ("pause", "resume", "trigger", "pause")]
     acknowledged(host, sidecar, "scheduler_inbox")
 
 

@@ -7,13 +7,13 @@ import pytest
 from support import connected, until
 
 BASE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "base"
-# Texts of 256 kB: one that cannot be compressed, and one that can.
+# Strings of 256 kB: one that cannot be compressed, and one that can.
 RANDOM = "(SELECT string_agg(md5(n || '.' || m), '') FROM generate_series(1, 8000) AS m)"
 ALIKE = "repeat('x', 256000)"
 
 
 def limit(role):
-    """Return how many kilobytes the manifest allows."""
+    """Return the memory limit in the manifest, in kilobytes."""
     return 1024 * int(re.search(r"limits: \{memory: (\d+)Mi\}", (BASE / f"{role}.yaml").read_text())[1])
 
 

@@ -1,4 +1,4 @@
-"""What hosts of an earlier release send is still accepted, and what they get still fits the schemas they know."""
+"""Messages from hosts of an earlier release are still accepted, and events still match their schemas."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ KEYS = {
     "ScheduleTrigger": "trigger", "ScheduleResult": "result",
 }
 
-# Fields that the contract has since added to a message of ours.
+# Fields that the contract has since added to our messages.
 ADDED = {"ScheduleMissed": {"id"}}
 
 
@@ -38,7 +38,7 @@ class Release:
 
 
 def answered(host, key, body):
-    """Send a command and return the type and the body of its answer."""
+    """Send a command and return the type and the body of its reply."""
     name = host.channel.queue_declare("", exclusive=True).method.queue
     host.publish(key, body, reply_to=name, correlation_id="c")
     _, properties, answer = host.get(name)
@@ -60,7 +60,7 @@ def test_a_host_of_an_earlier_release_notices_nothing(sidecar, host, commit):
     assert kind == "ScheduleRejected"
     release.fits(kind, answer)
 
-    host.drain("mainapp_due")  # of examples whose day has come
+    host.drain("mainapp_due")  # for examples whose day is due
     missed, rejected = (host.listen("schedule.events", key) for key in ("missed", "rejected"))
     host.publish("request", b"not json")
     release.fits("ScheduleRejected", host.get(rejected)[2])
@@ -81,7 +81,7 @@ def test_a_host_of_an_earlier_release_notices_nothing(sidecar, host, commit):
 
 
 def follow_a_run(release, host):
-    """Have a run given up, and again; the example of a retry names an event that nobody knows."""
+    """Let a run die twice; the example of a retry names an unknown event."""
     finished = host.listen("schedule.events", "finished")
     tracked = host.request(job_type="old.tracked", run_at=iso(utc()), run={"max_attempts": 2})
     for attempt, report in ((1, {"status": "failed", "retry": False}), (2, {"status": "succeeded"})):

@@ -21,7 +21,7 @@ PAST = {'instance=~"$instance"': 'instance=~".+"', "$__rate_interval": "20s", "$
 
 
 class Scene:
-    """Servers of its own, so that they may be stopped: never those that other tests share."""
+    """Private servers, so that the test may stop them."""
 
     def __init__(self):
         [self.rabbit_port] = free_ports(1)
@@ -59,7 +59,7 @@ def scene():
 
 @pytest.fixture(scope="module")
 def watched(scene, tmp_path_factory):
-    """A consumer, a producer and a worker, scraped; whatever a test stops it starts again."""
+    """A consumer, a producer and a worker, scraped; a test that stops one restarts it."""
     sidecar = scene.sidecar()
     offered = tmp_path_factory.mktemp("commands") / "commands.toml"
     offered.write_text('[tidy]\nrun = ["/bin/true"]\n')
@@ -84,7 +84,7 @@ def put_to_work(host):
     host.request(every=1, run_at=soon, target={"command": {"name": "tidy"}})
     host.channel.queue_declare("after_a_while", durable=True)
     host.channel.queue_bind("after_a_while", "schedule.delayed", "later")
-    for delay in range(0, 180_000, 1000):  # they come out for as long as a busy machine may need to look at them
+    for delay in range(0, 180_000, 1000):  # they become due for as long as a busy machine may need to poll them
         host.publish("later", {}, exchange="schedule.delay", headers={"x-delay": delay})
     host.request(every=1, run_at=iso(utc(seconds=-10)))
     host.publish("cancel", {"id": host.request(run_at=iso(utc(hours=1)))})
@@ -147,7 +147,7 @@ def test_every_query_of_every_panel_is_answered(watched):
     try:
         until(all_answered, "an answer to each query")
     except AssertionError as error:
-        raise AssertionError(f"no answer to {unanswered}") from error
+        raise AssertionError(f"no result for {unanswered}") from error
 
 
 def test_every_recorded_series_is_answered(watched):
@@ -174,7 +174,7 @@ def running(sidecar):
 
 
 def missing(process, dependency):
-    """Return what /readyz says of a dependency, once it says so."""
+    """Return the state of a dependency in /readyz, once it is reported."""
     status, body = process.http("/readyz")
     answer = json.loads(body)
     assert (status == 200) is answer["ready"]
@@ -211,7 +211,7 @@ def assert_missing(processes, prometheus, dependency, alert, before):
         assert before <= datetime.fromisoformat(seen["since"]) <= datetime.now(UTC)
         assert process.http("/livez")[0] == 200
     pending(prometheus, alert)
-    # The first moment stays, however often it is tried again.
+    # The first instant stays, regardless of retries.
     since = {process: missing(process, dependency)["since"] for process in processes}
     silent(prometheus, "SchedulerNoProducer")
     assert {process: missing(process, dependency)["since"] for process in processes} == since
@@ -258,9 +258,9 @@ def test_events_that_reach_no_queue_show(watched):
     host.channel.queue_unbind("mainapp_due", "schedule.events", "due")
     job = host.request(run_at=iso(utc()))
     pending(prometheus, "SchedulerPublishFailures")
-    # Due is due, though its next try lies in the future.
+    # It is due, although its next retry is in the future.
     until(lambda: running(sidecar)[0].metric("scheduler_oldest_due_age_seconds") > 0, "its age to grow")
     host.channel.queue_bind("mainapp_due", "schedule.events", "due")
-    # Behind those of the jobs that other tests have left at work, which are many by now.
+    # Behind the many jobs that other tests have left running.
     until(lambda: job in {json.loads(body)["job_id"] for body in host.drain("mainapp_due")}, "the event after all")
     host.close()

@@ -56,7 +56,7 @@ def test_under_backlog_high_goes_first_and_none_starves(sidecar, host):
     sidecar.start("consumer").ready()
 
     def in_order():
-        """Whether they came as they should; not in order only where the producer stood still for seconds."""
+        """Whether they arrived in order; other orders are accepted only if the producer was frozen."""
         jobs = {host.request(job_type=priority, run_at=iso(utc(seconds=-n)), priority=priority)
                 for n in range(40) for priority in ("low", "normal", "high")}
         pending = "SELECT count(*) AS n FROM jobs WHERE status = 'pending'"
@@ -67,7 +67,7 @@ def test_under_backlog_high_goes_first_and_none_starves(sidecar, host):
             [event] = host.due()
             order.append(event["job_type"])
             jobs.discard(event["job_id"])
-        # A batch has room for nine of the better classes and one beside; of high for eight, so that others get on.
+        # A batch has room for nine of the higher classes and one other; for high, eight, so that others continue.
         if order[:10] == ["high"] * 8 + ["normal", "low"] and all(
             set(order[start : start + 10]) == {"high", "normal", "low"} for start in range(0, 50, 10)
         ):
@@ -77,7 +77,7 @@ def test_under_backlog_high_goes_first_and_none_starves(sidecar, host):
         host.drain("mainapp_due")  # what came twice
         return False
 
-    until(in_order, "a producer that did not stand still", within=4 * DEADLINE)
+    until(in_order, "a producer that was not frozen", within=4 * DEADLINE)
 
 
 def test_a_route_is_part_of_the_routing_key_and_one_that_nobody_binds_delays_no_other(up, host):
@@ -148,7 +148,7 @@ def test_what_is_anothers_is_not_available_and_stays_as_it_is(up, host):
     refused = answer(host, "result", said | {"status": "succeeded", "tenant": "b"})
     assert refused["errors"] == [{"field": "event_id", "problem": "is not available"}]
     assert answer(host, "result", said | {"status": "failed", "retry": False})["status"] == "recorded"
-    until(lambda: up.sql("SELECT 1 FROM run_history"), "it is given up")
+    until(lambda: up.sql("SELECT 1 FROM run_history"), "a dead run")
     unknown = answer(host, "retry", {"event_id": "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11", "tenant": "b"})
     anothers = answer(host, "retry", {"event_id": event["event_id"], "tenant": "b"})
     assert unknown["errors"] == anothers["errors"]
@@ -190,7 +190,7 @@ def test_the_pages_queues_keep_the_order(host):
 def teams(stack, vhost):
     """Two users of the broker, by name, with the URL of each."""
     if stack.rabbitmq is None:
-        pytest.skip("needs a server of its own")
+        pytest.skip("needs a private server")
     evaluate, everything = stack.rabbitmq.evaluate, ",".join(['<<".*">>'] * 3)
     names = [f"team-{uuid4().hex[:8]}" for _ in range(2)]
     place = urlsplit(vhost).netloc.rpartition("@")[2]
@@ -214,7 +214,7 @@ def test_with_user_id_the_broker_says_whose_it_is(teams, sidecar, host):
         assert answer(a, "request", body)["errors"][0]["field"] == "user_id"
         lying = answer(a, "request", body | {"tenant": names[1]}, user_id=names[0])
         assert lying["errors"][0]["field"] == "tenant"
-        with pytest.raises(pika.exceptions.ChannelClosedByBroker):  # the broker itself refuses another's name
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker):  # the broker rejects other users' names
             a.publish("request", body, user_id=names[1])
         a.channel = a.connection.channel()
         a.channel.confirm_delivery()
@@ -232,7 +232,7 @@ def test_with_user_id_the_broker_says_whose_it_is(teams, sidecar, host):
         assert refused["errors"] == [{"field": "event_id", "problem": "is not available"}]
         assert answer(b, "result", said)["errors"][0]["field"] == "user_id"
         assert answer(a, "result", said, user_id=names[0])["status"] == "recorded"
-        # A worker of the sidecar's own serves all tenants; the client says who it is.
+        # The sidecar's worker serves all tenants; the client names its tenant.
         sidecar.start("worker", SCHEDULER_TENANT_BY="user_id").ready()
         with SchedulerClient(urls[0], user_id=names[0]) as client:
             asked = client.schedule(uuid4(), "call", run_at=utc(), wait=60,

@@ -87,7 +87,7 @@ def test_without_the_setting_routes_are_everybody_s(sidecar):
 
 
 def test_strangers_replies_go_to_their_own_queues(sidecar, host, amqp_url):
-    """The consumer verifies the user; a tenant cannot have the sidecar write to another's queue."""
+    """The consumer verifies the user; a tenant cannot make the sidecar write to another tenant's queue."""
     user = urlsplit(amqp_url).username
     own, other = f"{user}:replies", "globex:due"
     for name in (own, other):

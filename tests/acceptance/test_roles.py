@@ -40,7 +40,7 @@ def script_environment(vhost: str) -> dict[str, str]:
         "VHOST": vhost, "SIDECAR_PASSWORD": PASSWORDS["scheduler_sidecar"],
         "HOST_PASSWORD": PASSWORDS["scheduler_host"], "WORKER_PASSWORD": PASSWORDS["scheduler_worker"],
         "COMMAND_WORKER_PASSWORD": PASSWORDS["scheduler_command_worker"],
-        "API_PASSWORD": PASSWORDS["scheduler_api"],
+        "API_PASSWORD": PASSWORDS["scheduler_api"], "WORKER_POOLS": "gpu",
         "TENANTS": " ".join(f"{name}:{PASSWORDS[name]}" for name in ("acme", "globex")),
     }
 
@@ -97,7 +97,8 @@ def test_every_process_works_under_its_own_role(least, sidecar, tmp_path):
     offered = tmp_path / "commands.toml"
     offered.write_text("[tidy]\nrun = ['/bin/echo', 'tidied']\n")
     # Workers start first: they wait for the topology, which they may not declare.
-    worker = sidecar.start("worker", "--only", "webhooks", AMQP_URL=as_user(amqp_url, "scheduler_worker"))
+    worker = sidecar.start("worker", "--only", "webhooks", AMQP_URL=as_user(amqp_url, "scheduler_worker"),
+                           SCHEDULER_WORKER_POOLS="default,gpu")
     command_worker = sidecar.start("worker", "--only", "commands",
                                    AMQP_URL=as_user(amqp_url, "scheduler_command_worker"),
                                    SCHEDULER_COMMANDS_FILE=str(offered))
@@ -116,13 +117,13 @@ def test_every_process_works_under_its_own_role(least, sidecar, tmp_path):
     until(lambda: consumer.metric(rejected) == 1, "the poison rejected")
     host.publish("request", request(3, target={"command": {"name": "tidy"}}))
     until(lambda: sidecar.sql("SELECT 1 FROM run_history WHERE status = 'succeeded'"), "the command's end")
-    host.publish("request", request(2, target={"webhook": {"url": "http://127.0.0.1:1/"}}))
+    host.publish("request", request(2, target={"webhook": {"url": "http://127.0.0.1:1/"}, "pool": "gpu"}))
     until(lambda: worker.metric("scheduler_webhook_requests_total") == 1, "the webhook refused")
     until(lambda: sidecar.sql("SELECT 1 FROM run_history WHERE status = 'dead'"), "its result")
     api = start_api(sidecar, AMQP_URL=as_user(amqp_url, "scheduler_api"))
 
     def replayed():
-        """A broker that is silent for three seconds shows no dead letters."""
+        """A broker that does not respond for three seconds shows no dead letters."""
         items = api.get("/dead").json.get("items", [])
         letter = next((item for item in items if item["routing_key"] == "request"), None)
         return letter is not None and api.post(f"/dead/{letter['id']}/replay").status == 200
@@ -301,7 +302,7 @@ def test_each_cell_of_the_database_table(least):
             with connected(as_user(database_url, f"scheduler_{column}", password)) as connection:
                 connection.autocommit = False
                 try:
-                    connection.cursor().execute(statement)
+                    connection.cursor().execute(f"SET search_path = scheduler; {statement}")
                     allowed = True
                 except psycopg2.errors.InsufficientPrivilege:
                     allowed = False
@@ -312,7 +313,7 @@ def test_each_cell_of_the_database_table(least):
 def test_nobody_but_the_runtime_role_may_call_the_owners_functions(sidecar):
     """They run with the owner's rights: prune the audit, add and drop partitions."""
     acl = ("SELECT proname, grantee::regrole::text AS grantee FROM pg_proc, aclexplode(proacl) "
-           "WHERE pronamespace = 'public'::regnamespace AND prosecdef")
+           "WHERE pronamespace = 'scheduler'::regnamespace AND prosecdef")
     grantees = {}
     for row in sidecar.sql(acl):
         grantees.setdefault(row["proname"], set()).add(row["grantee"])
@@ -366,7 +367,7 @@ def test_an_installation_of_a_superuser_changes_to_the_roles(least, empty_databa
         for name in ("roles.sql", "adopt.sql", "roles.sql"):
             connection.cursor().execute((ROLES / name).read_text(encoding="utf-8"))
         cursor = connection.cursor()
-        cursor.execute("SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'public'")
+        cursor.execute("SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'scheduler'")
         assert cursor.fetchall() == [("scheduler_owner",)]
     owner = as_user(empty_database, "scheduler_owner", DATABASE_ROLES["owner"])
     migrated = Process("migrate", {"DATABASE_URL": owner})

@@ -1,4 +1,4 @@
-"""Every end of a run is announced, and what is reported after an end is answered."""
+"""Every end of a run is announced, and reports after the end get a reply."""
 
 import json
 from uuid import uuid4
@@ -35,7 +35,7 @@ def finished(up, event):
 
 
 def dead_unannounced(up, host):
-    """Let a run become dead while no producer can announce that."""
+    """Make a run dead while no producer can announce it."""
     consumer, producer = up.processes
     tracked(host)
     [event] = host.due()
@@ -84,7 +84,7 @@ def test_a_failure_after_a_cancel_is_recorded_and_the_run_stays_cancelled(sideca
     job = tracked(host, max_attempts=3)
     [event] = host.due()
     report(host, event, "running", worker="w")
-    until(lambda: status(up, event) == "running", "it is at work")
+    until(lambda: status(up, event) == "running", "it is running")
     host.publish("cancel", {"id": job})
     assert finished(up, event)["status"] == "cancelled"
     failed = {"event_id": event["event_id"], "attempt": 1, "status": "failed", "error": "no", "worker": "w"}

@@ -1,4 +1,4 @@
-"""An operator finds a run that was given up, and gives it another chance, with real processes."""
+"""An operator finds a dead run and retries it, with real processes."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def test_a_run_that_was_given_up_is_found_retried_and_exported(sidecar, host):
         report(host, event, "running", worker="billing-1")
         report(host, event, "failed", error="card declined", worker="billing-1")
     event_id = event["event_id"]
-    until(lambda: event_id in listed(up, "dead"), "it to be given up")
+    until(lambda: event_id in listed(up, "dead"), "a dead run")
     assert "Attempt 2 failed at" in scheduler(up, "show", event_id)
     assert scheduler(up, "retry", event_id) == "scheduled: attempt 3 is due now\n"
     [event] = host.due()

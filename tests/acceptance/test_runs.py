@@ -1,4 +1,4 @@
-"""What became of a reminder: attempts, time-outs, dead letters, replay and history, with real processes."""
+"""The outcome of a reminder: attempts, timeouts, dead letters, replay and history, with real processes."""
 
 import json
 import signal
@@ -88,14 +88,14 @@ def test_after_an_outage_of_the_database_signs_of_life_come_before_a_verdict(up,
     tracked(host)
     [event] = host.due()
     report(host, event, "running", worker="w", heartbeat=3600)
-    until(lambda: up.sql("SELECT 1 FROM runs WHERE status = 'running'"), "it is at work")
+    until(lambda: up.sql("SELECT 1 FROM runs WHERE status = 'running'"), "it is running")
     for each in (consumer, producer):
         each.send_signal(signal.SIGSTOP)
     up.sql("UPDATE runs SET alive_until = now() - interval '1 hour', wake_at = now() - interval '1 hour'")
     with unreachable(up.database_url):
-        pass  # whoever was in it is put out
+        pass  # open sessions are terminated
     producer.send_signal(signal.SIGCONT)
-    put_off = until(lambda: up.sql("SELECT status FROM runs WHERE wake_at > alive_until"), "a look at it")
+    put_off = until(lambda: up.sql("SELECT status FROM runs WHERE wake_at > alive_until"), "a check of it")
     assert put_off == [{"status": "running"}]
 
 

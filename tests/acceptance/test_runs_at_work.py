@@ -1,4 +1,4 @@
-"""Many jobs and many workers: each occurrence is done once, and never two at a time where that was asked for."""
+"""Many jobs and many workers: each occurrence runs once, and never two at a time if that is forbidden."""
 
 import json
 import signal
@@ -13,7 +13,7 @@ from support import DEADLINE, Host, iso, until, utc
 
 from scheduler.client import Handlers, Runner
 
-# A worker that takes one event, says that it is at work, and never says anything again.
+# A worker that takes one event, prints that it works, and then prints nothing more.
 STUCK = """
 import json, sys, time, pika
 channel = pika.BlockingConnection(pika.URLParameters(sys.argv[1])).channel()
@@ -32,7 +32,7 @@ for method, _, body in channel.consume("mainapp_due"):
 
 @pytest.fixture
 def staff(amqp_url):
-    """Start so many workers, each with a connection of its own, that do as told; stop them in the end."""
+    """Start `count` workers with separate connections, and stop them at the end."""
     running = []
 
     def start(count, work):
@@ -94,7 +94,7 @@ def test_overlap_skip_never_runs_two_at_a_time_under_load(sidecar, host, staff):
         with lock:
             at_work[event.job_id] -= 1
         if event.run.attempt == 1 and event.occurrence % 3 == 0:
-            raise RuntimeError("tried again: the run is open meanwhile")
+            raise RuntimeError("retried while the run is open")
 
     staff(8, work)
     policy = {"overlap": "skip", "backoff": [0.05]}
@@ -111,7 +111,7 @@ def test_overlap_skip_never_runs_two_at_a_time_under_load(sidecar, host, staff):
         host.publish("cancel", {"id": job})
     until(lambda: not sidecar.sql("SELECT 1 FROM runs") and not sum(at_work.values()), "every run's end")
     assert doubled == []
-    # None went out before the one before it had ended.
+    # None was emitted before the previous one had ended.
     open_twice = sidecar.sql(
         "SELECT 1 FROM run_history a JOIN run_history b ON a.job_id = b.job_id AND a.event_id <> b.event_id "
         "AND a.attempt = 1 AND b.attempt = 1 AND a.emitted_at < b.emitted_at AND a.finished_at > b.emitted_at"

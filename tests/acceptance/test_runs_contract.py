@@ -38,7 +38,7 @@ def moment(text):
 
 
 def seconds(event):
-    """How long an attempt may lie in its queue, as its event says."""
+    """The expiration of an attempt in its queue, from its event."""
     return (moment(event["run"]["deadline"]) - moment(event["emitted_at"])).total_seconds()
 
 
@@ -52,7 +52,7 @@ def test_the_event_of_a_tracked_job_and_of_its_later_attempts(host, ask):
     }
     assert (seconds(first), properties.expiration) == (3600, "3600000")
     assert (properties.message_id, properties.type) == (first["event_id"], "ScheduleDue")
-    # The job is replaced and paused meanwhile: a later attempt is what the first one was.
+    # The job was replaced and paused in between: a later attempt is like the first one.
     ask("request", id=job, job_type="other", payload={}, run_at=iso(utc(days=1)), run={"max_attempts": 9})
     ask("pause", id=job)
     assert ask("result", **said(first, "failed", error="no", retry_in=0.01)) == {
@@ -67,7 +67,7 @@ def test_the_event_of_a_tracked_job_and_of_its_later_attempts(host, ask):
     }
     assert moment(second["emitted_at"]) > moment(first["emitted_at"])
     assert (properties.message_id, properties.expiration) == (first["event_id"], "3600000")
-    # Fractions of seconds, and a job that is late by more than it may be when it is tried again.
+    # Fractions of seconds, and a retried job that exceeds its maximum lateness.
     request(host, {"start_timeout": 3600.5, "backoff": [20.5]}, max_lateness=20)
     _, properties, body = host.get("mainapp_due")
     third = json.loads(body)
@@ -80,11 +80,11 @@ def test_the_event_of_a_tracked_job_and_of_its_later_attempts(host, ask):
 
 def test_what_is_not_begun_takes_too_long_or_falls_silent_is_tried_again(up, host, ask):
     job = request(host, {"start_timeout": 1, "backoff": [0], "max_attempts": 100})
-    until(lambda: up.sql("SELECT 1 FROM runs WHERE attempt > 2"), "the attempts that nobody began given up")
+    until(lambda: up.sql("SELECT 1 FROM runs WHERE attempt > 2"), "the attempts that were never started are lost")
     ask("cancel", id=job)
     [row] = until(lambda: up.sql("SELECT * FROM run_history"), "its end")
     assert {each["outcome"] for each in row["attempts"]} == {"timed_out"}
-    # The broker drops what nobody may begin any more.
+    # The broker drops attempts that can no longer start.
     until(lambda: host.channel.queue_declare("mainapp_due", passive=True).method.message_count == 0, "no event")
     request(host, {"timeout": 1, "backoff": [0]})
     [event] = host.due()
@@ -116,7 +116,7 @@ def test_what_is_answered_to_results_and_retries(host, ask):
         return ask(key, **body)["status"]
 
     assert status("result", **said(first, "running", heartbeat=60)) == "recorded"
-    assert status("result", **said(first, "running", heartbeat=60)) == "recorded"  # again and again
+    assert status("result", **said(first, "running", heartbeat=60)) == "recorded"  # repeatedly
     assert status("result", **said(first, "failed", error="no")) == "recorded"
     [second] = host.due()
     for late in ("running", "failed", "snoozed"):
@@ -138,7 +138,7 @@ def test_what_is_answered_to_results_and_retries(host, ask):
     assert json.loads(host.get(finished)[2])["status"] == "dead"
     for issued in (now, now - timedelta(seconds=1)):
         assert status("retry", event_id=first["event_id"], issued_at=iso(issued)) == "unchanged"
-    # A late success of an earlier attempt, after it was given up: told again.
+    # A late success of an earlier attempt, after the run was dead: announced again.
     assert status("result", **said(first, "succeeded", output=[1])) == "recorded"
     told = json.loads(host.get(finished)[2])
     assert (told["status"], told["attempts"], told["output"]) == ("succeeded", 3, [1])
@@ -168,7 +168,7 @@ def test_a_run_that_was_given_up_is_told_and_kept_aside(host, ask):
     assert properties.headers["x-attempts"] == 1
     assert properties.headers["x-dead-reason"] == "failed at attempt 1: no"
     assert abs(moment(properties.headers["x-dead-at"]) - utc()) < timedelta(hours=1)
-    # A cancelled run is told too, and has no dead letter; a retry gives it a fresh set.
+    # A cancelled run is announced too, and has no dead letter; a retry resets its attempts.
     job = request(host, {}, every=3600)
     [event] = host.due()
     ask("result", **said(event, "running", worker="w"))

@@ -1,4 +1,4 @@
-"""Encryption with certificates on both sides, and no secret anywhere in what is printed."""
+"""Encryption with certificates on both sides, and no secret in any output."""
 
 import contextlib
 import os
@@ -57,7 +57,7 @@ def certificates(tmp_path_factory):
 def encrypted(stack, certificates):
     """A broker that asks for client certificates and speaks nothing but TLS, and a Postgres with its own."""
     if stack.rabbitmq is None or stack.postgres is None:
-        pytest.skip("needs servers of its own")
+        pytest.skip("needs private servers")
     [port] = free_ports(1)
     rabbitmq = RabbitServer(stack.ledger, find_rabbitmq(), name="tls-rabbitmq", config=[
         f"listeners.ssl.1 = 127.0.0.1:{port}",
@@ -81,6 +81,9 @@ def encrypted(stack, certificates):
         connection.cursor().execute("CREATE DATABASE encrypted")
     rabbitmq.start()
     database = postgres.url.replace("/postgres", "/encrypted")
+    migrated = Process("migrate", {"DATABASE_URL": database})
+    assert migrated.popen.wait(DEADLINE) == 0, migrated.raw
+    migrated.stop()
     amqp = rabbitmq.url.replace("amqp://", "amqps://").replace(f":{rabbitmq.port}/", f":{port}/")
     yield database, amqp, rabbitmq
     rabbitmq.kill()
@@ -98,9 +101,6 @@ def test_client_certificates_and_verify_full(encrypted, certificates):
         "DATABASE_URL": f"{database}?sslmode=verify-full&sslrootcert={certificates}/ca.crt",
         "AMQP_URL": amqps(amqp, certificates),
     }
-    migrated = Process("migrate", env)
-    assert migrated.popen.wait(DEADLINE) == 0, migrated.raw
-    migrated.stop()
     sidecar = Sidecar(env["DATABASE_URL"], env["AMQP_URL"])
     try:
         sidecar.up()
@@ -114,7 +114,7 @@ def test_client_certificates_and_verify_full(encrypted, certificates):
                            "WHERE application_name LIKE 'scheduler %'")
             assert cursor.fetchone()[0] is True
         all_tls = "lists:all(fun([{ssl, S}]) -> S end, [C || C <- rabbit_networking:connection_info_all([ssl])])"
-        until(lambda: "true" in rabbitmq.evaluate(all_tls), "none but by TLS, once the host's own is gone")
+        until(lambda: "true" in rabbitmq.evaluate(all_tls), "only TLS connections, after the host's is closed")
     finally:
         sidecar.close()
 
@@ -144,7 +144,7 @@ def test_a_database_of_a_strange_authority_is_refused(encrypted, certificates):
     ("verify=perhaps", "verify must be"),
     ("cacertfile=/nowhere", "cannot be read"),
     ("certfile=/dev/null", "cannot be used"),
-    ("heartbeat=often", "not understood"),
+    ("heartbeat=often", "query parameter is invalid"),
 ])
 def test_a_wrong_parameter_of_the_broker_is_named(query, problem):
     with pytest.raises(Misconfigured, match=problem) as caught:
@@ -186,7 +186,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("mistake", BROKEN)
 def test_no_error_shows_a_password(stack, mistake):
-    """Each role, the broken database or the broken broker beside a sound other, at the most talkative level."""
+    """Each role with a broken database or broker and a healthy other server, at the most verbose log level."""
     places = {"pg": urlsplit(stack.database_url).netloc.rpartition("@")[2],
               "mq": urlsplit(stack.amqp_url).netloc.rpartition("@")[2]}
     database, amqp = (text.format(**places) for text in BROKEN[mistake])
@@ -213,7 +213,7 @@ def test_no_error_shows_a_password(stack, mistake):
 def test_no_password_in_anything_shown_through_failures(database_url, amqp_url, stack):
     """Processes lose both servers' connections; then everything they print, serve and are called is searched."""
     if stack.rabbitmq is None or stack.postgres is None:
-        pytest.skip("needs servers of its own")
+        pytest.skip("needs private servers")
     sidecar = Sidecar(database_url, amqp_url)
     try:
         sidecar.up(LOG_LEVEL="debug")

@@ -10,7 +10,7 @@ import threading
 import pytest
 from support import Process, until
 
-# What is given up by itself after some seconds waits for ever here: nothing but the stop itself ends the process.
+# Operations with timeouts wait forever here: only the stop itself ends the process.
 PATIENT = """
 from scheduler import cli
 from scheduler.processes import runtime
@@ -42,7 +42,7 @@ class SilentResolver:
         return bytes([len(name)]) + name.encode() in self._questions
 
     def command(self):
-        """Return what a process of ours is started with so that it asks nobody else."""
+        """Return the environment of a process that connects to no other server."""
         return [*PRIVATE, "sh", "-c", MOUNT, str(self._conf), sys.executable, "-c", PATIENT]
 
     def close(self):
@@ -55,7 +55,7 @@ class SilentResolver:
 @pytest.fixture
 def resolver(tmp_path):
     if subprocess.run([*PRIVATE, "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("needs a mount namespace of its own")
+        pytest.skip("needs a private mount namespace")
     try:
         started = SilentResolver(tmp_path)
     except PermissionError:

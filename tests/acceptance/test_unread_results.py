@@ -34,12 +34,12 @@ def begun(up, host, heartbeat=HOUR):
     tracked(host)
     [event] = host.due()
     report(host, event, "running", heartbeat=heartbeat)
-    until(lambda: run_of(up, event)["status"] == "running", "it is at work")
+    until(lambda: run_of(up, event)["status"] == "running", "it is running")
     return event
 
 
 def expire(up, *events):
-    """Let the next report of these attempts be overdue."""
+    """Make the next report of these attempts overdue."""
     for event in events:
         up.sql("UPDATE runs SET (alive_until, wake_at) = (now(), now()) WHERE event_id = %s", event["event_id"])
 
@@ -93,7 +93,7 @@ def test_the_only_consumer_stands_still_while_the_worker_reports(up, host):
 
 
 def test_one_of_two_consumers_stands_still_with_results_that_it_was_delivered(sidecar, host):
-    """The broker drops it after a while; then the other one reads them."""
+    """The broker drops it after some time; then the other one reads them."""
     sidecar.env["AMQP_URL"] += "?heartbeat=1"
     up = sidecar.up(consumers=2)
     first, second = (each.popen for each in up.processes[:2])
@@ -137,7 +137,7 @@ def test_a_backlog_of_results_is_read_before_a_worker_is_taken_for_lost(up, host
 def behind(stack, database_url, amqp_url):
     """A proxy before the broker, and a sidecar that knows only the proxy."""
     if stack.rabbitmq is None:
-        pytest.skip("needs a broker of its own")
+        pytest.skip("needs a private broker")
     broker = Proxy(stack.rabbitmq.port)
     sidecar = Sidecar(database_url, amqp_url.replace(f":{stack.rabbitmq.port}/", f":{broker.port}/"))
     yield sidecar, broker

@@ -11,12 +11,12 @@ from support import connected, iso, until, utc
 from scheduler.client import BrokerUnavailable, Outbox, Relay, SchedulerClient, tables
 from scheduler.dev.servers.vhosts import name_of
 
-GIANT = "00-" + "a" * 130_977  # beside the rest of an event's properties it exceeds a frame of 131,072 bytes
+GIANT = "00-" + "a" * 130_977  # with an event's other properties it exceeds a frame of 131,072 bytes
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def store_job(sidecar, **columns):
-    """Write a row as an earlier release or a person may have."""
+    """Write a row by hand, or like an earlier release."""
     columns = {"id": str(uuid4()), "job_type": "test.job", "next_run_at": utc()} | columns
     names, holders = ", ".join(columns), ", ".join(["%s"] * len(columns))
     with connected(sidecar.database_url) as connection:
@@ -35,9 +35,9 @@ def due_of(host, *jobs):
 
 @pytest.fixture
 def max_message_size(stack):
-    """Have new channels take no message above 100 kB."""
+    """Make new channels reject messages above 100 kB."""
     if stack.rabbitmq is None:
-        pytest.skip("needs a server of its own")
+        pytest.skip("needs a private server")
     stack.rabbitmq.evaluate("application:set_env(rabbit, max_message_size, 100000)")
     yield 100_000
     stack.rabbitmq.evaluate("application:unset_env(rabbit, max_message_size)")
@@ -70,7 +70,7 @@ def test_a_row_that_cannot_be_encoded_is_retried_later_and_stops_no_other(sideca
     good = [store_job(sidecar) for _ in range(3)]
     producer = sidecar.start("producer").ready()
     due_of(host, *good)
-    until(lambda: sidecar.job(bad)["retries"], "the row put off")
+    until(lambda: sidecar.job(bad)["retries"], "the postponed row")
     assert sidecar.job(bad)["last_problem"].startswith("unsendable")
     line = producer.logged("events not delivered")
     assert (line["reason"], line["job_ids"]) == ("unsendable", [bad])
@@ -96,7 +96,7 @@ def test_a_rejected_command_whose_headers_leave_no_room_is_dead_lettered_with_it
 
 
 def test_a_message_above_the_brokers_limit_is_singled_out(max_message_size, sidecar, host):
-    """RabbitMQ closes the channel over it, and all that was under way with it is sent again."""
+    """RabbitMQ closes the channel over it, and everything in flight is resent."""
     large = store_job(sidecar, payload=json.dumps({"text": "x" * max_message_size}))
     good = [store_job(sidecar) for _ in range(5)]
     delayed = b"y" * (max_message_size + 1)
@@ -106,9 +106,9 @@ def test_a_message_above_the_brokers_limit_is_singled_out(max_message_size, side
             "VALUES ('schedule.delayed', 'any', %s, %s, now(), now())", (b"\x00\x00", delayed))
     producer = sidecar.start("producer").ready()
     due_of(host, *good)
-    until(lambda: sidecar.job(large)["retries"], "the large event put off")
+    until(lambda: sidecar.job(large)["retries"], "the postponed large event")
     assert sidecar.job(large)["last_problem"].startswith("unsendable")
-    [row] = until(lambda: sidecar.sql("SELECT * FROM delayed_messages WHERE retries > 0"), "the message put off")
+    [row] = until(lambda: sidecar.sql("SELECT * FROM delayed_messages WHERE retries > 0"), "the postponed message")
     assert row["problem"].startswith("unsendable")
     later = [store_job(sidecar) for _ in range(3)]
     sidecar.sql("SELECT pg_notify('scheduler_wakeup', '')")
@@ -121,7 +121,7 @@ def test_a_message_above_the_brokers_limit_is_singled_out(max_message_size, side
 def test_a_message_that_the_sidecar_may_not_send_is_singled_out(stack, sidecar, host, amqp_url):
     """Any other reason to close a channel over a message: here a topic permission of the sidecar's user."""
     if stack.rabbitmq is None:
-        pytest.skip("needs a server of its own")
+        pytest.skip("needs a private server")
     vhost = name_of(amqp_url)
     set_permission = (f'rabbit_auth_backend_internal:set_topic_permissions(<<"{stack.rabbitmq.user}">>, '
                       f'<<"{vhost}">>, <<"schedule.events">>, <<"^(?!due\\\\.secret).*$">>, <<".*">>, <<"test">>)')
@@ -131,7 +131,7 @@ def test_a_message_that_the_sidecar_may_not_send_is_singled_out(stack, sidecar, 
     good = [store_job(sidecar) for _ in range(20)]
     sidecar.start("producer").ready()
     due_of(host, *good)
-    until(lambda: sidecar.job(bad)["retries"], "the event put off")
+    until(lambda: sidecar.job(bad)["retries"], "the postponed event")
     later = store_job(sidecar)
     sidecar.sql("SELECT pg_notify('scheduler_wakeup', '')")
     due_of(host, later)

@@ -52,7 +52,7 @@ def test_a_webhook_is_called_signed_retried_and_its_end_is_told(worked, host, se
     assert (call.method, call.headers["content-type"]) == ("POST", "application/json")
     assert call.headers["user-agent"] == f"scheduler/{__version__}"
     for secret in (NEW, OLD):
-        # The independent judge: raises unless the signature is right.
+        # An independent check: raises unless the signature is correct.
         assert Webhook(secret).verify(call.body, call.headers)["job_id"] == plain
     sent = call.json
     assert sent["event_id"] == call.headers["webhook-id"] == event["event_id"]
@@ -85,7 +85,7 @@ def test_a_webhook_is_called_signed_retried_and_its_end_is_told(worked, host, se
     assert first.headers["webhook-id"] == second.headers["webhook-id"] == event["event_id"]
     assert "webhook-signature" not in first.headers
 
-    kept = "SELECT attempts FROM run_history WHERE event_id = %s"  # a moment after its end was told
+    kept = "SELECT attempts FROM run_history WHERE event_id = %s"  # a moment after its end was announced
     attempts = until(lambda: worked.sql(kept, event["event_id"]), "the run in the history")[0]["attempts"]
     assert [each["outcome"] for each in attempts] == ["failed", "failed", "succeeded"]
     assert "returned 500" in attempts[0]["error"]

@@ -1,4 +1,4 @@
-"""A worker needs RabbitMQ alone, and the others know of it by what it says of itself."""
+"""A worker needs only RabbitMQ, and other processes know it from its heartbeats."""
 
 import os
 import subprocess
@@ -14,16 +14,17 @@ def test_a_worker_needs_no_database_and_is_listed_until_it_leaves(sidecar):
     row = until(lambda: sidecar.sql("SELECT * FROM workers"), "the worker's row")[0]
     assert (row["pid"], row["in_flight"], row["busy"]) == (worker.popen.pid, 0, [])
     first = row["beat"]
-    until(lambda: sidecar.sql("SELECT id FROM workers WHERE beat > %s", first), "a further sign of life")
+    until(lambda: sidecar.sql("SELECT id FROM workers WHERE beat > %s", first), "another heartbeat")
     until(lambda: 'scheduler_replicas{role="worker"} 1.0' in sidecar.processes[1].http("/metrics")[1], "the gauge")
     done = subprocess.run(
         [sys.executable, "-m", "scheduler", "top"], env=os.environ | sidecar.env, capture_output=True, text=True,
         timeout=DEADLINE, check=True,
     )
-    assert any(line.startswith(str(row["id"])[:8]) and "idle" in line for line in done.stdout.splitlines())
+    name = f"{row['host']}:{row['pid']}"[:30]
+    assert any(line.startswith(name) and "idle" in line for line in done.stdout.splitlines())
 
     def left():
-        """Who stands still for seconds while it stops leaves without a word, and is listed for a while."""
+        """A process that is frozen for seconds while it stops does not sign off, and is listed for some time."""
         last = sidecar.processes[-1]
         assert last.stop() == 0
         if last.orderly:

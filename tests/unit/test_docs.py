@@ -7,18 +7,10 @@ from pathlib import Path
 import pytest
 
 from scheduler.settings import Settings
+from tools.docs_site import links, navigation, pages
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "scheduler"
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
-WITHOUT_CODE = re.compile(r"^(```|~~~).*?^\1$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
-
-
-def links(page: Path) -> list[str]:
-    """Return the targets of a page's links and images within the repository."""
-    text = WITHOUT_CODE.sub("", page.read_text(encoding="utf-8"))
-    targets = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|srcset|href)="([^"]+)"', text)
-    return [target for target in targets if not re.match(r"[a-z]+:", target)]
 
 
 def anchors(page: Path) -> set[str]:
@@ -40,7 +32,14 @@ def test_the_index_links_every_page():
     } == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_site_shows_every_page_of_the_index_once():
+    shown = [path for section in navigation() for entries in section.values() if isinstance(entries, list)
+             for entry in entries for path in entry.values()]
+    assert len(shown) == len(set(shown))
+    assert {"docs/messages.md", "CHANGELOG.md", "docs/decisions/0001-recurrence-engine.md"} <= set(shown)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_relative_links_resolve(page):
     missing = []
     for target in links(page):

@@ -95,8 +95,9 @@ def build() -> Json:
         [
             query(_rate_by("scheduler_retries_total"), "{{instance}} retries"),
             query(_rate_by("scheduler_jobs_missed_total"), "{{instance}} missed"),
+            query(_rate_by("scheduler_jobs_replanned_total"), "{{instance}} planned again"),
         ],
-        "Postponed jobs and skipped occurrences.",
+        "Postponed jobs, skipped occurrences, and next runs that moved with their zone or calendar.",
         unit="ops",
     )
     connections = graph(

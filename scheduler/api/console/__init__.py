@@ -1,4 +1,4 @@
-"""The web console: pages for people, on the API's services."""
+"""The web console: HTML pages that use the API's services."""
 
 from fastapi import FastAPI, Request
 from starlette.responses import Response
@@ -14,15 +14,16 @@ from scheduler.api.console.pages import (
     login,
     overview,
     runs,
+    sign_in,
 )
 from scheduler.api.console.site import Site
 from scheduler.api.services import Services
 
-_PAGES = (login, overview, event_stream, jobs, job_form, job, runs, dead_letters, delayed_messages, audit)
+_PAGES = (sign_in, login, overview, event_stream, jobs, job_form, job, runs, dead_letters, delayed_messages, audit)
 
 
 def error_page(request: Request, status: int, detail: str) -> Response | None:
-    """Return an error as a page for people; None where a program asked, or something of the API was asked for."""
+    """Return an error as an HTML page; None for the API's paths and for clients that do not accept HTML."""
     path, accepted = request.url.path, request.headers.get("accept", "")
     if path.startswith(("/api", "/health")) or "text/html" not in accepted:
         return None
@@ -31,7 +32,7 @@ def error_page(request: Request, status: int, detail: str) -> Response | None:
 
 
 def mount(app: FastAPI, services: Services | None) -> None:
-    """Add the console's pages to the application; they are no part of the OpenAPI document."""
+    """Add the console's pages to the application, without adding them to the OpenAPI document."""
     for module in _PAGES:
         app.include_router(module.router)
     if services is not None:

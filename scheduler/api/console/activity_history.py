@@ -1,4 +1,4 @@
-"""The last hour as this process saw it, a sample every ten seconds kept in memory, and the verdict it comes to."""
+"""Samples from the last hour, one every ten seconds, kept in memory; and the timeliness status from them."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from scheduler.postgres.console_queries import SystemSnapshot
 from scheduler.postgres.maintenance_queries import BACKLOG_COUNTED, STALE_SECONDS
 
 SAMPLE_SECONDS = 10.0
-KEPT = 360  # an hour
+MAX_SAMPLES = 360  # one hour
 ON_TIME_SECONDS = 0.5
 OBJECTIVE = 0.99
 OVERDUE_SECONDS = 10.0
@@ -22,35 +22,35 @@ _FEW_MINUTES, _ALMOST_AN_HOUR = 100.0, 3540.0
 
 @dataclass(frozen=True, slots=True)
 class ActivitySample:
-    """What was done in the ten seconds or so before `at`."""
+    """Activity in the roughly ten seconds before `at`."""
 
     at: datetime
-    lags: tuple[int, ...]  # one count for each bucket of the lag's histogram
-    out: float  # events a second
-    taken: float  # commands stored a second
+    lags: tuple[int, ...]  # counts by bucket of the lag histogram
+    out: float  # events per second
+    stored: float  # commands per second
     backlog: int
-    succeeded: float  # runs that ended well, a second
-    dead: float  # runs given up, a second
+    succeeded: float  # runs per second
+    dead: float  # runs per second
 
     def point(self) -> list[float | None]:
-        """Return it as the charts take it: time, p50 and p99 in ms, out, in, backlog, success in percent."""
+        """Return the values for the charts: time, p50 and p99 in ms, out, in, backlog, success in percent."""
         ended = self.succeeded + self.dead
         return [
             round(self.at.timestamp(), 1), _milliseconds(0.5, self.lags), _milliseconds(0.99, self.lags),
-            round(self.out, 2), round(self.taken, 2), self.backlog,
+            round(self.out, 2), round(self.stored, 2), self.backlog,
             round(100 * self.succeeded / ended, 2) if ended else None,
         ]
 
 
 def _milliseconds(share: float, lags: Sequence[int]) -> float | None:
-    found = percentile(share, lags)
-    return None if found is None else round(found * 1000, 2)
+    seconds = percentile(share, lags)
+    return None if seconds is None else round(seconds * 1000, 2)
 
 
 def sample(pulse: SystemSnapshot) -> ActivitySample:
-    """Add up what the live processes say of their last seconds."""
-    recent = [each["recent"] for each in pulse.replicas if alive(each, pulse.at)]
-    lags = tuple(sum(column) for column in zip(*(each.get("lag", ()) for each in recent), strict=False))
+    """Return the combined recent activity of all live processes."""
+    recent = [replica["recent"] for replica in pulse.replicas if alive(replica, pulse.at)]
+    lags = tuple(sum(column) for column in zip(*(activity.get("lag", ()) for activity in recent), strict=False))
 
     def rate(name: str) -> float:
         return sum(float(each.get(name, 0)) / max(float(each.get("seconds", 1)), 0.001) for each in recent)
@@ -60,42 +60,42 @@ def sample(pulse: SystemSnapshot) -> ActivitySample:
 
 
 def alive(process: Mapping[str, Any], now: datetime) -> bool:
-    """Tell whether a process or a worker was heard of lately."""
+    """Return whether a process or a worker has sent a recent heartbeat."""
     seen = instant(process["last_seen_at"])
     limit = timedelta(seconds=STALE_SECONDS if "role" in process else 2 * STALE_SECONDS)
     return seen is not None and now - seen <= limit
 
 
 class ActivityHistory:
-    """The samples of the last hour, oldest first."""
+    """The samples from the last hour, oldest first."""
 
     def __init__(self) -> None:
-        self.samples: deque[ActivitySample] = deque(maxlen=KEPT)
+        self.samples: deque[ActivitySample] = deque(maxlen=MAX_SAMPLES)
 
-    def add(self, taken: ActivitySample) -> None:
-        """Keep a sample; those older than an hour go."""
-        self.samples.append(taken)
-        while taken.at - self.samples[0].at > timedelta(hours=1):
+    def add(self, new: ActivitySample) -> None:
+        """Add a sample and remove samples older than an hour."""
+        self.samples.append(new)
+        while new.at - self.samples[0].at > timedelta(hours=1):
             self.samples.popleft()
 
     def on_time(self) -> float | None:
-        """Return the share of events confirmed within half a second, None where there were none."""
-        within = whole = 0
-        for each in self.samples:
-            whole += sum(each.lags)
-            within += sum(number for bound, number in zip(LAG_BUCKETS, each.lags, strict=False)
-                          if bound <= ON_TIME_SECONDS)
-        return within / whole if whole else None
+        """Return the share of events confirmed within half a second, None without events."""
+        on_time = total = 0
+        for past in self.samples:
+            total += sum(past.lags)
+            on_time += sum(number for bound, number in zip(LAG_BUCKETS, past.lags, strict=False)
+                           if bound <= ON_TIME_SECONDS)
+        return on_time / total if total else None
 
     def success(self) -> float | None:
-        """Return the share of runs that ended well, None where none ended."""
-        good = sum(each.succeeded for each in self.samples)
-        ended = good + sum(each.dead for each in self.samples)
-        return good / ended if ended else None
+        """Return the share of finished runs that succeeded, None without finished runs."""
+        succeeded = sum(past.succeeded for past in self.samples)
+        finished = succeeded + sum(past.dead for past in self.samples)
+        return succeeded / finished if finished else None
 
-    def reach(self) -> str:
-        """Say how far back the samples go: the last hour, or since this process started."""
-        if len(self.samples) < 2:  # noqa: PLR2004 - nothing to look back on
+    def period(self) -> str:
+        """Return the period of the samples as text: the last hour, or the time since this process started."""
+        if len(self.samples) < 2:  # noqa: PLR2004 - no period
             return "just now"
         seconds = (self.samples[-1].at - self.samples[0].at).total_seconds()
         if seconds > _ALMOST_AN_HOUR:
@@ -103,39 +103,38 @@ class ActivityHistory:
         return f"last {span(round(seconds, -1) if seconds < _FEW_MINUTES else round(seconds / 60) * 60)}"
 
     def points(self) -> list[list[float | None]]:
-        """Return the samples by column, as the charts take them."""
-        return [list(column) for column in zip(*(each.point() for each in self.samples), strict=True)]
+        """Return the samples by column, for the charts."""
+        return [list(column) for column in zip(*(past.point() for past in self.samples), strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class TimelinessStatus:
-    """The answer before the data: one sentence, and how grave it is (good, waiting, bad)."""
+    """The summary of the overview: one sentence and its grade (good, waiting or bad)."""
 
     grade: str
     text: str
 
 
 def timeliness_status(pulse: SystemSnapshot, history: ActivityHistory) -> TimelinessStatus:
-    """Say whether reminders are on time, and if not, what to look at first."""
+    """Return whether reminders are on time and, if not, the likely cause."""
     backlog = pulse.backlog
-    live = [each["role"] for each in pulse.replicas if alive(each, pulse.at)]
+    live = [replica["role"] for replica in pulse.replicas if alive(replica, pulse.at)]
     many = "more than " if backlog.due >= BACKLOG_COUNTED else ""
     waiting = f"{many}{count(backlog.due, 'reminder')} {'is' if backlog.due == 1 else 'are'} due and not emitted"
     if "producer" not in live:
         since = f": {waiting}" if backlog.due else ""
         return TimelinessStatus("bad", f"Nothing is emitted: no producer is running{since}")
     if backlog.oldest_age > OVERDUE_SECONDS:
-        refused = next((each for each in pulse.upcoming if each["retries"]), None)
-        why = "; RabbitMQ refuses some of them" if refused is not None else ""
-        return TimelinessStatus("bad", f"Late: {waiting}, for {span(backlog.oldest_age)}{why}")
+        rejected = "; RabbitMQ rejects some of them" if any(job["retries"] for job in pulse.upcoming) else ""
+        return TimelinessStatus("bad", f"Late: {waiting}, for {span(backlog.oldest_age)}{rejected}")
     if "consumer" not in live:
         return TimelinessStatus(
             "waiting", "No consumer is running: new commands wait in the queue; stored jobs are emitted on time"
         )
     share = history.on_time()
     if share is None:
-        return TimelinessStatus("good", f"On time: nothing was due ({history.reach()})")
-    text = f"{percent(share)} within 500 ms ({history.reach()})"
+        return TimelinessStatus("good", f"On time: nothing was due ({history.period()})")
+    text = f"{percent(share)} within 500 ms ({history.period()})"
     return (
         TimelinessStatus("good", f"On time: {text}") if share >= OBJECTIVE else TimelinessStatus(
             "waiting", f"Late at times: {text}"

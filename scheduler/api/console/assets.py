@@ -1,4 +1,4 @@
-"""The console's own files: read once, named by their content, compressed, and kept by browsers for a year."""
+"""Static files: read once, named by their content, compressed, and cached by browsers for a year."""
 
 import gzip
 import hashlib
@@ -12,13 +12,13 @@ from starlette.responses import Response
 
 FOLDER = Path(__file__).resolve().parent / "static"
 PREFIX = "/static/"
-_KEPT = "public, max-age=31536000, immutable"
+_CACHE_FOR_A_YEAR = "public, max-age=31536000, immutable"
 _SERVED = {".css", ".js", ".svg"}
 
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file as it is served."""
+    """A served file."""
 
     body: bytes
     zipped: bytes
@@ -28,7 +28,7 @@ class Asset:
 
 @cache
 def _assets() -> tuple[dict[str, str], dict[str, Asset]]:
-    """Return each file's address by its name, and each asset by its address."""
+    """Return the addresses by file name, and the assets by address."""
     addresses, assets = {}, {}
     for path in sorted(FOLDER.rglob("*")):
         if path.suffix not in _SERVED:
@@ -43,16 +43,16 @@ def _assets() -> tuple[dict[str, str], dict[str, Asset]]:
 
 
 def address(name: str) -> str:
-    """Return where a file of static/ is served; the address changes with its content."""
+    """Return the address of a file in static/; it changes with the content."""
     return _assets()[0][name]
 
 
 def serve(request: Request, name: str) -> Response:
-    """Return a file by the last part of its address, compressed where the browser takes that."""
+    """Return a file by the last part of its address, compressed if the browser accepts that."""
     asset = _assets()[1].get(name)
     if asset is None:
         return Response("There is no such file.", 404, media_type="text/plain")
-    headers = {"Cache-Control": _KEPT, "ETag": asset.etag, "Vary": "Accept-Encoding"}
+    headers = {"Cache-Control": _CACHE_FOR_A_YEAR, "ETag": asset.etag, "Vary": "Accept-Encoding"}
     if request.headers.get("if-none-match") == asset.etag:
         return Response(status_code=304, headers=headers)
     if accepts_gzip(request):
@@ -61,7 +61,7 @@ def serve(request: Request, name: str) -> Response:
 
 
 def accepts_gzip(request: Request) -> bool:
-    """Tell whether the browser takes what is compressed."""
+    """Return whether the browser accepts gzip."""
     offered = request.headers.get("accept-encoding", "")
     return any(part.strip().split(";")[0] == "gzip" and "q=0" not in part.replace("q=0.", "") for part in
                offered.split(","))

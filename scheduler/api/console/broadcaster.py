@@ -1,4 +1,4 @@
-"""One broadcaster for all browsers: it looks while anybody watches, and once in ten seconds while nobody does."""
+"""Poll the database for all live pages: about every second while pages are open, otherwise every ten seconds."""
 
 import asyncio
 import time
@@ -16,23 +16,23 @@ from scheduler.postgres.console_queries import SystemSnapshot
 
 log = get_logger(__name__)
 
-TICK_SECONDS = 1.1  # so that all looks together are less than two statements a second
+TICK_SECONDS = 1.1  # keeps all polls together below two statements per second
 _FRESH_SECONDS = 3.0
-_SHARE = 20  # a twentieth of the time at most goes into looking
-_SILENCE_SECONDS = 15.0  # a line in between keeps proxies from closing a connection that has nothing to say
+_SHARE = 20  # polls take at most a twentieth of the time
+_SILENCE_SECONDS = 15.0  # a comment line after this keeps proxies from closing an idle connection
 
-Take: TypeAlias = Callable[[PollRequest], Awaitable[PollResult]]
+Poll: TypeAlias = Callable[[PollRequest], Awaitable[PollResult]]
 
 
-def seconds_until_poll(took: float, *, watched: bool) -> float:
-    """Return how long to rest after a look; one that was held up must not leave those who watch in the dark."""
-    rest = _SHARE * took
+def seconds_until_poll(duration: float, *, watched: bool) -> float:
+    """Return the pause after a poll; a slow poll must not stop the updates of open pages for long."""
+    rest = _SHARE * duration
     return min(max(TICK_SECONDS, rest), SAMPLE_SECONDS) if watched else max(SAMPLE_SECONDS, rest)
 
 
 @dataclass(frozen=True, slots=True)
 class LiveSnapshot:
-    """What the broadcaster knows; `sampled` is the sample that was taken at this look, if one was."""
+    """The latest state for all pages; `sampled` is the sample from this poll, if any."""
 
     number: int
     pulse: SystemSnapshot | None = None
@@ -44,22 +44,22 @@ class LiveSnapshot:
 
 
 class StreamLimiter:
-    """Counts the live pages of each user: each holds a connection, and one user must not hold them all."""
+    """Limits the live pages of each user: each holds a connection, and one user must not hold them all."""
 
-    MOST = 500
-    MOST_OF_ONE = 20
+    MAX_STREAMS = 500
+    MAX_PER_USER = 20
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str | None]] = Counter()
 
-    def take(self, who: Identity) -> Callable[[], None]:
-        """Count a stream and return what ends it. Raises TooManyRequests or ServiceUnavailable at the limit."""
+    def start(self, who: Identity) -> Callable[[], None]:
+        """Count a stream and return the function that ends it. Raises TooManyRequests or ServiceUnavailable."""
         key = (who.sub, who.tenant)
-        if self._counts[key] >= self.MOST_OF_ONE:
-            raise TooManyRequests(f"{self.MOST_OF_ONE} of your pages are live already; this one stays as it is.",
+        if self._counts[key] >= self.MAX_PER_USER:
+            raise TooManyRequests(f"{self.MAX_PER_USER} of your pages are already live; this one is not updated.",
                                   10)
-        if self._counts.total() >= self.MOST:
-            raise ServiceUnavailable("Too many pages are live already; this one stays as it was loaded for now.")
+        if self._counts.total() >= self.MAX_STREAMS:
+            raise ServiceUnavailable("Too many pages are already live; this one is not updated for now.")
         self._counts[key] += 1
         return lambda: self._leave(key)
 
@@ -70,77 +70,77 @@ class StreamLimiter:
 
 
 class Broadcaster:
-    """Looks at the database and tells whoever waits; all on the event loop's thread."""
+    """Polls the database and notifies the listeners; all on the event loop's thread."""
 
-    def __init__(self, take: Take, clock: Callable[[], float] = time.monotonic) -> None:
-        self._take = take
+    def __init__(self, poll: Poll, clock: Callable[[], float] = time.monotonic) -> None:
+        self._query = poll
         self._clock = clock
         self.history = ActivityHistory()
-        self.moment = LiveSnapshot(0)
+        self.snapshot = LiveSnapshot(0)
         self.listeners = 0
-        self.looks = 0  # begun so far; the moment that a look leads to has its number
+        self.polls = 0  # started so far; a snapshot has the number of its poll
         self.watching = Subscriptions()
         self._changed = asyncio.Event()
-        self._wanted = asyncio.Event()
-        self._looking = asyncio.Lock()
+        self._listener_added = asyncio.Event()
+        self._polling = asyncio.Lock()
         self._pulse_at = self._sample_due = 0.0
         self._stopped = False
 
     async def run(self) -> None:
-        """Look again and again until stopped; at the runs that somebody watches twice as often as at all else."""
-        whole = True
+        """Poll repeatedly until stopped; watched runs twice as often as everything else."""
+        full = True
         while not self._stopped:
-            began = self._clock()
-            if whole or self.watching.wants(pulse=False, failures=False).runs:
-                await self.look(whole=whole)
-            took = self._clock() - began
-            whole = not (whole and self.listeners)
-            await self._pause(seconds_until_poll(took, watched=bool(self.listeners)))
+            started = self._clock()
+            if full or self.watching.wants(pulse=False, failures=False).runs:
+                await self.poll(full=full)
+            duration = self._clock() - started
+            full = not (full and self.listeners)
+            await self._pause(seconds_until_poll(duration, watched=bool(self.listeners)))
 
-    async def look(self, *, whole: bool = True) -> None:
-        """Look once and tell what was seen; that the database is away is told too."""
-        async with self._looking:
-            self.looks += 1
-            due = whole and self._clock() >= self._sample_due
+    async def poll(self, *, full: bool = True) -> None:
+        """Poll once and notify the listeners of the result, also of an unavailable database."""
+        async with self._polling:
+            self.polls += 1
+            due = full and self._clock() >= self._sample_due
             try:
-                seen = await self._take(self.watching.wants(pulse=whole, failures=due))
-            except Exception as error:  # noqa: BLE001 - whatever it was, pages go on showing what is known
-                log.debug("console has no pulse", problem=str(error))
-                self._tell(replace(self.moment, number=self.looks, sampled=None, problem=str(error)))
+                result = await self._query(self.watching.wants(pulse=full, failures=due))
+            except Exception as error:  # noqa: BLE001 - pages continue with the last state after any error
+                log.debug("console poll failed", problem=str(error))
+                self._notify(replace(self.snapshot, number=self.polls, sampled=None, problem=str(error)))
                 return
-            self._tell(self._moment(seen, due=due))
+            self._notify(self._updated(result, due=due))
 
-    def _moment(self, seen: PollResult, *, due: bool) -> LiveSnapshot:
-        """Return what is known after a look: what it did not look for stays as it was."""
-        before, pulse = self.moment, seen.pulse
-        taken = sample(pulse) if due and pulse is not None else None
-        if taken is not None:
+    def _updated(self, result: PollResult, *, due: bool) -> LiveSnapshot:
+        """Return the snapshot after a poll: parts that were not polled stay unchanged."""
+        before, pulse = self.snapshot, result.pulse
+        sampled = sample(pulse) if due and pulse is not None else None
+        if sampled is not None:
             self._sample_due = self._clock() + SAMPLE_SECONDS
-            self.history.add(taken)
+            self.history.add(sampled)
         if pulse is not None:
             self._pulse_at = self._clock()
         failing = before.failing if pulse is None or pulse.failing is None else tuple(pulse.failing)
-        runs = before.runs if seen.runs is None else replace(seen.runs, look=self.looks)
-        jobs = before.jobs if seen.jobs is None else replace(seen.jobs, look=self.looks)
-        return LiveSnapshot(self.looks, pulse or before.pulse, failing, taken, runs, jobs)
+        runs = before.runs if result.runs is None else replace(result.runs, poll=self.polls)
+        jobs = before.jobs if result.jobs is None else replace(result.jobs, poll=self.polls)
+        return LiveSnapshot(self.polls, pulse or before.pulse, failing, sampled, runs, jobs)
 
     async def fresh(self) -> LiveSnapshot:
-        """Return what is known, after a look where that is not of the last moments."""
-        if self.moment.pulse is None or self._clock() - self._pulse_at > _FRESH_SECONDS:
-            await self.look()
-        return self.moment
+        """Return the latest snapshot, after a poll if it is older than a few seconds."""
+        if self.snapshot.pulse is None or self._clock() - self._pulse_at > _FRESH_SECONDS:
+            await self.poll()
+        return self.snapshot
 
-    async def moments(self) -> AsyncIterator[LiveSnapshot | None]:
-        """Yield each new moment, None after a while in which there was none, until stopped."""
+    async def snapshots(self) -> AsyncIterator[LiveSnapshot | None]:
+        """Yield each new snapshot, or None after a period without one, until stopped."""
         self.listeners += 1
-        self._wanted.set()
+        self._listener_added.set()
         try:
             seen = -1
             while not self._stopped:
                 changed = self._changed
-                if self.moment.number != seen and self.moment.number:
-                    seen = self.moment.number
-                    yield self.moment
+                if self.snapshot.number != seen and self.snapshot.number:
+                    seen = self.snapshot.number
+                    yield self.snapshot
                     continue
                 try:
                     await asyncio.wait_for(changed.wait(), _SILENCE_SECONDS)
@@ -150,23 +150,23 @@ class Broadcaster:
             self.listeners -= 1
 
     def stop(self) -> None:
-        """End every stream and the looking."""
+        """End all streams, and stop polling."""
         self._stopped = True
         self._changed.set()
-        self._wanted.set()
+        self._listener_added.set()
 
-    def _tell(self, moment: LiveSnapshot) -> None:
-        self.moment = moment
+    def _notify(self, snapshot: LiveSnapshot) -> None:
+        self.snapshot = snapshot
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     async def _pause(self, seconds: float) -> None:
-        """Wait until it is time to look again; the first browser that comes does not wait for a slow tick."""
+        """Wait for the next poll; the first listener ends a long pause."""
         if self.listeners:
             await asyncio.sleep(seconds)
             return
-        self._wanted.clear()
+        self._listener_added.clear()
         try:
-            await asyncio.wait_for(self._wanted.wait(), seconds)
+            await asyncio.wait_for(self._listener_added.wait(), seconds)
         except TimeoutError:
             return

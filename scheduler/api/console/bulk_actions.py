@@ -1,23 +1,21 @@
-"""Actions over everything that a filter matches: how many these are, and what is asked before."""
+"""Bulk actions: the number of matching jobs or runs, and the question to confirm."""
 
 from dataclasses import dataclass, replace
 
 from scheduler.api.console.formatting import count
-from scheduler.api.console.list_filters import in_words
+from scheduler.api.console.list_filters import describe_filters
 from scheduler.api.identity import Identity, Permission, check, visible_tenant
 from scheduler.api.services import Services
+from scheduler.domain.messages import BULK_VERBS
 from scheduler.postgres.jobs.lists import JobFilter, count_jobs
 from scheduler.postgres.runs.lists import RunFilter, count_finished
 
-MOST_COUNTED = 100_000
-VERBS = {"pause": ("pending",), "resume": ("paused",), "cancel": ("pending", "paused")}
-OPPOSITE = {"pause": "resume", "resume": "pause"}
-_PAST = {"pause": "paused", "resume": "resumed", "cancel": "cancelled"}
+MAX_COUNTED = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class BulkConfirmation:
-    """What is asked before many things are touched at once."""
+    """The question before a bulk action."""
 
     action: str
     number: int
@@ -25,57 +23,58 @@ class BulkConfirmation:
     yes: str
 
 
-def narrow_filters(action: str, wanted: JobFilter) -> list[JobFilter]:
-    """Return the filters for those of the matching jobs that the action changes at all."""
-    return [replace(wanted, status=status) for status in VERBS[action] if wanted.status in (None, status)]
+def narrow_filters(action: str, filters: JobFilter) -> list[JobFilter]:
+    """Return filters for the matching jobs that the action would change."""
+    changes = BULK_VERBS[action].changes
+    return [replace(filters, status=status) for status in changes if filters.status in (None, status)]
 
 
 async def confirm_jobs(
-    services: Services, who: Identity, action: str, wanted: JobFilter, words: dict[str, str]
+    services: Services, who: Identity, action: str, filters: JobFilter, texts: dict[str, str]
 ) -> BulkConfirmation:
-    """Count what would be touched, and word the question."""
-    number = await count_matching(services, who, narrow_filters(action, wanted))
-    shown = _bounded(number, "job")
-    about = in_words({name: value for name, value in words.items() if name != "status"})
-    question = f"{action.capitalize()} {shown} {about}".strip() + "?"
+    """Count the affected jobs and return the question."""
+    number = await count_matching(services, who, narrow_filters(action, filters))
+    counted = _bounded(number, "job")
+    about = describe_filters({name: value for name, value in texts.items() if name != "status"})
+    question = f"{action.capitalize()} {counted} {about}".strip() + "?"
     if not number:
-        question = f"Nothing to {action}: no job that matches is {' or '.join(VERBS[action])}."
-    end = " permanently" if action == "cancel" else ""
-    return BulkConfirmation(action, number, question, f"{action.capitalize()} {shown}{end}")
+        question = f"Nothing to {action}: no matching job is {' or '.join(BULK_VERBS[action].changes)}."
+    end = " permanently" if BULK_VERBS[action].permanent else ""
+    return BulkConfirmation(action, number, question, f"{action.capitalize()} {counted}{end}")
 
 
-async def count_matching(services: Services, who: Identity, filters: list[JobFilter]) -> int:
-    """Count the jobs that match any of the filters, as far as this one may see them."""
+async def count_matching(services: Services, who: Identity, alternatives: list[JobFilter]) -> int:
+    """Count the jobs that match any of the filters and that the caller may see."""
     check(who, Permission.WRITE)
     total = 0
-    for each in filters:
-        tenant, any_ = visible_tenant(who, each.tenant)
-        if any_:
-            mine = replace(each, tenant=tenant)
-            total += await services.database.search(lambda at, mine=mine: count_jobs(at, mine, MOST_COUNTED))  # type: ignore[misc]
+    for filters in alternatives:
+        tenant, visible = visible_tenant(who, filters.tenant)
+        if visible:
+            owned = replace(filters, tenant=tenant)
+            total += await services.database.search(lambda at, owned=owned: count_jobs(at, owned, MAX_COUNTED))  # type: ignore[misc]
     return total
 
 
-async def confirm_runs(services: Services, who: Identity, wanted: RunFilter,
-                       words: dict[str, str]) -> BulkConfirmation:
-    """Count the runs that would be tried again, and word the question."""
+async def confirm_runs(services: Services, who: Identity, filters: RunFilter,
+                       texts: dict[str, str]) -> BulkConfirmation:
+    """Count the runs that would be retried, and return the question."""
     check(who, Permission.WRITE)
-    tenant, any_ = visible_tenant(who, wanted.tenant)
+    tenant, visible = visible_tenant(who, filters.tenant)
     number = 0
-    if any_:
-        mine = replace(wanted, tenant=tenant)
-        number = await services.database.search(lambda at: count_finished(at, mine, MOST_COUNTED))
-    shown = _bounded(number, "run")
-    about = in_words(words)
+    if visible:
+        owned = replace(filters, tenant=tenant)
+        number = await services.database.search(lambda at: count_finished(at, owned, MAX_COUNTED))
+    counted = _bounded(number, "run")
+    about = describe_filters(texts)
     return BulkConfirmation(
-        "retry", number, f"Retry {shown} {f'({about})' if about else ''}".strip() + "?", f"Retry {shown}"
+        "retry", number, f"Retry {counted} {f'({about})' if about else ''}".strip() + "?", f"Retry {counted}"
     )
 
 
 def done_message(action: str, number: int) -> str:
-    """Say what was done."""
-    return f"{count(number, 'job')} {_PAST[action]}"
+    """Return the message after a bulk action."""
+    return f"{count(number, 'job')} {BULK_VERBS[action].done}"
 
 
 def _bounded(number: int, thing: str) -> str:
-    return f"more than {number:,} {thing}s" if number >= MOST_COUNTED else count(number, thing)
+    return f"more than {number:,} {thing}s" if number >= MAX_COUNTED else count(number, thing)

@@ -1,61 +1,72 @@
-"""What people fill in, turned into the fields of a request; what cannot be read is told beside its field."""
+"""Parse the job form into the fields of a request; problems are reported by field."""
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.api.console.date_description import WEEKDAYS
+from scheduler.api.console.form_fields import LEFT_OUT, ParsedForm, put, read_number
+from scheduler.api.console.targets.forms import read_target
+from scheduler.domain.recurrence import RUN_NOW
 from scheduler.domain.recurrence.rule import weekday_name
+from scheduler.domain.schedule_fields import RULE_FIELDS
 
 UNITS = {"second": "S", "minute": "M", "hour": "H", "day": "D", "week": "W"}
 FREQUENCIES = {"day": "DAILY", "week": "WEEKLY", "month": "MONTHLY", "year": "YEARLY"}
-METHODS = ("POST", "GET", "PUT", "PATCH", "DELETE")
 _TIME = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
-_LEFT_OUT = object()
-
-
-@dataclass(slots=True)
-class ParsedForm:
-    """The fields that a form asks for, and what is wrong with it, by the request's field."""
-
-    fields: dict[str, Any] = field(default_factory=dict)
-    problems: dict[str, str] = field(default_factory=dict)
+# The request's fields that the form shows. When a job is edited, all others are kept.
+SHOWN_FIELDS = frozenset({
+    *RULE_FIELDS, "manual", "paused", "job_type", "name", "description", "tenant", "priority", "on_missed",
+    "route", "max_lateness", "payload", "target", "run",
+})
+# Numbers of a run policy, and their fields in the form.
+POLICY_NUMBERS = (
+    ("max_attempts", "max_attempts"), ("delay", "delay"), ("timeout", "run_timeout"),
+    ("max_running", "max_running"),
+)
 
 
 def read_schedule(form: Mapping[str, str]) -> ParsedForm:
-    """Return the schedule fields: run_at, rrule, cron, every and timezone."""
+    """Return the schedule fields: run_at, rrule, cron, every, timezone and manual."""
     read = ParsedForm()
     kind = form.get("when", "once")
-    if kind == "once":
-        _put(read, "run_at", form.get("run_at"))
+    if kind == "manual":
+        read.fields["manual"] = True
+    elif kind == "now":
+        read.fields["run_at"] = RUN_NOW
+    elif kind == "once":
+        put(read, "run_at", form.get("run_at"))
     elif kind == "every":
         read.fields["every"] = _spacing(form, read)
-        _put(read, "run_at", form.get("starts"))
+        put(read, "run_at", form.get("starts"))
     elif kind == "days":
         read.fields["rrule"] = _rule(form, read)
-        _put(read, "run_at", form.get("starts"))
+        put(read, "run_at", form.get("starts"))
     else:
-        _put(read, form["rule_kind"] if form.get("rule_kind") in ("rrule", "cron", "every") else "rrule",
+        put(read, form["rule_kind"] if form.get("rule_kind") in ("rrule", "cron", "every") else "rrule",
              (form.get("rule") or "").replace("\r\n", "\n"))
-        _put(read, "run_at", form.get("starts"))
-    _put(read, "timezone", form.get("timezone"))
+        put(read, "run_at", form.get("starts"))
+    put(read, "timezone", form.get("timezone"))
     return read
 
 
 def read_form(form: Mapping[str, str], stored: Mapping[str, Any] | None = None) -> ParsedForm:
-    """Return the whole request; of `stored`, the request that is edited, what the form does not show is kept."""
+    """Return the whole request; fields of `stored`, the edited request, that the form does not show are kept."""
     read = read_schedule(form)
+    read.fields |= {name: value for name, value in (stored or {}).items() if name not in SHOWN_FIELDS}
     for name in ("job_type", "name", "tenant"):
-        _put(read, name, form.get(name))
-    for name, usual in (("priority", "normal"), ("on_missed", "latest")):
-        if form.get(name) and (form[name] != usual or (stored or {}).get(name) is not None):
+        put(read, name, form.get(name))
+    for name, default in (("priority", "normal"), ("on_missed", "latest")):
+        if form.get(name) and (form[name] != default or (stored or {}).get(name) is not None):
             read.fields[name] = form[name]
-    _put(read, "route", form.get("route"))
-    _put(read, "max_lateness", _number(form, read, "max_lateness"))
+    put(read, "description", (form.get("description") or "").replace("\r\n", "\n"))
+    if form.get("paused"):
+        read.fields["paused"] = True
+    put(read, "route", form.get("route"))
+    put(read, "max_lateness", read_number(form, read, "max_lateness"))
     read.fields["payload"] = _json(form, read, "payload", {})
-    target = _target(form, read, (stored or {}).get("target") or {})
+    target = read_target(form, read, (stored or {}).get("target") or {})
     if target is not None:
         read.fields["target"] = target
     if form.get("tracked") or target is not None:
@@ -63,34 +74,15 @@ def read_form(form: Mapping[str, str], stored: Mapping[str, Any] | None = None) 
     return read
 
 
-def _put(read: ParsedForm, name: str, value: Any) -> None:
-    text = value.strip() if isinstance(value, str) else value
-    if text not in (None, "", _LEFT_OUT):
-        read.fields[name] = text
-
-
-def _number(form: Mapping[str, str], read: ParsedForm, name: str, *, about: str | None = None) -> Any:
-    """Return a whole or fractional number of a field, or nothing."""
+def _json(form: Mapping[str, str], read: ParsedForm, name: str, default: Any) -> Any:
     text = (form.get(name) or "").strip()
     if not text:
-        return _LEFT_OUT
-    try:
-        value = float(text)
-        return int(value) if value == int(value) else value
-    except (ValueError, OverflowError):
-        read.problems[about or name] = f"must be a number, not {text[:40]!r}"
-        return _LEFT_OUT
-
-
-def _json(form: Mapping[str, str], read: ParsedForm, name: str, usual: Any) -> Any:
-    text = (form.get(name) or "").strip()
-    if not text:
-        return usual
+        return default
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         read.problems[name] = f"is not JSON: {error}"
-        return usual
+        return default
 
 
 def _spacing(form: Mapping[str, str], read: ParsedForm) -> str:
@@ -103,7 +95,7 @@ def _spacing(form: Mapping[str, str], read: ParsedForm) -> str:
 
 
 def _rule(form: Mapping[str, str], read: ParsedForm) -> str:
-    """Write the rule of: every 2 weeks on Mon and Fri at 09:00; on the last Friday of the month at 09:00."""
+    """Return the RRULE for: every 2 weeks on Mon and Fri at 09:00; the last Friday of the month at 09:00."""
     frequency = FREQUENCIES.get(form.get("days_unit", "week"), "WEEKLY")
     parts = [f"FREQ={frequency}"]
     interval = (form.get("days_count") or "1").strip()
@@ -120,74 +112,34 @@ def _rule(form: Mapping[str, str], read: ParsedForm) -> str:
 
 
 def _day_of_month(form: Mapping[str, str]) -> list[str]:
-    place, what = form.get("place") or "1", form.get("place_of") or "day"
-    if what == "day":
-        return [f"BYMONTHDAY={place}"]
-    if what == "weekday":
-        return ["BYDAY=MO,TU,WE,TH,FR", f"BYSETPOS={place}"]
-    return [f"BYDAY={place}{what}"]
+    position, day = form.get("place") or "1", form.get("place_of") or "day"
+    if day == "day":
+        return [f"BYMONTHDAY={position}"]
+    if day == "weekday":
+        return ["BYDAY=MO,TU,WE,TH,FR", f"BYSETPOS={position}"]
+    return [f"BYDAY={position}{day}"]
 
 
 def _time_of_day(form: Mapping[str, str], read: ParsedForm) -> list[str]:
     text = (form.get("at") or "09:00").strip()
     match = _TIME.fullmatch(text)
     if not match:
-        read.problems["rrule"] = f"the time of day is written 09:00, not {text[:40]!r}"
+        read.problems["rrule"] = f"the time of day must have the format 09:00, not {text[:40]!r}"
         return []
     return [f"BYHOUR={int(match[1])}", f"BYMINUTE={int(match[2])}", f"BYSECOND={int(match[3] or 0)}"]
 
 
-def _target(form: Mapping[str, str], read: ParsedForm, stored: Mapping[str, Any]) -> dict[str, Any] | None:
-    kind = form.get("then", "message")
-    if kind == "webhook":
-        return {"webhook": _webhook(form, read, stored.get("webhook") or {})}
-    if kind == "command":
-        lines = (form.get("arguments") or "").replace("\r\n", "\n").split("\n")
-        arguments = [line for line in lines if line]
-        command = {"name": (form.get("command") or "").strip()}
-        return {"command": command | ({"arguments": arguments} if arguments else {})}
-    return None
-
-
-def _webhook(form: Mapping[str, str], read: ParsedForm, stored: Mapping[str, Any]) -> dict[str, Any]:
-    hook = ParsedForm({name: value for name, value in stored.items() if name == "query"})
-    _put(hook, "url", form.get("url"))
-    if form.get("method") and (form["method"] != "POST" or "method" in stored):
-        hook.fields["method"] = form["method"]
-    headers = _headers(form.get("headers") or "", read)
-    if headers:
-        hook.fields["headers"] = headers
-    _put(hook, "secret", form.get("secret"))
-    _put(hook, "timeout", _number(form, read, "hook_timeout", about="target.webhook.timeout"))
-    body = form.get("body") or ""
-    if body.strip():
-        try:
-            hook.fields["body"] = json.loads(body)
-        except (ValueError, RecursionError):
-            hook.fields["body"] = body  # a string is sent as it is
-    return hook.fields
-
-
-def _headers(text: str, read: ParsedForm) -> dict[str, str]:
-    headers = {}
-    for line in text.splitlines():
-        name, colon, value = line.partition(":")
-        if line.strip() and not colon:
-            read.problems["target.webhook.headers"] = f"a header is written Name: value, not {line[:40]!r}"
-        elif line.strip():
-            headers[name.strip()] = value.strip()
-    return headers
-
-
 def _policy(form: Mapping[str, str], read: ParsedForm, stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the policy: what is shown as it was filled in, what is not as it was stored."""
+    """Return the policy: shown fields from the form, others from the stored policy."""
     policy = dict(stored)
-    shown = (("max_attempts", "max_attempts"), ("delay", "delay"), ("timeout", "run_timeout"))
-    for name, given in shown:
-        value = _number(form, read, given, about=f"run.{name}")
-        if value is not _LEFT_OUT:
+    policy.pop("max_running", None)
+    for name, input_name in POLICY_NUMBERS:
+        value = read_number(form, read, input_name, about=f"run.{name}")
+        if value is not LEFT_OUT:
             policy[name] = value
     for name in ("backoff", "overlap"):
         if form.get(name) in ("exponential", "linear", "fixed", "allow", "skip", "wait"):
             policy[name] = form[name]
+    if policy.get("overlap", "allow") == "allow":
+        policy.pop("max_running", None)  # the form hides it
     return policy

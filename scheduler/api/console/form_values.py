@@ -1,17 +1,17 @@
-"""A stored job, laid out in the form that would have made it."""
+"""Convert a stored job to the values of the job form."""
 
-import json
-import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from scheduler.api.console.form import POLICY_NUMBERS
+from scheduler.api.console.form_fields import pretty
+from scheduler.api.console.targets.forms import target_values
 from scheduler.domain.recurrence import zone, zone_names
 from scheduler.domain.recurrence.moment import read_duration, read_moment
 from scheduler.domain.recurrence.rfc5545_stamp import Fault
 from scheduler.domain.recurrence.rrule_text import Faulty, read_text
 from scheduler.domain.recurrence.rule import Freq, Rule, weekday_name
-from scheduler.views.base import Verbatim
 
 _SPACINGS = ((604_800, "week"), (86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 _UNITS = {Freq.DAILY: "day", Freq.WEEKLY: "week", Freq.MONTHLY: "month", Freq.YEARLY: "year"}
@@ -19,13 +19,13 @@ _WORKDAYS = tuple((0, day) for day in range(5))
 
 
 def values_of(job: Mapping[str, Any]) -> dict[str, str]:
-    """Return the form's fields for a job; a rule that the form cannot say is shown as it is written."""
-    values = {name: str(job[name]) for name in ("job_type", "name", "tenant", "priority", "on_missed", "route",
-                                                "timezone") if job.get(name) is not None}
+    """Return the form's fields for a job; a rule that the form cannot express is shown as text."""
+    texts = ("job_type", "name", "description", "tenant", "priority", "on_missed", "route", "timezone")
+    values = {name: str(job[name]) for name in texts if job.get(name) is not None}
     if job.get("max_lateness") is not None:
         values["max_lateness"] = f"{job['max_lateness']:g}"
-    values["payload"] = _pretty(job.get("payload") or {})
-    return values | _when(job) | _then(job.get("target") or {}) | _policy(job)
+    values["payload"] = pretty(job.get("payload") or {})
+    return values | _when(job) | target_values(job.get("target") or {}) | _policy(job)
 
 
 def _when(job: Mapping[str, Any]) -> dict[str, str]:
@@ -39,21 +39,21 @@ def _when(job: Mapping[str, Any]) -> dict[str, str]:
         as_days = _days(str(job["rrule"]))
         raw = {"when": "rule", "rule_kind": "rrule", "rule": str(job["rrule"])}
         return values | (as_days if as_days is not None else raw)
-    return {"when": "once", "run_at": starts}
+    return {"when": "manual"} if job.get("manual") else {"when": "once", "run_at": starts}
 
 
 def _wall(run_at: Any, timezone: str) -> str:
-    """Return a moment as a date-time field has it: wall time in the job's zone."""
+    """Return a moment for a date-time field: wall time in the job's zone."""
     if run_at is None:
         return ""
     try:
         moment = read_moment(run_at.isoformat() if isinstance(run_at, datetime) else str(run_at))
         if moment.offset is None:
             return moment.wall.isoformat()
-        shown = moment.instant().astimezone(zone(timezone if timezone in zone_names() else "UTC"))
+        local = moment.instant().astimezone(zone(timezone if timezone in zone_names() else "UTC"))
     except (Fault, OverflowError):  # the zone has no such wall time
         return str(run_at)
-    return shown.replace(tzinfo=None).isoformat()
+    return local.replace(tzinfo=None).isoformat()
 
 
 def _spacing(every: Any) -> dict[str, str]:
@@ -67,7 +67,7 @@ def _spacing(every: Any) -> dict[str, str]:
 
 
 def _days(text: str) -> dict[str, str] | None:
-    """Return the form of a rule, or None where the form has no words for it."""
+    """Return the form's fields for a rule, or None if the form cannot express it."""
     try:
         read = read_text(text)
     except Faulty:
@@ -84,12 +84,12 @@ def _days(text: str) -> dict[str, str] | None:
         rule.wkst,
     )
     times = (rule.byhour, rule.byminute, rule.bysecond)
-    if any(extra) or rule.freq not in _UNITS or any(len(each) != 1 for each in times):
+    if any(extra) or rule.freq not in _UNITS or any(len(values) != 1 for values in times):
         return None
     days = _weekly(rule) if rule.freq in (Freq.DAILY, Freq.WEEKLY) else _placed(rule)
     if days is None:
         return None
-    hour, minute, second = (each[0] for each in times)
+    hour, minute, second = (values[0] for values in times)
     at = f"{hour:02}:{minute:02}" + (f":{second:02}" if second else "")
     return days | {"when": "days", "days_unit": _UNITS[rule.freq], "days_count": str(rule.interval), "at": at}
 
@@ -101,7 +101,7 @@ def _weekly(rule: Rule) -> dict[str, str] | None:
 
 
 def _placed(rule: Rule) -> dict[str, str] | None:
-    """Return the day of a month or a year: its place, and of what."""
+    """Return the fields for a day of a month or year."""
     month = {"month": str(rule.bymonth[0])} if len(rule.bymonth) == 1 else {}
     if bool(month) != (rule.freq == Freq.YEARLY) or (rule.bymonth and not month):
         return None
@@ -117,45 +117,15 @@ def _placed(rule: Rule) -> dict[str, str] | None:
     return None
 
 
-def _then(target: Mapping[str, Any]) -> dict[str, str]:
-    hook, command = target.get("webhook"), target.get("command")
-    if hook:
-        headers = "\n".join(f"{name}: {value}" for name, value in (hook.get("headers") or {}).items())
-        body = hook.get("body")
-        shown = {"url": hook.get("url"), "method": hook.get("method"), "secret": hook.get("secret"),
-                 "hook_timeout": hook.get("timeout"), "headers": headers,
-                 "body": None if body is None else body if _sent_as_is(body) else _pretty(body)}
-        return {"then": "webhook"} | {name: str(value) for name, value in shown.items() if value not in (None, "")}
-    if command:
-        return {"then": "command", "command": str(command.get("name", "")),
-                "arguments": "\n".join(map(str, command.get("arguments") or ()))}
-    return {"then": "message"}
-
-
-def _sent_as_is(body: Any) -> bool:
-    """Tell whether a string can stand in the form without quotes and still be read as that string."""
-    if not isinstance(body, str):
-        return False
-    try:
-        json.loads(body)
-    except (ValueError, RecursionError):
-        return not re.search(r"\r|^\s*$", body)
-    return False
-
-
 def _policy(job: Mapping[str, Any]) -> dict[str, str]:
     run = job.get("run")
     if run is None:
         return {}
     values = {"tracked": "on"}
-    for name, shown in (("max_attempts", "max_attempts"), ("delay", "delay"), ("timeout", "run_timeout")):
+    for name, values_shown in POLICY_NUMBERS:
         if run.get(name) is not None:
-            values[shown] = f"{run[name]:g}"
+            values[values_shown] = f"{run[name]:g}"
     for name in ("backoff", "overlap"):
         if isinstance(run.get(name), str):
             values[name] = run[name]
     return values
-
-
-def _pretty(value: Any) -> str:
-    return value.text if isinstance(value, Verbatim) else json.dumps(value, indent=2, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Times, spans and numbers as people read them; `now` is always an argument."""
+"""Format times, time spans and numbers; `now` is always an argument."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -11,39 +11,39 @@ _MINUTE, _HOUR, _DAY, _YEAR = 60.0, 3600.0, 86_400.0, 365.25 * 86_400
 _UNITS = ((_YEAR, "year"), (_DAY, "day"), (_HOUR, "h"), (_MINUTE, "min"), (1.0, "s"))
 _JUST_NOW = 1.0
 _THOUSAND = 1000
-NOTHING = "\N{EN DASH}"  # where there is no number
+NOTHING = "\N{EN DASH}"  # for a missing value
 
 
 def instant(text: str | datetime | None) -> datetime | None:
-    """Return the instant that the API wrote, or None."""
+    """Parse an instant of the API."""
     if text is None or isinstance(text, datetime):
         return text
     return datetime.fromisoformat(text)
 
 
 def relative(moment: str | datetime | None, now: datetime) -> str:
-    """Say how far away a moment is, in its largest unit: in 12 min, 3 days ago, now."""
+    """Format a moment relative to `now`, in the largest unit: in 12 min, 3 days ago, now."""
     when = instant(moment)
     if when is None:
         return "never"
     seconds = (when - now).total_seconds()
     if abs(seconds) < _JUST_NOW:
         return "now"
-    shown = _largest(abs(seconds))
-    return f"in {shown}" if seconds > 0 else f"{shown} ago"
+    text = _largest(abs(seconds))
+    return f"in {text}" if seconds > 0 else f"{text} ago"
 
 
 def _largest(seconds: float) -> str:
     for size, unit in _UNITS:
         count = int(seconds // size)
         if count >= 1:
-            several = "s" if count > 1 and unit in ("day", "year") else ""
-            return f"{count:,} {unit}{several}"
+            plural = "s" if count > 1 and unit in ("day", "year") else ""
+            return f"{count:,} {unit}{plural}"
     return "1 s"
 
 
 def span(seconds: float | None) -> str:
-    """Write a span of time with as many digits as matter: 3 ms, 1.2 s, 2 min 5 s, 3 h 4 min, 2 days."""
+    """Format a time span with two significant parts: 3 ms, 1.2 s, 2 min 5 s, 3 h 4 min, 2 days."""
     if seconds is None:
         return NOTHING
     if seconds < 1:
@@ -55,13 +55,13 @@ def span(seconds: float | None) -> str:
     for (size, unit), (part, small) in pairwise(_UNITS[1:]):
         if whole >= size:
             rest = int(whole % size // part)
-            several = "s" if unit == "day" and whole // size > 1 else ""
-            return f"{int(whole // size):,} {unit}{several}" + (f" {rest} {small}" if rest else "")
+            plural = "s" if unit == "day" and whole // size > 1 else ""
+            return f"{int(whole // size):,} {unit}{plural}" + (f" {rest} {small}" if rest else "")
     raise AssertionError(seconds)
 
 
 def local(moment: str | datetime | None, zone_name: str | None = None) -> str:
-    """Write a moment in full on the wall clock of a zone: Fri 20 Nov 2026 09:00 CET."""
+    """Format a moment in full, in a time zone: Fri 20 Nov 2026 09:00 CET."""
     when = instant(moment)
     if when is None:
         return ""
@@ -71,20 +71,20 @@ def local(moment: str | datetime | None, zone_name: str | None = None) -> str:
 
 
 def exactly(moment: str | datetime | None) -> str:
-    """Write a moment for a title: to the millisecond, in UTC."""
+    """Format a moment in UTC with milliseconds, for a title."""
     when = instant(moment)
     return "" if when is None else when.astimezone(UTC).isoformat(" ", "milliseconds").replace("+00:00", " UTC")
 
 
 def number(value: float | None) -> str:
-    """Write a number with thousands apart, and small fractions with one digit."""
+    """Format a number with thousands separators, and one decimal for small fractions."""
     if value is None:
         return NOTHING
-    return f"{value:,.1f}" if value % 1 and abs(value) < 100 else f"{value:,.0f}"  # noqa: PLR2004 - beyond, no fraction matters
+    return f"{value:,.1f}" if value % 1 and abs(value) < 100 else f"{value:,.0f}"  # noqa: PLR2004 - above, fractions do not matter
 
 
 def percent(share: float | None) -> str:
-    """Write a share so that only all is 100 %: 99.98 %, 98.1 %."""
+    """Format a share; only a complete one is 100 %: 99.98 %, 98.1 %."""
     if share is None:
         return NOTHING
     if share in (0, 1):
@@ -93,12 +93,12 @@ def percent(share: float | None) -> str:
 
 
 def count(value: int, one: str, many: str | None = None) -> str:
-    """Write a number and what it counts: 1 job, 214 jobs."""
+    """Format a number with its unit: 1 job, 214 jobs."""
     return f"{value:,} {one if value == 1 else many or one + 's'}"
 
 
 def duration_of(run: Mapping[str, Any]) -> float | None:
-    """Return the seconds that a run or an attempt took, where both its ends are known."""
+    """Return the duration of a run or an attempt in seconds, None if its start or end is unknown."""
     if run.get("duration_ms") is not None:
         return float(run["duration_ms"]) / _THOUSAND
     started, finished = instant(run.get("started_at")), instant(run.get("finished_at"))
@@ -107,15 +107,15 @@ def duration_of(run: Mapping[str, Any]) -> float | None:
     return max(0.0, (finished - started) / timedelta(seconds=1))
 
 
-def listed(words: Sequence[str]) -> str:
-    """Join words as one writes them: Mon, Tue and Fri."""
+def join_words(words: Sequence[str]) -> str:
+    """Join words with commas and "and": Mon, Tue and Fri."""
     if len(words) < 2:  # noqa: PLR2004 - nothing to join
         return "".join(words)
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def ordinal(value: int) -> str:
-    """Write a day or a place: 1st, 22nd, the last, the second to last."""
+    """Format an ordinal; negative ones count from the end: 1st, 22nd, last, 2nd to last."""
     if value < 0:
         return "last" if value == -1 else f"{ordinal(-value)} to last"
     tens = value % 100

@@ -1,11 +1,11 @@
-"""Filters of a list: from the address to the service and back into links, and in words."""
+"""Filters of lists: parse them from a query, build links with them, and describe them in English."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from urllib.parse import urlencode
 from uuid import UUID
 
-from scheduler.api.console.formatting import listed
+from scheduler.api.console.formatting import join_words
 from scheduler.domain.instants import parse_instant
 from scheduler.domain.jobs.job import VISIBLE_STATUSES
 from scheduler.postgres.runs.lists import RunFilter
@@ -15,19 +15,20 @@ RUN_FILTERS = ("status", "job_type", "tenant", "since", "until", "job_id", "work
 _STATUSES = {"jobs": VISIBLE_STATUSES,
              "runs": ("delivered", "running", "waiting", "succeeded", "dead", "cancelled", "emitted")}
 _PRIORITIES = ("high", "normal", "low")
-_LONGEST = 200
+_MAX_LENGTH = 200
 
 
-def filters(given: Mapping[str, str], names: tuple[str, ...], kind: str) -> dict[str, str]:
-    """Return the filters that are set and can be meant; what no list knows is left out."""
-    found = {
-        name: given[name].strip()[:_LONGEST].replace("\x00", "") for name in names if given.get(name, "").strip()
+def parse_filters(query: Mapping[str, str], names: tuple[str, ...], kind: str) -> dict[str, str]:
+    """Return the filters that are set, without invalid statuses and priorities."""
+    filters = {
+        name: query[name].strip()[:_MAX_LENGTH].replace("\x00", "")
+        for name in names if query.get(name, "").strip()
     }
-    if found.get("status") not in (None, *_STATUSES[kind]):
-        del found["status"]
-    if found.get("priority") not in (None, *_PRIORITIES):
-        del found["priority"]
-    return found
+    if filters.get("status") not in (None, *_STATUSES[kind]):
+        del filters["status"]
+    if filters.get("priority") not in (None, *_PRIORITIES):
+        del filters["priority"]
+    return filters
 
 
 def address(path: str, *parts: Mapping[str, str | None]) -> str:
@@ -36,44 +37,45 @@ def address(path: str, *parts: Mapping[str, str | None]) -> str:
     return f"{path}?{urlencode(values)}" if values else path
 
 
-def in_words(found: Mapping[str, str], *, of: str = "") -> str:
-    """Say what is filtered: dead, of type report.weekly, due from 2026-11-01."""
-    said = [found["status"]] if "status" in found else []
-    said += [f"of type {found['job_type']}"] if "job_type" in found else []
-    said += [f"of tenant {found['tenant']}"] if "tenant" in found else []
-    said += [f"of {found['priority']} priority"] if "priority" in found else []
-    said += [f"beginning with {found['q']}"] if "q" in found else []
-    said += [f"of the job {found['job_id']}"] if "job_id" in found else []
-    said += [f"of the worker {found['worker']}"] if "worker" in found else []
-    said += [f"due from {found['since']}"] if "since" in found else []
-    said += [f"due before {found['until']}"] if "until" in found else []
-    return f"{of} {listed(said)}".strip()
+def describe_filters(filters: Mapping[str, str], *, of: str = "") -> str:
+    """Describe filters: dead, of type report.weekly, due from 2026-11-01."""
+    parts = [filters["status"]] if "status" in filters else []
+    parts += [f"of type {filters['job_type']}"] if "job_type" in filters else []
+    parts += [f"of tenant {filters['tenant']}"] if "tenant" in filters else []
+    parts += [f"of {filters['priority']} priority"] if "priority" in filters else []
+    parts += [f"beginning with {filters['q']}"] if "q" in filters else []
+    parts += [f"of the job {filters['job_id']}"] if "job_id" in filters else []
+    parts += [f"of the worker {filters['worker']}"] if "worker" in filters else []
+    parts += [f"due from {filters['since']}"] if "since" in filters else []
+    parts += [f"due before {filters['until']}"] if "until" in filters else []
+    return f"{of} {join_words(parts)}".strip()
 
 
-def live_address(topic: str, found: Mapping[str, str], *, newest: bool) -> str:
-    """Return where a list's stream is; the page adds which rows it shows."""
-    return address("/live", {"topic": topic, "newest": "1" if newest else None}, found)
+def live_address(topic: str, filters: Mapping[str, str], *, newest: bool) -> str:
+    """Return the address of a list's stream; the page adds the ids of its rows."""
+    return address("/live", {"topic": topic, "newest": "1" if newest else None}, filters)
 
 
-def wanted_runs(found: dict[str, str]) -> tuple[RunFilter, dict[str, str]]:
-    """Return the filter for the service, and what could not be read of it, by field."""
+def run_filter(filters: dict[str, str]) -> tuple[RunFilter, dict[str, str]]:
+    """Return the filter for the service, and its problems by field."""
     problems: dict[str, str] = {}
     times: dict[str, datetime] = {}
     for name in ("since", "until"):
-        if name in found:
+        if name in filters:
             try:
-                text = found[name]
+                text = filters[name]
                 times[name] = parse_instant(text if text.endswith("Z") or "+" in text else f"{text}Z")
             except ValueError as error:
                 problems[name] = str(error)
-    job_id = found.get("job_id")
+    job_id = filters.get("job_id")
     if job_id is not None:
         try:
             job_id = str(UUID(job_id))
         except ValueError:
             problems["job_id"] = "is not the id of a job"
             job_id = None
-    wanted = RunFilter(status=found.get("status"), job_type=found.get("job_type"), tenant=found.get("tenant"),
-                       job_id=job_id, worker=found.get("worker"),
+    parsed = RunFilter(status=filters.get("status"), job_type=filters.get("job_type"),
+                       tenant=filters.get("tenant"),
+                       job_id=job_id, worker=filters.get("worker"),
                        since=times.get("since"), until=times.get("until"))
-    return wanted, problems
+    return parsed, problems

@@ -1,4 +1,4 @@
-"""What became of a run, told in a sentence."""
+"""Describe the state of a run in a sentence."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,23 +11,22 @@ from scheduler.views.runs import WholeRunView
 
 
 def run_context(run: WholeRunView, job: JobView | None, now: datetime) -> dict[str, Any]:
-    """Return what the page of a run shows of it, and of its job where that is still there."""
-    known = run.model_dump()
+    """Return the context of a run's page; `job` is None if it was pruned."""
     ends = [
         run.due_at,
-        *(each.finished_at for each in run.attempts),
+        *(attempt.finished_at for attempt in run.attempts),
         *([run.finished_at] if run.finished_at else []),
     ]
     last = max(ends) if run.finished_at else now
-    lasted = (last - min(ends)) / timedelta(seconds=1)
+    seconds = (last - min(ends)) / timedelta(seconds=1)
     changed = job is not None and run.finished_at is not None and job.updated_at > run.finished_at
     return {"run": run, "job": job, "changed_since": changed, "story": summarize_run(run, now),
-            "pieces": timeline(known, now), "span_words": f"{span(max(0.0, lasted))} in all",
+            "pieces": timeline(run.model_dump(), now), "total_duration": f"{span(max(0.0, seconds))} in total",
             "first_kept": FIRST_KEPT}
 
 
 def summarize_run(run: WholeRunView, now: datetime) -> str:
-    """Say where a run stands and what comes next."""
+    """Return the status of a run and its next step."""
     tries = f"attempt {run.attempt}" + (f" of {run.max_attempts}" if run.max_attempts else "")
     match run.status:
         case "delivered":
@@ -36,11 +35,11 @@ def summarize_run(run: WholeRunView, now: datetime) -> str:
             since = _since(run.started_at, now)
             return f"Running, {tries}, since {since}; it must finish {_until(run.deadline, now)}"
         case "waiting":
-            why = run.attempts[-1].outcome.replace("_", " ") if run.attempts else "failed"
-            return f"Attempt {run.attempt} {_outcome_text(why)}; next attempt {relative(run.retry_at, now)}"
+            outcome = run.attempts[-1].outcome.replace("_", " ") if run.attempts else "failed"
+            return f"Attempt {run.attempt} {_outcome_text(outcome)}; next attempt {relative(run.retry_at, now)}"
         case "succeeded":
-            took = f", in {span(run.duration_ms / 1000)}" if run.duration_ms is not None else ""
-            return f"Succeeded with {tries}{took}"
+            duration = f", in {span(run.duration_ms / 1000)}" if run.duration_ms is not None else ""
+            return f"Succeeded with {tries}{duration}"
         case "dead":
             return f"Dead after {run.attempt} {'attempt' if run.attempt == 1 else 'attempts'}"
         case "cancelled":

@@ -1,7 +1,7 @@
-"""Who looks at a page: the token in a cookie that scripts cannot read, a token against forged forms, links.
+"""Sessions of the console: the cookie, protection against forged forms, messages after actions, and login links.
 
-The cookie is the token itself, judged anew at each request, so that a session never holds more than the token's
-rights and never outlives it. No state is kept on the server, and any replica of the API can answer.
+The cookie is a token, or the id of a session in Postgres. It is verified at each request, so that it never exceeds
+the token's rights or outlives it, and any replica of the API can respond.
 """
 
 import base64
@@ -22,7 +22,7 @@ from starlette.responses import Response
 COOKIE = "scheduler_session"
 FLASH = "scheduler_flash"
 LINK_SECONDS = 3600.0
-_MOST_LINKS = 100
+_MAX_LINKS = 100
 _FLASH_SECONDS = 60
 _LONGEST_FLASH = 600
 _LONGEST_LABEL = 40
@@ -36,48 +36,54 @@ def token_of(request: Request) -> str | None:
 
 def remember(response: Response, request: Request, token: str) -> None:
     """Put the token into a cookie that lasts as long as the browser, and is sent to this site's own pages only."""
-    response.set_cookie(COOKIE, token, path="/", httponly=True, samesite="strict", secure=_secure(request))
+    response.set_cookie(COOKIE, token, path="/", httponly=True, samesite="strict", secure=is_secure(request))
 
 
 def forget(response: Response) -> None:
-    """Take the cookie away."""
+    """Delete the cookie."""
     response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
 
 
-def _secure(request: Request) -> bool:
+def is_secure(request: Request) -> bool:
+    """Return whether the browser uses https."""
     forwarded = request.headers.get("x-forwarded-proto", "").split(",")[0].strip()
     return request.url.scheme == "https" or forwarded == "https"
 
 
 def is_local(address: str) -> bool:
-    """Tell whether an address is a page of this site, however a browser may read it."""
+    """Return whether an address is a page of this site, regardless of how a browser parses it."""
     starts_here = address.startswith("/") and not address.startswith("//")
     return starts_here and "\\" not in address and address.isprintable()
 
 
+def safe_target(address: str) -> str:
+    """Return the page to open after a login: an address of this site, or the overview."""
+    return address if is_local(address) and not address.startswith(("/login", "/logout")) else "/"
+
+
 def from_this_site(request: Request) -> bool:
-    """Tell whether a page of this site, or the user alone, had the browser send this."""
+    """Return whether a page of this site, or the user directly, caused this request."""
     site = request.headers.get("sec-fetch-site")
     if site not in (None, "none"):
         return site == "same-origin"
-    # Browsers leave that header out over plain HTTP. A request without any origin is not from another site's page.
-    came_from = request.headers.get("origin") or request.headers.get("referer")
-    return came_from is None or _is_ours(request, came_from)
+    # Browsers omit that header over plain HTTP. A request without any origin is not from another site's page.
+    origin = request.headers.get("origin") or request.headers.get("referer")
+    return origin is None or _is_own_host(request, origin)
 
 
-def _is_ours(request: Request, address: str) -> bool:
-    """Tell whether an address is of the host that this request was sent to."""
+def _is_own_host(request: Request, address: str) -> bool:
+    """Return whether an address has the host that this request was sent to."""
     try:
         netloc = urlsplit(address).netloc.lower()
     except ValueError:
         return False
-    # No page can make a browser send the second: it is a proxy's, whose own name for us may be the first.
-    ours = (request.headers.get("host", ""), request.headers.get("x-forwarded-host", ""))
-    return bool(netloc) and netloc in {each.split(",")[0].strip().lower() for each in ours}
+    # Only a proxy sends X-Forwarded-Host, no browser does; behind a proxy, Host may be an internal name.
+    hosts = (request.headers.get("host", ""), request.headers.get("x-forwarded-host", ""))
+    return bool(netloc) and netloc in {host.split(",")[0].strip().lower() for host in hosts}
 
 
 def on_this_machine(request: Request) -> bool:
-    """Tell whether the browser reached us under a name that only this machine itself has."""
+    """Return whether the browser runs on this machine: it used a loopback address."""
     try:
         host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
         return host == "localhost" or ip_address(host).is_loopback
@@ -86,34 +92,34 @@ def on_this_machine(request: Request) -> bool:
 
 
 def form_token(token: str) -> str:
-    """Return what every form of this session carries: no other site can read it, nor work it out."""
+    """Return the token in every form of this session: no other site can read or compute it."""
     return hmac.new(token.encode("utf-8", "replace"), b"scheduler console form", hashlib.sha256).hexdigest()
 
 
-def is_valid_form(request: Request, token: str, given: str) -> bool:
-    """Tell whether a form was made by a page of this session, and sent from this site."""
-    return from_this_site(request) and hmac.compare_digest(form_token(token).encode(), given.encode())
+def is_valid_form(request: Request, token: str, form_value: str) -> bool:
+    """Return whether a form comes from a page of this session and was sent from this site."""
+    return from_this_site(request) and hmac.compare_digest(form_token(token).encode(), form_value.encode())
 
 
 @dataclass(frozen=True, slots=True)
 class Flash:
-    """What an action did, shown once on the next page, with a button for what one may want to do then."""
+    """The message of an action, shown once on the next page, with an optional button for a follow-up action."""
 
     text: str
     bad: bool = False
-    then: str | None = None  # where the button's form is sent
+    then: str | None = None  # address of the button's form
     label: str = "Undo"
 
 
 def put_flash(response: Response, flash: Flash) -> None:
-    """Keep a message for the next page."""
+    """Store a message for the next page."""
     body = json.dumps([flash.text[:_LONGEST_FLASH], flash.bad, flash.then, flash.label]).encode()
     value = base64.urlsafe_b64encode(body).decode()
     response.set_cookie(FLASH, value, path="/", httponly=True, samesite="strict", max_age=_FLASH_SECONDS)
 
 
 def take_flash(request: Request) -> Flash | None:
-    """Return the message of the last action; whoever shows it deletes the cookie."""
+    """Return the message of the last action; the caller deletes the cookie."""
     value = request.cookies.get(FLASH)
     if not value or len(value) > _LONGEST_COOKIE:
         return None
@@ -128,26 +134,26 @@ def take_flash(request: Request) -> Flash | None:
 
 
 class LoginLinks:
-    """Links that log in once: for `scheduler dev`, whose user should not have to copy a token."""
+    """Login links for one use: users of `scheduler dev` need not copy a token."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._tokens: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
-    def make(self, token: str) -> str:
-        """Return a code that stands for the token, once and for an hour."""
+    def create(self, token: str) -> str:
+        """Return a code for the token that is valid once, for an hour."""
         code = secrets.token_urlsafe(24)
         self._tokens[code] = (token, self._clock() + LINK_SECONDS)
-        if len(self._tokens) > _MOST_LINKS:
+        if len(self._tokens) > _MAX_LINKS:
             self._tokens.popitem(last=False)
         return code
 
     def find(self, code: str) -> str | None:
-        """Return the token of a code that was not used yet, and leave it unused."""
+        """Return the token of an unused code without using it."""
         token, until = self._tokens.get(code, ("", 0.0))
         return token if token and self._clock() < until else None
 
     def use(self, code: str) -> str | None:
-        """Return the token of a code that was not used yet."""
+        """Use a code and return its token, None if it was used or has expired."""
         token, until = self._tokens.pop(code, ("", 0.0))
         return token if token and self._clock() < until else None

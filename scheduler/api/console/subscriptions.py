@@ -1,4 +1,4 @@
-"""What open pages want looked at, all of them together, and what a look brought."""
+"""The combined subscriptions of all open pages, and the database poll for them."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,35 +13,35 @@ from scheduler.views.jobs import JobView, job_view
 from scheduler.views.runs import RunView, WholeRunView, run_view, whole_run_view
 
 Kind: TypeAlias = Literal["run", "run row", "job", "job row", "newest"]
-Watch: TypeAlias = tuple[Kind, str]  # of the newest: "runs" or "jobs", of all others an id
+Watch: TypeAlias = tuple[Kind, str]  # with "runs" or "jobs" for the newest, otherwise an id
 _OF_RUNS: tuple[Kind, ...] = ("run", "run row", "job")
 _OF_JOBS: tuple[Kind, ...] = ("job", "job row")
 
 
 @dataclass(frozen=True, slots=True)
 class RunUpdates:
-    """The runs that pages show: whole, as rows, of a job, and the newest of all."""
+    """The runs on open pages: whole runs, rows, runs of a job, and the newest runs."""
 
     whole: Mapping[str, WholeRunView] = field(default_factory=dict)
     rows: Mapping[str, RunView] = field(default_factory=dict)
     of_job: Mapping[str, Sequence[RunView]] = field(default_factory=dict)
     newest: Sequence[RunView] = ()
-    look: int = 0  # the number of the look that brought them
+    poll: int = 0  # number of the poll
 
 
 @dataclass(frozen=True, slots=True)
 class JobUpdates:
-    """The jobs that pages show, as they are stored and as people see them, and the newest of all."""
+    """The jobs on open pages, as rows and as views, and the newest jobs."""
 
     rows: Mapping[str, JobRow] = field(default_factory=dict)
     views: Mapping[str, JobView] = field(default_factory=dict)
     newest: Sequence[JobView] = ()
-    look: int = 0
+    poll: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PollRequest:
-    """What one look should bring: a pulse, and what is watched."""
+    """The requested parts of a poll: the system's state, and the watched jobs and runs."""
 
     pulse: bool
     failures: bool
@@ -54,14 +54,14 @@ class PollRequest:
 
     @property
     def jobs(self) -> bool:
-        """Whether any job is watched, and it is time to look at them."""
+        """Whether any job is watched; jobs are polled with the system's state."""
         anything = any(kind in self.watched for kind in _OF_JOBS) or "jobs" in self.watched.get("newest", ())
         return self.pulse and anything
 
 
 @dataclass(frozen=True, slots=True)
 class PollResult:
-    """What a look brought; None is what it did not look for."""
+    """The result of a poll; None for parts that were not requested."""
 
     pulse: SystemSnapshot | None = None
     runs: RunUpdates | None = None
@@ -69,26 +69,26 @@ class PollResult:
 
 
 class Subscriptions:
-    """Counts who watches what."""
+    """Counts the open pages for each watched job or run."""
 
     def __init__(self) -> None:
         self._counts: Counter[Watch] = Counter()
 
     @contextmanager
     def of(self, watches: Iterable[Watch]) -> Iterator[None]:
-        """Have these looked at for as long as somebody sees them."""
-        mine = tuple(watches)
-        self._counts.update(mine)
+        """Include these in the polls while the page is open."""
+        own = tuple(watches)
+        self._counts.update(own)
         try:
             yield
         finally:
-            self._counts.subtract(mine)
-            for each in mine:
-                if not self._counts[each]:
-                    del self._counts[each]
+            self._counts.subtract(own)
+            for watch in own:
+                if not self._counts[watch]:
+                    del self._counts[watch]
 
     def wants(self, *, pulse: bool, failures: bool) -> PollRequest:
-        """Return what the next look should bring."""
+        """Return the request for the next poll."""
         watched: dict[Kind, set[str]] = {}
         for kind, key in self._counts:
             watched.setdefault(kind, set()).add(key)
@@ -96,7 +96,7 @@ class Subscriptions:
 
 
 def poll_database(connection: Connection, wants: PollRequest) -> PollResult:
-    """Look at everything that is wanted: a statement for the pulse, one for the runs, one for the jobs."""
+    """Poll the requested parts with at most three statements: state, runs and jobs."""
     pulse = take_snapshot(connection, with_failures=wants.failures) if wants.pulse else None
     return PollResult(pulse, _runs(connection, wants) if wants.runs else None,
                 _jobs(connection, wants) if wants.jobs else None)
@@ -104,15 +104,15 @@ def poll_database(connection: Connection, wants: PollRequest) -> PollResult:
 
 def _runs(connection: Connection, wants: PollRequest) -> RunUpdates:
     watched = wants.watched
-    found = watched_runs(
+    result = watched_runs(
         connection, whole=watched.get("run", ()), rows=watched.get("run row", ()), jobs=watched.get("job", ()),
         newest="runs" in watched.get("newest", ()),
     )
     return RunUpdates(
-        {event_id: whole_run_view(run) for event_id, run in found.whole.items()},
-        {event_id: run_view(run) for event_id, run in found.rows.items()},
-        {job_id: [run_view(run) for run in found.of_job.get(job_id, ())] for job_id in watched.get("job", ())},
-        [run_view(run) for run in found.newest],
+        {event_id: whole_run_view(run) for event_id, run in result.whole.items()},
+        {event_id: run_view(run) for event_id, run in result.rows.items()},
+        {job_id: [run_view(run) for run in result.of_job.get(job_id, ())] for job_id in watched.get("job", ())},
+        [run_view(run) for run in result.newest],
     )
 
 

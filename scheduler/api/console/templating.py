@@ -1,4 +1,4 @@
-"""The templates: everything that is put into one is shown as text, never as markup."""
+"""The template environment. Values are escaped: they are shown as text, never as markup."""
 
 import json
 import re
@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from scheduler import __version__
 from scheduler.api.console import assets, formatting
-from scheduler.api.console.schedule_description import in_words
+from scheduler.api.console.schedule_description import describe_schedule
+from scheduler.api.console.targets.forms import target_kind, target_summary
 from scheduler.domain.instants import rfc3339
 from scheduler.views.base import Verbatim
 
@@ -34,15 +35,15 @@ SHAPES = {
     "awaiting": "○",
     "expected": "○",
 }
-_LONGEST_SHOWN = 200_000
-# What a browser's own fields for moments and times take; anything else is shown in a plain field, and so kept.
+_MAX_SHOWN = 200_000
+# The formats of a browser's date and time inputs; other values are shown in a text input, so that they are kept.
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?")
 _TIME = re.compile(r"[0-9]{2}:[0-9]{2}(:[0-9]{2})?")
 
 
 def environment() -> Environment:
-    """Return the templates' environment: autoescape for every file, and an unknown name is an error."""
-    made = Environment(
+    """Return the environment: all files are escaped, and an unknown name is an error."""
+    jinja = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
@@ -50,20 +51,21 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.globals |= {"asset": assets.address, "version": __version__, "nothing": formatting.NOTHING,
+    jinja.globals |= {"asset": assets.address, "version": __version__, "nothing": formatting.NOTHING,
                      "shape": _shape,
                      "problems": {}}
-    made.filters |= {
+    jinja.filters |= {
         "relative": formatting.relative, "span": formatting.span, "number": formatting.number,
         "local": formatting.local, "iso": _iso,
-        "full": _full, "pretty": _pretty, "schedule": _schedule, "took": _took,
+        "full": _full, "pretty": _pretty, "schedule": _schedule, "duration": _duration,
+        "target_kind": target_kind, "target_summary": target_summary,
     }
-    made.tests |= {"moment_like": _MOMENT.fullmatch, "time_like": _TIME.fullmatch}
-    return made
+    jinja.tests |= {"moment_like": _MOMENT.fullmatch, "time_like": _TIME.fullmatch}
+    return jinja
 
 
-def _shape(word: str) -> str:
-    return SHAPES.get(word, "○")
+def _shape(status: str) -> str:
+    return SHAPES.get(status, "○")
 
 
 def _iso(moment: str | datetime) -> str:
@@ -72,7 +74,7 @@ def _iso(moment: str | datetime) -> str:
 
 
 def _full(moment: str | datetime, zone_name: str | None = None) -> str:
-    """Write a moment for a title: in the job's own zone, where it has one, and in UTC."""
+    """Format a moment for a title: in the job's time zone, if it has one, and in UTC."""
     utc = formatting.exactly(moment)
     return utc if zone_name in (None, "UTC") else f"{formatting.local(moment, zone_name)} · {utc}"
 
@@ -80,13 +82,13 @@ def _full(moment: str | datetime, zone_name: str | None = None) -> str:
 def _pretty(value: Any) -> str:
     verbatim = isinstance(value, Verbatim)
     text = value.text if verbatim else json.dumps(value, indent=2, ensure_ascii=False, default=str)
-    return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "\n… cut here"
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "\n… cut here"
 
 
 def _schedule(job: Any) -> str:
-    return in_words(job.model_dump() if isinstance(job, BaseModel) else job)
+    return describe_schedule(job.model_dump() if isinstance(job, BaseModel) else job)
 
 
-def _took(attempt: Any) -> str:
+def _duration(attempt: Any) -> str:
     return formatting.span(formatting.duration_of(attempt.model_dump() if isinstance(attempt,
                                                                                      BaseModel) else attempt))

@@ -1,4 +1,4 @@
-"""A year of one job as a calendar: what became of the past, what is planned, and where the clocks change."""
+"""A calendar of one job's year: past outcomes, planned runs, and clock changes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ WEEKS_BACK = 26
 CELL = 13
 _DAY = timedelta(days=1)
 _BAD = ("dead",)
-_WORDS = {"succeeded": "succeeded", "dead": "dead", "cancelled": "cancelled", "emitted": "emitted"}
+_OUTCOMES = {"succeeded": "succeeded", "dead": "dead", "cancelled": "cancelled", "emitted": "emitted"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class CalendarDay:
 
 @dataclass(frozen=True, slots=True)
 class CalendarYear:
-    """The days, and the names of the months with where they begin."""
+    """The days, and the months with the positions of their first days."""
 
     days: tuple[CalendarDay, ...]
     months: tuple[tuple[int, str], ...]
@@ -39,7 +39,7 @@ class CalendarYear:
 def build_year(
     outcomes: Mapping[date, Mapping[str, int]], schedule: Schedule | None, timezone: str, now: datetime
 ) -> CalendarYear:
-    """Return half a year back and half a year ahead of `now`, in weeks from Monday, by the job's own zone."""
+    """Return half a year before and after `now`, in weeks from Monday, in the job's time zone."""
     here = zone(timezone)
     today = now.astimezone(here).date()
     first = today - timedelta(days=today.weekday(), weeks=WEEKS_BACK)
@@ -78,7 +78,7 @@ def _kind(past: Mapping[str, int], planned: int) -> str:
 
 
 def _title(day: date, past: Mapping[str, int], planned: int, *, clocks: bool) -> str:
-    said = [f"{number:,} {_WORDS.get(name, name)}" for name, number in sorted(past.items())]
-    said += [f"{count(planned, 'run')} planned"] if planned else []
-    said += ["the clocks change"] if clocks else []
-    return f"{day:%a} {day.day} {day:%b %Y}: {', '.join(said) or 'nothing'}"
+    parts = [f"{number:,} {_OUTCOMES.get(name, name)}" for name, number in sorted(past.items())]
+    parts += [f"{count(planned, 'run')} planned"] if planned else []
+    parts += ["the clocks change"] if clocks else []
+    return f"{day:%a} {day.day} {day:%b %Y}: {', '.join(parts) or 'nothing'}"

@@ -1,4 +1,4 @@
-"""/delayed: messages that wait to come out; for tokens of all tenants."""
+"""/delayed: pending delayed messages, for tokens of all tenants."""
 
 from typing import Annotated
 
@@ -6,10 +6,10 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from scheduler.api.api_responses import Listed, answer, listed, responses
+from scheduler.api.api_responses import Listed, json_response, page_response, responses
 from scheduler.api.dispatch import DirectRoute
-from scheduler.api.requests import PageQuery, ReaderOfAll, RoutingKey, Serve, WriterOfAll
-from scheduler.domain.messages.base import Instant
+from scheduler.api.requests import Api, PageQuery, ReaderOfAll, RoutingKey, WriterOfAll
+from scheduler.domain.message_base import Instant
 from scheduler.postgres.delayed.operator_queries import DelayedFilter
 from scheduler.views.delayed_messages import DelayedView, WholeDelayedView
 
@@ -20,23 +20,23 @@ class DelayedQuery(PageQuery):
     """A page of delayed messages."""
 
     routing_key: RoutingKey | None = None
-    since: Instant | None = Field(default=None, description="Due then or later.")
+    since: Instant | None = Field(default=None, description="Due at or after this instant.")
 
 
 @router.get("", response_model=Listed[DelayedView], responses=responses())
-async def list_delayed(serve: Serve, who: ReaderOfAll, query: Annotated[DelayedQuery, Query()]) -> Response:
-    """List messages that wait, those that come out next first."""
-    wanted = DelayedFilter(routing_key=query.routing_key, since=query.since)
-    return listed(await serve.delayed.list(who, wanted, query.limit, query.after))
+async def list_delayed(api: Api, who: ReaderOfAll, query: Annotated[DelayedQuery, Query()]) -> Response:
+    """List pending messages, the next due first."""
+    filters = DelayedFilter(routing_key=query.routing_key, since=query.since)
+    return page_response(await api.delayed.list(who, filters, query.limit, query.after))
 
 
 @router.get("/{id}", response_model=WholeDelayedView, responses=responses(404))
-async def get_delayed(serve: Serve, who: ReaderOfAll, id: str) -> Response:
-    """Show one with its properties, headers and body; its id is its message_id where that is a UUID."""
-    return answer(await serve.delayed.get(who, id))
+async def get_delayed(api: Api, who: ReaderOfAll, id: str) -> Response:
+    """Show a message with its properties, headers and body; its id is its message_id if that is a UUID."""
+    return json_response(await api.delayed.get(who, id))
 
 
 @router.delete("/{id}", response_model=WholeDelayedView, responses=responses(404))
-async def cancel_delayed(serve: Serve, who: WriterOfAll, id: str) -> Response:
-    """Take one back: it does not come out."""
-    return answer(await serve.delayed.cancel(who, id))
+async def cancel_delayed(api: Api, who: WriterOfAll, id: str) -> Response:
+    """Cancel a message: it is not delivered."""
+    return json_response(await api.delayed.cancel(who, id))

@@ -1,28 +1,26 @@
-"""/health: the process lives; /health/detailed: each server, and what is wrong with it."""
+"""/health: the process is alive; /health/detailed: the state of the whole sidecar."""
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from scheduler.api.api_responses import answer, responses
+from scheduler.api.api_responses import json_response, responses
 from scheduler.api.dispatch import DirectRoute
-from scheduler.api.problems import ServiceUnavailable
-from scheduler.api.requests import SECURED, Serve, Who
+from scheduler.api.requests import SECURED, Api, Who
 from scheduler.views.health import Alive, DetailedHealth
 
 router = APIRouter(prefix="/health", tags=["health"], route_class=DirectRoute)
+_RETRY = {"Retry-After": "5"}
 
 
 @router.get("", response_model=Alive)
 async def health() -> Response:
-    """Say that the process lives; no token is needed."""
-    return answer(Alive())
+    """Confirm that the process is alive; no token is needed."""
+    return json_response(Alive())
 
 
-@router.get("/detailed", response_model=DetailedHealth, responses=responses(), dependencies=SECURED)
-async def detailed_health(serve: Serve, who: Who) -> Response:
-    """Say of each server whether it answers."""
-    found = await serve.reads.health(who)
-    if found.status != "unavailable":
-        return answer(found)
-    beside = found.model_dump(mode="json", exclude={"status"})
-    return ServiceUnavailable("There is no database; `servers` says what is wrong.").response(beside)
+@router.get("/detailed", response_model=DetailedHealth, dependencies=SECURED,
+            responses={**responses(), 503: {"model": DetailedHealth, "description": "Degraded or down."}})
+async def detailed_health(api: Api, who: Who) -> Response:
+    """Show the servers, live processes and backlog; 503 unless all are healthy."""
+    health = await api.reads.health(who)
+    return json_response(health) if health.status == "ok" else json_response(health, 503, _RETRY)

@@ -9,27 +9,47 @@ from uuid import UUID
 
 from scheduler.cli.terminal import from_now, plain, span
 from scheduler.cli.top import ON_TIME_SECONDS
+from scheduler.cli.verb_helpers import open_connection
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.jobs.job import JobStatus
+from scheduler.postgres.jobs.lists import find_job
 from scheduler.postgres.jobs.report import JobReport, report
 from scheduler.settings import Settings
+from scheduler.views.base import as_json as json_text
+from scheduler.views.base import in_ascii
+from scheduler.views.jobs import job_view
 
 _ON_TIME = timedelta(seconds=ON_TIME_SECONDS)
 _LONGEST_BACKOFF = timedelta(minutes=1)  # after a rejection by the broker
 _LONGEST_REASON = 500
+_LONGEST_PAYLOAD = 2000
 
 
 def run(settings: Settings, job_id: UUID, *, as_json: bool) -> bool:
     """Print the job; return whether it exists."""
     job = report(settings.database_url, job_id)
+    if job is not None and job.job_type is None and job.requested_at is not None:
+        return False  # purged
     if job is not None:
-        print(json.dumps(stored_values(job)) if as_json else "\n".join(explain(job)))
+        print(_whole_job(settings, job) if as_json else "\n".join(explain(job)))
     return job is not None
+
+
+def _whole_job(settings: Settings, job: JobReport) -> str:
+    """Return the JSON of the API, with the values of the report that it lacks."""
+    values = stored_values(job)
+    with open_connection(settings, "job show") as connection:
+        row = find_job(connection, job.id)
+    if row is None:  # not requested yet
+        return json.dumps(values)
+    view = job_view(row)
+    others = {name: value for name, value in values.items() if not hasattr(view, name)}
+    return f"{in_ascii(json_text(view))[:-1]}, {json.dumps(others)[1:]}"
 
 
 def stored_values(job: JobReport) -> dict[str, Any]:
     """Return the stored values for JSON: instants in RFC 3339, `every` in seconds."""
-    return {name: _json(value) for name, value in asdict(job).items()}
+    return {name: _json(value) for name, value in asdict(job).items() if name != "payload"}
 
 
 def explain(job: JobReport) -> list[str]:
@@ -37,16 +57,22 @@ def explain(job: JobReport) -> list[str]:
     facts = {
         "job": job.id,
         "type": plain(job.job_type) if job.job_type is not None else "unknown",
+        **({} if job.name is None else {"name": plain(job.name)}),
+        **({} if job.description is None else {"description": plain(job.description.replace(chr(10), " "))}),
+        "payload": plain(job.payload, _LONGEST_PAYLOAD),
         "schedule": _schedule(job),
         "requested": rfc3339(job.requested_at) if job.requested_at else "not yet",
         "status": str(job.status),
         "emitted": "1 event" if job.occurrence == 1 else f"{job.occurrence} events",
     }
-    table = [f"{name:<11}{value}" for name, value in facts.items()]
+    width = max(map(len, facts)) + 2
+    table = [f"{name:<{width}}{value}" for name, value in facts.items()]
     return [*table, "", *_describe_state(job), "", *_describe_last_event(job), *_describe_other_rejection(job)]
 
 
 def _schedule(job: JobReport) -> str:
+    if job.manual:
+        return "none: it runs only when it is triggered"
     if job.every is not None:
         return f"every {span(job.every)}"
     rule = job.rrule if job.rrule is not None else job.cron
@@ -86,7 +112,8 @@ def _describe_next(job: JobReport) -> Iterator[str]:
     """Describe when a pending job is due, or what delays it."""
     wake_at = job.wake_at
     if wake_at is None:
-        yield "It has no next run; a new request or a trigger can start it."
+        yield ("It has no schedule: it runs when it is triggered." if job.manual else
+               "It has no next run; a new request or a trigger can start it.")
         return
     if job.retry_at is not None:
         yield _current_rejection(job)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from scheduler.cli.terminal import from_now, plain, span
+from scheduler.cli.verb_helpers import table
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.runs.run import FIRST_KEPT, AttemptOutcome, FinishedAttempt, Run, RunStatus
 from scheduler.postgres.runs.report import RunReport
@@ -33,7 +34,7 @@ def rows(runs: Sequence[Run]) -> list[str]:
         )
         for run in runs
     ]
-    return _table(_HEAD, cells)
+    return table(_HEAD, cells)
 
 
 def explain(report: RunReport) -> list[str]:

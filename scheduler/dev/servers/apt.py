@@ -20,7 +20,7 @@ _OPTIONS = ("-y", "-q", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=30
 
 
 def can_install() -> bool:
-    """Tell whether this is a Debian-like system whose packages we may change."""
+    """Return whether this is a Debian-like system on which we may install packages."""
     return os.geteuid() == 0 and all(map(shutil.which, ("apt-get", "apt-cache", "dpkg")))
 
 
@@ -44,7 +44,7 @@ def install(packages: Sequence[str], say: Say) -> None:
 
 @contextmanager
 def services_stay_down(policy: Path = _POLICY) -> Iterator[None]:
-    """Forbid package scripts to start services, by Debian's own switch, and undo that afterwards."""
+    """Keep package scripts from starting services, with Debian's policy-rc.d, until the end of the block."""
     restore_policy(policy)
     aside = _aside(policy)
     if policy.exists() or policy.is_symlink():
@@ -58,7 +58,7 @@ def services_stay_down(policy: Path = _POLICY) -> Iterator[None]:
 
 
 def restore_policy(policy: Path = _POLICY) -> None:
-    """Undo what an installation that was killed left of `services_stay_down`."""
+    """Remove the policy file that a killed installation left, and restore the original."""
     if is_leftover(policy):
         policy.unlink()
     aside = _aside(policy)
@@ -67,7 +67,7 @@ def restore_policy(policy: Path = _POLICY) -> None:
 
 
 def is_leftover(policy: Path = _POLICY) -> bool:
-    """Tell whether the switch is still as `services_stay_down` set it."""
+    """Return whether the policy file is a leftover of `services_stay_down`."""
     try:
         return _MARK in policy.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -80,12 +80,12 @@ def _aside(policy: Path) -> Path:
 
 def _update(say: Say) -> None:
     say("Refreshing the package lists (apt-get update)")
-    # Its failure is not the end: the lists at hand, or the packages in apt's cache, may do.
+    # A failure is not fatal: the existing lists, or the packages in apt's cache, may suffice.
     _apt_get(say, "update", "-q")
 
 
 def _apt_get(say: Say, *arguments: str) -> tuple[str, bool]:
-    # A session of its own: Ctrl-C must not tear dpkg apart half way through.
+    # A separate session: Ctrl-C must not interrupt dpkg.
     process = subprocess.Popen(
         ["apt-get", *arguments],
         env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},

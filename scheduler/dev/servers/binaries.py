@@ -61,18 +61,18 @@ def find_postgres(root: Path | None = None, path: str | None = None) -> Path | N
     folders = _newest_first(root, _POSTGRES_FOLDERS)
     on_path = shutil.which("initdb", path=path)
     if on_path:
-        # A link in PATH need not have `postgres` beside it: follow it home.
+        # A link in PATH may be in a folder without `postgres`: resolve it.
         folders.append(Path(on_path).resolve().parent)
     for folder in folders:
         version = _version(folder)
-        known_and_old = version and version[0] < _OLDEST_POSTGRES
-        if not known_and_old and (folder / "initdb").exists() and (folder / "postgres").exists():
+        too_old = version and version[0] < _OLDEST_POSTGRES
+        if not too_old and (folder / "initdb").exists() and (folder / "postgres").exists():
             return folder
     return None
 
 
 def find_rabbitmq(root: Path | None = None, path: str | None = None) -> RabbitBinaries | None:
-    """Return where RabbitMQ's own scripts and Erlang's `epmd` are, or None if either is missing."""
+    """Return the locations of RabbitMQ's scripts and Erlang's `epmd`, or None if either is missing."""
     enter: tuple[str, ...] = ()
     if root is None:
         suite = roots.chosen()

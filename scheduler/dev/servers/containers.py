@@ -1,4 +1,4 @@
-"""Servers in containers, where there is a Docker engine and the optional package testcontainers."""
+"""Servers in containers, if there is a Docker engine and the optional package testcontainers."""
 
 import gc
 import importlib
@@ -17,7 +17,7 @@ _USER = "scheduler"
 
 @dataclass(frozen=True, slots=True)
 class Contained:
-    """A server in a container; testcontainers' own reaper ends it should we be killed."""
+    """A server in a container; testcontainers' reaper removes it if this process is killed."""
 
     url: str
     stop: Callable[[], None]
@@ -25,13 +25,13 @@ class Contained:
 
 
 def engine_answers() -> bool:
-    """Tell whether containers can be started here; no package and no engine both mean no."""
+    """Return whether containers can be started: this needs the package and a running engine."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        answer = _ping()
-        # Without an engine the client forgets to close its socket; let that be noticed here, in silence.
+        available = _ping()
+        # Without an engine the client does not close its socket; collect it here, without a warning.
         gc.collect()
-    return answer
+    return available
 
 
 def _ping() -> bool:
@@ -42,7 +42,7 @@ def _ping() -> bool:
             return bool(client.ping())
         finally:
             client.close()
-    except Exception:  # noqa: BLE001 - whatever is wrong with it, it is not a source of servers
+    except Exception:  # noqa: BLE001 - any error means that it is not usable
         return False
 
 
@@ -57,7 +57,7 @@ def start_postgres(say: Say) -> Contained:
 
 
 def start_rabbitmq(say: Say) -> Contained:
-    """Start RabbitMQ in a container, with the management API to create vhosts through."""
+    """Start RabbitMQ in a container, with the management API for creating vhosts."""
     say(f"Starting RabbitMQ in a container ({_RABBITMQ_IMAGE})")
     password = secrets.token_hex(8)
     container = _load("rabbitmq", "RabbitMqContainer")(

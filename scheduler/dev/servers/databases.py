@@ -18,7 +18,7 @@ def create(server_url: str, name: str, template: str | None) -> str:
 
 
 def drop(server_url: str, name: str) -> None:
-    """Drop a database and whoever is connected to it."""
+    """Drop a database and end its sessions."""
     _execute(server_url, "drop_database", name=name)
 
 
@@ -38,8 +38,7 @@ def _execute(server_url: str, statement: str, **names: str) -> None:
                 try:
                     cursor.execute(command)
                 except errors.ObjectInUse:
-                    # A busy server takes a while to end a session that was closed or terminated; five seconds of
-                    # that Postgres waits by itself.
+                    # A busy server may need longer to end sessions than the five seconds that Postgres waits.
                     if time.monotonic() > limit:
                         raise
                 else:

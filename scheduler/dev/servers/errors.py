@@ -1,4 +1,4 @@
-"""What can go wrong while servers come and go."""
+"""Errors of starting and stopping servers."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from scheduler.domain.errors import Misconfigured
 
 
 class ServersMissing(Misconfigured):
-    """No Postgres or no RabbitMQ, and no way for us to get one."""
+    """Postgres or RabbitMQ is missing and cannot be installed."""
 
     def __init__(self, missing: Iterable[str]) -> None:
         self.missing = tuple(missing)
@@ -14,7 +14,7 @@ class ServersMissing(Misconfigured):
 
 
 class ServerFailed(Misconfigured):
-    """A server or one of its tools did not do what it was started for."""
+    """A server or one of its tools failed."""
 
 
 def _advice(missing: tuple[str, ...]) -> str:

@@ -55,7 +55,7 @@ class Ledger:
         cwd: Path | None = None,
         stop: int = signal.SIGTERM,
     ) -> subprocess.Popen[bytes]:
-        """Start a process in a session of its own and write it down."""
+        """Start a process in a separate session and record it."""
         identity: dict[str, Any] = {}
         if account:
             identity = {"user": account.uid, "group": account.gid, "extra_groups": []}
@@ -80,7 +80,7 @@ class Ledger:
         return process
 
     def adopt(self, pid: int, *, stop: int = signal.SIGTERM) -> None:
-        """Write down a process that must not outlive the stack, and the signal that asks it to end."""
+        """Record a process that must not outlive the stack, and the signal that stops it."""
         with self._lock:
             if self._closed:
                 raise Misconfigured("the local servers are being stopped")
@@ -89,7 +89,7 @@ class Ledger:
             self._write()
 
     def owned(self) -> bool:
-        """Tell whether this process opened the ledger; a forked child did not."""
+        """Return whether this process opened the ledger; a forked child did not."""
         return self._owner.pid == os.getpid()
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class Ledger:
 
 
 def open_ledger(base: Path, purpose: str) -> Ledger:
-    """Sweep what dead owners left below `base`, and open a new directory there."""
+    """Sweep the stacks of dead owners below `base`, and open a new directory there."""
     with locked(base):
         sweep(base)
         directory = Path(tempfile.mkdtemp(prefix=f"{purpose}-", dir=base))
@@ -136,7 +136,7 @@ def sweep(base: Path) -> None:
     for directory in [entry for entry in base.iterdir() if entry.is_dir() and not entry.is_symlink()]:
         record = _read(directory)
         if record is None:
-            # Made under the lock that we now hold, by someone who was killed before writing it.
+            # Created under the lock that we now hold, by a process that was killed before it wrote the record.
             _remove(directory)
         elif not ProcessIdentity(*record["owner"]).alive():
             _end_all({ProcessIdentity(pid, started): stop for pid, started, stop in record["processes"]})
@@ -144,7 +144,7 @@ def sweep(base: Path) -> None:
 
 
 def sweep_one(directory: Path) -> None:
-    """Do the same for a single stack, and leave not even an empty base behind."""
+    """Sweep after a single stack, and remove the base if it is empty."""
     base = directory.parent
     if not directory.exists():
         return
@@ -160,7 +160,7 @@ def owner_of(directory: Path) -> ProcessIdentity | None:
 
 
 def default_base() -> Path:
-    """Return where this user's stacks live: a place that other accounts can pass through but not write to."""
+    """Return the folder of this user's stacks, which other accounts can traverse but not write to."""
     home = next((Path(d) for d in (tempfile.gettempdir(), "/var/tmp", "/tmp") if _passable(Path(d))), None)  # noqa: S108 - the usual places, for a folder of our own
     if home is None:
         raise Misconfigured("no temporary directory is open to other accounts; set TMPDIR to one that is")
@@ -169,7 +169,7 @@ def default_base() -> Path:
 
 @contextmanager
 def locked(base: Path) -> Iterator[None]:
-    """Hold the one lock under which directories come and go below `base`."""
+    """Hold the lock for creating and removing directories below `base`."""
     while True:
         _make_base(base)
         try:
@@ -181,14 +181,14 @@ def locked(base: Path) -> Iterator[None]:
             if _same_file(handle, base / _LOCK):
                 yield
                 return
-            # Its last holder removed it: a lock on a file that nobody else can find protects nothing.
+            # Its last holder removed it: a lock on a deleted file protects nothing.
         finally:
             os.close(handle)
 
 
 @contextmanager
 def exclusive(base: Path) -> Iterator[None]:
-    """Hold the lock of a directory that exists for nothing else."""
+    """Hold the lock of a directory that is only used for locking."""
     with locked(base):
         try:
             yield
@@ -211,7 +211,7 @@ def _make_base(base: Path) -> None:
         facts = base.lstat()
         writable = facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or writable:
-            raise Misconfigured(f"{base} is not a private directory of this user; remove it and try again")
+            raise Misconfigured(f"{base} is not a private directory of this user; remove it and retry")
 
 
 def _passable(folder: Path) -> bool:

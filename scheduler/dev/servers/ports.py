@@ -13,23 +13,23 @@ _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_ports(count: int) -> list[int]:
-    """Return different ports that nobody listens on, and that no other call returns while we live."""
+    """Return different free ports that no other call returns until this process ends."""
     # Below the range of outgoing connections, none of which can take the port while its server restarts.
     last = min(_LAST, _first_ephemeral() - 1)
     candidates = random.SystemRandom().sample(range(_FIRST, last), k=min(500, last - _FIRST))
-    found: list[int] = []
+    ports: list[int] = []
     for port in candidates:
-        if len(found) == count:
+        if len(ports) == count:
             break
         if is_free(port) and _claim(port):
-            found.append(port)
-    if len(found) < count:
+            ports.append(port)
+    if len(ports) < count:
         raise OSError(errno.EADDRINUSE, f"no {count} free ports between {_FIRST} and {last}")
-    return found
+    return ports
 
 
 def is_free(port: int) -> bool:
-    """Tell whether a server could listen on this port now."""
+    """Return whether a server could currently listen on this port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -40,10 +40,10 @@ def is_free(port: int) -> bool:
 
 
 def _claim(port: int) -> bool:
-    """Keep other processes of ours from choosing this port, until this one ends.
+    """Keep our other processes from choosing this port until this one ends.
 
-    They may look before its server listens, or while that restarts. A name in Linux's abstract namespace is taken
-    by one process at a time and goes with it; elsewhere chance has to do.
+    They may check before the server listens, or while it restarts. Only one process at a time can hold a name in
+    Linux's abstract namespace. On other systems the random choice must suffice.
     """
     if not _ABSTRACT:
         return True
@@ -53,7 +53,7 @@ def _claim(port: int) -> bool:
     except OSError:
         claim.close()
         return False
-    claim.detach()  # open for as long as we live
+    claim.detach()  # stays open until this process ends
     return True
 
 

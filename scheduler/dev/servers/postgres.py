@@ -158,7 +158,7 @@ class PostgresServer:
 
 
 def _account() -> Account | None:
-    """Return whom Postgres runs as: it refuses root."""
+    """Return the account for Postgres, which refuses to run as root."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -169,9 +169,9 @@ def _account() -> Account | None:
 
 
 def _environment() -> dict[str, str]:
-    # PGDATA, PGPORT and the like are about other servers than this one.
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
-    return {**kept, "LC_ALL": "C"}
+    # PGDATA, PGPORT and similar variables are for other servers.
+    variables = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
+    return {**variables, "LC_ALL": "C"}
 
 
 def _tail(log: Path) -> str:

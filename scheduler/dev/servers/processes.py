@@ -18,7 +18,7 @@ SERVER_DEADLINE = 180.0
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process for certain: a number alone may by now belong to someone else."""
+    """A process id with the start time: an id alone may have been reused."""
 
     pid: int
     started: str
@@ -32,11 +32,11 @@ class ProcessIdentity:
         return cls(pid, started)
 
     def alive(self) -> bool:
-        """Tell whether this very process still runs."""
+        """Return whether this process is still running."""
         return start_time(self.pid) == self.started
 
     def send(self, signum: int) -> None:
-        """Signal the process if it is still itself."""
+        """Signal the process if it is still running."""
         if self.alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signum)
@@ -47,14 +47,14 @@ def start_time(pid: int) -> str | None:
     if not _PROC.joinpath("self/stat").exists():
         return _start_time_from_ps(pid)
     fields = _stat(pid)
-    # Killed, its first thread may be gone before the others, which still hold its ports and files.
+    # After a kill, its first thread may end before the others, which still hold its ports and files.
     if fields is None or (fields[_STATE] in "ZX" and int(fields[_THREADS]) <= 1):
         return None
     return f"{_boot()}/{fields[_START]}"
 
 
 def wait_until(done: Callable[[], bool], seconds: float, step: float = 0.02) -> bool:
-    """Ask `done` until it agrees or the time is up, and return its last answer."""
+    """Poll `done` until it is true or the time is up, and return its last value."""
     deadline = time.monotonic() + seconds
     while not done():
         if time.monotonic() >= deadline:

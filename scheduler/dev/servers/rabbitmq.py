@@ -134,7 +134,7 @@ class RabbitServer:
 
     @property
     def ctl_command(self) -> list[str]:
-        """The words that run this node's `rabbitmqctl`; they need its environment."""
+        """The command for this node's `rabbitmqctl`; it needs the node's environment."""
         return [*self._binaries.enter, str(self.directory / "sbin" / "rabbitmqctl")]
 
     def evaluate(self, expression: str, deadline: float = SERVER_DEADLINE) -> str:
@@ -143,14 +143,14 @@ class RabbitServer:
         # for each call (0.7 s), and with the management plugin a node took 1 s longer to start, 5 s to stop.
         if self._binaries.erl_call is None:
             return self.ctl("eval", f"{expression}.", deadline=deadline).strip()
-        answer = self._insist(self._erl_call, f"{expression}.\n", time.monotonic() + deadline).strip()
-        if not answer.startswith("{ok,"):
-            raise ServerFailed(f"`{expression}` failed: {answer}")
-        return answer.removeprefix("{ok,").removesuffix("}").strip()
+        output = self._insist(self._erl_call, f"{expression}.\n", time.monotonic() + deadline).strip()
+        if not output.startswith("{ok,"):
+            raise ServerFailed(f"`{expression}` failed: {output}")
+        return output.removeprefix("{ok,").removesuffix("}").strip()
 
     def _erl_call(self) -> list[str]:
-        # By default every erl_call is `c17`, and its -r chooses alike within a second: the node turns a caller
-        # away while it knows another of that name, which a busy node does for a while after that one has left.
+        # By default every erl_call is named `c17`, and with -r names repeat within a second. The node rejects a
+        # caller while it knows another one of that name; a busy node even for some time after that one has left.
         name = f"call{secrets.token_hex(6)}"
         return [*self._binaries.enter, str(self._binaries.erl_call), "-h", name, "-sname", self.nodename, "-e"]
 
@@ -159,8 +159,8 @@ class RabbitServer:
             try:
                 return self._run(command(), text, limit - time.monotonic())
             except ServerFailed as error:
-                # Nothing was done, so it may be tried again, whatever it is.
-                reached = not any(words in str(error) for words in _NOT_CONNECTED)
+                # Nothing was executed, so any command can be retried.
+                reached = not any(text in str(error) for text in _NOT_CONNECTED)
                 if reached or not self.running or time.monotonic() > limit:
                     raise
             time.sleep(0.1)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-# What the broker needs to boot; the rest follows from the applications that these name.
+# Applications for booting the broker; their dependencies are added.
 _CORE = ("rabbit", "rabbitmq_prelaunch")
 
 

@@ -21,12 +21,12 @@ _SOURCES = Path("/etc/apt")
 
 
 def cache() -> Path:
-    """Return where the roots are kept; only an administrator can make one."""
+    """Return the folder of the roots; only an administrator can create one."""
     return Path("/var/cache/scheduler-roots")
 
 
 def chosen(environment: Mapping[str, str] = os.environ, say: apt.Say = lambda _: None) -> Path | None:
-    """Return the root of the suite that the environment names, made on first use; None means this machine."""
+    """Return the root of the suite that the environment names, created on first use; None means this machine."""
     suite = environment.get(VARIABLE)
     if not suite:
         return None
@@ -44,7 +44,7 @@ def chosen(environment: Mapping[str, str] = os.environ, say: apt.Say = lambda _:
 
 
 def enter(root: Path) -> list[str]:
-    """Return the words that run a program of the root; its path follows."""
+    """Return the command prefix for programs in the root; append the program's path."""
     return ["/usr/bin/python3", "-I", str(_INSIDE), str(root)]
 
 

@@ -51,11 +51,11 @@ class Stack:
         return self._broker().create(name or _unique())
 
     def delete_vhost(self, url: str) -> None:
-        """Delete a vhost with all that is in it."""
+        """Delete a vhost with its contents."""
         self._broker().delete(vhosts.name_of(url))
 
     def adopt(self, pid: int) -> None:
-        """Have a process of ours ended (SIGTERM, then SIGKILL) with the stack, however the stack ends."""
+        """End a process (SIGTERM, then SIGKILL) when the stack ends for any reason."""
         self.ledger.adopt(pid)
 
     def also_close(self, stop: Callable[[], None]) -> None:

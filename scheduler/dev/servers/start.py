@@ -17,7 +17,7 @@ _PACKAGES = {"PostgreSQL": "postgresql", "RabbitMQ": "rabbitmq-server"}
 
 
 def _silent(_: str) -> None:
-    """Say nothing."""
+    """Print nothing."""
 
 
 def start_stack(
@@ -32,7 +32,7 @@ def start_stack(
     rabbitmq_config: Sequence[str] = (),
     rabbitmq_plugins: Sequence[str] = (),
 ) -> Stack:
-    """Clean up after stacks whose owner died, then start a new one and return when both servers answer."""
+    """Clean up after dead owners, then start a new stack and return when both servers respond."""
     base = root or default_base()
     sources = _Sources(database_url, amqp_url)
     sources.complete(base, say)
@@ -75,20 +75,20 @@ def start_stack(
     return stack
 
 
-def _in_parallel(first: Callable[[], None], second: Callable[[], None], give_up: Callable[[], None]) -> None:
+def _in_parallel(first: Callable[[], None], second: Callable[[], None], cancel: Callable[[], None]) -> None:
     with ThreadPoolExecutor(max_workers=2) as pool:
         running = [pool.submit(first), pool.submit(second)]
         try:
             for future in running:
                 future.result()
         except BaseException:
-            # Ends what the other thread waits for, so that Ctrl-C need not wait as well.
-            give_up()
+            # Stops the server that the other thread waits for, so that Ctrl-C need not wait for it.
+            cancel()
             raise
 
 
 class _Sources:
-    """Where each server is to come from: a URL, programs, or, with neither, a container."""
+    """The source of each server: a URL, installed programs, or otherwise a container."""
 
     postgres: Path | None = None
     rabbitmq: RabbitBinaries | None = None
@@ -97,7 +97,7 @@ class _Sources:
         self._given = {"PostgreSQL": bool(database_url), "RabbitMQ": bool(amqp_url)}
 
     def complete(self, base: Path, say: apt.Say) -> None:
-        """Find the programs, or a container engine, or install the programs, or give up with advice."""
+        """Find the programs or a container engine, or install the programs. Raises ServersMissing with advice."""
         if apt.is_leftover() and apt.can_install():
             with exclusive(_apt_lock(base)):
                 apt.restore_policy()
@@ -117,8 +117,8 @@ class _Sources:
             self.postgres = find_postgres()
         if not self._given["RabbitMQ"]:
             self.rabbitmq = find_rabbitmq()
-        found = {"PostgreSQL": self.postgres, "RabbitMQ": self.rabbitmq}
-        return [name for name, given in self._given.items() if not given and found[name] is None]
+        programs = {"PostgreSQL": self.postgres, "RabbitMQ": self.rabbitmq}
+        return [name for name, given in self._given.items() if not given and programs[name] is None]
 
 
 def _apt_lock(base: Path) -> Path:

@@ -12,18 +12,18 @@ from scheduler.dev.servers.errors import ServerFailed
 from scheduler.dev.servers.rabbitmq import RabbitServer
 
 _TIMEOUT = 120
-_PATIENCE = 60.0
+_RETRY_SECONDS = 60.0
 _EVERYTHING = {"configure": ".*", "write": ".*", "read": ".*"}
 
 
 class Vhosts(Protocol):
-    """What a stack needs of its broker."""
+    """The broker operations that a stack needs."""
 
     def create(self, name: str) -> str:
         """Create a vhost with all permissions for us and return its URL."""
 
     def delete(self, name: str) -> None:
-        """Delete a vhost with all that is in it."""
+        """Delete a vhost with its contents."""
 
 
 class NodeVhosts:
@@ -43,14 +43,14 @@ class NodeVhosts:
         return self._server.vhost_url(name)
 
     def delete(self, name: str) -> None:
-        """Delete a vhost with all that is in it."""
+        """Delete a vhost with its contents."""
         user, vhost = f'<<"{self._server.user}">>', f'<<"{name}">>'
         self._insist(f"rabbit_vhost:exists({vhost}) andalso rabbit_vhost:delete({vhost}, {user})")
 
     def _insist(self, expression: str) -> None:
-        # A busy node may need longer than the seconds that the broker itself allows, for a quorum queue to go for
-        # instance. What is there already, or gone already, is no error: so each may be asked for again.
-        limit = time.monotonic() + _PATIENCE
+        # A busy node may need longer than the broker's own timeout, for example to delete a quorum queue. Both
+        # operations are idempotent, so they can be retried.
+        limit = time.monotonic() + _RETRY_SECONDS
         while True:
             try:
                 self._server.evaluate(expression)
@@ -66,7 +66,7 @@ class ManagedVhosts:
     """Talks to the management plugin's HTTP API with the AMQP URL's user."""
 
     def __init__(self, amqp_url: str, management_url: str | None = None) -> None:
-        # A comma-separated list names the nodes of one cluster: any of them will do.
+        # A comma-separated list names the nodes of one cluster: any of them works.
         self._amqp = urlsplit(amqp_url.partition(",")[0])
         self._management = management_url or _guess(self._amqp.scheme, self._amqp.hostname)
 
@@ -78,20 +78,20 @@ class ManagedVhosts:
         return urlunsplit(self._amqp._replace(path=f"/{quote(name, safe='')}"))
 
     def delete(self, name: str) -> None:
-        """Delete a vhost with all that is in it."""
+        """Delete a vhost with its contents."""
         self._call("DELETE", f"vhosts/{quote(name, safe='')}", None)
 
     def _call(self, method: str, path: str, body: dict[str, str] | None) -> None:
         user, password = unquote(self._amqp.username or "guest"), unquote(self._amqp.password or "guest")
         token = base64.b64encode(f"{user}:{password}".encode()).decode()
-        request = urllib.request.Request(  # noqa: S310 - the scheme is ours
+        request = urllib.request.Request(  # noqa: S310 - the scheme is http or https
             f"{self._management}/api/{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"Basic {token}", "Content-Type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT):  # noqa: S310 - a node of our own
+            with urllib.request.urlopen(request, timeout=_TIMEOUT):  # noqa: S310 - our own node
                 pass
         except OSError as error:
             raise ServerFailed(

@@ -1,4 +1,4 @@
-"""Outlives the owner of a stack by a moment, to clean up after it even when it was killed with SIGKILL."""
+"""Outlives the owner of a stack briefly, to clean up even after a SIGKILL."""
 
 import subprocess
 import sys
@@ -9,8 +9,8 @@ from scheduler.dev.servers.processes import SERVER_DEADLINE, wait_until
 
 
 def start(directory: Path) -> subprocess.Popen[bytes]:
-    """Start a process that notices our end by the end of its standard input."""
-    # It imports what we import, whatever path or variable led us there.
+    """Start a process that detects the end of this one by the end of its standard input."""
+    # It uses the same import path as this process.
     program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main()"
     return subprocess.Popen(  # noqa: S603 - this very file
         [sys.executable, "-I", "-c", program, str(directory)],

@@ -1,8 +1,9 @@
 """Job definitions: a request's fields with its schedule resolved."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from scheduler.domain.caller import Caller
@@ -17,7 +18,9 @@ from scheduler.domain.messages import (
     ScheduleRequest,
     ScheduleTrigger,
 )
-from scheduler.domain.recurrence import Spec, StartSource, resolve
+from scheduler.domain.recurrence import RUN_NOW, Spec, StartSource, resolve, resolve_fields
+from scheduler.domain.recurrence.adjustment_fields import spec_fields
+from scheduler.domain.schedule_fields import RULE_FIELDS
 
 _ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -37,7 +40,10 @@ class Incoming:
     caller: Caller | None = None  # None: over AMQP, without a user verified by the broker
     message_id: str | None = None  # identifies a redelivered trigger without issued_at
     repeated: bool = False  # a trigger with the same `duplicate_key` was stored before
+    restores: bool = False  # requests a stored version again
     schedule: Spec | Rejected | None = None  # precomputed schedule of a request
+    # Whether a cancel may also cancel a delayed message, which belongs to no tenant; None: for the default tenant.
+    cancels_delayed: bool | None = None
 
     @property
     def duplicate_key(self) -> tuple[str, ...] | None:
@@ -51,34 +57,48 @@ class Incoming:
 class Definition:
     """Definition of a job; its fields and the spec's fields are columns."""
 
-    job_type: str
+    # Converted from the request and its message by `define`.
     payload: str  # JSON text, unchanged
-    on_missed: OnMissed
     max_lateness: timedelta | None
     run: RunPolicy | None
-    name: str | None
-    priority: Priority | None  # as given: without one, events have no priority property
-    route: str | None
     target: str | None  # JSON text
     correlation_id: str | None
     traceparent: str | None
     tracestate: str | None
+    # Copied from the request's fields with these names.
+    job_type: str
+    on_missed: OnMissed
+    name: str | None
+    description: str | None
+    priority: Priority | None  # as given: without one, events have no priority property
+    route: str | None
     spec: Spec
+
+
+_CONVERTED = {
+    "payload", "max_lateness", "run", "target", "correlation_id", "traceparent", "tracestate", "spec",
+}
+COPIED_FIELDS = tuple(field.name for field in fields(Definition) if field.name not in _CONVERTED)
+# Values of a request's __dict__: reading the attributes of a pydantic model takes several times as long.
+_copied_values = itemgetter(*COPIED_FIELDS)
+_converted_values = itemgetter("max_lateness", "run", "target")
+_schedule_values = itemgetter("manual", "calendar", "window", "jitter", *RULE_FIELDS)
+_create: Callable[..., Definition] = Definition  # by position, with a number of fields unknown to the type checker
 
 
 def define(incoming: Incoming, now: datetime) -> Definition:
     """Return the definition from a request stored at `now`. Raises Rejected."""
     request = incoming.command
     assert isinstance(request, ScheduleRequest)  # noqa: S101 - no other command defines a job
-    lateness, target = request.max_lateness, request.target
-    return Definition(
-        request.job_type, incoming.payload, request.on_missed,
+    lateness, run, target = _converted_values(request.__dict__)
+    return _create(
+        incoming.payload,
         None if lateness is None else timedelta(seconds=lateness),
-        request.run if target is None else request.run or RunPolicy(),
-        request.name, request.priority, request.route,
+        run if target is None else run or RunPolicy(),
         None if target is None else target.model_dump_json(exclude_unset=True),
         incoming.correlation_id, incoming.traceparent, incoming.tracestate,
-        _schedule(incoming, request, now),
+        *_copied_values(request.__dict__),
+        _resolve_request(request, now) if incoming.schedule is None else _precomputed(incoming.schedule),
     )
 
 
@@ -87,7 +107,7 @@ def can_precompute_schedule(incoming: Incoming) -> bool:
     request = incoming.command
     if not isinstance(request, ScheduleRequest) or request.rrule is None:
         return False
-    return request.run_at is not None or "DTSTART" in request.rrule.upper()
+    return request.run_at not in (None, RUN_NOW) or "DTSTART" in request.rrule.upper()
 
 
 def precompute_schedule(incoming: Incoming) -> None:
@@ -99,23 +119,40 @@ def precompute_schedule(incoming: Incoming) -> None:
         incoming.schedule = rejected.without_traceback()
 
 
-def _schedule(incoming: Incoming, request: ScheduleRequest, now: datetime) -> Spec:
-    if isinstance(incoming.schedule, Rejected):
-        raise incoming.schedule
-    return incoming.schedule or _resolve_request(request, now)
+def _precomputed(schedule: Spec | Rejected) -> Spec:
+    if isinstance(schedule, Rejected):
+        raise schedule
+    return schedule
 
 
 def _resolve_request(request: ScheduleRequest, now: datetime) -> Spec:
-    return resolve(
-        run_at=request.run_at, rrule=request.rrule, cron=request.cron, every=request.every,
-        timezone=request.timezone if "timezone" in request.model_fields_set else None, stored_at=now,
+    manual, calendar, window, jitter, run_at, rrule, cron, every, timezone = _schedule_values(request.__dict__)
+    if manual:
+        return resolve_fields(request.__dict__, now)
+    adjusted = calendar is not None or window is not None or jitter is not None
+    spec = resolve(
+        run_at=run_at, rrule=rrule, cron=cron, every=every,
+        timezone=timezone if "timezone" in request.__pydantic_fields_set__ else None, stored_at=now,
+        keep_wall=adjusted,
     )
+    return replace(spec, **spec_fields(_adjustments(request))) if adjusted else spec
 
 
-def keep_start(definition: Definition, stored: Spec) -> Definition:
-    """Return the definition with the stored start if its request has none; the schedules must be the same."""
+def _adjustments(request: ScheduleRequest) -> dict[str, Any]:
+    window = request.window
+    return {
+        "calendar": request.calendar, "on_closed": request.on_closed, "jitter": request.jitter,
+        "window": None if window is None else window.model_dump(by_alias=True),
+    }
+
+
+def keep_start(definition: Definition, stored: Spec, *, planned: bool = False) -> Definition:
+    """Return the definition with the stored start if its request has none, or if `planned`.
+
+    The schedules must be the same.
+    """
     spec = definition.spec
-    if spec.start_source != StartSource.STORED:
+    if spec.start_source not in (StartSource.STORED, StartSource.NOW) and not planned:
         return definition
     return replace(definition, spec=replace(
         spec, dtstart=stored.dtstart, starts_at=stored.starts_at, ends_at=stored.ends_at,
@@ -124,6 +161,7 @@ def keep_start(definition: Definition, stored: Spec) -> Definition:
 
 # The caller, the trace and the time of storing do not matter when two requests are compared.
 _NOT_COMPARED = {"correlation_id", "traceparent", "tracestate", "spec"}
+_WITHOUT_INSTANT = (StartSource.NOW, StartSource.MANUAL)  # the request has no instant to compare
 _DERIVED = {"dtstart", "starts_at", "ends_at", "start_source"}
 _compared_values = attrgetter(
     *(field.name for field in fields(Definition) if field.name not in _NOT_COMPARED),
@@ -132,6 +170,12 @@ _compared_values = attrgetter(
 
 
 def content(definition: Definition, *, start_given: bool) -> tuple[Any, ...]:
-    """Return the content of a request as strings, which are always comparable."""
-    start = definition.spec.starts_at.timestamp() if start_given else None
+    """Return the content of a request as strings, which are always comparable.
+
+    `start_given` is whether the new request has a start: without one, the start depends on the time of storing.
+    """
+    spec = definition.spec
+    start: object = spec.starts_at.timestamp() if start_given else None
+    if spec.start_source in _WITHOUT_INSTANT:
+        start = spec.start_source
     return tuple(map(str, (*_compared_values(definition), start)))

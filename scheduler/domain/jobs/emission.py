@@ -7,13 +7,18 @@ from hashlib import sha1
 from json.encoder import encode_basestring_ascii as _quoted  # like json.dumps of a string, but faster
 from uuid import UUID
 
+from scheduler.domain.calendars import FindEffective, no_calendar
 from scheduler.domain.instants import rfc3339
+from scheduler.domain.jobs.adjusted import AdjustedState, in_zone, planner_of
+from scheduler.domain.jobs.adjusted_missed import plan_adjusted
 from scheduler.domain.jobs.definition import Definition
 from scheduler.domain.jobs.job import Job, JobStatus
 from scheduler.domain.jobs.missed import plan
-from scheduler.domain.messages import DEFAULT_TENANT, MAX_MISSED, Overlap, work_key
-from scheduler.domain.recurrence import compile_schedule
+from scheduler.domain.messages import DEFAULT_TENANT, MAX_MISSED, Overlap
+from scheduler.domain.recurrence import Clock, compile_schedule
+from scheduler.domain.recurrence.zones import clock
 from scheduler.domain.runs.run import Occurrence, Origin, Run
+from scheduler.domain.targets.target import work_key
 
 _EVENT_NAMESPACE = UUID("6f1f4a0e-3c55-5f0b-9d0a-4f0f4c1b7a52")
 _EVENT_DIGEST = sha1(_EVENT_NAMESPACE.bytes, usedforsecurity=False)
@@ -43,8 +48,14 @@ class Emission:
     missed: Missed | None = None
     triggered: bool = False
     next_run_text: str | None = None  # next_run_at as in the event
-    held: bool = False  # waits for the job's open run and emits nothing
+    held: bool = False  # waits for one of the job's open runs and emits nothing
     run: Run | None = None  # the run that starts with it, if the job is tracked
+    nominal_at: datetime | None = None  # if the occurrence was moved
+    moved: tuple[str, ...] = ()
+    merged: Missed | None = None  # occurrences that the emitted one replaces
+    adjusted: AdjustedState | None = None  # the state of a job with adjustments afterwards
+    waits_until: datetime | None = None  # nothing is emitted until its window opens
+    calendar_version: int | None = None
     previous_run: Run | None = None  # the run as already stored, for example from an early result
 
     @property
@@ -55,10 +66,10 @@ class Emission:
 
 def event_id(job_id: str, due_at: datetime) -> str:
     """Return the id of an occurrence, the same for every emission: a version 5 UUID."""
-    return _identity(job_id, rfc3339(due_at))
+    return identity(job_id, rfc3339(due_at))
 
 
-def _identity(job_id: str, due_text: str) -> str:
+def identity(job_id: str, due_text: str) -> str:
     """Return `uuid5(_EVENT_NAMESPACE, name)` as text, but faster."""
     digest = _EVENT_DIGEST.copy()
     digest.update(f"{job_id}/{due_text}".encode())
@@ -70,34 +81,45 @@ def _emission(
     job: Job, definition: Definition, due_at: datetime, next_run_at: datetime | None, folded: int = 0
 ) -> Emission:
     text = rfc3339(due_at)
-    return Emission(job, definition, due_at, text, _identity(job.id, text), folded, next_run_at)
+    return Emission(job, definition, due_at, text, identity(job.id, text), folded, next_run_at)
 
 
-def decide(job: Job, now: datetime) -> Emission:
-    """Return the emission of a pending job at `now`, by the database's clock."""
-    definition = job.definition
-    assert definition is not None  # noqa: S101 - only a defined job is pending
+def decide(
+    job: Job, now: datetime, local: Clock | None = None, find: FindEffective = no_calendar
+) -> Emission:
+    """Return the emission of a pending job at `now`, by the database's clock.
+
+    `local` is the clock of the zone data that planned it, if that is not this process's. `find` returns its
+    calendar.
+    """
+    definition = job.requested
     if job.held_by is None or definition.run is None:
-        return _decide(job, definition, now)
+        return _decide(job, definition, now, local, find)
     if definition.run.overlap is Overlap.WAIT:
         return Emission(job, definition, None, "", None, 0, job.next_run_at, held=True)
-    return _skipped(_decide(job, definition, now))
+    return _skipped(_decide(job, definition, now, local, find))
 
 
-def _decide(job: Job, definition: Definition, now: datetime) -> Emission:
+def _decide(
+    job: Job, definition: Definition, now: datetime, local: Clock | None, find: FindEffective
+) -> Emission:
     if job.trigger_at is not None and job.triggers:
         due_at = min(job.triggers[0], job.trigger_at)
         emission = _emission(job, definition, due_at, job.next_run_at)
         emission.triggered = True
-        if compile_schedule(definition.spec).fires_at(due_at):
-            emission.event_id = _identity(job.id, f"{emission.due_text}/trigger")  # not the occurrence's id
+        if compile_schedule(definition.spec, local).fires_at(due_at):
+            emission.event_id = identity(job.id, f"{emission.due_text}/trigger")  # not the occurrence's id
         return emission
+    if definition.spec.adjusted:
+        if local is not None:
+            job = job.with_plan(in_zone(job, local, clock(definition.spec.timezone)))
+        return _decide_adjusted(job, definition, now, find)
     due, spec = job.next_run_at, definition.spec
     assert due is not None  # noqa: S101 - it was claimed because it is due
     if spec.one_shot and definition.max_lateness is None:
         return _emission(job, definition, due, None)
     planned = plan(
-        compile_schedule(spec), due, now, definition.on_missed, definition.max_lateness,
+        compile_schedule(spec, local), due, now, definition.on_missed, definition.max_lateness,
         one_shot=spec.one_shot, missed_before=job.missed_before,
     )
     missed = None
@@ -110,12 +132,36 @@ def _decide(job: Job, definition: Definition, now: datetime) -> Emission:
     return emission
 
 
+def _decide_adjusted(job: Job, definition: Definition, now: datetime, find: FindEffective) -> Emission:
+    spec = definition.spec
+    effective = None if spec.calendar is None else find(job.tenant, spec.calendar)
+    planned = plan_adjusted(job, definition, planner_of(job.id, spec, effective), now)
+    if planned.state is None:
+        return Emission(job, definition, None, "", None, 0, job.next_run_at, waits_until=planned.waits_until)
+    following, emit = planned.state.next_run_at, planned.emit
+    if emit is None:
+        emission = Emission(job, definition, None, "", None, 0, following)
+    else:
+        emission = _emission(job, definition, emit.due_at, following, planned.folded)
+        emission.event_id = identity(job.id, rfc3339(emit.nominal_at))
+        if emit.moved:
+            emission.nominal_at, emission.moved = emit.nominal_at, tuple(map(str, emit.moved))
+        if emit.merged:
+            emission.merged = Missed(planned.merged, emit.merged, "merged")
+    emission.adjusted = planned.state
+    emission.calendar_version = None if effective is None else effective.version
+    if planned.passed_count:
+        emission.missed = Missed(planned.passed, planned.passed_count, planned.reason or "latest")
+    return emission
+
+
 def _skipped(emission: Emission) -> Emission:
-    """Skip the occurrence while a run of the job is open."""
+    """Skip the occurrence while the job has as many open runs as it may have."""
     if emission.due_at is None:
         return emission
     before = emission.missed or Missed((), 0, "overlap")
-    missed = Missed((*before.times, emission.due_at)[-MAX_MISSED:], before.count + 1, "overlap")
+    nominal = emission.nominal_at or emission.due_at
+    missed = Missed((*before.times, nominal)[-MAX_MISSED:], before.count + 1, "overlap")
     return replace(emission, due_at=None, due_text="", event_id=None, folded=0, missed=missed)
 
 
@@ -137,15 +183,25 @@ def settle(emission: Emission) -> Job:
     job = emission.job
     if emission.held:
         return job
+    if emission.waits_until is not None:
+        return replace(job, retries=0, retry_at=emission.waits_until, held_by=None)
     if emission.triggered:
         rest = job.triggers[1:]
-        exhausted = job.next_run_at is None and not rest
+        exhausted = job.next_run_at is None and job.skip_at is None and not rest
+        exhausted = exhausted and not emission.definition.spec.manual
         assert job.trigger_at is not None  # noqa: S101 - a trigger was emitted
         return replace(
             job, triggers=rest, triggered_at=max(job.triggers[0], job.triggered_at or job.triggers[0]),
             occurrence=job.occurrence + (emission.due_at is not None), retries=0, retry_at=None, held_by=None,
             trigger_at=job.trigger_at + timedelta(microseconds=1) if rest else None,
             status=JobStatus.DONE if exhausted else job.status,
+        )
+    if (state := emission.adjusted) is not None:
+        exhausted = state.next_run_at is None and state.skip_at is None
+        return replace(
+            job, next_run_at=state.next_run_at, nominal_at=state.nominal_at, settled_until=state.settled_until,
+            settled_due=state.settled_due, occurrence=job.occurrence + (emission.due_at is not None),
+            retries=0, retry_at=None, held_by=None, status=JobStatus.DONE if exhausted else job.status,
         )
     return replace(
         job, next_run_at=emission.next_run_at, occurrence=job.occurrence + (emission.due_at is not None),
@@ -168,6 +224,9 @@ def _event(emission: Emission, emitted: str = "") -> str:
         emission.next_run_text = rfc3339(emission.next_run_at)
         next_run_at = f'"{emission.next_run_text}"'
     optional = "" if job.tenant == DEFAULT_TENANT else f',"tenant":"{job.tenant}"'
+    if emission.nominal_at is not None:
+        moved = '","'.join(emission.moved)
+        optional = f'{optional},"nominal_at":"{rfc3339(emission.nominal_at)}","moved":["{moved}"]'
     if definition.target is not None:
         optional = f'{optional},"target":{definition.target}'
     return (
@@ -177,22 +236,25 @@ def _event(emission: Emission, emitted: str = "") -> str:
     )
 
 
-def missed_id(emission: Emission) -> str:
+def reports(emission: Emission) -> list[Missed]:
+    """Return the passed occurrences to report, each group in its own ScheduleMissed."""
+    return [missed for missed in (emission.missed, emission.merged) if missed is not None]
+
+
+def missed_id(job_id: str, missed: Missed) -> str:
     """Return the id of the ScheduleMissed, a function of the job, the occurrences and the reason."""
-    missed = emission.missed
-    assert missed is not None  # noqa: S101 - the caller checked it
     times = ",".join(map(rfc3339, missed.times))
-    return _identity(emission.job.id, f"missed/{missed.reason}/{missed.count}/{times}")
+    return identity(job_id, f"missed/{missed.reason}/{missed.count}/{times}")
 
 
-def missed_body(emission: Emission) -> bytes:
+def missed_body(job: Job, missed: Missed) -> bytes:
     """Return the ScheduleMissed."""
-    assert emission.missed is not None  # noqa: S101 - the caller checked it
+    assert job.definition is not None  # noqa: S101 - only a defined job has occurrences
     return json.dumps({
-        "id": missed_id(emission),
-        "job_id": emission.job.id,
-        "job_type": emission.definition.job_type,
-        "missed": [rfc3339(instant) for instant in emission.missed.times],
-        "missed_count": emission.missed.count,
-        "reason": emission.missed.reason,
+        "id": missed_id(job.id, missed),
+        "job_id": job.id,
+        "job_type": job.definition.job_type,
+        "missed": [rfc3339(instant) for instant in missed.times],
+        "missed_count": missed.count,
+        "reason": missed.reason,
     }).encode()

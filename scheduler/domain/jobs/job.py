@@ -5,13 +5,15 @@ each kind. So the outcome is the same regardless of the order and the repetition
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from operator import attrgetter
 
+from scheduler.domain.calendars import FindEffective, no_calendar
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.issued_at import TRUSTED_AHEAD, check_issued_at
+from scheduler.domain.jobs.adjusted import AdjustedState, effective_calendar, plan_first, settled_nominal
 from scheduler.domain.jobs.definition import Definition, Incoming, content, define, keep_start
 from scheduler.domain.messages import (
     DEFAULT_TENANT,
@@ -25,7 +27,7 @@ from scheduler.domain.messages import (
     ScheduleTrigger,
     Status,
 )
-from scheduler.domain.recurrence import Spec, compile_schedule, same_schedule
+from scheduler.domain.recurrence import RUN_NOW, Spec, compile_schedule, same_schedule, tzdata_version
 
 MAX_TRIGGERS = 1000  # pending at a time; a trigger beyond that is rejected
 TRIGGERS_REMEMBERED = timedelta(days=1)  # how long a redelivery of a trigger is recognised
@@ -67,8 +69,23 @@ class Job:
     cancelled_at: datetime | None = None
     paused_at: datetime | None = None
     resumed_at: datetime | None = None
-    held_by: str | None = None  # the open run that blocks it (overlap: wait)
+    held_by: str | None = None  # an open run that blocks it (overlap: wait)
+    zone_version: str | None = None  # of the zone data that planned it; None if it does not follow a wall clock
+    # Of a job with a calendar, a window or jitter; see adjusted.py.
+    nominal_at: datetime | None = None  # the nominal instant of next_run_at; None if it was not moved
+    settled_until: datetime | None = None
+    settled_due: datetime | None = None
+    reported_until: datetime | None = None  # skipped occurrences up to this nominal instant are reported
+    skip_at: datetime | None = None  # when to report the next ones
+    calendar_revision: int | None = None  # of the calendar that planned it
     definition: Definition | None = None
+
+    @property
+    def requested(self) -> Definition:
+        """The definition of a job whose request is stored."""
+        if self.definition is None:
+            raise TypeError(f"the job {self.id} has no request")
+        return self.definition
 
     @property
     def fresh(self) -> bool:
@@ -83,6 +100,22 @@ class Job:
     def stopped(self) -> bool:
         """Whether a cancel is newer than the newest request, even if the job is done."""
         return _not_before(self.cancelled_at, self.requested_at)
+
+    def with_plan(self, state: AdjustedState) -> "Job":
+        """Return the job with the columns that plan its occurrences."""
+        return replace(self, **{field.name: getattr(state, field.name) for field in fields(state)})
+
+    @property
+    def active(self) -> bool:
+        """Whether it is pending or paused."""
+        return self.status in (JobStatus.PENDING, JobStatus.PAUSED)
+
+    @property
+    def paused(self) -> bool:
+        """Whether the newest of pause, resume and cancel is a pause; a request's `paused` is one of them."""
+        if self.paused_at is None:
+            return False
+        return not _newer(self.resumed_at, self.paused_at) and not _not_before(self.cancelled_at, self.paused_at)
 
     @property
     def missed_before(self) -> datetime | None:
@@ -109,10 +142,18 @@ class CommandOutcome:
     stops_runs: bool = False  # a new cancel, which also cancels the job's open runs
 
 
-def apply(job: Job | None, incoming: Incoming, now: datetime) -> CommandOutcome:
+def purged(job: Job, now: datetime) -> Job:
+    """Return the tombstone of a purged job, which older requests do not replace."""
+    at = max(now, *(stamp for stamp in _stamps(job) if stamp is not None))
+    return Job(job.id, job.tenant, JobStatus.CANCELLED, requested_at=at, cancelled_at=at)
+
+
+def apply(
+    job: Job | None, incoming: Incoming, now: datetime, find: FindEffective = no_calendar
+) -> CommandOutcome:
     """Return the outcome of a command for its job; None if the job is new. Raises Rejected.
 
-    `now` is the database's clock.
+    `now` is the database's clock. `find` returns the calendar of a request.
     """
     command = incoming.command
     if job is not None and job.tenant != incoming.tenant:
@@ -125,41 +166,85 @@ def apply(job: Job | None, incoming: Incoming, now: datetime) -> CommandOutcome:
     if isinstance(command, ScheduleRequest):
         definition = define(incoming, now)
         if job is None:  # the usual case
-            new_job = Job(incoming.about, incoming.tenant, JobStatus.PENDING, _first(definition.spec),
-                       requested_at=command.issued_at or now, definition=definition)
-            return CommandOutcome(new_job, "scheduled")
-        issued = command.issued_at or _stored_last(job, now)
-        return _request(job, definition, issued, now, start_given=command.run_at is not None)
+            issued, spec = command.issued_at or now, definition.spec
+            new_job = Job(incoming.about, incoming.tenant, JobStatus.PENDING, _first(spec), requested_at=issued,
+                          zone_version=zone_version(spec), definition=definition)
+            if spec.adjusted:
+                new_job = new_job.with_plan(plan_first(new_job.id, new_job.tenant, definition, find, now))
+            outcome = CommandOutcome(new_job, "scheduled")
+        else:
+            issued = command.issued_at or _stored_last(job, now)
+            start_given = command.run_at not in (None, RUN_NOW)
+            outcome = _request(job, definition, issued, now, find, start_given=start_given)
+        return outcome if command.paused is None else _pause_or_resume(outcome, issued, paused=command.paused)
     job = job or Job(incoming.about, incoming.tenant)
     return _TRANSITIONS[type(command)](job, command.issued_at or _stored_last(job, now), now)
 
 
 def _request(
-    job: Job, definition: Definition, issued: datetime, now: datetime, *, start_given: bool
+    job: Job, definition: Definition, issued: datetime, now: datetime, find: FindEffective, *, start_given: bool
 ) -> CommandOutcome:
     if not _newer_request(job, definition, issued, start_given=start_given):
         return CommandOutcome(job, "unchanged" if issued == job.requested_at else "superseded")
-    planned = _planned(replace(job, requested_at=issued, retries=0, retry_at=None, held_by=None), definition, now)
-    successor = _settled(planned)
-    if successor.next_run_at is None and not successor.triggers and not successor.stopped:
+    renewed = replace(job, requested_at=issued, retries=0, retry_at=None, held_by=None)
+    successor = _settled(_planned(renewed, definition, now, find))
+    exhausted = _exhausted(successor) and not definition.spec.manual
+    if exhausted and not successor.triggers and not successor.stopped:
         successor = replace(successor, status=JobStatus.DONE)  # its last trigger was dropped
     return CommandOutcome(successor, "superseded" if successor.stopped else "scheduled")
 
 
-def _planned(job: Job, definition: Definition, now: datetime) -> Job:
+def _exhausted(job: Job) -> bool:
+    return job.next_run_at is None and job.skip_at is None
+
+
+def _planned(job: Job, definition: Definition, now: datetime, find: FindEffective) -> Job:
     """Return the job with a newer definition and the next run.
 
     An unchanged schedule continues: a new name or payload emits no occurrence again. A cancelled job restarts.
     """
-    stored = job.definition
+    stored, current = job.definition, zone_version(definition.spec)
+    other_zones = job.zone_version is not None and job.zone_version != current
+    if definition.spec.adjusted or (stored is not None and stored.spec.adjusted):
+        return _planned_adjusted(job, definition, now, find, other_zones=other_zones)
     if stored is None or job.status is JobStatus.CANCELLED:
         following = _first(definition.spec)
-    elif same_schedule(stored.spec, definition.spec):
-        return replace(job, definition=keep_start(definition, stored.spec))
+    elif same_schedule(stored.spec, definition.spec, other_zones=other_zones):
+        if definition.spec.start_source is None and definition.spec.one_shot and job.zone_version is None:
+            # Release 0.2 did not store its wall time.
+            return replace(job, definition=definition, zone_version=current)
+        return replace(job, definition=keep_start(definition, stored.spec, planned=other_zones))
     else:
         following = _first_new(job, stored.spec, definition, now)
-    status = JobStatus.PENDING if following is not None else JobStatus.DONE
-    return replace(job, definition=definition, next_run_at=following, occurrence=0, status=status)
+    pending = following is not None or definition.spec.manual
+    status = JobStatus.PENDING if pending else JobStatus.DONE
+    return replace(job, definition=definition, next_run_at=following, occurrence=0, status=status,
+                   zone_version=current)
+
+
+def zone_version(spec: Spec) -> str | None:
+    """Return the version of the zone data that plans a schedule; None if it does not follow a wall clock."""
+    return tzdata_version() if spec.follows_clock else None
+
+
+def _planned_adjusted(
+    job: Job, definition: Definition, now: datetime, find: FindEffective, *, other_zones: bool
+) -> Job:
+    """Return the job with a newer definition, of which the stored or the new one has adjustments."""
+    stored, spec, settled = job.definition, definition.spec, None
+    if stored is not None and job.status is not JobStatus.CANCELLED:
+        if same_schedule(stored.spec, spec, other_zones=other_zones):
+            effective_calendar(spec, job.tenant, find)
+            return replace(job, definition=keep_start(definition, stored.spec, planned=other_zones))
+        limit = MAX_MISSED if definition.on_missed is OnMissed.ALL else 1
+        settled = settled_nominal(job, stored.spec, spec, now, limit)
+    if spec.adjusted:
+        planned = job.with_plan(plan_first(job.id, job.tenant, definition, find, now, settled))
+    else:
+        following = _first(spec) if settled is None else compile_schedule(spec).next_after(settled)
+        planned = job.with_plan(AdjustedState(following))
+    status = JobStatus.DONE if _exhausted(planned) and not spec.manual else JobStatus.PENDING
+    return replace(planned, definition=definition, occurrence=0, status=status, zone_version=zone_version(spec))
 
 
 def _first(spec: Spec) -> datetime | None:
@@ -205,6 +290,13 @@ def _resume(job: Job, issued: datetime, _: datetime) -> CommandOutcome:
     return _switched(job, _settled(replace(job, resumed_at=issued)), issued)
 
 
+def _pause_or_resume(requested: CommandOutcome, issued: datetime, *, paused: bool) -> CommandOutcome:
+    """Return the outcome of a request with `paused`, which is also a pause or a resume."""
+    switched = (_pause if paused else _resume)(requested.job, issued, issued)
+    changed = requested.status == "unchanged" and switched.status == "scheduled"
+    return CommandOutcome(switched.job, "scheduled" if changed else requested.status)
+
+
 def _trigger(job: Job, issued: datetime, now: datetime) -> CommandOutcome:
     if issued in job.triggers or issued == job.triggered_at:
         return CommandOutcome(job, "unchanged")
@@ -240,20 +332,13 @@ def _settled(job: Job) -> Job:
     if job.status is JobStatus.DONE:
         return job
     if job.stopped:
-        return replace(job, status=JobStatus.CANCELLED, next_run_at=None, retry_at=None, retries=0)
+        return replace(job, status=JobStatus.CANCELLED, next_run_at=None, skip_at=None, retry_at=None, retries=0)
     status = JobStatus.PENDING
     if job.definition is None:
         status = JobStatus.AWAITING
-    elif _paused(job):
+    elif job.paused:
         status = JobStatus.PAUSED
     return job if job.status is status else replace(job, status=status)
-
-
-def _paused(job: Job) -> bool:
-    """Return whether the newest of pause, resume and cancel is a pause; a request does not change that."""
-    if job.paused_at is None:
-        return False
-    return not _newer(job.resumed_at, job.paused_at) and not _not_before(job.cancelled_at, job.paused_at)
 
 
 def _switched(before: Job, after: Job, issued: datetime) -> CommandOutcome:
@@ -264,10 +349,12 @@ def _switched(before: Job, after: Job, issued: datetime) -> CommandOutcome:
 
 
 def _newer_request(job: Job, definition: Definition, issued: datetime, *, start_given: bool) -> bool:
-    if job.requested_at is None or job.definition is None:
+    if job.requested_at is None:
         return True
     if issued != job.requested_at:
         return issued > job.requested_at
+    if job.definition is None:
+        return False  # purged at this instant
     # The same request again, or a different one with the same issued_at. Compare the content, so that the order of
     # arrival does not matter.
     return content(definition, start_given=start_given) > content(job.definition, start_given=start_given)

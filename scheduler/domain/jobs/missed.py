@@ -9,7 +9,6 @@ from scheduler.domain.recurrence import Schedule
 GRACE = timedelta(seconds=5)  # busy, or another replica takes over: late, not missed
 _PROMPT = timedelta(seconds=1)  # within this time the producer was not interrupted
 _STEPPED = 50  # occurrences: stepping through fewer is cheaper than counting
-_MICRO = timedelta(microseconds=1)
 
 
 @dataclass(slots=True)  # not frozen, for speed: see definition.py
@@ -47,7 +46,7 @@ def plan(
     newest = due.newest[-1]
     if max_lateness is not None and now - newest > max_lateness:
         return due.plan(None, "max_lateness")
-    if on_missed is OnMissed.SKIP and not one_shot and _missed(newest, now, missed_before):
+    if on_missed is OnMissed.SKIP and not one_shot and is_missed(newest, now, missed_before):
         return due.plan(None, "skip")
     return due.plan(newest, str(on_missed), fold=on_missed is OnMissed.LATEST)
 
@@ -77,11 +76,10 @@ def _due(schedule: Schedule, due_at: datetime, following: datetime | None, now: 
         coming = schedule.next_after(coming)
     if coming is None or coming > now:
         return _Due(tuple(stepped), len(stepped), coming)
-    after = due_at - _MICRO
-    total = schedule.count(after, now)
+    later = schedule.count(due_at, now)  # without `due_at`: nothing lies before the first instant of the calendar
     # Enough to emit 100 and to list the 100 before them.
-    newest = schedule.newest(now, 2 * MAX_MISSED, after, total)
-    return _Due(tuple(newest), total, schedule.next_after(now))
+    newest = [due_at, *schedule.newest(now, 2 * MAX_MISSED, due_at, later)][-2 * MAX_MISSED :]
+    return _Due(tuple(newest), later + 1, schedule.next_after(now))
 
 
 def _one_of_all(due: _Due, now: datetime, max_lateness: timedelta | None) -> EmissionPlan:
@@ -91,7 +89,7 @@ def _one_of_all(due: _Due, now: datetime, max_lateness: timedelta | None) -> Emi
     return due.plan(timely[0] if timely else None, "limit" if len(timely) == MAX_MISSED else "max_lateness")
 
 
-def _missed(instant: datetime, now: datetime, missed_before: datetime | None) -> bool:
+def is_missed(instant: datetime, now: datetime, missed_before: datetime | None) -> bool:
     """Return whether the newest due occurrence is missed, not just late.
 
     If the host's clock runs ahead, a resume may be in the future: occurrences due before it are still on time.

@@ -1,6 +1,16 @@
 """Messages of the contract that hosts send and receive."""
 
-from scheduler.domain.messages.base import MAX_MISSED, Command, ContractMessage, Instant, JobId, Seconds, Tenant
+from scheduler.domain.message_base import MAX_MISSED, Command, ContractMessage, Instant, JobId, Seconds, Tenant
+from scheduler.domain.messages.calendars import CalendarAccepted, CalendarRejected, ScheduleCalendar
+from scheduler.domain.messages.commands import (
+    BULK_VERBS,
+    COMMAND_MODELS,
+    JOB_VERBS,
+    ScheduleCancel,
+    SchedulePause,
+    ScheduleResume,
+    ScheduleTrigger,
+)
 from scheduler.domain.messages.jobs import (
     AMQP_PRIORITIES,
     FieldProblem,
@@ -8,14 +18,11 @@ from scheduler.domain.messages.jobs import (
     OnMissed,
     Priority,
     ScheduleAccepted,
-    ScheduleCancel,
     ScheduleDue,
     ScheduleMissed,
-    SchedulePause,
     ScheduleRejected,
+    ScheduleReplanned,
     ScheduleRequest,
-    ScheduleResume,
-    ScheduleTrigger,
     Status,
 )
 from scheduler.domain.messages.runs import (
@@ -29,26 +36,20 @@ from scheduler.domain.messages.runs import (
     ScheduleResult,
     ScheduleRetry,
 )
-from scheduler.domain.messages.targets import CommandTarget, Target, WebhookTarget, work_key
 from scheduler.domain.messages.workers import Busy, ScheduleWorker
 from scheduler.domain.tenants import DEFAULT_TENANT
 
 __all__ = [
-    "AMQP_PRIORITIES", "COMMAND_MODELS", "DEFAULT_TENANT", "EVENT_MODELS", "MAX_MISSED", "RESULT_MODELS",
-    "Busy", "Command", "CommandTarget", "ContractMessage", "DueRun", "FieldProblem", "Instant", "JobCommand",
-    "JobId", "OnMissed", "Overlap", "Priority", "RecordedStatus", "ResultStatus", "RunPolicy", "ScheduleAccepted",
-    "ScheduleCancel", "ScheduleDue", "ScheduleFinished", "ScheduleMissed", "SchedulePause", "ScheduleRecorded",
-    "ScheduleRejected", "ScheduleRequest", "ScheduleResult", "ScheduleResume", "ScheduleRetry",
-    "ScheduleTrigger", "ScheduleWorker", "Seconds", "Status", "Target", "Tenant", "WebhookTarget", "work_key",
+    "AMQP_PRIORITIES", "BULK_VERBS", "COMMAND_MODELS", "DEFAULT_TENANT", "EVENT_MODELS", "JOB_VERBS", "MAX_MISSED",
+    "RESULT_MODELS", "Busy", "CalendarAccepted", "CalendarRejected", "Command", "ContractMessage",
+    "DueRun", "FieldProblem", "Instant", "JobCommand", "JobId", "OnMissed", "Overlap", "Priority",
+    "RecordedStatus", "ResultStatus", "RunPolicy", "ScheduleAccepted", "ScheduleCalendar", "ScheduleCancel",
+    "ScheduleDue", "ScheduleFinished", "ScheduleMissed", "SchedulePause", "ScheduleRecorded", "ScheduleRejected",
+    "ScheduleReplanned", "ScheduleRequest", "ScheduleResult", "ScheduleResume", "ScheduleRetry", "ScheduleTrigger",
+    "ScheduleWorker", "Seconds", "Status", "Tenant",
 ]
 
-# By routing key: messages in scheduler_inbox, messages in scheduler_results, and published events.
-COMMAND_MODELS: dict[str, type[Command]] = {
-    model.kind: model
-    for model in (
-        ScheduleRequest, ScheduleCancel, SchedulePause, ScheduleResume, ScheduleTrigger, ScheduleRetry,
-    )
-}
+# By routing key: messages in scheduler_results, and published events.
 RESULT_MODELS: dict[str, type[ScheduleResult | ScheduleWorker]] = {
     ScheduleResult.kind: ScheduleResult, ScheduleWorker.kind: ScheduleWorker,
 }
@@ -57,4 +58,5 @@ EVENT_MODELS: dict[str, type[ContractMessage]] = {
     "missed": ScheduleMissed,
     "finished": ScheduleFinished,
     "rejected": ScheduleRejected,
+    "replanned": ScheduleReplanned,
 }

@@ -4,14 +4,15 @@ from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import UUID
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from scheduler.domain.messages.base import LIFETIME, Command, ContractMessage, Instant, Seconds, Tenant
+from scheduler.domain.message_base import LIFETIME, Command, ContractMessage, Instant, Seconds, Tenant
 
 WEEK = 604_800  # seconds: the longest time in a policy
 _Timeout = Annotated[float, Field(ge=1, le=WEEK, allow_inf_nan=False, strict=True)]
 _Delay = Annotated[float, Field(ge=0, le=WEEK, allow_inf_nan=False, strict=True)]
 MAX_ATTEMPTS = 100
+MAX_RUNNING = 100
 
 
 class Overlap(StrEnum):
@@ -42,6 +43,21 @@ class RunPolicy(ContractMessage):
     delay: _Delay = 60.0
     max_delay: _Delay = 3600.0
     overlap: Overlap = Field(default=Overlap.ALLOW, description="Applies while a run of the same job is open.")
+    max_running: Annotated[int, Field(ge=1, le=MAX_RUNNING, strict=True)] | None = Field(
+        default=None, description="Number of open runs from which `overlap` applies; default 1. Not with `allow`."
+    )
+
+    @field_validator("max_running")
+    @classmethod
+    def _not_with_allow(cls, max_running: int | None, others: ValidationInfo) -> int | None:
+        if max_running is not None and others.data.get("overlap") is Overlap.ALLOW:
+            raise ValueError("needs overlap skip or wait: allow does not limit the open runs")
+        return max_running
+
+    @property
+    def most_open(self) -> int:
+        """Number of open runs from which `overlap` applies."""
+        return self.max_running or 1
 
 
 class DueRun(ContractMessage):

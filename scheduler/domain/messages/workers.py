@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pydantic import FailFast, Field
 
-from scheduler.domain.messages.base import ContractMessage, Instant
+from scheduler.domain.message_base import ContractMessage, Instant
 
 BEAT_SECONDS = 10.0
 OFFER_TENANTS_HEADER = "x-offer-tenants"  # a header: consumers of release 0.2 reject unknown fields in the body

@@ -11,14 +11,13 @@ from scheduler.domain.recurrence.business_calendar import BusinessCalendar, OnCl
 from scheduler.domain.recurrence.day_masks import LAST_DAY, WEEK
 from scheduler.domain.recurrence.planner import MOST_SPREAD, Adjustments, Planner
 from scheduler.domain.recurrence.spec import Spec
-from scheduler.domain.recurrence.window import Window
+from scheduler.domain.recurrence.window import WEEKDAYS, Window
+from scheduler.domain.schedule_fields import ADJUSTMENT_FIELDS
 
-ADJUSTMENT_FIELDS = ("calendar", "on_closed", "window", "jitter")
 CALENDAR_FIELDS = ("weekend", "closed", "open", "valid_until")
 MOST_DATES = 10_000
 LONGEST_NAME = 200
 MOST_JITTER = 86_400
-_WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _WINDOW_FIELDS = ("from", "to", "days")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -39,6 +38,26 @@ def read_adjustments(fields: Mapping[str, Any], find: FindCalendar | None = None
     if problems:
         raise Rejected(problems)
     return Adjustments(calendar, on_closed, window, jitter)
+
+
+def spec_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the adjustments of a request as fields of a Spec; empty without any. Raises Rejected."""
+    calendar = fields.get("calendar")
+    adjustments = read_adjustments(fields, lambda _: BusinessCalendar(frozenset(), {}, {}))
+    if adjustments is None:
+        return {}
+    window, jitter = adjustments.window, adjustments.jitter
+    return {
+        "calendar": calendar, "on_closed": None if calendar is None else str(adjustments.on_closed),
+        "sending_window": None if window is None else window.text, "jitter": jitter or None,
+    }
+
+
+def window_fields(text: str) -> dict[str, Any]:
+    """Return the request field of a stored window."""
+    hours, *days = text.split(",")
+    opens, closes = hours.split("-")
+    return {"from": opens, "to": closes} | ({"days": days} if days else {})
 
 
 def checked_planner(spec: Spec, adjustments: Adjustments, job_id: UUID | None = None) -> Planner:
@@ -154,10 +173,10 @@ def _time(value: Any, field: str, problems: list[Problem]) -> int | None:
 def _weekdays(value: Any, field: str, problems: list[Problem]) -> frozenset[int] | None:
     if value is None:
         return None
-    if not isinstance(value, list) or not all(isinstance(name, str) and name in _WEEKDAYS for name in value):
-        problems.append(Problem(field, f"must be a list of weekdays ({', '.join(_WEEKDAYS)})"))
+    if not isinstance(value, list) or not all(isinstance(name, str) and name in WEEKDAYS for name in value):
+        problems.append(Problem(field, f"must be a list of weekdays ({', '.join(WEEKDAYS)})"))
         return None
-    return frozenset(_WEEKDAYS.index(name) for name in value)
+    return frozenset(WEEKDAYS.index(name) for name in value)
 
 
 def _dates(value: Any, field: str, problems: list[Problem]) -> dict[int, str]:

@@ -175,11 +175,11 @@ def _stretch(first: int, end: int, offset: int, at: int | None) -> Iterator[Stre
         yield Stretch(first, end, offset, at)
 
 
-def named_walls(schedule: Schedule, spec: Spec) -> NamedWalls:
-    """Return the wall times that the compiled schedule of `spec` names."""
+def named_walls(schedule: Schedule, spec: Spec, local: Clock | None = None) -> NamedWalls:
+    """Return the wall times that the compiled schedule of `spec` names; `local` is a clock of other zone data."""
     if isinstance(schedule, Recurring):
         return NamedWalls(schedule, schedule.timeline.clock)
-    named = NamedWalls(schedule, clock(spec.timezone))
+    named = NamedWalls(schedule, local or clock(spec.timezone))
     if isinstance(schedule, Once) and spec.dtstart is not None:
         wall, second = wall_seconds(spec.dtstart), to_seconds(schedule.starts_at)[0]
         if wall != second + named.clock.offset(second):

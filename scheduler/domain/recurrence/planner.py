@@ -159,10 +159,65 @@ class Planner:
                 nominal = plus(following, MICRO)
         return skipped
 
+    def calendar_skips(
+        self, after: datetime, until: datetime, limit: int, most: int
+    ) -> tuple[list[datetime], datetime]:
+        """Return the first nominal instants in (after, until] that no event covers, and the end of the search.
+
+        It ends early after `limit` instants, or after `most` examined occurrences.
+        """
+        skips: list[datetime] = []
+        nominal, end = plus(after, MICRO), plus(until, MICRO)
+        for _ in range(most):
+            following = self.schedule.first_in(nominal, end) if nominal < end else None
+            if following is None:
+                return skips, until
+            nominal = self._covered_until(following)
+            if nominal == following:
+                if self._covered_by(following) is None:
+                    skips.append(following)
+                    if len(skips) == limit:
+                        return skips, following
+                nominal = plus(following, MICRO)
+        return skips, plus(nominal, -MICRO)
+
+    def _covered_until(self, nominal: datetime) -> datetime:
+        """Return the end of an occurrence's day if the whole day is emitted, perhaps moved or merged."""
+        days, adjustments = self._days, self.adjustments
+        if self._hours is not None or not isinstance(days, MovedDays) or adjustments.calendar is None:
+            return nominal if self._hours is not None else END
+        day = self.names.wall(to_seconds(nominal)[0]) // DAY
+        low, _, shifts = self.names.offsets(day)
+        covered = adjustments.calendar.target(day, adjustments.on_closed) is not None
+        return moment((day + 1) * DAY - low) if covered and not shifts else nominal
+
+    def _covered_by(self, nominal: datetime) -> datetime | None:
+        """Return an occurrence's instant before jitter, perhaps that of an event for several; None: skipped."""
+        moved = self._days.moved(nominal)
+        return None if moved is None else self._in_window(moved)
+
+    def earliest_planned(self, nominal: datetime) -> datetime:
+        """Return a lower bound of the instants before jitter of the occurrences after a nominal instant."""
+        planned = self._covered_by(nominal)
+        if planned is not None:
+            return planned  # moves keep the order of occurrences
+        moves_forward = self.adjustments.on_closed in (OnClosed.SKIP, OnClosed.NEXT)
+        return nominal if moves_forward else plus(nominal, -_EARLIEST)
+
+    def opening_for(self, instant: datetime) -> datetime | None:
+        """Return the next opening if the window is shut at an instant; None if it is open, or without a window.
+
+        If no window opens on an open day within 31 days, return the next day.
+        """
+        second = to_seconds(instant)[0]
+        if self._hours is None or self._hours.end(second) is not None:
+            return None
+        opening = self._opening(second)
+        return plus(instant, timedelta(days=1)) if opening is None else moment(opening)
+
     def skip_of(self, nominal: datetime) -> SkippedOccurrence | None:
         """Return the skipped occurrence with its reason; None if it is emitted."""
-        moved = self._days.moved(nominal)
-        planned = None if moved is None else self._in_window(moved)
+        planned = self._covered_by(nominal)
         if planned is None:
             return SkippedOccurrence(nominal, SkipReason.CALENDAR)
         group = self._group(planned)

@@ -1,7 +1,7 @@
 """Preview the occurrences of a schedule that is not stored."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,6 @@ from uuid import UUID
 
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.recurrence.adjustment_fields import (
-    ADJUSTMENT_FIELDS,
     FindCalendar,
     checked_planner,
     read_adjustments,
@@ -20,12 +19,14 @@ from scheduler.domain.recurrence.adjustment_notes import adjustment_note, skip_n
 from scheduler.domain.recurrence.dst_notes import dst_note
 from scheduler.domain.recurrence.moment import read_moment
 from scheduler.domain.recurrence.planner import Adjustments, PlannedOccurrence, Planner, SkippedOccurrence
-from scheduler.domain.recurrence.resolve import dtstart_zone, resolve
+from scheduler.domain.recurrence.resolve import RUN_NOW, dtstart_zone
+from scheduler.domain.recurrence.resolve_fields import resolve_fields
 from scheduler.domain.recurrence.rfc5545_stamp import Fault
 from scheduler.domain.recurrence.rrule_text import Faulty, read_text
 from scheduler.domain.recurrence.schedule import Schedule
 from scheduler.domain.recurrence.spec import Spec, compile_schedule
 from scheduler.domain.recurrence.zones import clock, local_time, zone, zone_names
+from scheduler.domain.schedule_fields import SCHEDULE_FIELDS
 from scheduler.domain.tenants import TENANT_PATTERN
 
 USUAL_COUNT = 10
@@ -33,9 +34,8 @@ MOST = 1000
 MOST_SKIPPED = 100
 _MICRO = timedelta(microseconds=1)
 _FAR = datetime(9999, 12, 31, tzinfo=UTC)
-_SCHEDULE = ("run_at", "rrule", "cron", "every", "timezone")
 _TEXTS = ("run_at", "rrule", "cron", "timezone", "after", "tenant", "id")
-FIELDS = (*_SCHEDULE, *ADJUSTMENT_FIELDS, "tenant", "id", "after", "count")
+FIELDS = (*SCHEDULE_FIELDS, "manual", "tenant", "id", "after", "count")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +127,14 @@ def preview(
     if problems:
         raise Rejected(problems)
     after, problem = _after(fields)
-    stored_at = now if after is None else after
+    stored_at = now if after is None or fields.get("run_at") == RUN_NOW else after
     adjustments: Adjustments | None = None
     try:
         adjustments = read_adjustments(fields, find)
     except Rejected as rejected:
         problem.extend(rejected.problems)
-    options = {} if adjustments is None else {"keep_wall": True}
     try:
-        spec = resolve(
-            **{name: fields.get(name) for name in _SCHEDULE}, stored_at=stored_at, **options,  # type: ignore[arg-type]
-        )
+        spec = resolve_fields(fields, stored_at, keep_wall=adjustments is not None)
     except Rejected as rejected:
         raise Rejected((*rejected.problems, *problem)) from None
     if problem:
@@ -148,26 +145,32 @@ def preview(
     if adjustments is not None:
         job_id = None if fields.get("id") is None else UUID(str(fields["id"]))
         planner = checked_planner(spec, adjustments, job_id)
-        adjusted = _adjusted(planner, after, count, jitter_known=job_id is not None)
-        return Preview(spec, schedule, tuple(occurrence.due_at for occurrence in adjusted.occurrences), adjusted)
+        following = planner.all() if after is None else planner.after(after)
+        since = schedule.starts_at - _MICRO if after is None else after
+        return adjusted_preview(spec, planner, following, count, since, jitter_known=job_id is not None)
+    instants: Iterator[datetime]
     if after is None:
         # With run_at, start at the first run even if it is in the past; without it the schedule starts now.
         first = schedule.first()
-        following = schedule.after(now) if first is None else chain([first], schedule.after(first))
+        instants = schedule.after(now) if first is None else chain([first], schedule.after(first))
     else:
-        following = schedule.after(after)
-    return Preview(spec, schedule, tuple(islice(following, count)))
+        instants = schedule.after(after)
+    return Preview(spec, schedule, tuple(islice(instants, count)))
 
 
-def _adjusted(planner: Planner, after: datetime | None, count: int, *, jitter_known: bool) -> Adjusted:
-    """Return the occurrences due after `after`, and the skipped occurrences of the same period."""
-    following = planner.all() if after is None else planner.after(after)
+def adjusted_preview(  # noqa: PLR0917 - a schedule, and the part of it
+    spec: Spec, planner: Planner, following: Iterator[PlannedOccurrence], count: int, since: datetime,
+    until: datetime | None = None, *, jitter_known: bool = True
+) -> Preview:
+    """Return the next occurrences, and those after `since` that are skipped up to the last one, or to `until`."""
     occurrences = tuple(islice(following, count))
     has_more = next(following, None) is not None
-    since = planner.schedule.starts_at - _MICRO if after is None else after
-    until = occurrences[-1].due_at if len(occurrences) == count else _FAR
-    skipped = planner.skipped(since, until, MOST_SKIPPED)
-    return Adjusted(planner, jitter_known, occurrences, tuple(skipped), has_more)
+    if len(occurrences) == count:
+        until = occurrences[-1].due_at
+    skipped = planner.skipped(since, until or _FAR, MOST_SKIPPED)
+    adjusted = Adjusted(planner, jitter_known, occurrences, tuple(skipped), has_more)
+    due_times = tuple(occurrence.due_at for occurrence in occurrences)
+    return Preview(spec, planner.schedule, due_times, adjusted)
 
 
 def _type_problems(fields: Mapping[str, object]) -> list[Problem]:
@@ -181,6 +184,8 @@ def _type_problems(fields: Mapping[str, object]) -> list[Problem]:
         problems.append(Problem("every", "must be an ISO 8601 duration or a number of seconds"))
     if count is not None and (isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST):
         problems.append(Problem("count", f"must be a whole number from 1 to {MOST}"))
+    if not isinstance(fields.get("manual"), bool | None):
+        problems.append(Problem("manual", "must be true or false"))
     tenant, job_id = fields.get("tenant"), fields.get("id")
     if isinstance(tenant, str) and not re.fullmatch(TENANT_PATTERN, tenant):
         problems.append(Problem("tenant", "takes 1 to 100 characters from A-Z, a-z, 0-9, '.', '_' and '-'"))

@@ -30,6 +30,7 @@ from scheduler.domain.recurrence.subdaily import Steps
 from scheduler.domain.recurrence.wall_times import Between
 from scheduler.domain.recurrence.zones import Clock, clock, unknown_zone
 
+RUN_NOW = "now"  # a run_at: the instant at which the request is stored
 ALL_EXCLUDED = "never fires: EXDATE excludes every occurrence of the rule"
 _MILLENNIUM = 365_250  # days
 # Years to count for the last run by COUNT; a rule whose last run is later counts as endless.
@@ -79,7 +80,7 @@ def resolve(
 ) -> Spec:
     """Return the spec of a request's schedule fields. Raises Rejected with every problem, by field.
 
-    With `keep_wall` a one-shot has the wall time of its run_at as `dtstart`, which a calendar needs.
+    A one-shot has the wall time of its run_at as `dtstart`; in UTC only with `keep_wall`, which a calendar needs.
     """
     if run_at is not None and rrule is None and cron is None and every is None:
         instant = plain_instant(run_at)
@@ -99,15 +100,22 @@ def resolve(
     field = "run_at"
     try:
         spec = _start(spec, fields, local)
-        if keep_wall and spec.one_shot and fields.moment is not None and fields.moment.offset is None:
-            spec = replace(spec, dtstart=fields.moment.wall)
+        if spec.one_shot and (keep_wall or local.name != "UTC"):
+            spec = replace(spec, dtstart=_named_wall(fields.moment))
         field = "cron" if cron is not None else "rrule"
         return _validate(spec, fields, local)
     except Fault as fault:
         raise Rejected([Problem(field, str(fault))]) from None
 
 
+def _named_wall(moment: Moment | None) -> datetime | None:
+    """Return the wall time of a run_at without an offset."""
+    return moment.wall if moment is not None and moment.offset is None else None
+
+
 def _start_source(request: _Request, fields: _Fields) -> str | None:
+    if request.run_at == RUN_NOW:
+        return StartSource.NOW.value
     if request.rrule is None and request.cron is None and request.every is None:
         return None
     given = fields.moment is not None or (fields.text is not None and fields.text.dtstart is not None)
@@ -122,7 +130,7 @@ def _read(request: _Request) -> _Fields:
     except KeyError:
         fields.fault("timezone", unknown_zone(request.timezone or ""))
     try:
-        fields.moment = None if request.run_at is None else read_moment(request.run_at)
+        fields.moment = None if request.run_at in (None, RUN_NOW) else read_moment(request.run_at)
     except Fault as fault:
         fields.fault("run_at", str(fault))
     try:
@@ -157,7 +165,8 @@ def _check_combination(request: _Request, fields: _Fields) -> None:
         for name in given:
             fields.fault(name, f"give at most one of {', '.join(given)}")
     if not given and request.run_at is None:
-        fields.fault("run_at", "is required when there is no rrule, cron or every")
+        fields.fault("run_at", "is required when there is no rrule, cron or every; a job without a schedule has "
+                     "manual: true")
     if fields.text is None:
         return
     start = fields.text.dtstart
@@ -167,7 +176,8 @@ def _check_combination(request: _Request, fields: _Fields) -> None:
             fields.fault("timezone", f"the DTSTART line in rrule says {name}: remove timezone or give the same")
         if name != request.timezone:
             fields.local = clock(name)
-        if fields.local is not None and not _same_start(start, fields.moment, fields.local):
+        differs = fields.local is not None and not _same_start(start, fields.moment, fields.local)
+        if differs or request.run_at == RUN_NOW:
             fields.fault("run_at", "the DTSTART line in rrule differs: remove run_at or give the same")
     if fields.local is not None:
         _floating(fields, fields.text.rdates, fields.local)

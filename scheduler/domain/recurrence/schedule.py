@@ -120,6 +120,26 @@ class Once(Schedule):
         return int(after < self.starts_at <= until)
 
 
+NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Never(Schedule):
+    """No runs."""
+
+    starts_at: datetime = NEVER
+
+    def first(self) -> None:
+        """Return None."""
+
+    def next_after(self, instant: datetime) -> None:
+        """Return None."""
+
+    def count(self, after: datetime, until: datetime) -> int:  # noqa: ARG002 - the interface
+        """Return 0."""
+        return 0
+
+
 @dataclass(frozen=True, slots=True)
 class Every(Schedule):
     """Fixed interval in elapsed time, always computed from the start so that it never drifts."""

@@ -11,7 +11,7 @@ from scheduler.domain.recurrence.day_masks import DAY, END_OF_TIME
 from scheduler.domain.recurrence.rfc5545_stamp import Form, Stamp, instant_of
 from scheduler.domain.recurrence.rrule_text import RuleText, read_text
 from scheduler.domain.recurrence.rule import Rule
-from scheduler.domain.recurrence.schedule import Every, Once, Recurring, Schedule, to_seconds
+from scheduler.domain.recurrence.schedule import Every, Never, Once, Recurring, Schedule, to_seconds
 from scheduler.domain.recurrence.timeline import AsShown, FirstPass, RightAfter, Timeline
 from scheduler.domain.recurrence.wall_times import Between, Walls, Without
 from scheduler.domain.recurrence.zones import Clock, clock
@@ -21,10 +21,15 @@ _ORIGIN = datetime(1, 1, 1)  # noqa: DTZ001 - wall time
 
 
 class StartSource(StrEnum):
-    """Source of a recurring schedule's start."""
+    """Source of a schedule's start; a one-shot with a given instant has none."""
 
     RUN_AT = "run_at"  # the request gave it, as `run_at` or as a DTSTART line
     STORED = "stored"  # the time of storing
+    NOW = "now"  # the request's `run_at` is `now`: the time of storing, also of a one-shot
+    MANUAL = "manual"  # none: the job has no schedule
+
+
+_MANUAL = StartSource.MANUAL.value
 
 
 @dataclass(slots=True)  # not frozen, for speed: one is created per due row
@@ -39,22 +44,56 @@ class Spec:
     starts_at: datetime  # UTC; the first possible occurrence
     ends_at: datetime | None  # UTC; the rule's last instant by COUNT; does not limit RDATEs
     start_source: str | None = None  # a StartSource; None for a one-shot, or if release 0.2 stored it
+    calendar: str | None = None
+    on_closed: str | None = None  # an OnClosed if there is a calendar
+    sending_window: str | None = None  # such as 09:00-18:00,MO,TU
+    jitter: timedelta | None = None
+
+    @property
+    def adjusted(self) -> bool:
+        """Whether it has a calendar, a window or jitter."""
+        return self.calendar is not None or self.sending_window is not None or self.jitter is not None
 
     @property
     def one_shot(self) -> bool:
         """Whether it fires once, at starts_at."""
-        return self.rrule is None and self.cron is None and self.every is None
+        return (
+            self.rrule is None and self.cron is None and self.every is None
+            and (self.start_source is None or self.start_source != _MANUAL)
+        )
+
+    @property
+    def manual(self) -> bool:
+        """Whether it never fires: the job runs only when it is triggered."""
+        return self.start_source is not None and self.start_source == _MANUAL
+
+    @property
+    def follows_clock(self) -> bool:
+        """Whether new rules of its time zone change its instants."""
+        return self.timezone != "UTC" and (
+            self.rrule is not None or self.cron is not None or self.dtstart is not None
+        )
 
 
-def compile_schedule(spec: Spec) -> Schedule:
-    """Return the schedule of a stored, trusted spec."""
+def compile_schedule(spec: Spec, local: Clock | None = None) -> Schedule:
+    """Return the schedule of a stored, trusted spec, by other zone data if its clock is given."""
+    if local is not None:
+        return _compile_in(spec, local)
     if spec.rrule is not None:
         return rule_schedule(spec, cached_text(spec.rrule, spec.timezone))
     if spec.cron is not None:
         return Recurring(spec.starts_at, _cached_cron(spec.cron, spec.timezone))
     if spec.every is not None:
         return Every(spec.starts_at, spec.every)
-    return Once(spec.starts_at)
+    return Never() if spec.manual else Once(spec.starts_at)
+
+
+def _compile_in(spec: Spec, local: Clock) -> Schedule:
+    if spec.rrule is not None:
+        return rule_schedule(spec, _text_in(spec.rrule, local))
+    if spec.cron is not None:
+        return Recurring(spec.starts_at, _cron_in(spec.cron, local))
+    return compile_schedule(spec)
 
 
 # Jobs have few rules and many starts: cache the parsed rule per zone, not per start.
@@ -66,8 +105,18 @@ def cached_text(rrule: str, timezone: str) -> "LocalText":
 
 @lru_cache(maxsize=1024)  # a few kB each
 def _cached_cron(cron: str, timezone: str) -> Timeline:
+    return _cron_in(cron, clock(timezone))
+
+
+@lru_cache(maxsize=256)  # of other zone data; as above
+def _text_in(rrule: str, local: Clock) -> "LocalText":
+    return local_text(read_text(rrule), local)
+
+
+@lru_cache(maxsize=256)
+def _cron_in(cron: str, local: Clock) -> Timeline:
     read = read_cron(cron)
-    return (RightAfter if read.fixed else AsShown)(read.walls, clock(timezone))
+    return (RightAfter if read.fixed else AsShown)(read.walls, local)
 
 
 def wall_seconds(wall: datetime) -> int:

@@ -7,6 +7,7 @@ from scheduler.domain.recurrence.day_masks import DAY, WEEK
 from scheduler.domain.recurrence.named_wall_times import near
 from scheduler.domain.recurrence.zones import Clock
 
+WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _REMEMBERED = 512  # days
 _EMPTY_DAYS = 400  # no zone leaves a window empty for this many consecutive days
 
@@ -18,6 +19,19 @@ class Window:
     opens: int  # seconds of the day
     closes: int  # not after `opens`: on the next day
     days: frozenset[int] = frozenset(range(WEEK))  # Monday is 0
+
+    @property
+    def text(self) -> str:
+        """Return the window with its days, such as 09:00-18:00,MO,TU."""
+        days = () if len(self.days) == WEEK else (WEEKDAYS[day] for day in sorted(self.days))
+        return ",".join((str(self), *days))
+
+    @classmethod
+    def of(cls, text: str) -> "Window":
+        """Return the window of a stored text."""
+        hours, *days = text.split(",")
+        opens, closes = (int(end[:2]) * 3600 + int(end[3:]) * 60 for end in hours.split("-"))
+        return cls(opens, closes, frozenset(WEEKDAYS.index(day) for day in days) or frozenset(range(WEEK)))
 
     def __str__(self) -> str:
         ends = (self.opens, self.closes)

@@ -1,6 +1,7 @@
-"""Time zones from the `tzdata` package, so that all replicas agree regardless of their operating systems."""
+"""Time zones and their clocks, from one set of zone data for the whole process."""
 
 import difflib
+import io
 import struct
 from bisect import bisect_left
 from collections import Counter
@@ -8,14 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from importlib import resources
-from importlib.resources.abc import Traversable
 from itertools import pairwise
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
-import tzdata  # type: ignore[import-untyped]
-
+from scheduler.domain.recurrence import zone_data
 from scheduler.domain.recurrence.day_masks import (
     DAY,
     END_OF_TIME,
@@ -24,6 +22,7 @@ from scheduler.domain.recurrence.day_masks import (
     year_kind,
     year_length,
 )
+from scheduler.domain.recurrence.zone_data import ZoneData
 
 _ZERO = datetime(1, 1, 1)  # noqa: DTZ001 - the origin of wall time, which has no zone
 _REGULAR_FROM = 2100  # every zone follows its yearly rule by then
@@ -42,31 +41,30 @@ _FIRST, _LAST = 3 * DAY, END_OF_TIME - 3 * DAY  # conversions stay within the ye
 
 def tzdata_version() -> str:
     """Return the IANA release of the zone data, such as 2026a."""
-    return str(tzdata.IANA_VERSION)
+    return zone_data.current().version
 
 
-@cache
 def zone_names() -> frozenset[str]:
     """Return the valid values of `timezone`."""
-    names = resources.files(tzdata).joinpath("zones").read_text(encoding="ascii").split()
-    return frozenset(names) - {"Factory", "localtime", "posixrules"}
+    return zone_data.current().names
 
 
 @cache
-def _lower_names() -> dict[str, str]:
-    return {name.lower(): name for name in zone_names()}
+def _lower_names(data: ZoneData) -> dict[str, str]:
+    return {name.lower(): name for name in data.names}
 
 
 def suggest(name: str) -> str | None:
     """Return a similar zone name, if there is one."""
     lower_name = name[:64].lower().replace(" ", "_")
     shared: Counter[str] = Counter()
-    parts = _names_by_part()
+    data = zone_data.current()
+    parts = _names_by_part(data)
     for part in _parts(lower_name):
         shared.update(parts.get(part, ()))
     likely = [zone for zone, _ in shared.most_common(_MOST_COMPARED)]
     close = difflib.get_close_matches(lower_name, likely, n=1, cutoff=0.75)
-    return _lower_names()[close[0]] if close else None
+    return _lower_names(data)[close[0]] if close else None
 
 
 def unknown_zone(name: str) -> str:
@@ -77,10 +75,10 @@ def unknown_zone(name: str) -> str:
 
 
 @cache
-def _names_by_part() -> dict[str, tuple[str, ...]]:
+def _names_by_part(data: ZoneData) -> dict[str, tuple[str, ...]]:
     """Return zone names by three-letter part, without parts that are too common."""
     names_by_part: dict[str, list[str]] = {}
-    for name in sorted(_lower_names()):
+    for name in sorted(_lower_names(data)):
         for part in _parts(name):
             names_by_part.setdefault(part, []).append(name)
     return {part: tuple(names) for part, names in names_by_part.items() if len(names) <= _MOST_ALIKE}
@@ -264,17 +262,14 @@ def _year_at(instant: int) -> int:
     return (_ZERO + timedelta(seconds=clamped - DAY)).year
 
 
-@cache  # at most one for each name that exists
 def zone(name: str) -> ZoneInfo:
     """Return a zone by its exact IANA name. Raises KeyError."""
-    if name not in zone_names():
-        raise KeyError(name)
-    with _file(name).open("rb") as data:
-        return ZoneInfo.from_file(data, key=name)
+    return _zone(zone_data.current(), name)
 
 
-def _file(name: str) -> Traversable:
-    return resources.files(tzdata).joinpath("zoneinfo", *name.split("/"))
+@cache  # at most one for each name that exists
+def _zone(data: ZoneData, name: str) -> ZoneInfo:
+    return ZoneInfo.from_file(io.BytesIO(data.file(name)), key=name)
 
 
 def _listed_changes(data: bytes) -> tuple[int, ...]:
@@ -295,7 +290,12 @@ def local_time(instant: datetime, name: str) -> datetime:
         return instant.astimezone(UTC)
 
 
-@cache
 def clock(name: str) -> Clock:
     """Return the clock of a zone. Raises KeyError."""
-    return Clock(name, zone(name), _listed_changes(_file(name).read_bytes()))
+    return clock_in(zone_data.current(), name)
+
+
+@cache
+def clock_in(data: ZoneData, name: str) -> Clock:
+    """Return the clock of a zone in any zone data. Raises KeyError."""
+    return Clock(name, _zone(data, name), _listed_changes(data.file(name)))

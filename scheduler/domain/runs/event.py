@@ -13,8 +13,7 @@ _rfc3339 = lru_cache(maxsize=64)(rfc3339)  # most of a batch has the same emitte
 
 def due_body(run: Run) -> bytes:
     """Return the ScheduleDue of the current attempt, with the payload's source text."""
-    occurrence = run.occurrence
-    assert occurrence is not None  # noqa: S101 - only a known occurrence is emitted
+    occurrence = run.known_occurrence
     assert run.emitted_at is not None  # noqa: S101 - it was emitted
     policy = occurrence.policy
     limits = "" if occurrence.work is None else f',"timeout":{policy.timeout},"max_delay":{policy.max_delay}'
@@ -29,8 +28,7 @@ def due_body(run: Run) -> bytes:
 
 def finished_body(run: Run) -> bytes:
     """Return the ScheduleFinished, with the times, error and output of the attempt that ended the run."""
-    occurrence = run.occurrence
-    assert occurrence is not None  # noqa: S101 - only a known occurrence ends
+    occurrence = run.known_occurrence
     assert run.finished_at is not None  # noqa: S101 - it has ended
     finished_at = run.finished_at if run.ended_by is None else run.ended_by.finished_at
     started = "null" if run.started_at is None else f'"{rfc3339(run.started_at)}"'

@@ -61,6 +61,7 @@ class WorkerReport:
 
     message: ScheduleWorker
     offer_tenants: OfferTenants | None = None
+    handlers: str | None = None  # the catalogue as JSON; None if this message has none
     trusted: bool = True  # False: not from a worker's broker user, so not stored
 
     @property

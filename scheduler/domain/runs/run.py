@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from scheduler.domain.messages import DEFAULT_TENANT, Priority, RunPolicy
 from scheduler.domain.runs.result import Result
@@ -69,6 +69,13 @@ class Occurrence:
     work: str | None = None  # routing key of the work for a worker
 
 
+class TriggerCaller(NamedTuple):
+    """Who triggered a run, and how."""
+
+    via: str
+    who: str | None
+
+
 @dataclass(slots=True)
 class FinishedAttempt:
     """A finished attempt."""
@@ -126,7 +133,16 @@ class Run:
     noted_at: datetime | None = None  # arrival of the first early result
     attempts_omitted: int | None = None  # number missing from `attempts`, or None
     unannounced: tuple[RunEnd, ...] | None = None  # earlier ends without a ScheduleFinished, oldest first
+    emitted_by: str | None = None  # the producer that published the newest attempt
     occurrence: Occurrence | None = None
+    triggered_by: TriggerCaller | None = None  # not a column: lists find it in the audit
+
+    @property
+    def known_occurrence(self) -> Occurrence:
+        """The occurrence of a run that is not `expected`."""
+        if self.occurrence is None:
+            raise TypeError(f"only results are known of the run {self.event_id}")
+        return self.occurrence
 
     @property
     def open(self) -> bool:

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 
 from scheduler.domain.issued_at import TRUSTED_AHEAD
 from scheduler.domain.messages import RecordedStatus, ResultStatus, RunPolicy
-from scheduler.domain.names import COMMAND_KEY_PREFIX
 from scheduler.domain.runs.backoff import backoff
 from scheduler.domain.runs.result import Result
 from scheduler.domain.runs.run import (
@@ -22,13 +21,16 @@ from scheduler.domain.runs.run import (
     RunStatus,
     replace,
 )
+from scheduler.domain.targets.target import target_of_key
 
 
-def deliver_run(run: Run | None, event_id: str, occurrence: Occurrence, at: datetime) -> Run:
-    """Return the run after its event was published at `at`, with early results applied."""
+def deliver_run(
+    run: Run | None, event_id: str, occurrence: Occurrence, at: datetime, by: str | None = None
+) -> Run:
+    """Return the run after a producer published its event at `at`, with early results applied."""
     before = run or Run(event_id, RunStatus.EXPECTED)
     occurrence = before.occurrence or occurrence
-    current = _delivered(replace(before, occurrence=occurrence), occurrence, at)
+    current = _delivered(replace(before, occurrence=occurrence, emitted_by=by), occurrence, at)
     for result in before.early:
         if result.tenant not in (None, occurrence.tenant):
             continue  # from another tenant
@@ -95,7 +97,7 @@ def _succeeded(run: Run, result: Result, now: datetime) -> tuple[Run, RecordedSt
         run.event_id, RunStatus.SUCCEEDED, run.attempt + _sent_unrecorded(run, result, now), _counted(run),
         run.emitted_at, None, None, None, started, now, ended.worker, None, result.error, result.output,
         result.output_cut, attempts, result.weight(), run.retried_at, run.early, run.noted_at, omitted,
-        run.unannounced, run.occurrence,
+        run.unannounced, run.emitted_by, run.occurrence, run.triggered_by,
     ), "recorded"
 
 
@@ -128,14 +130,15 @@ def _running(
 
 
 def _owned_by_other(run: Run, occurrence: Occurrence, result: Result, now: datetime) -> bool:
-    """Return whether another live worker is running the command.
+    """Return whether another live worker has the attempt.
 
-    An event may be delivered twice. A command worker acknowledges it at the start, so a second delivery does not
-    mean that the first worker is dead. For hosts and webhooks it may mean that.
+    An event may be delivered twice. If workers acknowledge it at the start, a second delivery does not mean that
+    the first worker is dead. For hosts and webhooks it may mean that.
     """
     alive = run.alive_until is not None and run.alive_until > now
     named = run.worker is not None and result.worker is not None and run.worker != result.worker
-    return alive and named and (occurrence.work or "").startswith(COMMAND_KEY_PREFIX)
+    target = None if occurrence.work is None else target_of_key(occurrence.work)
+    return alive and named and target is not None and target.acknowledged_at_start
 
 
 def _ended(
@@ -222,7 +225,7 @@ def _dead(run: Run, ended: FinishedAttempt, now: datetime) -> Run:
 
 
 def cancel_run(run: Run, now: datetime) -> Run:
-    """Return the run after its job was cancelled; no further attempt is made."""
+    """Return the run after it or its job was cancelled; no further attempt is made."""
     if not run.open or run.status is RunStatus.EXPECTED:
         return run
     return replace(run, status=RunStatus.CANCELLED, finished_at=now, retry_at=None, deadline=None,

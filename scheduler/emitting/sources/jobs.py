@@ -5,12 +5,25 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from scheduler.domain.instants import parse_instant
-from scheduler.domain.jobs.emission import Emission, decide, due_body, missed_body, missed_id, occurrence
+from scheduler.domain.jobs.emission import (
+    Emission,
+    Missed,
+    decide,
+    due_body,
+    missed_body,
+    missed_id,
+    occurrence,
+    reports,
+    settle,
+)
 from scheduler.domain.jobs.job import Job
-from scheduler.domain.messages import AMQP_PRIORITIES, Overlap, work_key
+from scheduler.domain.jobs.replan import Cause, replanned_body, replanned_id
+from scheduler.domain.messages import AMQP_PRIORITIES, Overlap
 from scheduler.domain.names import EVENTS_EXCHANGE, due_address
 from scheduler.domain.runs.run import Origin, Run, RunStatus
 from scheduler.domain.runs.transitions import deliver_run
+from scheduler.domain.targets.target import work_key
+from scheduler.emitting.planned_claim import PlannedClaim
 from scheduler.emitting.run_messages import count_unoffered, not_delivered, run_message, trace_headers
 from scheduler.emitting.source import BatchTimes, EmissionResult, EmissionTime, Source
 from scheduler.ops import metrics, traces
@@ -18,8 +31,9 @@ from scheduler.ops.logs import get_logger
 from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.ops.trace_types import Traced
 from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
+from scheduler.postgres.effective_calendars import JobCalendars
 from scheduler.postgres.jobs import due
-from scheduler.postgres.jobs.due import FailedEmission, JobSettlement, SkippedOccurrences
+from scheduler.postgres.jobs.due import AdjustedOccurrence, FailedEmission, JobSettlement, SkippedOccurrences
 from scheduler.postgres.priority_classes import CLASSES
 from scheduler.postgres.runs import due as runs_due
 from scheduler.rabbit.frames import DueMessage, Publishable, json_message
@@ -40,29 +54,36 @@ class DueJobs(Source[Job, Emission]):
     notice_seconds: float | None = None
     idle_seconds = 0.0
 
-    def __init__(self, *, keep_all: bool = False) -> None:
+    def __init__(self, *, keep_all: bool = False, replica: str | None = None) -> None:
         """Record every occurrence in the history, or only occurrences of tracked jobs."""
+        self._replica = replica
         self._keep_all = keep_all
+        self._planned_claim = PlannedClaim()
+        self._calendars = JobCalendars()
         if keep_all:
             self.tables = ("jobs", "run_history")
 
     def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Job]:
-        """Lock the oldest due jobs, and find the open runs of jobs whose runs may not overlap."""
-        claim = due.claim(session, limit, since)
-        overlap_limited = [
-            job for job in claim.things
-            if job.definition is not None and job.definition.run is not None
-            and job.definition.run.overlap is not Overlap.ALLOW
-        ]
-        if overlap_limited:
-            opened = runs_due.open_runs_of_jobs(session, [job.id for job in overlap_limited])
-            for job in overlap_limited:
-                job.held_by = opened.get(job.id)
+        """Lock the oldest due jobs, and find open runs of jobs that may not start another."""
+        claim = self._planned_claim.claim(session, limit, since)
+        limits = {
+            job.id: policy.most_open for job in claim.things
+            if (policy := job.requested.run) is not None and policy.overlap is not Overlap.ALLOW
+        }
+        adjusted = [job for job in claim.things if job.definition is not None and job.definition.spec.adjusted]
+        if adjusted:
+            self._calendars.load(session.query, adjusted)
+        if limits:
+            opened = runs_due.open_runs_of_jobs(session, limits)
+            for job in claim.things:
+                if job.id in limits:
+                    job.held_by = opened.get(job.id)
         return claim
 
     def decide(self, job: Job, now: datetime) -> Emission:
         """Decide the emission of a job and its next occurrence."""
-        return decide(job, now)
+        local = None if job.zone_version is None else self._planned_claim.clock(job)
+        return decide(job, now, local, self._calendars.find)
 
     def name(self, job: Job) -> str:
         """Return the job's id."""
@@ -73,7 +94,7 @@ class DueJobs(Source[Job, Emission]):
         definition = emission.definition
         messages: list[Publishable] = []
         if emission.event_id is not None and definition.run is not None:
-            messages.append(run_message(_first_run(emission, stamp.at)))
+            messages.append(run_message(_first_run(emission, stamp.at, self._replica)))
         elif emission.event_id is not None:
             headers = trace_headers(definition.traceparent, definition.tracestate)
             body = due_body(emission, stamp.text)
@@ -81,8 +102,10 @@ class DueJobs(Source[Job, Emission]):
                 body, emission.event_id, stamp.seconds, definition.correlation_id, headers, None,
                 AMQP_PRIORITIES[definition.priority], *_address(emission),
             ))
-        elif emission.missed is not None:
-            messages.append(_missed_message(emission, stamp))
+        elif _is_replanned(emission):
+            messages.append(_replanned_message(emission, stamp))
+        else:
+            messages += [missed_message(emission.job, missed, stamp) for missed in reports(emission)]
         return messages
 
     def follow_ups(self, results: Sequence[EmissionResult[Emission]],
@@ -92,8 +115,9 @@ class DueJobs(Source[Job, Emission]):
         It follows the confirm, because each retry of a refused event folds more occurrences into it.
         """
         return [
-            (index, _missed_message(emission, stamp)) for index, (emission, _, refusal) in enumerate(results)
-            if emission.missed is not None and emission.event_id is not None and refusal is None
+            (index, missed_message(emission.job, missed, stamp))
+            for index, (emission, _, refusal) in enumerate(results)
+            if emission.event_id is not None and refusal is None for missed in reports(emission)
         ]
 
     def record(self, session: ClaimSession, emissions: Sequence[Emission], emitted_at: datetime) -> None:
@@ -101,12 +125,14 @@ class DueJobs(Source[Job, Emission]):
         tracked = [emission for emission in emissions if emission.tracked]
         if not tracked:
             return
-        previous_runs = runs_due.record(session, [_first_run(emission, emitted_at) for emission in tracked])
+        previous_runs = runs_due.record(session, [
+            _first_run(emission, emitted_at, self._replica) for emission in tracked])
         merged = []
         for emission in tracked if previous_runs else ():
             emission.previous_run = before = previous_runs.get(emission.event_id or "")
             if before is not None and before.status is RunStatus.EXPECTED:
-                merged.append(deliver_run(before, before.event_id, occurrence(emission), emitted_at))
+                merged.append(deliver_run(before, before.event_id, occurrence(emission), emitted_at,
+                                          self._replica))
         if merged:
             runs_due.merge(session, merged)
 
@@ -134,7 +160,7 @@ class DueJobs(Source[Job, Emission]):
             emitted = [_emitted(emission) for emission, _, refusal in results
                        if emission.due_at is not None and not emission.tracked and refusal is None]
             if emitted:
-                runs_due.record_emitted(session, emitted, times.emitted_at, times.confirmed_at)
+                runs_due.record_emitted(session, emitted, times.emitted_at, times.confirmed_at, self._replica)
         due.settle(session, settlement)
         metrics.retries.inc(sum(failed.seconds is not None for failed in settlement.failed))
         return _due_again(settlement, times)
@@ -155,8 +181,9 @@ class DueJobs(Source[Job, Emission]):
                 if priority is not None:
                     classes[priority.value] += 1
                     metrics.lag_by_class.labels(priority.value).observe(late)
-            if emission.missed is not None and receipts[-1] is Receipt.CONFIRMED:
-                metrics.jobs_missed.inc(emission.missed.count)
+            missed = reports(emission)
+            if missed and receipts[-1] is Receipt.CONFIRMED:
+                metrics.jobs_missed.inc(sum(group.count for group in missed))
         metrics.jobs_due.inc(emitted)
         classes["normal"] = emitted - classes["high"] - classes["low"]
         for name, count in classes.items():
@@ -184,11 +211,32 @@ class DueJobs(Source[Job, Emission]):
         return traced
 
 
-def _missed_message(emission: Emission, stamp: EmissionTime) -> Publishable:
-    definition = emission.definition
+def missed_message(job: Job, missed: Missed, stamp: EmissionTime) -> Publishable:
+    """Return the ScheduleMissed of passed occurrences of a job."""
+    assert job.definition is not None  # noqa: S101 - only a defined job has occurrences
     return json_message(
-        EVENTS_EXCHANGE, "missed", "ScheduleMissed", missed_body(emission),
-        correlation_id=definition.correlation_id, timestamp=stamp.seconds, message_id=missed_id(emission),
+        EVENTS_EXCHANGE, "missed", "ScheduleMissed", missed_body(job, missed),
+        correlation_id=job.definition.correlation_id, timestamp=stamp.seconds,
+        message_id=missed_id(job.id, missed),
+    )
+
+
+def _is_replanned(emission: Emission) -> bool:
+    """Return whether a changed calendar moved the next run of a due job before it was planned again."""
+    state = emission.adjusted
+    return (
+        state is not None and emission.missed is None and emission.calendar_version is not None
+        and state.next_run_at != emission.job.next_run_at
+    )
+
+
+def _replanned_message(emission: Emission, stamp: EmissionTime) -> Publishable:
+    spec, version = emission.definition.spec, emission.calendar_version
+    cause, after = Cause("calendar", spec.calendar or "", version or 0), settle(emission)
+    return json_message(
+        EVENTS_EXCHANGE, "replanned", "ScheduleReplanned", replanned_body(emission.job, after, cause),
+        correlation_id=emission.definition.correlation_id, timestamp=stamp.seconds,
+        message_id=replanned_id(emission.job, after, cause),
     )
 
 
@@ -204,8 +252,12 @@ def _add(settlement: JobSettlement, emission: Emission) -> None:
     job, due_at = emission.job, emission.due_at
     if emission.held:
         settlement.held.append((job.id, job.held_by or ""))
+    elif emission.waits_until is not None:
+        settlement.waiting.append((job.id, emission.waits_until))
     elif emission.triggered:
         (settlement.skipped_triggers if due_at is None else settlement.triggered).append(job.id)
+    elif emission.adjusted is not None:
+        settlement.adjusted.append(AdjustedOccurrence(job.id, due_at, emission.adjusted))
     elif due_at is not job.next_run_at:
         settlement.passed.append(SkippedOccurrences(job.id, emission.next_run_at, due_at is not None, due_at))
     elif emission.next_run_text is None:
@@ -231,6 +283,8 @@ def _due_again(settlement: JobSettlement, times: BatchTimes) -> datetime | None:
     if settlement.moved:
         # The strings sort like the instants.
         due_times.append(parse_instant(min(following for _, following in settlement.moved)))
+    due_times += [at for adjusted in settlement.adjusted if (at := adjusted.state.next_run_at) is not None]
+    due_times += [until for _, until in settlement.waiting]
     due_times += [times.confirmed_at + timedelta(seconds=failed.seconds or 0.0) for failed in settlement.failed]
     soonest = min(due_times, default=None)
     return LONG_AGO if soonest is not None and soonest <= times.claimed_at else soonest
@@ -253,10 +307,10 @@ def _emitted(emission: Emission) -> runs_due.EmittedOccurrence:
                                       job.tenant)
 
 
-def _first_run(emission: Emission, emitted_at: datetime) -> Run:
+def _first_run(emission: Emission, emitted_at: datetime, replica: str | None) -> Run:
     assert emission.event_id is not None  # noqa: S101 - the caller checked it
     if emission.run is None:
-        emission.run = deliver_run(None, emission.event_id, occurrence(emission), emitted_at)
+        emission.run = deliver_run(None, emission.event_id, occurrence(emission), emitted_at, replica)
     return emission.run
 
 

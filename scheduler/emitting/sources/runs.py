@@ -49,13 +49,16 @@ class DueRuns(Source[Run, RunEmission]):
     notice_seconds: float | None = None
     idle_seconds = IDLE_SECONDS
 
-    def __init__(self, *, after_outage: bool = False, probe: ResultsProbe | None = None) -> None:
+    def __init__(
+        self, *, after_outage: bool = False, probe: ResultsProbe | None = None, replica: str | None = None
+    ) -> None:
         """Create the source; after an outage of the database no attempt is `lost` for a grace period.
 
         With a `probe` no attempt is ended before all queued results were read.
         """
         self._after_outage = after_outage
         self._probe = probe
+        self._replica = replica
         self._grace_until: datetime | None = None
 
     def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Run]:
@@ -78,8 +81,8 @@ class DueRuns(Source[Run, RunEmission]):
         if run.unannounced and run.open:
             # Separately from the next attempt: if the broker refuses that, the ends are not announced again.
             return RunEmission(run, replace(run, unannounced=None))
-        if run.status is RunStatus.WAITING and run.occurrence is not None:
-            return RunEmission(run, deliver_run(run, run.event_id, run.occurrence, now))
+        if run.status is RunStatus.WAITING:
+            return RunEmission(run, deliver_run(run, run.event_id, run.known_occurrence, now, self._replica))
         after = run if self._in_outage_grace(run, now) else expire_attempt(run, now)
         if after is not run and self._probe is not None and not self._probe.covers(run):
             return RunEmission(run, run, self._probe.marker(run, now))
@@ -179,8 +182,8 @@ def _release(settlement: RunSettlement, emission: RunEmission, refusal: Receipt 
     If a consumer has stored the end of a run, the job is released even if the broker refuses the announcement.
     """
     run = emission.after if refusal is None else emission.before
-    if run.occurrence is not None and not run.open:
-        settlement.released.append(run.occurrence.job_id)
+    if not run.open:
+        settlement.released.append(run.known_occurrence.job_id)
 
 
 def _count(emission: RunEmission) -> None:
@@ -195,8 +198,8 @@ def _count(emission: RunEmission) -> None:
         metrics.runs.labels(run.status.value).inc()
         if run.duration is not None:
             metrics.run_seconds.observe(run.duration.total_seconds())
-        if run.status is RunStatus.DEAD and run.occurrence is not None:
+        if run.status is RunStatus.DEAD:
             _dead.warning(
-                event_id=run.event_id, job_id=run.occurrence.job_id, attempts=run.attempt, error=run.error,
+                event_id=run.event_id, job_id=run.known_occurrence.job_id, attempts=run.attempt, error=run.error,
                 do="check the message in scheduler_dead; `scheduler run retry` resets its attempts",
             )

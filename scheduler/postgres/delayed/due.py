@@ -50,6 +50,7 @@ def claim(session: ClaimSession, limit: int, since: Sequence[datetime] = (LONG_A
         return Claim([], claimed_at, seconds_to_next, tuple(since))
     full = locked >= limit or locked > len(messages)
     size = sum([len(message.body) + len(message.properties) for message in messages])
+    session.fetched(size)
     left_from = messages[-1].wake_at if locked > len(messages) else None
     resume_from = (messages[-1].wake_at,)
     return Claim(messages, claimed_at, seconds_to_next, resume_from, full, size=size, left_from=left_from)

@@ -24,8 +24,11 @@ _STATE_END, _ASKED_END = len(_STATE), len(_STATE) + len(_ASKED)
 COLUMNS = (*_STATE, *_ASKED, *_SPEC)
 _SPEC_END = len(COLUMNS)
 _JOB_TYPE, _RUN, _NEXT_RUN_AT = (COLUMNS.index(name) for name in ("job_type", "run", "next_run_at"))
+DEFINED = (*_ASKED, *_SPEC)
+_ADJUSTED = ("nominal_at", "settled_until", "settled_due", "reported_until", "skip_at", "calendar_revision")
 # The columns of a new job; the others have the table's defaults.
-FRESH = ("id", "requested_at", "next_run_at", "tenant", *_ASKED, *_SPEC)
+_FRESH_STATE = ("id", "requested_at", "next_run_at", "tenant", "zone_version", *_ADJUSTED)
+FRESH = (*_FRESH_STATE, *_ASKED, *_SPEC)
 AS_JSON = frozenset({"payload", "run", "target"})
 # Read as text: payloads are returned byte for byte.
 _TEXTS = {name: f"{name}::text AS {name}" for name in AS_JSON}
@@ -33,7 +36,7 @@ SELECTED = ", ".join(_TEXTS.get(name, name) for name in COLUMNS)
 # Due jobs are read without the columns that emission does not use, because each value takes time to fetch.
 # requested_at matters only for jobs that were paused.
 _TRACE = ("traceparent", "tracestate")
-_UNUSED = ("name", "triggered_at", "cancelled_at", "start_source")
+_UNUSED = ("name", "description", "triggered_at", "cancelled_at", "start_source")
 _OF_DUE = _TEXTS | {name: f"NULL AS {name}" for name in _UNUSED} | {
     "status": "'pending' AS status",
     "requested_at": "CASE WHEN paused_at IS NOT NULL THEN requested_at END AS requested_at",
@@ -44,12 +47,17 @@ _OF_DUE |= {name: marked_if_large(name, "$10", "$11") for name in LARGE}
 _OF_DUE |= {name: f"CASE WHEN octet_length({name}) <= 512 THEN {name} END AS {name}" for name in _TRACE}
 _MARKED = _TEXTS | {name: marked_if_large(name) for name in LARGE}
 SELECTED_WITHOUT_PAYLOAD = ", ".join((_TEXTS | {"payload": "'{}' AS payload"}).get(name, name) for name in COLUMNS)
+# Planning again and reports of skipped occurrences use neither payload nor target.
+_OF_PLAN = _TEXTS | {"payload": "'{}' AS payload", "target": "NULL::text AS target"}
+SELECTED_OF_PLAN = ", ".join(_OF_PLAN.get(name, name) for name in COLUMNS)
 SELECTED_MARKED = ", ".join(_MARKED.get(name, name) for name in COLUMNS)
 LARGE_VALUES = LargeValues("jobs", "id", LARGE, tuple(map(COLUMNS.index, LARGE)))
+# Only if it is not the version of this process, because nearly all rows have that one.
+_OF_DUE["zone_version"] = "CASE WHEN zone_version <> '{zone_version}' THEN zone_version END AS zone_version"
 SELECTED_OF_DUE = ", ".join(_OF_DUE.get(name, name) for name in COLUMNS)
 
 _state, _asked, _spec = attrgetter(*_STATE), attrgetter(*_ASKED), attrgetter(*_SPEC)
-_fresh = attrgetter(*FRESH[:4])
+_fresh = attrgetter(*_FRESH_STATE)
 _TEXT_OR_NONE = {str, type(None)}
 # Constructed by position from rows of a length unknown to the type checker.
 _Job: Callable[..., Job] = Job
@@ -90,6 +98,11 @@ def _fill_start(spec: Spec, next_run_at: datetime | None) -> None:
 def write(job: Job) -> Row:
     """Return the values of COLUMNS as text."""
     return _texts(_state(job) + _defined(job))
+
+
+def write_definition(job: Job) -> Row:
+    """Return the values of DEFINED as text."""
+    return _texts(_defined(job))
 
 
 def write_fresh(jobs: Sequence[Job]) -> dict[str, Column]:

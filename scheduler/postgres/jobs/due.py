@@ -1,10 +1,13 @@
 """Claim due jobs, and settle them after their events were published."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from scheduler.domain.jobs.adjusted import AdjustedState
+from scheduler.domain.jobs.job import Job
+from scheduler.domain.recurrence import tzdata_version
 from scheduler.domain.runs.run import Run
 from scheduler.postgres.claims import ClaimSession, array, place_array
 from scheduler.postgres.holds import RELEASE_EXPIRED
@@ -15,11 +18,23 @@ from scheduler.postgres.runs.store import REPLACE, records
 from scheduler.resources import query
 
 KIND = "jobs"
-CLAIM = ClassedClaim(
-    KIND, query("claims/claim", selected=f"{SELECTED_OF_DUE}, ctid::text AS place", table="jobs",
-                claimable="status = 'pending'"), read,
-    LARGE_VALUES, placed=True,
-)
+
+
+def make_claim(zone_version: str, left_zones: Collection[str] = ()) -> ClassedClaim[Job]:
+    """Return the claim of a process with this zone data; it leaves jobs in `left_zones` to newer data."""
+    claimable = "status = 'pending'"
+    if left_zones:
+        zones = array(sorted(left_zones))
+        claimable += f" AND NOT (timezone = ANY ('{zones}') AND zone_version > '{zone_version}')"
+    selected = SELECTED_OF_DUE.replace("{zone_version}", zone_version)
+    statement = query("claims/claim", selected=f"{selected}, ctid::text AS place", table="jobs",
+                      claimable=claimable)
+    # A session prepares each claim under its own name.
+    name = f"{KIND}_{len(left_zones)}" if left_zones else KIND
+    return ClassedClaim(name, statement, read, LARGE_VALUES, placed=True)
+
+
+CLAIM = make_claim(tzdata_version())
 claim = CLAIM.claim
 
 
@@ -30,6 +45,14 @@ class SkippedOccurrences(NamedTuple):
     following: datetime | None
     emitted: bool
     folded_into: datetime | None
+
+
+class AdjustedOccurrence(NamedTuple):
+    """A job with a calendar, a window or jitter: the due time of the emitted occurrence, and its new state."""
+
+    id: str
+    due_at: datetime | None
+    state: AdjustedState
 
 
 class FailedEmission(NamedTuple):
@@ -50,6 +73,8 @@ class JobSettlement:
     done: list[str] = field(default_factory=list)  # the last occurrence was emitted
     moved: list[tuple[str, str]] = field(default_factory=list)  # one occurrence was emitted; with the next as text
     passed: list[SkippedOccurrences] = field(default_factory=list)
+    adjusted: list[AdjustedOccurrence] = field(default_factory=list)
+    waiting: list[tuple[str, datetime]] = field(default_factory=list)  # until the window opens
     triggered: list[str] = field(default_factory=list)
     failed: list[FailedEmission] = field(default_factory=list)
     skipped_triggers: list[str] = field(default_factory=list)  # a trigger was skipped
@@ -81,6 +106,11 @@ def _statements(found: JobSettlement, places: Mapping[str, str]) -> Iterator[tup
             "emitted": array("1" if each else "0" for each in emitted),
             "folded_into": array(map(_moment, folded_into)),
         }
+    if found.adjusted:
+        yield query("jobs/settle_adjusted"), times | _adjusted(found.adjusted)
+    if found.waiting:
+        ids, until = zip(*found.waiting, strict=True)
+        yield query("jobs/settle_waiting"), {"ids": array(ids), "until": array(map(_moment, until))}
     if found.triggered:
         yield query("jobs/settle_triggered"), times | {"ids": array(found.triggered), "emitted": 1}
     if found.skipped_triggers:
@@ -98,6 +128,18 @@ def _statements(found: JobSettlement, places: Mapping[str, str]) -> Iterator[tup
             "ids": array(ids), "delays": array("NULL" if each is None else str(each) for each in seconds),
             "due_at": array(map(_moment, due_at)), "problems": list(problems),
         }
+
+
+def _adjusted(found: Sequence[AdjustedOccurrence]) -> dict[str, str]:
+    states = [occurrence.state for occurrence in found]
+    return {
+        "ids": array(occurrence.id for occurrence in found),
+        "due": array(_moment(occurrence.due_at) for occurrence in found),
+        "following": array(_moment(state.next_run_at) for state in states),
+        "nominal": array(_moment(state.nominal_at) for state in states),
+        "settled": array(_moment(state.settled_until) for state in states),
+        "settled_due": array(_moment(state.settled_due) for state in states), "version": tzdata_version(),
+    }
 
 
 def _moment(moment: datetime | None) -> str:

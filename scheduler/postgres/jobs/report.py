@@ -17,11 +17,15 @@ class JobReport:
     id: str
     status: JobStatus
     job_type: str | None
+    name: str | None
+    description: str | None
+    payload: str
     rrule: str | None
     cron: str | None
     every: timedelta | None
     timezone: str
     starts_at: datetime | None
+    manual: bool
     next_run_at: datetime | None
     occurrence: int
     retries: int

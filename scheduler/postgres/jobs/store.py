@@ -24,6 +24,7 @@ from scheduler.postgres.jobs.columns import (
 )
 from scheduler.postgres.large_values import FEW
 from scheduler.postgres.row_text import copy_text, json_record
+from scheduler.postgres.zone_files import record_zones
 from scheduler.resources import query
 
 _NAMES = ", ".join(COLUMNS)
@@ -70,6 +71,7 @@ def save(
             fresh.append(job)
         else:
             others.append(job)
+    record_zones(cursor, after.values())
     if updated:
         cursor.execute(_UPDATE, {"jobs": _records(updated, ("updated_by",), callers)})
     try:

@@ -18,7 +18,7 @@ from scheduler.postgres.row_text import Column, Row, names
 from scheduler.postgres.stored_values import PRIORITIES, read_policy, write_policy
 from scheduler.resources import query
 
-_STATE = names(Run, "occurrence")
+_STATE = names(Run, "occurrence", "triggered_by")
 _ATTEMPT, _RESULT, _END = names(FinishedAttempt), names(Result), names(RunEnd)
 _ABOUT = names(Occurrence)
 _STATE_END = len(_STATE)

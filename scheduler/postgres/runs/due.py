@@ -1,7 +1,7 @@
 """Claim due runs, record new ones and settle them, in a producer's transaction."""
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -64,9 +64,10 @@ def settle(session: ClaimSession, settlement: RunSettlement) -> None:
     session.settle(statements, after=release)
 
 
-def open_runs_of_jobs(session: ClaimSession, job_ids: Iterable[str]) -> dict[str, str]:
-    """Return one open run for each of these jobs that has any, by job id."""
-    return {job_id: run for job_id, run in session.query(query("runs/open_of_jobs"), {"ids": array(job_ids)})}  # noqa: C416 - tuples of any length to mypy
+def open_runs_of_jobs(session: ClaimSession, limits: Mapping[str, int]) -> dict[str, str]:
+    """Return one open run for each job that has as many as its limit, by job id."""
+    values = {"ids": array(limits), "limits": array(map(str, limits.values()))}
+    return {job_id: run for job_id, run in session.query(query("runs/open_of_jobs"), values)}  # noqa: C416 - tuples of any length to mypy
 
 
 def record(session: ClaimSession, runs: Sequence[Run]) -> dict[str, Run]:
@@ -101,13 +102,14 @@ class EmittedOccurrence(NamedTuple):
 
 
 def record_emitted(
-    session: ClaimSession, emitted: Sequence[EmittedOccurrence], emitted_at: datetime, confirmed_at: datetime
+    session: ClaimSession, emitted: Sequence[EmittedOccurrence], emitted_at: datetime, confirmed_at: datetime,
+    replica: str | None = None,
 ) -> None:
     """Insert emitted occurrences into the history."""
     sent, confirmed = emitted_at.isoformat(), confirmed_at.isoformat()
     lines = "".join(copy_line((
         run.event_id, RunStatus.EMITTED, "1", run.job_id, run.job_type, run.due_at.isoformat(), run.origin,
-        sent, confirmed, run.tenant,
+        sent, confirmed, run.tenant, replica,
     )) for run in emitted)
     session.copy(query("runs/copy_emitted"), io.StringIO(lines))
 

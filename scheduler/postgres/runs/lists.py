@@ -1,9 +1,11 @@
 """List and find open and finished runs for operators, latest due first."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from scheduler.domain.runs.run import Run
+from scheduler.domain.instants import rfc3339
+from scheduler.domain.runs.run import Origin, Run, TriggerCaller
 from scheduler.postgres.connection import Connection, Cursor, translated
 from scheduler.postgres.list_rows import ListRow
 from scheduler.postgres.runs.columns import SELECTED, SELECTED_OF_HISTORY, read
@@ -38,7 +40,25 @@ def list_runs(
     values = asdict(wanted) | {"limit": limit, "before": before, "before_id": before_id}
     with translated(), connection.cursor() as cursor:
         cursor.execute(PAGE, values)
-        return [read(row) for row in cursor]
+        runs = [read(row) for row in cursor]
+        add_trigger_callers(cursor, runs)
+        return runs
+
+
+def add_trigger_callers(cursor: Cursor, runs: Iterable[Run]) -> None:
+    """Set `triggered_by` of triggered runs, from the audit; release 0.2 did not record it."""
+    triggered: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        if run.occurrence is not None and run.occurrence.origin is Origin.TRIGGER:
+            key = run.occurrence.job_id, rfc3339(run.occurrence.due_at)
+            triggered.setdefault(key, []).append(run)
+    if not triggered:
+        return
+    jobs, due = map(list, zip(*triggered, strict=True))
+    cursor.execute(query("audit/trigger_callers"), {"jobs": jobs, "due": due})
+    for thing, due_at, via, who in cursor.fetchall():
+        for run in triggered.get((thing, due_at), ()):
+            run.triggered_by = TriggerCaller(via, who)
 
 
 def page_of_run_ids(
@@ -70,4 +90,8 @@ def find_with(cursor: Cursor, event_id: str) -> Run | None:
     """Return the run of an event, in an open transaction."""
     cursor.execute(_FIND, {"event_id": event_id})
     row = cursor.fetchone()
-    return None if row is None else read(row)
+    if row is None:
+        return None
+    run = read(row)
+    add_trigger_callers(cursor, [run])
+    return run

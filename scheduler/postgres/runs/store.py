@@ -9,7 +9,7 @@ from scheduler.domain.runs.run import Run
 from scheduler.postgres.claims import array
 from scheduler.postgres.connection import Contended, Cursor
 from scheduler.postgres.large_values import FEW
-from scheduler.postgres.locks import find_locked
+from scheduler.postgres.locks import RowKeys
 from scheduler.postgres.row_text import json_record
 from scheduler.postgres.runs.columns import (
     AS_JSON,
@@ -80,10 +80,9 @@ def lock_finished(cursor: Cursor, ids: Iterable[str]) -> dict[str, Run]:
     return _locked(cursor, _LOCK_FINISHED, ids)
 
 
-def find_locked_runs(cursor: Cursor, ids: Collection[str]) -> set[str]:
-    """Return the events whose run another session has locked; lock the other runs."""
-    opened = find_locked(cursor, "runs", ids, key="event_id", row="event_id")
-    return opened | find_locked(cursor, "run_history", ids, key="event_id", row="event_id")
+def row_keys(ids: Collection[str]) -> list[RowKeys]:
+    """Return the rows of the runs with these event ids."""
+    return [RowKeys(table, ids, key="event_id", row="event_id") for table in ("runs", "run_history")]
 
 
 def save(cursor: Cursor, opened: Mapping[str, Run], finished: Mapping[str, Run], after: Mapping[str, Run]) -> None:

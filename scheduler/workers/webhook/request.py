@@ -7,10 +7,10 @@ from functools import lru_cache
 from pydantic import ValidationError
 
 from scheduler import __version__
-from scheduler.domain.messages import WebhookTarget
 from scheduler.domain.targets.headers import sendable
 from scheduler.domain.targets.placeholders import UnknownPlaceholder, fill, fill_all, fill_secrets
 from scheduler.domain.targets.urls import endpoint, filled_url, host_name
+from scheduler.domain.targets.webhook import WebhookTarget
 from scheduler.workers.attempt import WorkerAttempt
 from scheduler.workers.webhook.redaction import Redaction, redaction_of
 from scheduler.workers.webhook.secrets import CallSecrets, SecretMissing, Secrets

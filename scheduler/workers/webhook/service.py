@@ -1,14 +1,16 @@
-"""Consumes the webhooks queue; acknowledges an event after its result is confirmed."""
+"""Consumes the webhooks of its pools; acknowledges an event after its result is confirmed."""
 
 import time
 from contextlib import suppress
 
 from scheduler.domain.errors import Unavailable
-from scheduler.domain.names import WEBHOOKS_QUEUE
+from scheduler.domain.targets.pools import in_pool
+from scheduler.domain.targets.webhook import WebhookTarget
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
 from scheduler.processes.runtime import Stop
 from scheduler.rabbit.link import Link
+from scheduler.rabbit.work_declaration import declare_work
 from scheduler.rabbit.work_queue import WorkQueue
 from scheduler.settings import Settings
 from scheduler.workers.result_publisher import ResultPublisher
@@ -31,27 +33,40 @@ class WebhookWorker:
         self._health = health
         self._reporter = ResultPublisher(with_user_id=worker.settings.tenant_by == "user_id")
         self._loop = CallLoop(settings, worker, self._reporter)
-        self._prefetch = self._loop.most_held
-        worker.offer(OFFER)
+        self._pools = settings.worker_pools
+        self._queue_type = settings.queue_type
+        worker.offer(*(in_pool(OFFER, pool) for pool in self._pools))
 
     def run(self, link: Link) -> None:
         """Use one connection to the broker until it is lost or the process stops."""
         self._loop.start()
         self._reporter.attach(link)
         try:
-            queue = WorkQueue(link, WEBHOOKS_QUEUE, self._prefetch, self._loop.take, quick=True)
+            queues = self._consume(link)
             while not self._stop:
                 link.check_open()
                 self._check(link)
                 self._stop.wait(_POLL_SECONDS)
             with suppress(Unavailable):
-                queue.stop()
+                for queue in queues:
+                    queue.stop()
             self._finish(link)
         finally:
             self._reporter.detach()
             self._loop.forget_deliveries()
             if self._stop:
                 self._loop.stop()
+
+    def _consume(self, link: Link) -> list[WorkQueue]:
+        """Consume the queue of each pool. They share the prefetch; the first is parsed without pika."""
+        prefetch = max(1, self._loop.most_held // len(self._pools))
+        queues: list[WorkQueue] = []
+        for pool in self._pools:
+            name = in_pool(WebhookTarget.queue, pool)
+            if name != WebhookTarget.queue:
+                declare_work(link, name, in_pool(WebhookTarget.key, pool), self._queue_type)
+            queues.append(WorkQueue(link, name, prefetch, self._loop.take, quick=not queues))
+        return queues
 
     def _check(self, link: Link) -> None:
         if time.monotonic() - self._loop.ticked_at < _STUCK_SECONDS:

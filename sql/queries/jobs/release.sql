@@ -13,7 +13,7 @@ WITH held AS MATERIALIZED (
     WHERE jobs.id = held.id
     RETURNING jobs.wake_at
 )
-SELECT pg_notify('scheduler_wakeup',
+SELECT pg_notify(coalesce(current_setting('scheduler.wakeup_channel', true), 'scheduler_wakeup'),
                  'jobs ' || to_char(min(wake_at) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"'))
 FROM released
 HAVING min(wake_at) IS NOT NULL

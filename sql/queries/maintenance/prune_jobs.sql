@@ -15,5 +15,7 @@ WITH turn AS MATERIALIZED (
     ORDER BY finished_at
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
+), versions AS (
+    DELETE FROM job_versions USING old WHERE job_versions.job_id = old.id
 )
 DELETE FROM jobs USING old WHERE jobs.id = old.id

@@ -1,2 +1,3 @@
--- Return whether a migration was ever applied.
-SELECT to_regclass('schema_migrations') IS NOT NULL
+-- Return whether the schema has a table, a view or the like with the name of our table of migrations.
+SELECT EXISTS (SELECT FROM pg_class
+               WHERE relname = 'schema_migrations' AND relnamespace = to_regnamespace(quote_ident(%(schema)s)))

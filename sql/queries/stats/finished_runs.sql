@@ -4,5 +4,6 @@ SELECT status::text,
             ELSE greatest(count(*), (count(*) / sum(count(*)) OVER () * (
                 SELECT sum(reltuples) FROM pg_class JOIN pg_inherits ON inhrelid = pg_class.oid
                 WHERE inhparent = 'run_history'::regclass AND reltuples > 0))::bigint) END
-FROM (SELECT status FROM run_history WHERE {theirs} LIMIT %(most)s) AS few
+FROM (SELECT status FROM run_history WHERE
+  job_type IS NOT NULL AND (%(tenant)s IS NULL OR tenant = %(tenant)s) LIMIT %(most)s) AS few
 GROUP BY status

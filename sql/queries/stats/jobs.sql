@@ -10,13 +10,17 @@ SELECT status,
        CASE WHEN estimate > 1.2 * %(most)s THEN estimate ELSE (
            CASE status
            WHEN 'pending' THEN (
-               SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'pending' AND {theirs} LIMIT %(most)s) AS few)
+               SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'pending'
+                 AND job_type IS NOT NULL AND (%(tenant)s IS NULL OR tenant = %(tenant)s) LIMIT %(most)s) AS few)
            WHEN 'paused' THEN (
-               SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'paused' AND {theirs} LIMIT %(most)s) AS few)
+               SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'paused'
+                 AND job_type IS NOT NULL AND (%(tenant)s IS NULL OR tenant = %(tenant)s) LIMIT %(most)s) AS few)
            WHEN 'done' THEN (
-               SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'done' AND {theirs} LIMIT %(most)s) AS few)
+               SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'done'
+                 AND job_type IS NOT NULL AND (%(tenant)s IS NULL OR tenant = %(tenant)s) LIMIT %(most)s) AS few)
            ELSE (
-               SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'cancelled' AND {theirs} LIMIT %(most)s) AS few)
+               SELECT count(*) FROM (SELECT FROM jobs WHERE status = 'cancelled'
+                 AND job_type IS NOT NULL AND (%(tenant)s IS NULL OR tenant = %(tenant)s) LIMIT %(most)s) AS few)
            END) END AS counted
 FROM unnest(ARRAY['pending', 'paused', 'done', 'cancelled']) AS status
 LEFT JOIN known USING (status)

@@ -4,7 +4,8 @@ SELECT percentile_cont(ARRAY[0.5, 0.99]) WITHIN GROUP (ORDER BY lag)
 FROM (
     (SELECT extract(epoch FROM last_confirmed_at - last_due_at)::float8 * 1000 AS lag
      FROM jobs
-     WHERE finished_at IS NOT NULL AND last_confirmed_at IS NOT NULL AND {theirs}
+     WHERE finished_at IS NOT NULL AND last_confirmed_at IS NOT NULL
+       AND job_type IS NOT NULL AND (%(tenant)s IS NULL OR tenant = %(tenant)s)
      ORDER BY finished_at DESC
      LIMIT %(most)s)
     UNION ALL

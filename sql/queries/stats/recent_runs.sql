@@ -12,12 +12,14 @@ SELECT count(*) FILTER (WHERE status = 'succeeded') AS succeeded, count(*) AS en
                            WHERE made ->> 'outcome' = 'succeeded' ORDER BY place LIMIT 1)
                        ELSE attempts -> -1 END AS ended, attempt, emitted_at, finished_at
                 FROM run_history
-                WHERE finished_at > now() - interval '1 day' AND status IN ('succeeded', 'dead') AND {theirs}
+                WHERE finished_at > now() - interval '1 day' AND status IN ('succeeded', 'dead')
+                  AND job_type IS NOT NULL AND (%(tenant)s IS NULL OR tenant = %(tenant)s)
                 ORDER BY due_at DESC, event_id DESC
                 LIMIT %(few)s) AS newest) AS durations
     ) END AS mean_ms
 FROM (SELECT status
       FROM run_history
-      WHERE finished_at > now() - interval '1 day' AND status IN ('succeeded', 'dead') AND {theirs}
+      WHERE finished_at > now() - interval '1 day' AND status IN ('succeeded', 'dead')
+        AND job_type IS NOT NULL AND (%(tenant)s IS NULL OR tenant = %(tenant)s)
       ORDER BY due_at DESC, event_id DESC
       LIMIT %(most)s) AS recent

@@ -1,2 +1,2 @@
 -- Listen for wakeups from consumers.
-LISTEN scheduler_wakeup
+LISTEN "{channel}"

@@ -5,11 +5,11 @@ WITH forgotten AS (
                  FOR UPDATE SKIP LOCKED)
 )
 INSERT INTO workers (id, host, pid, version, started_at, offers, in_flight, busy, succeeded, failed, snoozed, beat,
-                     offer_tenants)
+                     offer_tenants, handlers)
 VALUES (%(id)s, %(host)s, %(pid)s, %(version)s, %(started_at)s, %(offers)s, %(in_flight)s, %(busy)s, %(succeeded)s,
-        %(failed)s, %(snoozed)s, %(beat)s, %(offer_tenants)s)
+        %(failed)s, %(snoozed)s, %(beat)s, %(offer_tenants)s, %(handlers)s)
 ON CONFLICT (id) DO UPDATE
 SET last_seen_at = now(), offers = excluded.offers, in_flight = excluded.in_flight, busy = excluded.busy,
     succeeded = excluded.succeeded, failed = excluded.failed, snoozed = excluded.snoozed, beat = excluded.beat,
-    offer_tenants = excluded.offer_tenants
+    offer_tenants = excluded.offer_tenants, handlers = coalesce(excluded.handlers, workers.handlers)
 WHERE workers.beat < excluded.beat

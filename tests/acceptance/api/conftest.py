@@ -30,7 +30,7 @@ def served(shared) -> Api:
 
 @pytest.fixture(scope="module")
 def shared_host(shared) -> Iterator[Host]:
-    """Its host, with a consumer and a producer at work."""
+    """Its host, with a running consumer and producer."""
     for role in ("consumer", "producer"):
         shared.start(role).ready()
     made = Host(shared.amqp_url)

@@ -43,7 +43,7 @@ def test_commands_over_amqp_are_in_it_too(amqp, served):
     body = {"id": str(uuid4()), "job_type": "a", "run_at": iso(utc(days=9)), "tenant": "amqp"}
     amqp.publish("request", body)
     amqp.publish("pause", {"id": body["id"], "tenant": "amqp"})
-    until(lambda: len(admin.get("/audit").json["items"]) == 2, "both are told of")
+    until(lambda: len(admin.get("/audit").json["items"]) == 2, "both are listed")
     paused, made = admin.get("/audit").json["items"]
     assert (made["via"], made["action"], made["id"], made["who"]) == ("amqp", "request", body["id"], None)
     assert (paused["via"], paused["action"], paused["after"]) == ("amqp", "pause", {"status": "paused"})

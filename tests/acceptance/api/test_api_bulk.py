@@ -71,13 +71,13 @@ def test_a_client_that_hangs_up_stops_it_between_two_batches(api, shared):
     tries = itertools.count(1)
 
     def ended(number):
-        """Return how each request so far has ended, once this one has too."""
+        """Return the results of all requests so far, once this one has ended."""
         found = [line["status"] for line in list(process.lines)
                  if line.get("route") == "/api/v1/jobs/pause" and line["sub"] == f"operator of {tenant}"]
         return found if len(found) == number else None
 
     def paused_when_hung_up_on():
-        """Return how many were paused; None where the wait for the lock was given up before its holder let go."""
+        """Return the number of paused jobs; None if the wait for the lock timed out before its release."""
         number = next(tries)
         kind = f"bulk.{number}"
         shared.sql("INSERT INTO jobs (id, job_type, tenant, next_run_at, starts_at, created_at) "
@@ -89,7 +89,7 @@ def test_a_client_that_hangs_up_stops_it_between_two_batches(api, shared):
         [found] = shared.sql("SELECT count(*) FROM jobs WHERE job_type = %s AND status = 'paused'", kind)
         return found["count"]
 
-    assert until(paused_when_hung_up_on, "a request that was not given up") == 1000
+    assert until(paused_when_hung_up_on, "a request without a timeout") == 1000
 
 
 def hang_up_in_the_second_batch(api, database_url, kind):
@@ -109,7 +109,7 @@ def hang_up_in_the_second_batch(api, database_url, kind):
                     "AND application_name = 'scheduler api writes'")
 
             def waits():
-                """Whether it waits for us; also when it has given up after five seconds, and answered."""
+                """Whether it waits for us; also after it has timed out and responded."""
                 watching.execute(ours)
                 return watching.fetchall() or select.select([client], [], [], 0)[0]
 

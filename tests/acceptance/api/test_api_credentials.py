@@ -1,4 +1,4 @@
-"""Literal credentials in a target: stored and sent, shown to nobody, kept by an edit."""
+"""Literal credentials in a target: stored and sent, never shown, kept by an edit."""
 
 import json
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""/delayed: looked at, and taken back; for tokens of all tenants only."""
+"""/delayed: list and cancel, for tokens of all tenants only."""
 
 from uuid import uuid4
 

@@ -1,6 +1,6 @@
 """Requests from the OpenAPI document, and pages with odd addresses, as several tenants and roles.
 
-Whatever is asked: no error of the server's own, and nothing of another tenant in the answer.
+For every request: no server error, and no data of another tenant in the response.
 """
 
 import json
@@ -57,7 +57,7 @@ def check(tenant: str | None, asked: object, status: int, body: bytes) -> None:
 
 
 def ask_all(served: Api, things: dict[str, dict[str, str]], case: Any) -> None:
-    """Send a case as everybody, about what it is about and about things that are there."""
+    """Send a case as every user, for its own ids and for existing ids."""
     for place, (role, tenant) in product([None, *TENANTS], WHO):
         if place is not None:
             given = case.path_parameters or {}
@@ -148,7 +148,7 @@ def visit(served: Api, things: dict[str, dict[str, str]], data: st.DataObject) -
         for address in places(path, things, word):
             url = f"{served.url}{address}?{query}"
             status, body = fetched(url, sent, headers | {"Cookie": cookie})
-            # A word that was asked for may come back in a field of the page.
+            # A word in the request may appear in a field of the page.
             said = (address + query + str(form)).encode()
             hidden = body if all(each.encode() not in said for each in SECRETS.values()) else b""
             check(tenant, (role, url, form), status, hidden)

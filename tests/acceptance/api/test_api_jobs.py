@@ -52,7 +52,8 @@ def test_the_same_request_in_another_spelling_is_the_same_request(api):
     {"run": {}}, {"run": {"timeout": 5, "delay": 2.5}}, {"run": {"backoff": [1, 2]}}, {"run": {"overlap": "wait"}},
     {"target": {"command": {"name": "report", "arguments": ["--day"]}}}, {"every": 60, "max_lateness": 5},
     {"cron": "0 9 * * *", "timezone": "Europe/Berlin", "on_missed": "skip"},
-    {"run_at": None, "rrule": "FREQ=DAILY"}, {"priority": "high", "route": "mails.fast", "name": "A name"},
+    {"run_at": None, "rrule": "FREQ=DAILY"}, {"run_at": None, "manual": True}, {"run_at": "now"},
+    {"priority": "high", "route": "mails.fast", "name": "A name"},
 ])
 def test_the_same_request_again_changes_nothing_whatever_it_asks_for(api, fields):
     asked = {"id": str(uuid4()), "job_type": "again", "run_at": RUN_AT} | fields

@@ -1,4 +1,4 @@
-"""Content that is nested deeply is JSON like any other: it is shown as it came, and spoils no list."""
+"""Deeply nested content is normal JSON: it is shown unchanged, and breaks no list."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the API tells of itself: metrics by route, a line for each request, spans; and its security headers."""
+"""The API's telemetry: metrics by route, a log line per request, spans; and its security headers."""
 
 from uuid import uuid4
 

@@ -1,4 +1,4 @@
-"""Whatever the OpenAPI document allows, and much that it does not: no 500, and answers as the document says."""
+"""Requests that the OpenAPI document allows, and many that it does not: no 500, and documented responses."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The console against hostile pages, links, cookies and forms, and against a user who asks too much of it."""
+"""The console against hostile pages, links, cookies and forms, and against users that overload it."""
 
 import base64
 import http.client
@@ -103,7 +103,7 @@ def test_a_login_with_many_fields_is_refused(served):
 
 def test_a_form_is_not_decoded_for_those_who_are_not_logged_in(served):
     assert ask(served, "/login", b"token=" + b"%" * 100_000).status == 413
-    crowd = b"&".join([b"a=b"] * 1000)  # more fields than a form may have, which nobody looks at
+    crowd = b"&".join([b"a=b"] * 1000)  # more fields than a form may have; they are not parsed
     for session in (None, "ey.not.one"):
         answer = ask(served, "/jobs/preview", crowd, session=session)
         assert (answer.status, answer.headers["Location"]) == (303, "/login")

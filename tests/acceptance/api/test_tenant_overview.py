@@ -1,4 +1,4 @@
-"""A tenant sees its own figures, in the API, on the overview and in its stream, and nothing of the whole."""
+"""A tenant sees only its own figures, in the API, on the overview and in its stream."""
 
 import http.client
 import json
@@ -18,7 +18,7 @@ OTHERS = 7  # of each: a number that the small tenant has of nothing
 
 @pytest.fixture(scope="module")
 def crowded(shared):
-    """A tenant with dead runs, open runs and a backlog, beside one that has a single job."""
+    """A tenant with dead runs, open runs and a backlog, and one with a single job."""
     shared.start("producer").ready()
     made = start_api(shared)
     busy, quiet = made.as_("operator", "busy"), made.as_("operator", "quiet")
@@ -30,7 +30,7 @@ def crowded(shared):
         assert busy.post(f"/runs/{run['event_id']}/result", {"attempt": 1, "status": "failed"}).status == 200
     for _ in range(OTHERS):
         busy.job(job_type="busy.late", run_at=iso(utc()), route="nobody.listens")  # refused: it stays due
-    until(lambda: busy.get("/stats").json["backlog"] == OTHERS, "what is due and not out")
+    until(lambda: busy.get("/stats").json["backlog"] == OTHERS, "due jobs that are not emitted")
     return made
 
 
@@ -86,4 +86,4 @@ def test_the_stream_tells_what_is_the_tenant_s_own(crowded):
     assert "Out" not in found
     assert "busy." not in json.dumps(message)
     whole = first_message(crowded.url, token("viewer"))
-    assert {"tiles", "roles", "verdict"} <= whole["parts"].keys()
+    assert {"tiles", "roles", "status"} <= whole["parts"].keys()

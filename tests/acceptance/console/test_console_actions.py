@@ -1,4 +1,4 @@
-"""What people do in the console: each action in a real browser, and what comes of it."""
+"""Actions in the console, each in a real browser, and their results."""
 
 import json
 import re
@@ -22,7 +22,7 @@ def status(world, job_id):
 
 
 def test_logging_in_with_a_token_and_out_again(world, browser):
-    # A page that wants a login answers 303 or 401, and the browser notes a 401 in its console: not a fault here.
+    # A page that requires a login returns 303 or 401, and the browser logs a 401: not an error here.
     with a_visit(browser, world, calm=False) as visit:
         page = visit.go("/jobs?status=paused")
         expect(page).to_have_url(re.compile(r"/login\?next=%2Fjobs%3Fstatus%3Dpaused"))
@@ -110,11 +110,46 @@ def test_a_new_job_shows_its_occurrences_and_its_problems_while_typing(world, vi
     expect(page.get_by_label("Name", exact=True)).to_have_value("Every last Friday")
     page.get_by_label("Payload").fill('{"a": 1}')
     page.get_by_role("button", name="Create job").click()
-    expect(page.get_by_role("status")).to_contain_text("Made: Every last Friday")
+    expect(page.get_by_role("status")).to_contain_text("Created: Every last Friday")
     stored = world.sidecar.job(page.url.rsplit("/", 1)[1])
     assert stored["rrule"] == "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=9;BYMINUTE=0;BYSECOND=0"
     assert (stored["timezone"], stored["payload"]) == ("Europe/Berlin", {"a": 1})
     visit.bear("422")
+
+
+def test_a_paused_job_without_a_schedule_is_made_edited_triggered_and_resumed(world, visit):
+    page = visit.go("/jobs/new")
+    page.get_by_label("Name", exact=True).fill("On demand")
+    page.get_by_label("Type", exact=True).fill("plan.manual")
+    page.get_by_label("Description").fill("For the <b>night</b> shift")
+    page.get_by_label("only when triggered").check()
+    expect(page.locator("#preview").get_by_text("Only when triggered")).to_be_visible()
+    page.get_by_label("Create paused").check()
+    page.get_by_label("Track runs").check()
+    page.get_by_label("While a run is open").select_option("wait")
+    page.get_by_label("Max open runs").fill("2")
+    page.get_by_role("button", name="Create job").click()
+    expect(page.get_by_role("status")).to_contain_text("Created: On demand")
+    job = page.url.rsplit("/", 1)[1]
+    assert (status(world, job), world.sidecar.job(job)["run"]["max_running"]) == ("paused", 2)
+    expect(page.locator("#part-job-head").get_by_text("For the <b>night</b> shift")).to_be_visible()
+    expect(page.get_by_text("with 2 open runs, the next occurrence waits")).to_be_visible()
+
+    page.get_by_role("link", name="Edit", exact=True).click()
+    expect(page.get_by_label("only when triggered")).to_be_checked()
+    expect(page.get_by_label("Max open runs")).to_have_value("2")
+    expect(page.get_by_label("Create paused")).to_have_count(0)
+    page.get_by_label("Description").fill("For the day shift")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("#part-job-head").get_by_text("For the day shift")).to_be_visible()
+    assert status(world, job) == "paused"
+
+    page.locator("#part-job-head").get_by_role("button", name="Run now").click()
+    expect(page.get_by_role("status")).to_contain_text("is paused: the extra run starts when the job is resumed")
+    page.get_by_role("status").get_by_role("button", name="Resume").click()
+    assert world.event(job)["next_run_at"] is None
+    expect(page.get_by_text("No schedule: it runs only when it is triggered.").first).to_be_visible()
+    assert status(world, job) == "pending"
 
 
 def test_every_fifteen_minutes_and_a_raw_rule(visit):
@@ -150,7 +185,7 @@ def test_an_edit_keeps_what_it_does_not_show_and_notices_another_ones(world, vis
     assert stored["run"]["backoff"] == [1, 2, 3]
     page = visit.go(f"/jobs/{job}/edit")
     world.host.publish("pause", {"id": job})
-    until(lambda: status(world, job) == "paused", "somebody else pauses it")
+    until(lambda: status(world, job) == "paused", "a pause by another user")
     page.get_by_label("Name", exact=True).fill("Mine")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("The job was changed by someone else")).to_be_visible()
@@ -187,11 +222,11 @@ def test_a_failing_job_is_found_its_reason_seen_and_it_is_tried_again(world, vis
     again = world.event(job)
     assert (again["event_id"], again["run"]["attempt"]) == (event["event_id"], 2)
     world.result(again, "succeeded")
-    expect(page.get_by_text("Succeeded with attempt 2")).to_be_visible()  # by itself: the page is live
+    expect(page.get_by_text("Succeeded with attempt 2")).to_be_visible()  # automatically: the page is live
 
 
 class Hook(BaseHTTPRequestHandler):
-    """/broken answers 500 with its reason, everything else 200."""
+    """/broken returns 500 with a reason, everything else 200."""
 
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -231,7 +266,7 @@ def test_a_new_user_finds_a_failing_job_sees_why_mends_its_target_and_runs_it_ag
     page.get_by_role("button", name="Save").click()
     page.get_by_role("status").get_by_role("button", name="Run now").click()
     expect(page.get_by_role("status")).to_contain_text("One extra run was triggered")
-    succeeded = page.locator("#part-job-runs tbody tr", has_text="succeeded")  # by itself: the page is live
+    succeeded = page.locator("#part-job-runs tbody tr", has_text="succeeded")  # automatically: the page is live
     succeeded.get_by_role("link").first.click()
     expect(page.get_by_text("Status 200", exact=True)).to_be_visible()
     expect(page.get_by_text("welcome")).to_be_visible()
@@ -284,7 +319,7 @@ def test_output_comes_in_while_a_run_is_at_work(world, visit):
 def test_the_overview_is_live_and_its_charts_are_drawn(world, visit):
     page = visit.go("/")
     expect(page.get_by_text("live", exact=False).first).to_be_visible()
-    expect(page.locator(".verdict h1")).to_have_text(VERDICT)
+    expect(page.locator(".timeliness h1")).to_have_text(VERDICT)
     job = world.job(job_type="due.soon", name="Appears by itself", run_at=iso(utc(hours=1)))
     expect(page.locator("#part-upcoming").get_by_role("link", name="Appears by itself")).to_be_visible()
     world.host.publish("cancel", {"id": job})
@@ -345,7 +380,7 @@ def test_dead_letters_are_replayed_and_dropped(world, visit):
     mended = str(uuid4())
     world.host.publish("request", {"id": mended, "job_type": "mended", "every": "P1D", "tenant": "not a tenant"})
     world.host.publish("pause", {"id": "nonsense"})
-    # Those two, and not just any: runs that other tests gave up lie there as well.
+    # Exactly those two: there are also dead runs from other tests.
     until(lambda: mended in (found := letters()) and "nonsense" in found, "both letters")
     page = visit.go("/")
     expect(page.locator("#part-tiles a[href='/dead'] .value")).to_have_text(re.compile("[1-9]"))
@@ -513,7 +548,7 @@ def test_a_login_link_works_once(world, browser):
     with a_visit(browser, world) as visit:
         page = visit.go(path)
         expect(page).to_have_url(f"{world.url}/")
-        expect(page.locator(".verdict h1")).to_be_visible()
+        expect(page.locator(".timeliness h1")).to_be_visible()
     assert world.http(path)[0] == 404
     assert world.http("/login/link", {})[0] == 303  # no token, no link
 

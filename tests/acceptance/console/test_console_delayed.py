@@ -1,4 +1,4 @@
-"""Delayed messages in the console, in a real browser: found, looked at, taken back, and never more than text."""
+"""Delayed messages in the console, in a real browser: list, show, cancel, and only as text."""
 
 from uuid import uuid4
 

@@ -1,4 +1,4 @@
-"""Whatever a message says is shown as text: a corpus of injections through every field that a page shows."""
+"""Message contents are shown as text: a corpus of injections through every field that a page shows."""
 
 import json
 import re
@@ -47,7 +47,7 @@ ALL = " ".join(CORPUS)
 
 
 def short(texts, most=200):
-    """Return as much of the corpus as a field holds, in pieces."""
+    """Return as much of the corpus as fits into a field, in pieces."""
     piece, pieces = "", []
     for text in texts:
         if len(piece) + len(text) + 1 > most:
@@ -69,7 +69,7 @@ def test_every_field_that_is_shown_is_shown_as_text(world, browser):
         world.run_status(event, "dead")
         jobs.append(job)
         events.append(event["event_id"])
-    no_placeholders = ALL.replace("{{", "{ {")  # a target with one that nobody knows is refused as a whole
+    no_placeholders = ALL.replace("{{", "{ {")  # a target with an unknown placeholder is rejected as a whole
     waiting = world.job(
         job_type=short(CORPUS)[0],
         name=short(CORPUS)[1],
@@ -115,7 +115,7 @@ def test_every_field_that_is_shown_is_shown_as_text(world, browser):
         texts = "".join(visit.go(f"/runs/{event}").locator("main").inner_text() for event in events)
         for each in CORPUS:
             assert " ".join(each.split()) in " ".join(texts.split()), each
-        for path in ("/jobs", "/runs"):  # what is typed into a filter comes back too
+        for path in ("/jobs", "/runs"):  # filter inputs are shown again too
             for name in ("q", "job_type", "tenant", "status", "since", "job_id"):
                 page = visit.page
                 page.goto(f"{world.url}{path}?{name}={json.dumps(ALL)[1:181]}".replace("#", ""))
@@ -123,7 +123,7 @@ def test_every_field_that_is_shown_is_shown_as_text(world, browser):
 
 
 def check(page, path):
-    """Nothing of the corpus has become an element, an attribute or a script; nothing was worked out."""
+    """The corpus has not become an element, an attribute or a script; no expression was evaluated."""
     assert (
         page.evaluate(
             "document.querySelectorAll('main script, main img, main iframe, main style, main base, main math, "

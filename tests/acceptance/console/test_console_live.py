@@ -1,4 +1,4 @@
-"""What moves by itself in the console, and what must not: in a real browser."""
+"""Live updates in the console, and parts that must not move: in a real browser."""
 
 import re
 
@@ -11,7 +11,7 @@ expect.set_options(timeout=DEADLINE * 1000)
 
 
 def place(page, row):
-    """Where a row stands on the screen."""
+    """The position of a row on the screen."""
     return page.locator(row).bounding_box()["y"]
 
 

@@ -1,4 +1,4 @@
-"""Every page of the console in a real browser: in both themes, on a phone, with and without scripts."""
+"""Every page of the console in a real browser: in both themes, on a phone, and without scripts."""
 
 import re
 
@@ -53,5 +53,5 @@ def test_every_page_is_whole_in_both_themes_and_on_a_phone(world, browser, paths
 def test_pages_can_be_read_without_scripts(world, browser, paths):
     with a_visit(browser, world, world.token(), java_script_enabled=False) as visit:
         for name, path in paths.items():
-            # Asked again where processes are late to say that they live, or the database to answer.
+            # Retried if processes are slow to report, or the database to respond.
             until(lambda path=path, name=name: re.search(SHOWN[name], visit.go(path).content()), name)

@@ -1,4 +1,4 @@
-"""`scheduler delayed …` as a person runs it, against a real broker and a real database."""
+"""`scheduler delayed …` as an operator runs it, against a real broker and a real database."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def test_list_show_and_cancel(shop, sidecar, run):
         message_id=named, headers={"x-delay": 1}))
     shop.send(queue, b"next", x_delay=1)
     assert shop.take(queue, 1)[0][2] == b"next"
-    assert "must be a UUID" in run("show", "x", code=2)
+    assert "invalid UUID" in run("show", "x", code=2)
     assert "Postgres" in run("list", code=69, DATABASE_URL="postgresql://127.0.0.1:1/x")
 
 
@@ -111,7 +111,7 @@ def test_migrate_prints_what_takes_the_place_of_the_plugins_exchanges_and_applie
     shop.channel.exchange_declare("plain", "topic", durable=True)
     assert "declared; set SCHEDULER_DELAY_EXCHANGES" in run("migrate", path, "--apply", code=1)
     pairs = {"SCHEDULER_DELAY_EXCHANGES": "shop.mails:direct,shop.orders:topic"}
-    assert sidecar.processes[1].stop() == 0  # it knows other exits, and would put off what comes out of these
+    assert sidecar.processes[1].stop() == 0  # it has other exits, and would postpone messages for these
     for role in ("producer", "consumer"):
         sidecar.start(role, **pairs).ready()
     shop.send("order.placed", b"1", "shop.orders.delay", x_delay=1)
@@ -119,7 +119,7 @@ def test_migrate_prints_what_takes_the_place_of_the_plugins_exchanges_and_applie
     shop.send("mail", b"3", "shop.orders.delay", x_delay=1)
     assert shop.get("billing")[2] == b"1"
     assert shop.get("sending")[2] == b"3"
-    # What came from `plain` has no queue at shop.orders: it is kept.
+    # The message from `plain` has no queue at shop.orders: it is stored.
     until(lambda: any(row["retries"] for row in waiting(sidecar)), "the one without a queue")
 
 

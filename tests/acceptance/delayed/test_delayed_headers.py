@@ -1,4 +1,4 @@
-"""What the delay headers say, of whichever kind they are, and what comes out: over a real broker, byte by byte."""
+"""Delay headers of every type, and the delivered messages, over a real broker, byte by byte."""
 
 import json
 import struct
@@ -81,7 +81,7 @@ def test_what_is_no_number_or_too_far_is_rejected_with_the_reason(shop, headers,
     with keeping_raw():
         properties = rejected(shop, body)
     kept = raw_headers(properties.raw)
-    kept.pop("x-delivery-count", None)  # of scheduler_dead, which shows it to whoever looks
+    kept.pop("x-delivery-count", None)  # from scheduler_dead, which counts each read
     assert words in kept.pop("x-rejected-reason")[5:].decode()
     assert kept.pop("x-original-exchange") == text(b"schedule.delay")
     assert kept.pop("x-rejected-at")
@@ -165,7 +165,7 @@ def test_headers_that_pika_cannot_read_come_out_as_they_came_in(shop):
 
 
 def test_a_header_that_fills_its_frame_is_rejected_and_blocks_nothing(shop):
-    """x-delay needs more bytes when it comes out than it had."""
+    """x-delay needs more bytes on delivery than before."""
     room = 131072 - 8 - 12 - 2 - 4 - 1
     filling = room - len(table(x_delay=value("b", "b", 9), a=text(b""))) + 4
     raw = headers_only(x_delay=value("b", "b", 9), a=text(b"#" * filling)).written

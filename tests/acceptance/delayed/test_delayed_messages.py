@@ -1,4 +1,4 @@
-"""Delayed messages on their way: kept, cancelled, in order, undelivered, and as whom."""
+"""Delayed messages: stored, cancelled, in order, undelivered, and with the right user."""
 
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
@@ -12,7 +12,7 @@ HOUR = 3_600_000
 
 
 def due_now(sidecar):
-    """Have all that wait come out."""
+    """Make all pending messages due."""
     sidecar.sql("UPDATE delayed_messages SET wake_at = now() WHERE exchange IS NOT NULL")
     sidecar.sql("SELECT pg_notify('scheduler_wakeup', '')")
 
@@ -93,7 +93,7 @@ def test_a_queue_deleted_before_its_time_costs_no_message_and_no_other_comes_twi
     queue, gone = shop.queue(), shop.queue()
     producer = sidecar.processes[1]
     with frozen(producer):
-        for number in range(5):  # without a message_id: nothing but what they say tells them apart
+        for number in range(5):  # without a message_id: only their content identifies them
             shop.send(queue, b"%d" % number, x_delay=1)
             shop.send(gone, b"%d" % number, x_delay=1)
         stored(sidecar, 10)
@@ -118,11 +118,11 @@ def test_after_an_hour_without_a_queue_it_goes_to_schedule_dead_with_the_reason(
     sidecar.sql("UPDATE delayed_messages SET unroutable_at = now() - interval '59 minutes', wake_at = now()")
     due_now(sidecar)
     until(lambda: all(row["retries"] > 1 for row in waiting(sidecar)), "another try")
-    with frozen(sidecar.processes[1]):  # it tries again by itself, now and then
+    with frozen(sidecar.processes[1]):  # it retries automatically, periodically
         sidecar.sql("UPDATE delayed_messages SET unroutable_at = now() - interval '60 minutes'")
         [row] = waiting(sidecar)
         due_now(sidecar)
-    until(lambda: not waiting(sidecar), "that it is given up")
+    until(lambda: not waiting(sidecar), "that it is dead")
     found = until(lambda: next((got for got in drained(shop) if got[2] == b"given up"), None), "the dead letter")
     method, dead, _ = found
     assert method.routing_key == key
@@ -148,7 +148,7 @@ def test_rejected_by_a_worker_dead_lettered_and_delayed_again(shop):
             lambda: got if (got := shop.channel.basic_get(queue))[0] else None, "the next attempt")
         deaths = (properties.headers.get("x-death") or [{"count": 0}])[0]["count"]
         assert deaths == attempt
-        assert properties.headers["x-delay"] == -30  # as with the plugin: who wants a delay sets it anew
+        assert properties.headers["x-delay"] == -30  # as with the plugin: a new delay must be set explicitly
         shop.channel.basic_nack(method.delivery_tag, requeue=False)
     shop.channel.basic_ack(until(lambda: shop.channel.basic_get(queue)[0], "the last").delivery_tag)
 
@@ -218,7 +218,7 @@ def test_a_cancel_that_comes_first_holds_for_an_hour(shop, sidecar):
     assert bodies(shop.take(queue, 1)) == [b"over"]
     until(lambda: sidecar.processes[0].metric("scheduler_delayed_dropped_total") > dropped, "its count")
     assert held in cancels(sidecar)
-    # Its hour over, a producer forgets it by itself.
+    # After an hour, a producer deletes it.
     sidecar.sql("UPDATE delayed_messages SET due_at = now(), wake_at = now() WHERE message_id = %s", held)
     sidecar.sql("SELECT pg_notify('scheduler_wakeup', '')")
     until(lambda: held not in cancels(sidecar), "the cancel to be forgotten")
@@ -239,7 +239,7 @@ def test_the_same_uuid_while_it_waits_is_the_same_message(shop, sidecar):
     stored(sidecar, 1)
     shop.send(queue, b"second", properties=named(message_id, **{"x-delay": 1}))
     shop.send(queue, b"second", properties=named(message_id.replace("-", ""), **{"x-delay": 1}))
-    for text in ("no UUID", f"{{{message_id}}}"):  # another's business: as often as it comes
+    for text in ("no UUID", f"{{{message_id}}}"):  # an id for another purpose: every copy is delivered
         shop.send(queue, b"other", properties=named(text, **{"x-delay": 1}))
         shop.send(queue, b"other", properties=named(text, **{"x-delay": 1}))
     assert bodies(shop.take(queue, 4)) == [b"other"] * 4
@@ -252,9 +252,9 @@ def test_the_same_uuid_while_it_waits_is_the_same_message(shop, sidecar):
 
 @pytest.fixture
 def other_user(stack, vhost):
-    """A URL of the same virtual host as somebody else."""
+    """Return a URL of the same virtual host with a different user."""
     if stack.rabbitmq is None:
-        pytest.skip("needs a broker of its own")
+        pytest.skip("needs a private broker")
     name = urlsplit(vhost).path[1:]
     everything = ",".join(['<<".*">>'] * 3)
     stack.rabbitmq.evaluate(
@@ -296,7 +296,7 @@ def test_an_exit_by_headers(shop):
 
 def test_what_expires_before_it_is_stored_goes_to_schedule_dead(shop, sidecar):
     with frozen(sidecar.processes[0]):
-        # What the consumer holds unacknowledged expires only when the broker has hung up on it.
+        # Unacknowledged messages of the consumer expire only when the broker has closed its connection.
         for _ in range(3):
             properties = pika.BasicProperties(headers={"x-delay": HOUR}, expiration="1")
             shop.send("expires", b"expired", properties=properties)
@@ -307,7 +307,7 @@ def test_what_expires_before_it_is_stored_goes_to_schedule_dead(shop, sidecar):
 
 
 def test_an_exit_that_is_none_any_more_stops_nothing_else(shop, sidecar):
-    """To publish to an exchange that is not there would end the channel that all events go through."""
+    """Publishing to a missing exchange would close the channel of all events."""
     queue = shop.queue()
     sidecar.sql("INSERT INTO delayed_messages (exchange, routing_key, properties, body, due_at, wake_at) "
                 "VALUES ('gone', 'k', '\\x0000', 'lost', now(), now())")

@@ -1,4 +1,4 @@
-"""What the plugin's own tests ask of it, asked of us: its users must find what they had."""
+"""The plugin's own tests, run against the sidecar: its users must get the same behaviour."""
 
 import random
 from datetime import timedelta
@@ -18,9 +18,9 @@ DELAYS = (500, 100, 300, 200, 100, 400)
 
 @pytest.fixture
 def send_all(shop, sidecar):
-    """Publish a message for each delay, and return them in the order in which they shall come out.
+    """Publish a message for each delay, and return them in the expected order of delivery.
 
-    That is the order of their instants, whatever time it takes to publish and to store them: nothing comes out
+    That is the order of their instants, regardless of the time to publish and store them: nothing is delivered
     before all are stored.
     """
     def send(exchange, key, write=int):
@@ -128,13 +128,13 @@ def test_one_entry_that_is_lost_does_not_stop_the_others(shop, sidecar):
 
 @pytest.mark.parametrize("after_they_are_due", [False, True], ids=["before", "after"])
 def test_seven_delays_survive_a_restart_of_the_broker(breakable, after_they_are_due):
-    """It goes before any of them is due, and comes back when some or all of them are."""
+    """It stops before any of them is due, and restarts when some or all of them are."""
     stack, sidecar = breakable
     delays = random.Random(7).sample(range(1, 16), 7)
     shop = Shop(sidecar.amqp_url)
     queue = shop.queue()
     scale = 50 if after_they_are_due else 500
-    with frozen(sidecar.processes[1]):  # however long it takes, none is out before all are stored
+    with frozen(sidecar.processes[1]):  # regardless of the duration, none is delivered before all are stored
         for each in delays:
             shop.send(queue, b"%d" % each, x_delay=each * scale + 1500)
         shop.connection.close()
@@ -145,7 +145,7 @@ def test_seven_delays_survive_a_restart_of_the_broker(breakable, after_they_are_
     stack.rabbitmq.start()
     shop = Shop(patiently_url(sidecar.amqp_url))
     found, sent = set(), {b"%d" % each for each in delays}
-    while found < sent:  # what was on its way when the broker went may come twice
+    while found < sent:  # messages in flight when the broker stopped may arrive twice
         found |= set(bodies(shop.take(queue, 1)))
     shop.close()
     assert found == sent
@@ -165,7 +165,7 @@ def patiently_url(url):
 
 @pytest.fixture(scope="module")
 def breakable():
-    """Servers of its own, for they are stopped."""
+    """Private servers, because they are stopped."""
     with start_stack(purpose="delayed") as stack:
         database = stack.create_database()
         patiently(lambda: migrate(database))

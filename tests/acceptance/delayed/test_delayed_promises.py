@@ -1,4 +1,4 @@
-"""What the contract says of delayed messages beside what the plugin did, line by line."""
+"""The contract of delayed messages beyond the plugin's behaviour, line by line."""
 
 import pika
 from delayed_support import Shop, bodies, frozen, stored, waiting
@@ -8,7 +8,7 @@ HOUR = 3_600_000
 
 
 def due_now(sidecar):
-    """Have all that wait come out."""
+    """Make all pending messages due."""
     sidecar.sql("UPDATE delayed_messages SET wake_at = now() WHERE exchange IS NOT NULL")
     sidecar.sql("SELECT pg_notify('scheduler_wakeup', '')")
 
@@ -22,7 +22,7 @@ def test_what_has_no_delay_header_passes_while_we_stand_still(shop, sidecar):
 
 
 def test_expiration_counts_from_when_it_comes_out(shop, sidecar):
-    """It waits for longer than it may live, comes out, and only then lives for so long."""
+    """Its delay is longer than its expiration; the expiration starts at delivery."""
     expired = shop.queue("amq.fanout", "")
     queue = shop.queue(arguments={"x-dead-letter-exchange": "amq.fanout"})
     shop.send(queue, b"lives", properties=pika.BasicProperties(headers={"x-delay": HOUR}, expiration="1500"))
@@ -30,14 +30,14 @@ def test_expiration_counts_from_when_it_comes_out(shop, sidecar):
     until(lambda: sidecar.sql("SELECT 1 FROM delayed_messages WHERE stored_at < now() - interval '1.6 seconds'"),
           "its time to live to be over")
     due_now(sidecar)
-    [(_, properties, body)] = shop.take(expired, 1)  # by way of the queue: it was not given up on before
+    [(_, properties, body)] = shop.take(expired, 1)  # through the queue: it was not dead-lettered before
     [death] = properties.headers["x-death"]
     assert (body, death["queue"], death["reason"]) == (b"lives", queue, "expired")
     assert death["original-expiration"] == "1500"
 
 
 def test_a_bcc_reaches_nobody_and_is_not_told(shop):
-    """The broker strips it on the way in."""
+    """The broker removes it on arrival."""
     queue, secret = shop.queue(), shop.queue()
     shop.send(queue, b"kept from us", x_delay=20, BCC=[secret])
     [(_, properties, _)] = shop.take(queue, 1)
@@ -46,7 +46,7 @@ def test_a_bcc_reaches_nobody_and_is_not_told(shop):
 
 
 def test_a_dead_letter_that_is_sent_again_with_a_delay_is_delayed_again(shop, sidecar):
-    """As users of the plugin retry: rejected, seen among the dead letters, and published with a delay anew."""
+    """A retry as users of the plugin do it: reject, read from the dead letters, publish with a new delay."""
     dead = shop.queue("amq.fanout", "")
     queue = shop.queue(arguments={"x-dead-letter-exchange": "amq.fanout"})
     shop.send(queue, b"work", x_delay=20)
@@ -57,7 +57,7 @@ def test_a_dead_letter_that_is_sent_again_with_a_delay_is_delayed_again(shop, si
         headers = properties.headers
         assert headers["x-delay"] < 0
         assert headers["x-death"][0]["queue"] == queue
-        until(lambda: not waiting(sidecar), "that it is settled")  # else it is frozen with it, and lets go of it
+        until(lambda: not waiting(sidecar), "that it is settled")  # otherwise it would be frozen with the lock
         with frozen(sidecar.processes[1]):
             again = pika.BasicProperties(headers={**headers, "x-delay": 40 * attempt})
             shop.send(queue, body, properties=again)

@@ -19,7 +19,7 @@ def health(port, *arguments, **env):
 
 def test_a_ready_process_is_healthy(sidecar):
     process = sidecar.up(consumers=0).processes[0]
-    # It gives up after five seconds, as a HEALTHCHECK must.
+    # It times out after five seconds, as a HEALTHCHECK must.
     until(lambda: health(process.port) == (0, {"ready": True, "missing": {}}), "that it is ready")
     live = {"http_proxy": "http://127.0.0.1:9"}  # which is not asked
     _, answer = until(lambda: (got := health(process.port, "--live", **live))[0] == 0 and got, "that it lives")

@@ -14,6 +14,7 @@ from scheduler.cli.show.job import explain
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.jobs.job import JobStatus
 from scheduler.postgres.jobs.report import JobReport, report
+from scheduler.views.jobs import JobView
 
 DUE = datetime(2026, 12, 1, 8, tzinfo=UTC)
 REFUSED_AND_LATE = """
@@ -133,7 +134,7 @@ def test_the_command_prints_text_or_json(database_url, job):
     done = show(database_url, str(job).upper(), "--json")
     assert (done.returncode, done.stderr) == (0, "")
     values = json.loads(done.stdout)
-    assert values.keys() == set(JobReport.__dataclass_fields__)
+    assert values.keys() == set(JobReport.__dataclass_fields__) | set(JobView.model_fields)
     assert (values["id"], values["last_emitted_at"]) == (str(job), "2026-12-01T08:00:11.200000Z")
     assert (values["retry_at"], values["last_refusals"], values["producers"]) == (None, 3, 0)
 

@@ -1,4 +1,4 @@
-"""What the tests of the host kit share."""
+"""Fixtures for the tests of the host kit."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -27,7 +27,7 @@ def amqp_url(one_vhost: str) -> str:
     patiently(lambda: topology.declare(one_vhost, queue_type="quorum", due_queue_type="default"))
     for queue in QUEUES:
         host = Host(one_vhost)
-        with suppress(ChannelClosedByBroker):  # the runner's own queue may not be there yet
+        with suppress(ChannelClosedByBroker):  # the runner's queue may not exist yet
             host.channel.queue_purge(queue)
         host.close()
     return one_vhost

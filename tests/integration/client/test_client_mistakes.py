@@ -1,4 +1,4 @@
-"""Mistakes of a host's first hour: each is an error at once that says what is wrong, without a password."""
+"""Mistakes of a host's first hour: each is an immediate error that names the problem, without a password."""
 
 import threading
 from datetime import UTC, datetime, timedelta
@@ -56,7 +56,7 @@ def test_an_unknown_virtual_host_is_named(amqp_url, act):
 @pytest.mark.parametrize("act", [cancel, run])
 def test_a_forbidden_virtual_host_is_named(stack, amqp_url, act):
     if stack.rabbitmq is None:
-        pytest.skip("needs a broker of its own")
+        pytest.skip("needs a private broker")
     stack.rabbitmq.ctl("add_user", "outsider", "se-cret")
     try:
         error = act(with_user(amqp_url, "outsider:se-cret"))

@@ -1,4 +1,4 @@
-"""Handlers for mainapp_due: acknowledged after success, tried again after failure, never lost."""
+"""Handlers for mainapp_due: acknowledged after success, retried after failure, never lost."""
 
 import json
 import socket

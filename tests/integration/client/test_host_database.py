@@ -132,7 +132,7 @@ def with_django_cursor(url):
 
 @contextmanager
 def atomic(connection):
-    """What transaction.atomic() does, for a connection outside of django.db.connections."""
+    """The behaviour of transaction.atomic(), for a connection outside of django.db.connections."""
     connection.set_autocommit(False)
     try:
         yield

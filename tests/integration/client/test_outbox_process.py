@@ -1,4 +1,4 @@
-"""`scheduler outbox`: the relay as a process of its own."""
+"""`scheduler outbox`: the relay as a separate process."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ def test_the_process_waits_for_its_table_relays_and_stops(empty_database, amqp_u
     assert host.get("scheduler_inbox")[0].routing_key == "cancel"
     with connected(empty_database) as database, database.cursor() as cursor:
         count = "SELECT count(*) FROM scheduler_outbox"
-        until(lambda: cursor.execute(count) or cursor.fetchone() == (0,), "it is struck off, and not sent again")
+        until(lambda: cursor.execute(count) or cursor.fetchone() == (0,), "it is deleted, and not resent")
         cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s",
                        ("scheduler outbox",))
     with psycopg.connect(empty_database) as database:

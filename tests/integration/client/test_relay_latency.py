@@ -1,4 +1,4 @@
-"""The relay gets past a slow broker: every batch makes progress, in order, however long a confirm takes."""
+"""The relay with a slow broker: every batch makes progress, in order, regardless of the confirm latency."""
 
 import json
 import threading
@@ -12,7 +12,7 @@ from support import until
 
 from scheduler.client import Outbox, Relay, tables
 from scheduler.client.publisher import PublishOutcome
-from scheduler.postgres.connection import connect
+from scheduler.postgres.connection import connect_host
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def left(url):
 def test_a_broker_that_confirms_slowly_gets_every_command_once_and_in_order(outbox, slow, host, delay):
     outbox(250, uuid4())
     slow.delay = delay
-    relay = Relay(lambda: connect(outbox.url, "outbox"), slow.url).start()
+    relay = Relay(lambda: connect_host(outbox.url, "outbox"), slow.url).start()
     until(lambda: not left(outbox.url), "an empty outbox")
     relay.stop()
     numbers = [int(host.get("scheduler_inbox")[1].correlation_id) for _ in range(250)]
@@ -58,7 +58,7 @@ def test_a_broker_that_confirms_slowly_gets_every_command_once_and_in_order(outb
 
 
 def test_a_confirm_may_take_longer_than_a_transaction_may_be_idle(outbox, slow, host):
-    relay = Relay(lambda: connect(outbox.url, "outbox", idle_in_transaction_session_timeout="6s"), slow.url)
+    relay = Relay(lambda: connect_host(outbox.url, "outbox", idle_in_transaction_session_timeout="6s"), slow.url)
     outbox(1)
     assert relay.run_once() == 1
     slow.delay = 8.0
@@ -71,7 +71,7 @@ def test_a_confirm_may_take_longer_than_a_transaction_may_be_idle(outbox, slow, 
 
 
 def test_what_was_confirmed_before_the_connection_broke_is_removed(outbox, slow, host):
-    relay = Relay(lambda: connect(outbox.url, "outbox"), slow.url)
+    relay = Relay(lambda: connect_host(outbox.url, "outbox"), slow.url)
     outbox(1)
     assert relay.run_once() == 1
     host.channel.queue_purge("scheduler_inbox")
@@ -95,7 +95,7 @@ def test_what_was_confirmed_before_the_connection_broke_is_removed(outbox, slow,
     ({"CC": "no list"}, "closed the channel"), ({"traceparent": "x" * 200_000}, "frame_max"),
 ])
 def test_a_command_that_the_broker_refuses_holds_up_no_other(outbox, amqp_url, host, headers, says):
-    relay = Relay(lambda: connect(outbox.url, "outbox"), amqp_url)
+    relay = Relay(lambda: connect_host(outbox.url, "outbox"), amqp_url)
     outbox(2)
     with psycopg.connect(outbox.url) as database:
         database.execute("UPDATE scheduler_outbox SET headers = %s WHERE id = 1", [json.dumps(headers)])

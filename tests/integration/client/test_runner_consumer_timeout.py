@@ -17,7 +17,7 @@ SETTINGS = {"consumer_timeout": 3_000, "channel_tick_interval": 200}  # millisec
 def impatient(stack):
     """RabbitMQ closes a channel that has not acknowledged a delivery for three seconds."""
     if stack.rabbitmq is None:
-        pytest.skip("needs a broker of its own")
+        pytest.skip("needs a private broker")
     node = stack.rabbitmq
     before = {name: node.evaluate(f"element(2, application:get_env(rabbit, {name}))") for name in SETTINGS}
     for name, value in SETTINGS.items():

@@ -1,4 +1,4 @@
-"""Whatever ends the owner of a stack, nothing of the stack stays; as root, we let an ordinary user own it."""
+"""After any end of a stack's owner nothing remains of the stack; as root, an ordinary user owns it."""
 
 import contextlib
 import json
@@ -50,7 +50,7 @@ class Owner:
     directory: Path
 
     def left(self, drawn: Sequence[int] = ()) -> bool:
-        """Tell whether anything of the stack is still there, but for ports that another has drawn meanwhile."""
+        """Return whether any part of the stack remains, except for ports that another process has chosen since."""
         return (
             any(server.alive() for server in self.servers)
             or not all(is_free(port) for port in self.ports if port not in drawn)
@@ -59,7 +59,7 @@ class Owner:
 
 
 class Account:
-    """Ourselves, or the user `nobody` when we are root and nobody can run a Python with our packages."""
+    """Return this user, or `nobody` if this is root and `nobody` can run Python with our packages."""
 
     def __init__(self) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="scheduler-test-"))

@@ -121,7 +121,7 @@ def test_rabbitmq_comes_back_with_its_port_and_data_and_takes_its_epmd_along(own
         # Classic: after a kill in its first moments, a quorum queue of RabbitMQ 3.10 waits for an election.
         channel.queue_declare("kept", durable=True)
         channel.basic_publish("", "kept", b"7", pika.BasicProperties(delivery_mode=2), mandatory=True)
-    # RabbitMQ 3.10 writes a new queue's definition to disk only within two seconds, whatever it confirms.
+    # RabbitMQ 3.10 writes a new queue's definition to disk within two seconds, possibly after it was confirmed.
     assert server.evaluate("mnesia:sync_log()") == "ok"
     family = [server.pid, *(child.pid for child in descendants(server.pid))]
     getattr(server, end)()

@@ -65,4 +65,4 @@ def test_a_collector_that_is_away_changes_nothing(sidecar, host):
     headers = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
     host.publish("request", {"id": str(uuid4()), "job_type": "t", "run_at": iso(utc())}, headers=headers)
     assert host.due()
-    # The fixture sees to it that both end in time and with exit code 0.
+    # The fixture ensures that both end in time and with exit code 0.

@@ -1,4 +1,4 @@
-"""A command of the worker's own user cannot read the worker's environment or memory."""
+"""A command with the worker's user cannot read the worker's environment or memory."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from endpoints import event, results
 from pika.exceptions import UnroutableError
 from support import Process, until
 
-# Root's capabilities allow everything, so the worker gives them up first.
+# Root's capabilities allow everything, so the worker drops them first.
 WITHOUT_CAPABILITIES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
 PROBE = """
 import json, os, sys

@@ -1,4 +1,4 @@
-"""The claim: oldest first, never early, skipping what others hold, by the index whatever the statistics say."""
+"""The claim: oldest first, never early, skipping locked rows, by the index for all statistics."""
 
 from collections import Counter
 from datetime import timedelta
@@ -93,7 +93,7 @@ def test_each_outcome_is_settled_by_its_own_statement(database_url, sessions):
     assert (rows[triggered]["triggers"], rows[triggered]["occurrence"]) == ([], 1)
     assert rows[triggered]["next_run_at"] is not None
     assert (rows[failed]["retries"], rows[failed]["wake_at"] > rows[failed]["next_run_at"]) == (1, True)
-    # What is known of the last event afterwards.
+    # The last event's fields afterwards.
     for each in (done, moved, triggered):
         assert rows[each]["last_emitted_at"] < rows[each]["last_confirmed_at"]
     assert rows[done]["last_due_at"] == rows[moved]["last_due_at"] == rows[failed]["next_run_at"]
@@ -143,7 +143,7 @@ def test_the_claim_walks_its_index_and_sorts_nothing(database_url, statistics):
                 or "Bitmap" in node["Node Type"]]
     scans = [node for node in nodes if "Index Name" in node]
     assert {node["Index Name"] for node in scans} == {"jobs_due"}
-    # What is due of each class, whether something of normal is, and what comes next: never more than asked for.
+    # Due rows by class, whether any normal one is due, and the next due time; never more than requested.
     assert len(scans) == 5
     shares = ClassShares.of(100)
     assert sum(node["Actual Rows"] for node in scans) <= shares.better + shares.low + 2
@@ -151,7 +151,7 @@ def test_the_claim_walks_its_index_and_sorts_nothing(database_url, statistics):
 
 
 def test_statistics_that_know_of_one_class_only_lead_the_claim_to_no_other_index(database_url):
-    """A session plans once, and what it plans by may be long gone."""
+    """A session plans once, and its statistics may be outdated."""
     fill(database_url, 5_000, "now() + n * interval '1 second'", priority="high")
     nodes = list(walk(plan(database_url, statistics=True)[0]["Plan"]))
     assert {node["Index Name"] for node in nodes if "Index Name" in node} == {"jobs_due"}
@@ -168,7 +168,7 @@ def test_what_is_due_of_another_class_is_walked_over_once(database_url, sessions
     second = claim(sessions[0], 18, first.resume_from)
     assert [job.wake_at for job in second.things] == sorted(job.wake_at for job in second.things)
     assert second.things[0].wake_at > low
-    # What comes late below that is found by a look from the bottom, or where a wake-up tells of it.
+    # Late arrivals below it are found by a poll from the bottom, or through a wake-up.
     fill(database_url, 1, "now() - interval '1 hour'", priority="high")
     sessions[0].release()
     assert claim(sessions[0], 18, second.resume_from).things[0].definition.priority == "low"

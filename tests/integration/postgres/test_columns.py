@@ -1,4 +1,4 @@
-"""The columns of a job: what the domain has, the table holds, and whatever a host writes comes back unchanged."""
+"""The columns of a job: the domain and the table agree, and every host value is returned unchanged."""
 
 import io
 import json
@@ -21,7 +21,7 @@ from scheduler.postgres.jobs.columns import COLUMNS, FRESH
 from scheduler.postgres.jobs.store import lock, save
 from scheduler.postgres.row_text import copy_line, copy_text
 
-# The database's own: nobody asked for them, and no command changes them but by finishing the job.
+# Managed by the database: commands change them only by finishing the job.
 ITS_OWN = {
     "created_at", "finished_at", "wake_at", "last_due_at", "last_emitted_at", "last_confirmed_at", "last_problem",
     "last_problem_at", "last_problem_due_at", "last_refusals", "created_by", "created_via", "updated_at",
@@ -34,13 +34,14 @@ AWKWARD = ["", "\\N", "\\", "\t", "a\tb\\nc", "\n", "\r\n", "{}", "NULL", "'", '
 
 def whole(text):
     """A job that leaves no column empty, with `text` wherever a host may write."""
-    spec = Spec("FREQ=DAILY", None, None, "Europe/Berlin", T.replace(tzinfo=None), T, T + timedelta(days=9))
+    spec = Spec("FREQ=DAILY", None, None, "Europe/Berlin", T.replace(tzinfo=None), T, T + timedelta(days=9),
+                "run_at", text, "next", text, timedelta(seconds=600))
     lateness = timedelta(days=2, microseconds=7)
-    definition = Definition(text or "t", "{}", OnMissed.SKIP, lateness, RunPolicy(), text, Priority.LOW, text,
-                            json.dumps({"webhook": {"url": text}}), text, text, text, spec)
+    definition = Definition("{}", lateness, RunPolicy(), json.dumps({"webhook": {"url": text}}), text, text, text,
+                            text or "t", OnMissed.SKIP, text, text, Priority.LOW, text, spec)
     return Job(
         str(uuid4()), "a.tenant", JobStatus.PAUSED, T, 3, 2, T, (T, T + timedelta(seconds=1)), T, T, T, T, T, T,
-        str(uuid4()), definition,
+        str(uuid4()), "2026c", T, T, T, T, T, 7, definition,
     )
 
 
@@ -53,9 +54,9 @@ def fresh_job(text):
 
 
 def plain_job():
-    """A job that runs once, as most are, of which most columns are empty."""
+    """A job that runs once, like most; most of its columns are empty."""
     spec = Spec(None, None, None, "UTC", None, T, None)
-    definition = Definition("t", "{}", OnMissed.LATEST, *[None] * 9, spec)
+    definition = Definition("{}", *[None] * 6, "t", OnMissed.LATEST, *[None] * 4, spec)
     return Job(str(uuid4()), "default", JobStatus.PENDING, T, requested_at=T, definition=definition)
 
 

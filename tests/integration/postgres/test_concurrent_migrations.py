@@ -1,4 +1,4 @@
-"""Migrations while the tables are in use: indexes made concurrently, and locks that nobody waits behind."""
+"""Migrations while the tables are in use: indexes created concurrently, and locks that block no client."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -58,7 +58,7 @@ def test_an_index_is_made_while_others_write(database_url):
             done = pool.submit(migrate, database_url, with_file(INDEX))
             until(lambda: migrating(database_url), "it waits for the open transaction")
             with connected(database_url) as connection:
-                connection.cursor().execute(JOB)  # and nobody waits for it
+                connection.cursor().execute(JOB)  # and no client waits for it
         assert [each.version for each in done.result()] == [NEXT]
     assert valid(database_url, "test_index") == [(True,)]
     assert migrate(database_url, with_file(INDEX)) == []
@@ -77,7 +77,7 @@ def test_an_index_that_was_cut_short_is_made_again(database_url):
 
 
 def test_many_replicas_at_once_do_not_wait_for_each_other_in_a_circle(database_url):
-    """Making an index waits for every snapshot; who waits for its turn must hold none."""
+    """Creating an index waits for every snapshot, so a waiting session must hold none."""
     with ThreadPoolExecutor(4) as pool:
         with transaction_left_open(database_url):
             first = pool.submit(migrate, database_url, with_file(INDEX))
@@ -87,7 +87,7 @@ def test_many_replicas_at_once_do_not_wait_for_each_other_in_a_circle(database_u
                 "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
                 "AND application_name = 'scheduler migrate'"
             )
-            until(lambda: ask(database_url, sessions) == [(4,)], "the others wait for their turn")
+            until(lambda: ask(database_url, sessions) == [(4,)], "the others wait")
         assert len(first.result()) == 1
         assert [each.result() for each in others] == [[], [], []]
 
@@ -103,7 +103,7 @@ def test_a_partitioned_table_gets_its_index_partition_by_partition(database_url)
     attached = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'test_history'::regclass"
     assert ask(database_url, attached) == [(parts,)]
     ask(database_url, "SELECT make_run_partitions(15)")
-    [(more,)] = ask(database_url, partitions)  # one, or two where it has become midnight meanwhile
+    [(more,)] = ask(database_url, partitions)  # one, or two after midnight
     assert more > parts
     assert ask(database_url, attached) == [(more,)]
 
@@ -130,7 +130,7 @@ def test_what_needs_a_lock_lets_others_pass_until_it_gets_it(database_url, caplo
     with ThreadPoolExecutor(1) as pool:
         with transaction_left_open(database_url):
             done = pool.submit(migrate, database_url, with_file(change))
-            until(lambda: "table is locked: retrying" in caplog.text, "it gave up its place once")
+            until(lambda: "table is locked: retrying" in caplog.text, "it released its lock request once")
             with connected(database_url) as connection:
                 connection.cursor().execute(JOB)  # behind a lock that is waited for, this would wait as well
             assert not done.done()

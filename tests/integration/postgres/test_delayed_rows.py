@@ -1,8 +1,10 @@
 """Delayed messages as rows: claimed in order and by size, and a message and its cancel that meet."""
 
+import os
 import threading
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -48,6 +50,10 @@ def add(url, *messages):
         return execute_delayed(connection, messages, SOON)
 
 
+def resident_bytes():
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def cancel(url, message_id):
     with closing(connect(url, "test")) as connection:
         [verdict] = execute(connection, [Incoming(ScheduleCancel(id=message_id), message_id)], SOON)
@@ -55,7 +61,7 @@ def cancel(url, message_id):
 
 
 def waits_for_a_lock(url):
-    """Wait until some session of ours waits for another's."""
+    """Wait until one of our sessions waits for another one."""
     def waiting():
         with connected(url) as connection, connection.cursor() as cursor:
             cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
@@ -180,3 +186,18 @@ def test_ids_that_are_known_already_are_found_in_the_middle_of_a_batch(database_
     assert found == [kept, kept, ReceiveOutcome.CANCELLED, dropped, dropped, kept, kept]
     stored = [bytes(row["body"]) for row in rows() if row["exchange"] is not None]
     assert stored == [b"waits", b"1", b"2", b"6", b"7"]
+
+
+def test_the_buffer_of_a_large_message_is_freed(database_url):
+    """libpq keeps it as long as the connection: with three sessions and 30 MB that was 190 MB."""
+    add(database_url, *[message(b"x" * 20_000_000)] * 2)
+    with ExitStack() as stack:
+        sessions = [stack.enter_context(session(database_url)) for _ in range(2)]
+        before = resident_bytes()
+        for claimer in sessions:
+            [claimed] = due.claim(claimer, 10).things
+            settlement = DelayedSettlement(done=[claimed.id])
+            del claimed
+            due.settle(claimer, settlement)
+        assert resident_bytes() - before < 40_000_000
+        assert due.claim(sessions[0], 10).things == []

@@ -1,4 +1,4 @@
-"""Jobs that wait for their open run (overlap: wait) are released in every order of commits, and no batch waits."""
+"""Jobs with overlap: wait are released in every order of commits, and no batch waits."""
 
 import json
 import threading
@@ -82,7 +82,7 @@ def request(consumer, job_id=None, overlap="wait", **run):
 
 
 def open_run(consumer, session, **run):
-    """Make a job whose first run is open; return the ids of both."""
+    """Create a job whose first run is open; return the ids of both."""
     job_id = request(consumer, **run)
     batch = Batch(DueJobs(), session)
     [event_id] = [each.event_id for each in batch.emissions]
@@ -115,7 +115,7 @@ def is_due(sql):
 def test_a_hold_that_commits_after_its_run_ended_is_released(sessions, consumers, sql):
     _, event_id = open_run(consumers[0], sessions[0])
     batch = hold(sql, sessions[0])
-    succeed(consumers[0], event_id)  # waits for nobody: this thread has yet to settle the batch
+    succeed(consumers[0], event_id)  # must not wait: this thread has yet to settle the batch
     batch.settle()
     assert is_due(sql)
 
@@ -159,7 +159,7 @@ def test_a_run_that_a_producer_ends_releases_its_job(sessions, consumers, sql, h
 
 @pytest.mark.parametrize("receipt", list(Receipt))
 def test_a_run_that_began_under_another_policy_releases_its_job(sessions, consumers, sql, receipt):
-    """Even if the broker does not take the message about its end."""
+    """Even if the broker does not accept the message about its end."""
     job_id, event_id = open_run(consumers[0], sessions[0], overlap="allow")
     request(consumers[0], job_id)
     hold(sql, sessions[0]).settle()
@@ -235,7 +235,7 @@ def emitter(database_url, amqp_url, monkeypatch):
 
 
 def test_a_producer_does_not_wait_for_itself(emitter, sessions, consumers, sql):
-    """Runs of one batch have ended whose jobs are in the next batch, on its way before the first is settled."""
+    """The runs in one batch belong to jobs in the next batch, which is in flight before the first is settled."""
     jobs = [open_run(consumers[0], sessions[0]) for _ in range(4)]
     for _, event_id in jobs:
         succeed(consumers[0], event_id)
@@ -249,29 +249,29 @@ def test_a_producer_does_not_wait_for_itself(emitter, sessions, consumers, sql):
         emitter.run_once()  # raises Unavailable after the lock timeout if a batch waits for another
         return sql("SELECT count(*) FROM run_history") == [(4,)]
 
-    until(told, "all are told")
+    until(told, "all are notified")
     emitter.settle()
     assert sql("SELECT count(*) FROM jobs WHERE occurrence = 2") == [(4,)]
 
 
 def test_an_event_whose_run_is_in_the_batch_before_does_not_wait_for_it(emitter, sessions, consumers, sql):
-    """Jobs come back to an instant whose run is open, and just goes out again."""
+    """Jobs return to an instant whose run is open and is just being emitted again."""
     for _ in range(2):
         open_run(consumers[0], sessions[0], overlap="allow")
     sql("UPDATE runs SET status = 'waiting', retry_at = now() - interval '1 second', "
         "wake_at = now() - interval '1 second'")
-    # Two others, so that there may be more and the loop does not wait for the settlement of what it sent.
+    # Two others, so that there may be more and the loop does not wait for the settlement of its batch.
     sql("INSERT INTO jobs (id, job_type, next_run_at) VALUES (gen_random_uuid(), 'b', now()), "
         "(gen_random_uuid(), 'b', now())")
     emitter.run_once()
-    assert sql("SELECT event_id FROM runs FOR UPDATE SKIP LOCKED") == []  # they are on their way
+    assert sql("SELECT event_id FROM runs FOR UPDATE SKIP LOCKED") == []  # they are in flight
     sql("UPDATE jobs SET next_run_at = last_due_at WHERE job_type = 'a'")
 
     def emitted():
         emitter.run_once()
         return sql("SELECT count(*) FROM jobs WHERE occurrence = 2") == [(2,)]
 
-    until(emitted, "both went out")
+    until(emitted, "both are emitted")
     emitter.settle()
     assert sql("SELECT status, attempt FROM runs") == [("delivered", 2)] * 2
 

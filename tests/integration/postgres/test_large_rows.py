@@ -28,7 +28,7 @@ def session(database_url):
 
 
 def fill(url, count, text, priority="NULL", tracked="NULL"):
-    """Store jobs that are due, the first of them the longest, with a payload of this SQL expression."""
+    """Store due jobs, the longest first, with a payload from this SQL expression."""
     with connected(url) as connection, connection.cursor() as cursor:
         cursor.execute(f"""
             INSERT INTO jobs (id, job_type, next_run_at, starts_at, priority, payload, run)

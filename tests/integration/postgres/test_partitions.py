@@ -19,7 +19,7 @@ LAST = f"run_history_{datetime.now(UTC) + timedelta(days=PARTITIONS_AHEAD):%Y%m%
 
 @pytest.fixture
 def sql(database_url):
-    """Run a statement in a transaction of its own; one partition has expired and one is missing."""
+    """Run a statement in a separate transaction; one partition has expired and one is missing."""
     with connected(database_url) as connection, connection.cursor() as cursor:
         def run(statement, *values):
             cursor.execute(statement, values or None)

@@ -1,4 +1,4 @@
-"""The API's connections after an outage: no request fails on account of one that died meanwhile."""
+"""The API's connections after an outage: no request fails because a connection died during it."""
 
 import asyncio
 import select
@@ -15,7 +15,7 @@ from scheduler.api.database import Database
 from scheduler.api.problems import ServiceUnavailable
 from scheduler.domain.errors import Unavailable
 from scheduler.postgres import client_timeout, pool
-from scheduler.postgres.connection import ClientTimeouts, connect, ping, translated
+from scheduler.postgres.connection import ClientTimeouts, connect, database_time, translated
 
 LANES = ("read", "search", "write")
 
@@ -73,6 +73,11 @@ def behind(stack, database_url, proxy):
     made = Database(database_url.replace(f":{stack.postgres.port}/", f":{proxy.port}/"), 2)
     yield made
     made.close()
+
+
+def ping(connection):
+    with translated(), connection.cursor() as cursor:
+        database_time(cursor)
 
 
 def ask(database, lane, work=ping):

@@ -1,4 +1,4 @@
-"""What is asked again is planned once, for its values alone, and a session keeps no more plans than it may."""
+"""Repeated statements are planned once, with generic values, and the number of plans is limited."""
 
 import pytest
 

@@ -71,7 +71,7 @@ def statuses(database_url):
 
 
 def test_a_run_that_is_opened_and_ends_again_while_it_is_looked_for(database_url, session, consumer, monkeypatch):
-    """Of two late results the first finds the run in the history; the second must not take it for unknown."""
+    """The first of two late results finds the run in the history; for the second it must not be unknown."""
     source, (emission,), at = due_jobs(consumer, session, 1)
     source.record(session, [emission], at)
     settle(source, session, [emission], at)
@@ -86,7 +86,7 @@ def test_a_run_that_is_opened_and_ends_again_while_it_is_looked_for(database_url
         monkeypatch.setattr(apply_results, "lock_finished", look)
         assert succeed(other, emission) == ["recorded"]  # it moves among the open ones before we look here
         found = look(cursor, ids)
-        finish(session)  # and back before we say what we know of it
+        finish(session)  # and back before the producer's settlement
         return found
 
     monkeypatch.setattr(apply_results, "lock_finished", looked)
@@ -120,14 +120,14 @@ def test_the_same_retry_through_two_consumers_at_once(database_url, session, con
 
 
 def finish(session):
-    """Do what a producer does with runs that have ended, but for telling it."""
+    """Do the producer's work for ended runs, without announcing them."""
     ended = runs_due.claim(session, 10).things
     assert len(ended) == 1
     runs_due.settle(session, runs_due.RunSettlement(ended=[run.event_id for run in ended]))
 
 
 def until_one_waits(database_url):
-    """Wait until a session of this database stands before another's lock."""
+    """Wait until a session of this database waits for a lock."""
     with connected(database_url) as connection, connection.cursor() as cursor:
         until(lambda: cursor.execute("SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
                                      "AND wait_event_type = 'Lock'") or cursor.fetchone(), "one to wait")
@@ -140,7 +140,7 @@ def test_a_result_between_the_producers_copy_and_its_second_try(database_url, se
 
     def copied(statement, lines):
         done = copy(statement, lines)
-        assert succeed(consumer, second) == ["recorded"]  # the producer knows of none but the first
+        assert succeed(consumer, second) == ["recorded"]  # the producer has seen only the first
         return done
 
     monkeypatch.setattr(session, "copy", copied)
@@ -154,7 +154,7 @@ def test_a_result_between_the_producers_copy_and_its_second_try(database_url, se
 
 @pytest.mark.parametrize("receipt", [Receipt.REFUSED, Receipt.RETURNED, Receipt.UNKNOWN])
 def test_what_was_heard_of_an_event_outlives_that_it_is_refused(database_url, session, consumer, receipt):
-    """It went out once, unconfirmed, and was reported on; the second time the broker does not take it."""
+    """It was emitted once, unconfirmed, and was reported on; the second time the broker does not accept it."""
     source, (heard, unheard), at = due_jobs(consumer, session, 2)
     assert succeed(consumer, heard) == ["recorded"]
     source.record(session, [heard, unheard], at)
@@ -233,7 +233,7 @@ def test_right_after_an_outage_nobody_is_lost_who_could_not_be_heard(database_ur
         cursor.execute("SELECT status, wake_at > now() FROM runs")
         assert cursor.fetchall() == [("running", True)]
     run = decided.before
-    assert outcome(runs, run, claim.claimed_at + OUTAGE_GRACE) == "lost"  # it was not heard of then either
+    assert outcome(runs, run, claim.claimed_at + OUTAGE_GRACE) == "lost"  # there was no heartbeat then either
     assert outcome(DueRuns(), run, claim.claimed_at) == "lost"  # nothing was in its way
     limited = replace(run, deadline=claim.claimed_at)
     assert outcome(runs, limited, claim.claimed_at) == "timed_out"

@@ -1,4 +1,4 @@
-"""Runs as rows: what the domain has, the tables hold; claims walk their index; old history goes by the day."""
+"""Runs as rows: the domain and the tables agree; claims use their index; old history is dropped by day."""
 
 import json
 from contextlib import closing
@@ -52,7 +52,7 @@ def whole():
     )
     return Run(
         event_id, RunStatus.RUNNING, 2, 1, T, T, T, T, T, T, "w\n", 0.25, "e\\", '["o"]', True, (ended,), "2 x", T,
-        (early,), T, 7, (announced_later,), about,
+        (early,), T, 7, (announced_later,), "producer-1", about,
     )
 
 
@@ -66,7 +66,7 @@ def cursor(database_url):
 
 
 def test_a_retry_is_told_of_though_producers_leave_runs_alone_while_there_are_none(database_url):
-    """With a poll interval of half a second they would have looked by themselves, had there been one."""
+    """With a poll interval of half a second they would have polled without a wake-up."""
     run = replace(whole(), early=(), decided_by=None)
     with connected(database_url) as connection, closing(Wakeup(database_url, "listening")) as woken:
         with connection.cursor() as opened:
@@ -79,7 +79,7 @@ def test_a_retry_is_told_of_though_producers_leave_runs_alone_while_there_are_no
 
 @pytest.mark.parametrize("status", [RunStatus.DELIVERED, RunStatus.RUNNING, RunStatus.WAITING])
 def test_what_is_not_fetched_for_a_result_makes_no_difference_to_it(cursor, status):
-    """Several results of several runs, weighed by a part of their columns and by all of them."""
+    """Several results of several runs, compared by some of their columns and by all."""
     runs = [replace(whole(), status=status, early=(), decided_by=None) for _ in ResultStatus]
     save(cursor, {}, {}, {run.event_id: run for run in runs})
     ids = [run.event_id for run in runs]
@@ -116,7 +116,7 @@ def test_results_of_many_runs_are_stored_together_as_each_alone(database_url):
 
 
 def test_what_the_databases_own_encoding_cannot_hold_is_one_results_fault(latin1_database):
-    """Stored once, it could not be stored again when the run goes on."""
+    """If it were stored once, it could not be stored again when the run continues."""
     with closing(connect(latin1_database, "test")) as connection:
         runs = [replace(whole(), early=()) for _ in range(2)]
         with connection.cursor() as opened:

@@ -17,7 +17,7 @@ INSERT INTO jobs (id, job_type, tenant, status, every, next_run_at, starts_at, l
 SELECT gen_random_uuid(), 'test', %s, 'pending', '1 day', '2099-01-01', '2026-01-01', now(),
        now() + %s * interval '1 millisecond' FROM generate_series(1, %s)
 """
-# Its own times are by the database's clock: it took a minute to hear of it.
+# Its times are from the database's clock: the heartbeat is a minute old.
 END = """
 INSERT INTO run_history (event_id, status, job_id, job_type, tenant, due_at, started_at, finished_at, attempts)
 VALUES (gen_random_uuid(), %(status)s, gen_random_uuid(), 'test', 'default', now() - %(age)s * interval '1 minute',
@@ -42,7 +42,7 @@ def filled(database_url):
 
 def test_below_the_bound_it_is_what_is_there_now(filled):
     connection, cursor = filled
-    cursor.execute("DELETE FROM jobs WHERE status = 'done'")  # and ANALYZE has not heard of it
+    cursor.execute("DELETE FROM jobs WHERE status = 'done'")  # and ANALYZE has not run since
     found = stats.stats(connection, None).jobs
     assert found == {"pending": 3007, "paused": 40, "done": 0, "cancelled": 0}
     assert stats.stats(connection, "acme").jobs == {"pending": 7, "paused": 0, "done": 0, "cancelled": 0}
@@ -68,7 +68,7 @@ def test_a_tenants_jobs_are_counted_up_to_the_bound(filled, monkeypatch):
 
 def test_lag_is_known_where_all_jobs_recur(filled):
     connection, cursor = filled
-    assert stats.stats(connection, None).lag_ms is None  # none of them ever went out
+    assert stats.stats(connection, None).lag_ms is None  # none of them was ever emitted
     cursor.execute(RECUR, ("default", 100, 40))
     cursor.execute(RECUR, ("acme", 300, 2))
     found = {tenant: stats.stats(connection, tenant).lag_ms for tenant in ("default", "acme", "globex")}
@@ -82,7 +82,7 @@ def test_what_recurs_and_what_is_over_count_once_each(filled):
     cursor.execute("UPDATE jobs SET status = 'done', finished_at = now(), next_run_at = NULL "
                    "WHERE every IS NOT NULL")
     cursor.execute(RECUR, ("default", 500, 2))
-    assert stats.stats(connection, None).lag_ms[0] == pytest.approx(100)  # of five, of which three took 100 ms
+    assert stats.stats(connection, None).lag_ms[0] == pytest.approx(100)  # for five, of which three took 100 ms
 
 
 def test_durations_are_by_the_clock_of_the_worker_and_of_the_attempt_that_ended_it(filled):
@@ -94,7 +94,7 @@ def test_durations_are_by_the_clock_of_the_worker_and_of_the_attempt_that_ended_
     assert stats.stats(connection, None).mean_duration_ms == pytest.approx(2000)
     attempts = json.dumps([failed, {"outcome": "failed"} | ended])
     cursor.execute(END, {"status": "dead", "age": 1, "attempts": attempts})
-    cursor.execute(END, {"status": "dead", "age": 1, "attempts": "[]"})  # of which nobody knows how long it took
+    cursor.execute(END, {"status": "dead", "age": 1, "attempts": "[]"})  # with an unknown duration
     assert stats.stats(connection, None).mean_duration_ms == pytest.approx(2000)
 
 

@@ -28,7 +28,7 @@ LAST = datetime(2999, 1, 1, tzinfo=UTC)
 # A job of its own keeps each example apart from the others on the same database.
 SUPPRESSED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 OPTIONS = settings(deadline=None, suppress_health_check=SUPPRESSED)
-# What depends on when a row was stored, and not on what was asked.
+# Columns that depend on the time of storing, not on the request.
 STORED = {"id", "created_at", "finished_at", "trigger_at", "wake_at", "updated_at"}
 
 
@@ -74,7 +74,7 @@ def check(url, history, seed):
             connection.close()
 
 
-@pytest.mark.parametrize("many", [1, store.MANY])  # from so many on a consumer may take them for new
+@pytest.mark.parametrize("many", [1, store.MANY])  # from this number on a consumer may assume new jobs
 @given(history=histories())
 @settings(OPTIONS, max_examples=15, derandomize=True)
 def test_the_final_row_is_the_same_in_any_order_through_any_number_of_consumers(
@@ -102,7 +102,7 @@ def test_many_requests_are_taken_for_new_where_the_last_ones_were_and_found_out_
         told = [each.status for each in execute(session, requests(mixed), SOON)]
         assert told == ["scheduled"] * (len(mixed) - 2) + ["unchanged"] * 2
         with transaction(session) as cursor:
-            assert len(store.lock(cursor, list(map(str, first)), requested=True)) == len(first), "it hopes in vain"
+            assert len(store.lock(cursor, list(map(str, first)), requested=True)) == len(first), "too few"
     with connected(database_url) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM jobs")
         assert cursor.fetchone() == (3 * store.MANY - 2,)
@@ -130,7 +130,7 @@ def test_a_row_that_postgres_refuses_is_rejected_alone(database_url):
     connection.close()
 
 
-@pytest.mark.parametrize("many", [2, store.MANY])  # from so many on a consumer may take them for new
+@pytest.mark.parametrize("many", [2, store.MANY])  # from this number on a consumer may assume new jobs
 def test_many_consumers_on_the_same_jobs_at_once_lose_nothing(database_url, monkeypatch, many):
     """Eight connections race to create and change the same twenty jobs; the newest request wins each."""
     monkeypatch.setattr(store, "MANY", many)
@@ -166,7 +166,7 @@ def test_producers_are_woken_for_what_is_due_soon_and_for_what_a_command_only_lo
         with closing(Wakeup(database_url, "listening")) as woken:
             assert woken.wait(0) == {}
             execute(connection, [requests[later]], SOON)
-            # What is told comes in the order of the commits: had the other told anything, it would come first.
+            # Wake-ups arrive in commit order: one from the other would arrive first.
             with connected(database_url) as by_hand, by_hand.cursor() as cursor:
                 cursor.execute("SELECT pg_notify('scheduler_wakeup', %s)", (f"jobs {LAST.isoformat()}",))
             assert woken.wait(DEADLINE) == {"jobs": LAST}

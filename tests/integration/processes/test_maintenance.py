@@ -10,6 +10,7 @@ from scheduler.domain.errors import Unavailable
 from scheduler.ops import metrics
 from scheduler.ops.health import Health
 from scheduler.postgres.maintenance_queries import PENDING_COUNTED, Backlog, MaintenanceSession, Replica
+from scheduler.postgres.schema import lock_key
 from scheduler.processes import maintenance
 from scheduler.processes.maintenance import Maintenance
 from scheduler.processes.roles import ROLES
@@ -18,8 +19,8 @@ from scheduler.resources import query
 from scheduler.settings import Settings
 
 JOBS = """
-INSERT INTO jobs (id, job_type, status, next_run_at, retry_at, finished_at)
-SELECT gen_random_uuid(), 't', %s, now() + %s::interval, now() + %s::interval, now() + %s::interval
+INSERT INTO jobs (id, job_type, status, next_run_at, retry_at, retries, finished_at)
+SELECT gen_random_uuid(), 't', %s, now() + %s::interval, now() + %s::interval, %s, now() + %s::interval
 FROM generate_series(1, %s)
 """
 
@@ -42,7 +43,7 @@ def sql(database_url):
 
 
 def jobs(sql, count, *, status="pending", due=None, retry=None, finished=None):
-    sql(JOBS, status, due, retry, finished, count)
+    sql(JOBS, status, due, retry, 0 if retry is None else 1, finished, count)
 
 
 def replica(role="producer"):
@@ -166,7 +167,7 @@ def test_one_replica_prunes_at_a_time(session, sql, database_url):
     jobs(sql, 2, status="done", finished="-31 days")
     with connected(database_url) as other, other.cursor() as cursor:
         other.autocommit = False
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (0x5C4ED02E,))
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (lock_key("scheduler", 0x5C4ED02E),))
         assert session.prune(30, 10) == 0
         other.rollback()
     assert session.prune(30, 10) == 2

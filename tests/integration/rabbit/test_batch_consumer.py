@@ -1,4 +1,4 @@
-"""What waits in the queue comes out of the inbox as it was sent, by the quick way and by pika's own."""
+"""Queued messages leave the inbox unchanged, through the fast path and through pika."""
 
 import random
 
@@ -78,7 +78,7 @@ def test_what_is_held_is_bounded_by_bytes_whatever_the_queue_holds(amqp_url, hos
 
 def test_what_is_on_its_way_while_the_window_closes_keeps_its_place(amqp_url, host, monkeypatch):
     monkeypatch.setattr(inbox_module, "MOST_BYTES", 500_000)
-    # Of eight large commands, each in several frames, the fourth is one too many; the others were sent already.
+    # Of eight large commands, each in several frames, the fourth is one too many; the others are in flight.
     sizes = [10] * 33 + [140_000] * 20
     for at, size in enumerate(sizes):
         host.publish("request", b"%06d" % at + b"x" * size)
@@ -114,7 +114,7 @@ def test_an_inbox_that_was_given_up_leaves_nothing_on_its_link(amqp_url, host):
         inbox = BatchConsumer(link, "scheduler_inbox", 50, lambda _: None)
         until(lambda: inbox.take(5, timeout=0.5), "a command")
         inbox.give_back()
-        # What pika itself registers for a channel is not of that list.
+        # pika's own callbacks of a channel are not in that list.
         assert link._on_close == before
     finally:
         link.close()
@@ -132,7 +132,7 @@ def test_what_was_given_back_comes_again_and_says_so(amqp_url, host):
         second = BatchConsumer(link, "scheduler_inbox", 50, lambda _: None)
 
         def again():
-            """Which of them comes first is the queue's own affair."""
+            """The queue decides the order."""
             for each in (found := second.take(1, timeout=0.5)):
                 if not each.redelivered:
                     second.ack(found)
@@ -146,7 +146,7 @@ def test_what_was_given_back_comes_again_and_says_so(amqp_url, host):
 
 
 def test_a_long_silence_of_deliveries_is_not_taken_for_a_dead_connection(amqp_url, host):
-    """The heartbeat goes by the bytes that came, also by those that pika never saw."""
+    """The heartbeat counts all received bytes, including those that pika never parsed."""
     link = Link(amqp_url, "test")
     try:
         inbox = BatchConsumer(link, "scheduler_inbox", 50, lambda _: None)
@@ -191,7 +191,7 @@ def test_what_is_set_aside_takes_no_room_and_is_acknowledged_later(amqp_url, hos
         assert [each.read for each in rest] == list(range(0, 100, 2))
         assert [each.read for each in aside] == list(range(1, 100, 2))
         assert not any(each.redelivered for each in (*aside, *rest))
-        inbox.ack(aside[10:20], refused=aside[12:13])
+        inbox.ack(aside[10:20], rejected=aside[12:13])
         inbox.ack(aside[:10])
         inbox.give_back()
     finally:

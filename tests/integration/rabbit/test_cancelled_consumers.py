@@ -1,4 +1,4 @@
-"""A consumer that the broker cancels says why, and its connection is given up."""
+"""A consumer that the broker cancels reports the reason, and its connection is closed."""
 
 import socket
 import threading
@@ -49,7 +49,7 @@ class SpeakingProxy:
 @pytest.fixture
 def proxied(stack, amqp_url):
     if stack.rabbitmq is None:
-        pytest.skip("needs a broker of its own")
+        pytest.skip("needs a private broker")
     with closing(SpeakingProxy(stack.rabbitmq.port)) as proxy:
         url = amqp_url.replace(f":{stack.rabbitmq.port}/", f":{proxy.port}/")
         with closing(Link(f"{url}?heartbeat=600", "test")) as link:
@@ -77,7 +77,7 @@ def test_a_consumer_timeout_is_not_taken_for_a_deleted_queue(proxied, kind):
     link, proxy = proxied
     consumer, queue = consuming(kind, link)
     proxy.cancel(consumer._channel.channel_number, consumer._tag)
-    until(lambda: link.closed, "the connection is given up")
+    until(lambda: link.closed, "the connection is closed")
     assert "consumer timeout" in link.closed
     assert queue in link.closed
     assert "deleted" not in link.closed
@@ -91,7 +91,7 @@ def test_a_deleted_queue_is_named_as_such(amqp_url, host, kind):
     with closing(Link(amqp_url, "test")) as link:
         _, queue = consuming(kind, link)
         host.channel.queue_delete(queue)
-        until(lambda: link.closed, "the connection is given up")
+        until(lambda: link.closed, "the connection is closed")
         # The broker may close the channel that checks the queue before the check has its answer.
         deleted = f"the queue {queue} was deleted; it is declared again on the next connection"
         assert link.closed == deleted or f"NOT_FOUND - no queue '{queue}'" in link.closed

@@ -1,4 +1,4 @@
-"""Whatever lies in scheduler_dead can be looked at, dropped, and sent again as it was."""
+"""Any message in scheduler_dead can be listed, dropped, and replayed unchanged."""
 
 import struct
 
@@ -33,19 +33,19 @@ def letters(amqp_url):
 
 
 def lying(letters, count=1):
-    """Wait until so many lie there, and return them as people see them."""
-    return until(lambda: len(found := letters.look(100)) == count and [dead_view(each) for each in found],
+    """Wait for this number of dead letters, and return their views."""
+    return until(lambda: len(found := letters.page(100).letters) == count and [dead_view(each) for each in found],
                  f"{count} dead letters")
 
 
 def expired(host, key, body, **headers):
-    """Have a delayed message expire at once, for there is no consumer: the broker moves it to schedule.dead."""
+    """Make a delayed message expire at once, because there is no consumer: the broker dead-letters it."""
     flags = struct.pack(">H", 1 << 13 | 1 << 12 | 1 << 8)
     host.channel.basic_publish("schedule.delay", key, body, Raw(flags + table(**headers) + b"\x02" + short(b"1")))
 
 
 def sent_again(host, queue):
-    """Take what was sent again and return its headers, each with its kind, and the rest."""
+    """Consume a replayed message and return its headers with their types, and the rest."""
     with keeping_raw():
         method, properties, body = host.get(queue)
     headers = raw_headers(properties.raw)
@@ -71,7 +71,7 @@ def test_what_pika_cannot_read_is_shown_and_sent_again_as_it_was(host, letters):
     assert letters.replay(odd.id, publish)
     assert sent_again(host, "scheduler_delay") == ("mail", headers, b"odd")
     assert letters.drop(plain.id)
-    assert letters.look(1) == []
+    assert letters.page(1).letters == []
 
 
 def test_what_pika_cannot_read_is_dropped(host, letters):
@@ -79,7 +79,7 @@ def test_what_pika_cannot_read_is_dropped(host, letters):
     [odd] = lying(letters)
     assert letters.find(odd.id).id == odd.id
     assert letters.drop(odd.id)
-    assert letters.look(1) == []
+    assert letters.page(1).letters == []
 
 
 def test_a_routing_key_that_is_no_text_is_shown_and_used_again(host, letters):
@@ -187,9 +187,9 @@ def test_where_we_moved_it_no_header_of_its_publisher_decides_where_it_goes(key,
     headers = FORGED | {"x-original-exchange": text(b"schedule.delayed"), "x-death": FORGED_DEATH, "own": b"V"}
     sent = dead_letter(key, headers_only(**headers).written, b"{}", added)
     letter = read(sent.routing_key, sent.properties, b"{}", 1)
-    assert (letter.exchange, letter.run_given_up) == (exchange, False)
+    assert (letter.exchange, letter.is_dead_run) == (exchange, False)
     assert letter.headers == added | {"own": None}
-    assert raw_headers(letter.before()) == {"own": b"V"}
+    assert raw_headers(letter.original_properties()) == {"own": b"V"}
 
 
 @pytest.mark.parametrize(("queue", "exchange"), [

@@ -1,4 +1,4 @@
-"""A database session whose client has gone silent lets go of its rows, also while it is still being answered."""
+"""A database session whose client is gone releases its rows, even while the server sends to it."""
 
 import os
 import socket
@@ -21,7 +21,7 @@ LIMITS = ("statement_timeout", "idle_in_transaction_session_timeout", "tcp_user_
 @pytest.fixture
 def proxy(stack):
     if stack.postgres is None:
-        pytest.skip("needs a server of its own")
+        pytest.skip("needs a private server")
     made = Proxy(stack.postgres.port)
     yield made
     made.thaw()
@@ -29,7 +29,7 @@ def proxy(stack):
 
 
 def test_rows_that_were_being_sent_when_a_client_went_silent_are_let_go(stack, database_url, proxy, monkeypatch):
-    """No statement runs and no transaction idles while the server waits for its client to read: only TCP tells."""
+    """No statement runs and no transaction idles while the server waits for its client: only TCP notices."""
     with connected(database_url) as connection:
         connection.cursor().execute(
             "INSERT INTO jobs (id, job_type, payload, next_run_at) SELECT gen_random_uuid(), 'large', "
@@ -64,9 +64,9 @@ def test_rows_that_were_being_sent_when_a_client_went_silent_are_let_go(stack, d
 
 
 def waits_for_its_client(connection):
-    """Tell whether the server has an answer to send, and holds every row meanwhile."""
+    """Return whether the server has data to send and still holds every row."""
     cursor = connection.cursor()
-    # In one look: five seconds later it is over.
+    # In one query: five seconds later it has ended.
     cursor.execute("SELECT (SELECT count(*) FROM (SELECT FROM jobs FOR UPDATE SKIP LOCKED) AS free) = 0 "
                    "FROM pg_stat_activity WHERE application_name = 'scheduler cut off' "
                    "AND datname = current_database() AND wait_event = 'ClientWrite'")

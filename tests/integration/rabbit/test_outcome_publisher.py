@@ -13,7 +13,7 @@ from scheduler.rabbit.reply_sender import ReplySender
 
 @pytest.mark.parametrize("moment", [0, 1])
 def test_an_alarm_that_comes_between_two_halves_of_an_answer_is_waited_for(amqp_url, host, monkeypatch, moment):
-    """Taken for a lost connection, it had the dead letters that were sent already sent a second time."""
+    """Treated as a lost connection, it caused dead letters to be sent twice."""
     link, waited = Link(amqp_url, "test"), []
     sender = ReplySender(lambda: Link(amqp_url, "test replies"))
 
@@ -26,7 +26,7 @@ def test_an_alarm_that_comes_between_two_halves_of_an_answer_is_waited_for(amqp_
 
         def alarm():
             if next(checks) == moment:
-                link.blocked = True  # as the I/O thread does when the broker says so
+                link.blocked = True  # as the I/O thread does when the broker blocks publishers
             check()
 
         monkeypatch.setattr(link, "check", alarm)

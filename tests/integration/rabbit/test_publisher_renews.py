@@ -64,20 +64,20 @@ def test_a_channel_that_was_refused_is_renewed_and_counts_its_confirms_anew(link
 def test_a_producer_takes_a_new_channel_after_a_refusal_and_keeps_its_connection(stack, sidecar, amqp_url, host):
     """RabbitMQ 3 may refuse all that a channel sends to a queue whose leader died; a new one asks who leads."""
     if stack.rabbitmq is None:
-        pytest.skip("needs a server of its own")
+        pytest.skip("needs a private server")
     host.channel.queue_delete("mainapp_due")
     full(host.channel, "mainapp_due")
     host.channel.queue_bind("mainapp_due", "schedule.events", "due")
     producer = sidecar.start("producer").ready()
     before: dict[str, str] = {}
 
-    def only_two():
-        """The host's and the producer's: those that declared the topology may still be closing."""
+    def only_three():
+        """The host's channel, the producer's, and its replanner's; those for the topology may still be closing."""
         before.clear()
         before.update(channels(stack, amqp_url))
-        return len(before) == 2
+        return len(before) == 3
 
-    until(only_two, "no other channels")
+    until(only_three, "no other channels")
     with connected(sidecar.database_url) as connection:
         connection.cursor().execute(
             "INSERT INTO jobs (id, job_type, next_run_at) VALUES (gen_random_uuid(), 'a', now())")

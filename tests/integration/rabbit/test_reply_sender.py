@@ -64,16 +64,30 @@ def test_replies_survive_a_lost_connection(sender, links, host, queue):
 
 
 @pytest.fixture
-def silent(stack, host, amqp_url):
-    """A queue that confirms nothing."""
+def suspended(stack, host, amqp_url):
+    """A queue that confirms nothing, and a function that resumes it."""
     if stack.rabbitmq is None:
-        pytest.skip("needs a server of its own")
+        pytest.skip("needs a private server")
     name = host.channel.queue_declare("", exclusive=True).method.queue
     process = (f'begin {{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"{name_of(amqp_url)}">>, queue, '
                f'<<"{name}">>)), amqqueue:get_pid(Q) end')
     stack.rabbitmq.evaluate(f"sys:suspend({process})")
-    yield name
+    yield name, lambda: stack.rabbitmq.evaluate(f"sys:resume({process})")
     stack.rabbitmq.evaluate(f"sys:resume({process})")
+
+
+@pytest.fixture
+def silent(suspended):
+    return suspended[0]
+
+
+def test_no_reply_is_dropped_while_a_queue_is_slow_for_a_moment(sender, host, suspended):
+    name, resume = suspended
+    for number in range(5):  # the first marks the client as slow
+        sender.send([reply("client", name, b"%d" % (number * 200 + offset)) for offset in range(200)])
+    resume()
+    settled(sender)
+    assert [int(body) for body in host.drain(name)] == list(range(1000))
 
 
 def test_a_queue_that_does_not_confirm_delays_no_other_client(sender, host, queue, silent, monkeypatch):

@@ -1,4 +1,4 @@
-"""Many who ask at once share one look, and what takes long is not looked at each second."""
+"""Concurrent callers share one query, and slow queries do not run every second."""
 
 import asyncio
 
@@ -34,7 +34,7 @@ def test_those_who_ask_while_one_looks_wait_for_that_one():
         asking = [asyncio.create_task(shared.get("acme", looks.look)) for _ in range(20)]
         another = asyncio.create_task(shared.get("globex", looks.look))
         await asyncio.sleep(0)
-        asking[0].cancel()  # who goes away leaves the look to the others
+        asking[0].cancel()  # a cancelled caller leaves the query to the others
         looks.go.set()
         assert await asyncio.gather(*asking[1:]) == [1] * 19
         assert await another == 2

@@ -27,7 +27,7 @@ KEYS = {"jobs": [JOB], "runs": [JOB], "next": [JOB], "audit": [f"0{JOB}", f"1{7:
 
 @pytest.mark.parametrize("kind", KEYS)
 def test_the_key_of_a_cursor_is_of_its_own_list(kind):
-    """What another list's key is made of would be no UUID or no number to the database."""
+    """The key of another list's cursor would be an invalid UUID or number for the database."""
     for key in {each for keys in KEYS.values() for each in keys} | {f"1{JOB}", "1" + "9" * 19}:
         cursor = cursors.write(kind, NOW, key)
         if key in KEYS[kind]:

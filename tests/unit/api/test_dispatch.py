@@ -28,7 +28,7 @@ JOB = "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11"
 
 @pytest.fixture(scope="module")
 def app():
-    """The application without a database: what is asked here gets no further than its arguments, or to a 503."""
+    """The application without a database: requests get no further than their arguments, or to a 503."""
     settings = Settings(jwt_key=SECRET, api_rate=1_000_000, database_url="postgresql://127.0.0.1:1/none")
     made = make_services(settings)
     yield application.build(made)
@@ -56,7 +56,7 @@ def ask(served, method, path, query="", token=TOKEN):
 
 def routes():
     """Every route of the OpenAPI document, which are the direct ones."""
-    return [(method.upper(), path.replace("{id}", JOB).replace("{event_id}", JOB))
+    return [(method.upper(), path.replace("{id}", JOB).replace("{event_id}", JOB).replace("{n}", "1"))
             for path, found in json.loads(openapi())["paths"].items() for method in found]
 
 
@@ -68,7 +68,7 @@ def test_every_route_of_the_document_is_direct():
 
 @pytest.mark.parametrize(("path", "route"), [*application.direct_routes()])
 def test_a_direct_route_runs_each_dependency_that_fastapi_would(path, route):
-    declared = {each.call for each in route.dependant.dependencies} - {requests.services, requests._bearer}
+    declared = {each.call for each in route.dependant.dependencies} - {requests.get_services, requests._bearer}
     assert set(route.checks) == declared
     assert len(route.checks) == (0 if path == "/health" else 1)
 
@@ -93,7 +93,7 @@ class Recorder:
 
 
 def record(monkeypatch, made, *, limit):
-    """Return the services with recorders, and what they note: the identity is all that tenants and audit go by."""
+    """Return the services with recorders and their calls: tenants and the audit depend only on the identity."""
     calls = []
 
     async def admit(who):
@@ -101,7 +101,7 @@ def record(monkeypatch, made, *, limit):
         if not limit:
             raise TooManyRequests("Too many.", 1)
 
-    parts = {name: Recorder(calls) for name in ("reads", "actions", "dead", "delayed")}
+    parts = {name: Recorder(calls) for name in ("reads", "actions", "job_import", "dead", "delayed", "calendars")}
     made = replace(made, limit=SimpleNamespace(admit=admit), **parts)
 
     def count(route, status):
@@ -147,10 +147,10 @@ def test_a_route_that_cannot_be_direct_is_an_error_when_it_is_declared():
     with pytest.raises(TypeError, match="/a: a direct route cannot take page: int"):
         @router.get("/a")
         async def page(page: int):
-            """Its query is no model."""
+            """Its query is not a model."""
 
     with pytest.raises(TypeError, match="/b: a direct route runs no `dependencies`"):
-        @router.get("/b", dependencies=[Depends(requests.identified)])
+        @router.get("/b", dependencies=[Depends(requests.authenticate)])
         async def secured():
             """Its check would not run."""
 

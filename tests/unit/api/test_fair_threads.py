@@ -1,4 +1,4 @@
-"""Tenants share threads: whoever has used them least is served first."""
+"""Tenants share threads: the tenant with the least recent use is served first."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""What a token may use is limited: requests, processor time, response bytes, requests in progress."""
+"""The limits of a token: requests, processor time, response bytes, requests in progress."""
 
 import asyncio
 import time
@@ -41,7 +41,7 @@ async def start(limit, token="0"):
 
 
 def served(limit, requests, token="0", *, cost=None):
-    """Return how many of these requests were served, one after the other."""
+    """Return the number of served requests, sent one after the other."""
     async def serve():
         count = 0
         for _ in range(requests):

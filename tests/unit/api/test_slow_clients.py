@@ -90,7 +90,7 @@ def ask(port, path, *, close=False):
 
 
 def read_all(client):
-    """Return how many bytes come until the server closes the connection."""
+    """Return the number of bytes received until the server closes the connection."""
     count = 0
     with suppress(ConnectionResetError):
         while data := client.recv(65536):

@@ -1,4 +1,4 @@
-"""Tokens: the key decides the algorithm, and whatever a hostile one says it gets a plain no."""
+"""Tokens: the key decides the algorithm, and every hostile token is rejected plainly."""
 
 import asyncio
 import base64
@@ -94,7 +94,7 @@ HOSTILE = {
     "not yet": jwt.encode(claims(nbf=NOW + 3600), SECRET, "HS256"),
     "issued in the future": jwt.encode(claims(iat=NOW + 3600), SECRET, "HS256"),
     "no exp": jwt.encode(claims(exp=None), SECRET, "HS256"),
-    "exp is a text": jwt.encode(claims(exp="soon"), SECRET, "HS256"),
+    "exp is a string": jwt.encode(claims(exp="soon"), SECRET, "HS256"),
     "exp is infinite": forged({"alg": "HS256"}, b'{"sub":"ann","exp":1e999}'),
     "exp is infinite, and signed": jwt.encode(claims(exp=float("inf")), SECRET, "HS256"),
     "no sub": jwt.encode(claims(sub=None), SECRET, "HS256"),
@@ -104,7 +104,7 @@ HOSTILE = {
     "role is a list": jwt.encode(claims(role=["admin"]), SECRET, "HS256"),
     "tenant is a list": jwt.encode(claims(tenant=["*"]), SECRET, "HS256"),
     "tenant is a wildcard of sorts": jwt.encode(claims(tenant="a*"), SECRET, "HS256"),
-    # Not as if it were absent: a provider that knows of no tenant would hand out a token for all.
+    # Not like a missing claim: a provider without tenants would issue tokens for all tenants.
     "tenant is null": jwt.encode(claims() | {"tenant": None}, SECRET, "HS256"),
     "tenant is empty": jwt.encode(claims(tenant=""), SECRET, "HS256"),
     "tampered": jwt.encode(claims(), SECRET, "HS256")[:-6] + "AAAAAA",
@@ -192,9 +192,9 @@ def test_keys_are_rotated_through_the_set():
     assert published.reads == 1
     with pytest.raises(Unauthorized):
         found.identify(new)
-    assert published.reads == 1  # asked for again a moment ago: unknown names do not make it a hammer
+    assert published.reads == 1  # recently reloaded: unknown names do not cause reloads
     published.entries = [as_jwk(EC, "new")]
-    published.now += keys.SOONEST_SECONDS
+    published.now += keys.MIN_RELOAD_SECONDS
     assert found.identify(new).sub == "ann"
     with pytest.raises(Unauthorized):
         found.identify(old)
@@ -208,7 +208,7 @@ def test_keys_are_rotated_through_the_set():
 ])
 def test_a_set_outlives_a_server_that_answers_badly(monkeypatch, bad):
     monkeypatch.setattr(keys, "FRESH_SECONDS", 0.0)
-    monkeypatch.setattr(keys, "SOONEST_SECONDS", 0.0)
+    monkeypatch.setattr(keys, "MIN_RELOAD_SECONDS", 0.0)
     with endpoint() as server:
         url = server.on("/set", answer(200, json.dumps({"keys": [as_jwk(EC, "a")]}).encode()))
         found = keys.key_source(Settings(jwks_url=url))
@@ -221,7 +221,7 @@ def test_a_set_outlives_a_server_that_answers_badly(monkeypatch, bad):
 
 
 class Counting(keys.StaticKey):
-    """A key, and how often a token was verified by it."""
+    """A key, and a counter of its verifications."""
 
     asked = 0
 
@@ -241,10 +241,10 @@ def test_a_token_that_was_found_good_is_verified_once_until_it_expires():
     assert (again.sub, again.role, again.tenant, again.token, key.asked) == (
         first.sub, first.role, first.tenant, first.token, 1)
     assert (first.address, again.address) == ("192.0.2.7", "192.0.2.8")
-    clock[0] = int(now) + 600 + tokens.LEEWAY_SECONDS  # as if it had expired: it is judged anew
+    clock[0] = int(now) + 600 + tokens.LEEWAY_SECONDS  # as if it had expired: it is verified again
     found.identify(token)
     assert key.asked == 2
-    clock[0] = now - 3600  # a clock that was put back makes it look as if it were not good yet
+    clock[0] = now - 3600  # a clock that went backwards makes it look not valid yet
     found.identify(token)
     assert key.asked == 3
 
@@ -257,16 +257,16 @@ def test_a_bad_token_is_never_known():
         for _ in range(2):
             with pytest.raises(Unauthorized):
                 found.identify(token)
-            assert found.known(token) is None
+            assert found.cached(token) is None
     assert key.asked == 8
 
 
 def test_no_number_of_tokens_fills_the_memory(monkeypatch):
-    monkeypatch.setattr(tokens, "_MOST_KNOWN", 3)
+    monkeypatch.setattr(tokens, "_MAX_CACHED", 3)
     found = verifier()
     made = [jwt.encode(claims(sub=f"ann {n}"), SECRET, "HS256") for n in range(5)]
     assert [found.identify(each).sub for each in made] == [f"ann {n}" for n in range(5)]
-    assert [found.known(each) is not None for each in made] == [False, False, True, True, True]
+    assert [found.cached(each) is not None for each in made] == [False, False, True, True, True]
 
 
 def test_a_known_token_does_not_outlive_its_key():
@@ -274,10 +274,10 @@ def test_a_known_token_does_not_outlive_its_key():
     found = published.verifier()
     old = jwt.encode(claims(), RSA, "RS256", {"kid": "old"})
     assert [found.identify(old).sub for _ in range(3)] == ["ann"] * 3
-    assert found.known(old)
+    assert found.cached(old)
     published.entries = [as_jwk(EC, "new")]
     published.now += 2 * keys.FRESH_SECONDS + 1
-    assert found.known(old) is None
+    assert found.cached(old) is None
     with pytest.raises(Unauthorized):
         found.identify(old)
 
@@ -340,11 +340,11 @@ def test_there_must_be_one_source_of_keys(tmp_path):
 
 
 def test_a_token_is_made_with_the_secret_and_only_with_it():
-    made = tokens.issue(SECRET, role="viewer", sub="bob", tenant="acme", lasts=timedelta(hours=8), audience="a")
+    made = tokens.issue(SECRET, role="viewer", sub="bob", tenant="acme", lifetime=timedelta(hours=8), audience="a")
     who = verifier(audience="a").identify(made)
     assert (who.sub, who.role, who.tenant) == ("bob", Role.VIEWER, "acme")
     with pytest.raises(Misconfigured):
-        tokens.issue(pem(EC), role="viewer", sub="bob", tenant=None, lasts=timedelta(hours=1))
+        tokens.issue(pem(EC), role="viewer", sub="bob", tenant=None, lifetime=timedelta(hours=1))
 
 
 def der(private):
@@ -379,7 +379,7 @@ NO_SECRETS = {
     "an SSH key's bytes": SSH.split()[1],
     "one character": "x" * 40,
     "few characters": "abcabdabeabfabcabdabeabfacbadbaebafb",
-    "a word again and again": "changeme" * 5,
+    "a repeated word": "changeme" * 5,
     "digits in a row": "1234567890" * 4,
 }
 
@@ -414,7 +414,7 @@ def test_another_spelling_of_a_token_has_no_bucket_of_its_own():
     counted = {found.identify(each).token for each in (token, token + "=", token + "====", turned)}
     assert len(counted) == 1
     last = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-    other = token[:-1] + last[last.index(token[-1]) + 1]  # bits that nobody reads
+    other = token[:-1] + last[last.index(token[-1]) + 1]  # unused bits
     for spelling in (token + "!", token + "\n", other, f"{head}.{signature[:4]}.{signature[4:]}"):
         with pytest.raises(Unauthorized):
             found.identify(spelling)
@@ -486,7 +486,7 @@ def test_names_of_keys_that_nobody_knows_hold_up_no_other_token():
         assert (await served.identify(jwt.encode(claims(), EC, "ES256", {"kid": "a"}))).sub == "ann"
         server.on("/set", hang)
         found = served.tokens._keys
-        found._tried_at -= keys.SOONEST_SECONDS
+        found._tried_at -= keys.MIN_RELOAD_SECONDS
         made = [jwt.encode(claims(), EC, "ES256", {"kid": f"unknown {n}"}) for n in range(60)]
         unknown = [asyncio.create_task(served.identify(each)) for each in made]
         await asyncio.sleep(0)

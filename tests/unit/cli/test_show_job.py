@@ -32,7 +32,8 @@ def at(seconds):
 # Emitted on time, an hour ago; due again the next day.
 JOB = JobReport(
     id="0b6f9c1e-6f0c-4b50-9b0e-0d8a3f3f2a11", status=JobStatus.PENDING, job_type="invoice.reminder",
-    rrule="FREQ=DAILY", cron=None, every=None, timezone="Europe/Berlin", starts_at=DUE, next_run_at=DUE + DAY,
+    name=None, description=None, payload='{"invoice": 42}', rrule="FREQ=DAILY", cron=None, every=None,
+    timezone="Europe/Berlin", starts_at=DUE, manual=False, next_run_at=DUE + DAY,
     occurrence=1, retries=0, retry_at=None, triggers=(), trigger_at=None, triggered_at=None, wake_at=DUE + DAY,
     requested_at=DUE - DAY, cancelled_at=None, paused_at=None, resumed_at=None, created_at=DUE - DAY,
     finished_at=None, last_due_at=DUE, last_emitted_at=after(0.003), last_confirmed_at=after(0.007),
@@ -65,6 +66,7 @@ def test_a_job_on_time():
     assert explain(JOB) == [
         "job        0b6f9c1e-6f0c-4b50-9b0e-0d8a3f3f2a11",
         "type       invoice.reminder",
+        'payload    {"invoice": 42}',
         "schedule   FREQ=DAILY in Europe/Berlin",
         "requested  2026-11-30T08:00:00.000000Z",
         "status     pending",
@@ -87,7 +89,7 @@ def test_a_job_on_time():
     ({"rrule": None, "starts_at": None}, "once"),
 ])
 def test_the_schedule_is_printed_as_written(changed, text):
-    assert parts(**changed)[0][2] == f"schedule   {text}"
+    assert parts(**changed)[0][3] == f"schedule   {text}"
 
 
 def test_missing_fields_are_marked():
@@ -278,9 +280,20 @@ def test_control_characters_are_replaced():
     assert "type       a?[2Jb?c" in lines
 
 
+def test_name_and_description_are_in_the_table():
+    table = parts(name="Reminder", description="Sent\nto customers.")[0]
+    assert table[2:4] == ["name         Reminder", "description  Sent to customers."]
+
+
+def test_a_job_without_a_schedule():
+    unscheduled = {"rrule": None, "manual": True, "next_run_at": None, "wake_at": None}
+    assert "schedule   none: it runs only when it is triggered" in parts(**unscheduled)[0]
+    assert standing(**unscheduled) == ["It has no schedule: it runs when it is triggered."]
+
+
 def test_the_stored_values_are_json():
     values = json.loads(json.dumps(stored_values(replace(JOB, every=timedelta(minutes=15), triggers=(DUE,)))))
-    assert values.keys() == set(JobReport.__dataclass_fields__)
+    assert values.keys() == set(JobReport.__dataclass_fields__) - {"payload"}
     assert values["id"] == JOB.id
     assert values["status"] == "pending"
     assert values["last_emitted_at"] == "2026-12-01T08:00:00.003000Z"

@@ -152,6 +152,7 @@ def test_a_run_is_json_with_the_fields_of_the_contract():
         "origin": "schedule", "status": "succeeded", "attempt": 1, "max_attempts": 3, "deadline": None,
         "retry_at": None, "started_at": at(1), "finished_at": at(3.5), "duration_ms": 2500, "worker": "w1",
         "error": None, "output": {"sent": True}, "progress": None,
+        "triggered_by": {"via": "schedule", "who": None}, "emitted_by": None,
     }
 
 

@@ -1,4 +1,4 @@
-"""What a host writes becomes exactly the message of the contract, or an error that names the field."""
+"""Host calls become exactly the messages of the contract, or an error that names the field."""
 
 import json
 import re

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 ALLOWED = ("scheduler.client", "scheduler.domain", "scheduler.resources")
-URL = {"scheduler.rabbit", "scheduler.rabbit.address"}  # hosts and sidecars read an AMQP_URL alike
+URL = {"scheduler.rabbit", "scheduler.rabbit.address"}  # hosts and sidecars parse an AMQP_URL in the same way
 PROBE = """
 import importlib.abc, sys
 

@@ -1,4 +1,4 @@
-"""What a Runner says of an attempt is always something that the sidecar takes."""
+"""The reports of a Runner are always accepted by the sidecar."""
 
 import inspect
 import json
@@ -97,6 +97,6 @@ def test_what_is_not_an_event_of_a_tracked_job_is_not_reported(body):
 
 
 def test_a_runner_that_dies_is_noticed_within_30_seconds():
-    """After the time that it promised a sign of life for, and the longest that a producer sleeps."""
+    """After the promised heartbeat interval and the longest sleep of a producer."""
     heartbeat = inspect.signature(Runner).parameters["heartbeat"].default
     assert json.loads(ATTEMPT.running(heartbeat))["heartbeat"] + load({}).poll_interval_ms / 1000 < 30

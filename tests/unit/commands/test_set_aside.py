@@ -39,6 +39,21 @@ def test_removing_stored_messages_keeps_the_rest():
     assert aside.next(10) == []
 
 
+def test_the_oldest_message_determines_how_long_messages_are_held(monkeypatch):
+    aside = SetAside()
+    assert aside.held_seconds == 0
+    deliveries = messages("a", "b", "a")
+    for seconds, delivery in enumerate(deliveries):
+        monkeypatch.setattr("time.monotonic", lambda seconds=seconds: float(seconds))
+        aside.add([delivery])
+    aside.next_id(1)
+    assert aside.held_seconds == 2
+    aside.remove(deliveries[:1])
+    assert aside.held_seconds == 2  # no later than the first message with this id
+    aside.remove(deliveries[2:])
+    assert aside.held_seconds == 1
+
+
 def test_messages_with_a_locked_id_are_left_out():
     batch = [delivery.read for delivery in messages("a", "b", "a", "c")]
     executed = []

@@ -1,4 +1,4 @@
-"""Whatever comes from a queue is a command or a rejection with reasons, in the time that its size deserves."""
+"""Every queued message is a command or a rejection with reasons, in time proportional to its size."""
 
 import json
 import logging
@@ -52,7 +52,7 @@ def delivery(key: str, body: bytes, properties: dict) -> Delivery:
 
 
 def read(key: str, body: bytes, properties: dict) -> object:
-    """Read a message as a consumer does, up to what it would store or reply."""
+    """Parse a message like a consumer, up to the stored job or the reply."""
     came = delivery(key, body, properties)
     reader = read_result if key in RESULTS else read_command
     found = reader(came, max_payload_bytes=MOST)
@@ -78,7 +78,8 @@ def judge(key: str, body: bytes, properties: dict, caplog: pytest.LogCaptureFixt
     assert seconds(lambda: read(key, body, properties)) < most, body
 
 
-UNSAID = ("issued_at", "started_at", "finished_at", "retry_in", "body")  # an instant that does not exist, and such
+# An instant that does not exist, and such.
+UNSAID = ("issued_at", "started_at", "finished_at", "retry_in", "body", "closed", "open", "valid_until")
 WHOLE = st.just(10**9)
 CUT = st.one_of(WHOLE, WHOLE, st.integers(0, 200))
 
@@ -106,7 +107,7 @@ def test_a_message_is_read_or_rejected_for_long(key, data, caplog):
 def test_what_the_schema_allows_is_taken(key, data, caplog):
     found = read(key, as_bytes(data.draw(valid((COMMANDS | RESULTS)[key])), 10**9), {})
     assert not caplog.records
-    if isinstance(found, Rejected):  # for what a schema cannot say
+    if isinstance(found, Rejected):  # for rules that a schema cannot express
         assert all(each.field in UNSAID or "\\u0000" in each.problem for each in found.problems), found.problems
 
 

@@ -61,7 +61,7 @@ def test_the_other_commands_take_id_and_issued_at_only(key):
 
 
 def test_an_unknown_routing_key_or_message_type_is_refused():
-    assert "request, cancel" in problems("reqest", {"id": ID})["routing_key"]
+    assert "request, pause" in problems("reqest", {"id": ID})["routing_key"]
     assert "ScheduleCancel" in problems("cancel", {"id": ID}, message_type="ScheduleRequest")["type"]
     assert parse("cancel", {"id": ID}, message_type="ScheduleCancel")
 

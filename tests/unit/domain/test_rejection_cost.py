@@ -110,11 +110,11 @@ INPUTS: dict[str, tuple[Work, bytes]] = {
     "a long placeholder": (command, webhook(body="{{payload" + ".a" * (SIZE // 2) + ".}}")),
     "arguments that are numbers": (command, request(target={"command": {
         "name": "a", "arguments": list(range(SIZE // 7))}})),
-    "backoff of texts": (command, request(run={"backoff": ["x"] * (SIZE // 5)})),
+    "backoff of strings": (command, request(run={"backoff": ["x"] * (SIZE // 5)})),
     "a URL of an international name": (command, webhook(url="http://" + "é." * 990)),
     "a long header": (command, webhook(headers={"a": "x" * SIZE + "\n"})),
     "arrays without an end": (command, b'{"a":' + b"[" * SIZE),
-    "a key again and again": (command, b"{" + b'"a":1,' * (SIZE // 6) + b'"b":2}'),
+    "a repeated key": (command, b"{" + b'"a":1,' * (SIZE // 6) + b'"b":2}'),
     "NUL in many strings": (command, with_text(b'"payload":{"a":[%s]}' % b",".join([b'"\\u0000"'] * (SIZE // 9)))),
     "NUL deep down": (command, with_text(b'"payload":{"a":%s"\\u0000"%s}' % (b"[" * 900, b"]" * 900))),
     "half surrogates": (command, with_text(b'"payload":{"a":"%s"}' % (b"\\ud83d" * (SIZE // 6)))),

@@ -105,7 +105,7 @@ def test_what_a_policy_may_say():
     assert policy(None) is None
     assert policy({}).model_dump(mode="json") == {
         "start_timeout": 3600, "timeout": 300, "max_attempts": 3, "backoff": "exponential", "delay": 60,
-        "max_delay": 3600, "overlap": "allow",
+        "max_delay": 3600, "overlap": "allow", "max_running": None,
     }
     for name, least in SECONDS:
         assert [getattr(policy({name: each}), name) for each in (least, 1.25, 604_800)] == [least, 1.25, 604_800]

@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -25,7 +26,8 @@ def test_agrees_with_the_standard_parser_and_keeps_each_members_text(document, a
     assert parse_object(text.encode(), "payload")[0] == document
     for key in document:
         members, source = parse_object(text.encode(), key)
-        assert members == document
+        assert members | {key: document[key]} == document
+        assert isinstance(members[key], dict) == isinstance(document[key], dict)
         assert source in text
         assert json.loads(source) == document[key]
 
@@ -95,6 +97,59 @@ def test_names_the_string_that_postgres_cannot_store(body, field):
     with pytest.raises(Rejected) as caught:
         parse_object(body, "payload")
     assert [problem.field for problem in caught.value.problems] == [field]
+
+
+LARGE = {
+    "objects": '{"a":1},', "pairs": '{"a":1,"b":2},', "empty objects": "{},", "arrays": "[],", "numbers": "1,",
+    "emoji": '"\\ud83d\\ude00",', "nested emoji": '[[{"a":"\\ud83d\\ude00"}]],',
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_large_payload_is_checked_without_a_call_for_each_of_its_elements(name):
+    source = f'{{"x": [{LARGE[name] * 10_000}1]}}'
+    body = f'{{"id": {{}}, "payload": {source}, "other": [{LARGE[name]}2]}}'.encode()
+    calls = 0
+
+    def count(_, event, __):
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        members, text = parse_object(body, "payload")
+    finally:
+        sys.setprofile(None)
+    assert calls < 200
+    assert text == source
+    assert members == {"id": {}, "payload": {}, "other": json.loads(f"[{LARGE[name]}2]")}
+
+
+@pytest.mark.parametrize(("member", "words"), [
+    ('{"a":1,"b":2,"a":3}', "the key 'a' twice"), ('{"c":[{"d":{"e":1,"e":1}}]}', "the key 'e' twice"),
+    ("[NaN]", "holds NaN"), ("[}]", "no value"), ("[" * 10_000, "nested too deeply"),
+    ("9" * 5000, "too many digits"),
+])
+@pytest.mark.parametrize("key", ["payload", "other"])
+def test_says_what_is_wrong_with_a_large_body(key, member, words):
+    body = f'{{"x": ["{"x" * 5000}", {{}}, {{}}, {{}}], "{key}": {member}}}'
+    with pytest.raises(Rejected, match=words):
+        parse_object(body.encode(), "payload")
+
+
+@pytest.mark.parametrize(("text", "bad"), [
+    ("\\u0000", True), ("\\\\u0000", False), ("\\\\\\u0000", True), ("\\ud83d", True), ("\\ude00", True),
+    ("\\ud83d\\ude00", False), ("\\ude00\\ud83d", True), ("\\\\ud83d\\ude00", True), ("\\ud83d\\\\ude00", True),
+    ("\\ud83d\\ude00\\ude00", True), ("\\ud83d\\ud83d\\ude00", True), ("\\uD83D\\uDE00", False),
+])
+def test_tells_escapes_that_postgres_cannot_store_from_others(text, bad):
+    body = f'{{"payload": {{"a": ["{text}"]}}}}'.encode()
+    if bad:
+        with pytest.raises(Rejected) as caught:
+            parse_object(body, "payload")
+        assert caught.value.problems[0].field == "payload.a.0"
+    else:
+        assert parse_object(body, "payload")[0] == json.loads(body)
 
 
 def test_an_escaped_backslash_is_not_a_nul_and_a_surrogate_pair_is_a_character():

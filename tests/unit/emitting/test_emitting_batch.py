@@ -22,7 +22,7 @@ NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
 
 def due(number, **fields):
     spec = Spec(None, None, None, "UTC", None, NOW, None)
-    definition = Definition("test.job", "{}", OnMissed.LATEST, *[None] * 9, spec)
+    definition = Definition("{}", *[None] * 6, "test.job", OnMissed.LATEST, *[None] * 4, spec)
     return Job(f"00000000-0000-0000-0000-00000000000{number}", status=JobStatus.PENDING,
                **{"definition": definition, "next_run_at": NOW} | fields)
 
@@ -129,7 +129,7 @@ class StepwisePublisher:
 def folding(number):
     """Return a job that folds two occurrences into the one that is due."""
     spec = Spec(None, None, timedelta(minutes=1), "UTC", None, NOW, None)
-    definition = Definition("test.job", "{}", OnMissed.LATEST, *[None] * 9, spec)
+    definition = Definition("{}", *[None] * 6, "test.job", OnMissed.LATEST, *[None] * 4, spec)
     return due(number, definition=definition, next_run_at=NOW - timedelta(minutes=2))
 
 

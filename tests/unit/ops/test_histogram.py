@@ -1,4 +1,4 @@
-"""A histogram that is told of a batch counts as one that is told of each."""
+"""A histogram counts a batch like its single values."""
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 

@@ -55,4 +55,4 @@ def test_a_stop_waits_for_no_server_and_closes_what_comes_too_late():
         interruptible_connect.connect_interruptibly(Reached)
     answer.set()
     assert found.closed.wait(DEADLINE)
-    until(lambda: not interruptible_connect.has_abandoned_connects(), "nobody is inside a driver")
+    until(lambda: not interruptible_connect.has_abandoned_connects(), "no thread is inside a driver")

@@ -1,4 +1,4 @@
-"""One event is one line, whatever a message contains; passwords are in none."""
+"""One event is one line for all message contents; no line contains a password."""
 
 import json
 import logging
@@ -116,7 +116,7 @@ def test_hiding_passwords_costs_no_more_than_the_length_of_the_text(name):
             took.append(time.thread_time() - began)
         return min(took)
 
-    # Sixteen times the text: sixteen times the work, where it was 256 times.
+    # Sixteen times the text: sixteen times the work; it used to be 256 times.
     assert spent(32) < 64 * max(spent(2), 1e-6)
 
 

@@ -1,4 +1,4 @@
-"""Rates and percentiles of the last seconds, read off the process's own metrics."""
+"""Rates and percentiles for the last seconds, from the process's own metrics."""
 
 import pytest
 

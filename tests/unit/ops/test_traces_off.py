@@ -1,4 +1,4 @@
-"""Traces cost nothing where they are not wanted."""
+"""Traces cost nothing if they are disabled."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Migrations expand first: what an older program does to the tables still works, and nobody has to wait."""
+"""Migrations expand first: an older release still works with the tables, and no client has to wait."""
 
 import re
 
@@ -26,7 +26,7 @@ CONSTRAINT = re.compile(
 
 
 def replaced(statement, migration, new):
-    """Tell whether an index is renamed whose name another one takes: an older program may ask for it by that."""
+    """Return whether an index is renamed whose name is reused: an older release may use it by name."""
     renamed = RENAMED_INDEX.match(statement)
     return renamed is not None and (
         renamed[1] in new or re.search(rf"\bRENAME\s+TO\s+{renamed[1]}\b", migration.sql) is not None
@@ -34,7 +34,7 @@ def replaced(statement, migration, new):
 
 
 def problems(migration, unknown=frozenset()):
-    """Say what would break the previous release, to which some names are unknown, or make others wait."""
+    """Return the problems for the previous release, which lacks some names, and the locks that block others."""
     new = unknown | set(NEW_TABLE.findall(migration.sql))
     for statement in migration.statements():
         # The body of a function does not run now.
@@ -45,13 +45,13 @@ def problems(migration, unknown=frozenset()):
                 if "NOT NULL" in kind.upper() and "DEFAULT" not in kind.upper():
                     yield f"the previous release leaves {name} out, and has no default for it"
                 if NOT_CONSTANT.search(kind):
-                    yield f"{name}: a default that is no constant rewrites every row"
+                    yield f"{name}: a default that is not a constant rewrites every row"
             if CONSTRAINT.search(statement):
                 yield "a constraint reads all rows under a lock: add it NOT VALID"
         if "$$" in statement:
             continue  # as above
         if set(INDEX.findall(statement)) - new:
-            yield "an index on a table that exists: -- Concurrently on the first line of a file of its own"
+            yield "an index on a table that exists: -- Concurrently on the first line of a separate file"
         if set(WRITTEN.findall(statement)) - new:
             yield "rows are filled in by the program, in batches, not by a migration"
     if migration.concurrently:

@@ -16,5 +16,5 @@ def test_a_look_that_cannot_connect_is_not_repeated(monkeypatch):
 
     monkeypatch.setattr(dead_letter_queue, "blocking", get_no_answer)
     with pytest.raises(RabbitUnavailable, match="no answer"):
-        DeadLetterQueue(["amqp://guest:guest@127.0.0.1:1/"]).look(10)
+        DeadLetterQueue(["amqp://guest:guest@127.0.0.1:1/"]).page(10)
     assert len(attempts) == 1

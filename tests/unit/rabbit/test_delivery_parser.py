@@ -39,7 +39,7 @@ class Reader:
 
     def read(self, data, at=0):
         end = self.deliveries.read(data, at)
-        self.deliveries.hand_over()
+        self.deliveries.flush()
         return end
 
 
@@ -68,7 +68,7 @@ def test_waits_for_the_rest_at_any_byte_and_hands_over_nothing_before(body):
     data = delivery(body=body)
     reader = Reader()
     seen = [reader.read(data[:size]) for size in range(len(data))]
-    # Too few bytes to tell whose they are is left to pika, and there is no whole frame for it to take either.
+    # Too few bytes to identify the consumer are left to pika, and there is no complete frame for it either.
     unclear = 7 + 4 + 1 + len(CONSUMER)
     assert set(seen[:unclear]) == {NOT_OURS}
     assert set(seen[unclear:]) == {MORE}

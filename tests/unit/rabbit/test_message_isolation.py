@@ -1,4 +1,4 @@
-"""What a process learns from channels that the broker closes over messages."""
+"""The record of messages over which the broker closes channels."""
 
 import pytest
 
@@ -16,12 +16,12 @@ def message(number):
 
 @pytest.mark.parametrize("words", ["max", "configured max"])
 def test_the_limit_of_the_broker_is_learned_until_its_connection_is_lost_for_another_reason(words):
-    known = MessageIsolation()
-    known.closed(TOO_LARGE.format(words), [message(1), message(2)])
-    assert (known.max_body, known.one_at_a_time, known.shuns_any) == (10000, 0, False)
-    known.closed("RabbitMQ at h:1: ConnectionClosedByBroker: (320, 'CONNECTION_FORCED')", [message(1)])
-    assert known.max_body == NO_LIMIT
-    assert not known.shuns_any
+    isolation = MessageIsolation()
+    isolation.closed(TOO_LARGE.format(words), [message(1), message(2)])
+    assert (isolation.max_body, isolation.one_at_a_time, isolation.any_suspended) == (10000, 0, False)
+    isolation.closed("RabbitMQ at h:1: ConnectionClosedByBroker: (320, 'CONNECTION_FORCED')", [message(1)])
+    assert isolation.max_body == NO_LIMIT
+    assert not isolation.any_suspended
 
 
 @pytest.mark.parametrize("why", [
@@ -29,30 +29,30 @@ def test_the_limit_of_the_broker_is_learned_until_its_connection_is_lost_for_ano
     "ChannelClosedByBroker: (404, \"NOT_FOUND - no exchange 'schedule.events' in vhost '/'\")",
 ])
 def test_no_message_is_blamed_for_an_outage(why):
-    known = MessageIsolation()
-    known.closed(why, [message(1)])
-    known.closed(why, [message(1), message(2)])
-    assert (known.one_at_a_time, known.problem(message(1))) == (0, None)
+    isolation = MessageIsolation()
+    isolation.closed(why, [message(1)])
+    isolation.closed(why, [message(1), message(2)])
+    assert (isolation.one_at_a_time, isolation.problem(message(1))) == (0, None)
 
 
 def test_messages_go_one_at_a_time_until_one_is_found_and_that_one_is_tried_ever_more_rarely():
     now = [0.0]
-    known = MessageIsolation(lambda: now[0])
-    known.closed(REFUSED, [message(1), message(2), message(3)])
-    assert known.one_at_a_time == 3
+    isolation = MessageIsolation(lambda: now[0])
+    isolation.closed(REFUSED, [message(1), message(2), message(3)])
+    assert isolation.one_at_a_time == 3
     for seconds in (60, 120, 240):
-        known.closed(REFUSED, [message(2)])
-        assert "ACCESS_REFUSED" in known.problem(message(2))
-        assert known.problem(message(1)) is None
+        isolation.closed(REFUSED, [message(2)])
+        assert "ACCESS_REFUSED" in isolation.problem(message(2))
+        assert isolation.problem(message(1)) is None
         now[0] += seconds - 1
-        assert known.problem(message(2))
+        assert isolation.problem(message(2))
         now[0] += 1
-        assert known.problem(message(2)) is None
+        assert isolation.problem(message(2)) is None
 
 
 def test_what_is_remembered_is_bounded():
-    known = MessageIsolation()
+    isolation = MessageIsolation()
     for number in range(1500):
-        known.closed(REFUSED, [message(number)])
-    assert len(known._shunned) == 1000
-    assert known.problem(message(1499))
+        isolation.closed(REFUSED, [message(number)])
+    assert len(isolation._suspended) == 1000
+    assert isolation.problem(message(1499))

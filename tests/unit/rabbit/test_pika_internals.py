@@ -1,4 +1,4 @@
-"""What pika does not promise is used in one file, which says at start-up when it is not there."""
+"""One module uses pika's internals, and reports at start-up if one is missing."""
 
 import ast
 import re
@@ -50,18 +50,18 @@ def test_a_missing_name_is_named_with_the_version_and_what_to_install(monkeypatc
     shown = "_MAX_RECV_BYTES" if name == "_AsyncTransportBase" else name
     assert f"{shown} is missing" in str(caught.value)
     assert f"pika {pika.__version__}" in str(caught.value)
-    assert f"pip install '{pika_internals.TRIED}'" in str(caught.value)
+    assert f"pip install '{pika_internals.TESTED}'" in str(caught.value)
 
 
 
 @pytest.mark.parametrize(("owner", "name", "value", "problem"), [
-    (Connection, "_process_frame", lambda _: None, "_process_frame takes other arguments"),
-    (Connection, "_on_data_available", lambda *_: None, "does not read by _read_frame"),
+    (Connection, "_process_frame", lambda _: None, "_process_frame has different parameters"),
+    (Connection, "_on_data_available", lambda *_: None, "does not use _read_frame"),
     (Connection, "_output_marshaled_frames", lambda *_: None, "does not write to _transport"),
-    (Connection, "_trim_frame_buffer", lambda self, _: setattr(self, "_frame_buffer", b""), "do not follow"),
-    (Channel, "__init__", lambda *_: None, "Channel._cancelled is no set"),
-    (pika.BlockingConnection, "__init__", lambda _: None, "BlockingConnection takes no _impl_class"),
-    (frame.Header, "marshal", lambda _: b"?", "does not read by"),
+    (Connection, "_trim_frame_buffer", lambda self, _: setattr(self, "_frame_buffer", b""), "wrong after a read"),
+    (Channel, "__init__", lambda *_: None, "Channel._cancelled is not a set"),
+    (pika.BlockingConnection, "__init__", lambda _: None, "BlockingConnection has no parameter _impl_class"),
+    (frame.Header, "marshal", lambda _: b"?", "does not use"),
     (pika.adapters.select_connection.SelectConnection, "__init__", lambda _: None, "TypeError"),
 ])
 def test_a_name_that_means_something_else_is_noticed(monkeypatch, owner, name, value, problem):
@@ -111,7 +111,7 @@ def test_a_process_ends_at_once_with_the_operators_exit_code_and_no_traceback(ro
 
 def test_pip_installs_only_what_was_tried():
     project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["project"]
-    assert pika_internals.TRIED in project["dependencies"]
+    assert pika_internals.TESTED in project["dependencies"]
 
 
 # --- one file
@@ -143,7 +143,7 @@ def _defined(tree):
 
 
 def uses_of_private_names(source):
-    """Say where a file may use what pika does not promise.
+    """Return the uses of pika's internals in a file.
 
     Types are not known here, so it is by name: what is private, of something other than `self`, and neither the
     file's own nor a named tuple's; and all that is private in a class of pika's.

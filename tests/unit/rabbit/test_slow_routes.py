@@ -102,7 +102,7 @@ def test_a_batch_is_done_when_the_rest_of_it_is_set_aside():
 
 
 class OneChannel:
-    """Sets aside what a later confirm overtook, and counts how often it was asked to."""
+    """Sets aside overtaken events, and counts the calls."""
 
     def __init__(self, last_confirmed):
         self.last_confirmed = last_confirmed

@@ -84,7 +84,7 @@ def test_a_dead_run_is_retried_and_a_cancelled_one_too(sidecar):
     assert sidecar.due()[0].run.attempt == 2
     client.cancel(event.job_id)
     assert [each.status for each in sidecar.finished()] == ["dead", "cancelled"]
-    assert sidecar.retry(event.event_id).status == "unchanged"  # no later than the other: the clock stands still
+    assert sidecar.retry(event.event_id).status == "unchanged"  # not later than the other: the clock is stopped
     sidecar.advance(seconds=1)
     assert sidecar.retry(event.event_id).status == "scheduled"
     assert sidecar.due()[0].run.attempt == 3
@@ -97,7 +97,7 @@ def test_a_cancel_that_comes_again_leaves_a_retried_run_alone(sidecar):
     job = uuid4()
     sidecar.request(id=job, job_type="a", run_at=START, issued_at=START - timedelta(days=1), run={})
     [event] = sidecar.due()
-    assert sidecar.cancel(job, issued_at=START - timedelta(hours=1)).status == "cancelled", "though all were out"
+    assert sidecar.cancel(job, issued_at=START - timedelta(hours=1)).status == "cancelled", "after all events"
     assert sidecar.run(event.event_id).status == "cancelled"
     sidecar.retry(event.event_id)
     assert sidecar.cancel(job, issued_at=START - timedelta(hours=1)).status == "unchanged"

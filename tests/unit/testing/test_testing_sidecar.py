@@ -69,7 +69,7 @@ def test_commands_change_what_comes(sidecar):
     sidecar.trigger(job)
     assert sidecar.due() == []  # not even the trigger: the job is paused
     assert sidecar.resume(job).status == "scheduled"
-    assert [each.missed for each in sidecar.due()] == [0, 2]  # the trigger, then what passed
+    assert [each.missed for each in sidecar.due()] == [0, 2]  # the trigger, then the missed occurrences
     assert sidecar.cancel(job).status == "cancelled"
     sidecar.advance(hours=3)
     assert sidecar.due() == []

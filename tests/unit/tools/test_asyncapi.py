@@ -7,6 +7,7 @@ from jsonschema import Draft7Validator
 
 from scheduler.domain import names
 from scheduler.domain.messages import COMMAND_MODELS, EVENT_MODELS, RESULT_MODELS
+from scheduler.domain.targets.target import SHARED_QUEUES
 from scheduler.resources import folder
 from tools import asyncapi
 
@@ -24,9 +25,12 @@ def test_every_exchange_queue_and_routing_key_is_in_it():
     named = {value for name, value in vars(names).items() if name.endswith("_EXCHANGE")}
     assert exchanges == named
     named = {value for name, value in vars(names).items() if name.endswith("_QUEUE")}
-    assert queues == named | {"scheduler_command_{name}", "mainapp_due_dead", "mainapp_due_retry_{milliseconds}ms"}
+    named |= SHARED_QUEUES.keys() | {f"{queue}.{{pool}}" for queue in SHARED_QUEUES}
+    commands = {"scheduler_command_{name}", "scheduler_command_{name}.{pool}"}
+    assert queues == named | commands | {"mainapp_due_dead", "mainapp_due_retry_{milliseconds}ms"}
     keys = {each["address"] for each in DOCUMENT["channels"].values()}
-    assert keys >= {*COMMAND_MODELS, *RESULT_MODELS, *EVENT_MODELS, "due.{route}", "webhook", "command.{name}"}
+    assert keys >= {*COMMAND_MODELS, *RESULT_MODELS, *EVENT_MODELS, "due.{route}", "webhook", "command.{name}",
+                    "webhook.{pool}", "command.{name}.{pool}"}
 
 
 @pytest.mark.parametrize("name", [name for name in DOCUMENT["components"]["messages"] if name[:8] == "Schedule"])

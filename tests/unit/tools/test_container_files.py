@@ -1,4 +1,4 @@
-"""What can be known of the container files without an engine."""
+"""Checks of the container files without an engine."""
 
 import re
 import subprocess
@@ -12,13 +12,13 @@ from ruamel.yaml import YAML
 from scheduler import __version__
 from scheduler.processes.roles import ROLES
 from scheduler.settings import Settings, load
-from scheduler.workers import commands_file
+from scheduler.workers.command import commands_file
 
 ROOT = Path(__file__).parents[3]
 COMPOSE = YAML(typ="safe").load(ROOT / "docker-compose.yml")
 SERVICES = COMPOSE["services"]
 OURS = ("migrate", "consumer", "producer", "worker", "command-worker", "api")
-# In .env for people and the host; Compose itself does not use them.
+# In .env for operators and the host; Compose itself does not use them.
 FOR_OTHERS = {"RABBITMQ_PASSWORD", "HOST_PASSWORD"}
 VARIABLE = re.compile(r"\$\{(\w+)")
 
@@ -51,7 +51,7 @@ def test_every_process_is_a_service():
 
 
 def test_one_service_builds_the_image_and_all_others_use_it():
-    """Where several build the same tag a newer Compose, which builds them at once, fails now and then."""
+    """If several services build the same tag, a newer Compose builds them concurrently and sometimes fails."""
     assert [name for name in OURS if "build" in SERVICES[name]] == ["migrate"]
     assert {SERVICES[name]["image"] for name in OURS} == {"scheduler:local"}
 
@@ -193,7 +193,7 @@ def test_the_image_runs_as_nobody_in_particular_and_asks_its_own_program():
     assert f"ARG VERSION={__version__}\n" in final
     assert text.count("install --disable-pip-version-check --require-hashes") == 2
     assert all(re.search(r":\d+\.\d+\.\d+-", image) for image in re.findall(r"^FROM (\S+)", text, re.MULTILINE))
-    # What the wheel is made of must reach the build.
+    # The sources of the wheel must reach the build.
     ignored = (ROOT / ".dockerignore").read_text().split()
     for name in re.findall(r"^COPY (?!--)(.+) \S+$", text, flags=re.MULTILINE):
         assert all(f"!{part}" in ignored for part in name.split())

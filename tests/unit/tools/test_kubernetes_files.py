@@ -1,4 +1,4 @@
-"""What can be known of the manifests without a cluster: Kubernetes' own schemas, and our code behind each name."""
+"""Checks of the manifests without a cluster: Kubernetes' schemas, and our code behind each name."""
 
 import re
 import urllib.error
@@ -11,11 +11,13 @@ from prometheus_client import REGISTRY
 
 from scheduler import __version__
 from scheduler.domain import names
+from scheduler.domain.targets.command import CommandTarget
 from scheduler.domain.targets.public_addresses import NOT_PUBLIC
+from scheduler.domain.targets.target import SHARED_QUEUES
 from scheduler.ops import health, metrics
 from scheduler.processes.roles import ROLES
 from scheduler.settings import Settings, load
-from scheduler.workers import commands_file
+from scheduler.workers.command import commands_file
 from tools import kubernetes
 from tools.kubernetes import FILES, OVERLAYS, containers, pod, render
 
@@ -28,7 +30,7 @@ SETTINGS = {each.metadata["name"]: each.metadata["secret"] for each in fields(Se
 FURTHER_QUEUES = {
     names.DELAY_QUEUE: names.delay_queue("orders"),
 }
-QUEUES = {value for name, value in vars(names).items() if name.endswith("_QUEUE")}
+QUEUES = {value for name, value in vars(names).items() if name.endswith("_QUEUE")} | set(SHARED_QUEUES)
 
 
 def of(kind, manifests):
@@ -60,7 +62,7 @@ def test_kubernetes_takes_every_manifest(overlay):
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_kubectl_reads_them_as_we_do(overlay):
-    """Where there is no kubectl this compares our reading with itself; `make lint` says so."""
+    """Without kubectl this compares our renderer with itself; `make lint` reports that."""
     made = kubernetes.kubectl(FILES / "overlays" / overlay) or RENDERED[overlay]
     assert sorted(map(without_hashes, made), key=named) == sorted(RENDERED[overlay], key=named)
 
@@ -232,7 +234,7 @@ def look_at(trigger):
     assert trigger["metadata"]["protocol"] == "http"
     pattern = trigger["metadata"]["queueName"]
     if trigger["metadata"].get("useRegex") == "true":
-        assert re.search(pattern, f"{names.COMMAND_QUEUE_PREFIX}nightly-report") or any(
+        assert re.search(pattern, f"{CommandTarget.queue}nightly-report") or any(
             re.search(pattern, queue) and re.search(pattern, FURTHER_QUEUES[queue]) for queue in QUEUES
         )
     else:

@@ -8,7 +8,7 @@ from jsonschema import Draft202012Validator
 
 from scheduler.domain.jobs.job import apply
 from scheduler.domain.message_parser import parse_command, parse_result
-from scheduler.domain.messages import Command, ScheduleResult, ScheduleRetry
+from scheduler.domain.messages import Command, ScheduleCalendar, ScheduleResult, ScheduleRetry
 from scheduler.resources import folder
 from tools.message_examples import EXAMPLES
 from tools.schemas import MODELS
@@ -22,7 +22,7 @@ def test_every_example_fits_its_schema_and_its_model(model):
         Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(example)
         if issubclass(model, ScheduleResult):
             parse_result(model.kind, json.dumps(example).encode())
-        elif issubclass(model, ScheduleRetry):
+        elif issubclass(model, ScheduleRetry | ScheduleCalendar):
             parse_command(model.kind, json.dumps(example).encode(), max_payload_bytes=9999)
         elif issubclass(model, Command):
             incoming = parse_command(model.kind, json.dumps(example).encode(), max_payload_bytes=9999)

@@ -4,7 +4,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from scheduler.resources import folder
-from tools.schemas import OPENAPI, openapi, schemas
+from tools.schemas import OPENAPI, openapi, schemas, with_lists
 
 
 @pytest.mark.parametrize("name", schemas())
@@ -20,3 +20,10 @@ def test_the_openapi_document_is_what_the_routes_say():
 
 def test_no_schema_is_left_over():
     assert {path.name for path in folder("schemas").glob("*.json")} == {*schemas(), OPENAPI}
+
+
+@pytest.mark.parametrize("path", ["host/outbox.sql", "roles/rabbitmq.sh"])
+def test_the_files_for_operators_list_all_commands_and_queues(path):
+    assert (folder("sql") / path).read_text() == with_lists(path), "run `make schemas`"
+    assert "request" in with_lists(path)
+    assert "trigger" in with_lists(path)

@@ -6,6 +6,7 @@ import pytest
 
 import torture.__main__
 from torture import model, shrink
+from torture.books import Books
 from torture.checker import judge
 from torture.families_runs import tracked
 from torture.generator import Draw, steps
@@ -133,6 +134,39 @@ def test_a_waiting_job_goes_on_when_its_run_has_ended(gap, rules):
     assert story.rules() & {"held"} == rules
 
 
+def snoozed(story, times):
+    """Write a run that comes at these times and is snoozed each time."""
+    job = story.request(run_at=instant(T0 + 1), run={}, behaviour=[{"o": "snooze", "in": 0}])
+    for attempt, at in enumerate(times, 1):
+        event = story.due(job, 1, at=at, attempt=attempt)
+        story.add("report", at, event_id=event, attempt=attempt, status="snoozed", first=T0 + at,
+                  confirmed=T0 + at)
+    return job
+
+
+@pytest.mark.parametrize(("times", "rules"), [
+    ([2, 5, 10, 15, 20, 25, 30], {"lost"}), ([2, 5, 25, 30], {"lost", "stall"}), ([2, 5, 10], {"lost", "stall"})])
+def test_a_snoozed_run_goes_on(times, rules):
+    story = Story()
+    snoozed(story, times)
+    story.ticks(31)
+    story.history.records.sort(key=lambda record: record["t"])
+    assert story.rules() == rules
+
+
+def test_a_run_that_is_snoozed_again_is_not_stuck():
+    story = Story()
+    job = snoozed(story, [2, 3])
+    assert Books(story.history).attempts([job]) == 2
+    story.due(job, 1, at=3.1, attempt=2)
+    assert Books(story.history).attempts([job]) == 2, "the broker delivered the same attempt twice"
+    story.due(job, 1, at=4, attempt=3)
+    assert Books(story.history).attempts([job]) == 3
+    story.add("finished", 5, body={"event_id": f"{job}/1", "job_id": job, "status": "succeeded",
+                                   "due_at": instant(T0 + 1)})
+    assert Books(story.history).attempts([job]) == 0
+
+
 def outbox(story, rows):
     """Write rows at once; the relay has published row n at the times in `rows[n]`."""
     for times in rows:
@@ -153,6 +187,15 @@ def test_the_relay_publishes_each_command_once_and_goes_on(rows, rules):
     story = Story()
     outbox(story, rows)
     assert story.rules() == rules
+
+
+@pytest.mark.parametrize(("expect", "rules"), [("any", set()), ("ok", {"lost"})])
+def test_an_outbox_row_that_no_broker_takes_owes_no_event(expect, rules):
+    story = Story()
+    story.request(1, expect=expect, run_at=instant(T0 + 2))
+    story.history.records.pop()  # no reply: the relay kept the row
+    story.history.records[-1]["via"] = "outbox"
+    assert story.rules() & {"lost"} == rules
 
 
 @pytest.mark.parametrize(("fault", "times", "rules"), [

@@ -1,4 +1,4 @@
-"""The stream that keeps a page live: what has changed on it, for as long as its token is good."""
+"""The stream of a live page's changes; it ends when the session is no longer valid."""
 
 import json
 import time
@@ -11,10 +11,10 @@ from starlette.responses import Response, StreamingResponse
 
 from scheduler.api import cursors
 from scheduler.api.console import session
-from scheduler.api.console.list_filters import JOB_FILTERS, RUN_FILTERS, filters, wanted_runs
-from scheduler.api.console.new_rows import Place
+from scheduler.api.console.list_filters import JOB_FILTERS, RUN_FILTERS, parse_filters, run_filter
+from scheduler.api.console.new_rows import Position
 from scheduler.api.console.pages.runs import job_of
-from scheduler.api.console.site import ConsoleRoute, Site, The, Visitor
+from scheduler.api.console.site import ConsoleRoute, Site, SiteParam, Visitor
 from scheduler.api.console.topics import (
     JobsTopic,
     JobTopic,
@@ -30,22 +30,22 @@ from scheduler.api.problems import ApiError, NotFound
 from scheduler.postgres.jobs.lists import JobFilter
 
 router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
-_MOST_ROWS = 200
-_JUDGED_SECONDS = 30.0  # a stream ends with its token
+_MAX_ROWS = 200
+_CHECK_SECONDS = 30.0  # between checks of the session
 _STREAM = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 @router.get("/live")
-async def live(request: Request, the: The, who: Visitor, topic: str = "overview") -> Response:
-    """Stream what changes on a page: parts and rows of it as markup, and samples for its charts."""
+async def live(request: Request, site: SiteParam, who: Visitor, topic: str = "overview") -> Response:
+    """Stream the changes of a page: parts and rows as markup, and samples for its charts."""
     check(who, Permission.READ_ALL if topic == "processes" else Permission.READ)
-    found = await _topic(the, who, topic, request.query_params)
-    stream = _messages(the, who, found, session.token_of(request) or "")
-    return _Stream(stream, the.streams.take(who))
+    page = await _topic(site, who, topic, request.query_params)
+    stream = _messages(site, who, page, session.token_of(request) or "")
+    return _Stream(stream, site.streams.start(who))
 
 
 class _Stream(StreamingResponse):
-    """A stream that says when it has ended, also if it never began."""
+    """A stream that calls `ended` at its end, even if it never started."""
 
     def __init__(self, messages: AsyncIterator[str], ended: Callable[[], None]) -> None:
         super().__init__(messages, media_type="text/event-stream", headers=_STREAM)
@@ -59,8 +59,8 @@ class _Stream(StreamingResponse):
             self._ended()
 
 
-async def _topic(the: Site, who: Identity, name: str, given: Mapping[str, str]) -> Topic:
-    """Return what a page is about; raise NotFound for what is not there, or another tenant's."""
+async def _topic(site: Site, who: Identity, name: str, query: Mapping[str, str]) -> Topic:
+    """Return the topic of a page. Raises NotFound if its object is missing or belongs to another tenant."""
     kind, _, key = name.partition(":")
     try:
         match kind:
@@ -69,52 +69,52 @@ async def _topic(the: Site, who: Identity, name: str, given: Mapping[str, str]) 
             case "processes":
                 return ProcessesTopic()
             case "run":
-                run = await the.services.reads.run(who, UUID(key))
-                return RunTopic(str(run.event_id), await job_of(the, who, run))
+                run = await site.services.reads.run(who, UUID(key))
+                return RunTopic(str(run.event_id), await job_of(site, who, run))
             case "job":
-                return JobTopic((await the.services.reads.job_row(who, UUID(key))).job.id)
+                return JobTopic((await site.services.reads.job_row(who, UUID(key))).job.id)
             case "jobs":
-                wanted = JobFilter(**filters(given, JOB_FILTERS, "jobs"))
-                return JobsTopic(wanted, _rows(given), _last("jobs", given), bool(given.get("newest")))
+                filters = JobFilter(**parse_filters(query, JOB_FILTERS, "jobs"))
+                return JobsTopic(filters, _rows(query), _last("jobs", query), bool(query.get("newest")))
             case "runs":
-                asked, _ = wanted_runs(filters(given, RUN_FILTERS, "runs"))
-                return RunsTopic(asked, _rows(given), _last("runs", given), bool(given.get("newest")))
+                run_filters, _ = run_filter(parse_filters(query, RUN_FILTERS, "runs"))
+                return RunsTopic(run_filters, _rows(query), _last("runs", query), bool(query.get("newest")))
     except ValueError:
         pass
-    raise NotFound("There is no such page to be kept live.")
+    raise NotFound("There is no such live page.")
 
 
-def _rows(given: Mapping[str, str]) -> frozenset[str]:
+def _rows(query: Mapping[str, str]) -> frozenset[str]:
     """Return the ids of the rows that the page shows."""
-    return frozenset(str(UUID(each)) for each in given.get("rows", "").split(",")[:_MOST_ROWS] if each)
+    return frozenset(str(UUID(row)) for row in query.get("rows", "").split(",")[:_MAX_ROWS] if row)
 
 
-def _last(kind: str, given: Mapping[str, str]) -> Place | None:
-    """Return where the page ends, None where it has room left."""
-    return cursors.read(kind, given.get("last") or None)
+def _last(kind: str, query: Mapping[str, str]) -> Position | None:
+    """Return the position of the page's last row, None if the page is not full."""
+    return cursors.read(kind, query.get("last") or None)
 
 
-async def _messages(the: Site, who: Identity, topic: Topic, token: str) -> AsyncIterator[str]:
-    """Yield a message for every moment, as long as the token is good."""
-    reader, judged_at = PageViewer(the, who, session.form_token(token), the.broadcaster.looks), time.monotonic()
+async def _messages(site: Site, who: Identity, topic: Topic, token: str) -> AsyncIterator[str]:
+    """Yield a message for each snapshot while the session is valid."""
+    viewer, checked_at = PageViewer(site, who, session.form_token(token), site.broadcaster.polls), time.monotonic()
     yield "retry: 2000\n\n"
-    with the.broadcaster.watching.of(topic.watches):
-        async for moment in the.broadcaster.moments():
-            if moment is None:
+    with site.broadcaster.watching.of(topic.watches):
+        async for snapshot in site.broadcaster.snapshots():
+            if snapshot is None:
                 yield ": still here\n\n"
                 continue
-            if time.monotonic() - judged_at > _JUDGED_SECONDS:
-                judged_at = time.monotonic()
-                if not await _still_good(the, token):
+            if time.monotonic() - checked_at > _CHECK_SECONDS:
+                checked_at = time.monotonic()
+                if not await _is_valid(site, token):
                     return
             if isinstance(topic, OverviewTopic):
-                await topic.refresh(reader)
-            yield f"data: {json.dumps(topic.message(moment, reader))}\n\n"
+                await topic.refresh(viewer)
+            yield f"data: {json.dumps(topic.message(snapshot, viewer))}\n\n"
 
 
-async def _still_good(the: Site, token: str) -> bool:
+async def _is_valid(site: Site, token: str) -> bool:
     try:
-        await the.services.identify(token)
+        await site.services.identify_visitor(token)
     except ApiError:
         return False
     return True

@@ -1,36 +1,36 @@
-"""The overview, and the page of processes."""
+"""The overview and the processes page."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from scheduler.api.console import overview_data as shown
-from scheduler.api.console.site import ConsoleRoute, The, Visitor, dead_letter_count_for
+from scheduler.api.console import overview_data
+from scheduler.api.console.site import ConsoleRoute, SiteParam, Visitor, dead_letter_count_for
 from scheduler.api.identity import Permission, check
 
 router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
 
 
 @router.get("/")
-async def overview_page(request: Request, the: The, who: Visitor) -> Response:
-    """Answer whether reminders are on time."""
+async def overview_page(request: Request, site: SiteParam, who: Visitor) -> Response:
+    """Show whether reminders are on time."""
     check(who, Permission.READ)
-    moment = await the.broadcaster.fresh()
+    snapshot = await site.broadcaster.fresh()
     if who.tenant is None:
-        history = the.broadcaster.history
-        context = shown.overview(moment, history) | shown.charts(history)
+        history = site.broadcaster.history
+        context = overview_data.overview(snapshot, history) | overview_data.charts(history)
     else:
-        context = shown.tenant_overview(moment, await the.stats(who), who.tenant)
-    return the.page(request, "overview.html", context | {
+        context = overview_data.tenant_overview(snapshot, await site.stats(who), who.tenant)
+    return site.page(request, "overview.html", context | {
         "who": who, "page": "overview", "live": "/live?topic=overview", "charts": who.all_tenants,
-        "letters": dead_letter_count_for(the, who),
+        "letters": dead_letter_count_for(site, who),
     })
 
 
 @router.get("/processes")
-async def processes_page(request: Request, the: The, who: Visitor) -> Response:
-    """Show who lives, and what each does now."""
+async def processes_page(request: Request, site: SiteParam, who: Visitor) -> Response:
+    """Show the live processes and their current work."""
     check(who, Permission.READ_ALL)
-    context = shown.processes(await the.broadcaster.fresh())
-    return the.page(request, "processes.html", context | {
+    context = overview_data.processes(await site.broadcaster.fresh())
+    return site.page(request, "processes.html", context | {
         "who": who, "page": "processes", "live": "/live?topic=processes",
     })

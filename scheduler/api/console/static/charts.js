@@ -1,4 +1,4 @@
-// The charts of the last hour, by uPlot; colours come from the theme.
+// Charts for the last hour, drawn by uPlot with the theme's colours.
 (() => {
   'use strict';
   const holder = document.getElementById('charts');
@@ -46,7 +46,7 @@
     event.detail.sample.forEach((value, index) => data[index].push(value));
     const oldest = data[0][data[0].length - 1] - 3600;
     while (data[0][0] < oldest) data.forEach((column) => column.shift());
-    document.querySelectorAll('[data-reach]').forEach((each) => { each.textContent = `· ${event.detail.reach}`; });
+    document.querySelectorAll('[data-period]').forEach((label) => { label.textContent = `· ${event.detail.period}`; });
     if (data[0].length === 2 || !plots.lag) { draw(); return; }
     Object.entries(kinds).forEach(([kind, series]) => {
       plots[kind].setData([data[0], ...series.map(([index]) => data[index])]);

@@ -1,4 +1,4 @@
-"""Workers that stop, die or are busy: which worker makes a call, and what is reported."""
+"""Workers that stop, die or are busy: the worker that makes a call, and its report."""
 
 import json
 import threading

@@ -4,7 +4,13 @@ import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from scheduler.api.console.activity_history import KEPT, SAMPLE_SECONDS, ActivityHistory, sample, timeliness_status
+from scheduler.api.console.activity_history import (
+    MAX_SAMPLES,
+    SAMPLE_SECONDS,
+    ActivityHistory,
+    sample,
+    timeliness_status,
+)
 from scheduler.api.console.broadcaster import TICK_SECONDS, Broadcaster, seconds_until_poll
 from scheduler.api.console.overview_data import overview, processes, roles, tenant_overview
 from scheduler.api.console.subscriptions import PollResult, Subscriptions
@@ -46,19 +52,19 @@ def after(*pulses):
 def test_a_sample_adds_up_what_live_processes_say():
     found = sample(pulse(replica("producer"), replica("producer", runs_succeeded=30, runs_dead=10),
                          replica("producer", silent=60)))
-    assert (found.out, found.taken) == (4.0, 1.0)
+    assert (found.out, found.stored) == (4.0, 1.0)
     assert found.lags[0] == 20
     assert found.point()[-1] == 75.0
 
 
 def test_an_hour_is_kept_and_no_more():
     history = ActivityHistory()
-    for number in range(KEPT + 50):
+    for number in range(MAX_SAMPLES + 50):
         history.add(sample(pulse(at=NOW + timedelta(seconds=10 * number), replicas=[])))
-    assert len(history.samples) == KEPT
-    assert history.reach() == "last hour"
+    assert len(history.samples) == MAX_SAMPLES
+    assert history.period() == "last hour"
     history.add(sample(pulse(at=NOW + timedelta(days=1), replicas=[])))
-    assert (len(history.samples), history.reach()) == (1, "just now")
+    assert (len(history.samples), history.period()) == (1, "just now")
 
 
 def test_the_verdict_is_the_answer_before_the_data():
@@ -73,7 +79,7 @@ def test_the_verdict_is_the_answer_before_the_data():
         "Nothing is emitted: no producer is running: 3 reminders are due and not emitted")
     assert said(pulse(due=1204, age=180.0)).text == "Late: 1,204 reminders are due and not emitted, for 3 min"
     refused = [{"retries": 2, "tenant": "default"}]
-    assert said(pulse(due=1, age=11.0, upcoming=refused)).text.endswith("for 11 s; RabbitMQ refuses some of them")
+    assert said(pulse(due=1, age=11.0, upcoming=refused)).text.endswith("for 11 s; RabbitMQ rejects some of them")
     assert said(pulse(replica("producer"))).grade == "waiting"
     quiet = pulse(replica("consumer", lag=[]), replica("producer", lag=[]))
     assert said(quiet).text == "On time: nothing was due (just now)"
@@ -113,7 +119,7 @@ def test_roles_and_workers_are_told_apart_by_their_heartbeats():
     assert [(each["name"], each["alive"], each["silent"], each["busy"]) for each in roles(found)] == [
         ("producer", 1, 1, 0), ("worker", 1, 0, 1)]
     moment = asyncio.run(_moment(found))
-    assert [each["words"] for each in processes(moment)["workers"][0]["busy"]] == ["odd", "x, attempt 2", "7"]
+    assert [task["text"] for task in processes(moment)["workers"][0]["busy"]] == ["odd", "x, attempt 2", "7"]
 
 
 async def _moment(found):
@@ -136,7 +142,7 @@ def test_fifty_browsers_cost_one_look_and_all_hear_of_it():
 
         async def first_two():
             seen = []
-            async for moment in caster.moments():
+            async for moment in caster.snapshots():
                 seen.append(moment.number)
                 if len(seen) == 2:
                     return seen
@@ -144,10 +150,10 @@ def test_fifty_browsers_cost_one_look_and_all_hear_of_it():
 
         listeners = [asyncio.create_task(first_two()) for _ in range(50)]
         await asyncio.sleep(0)
-        await caster.look()
+        await caster.poll()
         while caster.listeners and not all(task.done() for task in listeners):
             before = looks
-            await caster.look()
+            await caster.poll()
             await asyncio.sleep(0)
             assert looks == before + 1
         return await asyncio.gather(*listeners), caster.listeners
@@ -159,9 +165,9 @@ def test_fifty_browsers_cost_one_look_and_all_hear_of_it():
 
 
 def test_a_slow_look_is_followed_by_a_longer_rest_but_never_by_a_long_silence():
-    assert [seconds_until_poll(took, watched=True) for took in (0.0, 0.3, 3.0)] == [TICK_SECONDS, 6.0,
+    assert [seconds_until_poll(duration, watched=True) for duration in (0.0, 0.3, 3.0)] == [TICK_SECONDS, 6.0,
                                                                                     SAMPLE_SECONDS]
-    assert [seconds_until_poll(took, watched=False) for took in (0.0, 3.0)] == [SAMPLE_SECONDS, 60.0]
+    assert [seconds_until_poll(duration, watched=False) for duration in (0.0, 3.0)] == [SAMPLE_SECONDS, 60.0]
 
 
 def test_a_database_that_is_away_is_told_and_what_was_known_stays():
@@ -175,13 +181,13 @@ def test_a_database_that_is_away_is_told_and_what_was_known_stays():
             return PollResult(found)
 
         caster = Broadcaster(take)
-        await caster.look()
-        await caster.look()
-        return caster.moment, caster.history
+        await caster.poll()
+        await caster.poll()
+        return caster.snapshot, caster.history
 
     moment, history = asyncio.run(look())
     shown = overview(moment, history)
-    assert (shown["verdict"].grade, shown["verdict"].text) == ("bad", "The database does not respond: gone")
+    assert (shown["status"].grade, shown["status"].text) == ("bad", "The database does not respond: gone")
     assert shown["backlog"] == "0"
 
 
@@ -200,7 +206,7 @@ def test_a_stop_ends_every_stream():
 
 
 async def _until_stopped(caster):
-    async for moment in caster.moments():
+    async for moment in caster.snapshots():
         yield moment
         caster.stop()
 
@@ -234,7 +240,7 @@ def test_only_watched_runs_are_looked_at_in_between():
             await asyncio.sleep(0)
             await asyncio.wait_for(caster.run(), 30)
             await stream
-        return asked, caster.moment
+        return asked, caster.snapshot
 
     asked, moment = asyncio.run(listen())
     assert asked == [(True, True), (False, True), (True, True)]
@@ -242,5 +248,5 @@ def test_only_watched_runs_are_looked_at_in_between():
 
 
 async def _drain(caster):
-    async for _ in caster.moments():
+    async for _ in caster.snapshots():
         pass

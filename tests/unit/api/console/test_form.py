@@ -1,4 +1,4 @@
-"""The form for people and the request that it makes, there and back."""
+"""The form and its request, in both directions."""
 
 import pytest
 
@@ -122,6 +122,14 @@ def test_what_the_form_does_not_show_of_a_job_is_kept():
         "target": {"webhook": {"url": "http://x", "query": {"a": "b"}, "body": "42"}},
     }
     assert read_form(values_of(job), job).fields == job
+
+
+def test_an_edit_keeps_fields_that_the_form_does_not_show():
+    job = {"job_type": "a", "every": "PT1H", "payload": {}, "unshown": {"a": 1},
+           "target": {"command": {"name": "nightly", "unshown": True}}, "run": {}}
+    form = values_of(job)
+    assert read_form(form | {"name": "new"}, job).fields == job | {"name": "new"}
+    assert "unshown" not in read_form(form).fields
 
 
 def test_a_command_takes_one_argument_a_line():

@@ -1,4 +1,4 @@
-"""Times, spans and numbers as people read them."""
+"""Formatted times, spans and numbers."""
 
 from datetime import UTC, datetime, timedelta
 

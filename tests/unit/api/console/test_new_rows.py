@@ -1,4 +1,4 @@
-"""What is new in an open list: what matches, is not there yet, and would stand on its page."""
+"""New rows of an open list: rows that match, are not shown yet, and belong on its page."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -54,31 +54,32 @@ def test_only_what_the_list_asks_for_is_new_in_it():
 
 def test_a_job_matches_as_the_database_would_say():
     one = job(255, name="Weekly report", tenant="acme", priority=Priority.HIGH)
-    for wanted in (JobFilter(), JobFilter(q="Weekly"), JobFilter(q="ma"), JobFilter(q="00000000-"),
+    for filters in (JobFilter(), JobFilter(q="Weekly"), JobFilter(q="ma"), JobFilter(q="00000000-"),
                    JobFilter(status="pending", tenant="acme", job_type="mail", priority="high")):
-        assert job_matches(wanted, one), wanted
-    for wanted in (JobFilter(q="weekly"), JobFilter(q="report"), JobFilter(status="paused"), JobFilter(tenant="x"),
+        assert job_matches(filters, one), filters
+    for filters in (JobFilter(q="weekly"), JobFilter(q="report"), JobFilter(status="paused"),
+                   JobFilter(tenant="x"),
                    JobFilter(job_type="ma"), JobFilter(priority="low")):
-        assert not job_matches(wanted, one), wanted
+        assert not job_matches(filters, one), filters
 
 
 def test_a_run_matches_as_the_database_would_say():
     one = run(10, tenant="acme", status="dead")
-    for wanted in (RunFilter(), RunFilter(since=one.due_at), RunFilter(until=one.due_at + timedelta(seconds=1)),
+    for filters in (RunFilter(), RunFilter(since=one.due_at), RunFilter(until=one.due_at + timedelta(seconds=1)),
                    RunFilter(job_id=str(identity(1)), tenant="acme", status="dead", job_type="mail"),
                    RunFilter(worker="a:1")):
-        assert run_matches(wanted, one), wanted
-    for wanted in (RunFilter(until=one.due_at), RunFilter(since=one.due_at + timedelta(seconds=1)),
+        assert run_matches(filters, one), filters
+    for filters in (RunFilter(until=one.due_at), RunFilter(since=one.due_at + timedelta(seconds=1)),
                    RunFilter(status="waiting"), RunFilter(job_id=str(identity(2))), RunFilter(worker="a:2")):
-        assert not run_matches(wanted, one), wanted
+        assert not run_matches(filters, one), filters
 
 
 def test_what_was_seen_before_a_page_was_opened_is_not_told_to_it():
     topic = JobsTopic(JobFilter(), frozenset(), None, newest=True)
-    reader = PageViewer(None, Identity("me", Role.VIEWER, None), "", after=3)
-    assert topic.message(LiveSnapshot(4, jobs=JobUpdates(newest=[job(1)], look=3)), reader) == {}
-    assert topic.message(LiveSnapshot(5, jobs=JobUpdates(newest=[job(1)], look=4)), reader) == {"rows": {},
+    viewer = PageViewer(None, Identity("me", Role.VIEWER, None), "", after=3)
+    assert topic.message(LiveSnapshot(4, jobs=JobUpdates(newest=[job(1)], poll=3)), viewer) == {}
+    assert topic.message(LiveSnapshot(5, jobs=JobUpdates(newest=[job(1)], poll=4)), viewer) == {"rows": {},
                                                                                                 "news": "1 new"}
     other = PageViewer(None, Identity("me", Role.VIEWER, "acme"), "", after=3)
-    assert topic.message(LiveSnapshot(5, jobs=JobUpdates(newest=[job(1)], look=4)), other) == {"rows": {},
+    assert topic.message(LiveSnapshot(5, jobs=JobUpdates(newest=[job(1)], poll=4)), other) == {"rows": {},
                                                                                                "news": ""}

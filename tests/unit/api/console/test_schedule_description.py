@@ -1,8 +1,8 @@
-"""Schedules in words, as the console shows them."""
+"""Descriptions of schedules in the console."""
 
 import pytest
 
-from scheduler.api.console.schedule_description import in_words
+from scheduler.api.console.schedule_description import describe_schedule
 
 AT9 = "BYHOUR=9;BYMINUTE=0;BYSECOND=0"
 
@@ -80,4 +80,4 @@ AT9 = "BYHOUR=9;BYMINUTE=0;BYSECOND=0"
     ],
 )
 def test_a_schedule_is_said_as_people_say_it(job, words):
-    assert in_words(job) == words
+    assert describe_schedule(job) == words

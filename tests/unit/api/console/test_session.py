@@ -1,4 +1,4 @@
-"""Sessions, forms and links: what a browser holds, and what that is worth."""
+"""Sessions, forms and links: the contents and the value of a browser's cookies."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -49,12 +49,12 @@ def test_a_message_for_the_next_page_survives_anything_and_leads_nowhere_else():
 def test_a_link_works_once_and_not_for_ever():
     now = 0.0
     links = session.LoginLinks(clock=lambda: now)
-    code = links.make("token")
+    code = links.create("token")
     assert links.use(code) == "token"
     assert links.use(code) is None
-    old = links.make("token")
+    old = links.create("token")
     now = session.LINK_SECONDS + 1
     assert links.use(old) is None
-    codes = [links.make("token") for _ in range(101)]
+    codes = [links.create("token") for _ in range(101)]
     assert links.use(codes[0]) is None
     assert links.use(codes[-1]) == "token"

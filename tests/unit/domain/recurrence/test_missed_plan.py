@@ -138,3 +138,13 @@ def test_two_thousand_years_are_counted_by_years(rule, count):
     schedule = schedule_of(rrule=rule, run_at="0002-01-05T01:00:00", timezone="America/New_York")
     found = plan(schedule, schedule.first(), utc("2026-09-14T13:00:00Z"), OnMissed.LATEST, None, one_shot=False)
     assert found.passed_count == count
+
+
+@pytest.mark.parametrize("on_missed", OnMissed)
+def test_a_schedule_that_begins_with_the_calendar_is_planned(on_missed):
+    schedule = schedule_of(every="PT1H", run_at="0001-01-01T00:00:00Z")
+    now = utc("2026-09-14T13:30:00Z")
+    found = plan(schedule, schedule.first(), now, on_missed, None, one_shot=False)
+    due = (now - schedule.first()) // timedelta(hours=1) + 1
+    emitted = {OnMissed.SKIP: 0, OnMissed.LATEST: 1, OnMissed.ALL: MAX_MISSED}[on_missed]
+    assert found.passed_count == due - emitted

@@ -380,7 +380,7 @@ def test_the_jitter_of_a_job(ask):
 
 def test_fields_of_a_calendar_that_are_wrong(ask):
     answers = ask(
-        DAILY | {"calendar": "de"},
+        DAILY | {"calendar": "no spaces"},
         DAILY | {"calendar": {"weekend": ["XX"]}, "window": {"from": "9"}, "jitter": "x", "timezone": "Mars"},
         DAILY | {"on_closed": "next"},
         DAILY | {"id": "x", "tenant": "no spaces"},
@@ -410,7 +410,7 @@ def test_a_table_with_a_calendar_from_a_file(capsys, tmp_path):
         "Not emitted: 2026-12-26T20:30:00Z  Saturday 26 December is closed (weekend)",
         "Not emitted: 2026-12-27T20:30:00Z  Sunday 27 December is closed (weekend)",
     ]
-    for wrong in ("de", f"@{tmp_path}/none", f"@{tmp_path}"):
+    for wrong in ("no spaces", f"@{tmp_path}/none", f"@{tmp_path}"):
         assert run(*arguments[:-1], wrong) == 65
         assert capsys.readouterr().err.startswith("calendar: ")
     file.write_text("[1]")

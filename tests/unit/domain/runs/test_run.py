@@ -285,7 +285,7 @@ def test_a_success_decides_what_it_decides_and_leaves_all_else():
     before = Run(
         EVENT, RunStatus.RUNNING, 3, 2, T, T, T, T, T, None, "a", 0.5, "error", '"o"', True,
         (FinishedAttempt(1, AttemptOutcome.FAILED, "a", T, T, None, None),), None, T, (early,), T, 7, None,
-        occurrence(),
+        "producer-1", occurrence(),
     )
     now = T + timedelta(hours=1)
     changed = after(before, result("succeeded", attempt=3, worker="b", output='"done"'), now=now)

@@ -8,9 +8,9 @@ import pytest
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import define
 from scheduler.domain.message_parser import parse_command
-from scheduler.domain.messages import work_key
 from scheduler.domain.strict_json import split_member
 from scheduler.domain.targets.placeholders import UnknownPlaceholder
+from scheduler.domain.targets.target import work_key
 from scheduler.domain.targets.urls import check_url, endpoint, filled_url
 
 EVENT = {"job_id": "j", "job_type": "t", "due_at": "d", "event_id": "e", "run": {"attempt": 3}, "payload": {

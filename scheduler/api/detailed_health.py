@@ -1,0 +1,65 @@
+"""The state of the whole sidecar: servers, processes and backlog."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from scheduler import __version__
+from scheduler.api.database import Database
+from scheduler.api.problems import ServiceUnavailable
+from scheduler.ops.logs import without_secrets
+from scheduler.postgres.connection import Connection
+from scheduler.postgres.stats import list_processes, oldest_due_seconds
+from scheduler.rabbit.broker_probe import BrokerState, probe_broker
+from scheduler.views.health import DetailedHealth, HealthStatus, ServerHealth
+
+MAX_DUE_SECONDS = 60.0
+MAX_RESULTS = 10_000
+_SHOWN_ROLES = ("consumer", "producer", "worker", "api")  # also if none is alive
+_NEEDED_ROLES = ("consumer", "producer")
+
+
+class DatabaseState(NamedTuple):
+    """The database's problem, or else the live processes by role and the age of the oldest due job."""
+
+    problem: str | None
+    processes: Mapping[str, int]
+    oldest_due_seconds: float | None
+
+
+async def detailed_health(database: Database, amqp_urls: Sequence[str]) -> DetailedHealth:
+    """Query both servers concurrently and return the state of the sidecar."""
+    broker, stored = await asyncio.gather(
+        asyncio.to_thread(probe_broker, amqp_urls), _database_state(database)
+    )
+    servers = {name: ServerHealth(status="unavailable" if problem else "ok", problem=problem)
+               for name, problem in (("postgres", stored.problem), ("rabbitmq", broker.problem))}
+    return DetailedHealth(
+        status=_status(broker, stored), version=__version__, servers=servers, processes=dict(stored.processes),
+        oldest_due_seconds=stored.oldest_due_seconds, results_backlog=broker.results,
+    )
+
+
+async def _database_state(database: Database) -> DatabaseState:
+    try:
+        return await database.read(_read)
+    except ServiceUnavailable as error:
+        return DatabaseState(without_secrets(error.detail), {}, None)
+
+
+def _read(connection: Connection) -> DatabaseState:
+    replicas, workers = list_processes(connection)
+    alive = Counter(replica.role for replica in replicas if not replica.stale)
+    alive["worker"] = sum(not worker.stale for worker in workers)
+    processes = dict.fromkeys(_SHOWN_ROLES, 0) | alive
+    return DatabaseState(None, processes, round(oldest_due_seconds(connection), 3))
+
+
+def _status(broker: BrokerState, stored: DatabaseState) -> HealthStatus:
+    if stored.problem is not None:
+        return "down"
+    late = (stored.oldest_due_seconds or 0) > MAX_DUE_SECONDS
+    if broker.results is None or broker.results > MAX_RESULTS or late:
+        return "degraded"
+    return "ok" if all(stored.processes[role] for role in _NEEDED_ROLES) else "degraded"

@@ -1,0 +1,86 @@
+"""Find the calendars that apply to jobs; contents are cached by revision."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from scheduler.domain.calendars import EffectiveCalendar, business_calendar
+from scheduler.domain.jobs.job import Job
+from scheduler.postgres.connection import Connection, Cursor, translated
+from scheduler.resources import query
+
+Run = Callable[[str, dict[str, Any]], Sequence[tuple[Any, ...]]]
+_MOST_CACHED = 200
+_cache: dict[tuple[str, str, int], EffectiveCalendar] = {}  # by name, owner and revision; dicts are thread-safe
+
+
+class TenantCalendar(NamedTuple):
+    """The name of a calendar, and the tenant of the jobs that use it."""
+
+    tenant: str
+    name: str
+
+
+Effective = dict[TenantCalendar, EffectiveCalendar]
+
+
+def find_effective(cursor: Cursor, wanted: Iterable[TenantCalendar]) -> Effective:
+    """Return the calendars that exist."""
+    return _find(runner(cursor), wanted)
+
+
+def runner(cursor: Cursor) -> Run:
+    """Return a function that executes a statement and returns its rows."""
+
+    def run(statement: str, values: dict[str, Any]) -> Sequence[tuple[Any, ...]]:
+        cursor.execute(statement, values)
+        return cursor.fetchall()
+
+    return run
+
+
+def read_effective(connection: Connection, key: TenantCalendar) -> Effective:
+    """Return one calendar, if it exists."""
+    with translated(), connection.cursor() as cursor:
+        return find_effective(cursor, [key])
+
+
+def _find(run: Run, wanted: Iterable[TenantCalendar]) -> Effective:
+    keys = sorted(set(wanted))
+    if not keys:
+        return {}
+    tenants, names = zip(*keys, strict=True)
+    values = {"names": list(names), "tenants": list(tenants)}
+    rows = run(query("calendars/effective", content=""), values)
+    if any((name, owner, revision) not in _cache for _, name, owner, _, revision in rows):
+        rows = run(query("calendars/effective", content=", content::text"), values)
+    return {TenantCalendar(row[0], row[1]): _read(row) for row in rows}
+
+
+def _read(row: tuple[Any, ...]) -> EffectiveCalendar:
+    _, name, owner, version, revision, *content = row
+    key = name, owner, revision
+    if (cached := _cache.get(key)) is not None:
+        return cached
+    if len(_cache) >= _MOST_CACHED:
+        _cache.clear()
+    _cache[key] = EffectiveCalendar(business_calendar(*content), version, revision)
+    return _cache[key]
+
+
+class JobCalendars:
+    """The calendars of some jobs: those of the last claim, or of a batch that is planned again."""
+
+    def __init__(self) -> None:
+        self._effective: Effective = {}
+
+    def load(self, run: Run, jobs: Iterable[Job]) -> None:
+        """Read the calendars of jobs; `run` executes a statement and returns its rows."""
+        wanted = [
+            TenantCalendar(job.tenant, job.definition.spec.calendar) for job in jobs
+            if job.definition is not None and job.definition.spec.calendar is not None
+        ]
+        self._effective = _find(run, wanted) if wanted else {}
+
+    def find(self, tenant: str, name: str) -> EffectiveCalendar | None:
+        """Return the calendar of one of the jobs."""
+        return self._effective.get(TenantCalendar(tenant, name))

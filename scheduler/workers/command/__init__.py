@@ -1,0 +1,1 @@
+"""Runs commands: the file that lists them, queues per command, processes and results."""

@@ -1,0 +1,121 @@
+"""Divides the slots of a shared command among its tenants.
+
+The queue of a command is first in, first out: alone, it lets a tenant with a thousand events delay every other
+tenant. So a worker prefetches a window of deliveries. When a slot is free, it starts the delivery of the tenant
+with the fewest running commands; among equals, the tenant that was served longest ago. The last free slot is
+only for a tenant with no running command, so that one tenant's long commands never occupy every slot. The worker
+holds one delivery for each tenant. It snoozes the others after OTHERS_SECONDS, so that other tenants get a turn.
+
+The pools of a command with a single tenant take turns in the same way, with a pool's queue in the place of the
+tenant. None of them reserves the last free slot.
+"""
+
+import random
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from scheduler.workers.turn_pace import CAREFUL_GUESS_SECONDS, LEAST_SECONDS, MOST_SECONDS, TurnPace
+
+Start = TypeVar("Start")
+
+WINDOW = 16  # prefetched deliveries of a shared command
+CROWDED = 12  # pending deliveries from which some are snoozed
+FIRST_SECONDS = 60.0  # a tenant's first delivery is pending for at most this time; then another worker may get it
+OTHERS_SECONDS = 10.0
+_REMEMBERED = 1000  # tenants
+
+
+class TenantQueues(Generic[Start]):
+    """The pending deliveries of one command, by tenant. Not thread-safe."""
+
+    def __init__(
+        self, concurrency: int, clock: Callable[[], float] = time.monotonic, *, reserves: bool = True
+    ) -> None:
+        self._concurrency = concurrency
+        self._reserves = reserves  # the last free slot for a tenant with no running command
+        self._clock = clock
+        self._pace = TurnPace()
+        self._booked: dict[str, float] = {}  # by tenant: the estimated start of its last snoozed delivery
+        self._pending: dict[str, deque[tuple[float, Start]]] = {}
+        self._served: OrderedDict[str, int] = OrderedDict()  # the newest ticket of each tenant
+        self._running: Counter[str] = Counter()
+        self._tickets: dict[int, str] = {}
+        self._ticket = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._pending.values()))
+
+    def pending(self) -> Iterator[Start]:
+        """Yield all pending deliveries."""
+        return (start for queue in self._pending.values() for _, start in queue)
+
+    def add(self, tenant: str, start: Start) -> None:
+        """Add a pending delivery."""
+        self._pending.setdefault(tenant, deque()).append((self._clock(), start))
+
+    def next(self) -> tuple[int, Start] | None:
+        """Return the next delivery to start and the ticket of its slot; None if no delivery may start."""
+        free = self._concurrency - len(self._tickets)
+        if not self._pending or not free:
+            return None
+        tenant = min(self._pending, key=lambda tenant: (self._running[tenant], self._served.get(tenant, 0)))
+        if free == 1 and self._reserves and self._running[tenant]:
+            return None
+        start = self._pop(tenant, newest=False)
+        self._ticket += 1
+        self._served[tenant] = self._ticket
+        self._served.move_to_end(tenant)
+        if len(self._served) > _REMEMBERED:
+            self._served.popitem(last=False)
+        self._tickets[self._ticket] = tenant
+        self._running[tenant] += 1
+        self._pace.begun[self._ticket] = self._clock()
+        return self._ticket, start
+
+    @property
+    def full(self) -> bool:
+        """Whether every slot is taken."""
+        return len(self._tickets) >= self._concurrency
+
+    def end(self, ticket: int) -> None:
+        """Free the slot of a command that has ended, or was not started."""
+        tenant = self._tickets.pop(ticket)
+        self._running[tenant] -= 1
+        if not self._running[tenant]:
+            del self._running[tenant]
+        self._pace.end(ticket, self._clock())
+
+    def pop_overdue(self) -> Iterator[tuple[Start, float]]:
+        """Yield the deliveries to snooze, each with its seconds."""
+        now = self._clock()
+        while len(self) >= CROWDED:
+            fullest = max(reversed(self._pending), key=lambda tenant: len(self._pending[tenant]))
+            yield self._pop(fullest, newest=True), self._book(fullest, now)
+        for tenant, queue in list(self._pending.items()):
+            while len(queue) > 1 and now - queue[-1][0] > OTHERS_SECONDS:
+                yield self._pop(tenant, newest=True), self._book(tenant, now)
+            if now - queue[0][0] > FIRST_SECONDS:
+                yield self._pop(tenant, newest=False), 0.0
+
+    def clear(self) -> list[Start]:
+        """Remove and return all pending deliveries."""
+        starts = list(self.pending())
+        self._pending.clear()
+        return starts
+
+    def _book(self, tenant: str, now: float) -> float:
+        """Estimate a tenant's next free turn, and return the seconds until then."""
+        self._booked = {name: until for name, until in self._booked.items() if until > now}
+        booked = max(self._booked.get(tenant, 0.0), now + LEAST_SECONDS)
+        booked += self._pace.seconds(now, self._concurrency, CAREFUL_GUESS_SECONDS)
+        self._booked[tenant] = min(booked, now + MOST_SECONDS)
+        return (self._booked[tenant] - now) * random.uniform(0.9, 1.0)  # noqa: S311 - jitter, not a secret
+
+    def _pop(self, tenant: str, *, newest: bool) -> Start:
+        queue = self._pending[tenant]
+        _, start = queue.pop() if newest else queue.popleft()
+        if not queue:
+            del self._pending[tenant]
+        return start

@@ -1,0 +1,2 @@
+-- Free text that a request gives its job.
+ALTER TABLE jobs ADD COLUMN description text;

@@ -1,0 +1,2 @@
+-- End a session.
+DELETE FROM console_sessions WHERE digest = %s

@@ -1,0 +1,2 @@
+-- Delete a job.
+DELETE FROM jobs WHERE id = %s

@@ -1,0 +1,2 @@
+-- Create the sidecar's own schema.
+CREATE SCHEMA "{schema}"

@@ -1,0 +1,28 @@
+"""Who triggered a run, and which producer emitted it."""
+
+from support import iso, until, utc
+
+
+def test_a_run_names_who_triggered_it_and_the_producer_that_emitted_it(served, shared, shared_host):
+    api = served.as_("operator", "who", sub="ann")
+    job = api.job(run_at=iso(utc()), run={})["id"]
+
+    def runs():
+        return api.get(f"/jobs/{job}/runs").json["items"]
+
+    [first] = until(runs, "its run")
+    assert first["triggered_by"] == {"via": "schedule", "who": None}
+    producers = {each["id"] for each in served.get("/replicas").json["items"] if each["role"] == "producer"}
+    assert first["emitted_by"] in producers
+
+    api.post(f"/jobs/{job}/trigger")
+    api.post(f"/jobs/{job}/trigger")
+    shared_host.publish("trigger", {"id": job, "tenant": "who"})
+    until(lambda: len(runs()) == 4, "all runs")
+    assert sorted((run["triggered_by"]["via"], run["triggered_by"]["who"]) for run in runs()
+                  if run["origin"] == "trigger" and run["triggered_by"]["who"]) == [("api", "ann")] * 2
+    assert {run["triggered_by"]["via"] for run in runs()} == {"schedule", "api", "amqp"}
+    whole = api.get(f"/runs/{runs()[-1]['event_id']}").json
+    assert whole["triggered_by"] == runs()[-1]["triggered_by"]
+    assert shared.sql("SELECT emitted_by FROM runs WHERE event_id = %s", first["event_id"]) == [
+        {"emitted_by": first["emitted_by"]}]

@@ -1,0 +1,74 @@
+"""Commands for calendars: the newest one wins, in any order of arrival."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import permutations
+
+import pytest
+
+from scheduler.domain.calendars import delete_calendar, store_calendar
+from scheduler.domain.errors import Rejected
+from scheduler.domain.messages import ScheduleCalendar
+
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def command(second=None, **fields):
+    issued = {} if second is None else {"issued_at": NOW + timedelta(seconds=second)}
+    return ScheduleCalendar.model_validate({"name": "de"} | issued | fields)
+
+
+def store(stored, incoming, now=NOW):
+    return store_calendar(stored, incoming, "default", now)
+
+
+def test_the_newest_command_wins_in_any_order():
+    commands = [command(1, weekend=["SA"]), command(3, weekend=["SU"]), command(2), command(3, weekend=["MO"])]
+    contents = set()
+    for order in permutations(commands):
+        stored = None
+        for incoming in order:
+            stored = store(stored, incoming).calendar
+        contents.add((stored.content, stored.issued_at))
+    assert len(contents) == 1
+    assert NOW + timedelta(seconds=3) in {issued for _, issued in contents}
+
+
+def test_the_status_tells_a_change_from_a_repetition():
+    first = store(None, command(1, closed={"2026-12-25": "X"}))
+    assert (first.status, first.calendar.version) == ("stored", 1)
+    assert store(first.calendar, command(1, closed={"2026-12-25": "X"})).status == "unchanged"
+    again = store(first.calendar, command(5, closed={"2026-12-25": "X"}))
+    assert (again.status, again.calendar.version) == ("unchanged", 1)
+    assert store(again.calendar, command(3)).status == "superseded"
+    changed = store(again.calendar, command(closed={}))
+    assert (changed.status, changed.calendar.version) == ("stored", 2)
+
+
+def test_the_spelling_of_the_content_does_not_matter():
+    first = store(None, command(closed={"2026-12-26": "", "2026-12-25": ""}, weekend=["SU", "SA"]))
+    other = command(closed={"2026-12-25": "", "2026-12-26": ""}, weekend=["SA", "SU"], open={})
+    second = store(first.calendar, other)
+    assert second.status == "unchanged"
+
+
+def test_a_deleted_calendar_supersedes_older_commands():
+    stored = store(None, command(1)).calendar
+    deleted = delete_calendar(stored, NOW + timedelta(seconds=9))
+    assert store(deleted, command(2)).status == "superseded"
+    restored = store(deleted, command(10), NOW + timedelta(seconds=10))
+    assert (restored.status, restored.calendar.version) == ("stored", 3)
+
+
+@pytest.mark.parametrize("fields", [
+    {"closed": {"2026-02-30": "x"}}, {"valid_until": "tomorrow"}, {"open": {"25.12.2026": "x"}},
+    {"closed": {f"{year:04}-01-01": "" for year in range(1, 5002)},
+     "open": {f"{year:04}-01-02": "" for year in range(1, 5001)}},
+])
+def test_an_impossible_content_is_rejected(fields):
+    with pytest.raises(Rejected):
+        store(None, command(**fields))
+
+
+def test_a_command_from_a_broken_clock_is_rejected():
+    with pytest.raises(Rejected, match="issued_at"):
+        store(None, command(100_000))
