@@ -25,7 +25,7 @@ import psutil
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))  # a turn runs the code of the tree that PYTHONPATH names
 
-from bench import report  # noqa: E402
+from bench import report  # noqa: E402 - found through the path above
 
 
 def once(part: str, count: int) -> tuple[float, float, float]:

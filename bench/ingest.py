@@ -26,9 +26,9 @@ def _request() -> bytes:
 
 def fill_inbox(bed: Bed, count: int) -> str:
     """Publish `count` requests with our pipelined publisher; return the last one's id."""
-    from scheduler.rabbit.frames import AmqpMessage  # noqa: PLC0415
-    from scheduler.rabbit.link import Link  # noqa: PLC0415
-    from scheduler.rabbit.publisher import Publisher  # noqa: PLC0415
+    from scheduler.rabbit.frames import AmqpMessage  # noqa: PLC0415 - modules of the measured tree
+    from scheduler.rabbit.link import Link  # noqa: PLC0415 - modules of the measured tree
+    from scheduler.rabbit.publisher import Publisher  # noqa: PLC0415 - modules of the measured tree
 
     bed.purge("scheduler_inbox")
     link = Link(bed.amqp_url, "bench")

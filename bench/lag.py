@@ -84,7 +84,7 @@ def poll(stack: Stack, rate: int, seconds: int) -> list[float]:
     with Bed(stack) as bed:
         bed.fill(rate * seconds, f"now() + interval '3 seconds' + n * interval '{1 / rate} seconds'")
         late: list[float] = []
-        import psycopg2  # noqa: PLC0415
+        import psycopg2  # noqa: PLC0415 - only this yardstick needs it
 
         database = psycopg2.connect(bed.database_url)
         channel = pika.BlockingConnection(pika.URLParameters(bed.amqp_url)).channel()

@@ -126,7 +126,7 @@ def copy(stack: Stack, primary: PostgresServer, standby: PostgresServer) -> None
     if account:
         os.chown(standby.directory, account.uid, account.gid)
     done = stack.ledger.spawn(
-        [standby._binaries / "pg_basebackup", "-D", standby.data, "-R", "-X", "stream", "-c", "fast",  # noqa: SLF001
+        [standby._binaries / "pg_basebackup", "-D", standby.data, "-R", "-X", "stream", "-c", "fast",  # noqa: SLF001 - as above
          "-d", primary.url.removesuffix("/postgres")],
         output=standby.log, account=account, cwd=standby.directory, env={**os.environ, "LC_ALL": "C"},
     ).wait(60)
@@ -136,7 +136,7 @@ def copy(stack: Stack, primary: PostgresServer, standby: PostgresServer) -> None
 
 def promote(standby: PostgresServer) -> None:
     """Promote the standby."""
-    import psycopg2  # noqa: PLC0415
+    import psycopg2  # noqa: PLC0415 - only this fault needs it
 
     with contextlib.closing(psycopg2.connect(standby.url)) as connection:
         connection.autocommit = True

@@ -25,11 +25,11 @@ settings.configure(USE_TZ=True, DATABASES={"default": {
 }})
 django.setup()
 
-from django.db import close_old_connections, connection, models, transaction  # noqa: E402
-from django.utils import timezone  # noqa: E402
-from pydantic import BaseModel  # noqa: E402
+from django.db import close_old_connections, connection, models, transaction  # noqa: E402 - Django is set up above
+from django.utils import timezone  # noqa: E402 - as above
+from pydantic import BaseModel  # noqa: E402 - as above
 
-from scheduler.client import Due, Outbox, Relay, Runner, job_id, on_due, once, tables  # noqa: E402
+from scheduler.client import Due, Outbox, Relay, Runner, job_id, on_due, once, tables  # noqa: E402 - as above
 
 
 class Invoice(models.Model):

@@ -16,7 +16,7 @@ from scheduler.client import Runner, on_due
 def note(event: Any, what: str) -> None:
     line = json.dumps({"event_id": str(event.event_id), "job": str(event.job_id), "attempt": event.run.attempt if event.run else 0,
                        "what": what, "t": time.time(), "pid": os.getpid(), "tracked": event.run is not None})
-    with open(os.environ["TORTURE_JOURNAL"], "a", encoding="utf-8") as journal:  # noqa: PTH123
+    with open(os.environ["TORTURE_JOURNAL"], "a", encoding="utf-8") as journal:  # noqa: PTH123 - as short as a host would
         journal.write(line + "\n")
 
 

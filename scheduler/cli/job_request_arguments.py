@@ -14,7 +14,7 @@ from scheduler.domain.messages import Priority
 class _Option(argparse.Action):
     """Collects the options that are fields of the request in `fields`."""
 
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:  # noqa: ARG002
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:  # noqa: ARG002 - argparse's
         namespace.fields = namespace.fields | {self.dest: True if self.nargs == 0 else values}
 
 

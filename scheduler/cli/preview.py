@@ -3,7 +3,6 @@
 import argparse
 import io
 import json
-import os
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from typing import Any
 from scheduler.cli import times
 from scheduler.cli.calendar_file import STORED_FIELDS
 from scheduler.cli.named_calendars import NamedCalendars
+from scheduler.cli.terminal import coloured, styled
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.recurrence import local_time
 from scheduler.domain.recurrence.adjustment_fields import CALENDAR_FIELDS
@@ -21,7 +21,6 @@ from scheduler.domain.strict_json import parse_object
 
 USUAL_LINE_COUNT = 100  # programs can take more than the screenful of USUAL_COUNT
 REFUSED = 65  # EX_DATAERR
-_BOLD, _DIM, _YELLOW, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[0m"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,8 +62,7 @@ def run(args: argparse.Namespace) -> int:
         for problem in rejected.problems:
             print(f"{problem.field}: {problem.problem}", file=sys.stderr)
         return REFUSED
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    print("\n".join(_table(result, colour=colour)))
+    print("\n".join(_table(result, colour=coloured())))
     return 0
 
 
@@ -128,14 +126,14 @@ def _table(result: Preview, *, colour: bool) -> Iterable[str]:
         rows.append((f"{here:%a} {_wall(here)} {here:%Z}", item.utc, item.note))
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
     for number, (local, utc, note) in enumerate(rows):
-        styles = (_BOLD, _BOLD) if number == 0 else ("", _DIM)
+        styles = ("bold", "bold") if number == 0 else (None, "dim")
         cells = (local.ljust(widths[0]), utc.ljust(widths[1]) if note else utc)
-        line = "  ".join(_paint(cell, style, colour=colour) for cell, style in zip(cells, styles, strict=True))
-        yield f"{line}  {_paint(note, _YELLOW, colour=colour)}" if note else line
+        line = "  ".join(styled(cell, style, colour=colour) for cell, style in zip(cells, styles, strict=True))
+        yield f"{line}  {styled(note, 'yellow', colour=colour)}" if note else line
     if not _has_more(result):
-        yield _paint("No further runs.", _DIM, colour=colour)
+        yield styled("No further runs.", "dim", colour=colour)
     for skipped in result.skipped or ():
-        yield f"{_paint('Not emitted:', _DIM, colour=colour)} {skipped.nominal_at}  {skipped.note}"
+        yield f"{styled('Not emitted:', 'dim', colour=colour)} {skipped.nominal_at}  {skipped.note}"
 
 
 def _has_more(result: Preview) -> bool:
@@ -148,7 +146,3 @@ def _has_more(result: Preview) -> bool:
 
 def _wall(here: datetime) -> str:
     return here.replace(tzinfo=None).isoformat(" ")
-
-
-def _paint(text: str, style: str, *, colour: bool) -> str:
-    return f"{style}{text}{_PLAIN}" if colour and style and text else text

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from scheduler import settings
-from scheduler.cli.terminal import plain
+from scheduler.cli.terminal import coloured, plain, styled
 from scheduler.domain.errors import NotMigrated, Unavailable
 from scheduler.ops import logs
 from scheduler.ops.metrics import LAG_BUCKETS
@@ -31,7 +31,6 @@ Style = Callable[[str, str], str]
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 # Alternate screen, hidden cursor, no line wrap.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
-_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _PROCESS_HEAD = "HOST                       PID  VERSION          UP  HEARTBEAT"
 _HEAD = f"ROLE      {_PROCESS_HEAD}     DUE/S  QUEUED/S"
 _WORKERS_HEAD = f"{'WORKER':<32}VERSION          UP  HEARTBEAT     DONE   FAILED  BUSY WITH"
@@ -56,7 +55,7 @@ def run(*, once: bool, every: float) -> int:
     if once or not sys.stdout.isatty():
         session = MaintenanceSession(config.database_url, "top")
         try:
-            print("\n".join(render(load_frame(session), colour=sys.stdout.isatty())))
+            print("\n".join(render(load_frame(session), colour=coloured())))
         finally:
             session.close()
         return 0
@@ -83,7 +82,7 @@ def _live(url: str, stop: Stop, every: float) -> None:
             if session is not None:
                 session.close()
                 session = None
-            lines = [_style("database unavailable; retrying", "red", colour=True), "", str(error)]
+            lines = [styled("database unavailable; retrying", "red", colour=True), "", str(error)]
         _draw(lines)
         stop.wait(every)
     if session is not None:
@@ -107,7 +106,7 @@ def render(frame: Frame, *, colour: bool) -> list[str]:
     """Return the frame's lines."""
 
     def style(text: str, name: str) -> str:
-        return _style(text, name, colour=colour)
+        return styled(text, name, colour=colour)
 
     live = [replica for replica in frame.replicas if not replica.stale]
     lags = [sum(column) for column in zip(*(replica.recent.get("lag", ()) for replica in live), strict=False)]
@@ -215,7 +214,3 @@ def _seconds(value: float | None) -> str:
         if value >= 2 * size:
             return f"{value / size:.0f} {unit}"
     return f"{value:.0f} s" if value >= 10 else f"{value:.1f} s" if value >= 1 else f"{value * 1000:.1f} ms"  # noqa: PLR2004 - two or three significant digits
-
-
-def _style(text: str, name: str, *, colour: bool) -> str:
-    return f"\x1b[{_STYLES[name]}m{text}\x1b[0m" if colour else text

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
-from scheduler.cli.terminal import plain
+from scheduler.cli.terminal import coloured, plain, styled
 from scheduler.commands import bulk_commands
 from scheduler.domain.caller import Caller, Via
 from scheduler.postgres.connection import Connection, connect
@@ -17,6 +17,10 @@ from scheduler.settings import Settings
 _IDS = ("ID", "EVENT")
 _LEAST_CELL = 8
 _LEAST = dict.fromkeys(("DUE", "SINCE", "NEXT RUN"), 17) | {"STATUS": 9}  # the minute of a time
+_STATUS_STYLES = {
+    "dead": "red", "running": "green", "succeeded": "green", "paused": "yellow", "waiting": "yellow",
+    "cancelled": "dim", "done": "dim",
+}
 _DROPPED_FIRST = ("TENANT", "EMITTED", "RETRIES", "BYTES", "NAME", "ATTEMPT", "WORKER")
 
 
@@ -73,7 +77,18 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     if sys.stdout.isatty():
         _fit(widths, shutil.get_terminal_size().columns)
     shown = [(column, widths[name]) for column, name in enumerate(head) if name in widths]
-    return ["  ".join(plain(row[column], width).ljust(width) for column, width in shown).rstrip() for row in cells]
+    colour = coloured()
+
+    def line(row: Sequence[str], styles: Sequence[str | None]) -> str:
+        texts = [plain(row[column], width).ljust(width) for column, width in shown]
+        texts[-1] = texts[-1].rstrip()
+        return "  ".join(styled(text, styles[column], colour=colour)
+                         for text, (column, _) in zip(texts, shown, strict=True)).rstrip()
+
+    def styles(row: Sequence[str]) -> list[str | None]:
+        return [_STATUS_STYLES.get(row[column]) if name == "STATUS" else None for column, name in enumerate(head)]
+
+    return [line(head, ["bold"] * len(head)), *(line(row, styles(row)) for row in cells[1:])]
 
 
 def _fit(widths: dict[str, int], available: int) -> None:

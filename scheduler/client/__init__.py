@@ -11,10 +11,11 @@ from scheduler.client.errors import (
     NoSidecar,
     NotInTransaction,
 )
-from scheduler.client.handlers import Due, Handlers, UnknownJobType, handlers, on_due
+from scheduler.client.handlers import Due, Handlers, TrackedDue, UnknownJobType, handlers, on_due
 from scheduler.client.ids import job_id
 from scheduler.client.inbox import forget, once
 from scheduler.client.outbox import Outbox
+from scheduler.client.protocol import JobCommands
 from scheduler.client.relay import Relay
 from scheduler.client.results import GiveUp, Snooze
 from scheduler.client.runner import Runner
@@ -22,6 +23,7 @@ from scheduler.domain.messages import ScheduleAccepted
 
 __all__ = [
     "AccessRefused", "BrokerUnavailable", "ClientError", "CommandRejected", "Due", "GiveUp", "Handlers",
-    "NoAnswer", "NoSidecar", "NotInTransaction", "Outbox", "Relay", "Runner", "ScheduleAccepted",
-    "SchedulerClient", "Snooze", "UnknownJobType", "forget", "handlers", "job_id", "on_due", "once", "tables",
+    "JobCommands", "NoAnswer", "NoSidecar", "NotInTransaction", "Outbox", "Relay", "Runner", "ScheduleAccepted",
+    "SchedulerClient", "Snooze", "TrackedDue", "UnknownJobType", "forget", "handlers", "job_id", "on_due",
+    "once", "tables",
 ]  # fmt: skip

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Self, Unpack
-from uuid import UUID
+from typing import Literal, Self, Unpack, overload
 
 import pika
 
@@ -11,6 +10,7 @@ from scheduler.client.clock import issued_now
 from scheduler.client.commands import (
     CalendarFields,
     CommandFields,
+    Id,
     OutgoingCommand,
     Payload,
     RequestFields,
@@ -23,6 +23,7 @@ from scheduler.client.pool import ConnectionPool
 from scheduler.domain.messages import CalendarAccepted, ScheduleAccepted
 
 REPLY_SECONDS = 10.0
+_No = Literal[False]
 
 
 class SchedulerClient:
@@ -44,43 +45,77 @@ class SchedulerClient:
         self._issued_at = issued_at
         self._user_id = user_id
 
+    @overload
     def schedule(
-        self, id: UUID | str, job_type: str, payload: Payload | None = None, *,
+        self, id: Id, job_type: str, payload: Payload | None = None, *,
+        wait: _No = False, **when: Unpack[RequestFields],
+    ) -> None: ...
+    @overload
+    def schedule(
+        self, id: Id, job_type: str, payload: Payload | None = None, *,
+        wait: float, **when: Unpack[RequestFields],
+    ) -> ScheduleAccepted: ...
+    def schedule(
+        self, id: Id, job_type: str, payload: Payload | None = None, *,
         wait: bool | float = False, **when: Unpack[RequestFields],
     ) -> ScheduleAccepted | None:
         """Create a job that runs once or repeatedly, or replace the job with the same id."""
         return self._send(request(id, job_type, payload, when, self._now), wait)
 
+    @overload
+    def cancel(self, id: Id, *, wait: _No = False, **sending: Unpack[CommandFields]) -> None: ...
+    @overload
+    def cancel(self, id: Id, *, wait: float, **sending: Unpack[CommandFields]) -> ScheduleAccepted: ...
     def cancel(
-        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[CommandFields]
+        self, id: Id, *, wait: bool | float = False, **sending: Unpack[CommandFields]
     ) -> ScheduleAccepted | None:
         """Cancel a job."""
         return self._send(order("cancel", id, sending), wait)
 
+    @overload
+    def pause(self, id: Id, *, wait: _No = False, **sending: Unpack[CommandFields]) -> None: ...
+    @overload
+    def pause(self, id: Id, *, wait: float, **sending: Unpack[CommandFields]) -> ScheduleAccepted: ...
     def pause(
-        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[CommandFields]
+        self, id: Id, *, wait: bool | float = False, **sending: Unpack[CommandFields]
     ) -> ScheduleAccepted | None:
         """Pause a job until it is resumed."""
         return self._send(order("pause", id, sending), wait)
 
+    @overload
+    def resume(self, id: Id, *, wait: _No = False, **sending: Unpack[CommandFields]) -> None: ...
+    @overload
+    def resume(self, id: Id, *, wait: float, **sending: Unpack[CommandFields]) -> ScheduleAccepted: ...
     def resume(
-        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[CommandFields]
+        self, id: Id, *, wait: bool | float = False, **sending: Unpack[CommandFields]
     ) -> ScheduleAccepted | None:
         """Resume a paused job; its `on_missed` applies to the missed occurrences."""
         return self._send(order("resume", id, sending), wait)
 
+    @overload
+    def trigger(self, id: Id, *, wait: _No = False, **sending: Unpack[CommandFields]) -> None: ...
+    @overload
+    def trigger(self, id: Id, *, wait: float, **sending: Unpack[CommandFields]) -> ScheduleAccepted: ...
     def trigger(
-        self, id: UUID | str, *, wait: bool | float = False, **sending: Unpack[CommandFields]
+        self, id: Id, *, wait: bool | float = False, **sending: Unpack[CommandFields]
     ) -> ScheduleAccepted | None:
         """Emit one extra occurrence now; the schedule is unchanged."""
         return self._send(order("trigger", id, sending), wait)
 
+    @overload
+    def retry(self, event_id: Id, *, wait: _No = False, **sending: Unpack[CommandFields]) -> None: ...
+    @overload
+    def retry(self, event_id: Id, *, wait: float, **sending: Unpack[CommandFields]) -> ScheduleAccepted: ...
     def retry(
-        self, event_id: UUID | str, *, wait: bool | float = False, **sending: Unpack[CommandFields]
+        self, event_id: Id, *, wait: bool | float = False, **sending: Unpack[CommandFields]
     ) -> ScheduleAccepted | None:
         """Retry a dead or cancelled run now."""
         return self._send(order("retry", event_id, sending), wait)
 
+    @overload
+    def calendar(self, name: str, *, wait: _No = False, **content: Unpack[CalendarFields]) -> None: ...
+    @overload
+    def calendar(self, name: str, *, wait: float, **content: Unpack[CalendarFields]) -> CalendarAccepted: ...
     def calendar(
         self, name: str, *, wait: bool | float = False, **content: Unpack[CalendarFields]
     ) -> CalendarAccepted | None:

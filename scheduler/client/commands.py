@@ -17,6 +17,7 @@ from scheduler.domain.jobs.job import apply
 from scheduler.domain.message_parser import parse_command
 from scheduler.domain.messages import COMMAND_MODELS, JobCommand
 
+Id = UUID | str
 Payload = Mapping[str, Any] | BaseModel
 _ANY_SIZE = 1 << 40  # the sidecar enforces its own limit on payloads
 

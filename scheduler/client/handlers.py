@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar, overload
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -40,7 +40,16 @@ class Due(BaseModel, Generic[P]):
     run: DueRun | None = None
 
 
+class TrackedDue(Due[P], Generic[P]):
+    """A ScheduleDue of a tracked job: it always has a run."""
+
+    run: DueRun
+
+
 Handle = Callable[[Due[Any]], object]
+HandleTracked = Callable[[TrackedDue[Any]], object]
+_H = TypeVar("_H", bound=Handle)
+_T = TypeVar("_T", bound=HandleTracked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,27 +79,39 @@ class Handlers:
         with _lock:
             _sets.add(self)
 
+    @overload
     def on_due(
-        self, job_type: str, payload: Any = dict[str, Any], *, process: bool = False,
+        self, job_type: str, payload: Any = ..., *, tracked: Literal[False] = False, process: bool = False,
         timeout: timedelta | float | None = None, description: str | None = None,
-    ) -> Callable[[Handle], Handle]:
+    ) -> Callable[[_H], _H]: ...
+    @overload
+    def on_due(
+        self, job_type: str, payload: Any = ..., *, tracked: Literal[True], process: bool = False,
+        timeout: timedelta | float | None = None, description: str | None = None,
+    ) -> Callable[[_T], _T]: ...
+    def on_due(
+        self, job_type: str, payload: Any = dict[str, Any], *, tracked: bool = False, process: bool = False,
+        timeout: timedelta | float | None = None, description: str | None = None,
+    ) -> Callable[[Any], Any]:
         """Register the decorated function for a job type; `payload` is the type its payload is read as.
 
         The function may be async. With `process=True` it runs in a child process. Both can be stopped, after
         `timeout` (seconds or a timedelta) and when the sidecar supersedes the attempt: an async function is
         cancelled, a process terminated. A function in a thread cannot be stopped, so it has no `timeout`.
-        Workers announce the type with `description`, by default the first paragraph of the docstring.
+        With `tracked=True` the function gets a TrackedDue, whose `run` is never None; an event without a run does
+        not match. Workers announce the type with `description`, by default the first paragraph of the docstring.
         """
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         if seconds is not None and not seconds > 0:
             raise ValueError(f"timeout must be more than 0 seconds, not {seconds:g}")
 
-        def register(handle: Handle) -> Handle:
+        def register(handle: Any) -> Any:
             _check(handle, process=process, timeout=seconds)
             if job_type in self._handlers:
                 raise ValueError(f"{job_type!r} already has a handler")
+            model = TrackedDue[payload] if tracked else Due[payload]
             self._handlers[job_type] = Handler(
-                handle, Due[payload], process, seconds, description or _first_paragraph(handle))
+                handle, model, process, seconds, description or _first_paragraph(handle))
             return handle
 
         return register

@@ -2,11 +2,11 @@
 
 import json
 from typing import Any, Unpack
-from uuid import UUID
 
 from scheduler.client.commands import (
     CalendarFields,
     CommandFields,
+    Id,
     OutgoingCommand,
     Payload,
     RequestFields,
@@ -29,28 +29,28 @@ class Outbox:
         self._database = database
 
     def schedule(
-        self, id: UUID | str, job_type: str, payload: Payload | None = None, **when: Unpack[RequestFields]
+        self, id: Id, job_type: str, payload: Payload | None = None, **when: Unpack[RequestFields]
     ) -> None:
         """Create a job that runs once or repeatedly, or replace the job with the same id."""
         self._write(request(id, job_type, payload, when))
 
-    def cancel(self, id: UUID | str, **sending: Unpack[CommandFields]) -> None:
+    def cancel(self, id: Id, **sending: Unpack[CommandFields]) -> None:
         """Cancel a job."""
         self._write(order("cancel", id, sending))
 
-    def pause(self, id: UUID | str, **sending: Unpack[CommandFields]) -> None:
+    def pause(self, id: Id, **sending: Unpack[CommandFields]) -> None:
         """Pause a job until it is resumed."""
         self._write(order("pause", id, sending))
 
-    def resume(self, id: UUID | str, **sending: Unpack[CommandFields]) -> None:
+    def resume(self, id: Id, **sending: Unpack[CommandFields]) -> None:
         """Resume a paused job."""
         self._write(order("resume", id, sending))
 
-    def trigger(self, id: UUID | str, **sending: Unpack[CommandFields]) -> None:
+    def trigger(self, id: Id, **sending: Unpack[CommandFields]) -> None:
         """Emit one extra occurrence now."""
         self._write(order("trigger", id, sending))
 
-    def retry(self, event_id: UUID | str, **sending: Unpack[CommandFields]) -> None:
+    def retry(self, event_id: Id, **sending: Unpack[CommandFields]) -> None:
         """Retry a dead or cancelled run."""
         self._write(order("retry", event_id, sending))
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TextIO
 
-from scheduler.cli.terminal import plain
+from scheduler.cli.terminal import plain, styled
 
-_STYLES = {"bold": "1", "dim": "2", "green": "32", "yellow": "33", "cyan": "36", "red": "31"}
 _LATE_MS = 100
 
 
@@ -119,7 +118,7 @@ class Screen:
             self._line(("  " + "  ".join(map(str.ljust, row, widths))).rstrip())
 
     def _styled(self, text: str, style: str) -> str:
-        return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if self._coloured else text
+        return styled(text, style, colour=self._coloured)
 
     def _line(self, text: str) -> None:
         self._out.write(f"{text}\n")

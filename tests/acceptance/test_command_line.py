@@ -1,18 +1,14 @@
 """The operator commands as people and scripts use them: ids, times, questions, exit codes and completion."""
 
-import contextlib
 import json
-import os
-import pty
 import subprocess
 import sys
-import termios
 from uuid import uuid4
 
 import pytest
 from support import DEADLINE, connected, iso, utc
+from terminal_support import CLEAN, on_a_terminal, without_colours
 
-CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("SCHEDULER_", "METRICS_", "LOG_", "AMQP_"))}
 FIRST, SECOND, OTHER = (f"{start}-0000-4000-8000-000000000000" for start in ("aaaaaaaa", "aaaaaaab", "bbbbbbbb"))
 TWIN = "bbbbbbbb-0000-4000-8000-000000000001"
 
@@ -46,25 +42,16 @@ def jobs(sql):
             "VALUES (%s, 'report', %s, '2099-01-01', now())", job, f"Job {number}")
 
 
+@pytest.mark.usefixtures("jobs")
+def test_statuses_have_colours_on_a_terminal_only(scheduler, sql, database_url):
+    sql("UPDATE jobs SET status = 'paused', paused_at = now() WHERE id = %s", FIRST)
+    assert "\x1b[33mpaused" in on_a_terminal(database_url, "job", "list")[1]
+    assert "\x1b" not in scheduler("job", "list").stdout
+
+
 def dead_run(sql, event_id, at=None):
     sql("INSERT INTO run_history (event_id, status, job_id, job_type, due_at, finished_at, origin, policy, event) "
         "VALUES (%s, 'dead', %s, 'report', %s, %s, 'schedule', '{}', '{}')", event_id, FIRST, *(2 * [at or utc()]))
-
-
-def on_a_terminal(database_url, *arguments, answer="", columns=80):
-    """Run a command on a terminal with typed input; return its exit code and output."""
-    ours, its = pty.openpty()
-    termios.tcsetwinsize(its, (24, columns))
-    env = {name: value for name, value in CLEAN.items() if name not in ("COLUMNS", "LINES")}
-    process = subprocess.Popen([sys.executable, "-m", "scheduler", *arguments], stdin=its, stdout=its, stderr=its,
-                               env=env | {"DATABASE_URL": database_url})
-    os.close(its)
-    os.write(ours, answer.encode())
-    shown = b""
-    with os.fdopen(ours, "rb", buffering=0) as terminal, contextlib.suppress(OSError):  # its end, on Linux
-        while more := terminal.read(4096):
-            shown += more
-    return process.wait(DEADLINE), shown.decode()
 
 
 @pytest.mark.usefixtures("jobs")
@@ -90,7 +77,7 @@ def test_ids_are_accepted_by_their_beginning(scheduler, sql):
 def test_tables_show_whole_ids_on_any_terminal(database_url):
     for columns in (80, 40, 20):
         code, shown = on_a_terminal(database_url, "job", "list", columns=columns)
-        lines = shown.splitlines()
+        lines = without_colours(shown).splitlines()
         assert (code, len(lines)) == (0, 5)
         assert [line.split()[0] for line in lines[1:]] == [TWIN, OTHER, SECOND, FIRST]
         assert max(map(len, lines)) <= max(columns, 36)

@@ -21,7 +21,7 @@ from scheduler.dev.servers import start_stack
 from scheduler.domain.errors import Unavailable
 from scheduler.postgres import client_timeout
 from scheduler.postgres.claims import LONG_AGO, ClaimSession
-from scheduler.postgres.connection import connect
+from scheduler.postgres.connection import connect, translated
 from scheduler.postgres.jobs.due import claim
 from scheduler.postgres.migrate import migrate
 from scheduler.postgres.wakeup import Wakeup
@@ -144,16 +144,10 @@ def test_a_statement_that_is_never_answered_is_given_up(behind, monkeypatch):
         monkeypatch.setattr(client_timeout, "LIMIT_SECONDS", 1.0)  # not before: a busy database answers, but late
         answered = threading.Timer(DEADLINE, database.thaw)  # at the latest by then, if it does not time out
         answered.start()
-        with pytest.raises(Unavailable), closing_errors():
+        with pytest.raises(Unavailable), translated():
             connection.cursor().execute("SELECT 1")
         answered.cancel()
         answered.join()
-
-
-def closing_errors():
-    from scheduler.postgres.connection import translated  # noqa: PLC0415
-
-    return translated()
 
 
 def test_the_ends_of_time_are_no_trouble(database_url):

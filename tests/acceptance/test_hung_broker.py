@@ -24,7 +24,9 @@ def hung():
 @pytest.mark.parametrize("role", ["consumer", "producer", "worker"])
 def test_a_process_waits_for_it(sidecar, hung, role):
     process = sidecar.start(role, AMQP_URL=hung)
-    tries = lambda: sum(line["event"].startswith("RabbitMQ unavailable") for line in process.lines)  # noqa: E731
+    def tries():
+        return sum(line["event"].startswith("RabbitMQ unavailable") for line in process.lines)
+
     until(lambda: tries() >= 2 or process.popen.poll() is not None, "two attempts to connect", within=4 * DEADLINE)
     assert process.popen.poll() is None, process.raw[-5:]
 

@@ -81,13 +81,13 @@ class BlockingPublisher:
         self._local = threading.local()
 
     def connect(self) -> None:
-        import pika  # noqa: PLC0415
+        import pika  # noqa: PLC0415 - not every peer installs it
 
         self._local.channel = pika.BlockingConnection(pika.URLParameters(AMQP_URL)).channel()
         self._local.channel.confirm_delivery()
 
     def publish(self) -> None:
-        import pika  # noqa: PLC0415
+        import pika  # noqa: PLC0415 - not every peer installs it
 
         if not hasattr(self._local, "channel"):
             self.connect()
@@ -108,8 +108,8 @@ class AsyncPublisher:
     """
 
     async def connect(self) -> None:
-        import pika  # noqa: PLC0415
-        from pika.adapters.asyncio_connection import AsyncioConnection  # noqa: PLC0415
+        import pika  # noqa: PLC0415 - not every peer installs it
+        from pika.adapters.asyncio_connection import AsyncioConnection  # noqa: PLC0415 - not every peer installs it
 
         loop = asyncio.get_running_loop()
         self._properties = pika.BasicProperties
@@ -163,7 +163,7 @@ class AsyncPublisher:
 
 
 def run(main: object) -> None:
-    import uvloop  # noqa: PLC0415
+    import uvloop  # noqa: PLC0415 - not every peer installs it
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main)  # type: ignore[arg-type]

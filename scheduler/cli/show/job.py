@@ -12,6 +12,7 @@ from scheduler.cli.top import ON_TIME_SECONDS
 from scheduler.cli.verb_helpers import open_connection
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.jobs.job import JobStatus
+from scheduler.domain.targets.target import mask_target_text
 from scheduler.postgres.jobs.lists import find_job
 from scheduler.postgres.jobs.report import JobReport, report
 from scheduler.settings import Settings
@@ -23,6 +24,7 @@ _ON_TIME = timedelta(seconds=ON_TIME_SECONDS)
 _LONGEST_BACKOFF = timedelta(minutes=1)  # after a rejection by the broker
 _LONGEST_REASON = 500
 _LONGEST_PAYLOAD = 2000
+_LONGEST_TARGET = 2000
 
 
 def run(settings: Settings, job_id: UUID, *, as_json: bool) -> bool:
@@ -49,7 +51,7 @@ def _whole_job(settings: Settings, job: JobReport) -> str:
 
 def stored_values(job: JobReport) -> dict[str, Any]:
     """Return the stored values for JSON: instants in RFC 3339, `every` in seconds."""
-    return {name: _json(value) for name, value in asdict(job).items() if name != "payload"}
+    return {name: _json(value) for name, value in asdict(job).items() if name not in ("payload", "target")}
 
 
 def explain(job: JobReport) -> list[str]:
@@ -60,6 +62,7 @@ def explain(job: JobReport) -> list[str]:
         **({} if job.name is None else {"name": plain(job.name)}),
         **({} if job.description is None else {"description": plain(job.description.replace(chr(10), " "))}),
         "payload": plain(job.payload, _LONGEST_PAYLOAD),
+        **({} if job.target is None else {"target": plain(mask_target_text(job.target), _LONGEST_TARGET)}),
         "schedule": _schedule(job),
         "requested": rfc3339(job.requested_at) if job.requested_at else "not yet",
         "status": str(job.status),

@@ -83,7 +83,7 @@ class DueSkips(Source[Job, SkipEmission]):
         soonest = min((each.skip_at for each in settled if each.skip_at is not None), default=None)
         return LONG_AGO if soonest is not None and soonest <= times.claimed_at else soonest
 
-    def report(self, results: Sequence[EmissionResult[SkipEmission]], times: BatchTimes) -> None:  # noqa: ARG002
+    def report(self, results: Sequence[EmissionResult[SkipEmission]], times: BatchTimes) -> None:  # noqa: ARG002 - a source's
         """Count the reported occurrences."""
         metrics.jobs_missed.inc(sum(
             emission.missed.count for emission, _, refusal in results

@@ -20,6 +20,7 @@ class JobReport:
     name: str | None
     description: str | None
     payload: str
+    target: str | None
     rrule: str | None
     cron: str | None
     every: timedelta | None

@@ -1,36 +1,16 @@
 """`scheduler job`, `run`, `dead` and `token` on real servers: tables, JSON, exit codes and confirmation."""
 
-import contextlib
 import json
-import os
-import pty
-import subprocess
-import sys
-import termios
 from uuid import uuid4
 
 import jwt
 import pytest
-from support import DEADLINE, connected, until
+from support import connected, until
+from terminal_support import on_a_terminal, without_colours
 
 from scheduler.domain.caller import Via
 
 SECRET = "a secret of at least thirty-two bytes, for tests"
-CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("SCHEDULER_", "METRICS_", "LOG_", "AMQP_"))}
-
-
-@pytest.fixture
-def scheduler(database_url, request):
-    amqp_url = request.getfixturevalue("amqp_url") if "host" in request.fixturenames else "amqp://127.0.0.1:1"
-
-    def run(*arguments, database=database_url, **env):
-        return subprocess.run(
-            [sys.executable, "-m", "scheduler", *map(str, arguments)], capture_output=True, text=True,
-            env=CLEAN | {"DATABASE_URL": database, "AMQP_URL": amqp_url} | env, timeout=DEADLINE, check=False,
-            stdin=subprocess.DEVNULL,
-        )
-
-    return run
 
 
 @pytest.fixture
@@ -74,26 +54,10 @@ def test_jobs_are_listed_and_paused_resumed_triggered_and_cancelled(scheduler, j
     assert [each[0] for each in entries if each[2] == jobs[0]] == ["pause", "resume", "trigger", "cancel"]
 
 
-def on_a_terminal(database_url, *arguments, answer=""):
-    """Run a command on a terminal of 80 columns with typed input; return its exit code and output."""
-    ours, its = pty.openpty()
-    termios.tcsetwinsize(its, (24, 80))
-    env = {name: value for name, value in CLEAN.items() if name not in ("COLUMNS", "LINES")}
-    process = subprocess.Popen([sys.executable, "-m", "scheduler", *arguments], stdin=its, stdout=its, stderr=its,
-                               env=env | {"DATABASE_URL": database_url})
-    os.close(its)
-    os.write(ours, answer.encode())
-    shown = b""
-    with os.fdopen(ours, "rb", buffering=0) as terminal, contextlib.suppress(OSError):  # its end, on Linux
-        while more := terminal.read(4096):
-            shown += more
-    return process.wait(DEADLINE), shown.decode()
-
-
 @pytest.mark.usefixtures("jobs")
 def test_terminal_tables_fit_and_bulk_cancels_ask_and_show_progress(database_url):
     code, shown = on_a_terminal(database_url, "job", "list")
-    lines = shown.splitlines()
+    lines = without_colours(shown).splitlines()
     assert (code, len(lines)) == (0, 5)
     assert max(map(len, lines)) <= 80
     code, shown = on_a_terminal(database_url, "job", "cancel", "--tenant", "acme", answer="n\n")

@@ -37,7 +37,7 @@ def host_database(host_tables):
     return host_tables
 
 
-class Rollback(Exception):  # noqa: N818
+class Rollback(Exception):  # noqa: N818 - it is no error
     """Raised by a test inside its transaction."""
 
 

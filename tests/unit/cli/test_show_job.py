@@ -32,7 +32,7 @@ def at(seconds):
 # Emitted on time, an hour ago; due again the next day.
 JOB = JobReport(
     id="0b6f9c1e-6f0c-4b50-9b0e-0d8a3f3f2a11", status=JobStatus.PENDING, job_type="invoice.reminder",
-    name=None, description=None, payload='{"invoice": 42}', rrule="FREQ=DAILY", cron=None, every=None,
+    name=None, description=None, payload='{"invoice": 42}', target=None, rrule="FREQ=DAILY", cron=None, every=None,
     timezone="Europe/Berlin", starts_at=DUE, manual=False, next_run_at=DUE + DAY,
     occurrence=1, retries=0, retry_at=None, triggers=(), trigger_at=None, triggered_at=None, wake_at=DUE + DAY,
     requested_at=DUE - DAY, cancelled_at=None, paused_at=None, resumed_at=None, created_at=DUE - DAY,
@@ -90,6 +90,13 @@ def test_a_job_on_time():
 ])
 def test_the_schedule_is_printed_as_written(changed, text):
     assert parts(**changed)[0][3] == f"schedule   {text}"
+
+
+def test_a_target_is_shown_without_its_credentials():
+    target = {"webhook": {"url": "https://example.org/hook", "headers": {"x-key": "sesame"}}}
+    [line] = [line for line in parts(target=json.dumps(target))[0] if line.startswith("target")]
+    assert "example.org/hook" in line
+    assert "sesame" not in line
 
 
 def test_missing_fields_are_marked():
@@ -293,7 +300,7 @@ def test_a_job_without_a_schedule():
 
 def test_the_stored_values_are_json():
     values = json.loads(json.dumps(stored_values(replace(JOB, every=timedelta(minutes=15), triggers=(DUE,)))))
-    assert values.keys() == set(JobReport.__dataclass_fields__) - {"payload"}
+    assert values.keys() == set(JobReport.__dataclass_fields__) - {"payload", "target"}
     assert values["id"] == JOB.id
     assert values["status"] == "pending"
     assert values["last_emitted_at"] == "2026-12-01T08:00:00.003000Z"

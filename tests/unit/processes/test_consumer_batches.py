@@ -24,7 +24,7 @@ class Queue:
     def __init__(self, *batches):
         self.batches, self.acked = list(batches), []
 
-    def take(self, _, timeout):  # noqa: ARG002
+    def take(self, _, timeout):  # noqa: ARG002 - the real one's
         return self.batches.pop(0) if self.batches else []
 
     def ack(self, batch, _refused=()):

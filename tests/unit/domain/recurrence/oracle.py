@@ -75,10 +75,10 @@ def expand(text, dtstart, zone, freq):
 def starts(draw, zone=None):
     """Draw a zone and a wall time, often within hours or days of a clock change."""
     zone = zone or draw(st.sampled_from(ZONES))
-    wall = draw(st.datetimes(datetime(1996, 1, 1), datetime(2060, 1, 1))).replace(microsecond=0)  # noqa: DTZ001
+    wall = draw(st.datetimes(datetime(1996, 1, 1), datetime(2060, 1, 1))).replace(microsecond=0)  # noqa: DTZ001 - wall time
     if zone != "UTC" and draw(st.booleans()):
         year = draw(st.integers(1996, 2050))
-        since = datetime(year, 1, 1).toordinal() * DAY  # noqa: DTZ001
+        since = datetime(year, 1, 1).toordinal() * DAY  # noqa: DTZ001 - wall time
         shifts = list(clock(zone).shifts(since, since + 800 * DAY))
         if shifts:
             shift = draw(st.sampled_from(shifts))

@@ -90,7 +90,7 @@ def test_same_instants_as_cronsim(expression, start):
     try:
         schedule = schedule_of(cron=expression, timezone=zone, stored_at=now)
     except Rejected as rejected:
-        assert "fire" in str(rejected), str(rejected)  # noqa: PT017
+        assert "fire" in str(rejected), str(rejected)  # noqa: PT017 - only some are rejected
         return
     simulated = CronSim(expression, now.astimezone(zone_info(zone)))
     instants = [moment.astimezone(UTC) for moment in islice(simulated, 12) if _exists(moment)]
