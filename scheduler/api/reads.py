@@ -112,13 +112,17 @@ class Reads:
     ) -> PreviewPage:
         """Return the next occurrences of a job, also if it is paused."""
         row = await self.job_row(who, job_id)
-        definition = row.job.definition
-        name = None if definition is None else definition.spec.calendar
-        effective = None if name is None else await self.calendar(row.job.tenant, name)
+        effective = await self.calendar_of(row)
         work = partial(
             occurrences_page, row, datetime.now(UTC), effective, count=count, start=start, end=end
         )
         return await self._compute.run(work)
+
+    async def calendar_of(self, row: JobRow) -> EffectiveCalendar | None:
+        """Return the calendar that applies to a job; None if it names none."""
+        definition = row.job.definition
+        name = None if definition is None else definition.spec.calendar
+        return None if name is None else await self.calendar(row.job.tenant, name)
 
     async def calendar(self, tenant: str, name: str) -> EffectiveCalendar | None:
         """Return the calendar that applies to a tenant's jobs; None if there is none with this name."""

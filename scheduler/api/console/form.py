@@ -5,19 +5,20 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from scheduler.api.console.adjustment_form import read_adjustments
 from scheduler.api.console.date_description import WEEKDAYS
 from scheduler.api.console.form_fields import LEFT_OUT, ParsedForm, put, read_number
 from scheduler.api.console.targets.forms import read_target
 from scheduler.domain.recurrence import RUN_NOW
 from scheduler.domain.recurrence.rule import weekday_name
-from scheduler.domain.schedule_fields import RULE_FIELDS
+from scheduler.domain.schedule_fields import SCHEDULE_FIELDS
 
 UNITS = {"second": "S", "minute": "M", "hour": "H", "day": "D", "week": "W"}
 FREQUENCIES = {"day": "DAILY", "week": "WEEKLY", "month": "MONTHLY", "year": "YEARLY"}
 _TIME = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
 # The request's fields that the form shows. When a job is edited, all others are kept.
 SHOWN_FIELDS = frozenset({
-    *RULE_FIELDS, "manual", "paused", "job_type", "name", "description", "tenant", "priority", "on_missed",
+    *SCHEDULE_FIELDS, "manual", "paused", "job_type", "name", "description", "tenant", "priority", "on_missed",
     "route", "max_lateness", "payload", "target", "run",
 })
 # Numbers of a run policy, and their fields in the form.
@@ -28,7 +29,7 @@ POLICY_NUMBERS = (
 
 
 def read_schedule(form: Mapping[str, str]) -> ParsedForm:
-    """Return the schedule fields: run_at, rrule, cron, every, timezone and manual."""
+    """Return the schedule fields: the rule, and what adjusts it."""
     read = ParsedForm()
     kind = form.get("when", "once")
     if kind == "manual":
@@ -48,6 +49,8 @@ def read_schedule(form: Mapping[str, str]) -> ParsedForm:
              (form.get("rule") or "").replace("\r\n", "\n"))
         put(read, "run_at", form.get("starts"))
     put(read, "timezone", form.get("timezone"))
+    if kind != "manual":
+        read_adjustments(form, read)
     return read
 
 

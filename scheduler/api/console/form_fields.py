@@ -38,6 +38,11 @@ def read_number(form: Mapping[str, str], read: ParsedForm, name: str, *, about: 
         return LEFT_OUT
 
 
+def number_text(value: float) -> str:
+    """Return a number for an input, with all its digits."""
+    return str(int(value)) if value == int(value) else repr(float(value))
+
+
 def pretty(value: Any) -> str:
     """Format a value as JSON; a payload as its source text."""
     return value.text if isinstance(value, Verbatim) else json.dumps(value, indent=2, ensure_ascii=False)

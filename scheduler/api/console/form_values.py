@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from scheduler.api.console.adjustment_form import adjustment_values
 from scheduler.api.console.form import POLICY_NUMBERS
-from scheduler.api.console.form_fields import pretty
+from scheduler.api.console.form_fields import number_text, pretty
 from scheduler.api.console.targets.forms import target_values
 from scheduler.domain.recurrence import zone, zone_names
 from scheduler.domain.recurrence.moment import read_duration, read_moment
@@ -23,9 +24,10 @@ def values_of(job: Mapping[str, Any]) -> dict[str, str]:
     texts = ("job_type", "name", "description", "tenant", "priority", "on_missed", "route", "timezone")
     values = {name: str(job[name]) for name in texts if job.get(name) is not None}
     if job.get("max_lateness") is not None:
-        values["max_lateness"] = f"{job['max_lateness']:g}"
+        values["max_lateness"] = number_text(job["max_lateness"])
     values["payload"] = pretty(job.get("payload") or {})
-    return values | _when(job) | target_values(job.get("target") or {}) | _policy(job)
+    return (values | _when(job) | adjustment_values(job) | target_values(job.get("target") or {})
+            | _policy(job))
 
 
 def _when(job: Mapping[str, Any]) -> dict[str, str]:
@@ -124,7 +126,7 @@ def _policy(job: Mapping[str, Any]) -> dict[str, str]:
     values = {"tracked": "on"}
     for name, values_shown in POLICY_NUMBERS:
         if run.get(name) is not None:
-            values[values_shown] = f"{run[name]:g}"
+            values[values_shown] = number_text(run[name])
     for name in ("backoff", "overlap"):
         if isinstance(run.get(name), str):
             values[name] = run[name]

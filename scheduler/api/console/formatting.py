@@ -70,6 +70,14 @@ def local(moment: str | datetime | None, zone_name: str | None = None) -> str:
     return f"{here:%a} {here.day} {here:%b %Y %H:%M}{seconds} {here:%Z}"
 
 
+def utc_beside(moment: str | datetime, zone_name: str) -> str:
+    """Format a moment in UTC for a place beside its local time: without the date if that is the same."""
+    when = instant(moment)
+    assert when is not None  # noqa: S101 - of an occurrence
+    utc, here = local(when), local_time(when, zone_name if zone_name in zone_names() else "UTC")
+    return utc.split(" ", 4)[4] if when.astimezone(UTC).date() == here.date() else utc
+
+
 def exactly(moment: str | datetime | None) -> str:
     """Format a moment in UTC with milliseconds, for a title."""
     when = instant(moment)

@@ -5,12 +5,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from scheduler.api.console import formatting, run_charts
+from scheduler.api.console.occurrence_rows import preview_rows
+from scheduler.domain.calendars import EffectiveCalendar
 from scheduler.domain.messages import Overlap, RunPolicy
 from scheduler.domain.recurrence import local_time
 from scheduler.domain.recurrence.preview import utc_text
 from scheduler.postgres.jobs.lists import JobRow
 from scheduler.views.jobs import DERIVED_FIELDS, JobView, job_view
-from scheduler.views.occurrences import OccurrenceView, occurrences_page
+from scheduler.views.occurrences import OccurrenceView, PreviewPage, occurrences_page
 from scheduler.views.runs import RunView
 
 PARTS = ("head", "next", "strip", "ahead", "runs")
@@ -26,24 +28,26 @@ _STATUS_TEXTS = {
 }
 
 
-def job_context(row: JobRow, runs: Sequence[RunView], now: datetime) -> dict[str, Any]:
-    """Return the context of a job page's live parts."""
+def job_context(
+    row: JobRow, runs: Sequence[RunView], now: datetime, effective: EffectiveCalendar | None
+) -> dict[str, Any]:
+    """Return the context of a job page's live parts; `effective` is the job's calendar."""
     job = job_view(row)
-    ahead = _ahead(row, now) if job.status == "pending" else []
+    ahead = _ahead(row, now, effective) if job.status == "pending" else []
     return {"job": job, "show_job": False, "runs": runs[:_RUNS_LISTED], "more_runs": len(runs) > _RUNS_LISTED,
             "occurrences": ahead, "other_fields": _other_fields(job), "trouble": _problem_text(runs),
             **_schedule_text(job), **_charts(job, runs)}
 
 
-def _ahead(row: JobRow, now: datetime) -> Sequence[OccurrenceView]:
-    """Return the next occurrences; for a job with a calendar, which is not read here, only the next one."""
+def _ahead(row: JobRow, now: datetime, effective: EffectiveCalendar | None) -> list[dict[str, Any]]:
+    """Return the next occurrences; only the next one if the job's calendar is unknown."""
     spec, following = row.job.requested.spec, row.job.next_run_at
-    if spec.calendar is None:
-        return occurrences_page(row, now, None, count=_AHEAD, start=None, end=None).items
+    if spec.calendar is None or effective is not None:
+        return preview_rows(occurrences_page(row, now, effective, count=_AHEAD, start=None, end=None))
     if following is None:
         return []
     local = local_time(following, spec.timezone).isoformat()
-    return [OccurrenceView(local=local, utc=utc_text(following), note="")]
+    return preview_rows(PreviewPage([OccurrenceView(local=local, utc=utc_text(following), note="")]))
 
 
 def _other_fields(job: JobView) -> list[tuple[str, Any]]:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from scheduler import __version__
 from scheduler.api.console import assets, formatting
+from scheduler.api.console.adjustment_description import describe_adjustments
 from scheduler.api.console.schedule_description import describe_schedule
 from scheduler.api.console.targets.forms import target_kind, target_summary
 from scheduler.domain.instants import rfc3339
@@ -56,8 +57,9 @@ def environment() -> Environment:
                      "problems": {}}
     jinja.filters |= {
         "relative": formatting.relative, "span": formatting.span, "number": formatting.number,
-        "local": formatting.local, "iso": _iso,
-        "full": _full, "pretty": _pretty, "schedule": _schedule, "duration": _duration,
+        "local": formatting.local, "utc_beside": formatting.utc_beside, "iso": _iso,
+        "full": _full, "pretty": _pretty, "schedule": _schedule, "adjustments": _adjustments,
+        "duration": _duration,
         "target_kind": target_kind, "target_summary": target_summary,
     }
     jinja.tests |= {"moment_like": _MOMENT.fullmatch, "time_like": _TIME.fullmatch}
@@ -87,6 +89,10 @@ def _pretty(value: Any) -> str:
 
 def _schedule(job: Any) -> str:
     return describe_schedule(job.model_dump() if isinstance(job, BaseModel) else job)
+
+
+def _adjustments(job: Any) -> str:
+    return describe_adjustments(job.model_dump() if isinstance(job, BaseModel) else job)
 
 
 def _duration(attempt: Any) -> str:

@@ -14,6 +14,7 @@ from scheduler.api.console.run_summary import run_context
 from scheduler.api.console.site import Site, dead_letter_count_for, may, permissions_of
 from scheduler.api.console.subscriptions import Watch
 from scheduler.api.identity import Identity, Permission
+from scheduler.domain.calendars import EffectiveCalendar
 from scheduler.postgres.console_queries import MOST_NEW
 from scheduler.postgres.jobs.lists import JobFilter
 from scheduler.postgres.runs.lists import RunFilter
@@ -138,6 +139,7 @@ class JobTopic:
     """One job: its status, next occurrences and last runs."""
 
     job_id: str
+    calendar: EffectiveCalendar | None = None  # as it was when the page was opened
     _shown: Any = None
     _sent: dict[str, str] = field(default_factory=dict)
 
@@ -156,7 +158,7 @@ class JobTopic:
         if current == self._shown:
             return {}
         self._shown = current
-        context = job_context(row, runs, snapshot.pulse.at)
+        context = job_context(row, runs, snapshot.pulse.at, self.calendar)
         return _changed(self._sent, {f"job-{name}": viewer.render(f"job_{name}", context) for name in PARTS})
 
 

@@ -72,7 +72,8 @@ async def _topic(site: Site, who: Identity, name: str, query: Mapping[str, str])
                 run = await site.services.reads.run(who, UUID(key))
                 return RunTopic(str(run.event_id), await job_of(site, who, run))
             case "job":
-                return JobTopic((await site.services.reads.job_row(who, UUID(key))).job.id)
+                row = await site.services.reads.job_row(who, UUID(key))
+                return JobTopic(row.job.id, await site.services.reads.calendar_of(row))
             case "jobs":
                 filters = JobFilter(**parse_filters(query, JOB_FILTERS, "jobs"))
                 return JobsTopic(filters, _rows(query), _last("jobs", query), bool(query.get("newest")))

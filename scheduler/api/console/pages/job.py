@@ -14,11 +14,11 @@ from scheduler.api.console.pages.audit import audit_rows
 from scheduler.api.console.session import Flash
 from scheduler.api.console.site import ConsoleRoute, Form, Site, SiteParam, Visitor, back, may, redirect_to
 from scheduler.api.console.year_calendar import WEEKS_BACK, CalendarYear, build_year
+from scheduler.api.console.year_plan import plan_year
 from scheduler.api.identity import Identity, Permission
-from scheduler.domain.jobs.job import JobStatus
+from scheduler.domain.calendars import EffectiveCalendar
 from scheduler.domain.messages import JOB_VERBS, ScheduleTrigger
 from scheduler.domain.messages.commands import JobVerb
-from scheduler.domain.recurrence import Schedule, compile_schedule
 from scheduler.postgres.audit import AuditFilter
 from scheduler.postgres.console_queries import job_outcomes
 from scheduler.postgres.jobs.lists import JobRow
@@ -34,11 +34,12 @@ async def job_page(request: Request, site: SiteParam, who: Visitor, job_id: UUID
     """Show one job."""
     row = await site.services.reads.job_row(who, job_id)
     job = job_view(row)
+    effective = await site.services.reads.calendar_of(row)
     runs, audit, calendar = await asyncio.gather(
         site.services.reads.runs(who, RunFilter(job_id=str(job_id)), run_charts.BARS), _audit(site, who, job_id),
-        _year(site, row, job),
+        _year(site, row, job, effective),
     )
-    context = job_context(row, runs.items, datetime.now(UTC))
+    context = job_context(row, runs.items, datetime.now(UTC), effective)
     return site.page(request, "job.html", context | {
         "who": who, "page": "jobs", "live": f"/live?topic=job:{job_id}", "audit": audit, "year": calendar,
     })
@@ -52,19 +53,13 @@ async def _audit(site: Site, who: Identity, job_id: UUID) -> list[dict[str, Any]
     return audit_rows(page.items)
 
 
-async def _year(site: Site, row: JobRow, job: JobView) -> CalendarYear:
+async def _year(site: Site, row: JobRow, job: JobView, effective: EffectiveCalendar | None) -> CalendarYear:
     now = datetime.now(UTC)
     since = now - timedelta(weeks=WEEKS_BACK + 1)
     past = await site.services.database.read(lambda at: job_outcomes(at, str(job.id), job.timezone, since))
-    return build_year(past, _upcoming_schedule(row), job.timezone, now)
-
-
-def _upcoming_schedule(row: JobRow) -> Schedule | None:
-    """Return the schedule of a pending job, None for other jobs."""
-    definition = row.job.definition
-    if definition is None or row.job.status is not JobStatus.PENDING or row.job.next_run_at is None:
-        return None
-    return compile_schedule(definition.spec)
+    return await site.services.compute.run(
+        lambda: build_year(past, plan_year(row, effective, now), job.timezone, now)
+    )
 
 
 def _add_verb(verb: str, model: type[JobVerb]) -> None:

@@ -4,18 +4,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from scheduler.api.console.date_description import MONTHS, WEEKDAYS
-from scheduler.api.console.form import UNITS, read_form, read_schedule
-from scheduler.api.console.form_choices import NAMES, PLACE_OF, PLACES
+from scheduler.api.console.form import UNITS, read_form
+from scheduler.api.console.form_choices import NAMES, ON_CLOSED, PLACE_OF, PLACES
 from scheduler.api.console.form_fields import ParsedForm
+from scheduler.api.console.form_preview import occurrences_of, preview_context
 from scheduler.api.console.form_values import values_of
-from scheduler.api.console.schedule_description import describe_schedule
 from scheduler.api.console.session import Flash
 from scheduler.api.console.site import ConsoleRoute, Form, Site, SiteParam, Visitor, redirect_to
 from scheduler.api.console.targets.forms import TARGET_FORMS
@@ -27,15 +26,14 @@ from scheduler.domain.message_parser import parse_command
 from scheduler.domain.offer_tenants import usable_offers
 from scheduler.domain.recurrence import resolve_fields, same_schedule, zone_names
 from scheduler.domain.recurrence.adjustment_fields import spec_fields
-from scheduler.domain.schedule_fields import ADJUSTMENT_FIELDS, RULE_FIELDS
+from scheduler.domain.schedule_fields import ADJUSTMENT_FIELDS
 from scheduler.domain.targets.pools import split_pool
 from scheduler.domain.targets.target import TARGETS
 from scheduler.postgres.jobs.lists import JobRow
 from scheduler.views.jobs import job_etag, job_view, request_fields
 
 router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
-_PREVIEWED = 10
-_SCHEDULE = (*RULE_FIELDS, "manual", "after", "count")
+_CALENDARS_OFFERED = 200
 _CHANGED = (
     "The job was changed by someone else. Your input is still here: compare, and save again to replace the job."
 )
@@ -52,6 +50,9 @@ def _defaults(who: Identity) -> dict[str, str]:
         "at": "09:00",
         "timezone": "UTC",
         "run_at": next_hour.isoformat(),
+        "window_from": "09:00",
+        "window_to": "17:00",
+        **{f"window_day_{day}": "on" for day in range(5)},
         "every_count": "15",
         "every_unit": "minute",
         "then": "message",
@@ -83,7 +84,9 @@ async def _form_page(
         "units": list(UNITS),
         "targets": TARGET_FORMS,
         "offers": await _offers(site, who),
-        **await _preview(site, who, values),
+        "on_closed": ON_CLOSED,
+        "calendars": await _calendar_names(site, who, values.get("tenant")),
+        **await preview_context(site, who, all_values | ({} if view is None else {"job_id": str(view.id)})),
     }
     return site.page(request, "job_form.html", context, status)
 
@@ -103,28 +106,13 @@ async def _offers(site: Site, who: Identity) -> dict[str, list[str]]:
     }
 
 
-async def _preview(site: Site, who: Identity, form: Mapping[str, str]) -> dict[str, Any]:
-    """Return the next occurrences of the schedule in a form, or its problems."""
-    read = read_schedule(form)
-    fields = read.fields | {"count": _PREVIEWED}
-    if "run_at" not in read.fields or form.get("when") not in ("once", "now"):
-        fields["after"] = rfc3339(datetime.now(UTC))
-    problems = dict(read.problems)
-    occurrences: list[Any] = []
-    if not problems:
-        try:
-            page = await site.services.reads.preview(who, json.dumps(fields).encode())
-            occurrences = list(page.items)
-        except Rejected as rejected:
-            problems = {problem.field: problem.problem for problem in rejected.problems}
-        except Unprocessable as error:
-            problems = {problem.field: problem.problem for problem in error.errors}
-    return {
-        "preview": occurrences,
-        "preview_problems": problems,
-        "description": "" if problems else describe_schedule(read.fields),
-        "preview_zone": read.fields.get("timezone", "UTC"),
-    }
+async def _calendar_names(site: Site, who: Identity, tenant: str | None) -> list[str]:
+    """Return the names of the calendars that jobs of a tenant can use."""
+    try:
+        page = await site.services.calendars.list(who, tenant or None, _CALENDARS_OFFERED)
+    except (Rejected, Unprocessable):
+        return []
+    return sorted({calendar.name for calendar in page.items})
 
 
 @router.get("/jobs/new")
@@ -145,7 +133,7 @@ async def edit_page(request: Request, site: SiteParam, who: Visitor, job_id: UUI
 @router.post("/jobs/preview")
 async def preview(request: Request, site: SiteParam, who: Visitor, form: Form) -> Response:
     """Show the next occurrences for the current input, and its problems."""
-    context = await _preview(site, who, form)
+    context = await preview_context(site, who, form)
     if form.get("job_type") and not context["preview_problems"]:
         read = read_form(form)
         try:
@@ -209,18 +197,9 @@ async def _continue_schedule(site: Site, who: Identity, read: ParsedForm, row: J
     recurs = rule or fields.get("cron") or fields.get("every")
     if read.problems or not started or not recurs or any(word in rule for word in ("COUNT", "DATE", "DTSTART")):
         return
-    ahead = await _preview_of(site, who, fields | {"count": 1, "after": rfc3339(now)})
+    ahead = await occurrences_of(site, who, fields | {"count": 1, "after": rfc3339(now)})
     if ahead and not ahead[0].note:
         fields["run_at"] = ahead[0].utc
-
-
-async def _preview_of(site: Site, who: Identity, fields: Mapping[str, Any]) -> list[Any]:
-    """Return the occurrences of a schedule, none if it is invalid."""
-    schedule = {name: fields[name] for name in _SCHEDULE if name in fields}
-    try:
-        return list((await site.services.reads.preview(who, json.dumps(schedule).encode())).items)
-    except (Rejected, Unprocessable):
-        return []
 
 
 async def _save(site: Site, who: Identity, read: ParsedForm, job_id: UUID | None, etag: str) -> str | dict[str,
@@ -257,4 +236,4 @@ async def try_target(request: Request, site: SiteParam, who: Visitor, form: Form
     if isinstance(problems, str):
         return site.part(request, "tried", who, {"job_id": problems})
     return site.part(request, "preview", who, {"preview": [], "description": "", "preview_zone": "UTC",
-                                              "preview_problems": problems})
+                                               "adjustments": "", "preview_problems": problems})

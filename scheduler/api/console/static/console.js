@@ -86,11 +86,21 @@
       all('[data-for]', form).forEach((part) => {
         const [name, values] = part.dataset.for.split(':');
         const now = name === 'tracked' && hasTarget ? 'on' : value(name);
-        part.hidden = !values.split(',').includes(now);
+        part.hidden = values === '*' ? !now.trim() : !values.split(',').includes(now);
       });
     };
     form.addEventListener('change', arrange);
+    form.addEventListener('input', arrange);
     arrange();
+    const office = document.getElementById('office-hours');
+    if (office) office.addEventListener('click', () => {
+      form.elements.windowed.checked = true;
+      form.elements.window_from.value = '09:00';
+      form.elements.window_to.value = '17:00';
+      for (let day = 0; day < 7; day += 1) form.elements[`window_day_${day}`].checked = day < 5;
+      form.elements.windowed.dispatchEvent(new Event('change', { bubbles: true }));
+      form.elements.windowed.dispatchEvent(new Event('input', { bubbles: true }));
+    });
     const zone = document.getElementById('my-zone');
     if (zone) zone.addEventListener('click', () => {
       form.elements.timezone.value = Intl.DateTimeFormat().resolvedOptions().timeZone;

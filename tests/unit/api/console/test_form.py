@@ -27,6 +27,14 @@ WEEKLY = {"when": "days", "days_unit": "week", "days_count": "1", "weekday_4": "
     ({"when": "rule", "rule_kind": "cron", "rule": "0 9 * * 1-5"}, {"cron": "0 9 * * 1-5"}),
     ({"when": "rule", "rule_kind": "rrule", "rule": "RRULE:FREQ=DAILY\r\nEXDATE:20261225T000000Z"},
      {"rrule": "RRULE:FREQ=DAILY\nEXDATE:20261225T000000Z"}),
+    ({"when": "rule", "rule_kind": "cron", "rule": "@daily", "calendar": "de", "on_closed": "next",
+      "jitter": "90.5"}, {"cron": "@daily", "calendar": "de", "on_closed": "next", "jitter": 90.5}),
+    ({"when": "every", "every_count": "15", "every_unit": "minute", "windowed": "on", "window_from": "09:00",
+      "window_to": "17:00"} | {f"window_day_{day}": "on" for day in range(5)},
+     {"every": "PT15M", "window": {"from": "09:00", "to": "17:00", "days": ["MO", "TU", "WE", "TH", "FR"]}}),
+    ({"when": "every", "every_count": "1", "every_unit": "hour", "windowed": "on", "window_from": "22:00",
+      "window_to": "06:00"} | {f"window_day_{day}": "on" for day in range(7)},
+     {"every": "PT1H", "window": {"from": "22:00", "to": "06:00"}}),
 ])
 def test_a_form_becomes_the_schedule_fields_and_back(form, fields):
     read = read_schedule(form)
@@ -121,6 +129,21 @@ def test_what_the_form_does_not_show_of_a_job_is_kept():
         "run": {"start_timeout": 5, "backoff": [1, 2], "delay": 3},
         "target": {"webhook": {"url": "http://x", "query": {"a": "b"}, "body": "42"}},
     }
+    assert read_form(values_of(job), job).fields == job
+
+
+@pytest.mark.parametrize("hidden", [
+    {"windowed": "", "window_from": "09:00", "window_to": "17:00", "window_day_0": "on"}, {"on_closed": "next"},
+    {"jitter": "0"}, {"when": "manual", "calendar": "de", "jitter": "5", "windowed": "on"},
+])
+def test_inputs_that_do_not_apply_are_left_out(hidden):
+    fields = read_schedule({"when": "every", "every_count": "15", "every_unit": "minute"} | hidden).fields
+    assert not {"calendar", "on_closed", "window", "jitter"} & fields.keys()
+
+
+def test_numbers_are_shown_with_all_their_digits():
+    job = {"job_type": "a", "every": "PT1H", "payload": {}, "max_lateness": 1_234_567, "jitter": 12345.678,
+           "run": {"timeout": 604_799.5, "delay": 0.000001}}
     assert read_form(values_of(job), job).fields == job
 
 

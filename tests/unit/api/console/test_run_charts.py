@@ -4,6 +4,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from scheduler.api.console import run_charts
 from scheduler.api.console.year_calendar import CELL, WEEKS, build_year
+from scheduler.api.console.year_plan import YearPlan
 from scheduler.domain.recurrence import compile_schedule, resolve
 
 NOW = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
@@ -78,7 +79,7 @@ def test_a_year_shows_the_past_by_outcome_and_the_future_as_planned():
                    timezone="Europe/Berlin", stored_at=NOW - timedelta(days=30))
     past = {date(2026, 11, 13): {"succeeded": 1}, date(2026, 11, 6): {"dead": 1}, date(2026, 10, 30): {
         "dead": 1, "succeeded": 2}, date(2026, 11, 17): {"running": 1}}
-    shown = build_year(past, compile_schedule(spec), "Europe/Berlin", NOW)
+    shown = build_year(past, YearPlan(compile_schedule(spec)), "Europe/Berlin", NOW)
     days = {day.title.split(":")[0]: day for day in shown.days}
     assert len(shown.days) == WEEKS * 7
     assert days["Fri 13 Nov 2026"].kind == "good"
@@ -96,5 +97,5 @@ def test_a_year_shows_the_past_by_outcome_and_the_future_as_planned():
 
 def test_a_year_bears_a_schedule_that_fires_every_second():
     spec = resolve(run_at=None, rrule="FREQ=SECONDLY", cron=None, every=None, timezone=None, stored_at=NOW)
-    shown = build_year({}, compile_schedule(spec), "UTC", NOW)
+    shown = build_year({}, YearPlan(compile_schedule(spec)), "UTC", NOW)
     assert shown.days[-1].title.endswith("86,400 runs planned")
