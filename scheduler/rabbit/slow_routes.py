@@ -4,11 +4,13 @@ A route is slow if the broker confirmed later events but not the route's own: a 
 On the shared channel such events would delay the batches that they are part of, and in the end block the channel.
 """
 
+import math
 import re
 import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from scheduler.domain.errors import Unavailable
@@ -17,13 +19,14 @@ from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.rabbit.frames import Publishable
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.publisher import Confirms, Publisher, Receipt
+from scheduler.rabbit.route_window import RouteWindow
 
 log = get_logger(__name__)
 
 # How long a route stays separate after its last late confirm. Doubled each time that the route becomes slow again.
 SEPARATE_SECONDS, MAX_SEPARATE_SECONDS = 60.0, 3600.0
 MAX_ROUTES = 1000
-MAX_UNCONFIRMED, MAX_UNCONFIRMED_PER_ROUTE = 100, 50
+MAX_SENT, MAX_SENT_PER_ROUTE = 100, 50  # whose receipts were not taken
 LATE_SECONDS = 0.5  # less than the shortest retry delay of an event
 # An event that is unconfirmed for this long is resent on a new connection.
 CONFIRM_TIMEOUT = 60.0
@@ -36,6 +39,7 @@ _slow = ThrottledWarning(log, "slow route: its events use a separate connection"
 class _Separation(NamedTuple):
     until: float
     seconds: float
+    window: RouteWindow
 
 
 class _SentEvent(NamedTuple):
@@ -69,20 +73,20 @@ class SlowRoutes:
         """Send the events of these routes separately from now on, over another connection like `link`."""
         with self._lock:
             for route in routes:
-                before = self._separations.get(route)
-                seconds = SEPARATE_SECONDS if before is None else before.seconds
-                if before is not None and before.until <= self._clock():
+                before = self._separations.get(route) or _Separation(math.inf, SEPARATE_SECONDS, RouteWindow())
+                seconds = before.seconds
+                if before.until <= self._clock():
                     seconds = min(seconds * 2, MAX_SEPARATE_SECONDS)
-                self._separate(route, seconds)
+                self._separate(route, seconds, before.window)
                 _slow.warning(route=route, seconds=round(seconds),
                               do="find the slow queue bound to schedule.events for due.ROUTE; repair or delete it")
             while len(self._separations) > MAX_ROUTES:
                 del self._separations[next(iter(self._separations))]
             self._connect(link)
 
-    def _separate(self, route: str, seconds: float) -> None:
+    def _separate(self, route: str, seconds: float, window: RouteWindow) -> None:
         self._separations.pop(route, None)  # newest last
-        self._separations[route] = _Separation(self._clock() + seconds, seconds)
+        self._separations[route] = _Separation(self._clock() + seconds, seconds, window)
         self._forget_at = self._clock() + 2 * MAX_SEPARATE_SECONDS
 
     def contains(self, route: str | None) -> bool:
@@ -95,15 +99,25 @@ class SlowRoutes:
         with self._lock:
             self._expire()
             fingerprint = _fingerprint(message)
-            if fingerprint in self._sent or len(self._sent) >= MAX_UNCONFIRMED:
+            if fingerprint in self._sent or len(self._sent) >= MAX_SENT:
                 return
-            if sum(sent.route == route for sent in self._sent.values()) >= MAX_UNCONFIRMED_PER_ROUTE:
+            separation = self._separations.get(route)
+            own = [sent.confirms.done for sent in self._sent.values() if sent.route == route]
+            room = separation is not None and separation.window.has_room(own.count(False), self._clock())
+            if separation is None or not room or len(own) >= MAX_SENT_PER_ROUTE:
                 return
             if self._publisher is None or self._link is None or self._link.closed is not None:
                 self._connect(link)
                 return
+            confirmed = partial(self._confirmed, separation.window, self._clock())
             with suppress(Unavailable):
-                self._sent[fingerprint] = _SentEvent(route, self._clock(), self._publisher.send([message]))
+                confirms = self._publisher.send([message], confirmed)
+                self._sent[fingerprint] = _SentEvent(route, self._clock(), confirms)
+
+    def _confirmed(self, window: RouteWindow, sent_at: float, _: list[Receipt]) -> None:
+        """Adapt the route's window; called on the I/O thread."""
+        with self._lock:
+            window.confirmed(self._clock() - sent_at, self._clock())
 
     def receipt(self, message: Publishable) -> Receipt:
         """Return the receipt of an event: SLOW while it is unconfirmed or was not sent."""
@@ -116,8 +130,9 @@ class SlowRoutes:
                 del self._sent[fingerprint]
                 [receipt] = sent.confirms.wait(0.0)
                 return Receipt.SLOW if receipt is Receipt.UNKNOWN else receipt
-            if self._clock() - sent.at > LATE_SECONDS and sent.route in self._separations:
-                self._separate(sent.route, self._separations[sent.route].seconds)
+            separation = self._separations.get(sent.route)
+            if self._clock() - sent.at > LATE_SECONDS and separation is not None:
+                self._separate(sent.route, separation.seconds, separation.window)
             return Receipt.SLOW
 
     def close(self) -> None:

@@ -2,7 +2,8 @@
 # Create RabbitMQ users, each with only the permissions that it needs. SECURITY.md lists them.
 #
 # usage: VHOST=/ SIDECAR_PASSWORD=… HOST_PASSWORD=… [WORKER_PASSWORD=…] [COMMAND_WORKER_PASSWORD=…] [API_PASSWORD=…] \
-#        [WORKER_POOLS='gpu eu'] [TENANTS='acme:PASSWORD globex:PASSWORD'] sh sql/roles/rabbitmq.sh [rabbitmqctl …]
+#        [WORKER_POOLS='gpu eu'] [TENANTS='acme:PASSWORD globex:PASSWORD'] [TENANT_QUEUES='events mails'] \
+#        sh sql/roles/rabbitmq.sh [rabbitmqctl …]
 #        … ADMIN_PASSWORD=… sh sql/roles/rabbitmq.sh --definitions > definitions.json
 #
 # A user without a password variable is not created. Arguments replace the command rabbitmqctl, for
@@ -15,7 +16,9 @@
 #
 # TENANTS are broker users for tenants that do not trust each other: the user name is the tenant. Set
 # SCHEDULER_TENANT_BY=user_id and SCHEDULER_TENANT_ROUTES=prefix with them. A tenant's name must not contain a dot,
-# because dots separate routes. With TENANTS, these limits apply:
+# because dots separate routes. A tenant declares nothing at the broker: the script creates its queues, and the tenant
+# binds them to its route and reads them. With TENANTS, these settings apply:
+#   TENANT_QUEUES       names of the queues of each tenant, after TENANT: (default: events, which is TENANT:events)
 #   TENANT_QUEUE_BYTES  of each of a tenant's queues, and of each broker-named queue (default: 100 MiB)
 #   TENANT_CONNECTIONS, TENANT_CHANNELS  of each tenant (default: 100, 1000)
 #   MAX_QUEUES          of the virtual host (default: 10000)
@@ -27,7 +30,7 @@ fail() { printf 'rabbitmq.sh: %s\n' "$1" >&2; exit 64; }
 
 json() { printf '%s' "$1" | sed 's/[\\"]/\\&/g'; }
 
-users='' permissions='' topics='' policies='' parameters='' comma=',
+users='' permissions='' topics='' policies='' parameters='' queues='' comma=',
     '
 
 user() { # name, password, configure, write, read, tags, limits
@@ -47,6 +50,11 @@ policy() { # name, pattern of queues, definition
 \"pattern\": \"$(json "$2")\", \"apply-to\": \"queues\", \"priority\": 0, \"definition\": {$3}}"
 }
 
+queue() { # name
+    queues="$queues${queues:+$comma}{\"name\": \"$1\", \"vhost\": \"$(json "$vhost")\", \"durable\": true, \
+\"auto_delete\": false, \"arguments\": {\"x-queue-type\": \"quorum\"}}"
+}
+
 # Consumers and producers declare the topology, consume the inbox, the results and delayed messages, and publish
 # events, dead letters, work, replies and delayed messages. For additional pairs (SCHEDULER_DELAY_EXCHANGES=NAME:TYPE) add
 # NAME, NAME\.delay and scheduler_delay_NAME next to schedule\.delayed, schedule\.delay and scheduler_delay.
@@ -64,12 +72,12 @@ done
 # A worker consumes work and publishes results and liveness messages. It declares only the queues of its
 # commands and of WORKER_POOLS, and binds them to their own keys.
 worker() { # name, password, queues it consumes
-    queues= keys=
-    [ -z "$3" ] || queues=${pools:+"scheduler_(${3%|})\\.($pools)\$|^"} keys=${pools:+"[a-z]+\\.($pools)\$|^"}
+    owned= keys=
+    [ -z "$3" ] || owned=${pools:+"scheduler_(${3%|})\\.($pools)\$|^"} keys=${pools:+"[a-z]+\\.($pools)\$|^"}
     user "$1" "$2" \
-        "^$queues"'scheduler_(command|answers)_.+$' \
-        "^$queues"'(schedule\.commands|scheduler_command_.+)$' \
-        "^$queues(schedule\\.work|scheduler_($3(command|answers)_.+))\$"
+        "^$owned"'scheduler_(command|answers)_.+$' \
+        "^$owned"'(schedule\.commands|scheduler_command_.+)$' \
+        "^$owned(schedule\\.work|scheduler_($3(command|answers)_.+))\$"
     topic "$1" schedule.commands '^(result|worker)$' '^$'
     topic "$1" schedule.work '^$' "^$keys"'command\.[A-Za-z0-9_.-]+$'
 }
@@ -97,15 +105,20 @@ for entry in ${TENANTS:-}; do
     case $tenant in scheduler_* | default | admin) fail "$tenant cannot be the name of a tenant's user" ;; esac
     case $entry in *:?*) ;; *) fail "TENANTS has no password for $tenant" ;; esac
     names="$names${names:+|}$tenant"
-    user "$tenant" "$password" \
-        "^($tenant:.*|amq\\.gen.*)\$" \
-        "^(schedule\\.commands|$tenant:.*|amq\\.gen.*)\$" \
-        "^(schedule\\.events|$tenant:.*|amq\\.gen.*)\$" \
+    # No configure permission. RabbitMQ has no limit of queues per user, and each queue on a route is one more copy
+    # of each event; the permission would also cover exchanges, with bindings that take exponential time to match.
+    user "$tenant" "$password" '^$' \
+        "^(schedule\\.commands|$tenant:.*)\$" \
+        "^(schedule\\.events|$tenant:.*)\$" \
         '' "\"max-connections\": ${TENANT_CONNECTIONS:-100}, \"max-channels\": ${TENANT_CHANNELS:-1000}"
     topic "$tenant" schedule.commands '^(request|pause|resume|trigger|cancel|retry|calendar|result)$' '^$'
     # One wildcard, at the end: RabbitMQ needs exponential time to match a key with many.
     topic "$tenant" schedule.events '^$' "^due\\.$tenant(\\.[A-Za-z0-9_-]+)*(\\.[*#])?\$"
     policy "tenant-$tenant" "^$tenant:" "$bounded"
+    for name in ${TENANT_QUEUES:-events}; do
+        case $name in *[!A-Za-z0-9_.-]*) fail "a tenant's queue name consists of A-Z a-z 0-9 . _ -: $name" ;; esac
+        queue "$tenant:$name"
+    done
 done
 if [ -n "$names" ]; then
     topic scheduler_host schedule.events '^$' "^(due(\\.(?!($names)(\\.|\$))[^*#]+)?)\$"
@@ -130,6 +143,7 @@ definitions() {
         "$(json "$vhost")" "$users" "$permissions"
     printf ' "policies": [\n    %s],\n "parameters": [\n    %s],\n "exchanges": [\n    %s],\n' \
         "$policies" "$parameters" "$exchanges"
+    printf ' "queues": [\n    %s],\n' "$queues"
     printf ' "topic_permissions": [\n    %s]}\n' "$topics"
 }
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import psycopg2
 import pytest
 from api_support import start_api
+from pika import BasicProperties
 from pika.exceptions import ChannelClosedByBroker
 from support import DEADLINE, Host, Process, Sidecar, amqp, connected, iso, until, utc
 
@@ -42,6 +43,7 @@ def script_environment(vhost: str) -> dict[str, str]:
         "COMMAND_WORKER_PASSWORD": PASSWORDS["scheduler_command_worker"],
         "API_PASSWORD": PASSWORDS["scheduler_api"], "WORKER_POOLS": "gpu",
         "TENANTS": " ".join(f"{name}:{PASSWORDS[name]}" for name in ("acme", "globex")),
+        "TENANT_QUEUES": "events mails",
     }
 
 
@@ -144,11 +146,16 @@ def test_a_tenant_with_its_own_broker_user_gets_its_own_events(least, sidecar):
     tenant = amqp(as_user(amqp_url, "acme"))
     channel = tenant.channel()
     channel.confirm_delivery()
-    channel.queue_declare("acme:due", durable=True)
-    channel.queue_bind("acme:due", "schedule.events", "due.acme.mail")
+    channel.queue_bind("acme:events", "schedule.events", "due.acme.mail")
+    replies = []
+    direct = "amq.rabbitmq.reply-to"  # a tenant may not declare a queue for replies, and needs none
+    channel.basic_consume(direct, lambda *delivery: replies.append(json.loads(delivery[3])), auto_ack=True)
+    body = json.dumps(request(1, tenant="acme", route="acme.mail"))
+    channel.basic_publish("schedule.commands", "request", body, BasicProperties(user_id="acme", reply_to=direct))
     host = Host(as_user(amqp_url, "acme"))
-    host.publish("request", request(1, tenant="acme", route="acme.mail"), user_id="acme")
-    assert json.loads(host.get("acme:due")[2])["tenant"] == "acme"
+    assert json.loads(host.get("acme:events")[2])["tenant"] == "acme"
+    until(lambda: tenant.process_data_events(0.1) or replies, "the reply")
+    assert replies[0]["status"] == "scheduled"
     host.close()
     tenant.close()
 
@@ -177,8 +184,8 @@ def consume(queue: str):
 # The queue with which each user would listen: one that it may bind.
 OWN_QUEUES = {
     "scheduler_sidecar": "mainapp_due", "scheduler_worker": "scheduler_command_tidy",
-    "scheduler_command_worker": "scheduler_command_tidy", "scheduler_host": "mainapp_own", "acme": "acme:own",
-    "globex": "globex:own",
+    "scheduler_command_worker": "scheduler_command_tidy", "scheduler_host": "mainapp_own", "acme": "acme:events",
+    "globex": "globex:events",
 }
 BROKER_ACTIONS = {
     "publish a `request`": publish("schedule.commands", "request"),
@@ -195,7 +202,7 @@ BROKER_ACTIONS = {
     "read a command's work: `scheduler_command_tidy`": consume("scheduler_command_tidy"),
     "read dead letters: `scheduler_dead`": consume("scheduler_dead"),
     "read the host's events: `mainapp_due`": consume("mainapp_due"),
-    "read the tenant's queue: `acme:own`": consume("acme:own"),
+    "read the tenant's queue: `acme:events`": consume("acme:events"),
     "bind a queue to commands": bind(OWN_QUEUES, "schedule.commands", "#"),
     "bind a queue to webhooks": bind(OWN_QUEUES, "schedule.work", "webhook"),
     "bind a queue to all work": bind(OWN_QUEUES, "schedule.work", "#"),
@@ -213,7 +220,11 @@ BROKER_ACTIONS = {
     "delete `mainapp_due`": lambda channel, _: channel.queue_delete("mainapp_due"),
     "delete `schedule.events`": lambda channel, _: channel.exchange_delete("schedule.events"),
     "purge `scheduler_results`": lambda channel, _: channel.queue_purge("scheduler_results"),
+    "delete `acme:events`": lambda channel, _: channel.queue_delete("acme:events", if_empty=True, if_unused=True),
     "declare a queue of any name": lambda channel, _: channel.queue_declare("anything"),
+    "declare another queue of the tenant": lambda channel, _: channel.queue_declare("acme:mails", durable=True),
+    "declare a broker-named queue": lambda channel, _: channel.queue_declare("", exclusive=True),
+    "declare an exchange": lambda channel, _: channel.exchange_declare("acme:events", "topic"),
 }
 DATABASE_ACTIONS = {
     "read and write jobs": "UPDATE jobs SET name = name",
@@ -246,12 +257,12 @@ def test_tenants_are_limited(least, stack):
     assert "max-connections" in str(limits)
     assert "max-channels" in str(limits)
     assert "max-queues" in stack.rabbitmq.ctl("list_vhost_limits", "-p", vhost, "--formatter", "json")
-    with contextlib.closing(amqp(as_user(least[1], "acme"))) as connection:
+    with contextlib.closing(amqp(as_user(least[1], "scheduler_host"))) as connection:
         channel = connection.channel()
-        names = [channel.queue_declare(name).method.queue for name in ("", "acme:own")]
+        names = [channel.queue_declare("", exclusive=True).method.queue, "acme:events", "acme:mails"]
         rows = json.loads(stack.rabbitmq.ctl("list_queues", "-p", vhost, "--formatter", "json", "name", "policy"))
-    assert {row["name"]: row["policy"] for row in rows} == dict(
-        zip(names, ["broker-named", "tenant-acme"], strict=True))
+    policies = {row["name"]: row["policy"] for row in rows}
+    assert [policies[name] for name in names] == ["broker-named", "tenant-acme", "tenant-acme"]
 
 
 def test_each_cell_of_the_broker_table(least):
@@ -287,8 +298,9 @@ def declare_all(amqp_url: str) -> None:
     topology.declare(amqp_url, queue_type="quorum", due_queue_type="default")
     connection = amqp(amqp_url)
     channel = connection.channel()
-    for queue in set(OWN_QUEUES.values()) - {"mainapp_due"}:
-        channel.queue_declare(queue, durable=True)
+    for queue in OWN_QUEUES.values():
+        if not queue.endswith(("_due", ":events")):  # those of tenants are declared by the script
+            channel.queue_declare(queue, durable=True)
     connection.close()
 
 

@@ -8,10 +8,11 @@ from scheduler.rabbit import event_publisher, slow_routes
 from scheduler.rabbit.event_publisher import EventConfirms
 from scheduler.rabbit.frames import DueMessage
 from scheduler.rabbit.publisher import Confirms, Receipt
+from scheduler.rabbit.route_window import MAX_REST_SECONDS, REST_SHARE
 from scheduler.rabbit.slow_routes import (
     CONFIRM_TIMEOUT,
+    MAX_SENT_PER_ROUTE,
     MAX_SEPARATE_SECONDS,
-    MAX_UNCONFIRMED_PER_ROUTE,
     SEPARATE_SECONDS,
     SlowRoutes,
 )
@@ -56,9 +57,11 @@ class FakePublisher:
         self.link = link
         self.batches = []
 
-    def send(self, messages):
-        self.batches.append(sent(*messages))
-        return self.batches[-1]
+    def send(self, messages, then):
+        batch = Confirms(messages, then)
+        batch.first_tag = 1
+        self.batches.append(batch)
+        return batch
 
 
 @pytest.fixture
@@ -185,14 +188,49 @@ def test_late_confirms_keep_a_route_separate(routes, clock):
     assert routes.contains("acme")
 
 
-def test_the_unconfirmed_events_of_a_route_are_limited(routes):
+def send_all(routes, publisher, route, numbers):
+    """Send events while there is room; return how many were sent."""
+    before = len(publisher.batches)
+    for number in numbers:
+        routes.send(route, event(number, f"due.{route}"), FakeLink())
+    return len(publisher.batches) - before
+
+
+def test_a_slow_route_has_one_unconfirmed_event_and_more_with_each_fast_confirm(routes):
     publisher = slow(routes, "acme", "globex")
-    for number in range(MAX_UNCONFIRMED_PER_ROUTE + 10):
+    assert send_all(routes, publisher, "globex", range(10)) == 1  # each route has its own window
+    for most in (1, 2, 4):
+        numbers = range(most * 100, most * 100 + 10)
+        assert send_all(routes, publisher, "acme", numbers) == most
+        assert routes.receipt(event(numbers[-1])) is Receipt.SLOW
+        for batch in publisher.batches[-most:]:
+            confirm(batch, 1)
+
+
+def test_a_route_whose_confirms_take_long_rests(routes, clock):
+    publisher = slow(routes, "acme")
+    assert send_all(routes, publisher, "acme", [0]) == 1
+    clock.now += 2
+    confirm(publisher.batches[0], 1)
+    assert routes.receipt(event(0)) is Receipt.CONFIRMED
+    clock.now += 2 * REST_SHARE - 0.1
+    assert send_all(routes, publisher, "acme", [1]) == 0
+    clock.now += 0.2
+    assert send_all(routes, publisher, "acme", [1, 2]) == 1
+    clock.now += 60
+    confirm(publisher.batches[-1], 1)
+    clock.now += MAX_REST_SECONDS + 1
+    assert send_all(routes, publisher, "acme", [3]) == 1
+
+
+def test_the_events_of_a_route_without_a_taken_receipt_are_limited(routes):
+    publisher = slow(routes, "acme", "globex")
+    for number in range(MAX_SENT_PER_ROUTE + 10):
         routes.send("acme", event(number), FakeLink())
-    assert len(publisher.batches) == MAX_UNCONFIRMED_PER_ROUTE
-    assert routes.receipt(event(MAX_UNCONFIRMED_PER_ROUTE + 1)) is Receipt.SLOW
+        confirm(publisher.batches[-1], 1)
+    assert len(publisher.batches) == MAX_SENT_PER_ROUTE
     routes.send("globex", event(0, "due.globex"), FakeLink())
-    assert len(publisher.batches) == MAX_UNCONFIRMED_PER_ROUTE + 1
+    assert len(publisher.batches) == MAX_SENT_PER_ROUTE + 1
 
 
 def test_an_event_that_stays_unconfirmed_is_sent_again_on_a_new_connection(routes, clock):
