@@ -83,6 +83,7 @@ constraints: $(READY) ## lock the newest versions that pyproject.toml allows, wi
 	@$(BIN)/$(LOCK) -c constraints.txt --extra all pyproject.toml -o requirements/run.txt
 	@$(BIN)/$(LOCK) -c constraints.txt requirements/build.in -o requirements/build.txt
 	@$(BIN)/$(LOCK) requirements/docs.in -o requirements/docs.txt
+	@$(BIN)/$(LOCK) requirements/celery.in -o requirements/celery.txt
 
 audit: $(READY) ## look the locked versions up in the list of known vulnerabilities (needs the internet)
 	@$(PIP) pip-audit

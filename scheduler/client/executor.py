@@ -38,8 +38,10 @@ HandlerEvent = HandlerStarted | HandlerFinished
 class Executor:
     """A fixed number of worker threads, which call `notify`."""
 
-    def __init__(self, handlers: Handlers, workers: int, notify: Callable[[HandlerEvent], None]) -> None:
+    def __init__(self, handlers: Handlers, workers: int, notify: Callable[[HandlerEvent], None],
+                 before: Callable[[], object] | None = None) -> None:
         self._handlers = handlers
+        self._before = before
         self._notify = notify
         self._loop = EventLoop()
         self._started = False
@@ -90,6 +92,8 @@ class Executor:
             process = HandlerProcess(handler, event.job_type, work.body)
             work.on_stop(process.stop)
             return process.wait(handler.timeout)
+        if self._before is not None:
+            self._before()
         returned = handler.handle(event)
         if inspect.isawaitable(returned):
             return self._loop.run(returned, partial(Work.on_stop, work), handler.timeout)

@@ -5,7 +5,7 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pika
 from pika.exceptions import AMQPError, ChannelClosedByBroker
@@ -46,9 +46,13 @@ class Runner:
         self, url: str, *, handlers: Handlers = handlers, workers: int = 4, prefetch: int | None = None,
         delays: Sequence[float] = DELAYS, unknown: Unknown = "retry", queue_name: str = DUE_QUEUE,
         queue_type: str = "quorum", grace: float = 30.0, name: str | None = None, heartbeat: float = HEARTBEAT,
-        user_id: str | None = None,
+        user_id: str | None = None, before: Callable[[], object] | None = None,
     ) -> None:
-        """Configure; `grace` limits how long a stop waits for running handlers, `name` is the worker's name."""
+        """Configure; `grace` limits how long a stop waits for running handlers, `name` is the worker's name.
+
+        `before` is called in the worker thread before each handler that is no process, for example Django's
+        `close_old_connections`. If it raises, the handler is not called, and the event counts as failed.
+        """
         if not 1 <= heartbeat <= LIFETIME:
             raise ValueError(f"heartbeat is from 1 to {LIFETIME:,} seconds, not {heartbeat:g}")
         self._urls = [part.strip() for part in url.split(",")]
@@ -60,7 +64,7 @@ class Runner:
         # `user_id` is the host's AMQP user, if the sidecar takes tenants from it.
         self._reporter = AttemptReporter(heartbeat, user_id)
         self._news: queue.SimpleQueue[HandlerEvent] = queue.SimpleQueue()
-        self._executor = Executor(handlers, workers, self._notify)
+        self._executor = Executor(handlers, workers, self._notify, before)
         retries = RetryQueues(queue_name, delays, queue_type)
         self._shared = RunnerState(
             self._works, self._reporter, retries, FailurePolicy(unknown, worker_name(name)), self._news,

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
+from scheduler.client.database import execute
 from scheduler.client.handlers import Handlers, UnknownJobType, UnreadableEvent, handlers
 from scheduler.client.results import tracked
 from scheduler.commands.command_replies import rejection, reply_to
@@ -54,6 +55,7 @@ from scheduler.domain.trace_context import trace_context
 from scheduler.testing.runs import HostEvent, SidecarRuns
 
 MAX_PAYLOAD_BYTES = 262_144
+_RELAYED = 1000  # commands at a time
 _SKIPS = 2  # the order of things that happen at the same time
 Answer = ScheduleAccepted | ScheduleRejected
 CalendarAnswer = CalendarAccepted | CalendarRejected
@@ -242,6 +244,20 @@ class Sidecar:
             (taken if wanted else left).append(each)
         self._events = left
         return taken
+
+    def relay(self, database: Any) -> int:
+        """Apply the commands in the host's outbox and delete them, as a Relay does; return their number.
+
+        `database` is that of an Outbox: a connection, cursor or session in the test's own transaction.
+        """
+        count = 0
+        while rows := execute(database, "claim_commands", (_RELAYED,)):
+            for _, kind, body, _, _, correlation_id, headers, _ in rows:
+                known = json.loads(headers or "{}")
+                self.publish(kind, body.encode(), correlation_id=correlation_id, headers=known)
+            execute(database, "delete_confirmed_commands", ([row[0] for row in rows],))
+            count += len(rows)
+        return count
 
     def deliver(self, to: Handlers = handlers) -> int:
         """Call the host's handlers with the due events; return their number. A handler's error is raised.

@@ -33,6 +33,28 @@ def test_a_handled_event_is_acknowledged_and_its_payload_is_typed(running):
     assert running.depth("mainapp_due") == 0
 
 
+def test_a_function_is_called_in_the_thread_before_each_handler(running):
+    prepared = threading.local()
+    calls = iter([RuntimeError("database away"), None])
+
+    def before():
+        problem = next(calls)
+        if problem is not None:
+            raise problem
+        prepared.ready = True
+
+    @running.handlers.on_due("invoice.reminder")
+    def _(_):
+        running.seen.put(prepared.ready)
+
+    running.options["before"] = before
+    running.start()
+    running.emit(due())
+    assert running.seen.get(timeout=DEADLINE)  # at the second attempt: the first counted as failed
+    running.stop()
+    assert (running.depth("mainapp_due"), running.depth("mainapp_due_dead"), list(calls)) == (0, 0, [])
+
+
 def test_a_handler_that_fails_is_called_again_until_it_succeeds(running):
     @running.handlers.on_due("invoice.reminder")
     def _(event):

@@ -3,7 +3,7 @@
 import json
 import threading
 from contextlib import contextmanager, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -19,6 +19,7 @@ from django.db.utils import ConnectionHandler
 from support import DEADLINE, connected, until
 
 from scheduler.client import CommandRejected, NotInTransaction, Outbox, Relay, forget, once, tables
+from scheduler.testing import Sidecar
 
 
 @pytest.fixture(scope="module")
@@ -294,3 +295,17 @@ def test_two_relays_share_the_work(host_database, amqp_url, host, relay):
         carrier.stop()
     assert len({json.loads(host.get("scheduler_inbox")[2])["id"] for _ in range(60)}) == 60
     assert host.drain("scheduler_inbox") == []
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_the_test_kit_applies_the_outbox_of_an_open_transaction(host_database, way):
+    sidecar = Sidecar(datetime(2026, 1, 1, tzinfo=UTC))
+    with suppress(Rollback), way(host_database) as database:
+        outbox, jobs = Outbox(database), [uuid4() for _ in range(3)]
+        for job in jobs:
+            outbox.schedule(job, "test.job", run_at="2026-01-02T00:00:00Z", correlation_id="mine")
+        outbox.cancel(jobs[1])
+        assert (sidecar.relay(database), sidecar.relay(database)) == (4, 0)
+        sidecar.advance(days=1)
+        assert {event.job_id for event in sidecar.due()} == {jobs[0], jobs[2]}
+        raise Rollback
