@@ -8,7 +8,7 @@ from scheduler.domain.runs.marker import MARKER_HEADER
 from scheduler.domain.runs.run import Run
 from scheduler.domain.targets.base import WorkTarget
 from scheduler.domain.targets.pools import split_pool
-from scheduler.domain.targets.target import target_of_key
+from scheduler.domain.targets.target import class_key, target_of_key
 from scheduler.domain.trace_context import MAX_TRACEPARENT, MAX_TRACESTATE
 from scheduler.ops import metrics
 from scheduler.rabbit.frames import AmqpMessage, DueMessage, dead_run, marker
@@ -26,11 +26,13 @@ def run_message(run: Run) -> DueMessage:
     """Return the ScheduleDue of the current attempt. It expires when the attempt may no longer start."""
     occurrence, emitted_at = run.known_occurrence, run.emitted_at
     assert emitted_at is not None  # noqa: S101 - it was emitted
+    exchange, key = due_address(occurrence.route, occurrence.work)
+    own_key = None if occurrence.work is None else class_key(key, occurrence.priority)
     return DueMessage(
         due_body(run), run.event_id, int(emitted_at.timestamp()), occurrence.correlation_id,
         trace_headers(occurrence.traceparent, occurrence.tracestate),
         str(round(occurrence.policy.start_timeout * 1000)), AMQP_PRIORITIES[occurrence.priority],
-        *due_address(occurrence.route, occurrence.work),
+        exchange, own_key or key, fallback_key=None if own_key is None else key,
     )
 
 

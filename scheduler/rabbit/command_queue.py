@@ -1,4 +1,4 @@
-"""Consumes the queue of one command, and the queue for replies to a worker's commands."""
+"""Consumes the queues of one command, and the queue for replies to a worker's commands."""
 
 import contextlib
 from collections.abc import Callable
@@ -11,29 +11,39 @@ from pika import spec
 from scheduler.domain.errors import Unavailable
 from scheduler.domain.names import ANSWERS_QUEUE_PREFIX
 from scheduler.domain.targets.command import CommandTarget
-from scheduler.domain.targets.pools import DEFAULT_POOL, in_pool
+from scheduler.domain.targets.pools import NORMAL_RANK, in_pool
 from scheduler.rabbit.delivery_parser import Delivery
 from scheduler.rabbit.link import Link
-from scheduler.rabbit.work_declaration import declare_work
+from scheduler.rabbit.work_declaration import declare_classes, declare_work
+
+
+def declare_command(link: Link, name: str, pool: str, queue_type: str) -> dict[str, int]:
+    """Declare a pool's queues of a command; return their names, each with the rank of its work."""
+    command = in_pool(name, pool)
+    declare_work(link, f"{CommandTarget.queue}{command}", f"{CommandTarget.key}{command}", queue_type)
+    return {f"{CommandTarget.queue}{command}": NORMAL_RANK} | declare_classes(
+        link, f"{CommandTarget.queue}{name}", f"{CommandTarget.key}{name}", pool, queue_type)
 
 
 class CommandQueue:
-    """Delivers up to `window` commands, and the next when one is acknowledged or requeued."""
+    """Delivers up to `window` commands, and the next when one is acknowledged or requeued; or one at a time."""
 
     def __init__(
-        self, link: Link, name: str, queue_type: str, handler: Callable[["CommandQueue", Delivery], None],
-        window: int = 1, *, pool: str = DEFAULT_POOL,
+        self, link: Link, name: str, command: str, handler: Callable[["CommandQueue", Delivery], None],
+        window: int = 1, *, rank: int = NORMAL_RANK,
     ) -> None:
-        """Declare a pool's queue of a command; `handler` is called on the I/O thread once it is opened."""
-        self.command = in_pool(name, pool)
-        self.name = f"{CommandTarget.queue}{self.command}"
+        """Use a declared queue; `handler` is called on the I/O thread once it is opened."""
+        self.name = name
+        self.command = command  # with its pool
+        self.rank = rank
         self._link = link
         self._handler = handler
         self._window = window
         self._tag: str | None = None
-        declare_work(link, self.name, f"{CommandTarget.key}{self.command}", queue_type)
+        self._on_empty: Callable[[], None] = lambda: None
         self._channel = link.channel()
         self._channel.add_on_cancel_callback(lambda _: link.consumer_cancelled(self.name))
+        self._channel.add_callback(lambda _: self._on_empty(), [spec.Basic.GetEmpty], one_shot=False)
 
     def open(self) -> None:
         """Start consuming. Any thread may call this and the methods below."""
@@ -52,6 +62,24 @@ class CommandQueue:
             if self._channel.is_open and self._tag is not None:
                 tag, self._tag = self._tag, None
                 self._channel.basic_cancel(tag)
+
+        self._post(act)
+
+    def get(self, found: Callable[["CommandQueue", Delivery], None], empty: Callable[[], None]) -> None:
+        """Fetch one delivery without consuming; one of the two is called on the I/O thread.
+
+        Call it again only after that.
+        """
+
+        def got(_: object, method: spec.Basic.GetOk, properties: pika.BasicProperties, body: bytes) -> None:
+            found(self, Delivery(
+                method.delivery_tag, method.routing_key, properties, body, method.redelivered, len(body)
+            ))
+
+        def act() -> None:
+            if self._channel.is_open:
+                self._on_empty = empty
+                self._channel.basic_get(self.name, got)
 
         self._post(act)
 

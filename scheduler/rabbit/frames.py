@@ -60,6 +60,7 @@ class DueMessage:
     kind: str = "ScheduleDue"
     user_id: str | None = None  # the sidecar's user: the broker verifies it
     mandatory: bool = True
+    fallback_key: str | None = None  # the routing key to use if no queue is bound to the first
 
 
 @dataclass(slots=True)

@@ -1,12 +1,16 @@
-"""Declares the queues of work that workers own: those of commands and of named pools."""
+"""Declares the queues of work that workers own: those of commands, of named pools and of priority classes."""
 
 from concurrent.futures import Future
 
 from pika.exceptions import ChannelClosedByBroker
 
 from scheduler.domain.names import WORK_EXCHANGE
+from scheduler.domain.targets.pools import CLASS_RANKS, in_class
+from scheduler.ops.logs import get_logger
 from scheduler.rabbit.link import Link
-from scheduler.rabbit.topology import declaration_error, work_arguments
+from scheduler.rabbit.topology import PermissionRefused, declaration_error, work_arguments
+
+log = get_logger(__name__)
 
 
 def declare_work(link: Link, queue: str, key: str, queue_type: str) -> None:
@@ -25,3 +29,21 @@ def declare_work(link: Link, queue: str, key: str, queue_type: str) -> None:
 
     link.call(act)
     link.post(lambda: channel.is_open and channel.close())
+
+
+def declare_classes(link: Link, queue: str, key: str, pool: str, queue_type: str) -> dict[str, int]:
+    """Declare the queues for high and low work of a pool; return their names with their ranks.
+
+    A user without the permission, as those of release 0.2, gets none: the events then use the pool's main queue.
+    """
+    ranks: dict[str, int] = {}
+    for priority, rank in CLASS_RANKS.items():
+        name = in_class(queue, pool, priority)
+        try:
+            declare_work(link, name, in_class(key, pool, priority), queue_type)
+        except PermissionRefused as error:
+            log.warning("no queue for work of this priority; it waits in the pool's main queue", queue=name,
+                        problem=str(error)[:500], do="run sql/roles/rabbitmq.sh again")
+            return ranks
+        ranks[name] = rank
+    return ranks

@@ -8,6 +8,7 @@ from functools import partial
 import pika
 from pika import spec
 
+from scheduler.domain.targets.pools import NORMAL_RANK
 from scheduler.rabbit.delivery_parser import Delivery, decoded_if_headers
 from scheduler.rabbit.link import Link
 
@@ -20,12 +21,13 @@ class WorkQueue:
 
     def __init__(
         self, link: Link, queue: str, prefetch: int, handler: Callable[["WorkQueue", Delivery], None], *,
-        quick: bool = False,
+        quick: bool = False, rank: int = NORMAL_RANK,
     ) -> None:
         """Consume; `handler` gets this queue and each delivery on the I/O thread, perhaps before __init__ returns.
 
-        One queue of a link can be quick: its deliveries are parsed without pika.
+        One queue of a link can be quick: its deliveries are parsed without pika. `rank` is the class of its work.
         """
+        self.rank = rank
         self._link = link
         self._queue = queue
         self._handler = partial(handler, self)

@@ -4,6 +4,8 @@ import random
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from scheduler.domain.targets.pools import NORMAL_RANK
+
 FIRST_GUESS_SECONDS = 0.1  # duration of a call before any has ended
 CAREFUL_GUESS_SECONDS = 0.5  # the same for snoozed calls: if the endpoint hangs, all of them return
 LEAST_SECONDS = 1.0
@@ -19,7 +21,7 @@ class TurnPace:
 
     begun: OrderedDict[int, float] = field(default_factory=OrderedDict)  # start times of the calls in flight
     mean: float | None = None  # duration of a call in seconds
-    booked_until: float = 0.0  # snoozed calls have the slots up to this time
+    booked: dict[int, float] = field(default_factory=dict)  # by rank: snoozed calls have the slots up to this time
 
     def seconds(self, now: float, limit: int, guess: float = FIRST_GUESS_SECONDS) -> float:
         """Return the seconds between two free slots if `limit` calls run concurrently."""
@@ -27,13 +29,14 @@ class TurnPace:
         age = 0.0 if oldest is None else now - oldest
         return max(guess if self.mean is None else self.mean, age) / limit
 
-    def book(self, now: float, limit: int) -> float:
-        """Book the next free slot and return the seconds until then."""
+    def book(self, now: float, limit: int, rank: int = NORMAL_RANK) -> float:
+        """Book the next slot that no call of the same or a higher class has; return the seconds until then."""
         step = min(self.seconds(now, limit, CAREFUL_GUESS_SECONDS), MOST_STEP_SECONDS)
-        booked = max(self.booked_until, now + LEAST_SECONDS) + step
-        self.booked_until = min(booked, now + MOST_SECONDS)
+        before = max((until for own, until in self.booked.items() if own <= rank), default=0.0)
+        booked = min(max(before, now + LEAST_SECONDS) + step, now + MOST_SECONDS)
+        self.booked[rank] = booked
         # Jitter, because all calls beyond MOST_SECONDS would return at the same time.
-        return (self.booked_until - now) * random.uniform(0.9, 1.0)  # noqa: S311 - jitter, not a secret
+        return (booked - now) * random.uniform(0.9, 1.0)  # noqa: S311 - jitter, not a secret
 
     def end(self, ticket: int, now: float) -> None:
         """Record the end of a call."""

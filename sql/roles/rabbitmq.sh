@@ -13,6 +13,8 @@
 #
 # WORKER_POOLS are the named pools whose webhooks scheduler_worker may call: it may declare, bind and read their queues
 # scheduler_webhooks.POOL. Commands need no entry: a worker's user may declare the queues of commands in every pool.
+# Work of high and low priority has queues of its own in each pool: scheduler_webhooks.POOL.high and .low; the unnamed
+# pool is called default there.
 #
 # TENANTS are broker users for tenants that do not trust each other: the user name is the tenant. Set
 # SCHEDULER_TENANT_BY=user_id and SCHEDULER_TENANT_ROUTES=prefix with them. A tenant's name must not contain a dot,
@@ -63,17 +65,17 @@ user scheduler_sidecar "$SIDECAR_PASSWORD" \
     '^(schedule\.(events|dead|work|delayed)|scheduler_(inbox|results|dead|webhooks|delay)|mainapp_due|amq\.default)$' \
     '^(schedule\.(commands|events|dead|work|delay)|scheduler_(inbox|results|delay))$'
 
-pools=
+pools='default\.(high|low)'
 for pool in ${WORKER_POOLS:-}; do
     case $pool in *[!A-Za-z0-9_-]*) fail "a pool's name consists of A-Z a-z 0-9 _ -: $pool" ;; esac
-    pools="$pools${pools:+|}$pool"
+    pools="$pools|$pool(\\.(high|low))?"
 done
 
 # A worker consumes work and publishes results and liveness messages. It declares only the queues of its
-# commands and of WORKER_POOLS, and binds them to their own keys.
+# commands, of WORKER_POOLS and of priorities, and binds them to their own keys.
 worker() { # name, password, queues it consumes
     owned= keys=
-    [ -z "$3" ] || owned=${pools:+"scheduler_(${3%|})\\.($pools)\$|^"} keys=${pools:+"[a-z]+\\.($pools)\$|^"}
+    [ -z "$3" ] || owned="scheduler_(${3%|})\\.($pools)\$|^" keys="[a-z]+\\.($pools)\$|^"
     user "$1" "$2" \
         "^$owned"'scheduler_(command|answers)_.+$' \
         "^$owned"'(schedule\.commands|scheduler_command_.+)$' \

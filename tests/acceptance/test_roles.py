@@ -358,6 +358,22 @@ def test_a_definitions_file_creates_the_same_users(least, stack, tmp_path):
         server.kill()
 
 
+def test_a_worker_with_the_permissions_of_release_0_2_uses_the_main_queue(least, sidecar, stack):
+    _, amqp_url = least
+    old = {"configure": "^scheduler_(command|answers)_.+$",
+           "write": r"^(schedule\.commands|scheduler_command_.+)$",
+           "read": r"^(schedule\.work|scheduler_(webhooks|(command|answers)_.+))$"}
+    stack.rabbitmq.ctl("set_permissions", "-p", name_of(amqp_url), "scheduler_worker", *old.values())
+    worker = sidecar.start("worker", "--only", "webhooks", AMQP_URL=as_user(amqp_url, "scheduler_worker"))
+    sidecar.up()
+    worker.ready()
+    worker.logged("no queue for work of this priority; it waits in the pool's main queue")
+    host = Host(as_user(amqp_url, "scheduler_host"))
+    host.publish("request", request(1, target={"webhook": {"url": "http://127.0.0.1:1/"}}, priority="high"))
+    until(lambda: worker.metric("scheduler_webhook_requests_total") == 1, "the webhook refused")
+    host.close()
+
+
 @pytest.mark.parametrize(("tenants", "problem"), [
     ("a.b:x", "consists of"), ("ac|me:x", "consists of"), ("acme", "no password"),
     ("scheduler_api:x", "cannot be"),

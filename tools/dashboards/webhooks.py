@@ -57,7 +57,7 @@ def rows() -> list[tuple[int, list[Json]]]:
         [
             query(f"sum(scheduler_webhooks_in_flight{{{_ME}}})", "in flight"),
             query(f"sum(scheduler_webhooks_waiting{{{_ME}}})", "waiting for a slot"),
-            query('sum(rabbitmq_detailed_queue_messages{queue="scheduler_webhooks"})', "in the queue"),
+            query('sum(rabbitmq_detailed_queue_messages{queue=~"scheduler_webhooks.*"})', "in the queue"),
         ],
         "If the queue only grows, add workers or raise SCHEDULER_WORKER_CONCURRENCY.",
         unit="short",

@@ -11,7 +11,7 @@ from scheduler.domain.message_base import ContractMessage
 from scheduler.domain.targets.base import WorkTarget
 from scheduler.domain.targets.command import CommandTarget
 from scheduler.domain.targets.credential_masks import MASK
-from scheduler.domain.targets.pools import Pool, in_pool, split_pool
+from scheduler.domain.targets.pools import CLASS_RANKS, Pool, in_class, in_pool, split_pool
 from scheduler.domain.targets.webhook import WebhookTarget
 
 
@@ -62,6 +62,15 @@ def target_of_key(key: str) -> type[WorkTarget] | None:
     """Return the kind of target whose events have this routing key."""
     return next((model for model in TARGETS.values()
                  if (key.startswith(model.key) if model.by_name else split_pool(key)[0] == model.key)), None)
+
+
+def class_key(key: str, priority: str | None) -> str | None:
+    """Return the routing key of work whose priority has queues of its own, from its key; None for other work."""
+    if priority not in CLASS_RANKS or (target := target_of_key(key)) is None:
+        return None
+    prefix = target.key if target.by_name else ""
+    bare, pool = split_pool(key.removeprefix(prefix))
+    return in_class(prefix + bare, pool, priority)
 
 
 def mask_target(target: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,16 +6,18 @@ with the fewest running commands; among equals, the tenant that was served longe
 only for a tenant with no running command, so that one tenant's long commands never occupy every slot. The worker
 holds one delivery for each tenant. It snoozes the others after OTHERS_SECONDS, so that other tenants get a turn.
 
-The pools of a command with a single tenant take turns in the same way, with a pool's queue in the place of the
-tenant. None of them reserves the last free slot.
+A tenant's deliveries of a higher priority class start first, and are snoozed last. Every tenth start is the
+delivery that the tenant has had pending longest.
 """
 
 import random
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+from scheduler.domain.targets.pools import NORMAL_RANK
+from scheduler.workers.class_queues import EVERY, ClassQueues
 from scheduler.workers.turn_pace import CAREFUL_GUESS_SECONDS, LEAST_SECONDS, MOST_SECONDS, TurnPace
 
 Start = TypeVar("Start")
@@ -30,15 +32,13 @@ _REMEMBERED = 1000  # tenants
 class TenantQueues(Generic[Start]):
     """The pending deliveries of one command, by tenant. Not thread-safe."""
 
-    def __init__(
-        self, concurrency: int, clock: Callable[[], float] = time.monotonic, *, reserves: bool = True
-    ) -> None:
+    def __init__(self, concurrency: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._concurrency = concurrency
-        self._reserves = reserves  # the last free slot for a tenant with no running command
         self._clock = clock
         self._pace = TurnPace()
-        self._booked: dict[str, float] = {}  # by tenant: the estimated start of its last snoozed delivery
-        self._pending: dict[str, deque[tuple[float, Start]]] = {}
+        # By tenant and rank: the estimated start of the last snoozed delivery.
+        self._booked: dict[tuple[str, int], float] = {}
+        self._pending: dict[str, ClassQueues[Start]] = {}
         self._served: OrderedDict[str, int] = OrderedDict()  # the newest ticket of each tenant
         self._running: Counter[str] = Counter()
         self._tickets: dict[int, str] = {}
@@ -49,11 +49,11 @@ class TenantQueues(Generic[Start]):
 
     def pending(self) -> Iterator[Start]:
         """Yield all pending deliveries."""
-        return (start for queue in self._pending.values() for _, start in queue)
+        return (start for queue in self._pending.values() for start in queue)
 
-    def add(self, tenant: str, start: Start) -> None:
+    def add(self, tenant: str, start: Start, rank: int = NORMAL_RANK) -> None:
         """Add a pending delivery."""
-        self._pending.setdefault(tenant, deque()).append((self._clock(), start))
+        self._pending.setdefault(tenant, ClassQueues()).add(self._clock(), start, rank)
 
     def next(self) -> tuple[int, Start] | None:
         """Return the next delivery to start and the ticket of its slot; None if no delivery may start."""
@@ -61,10 +61,10 @@ class TenantQueues(Generic[Start]):
         if not self._pending or not free:
             return None
         tenant = min(self._pending, key=lambda tenant: (self._running[tenant], self._served.get(tenant, 0)))
-        if free == 1 and self._reserves and self._running[tenant]:
+        if free == 1 and self._running[tenant]:
             return None
-        start = self._pop(tenant, newest=False)
         self._ticket += 1
+        _, start = self._pop(tenant, longest=self._ticket % EVERY == 0)
         self._served[tenant] = self._ticket
         self._served.move_to_end(tenant)
         if len(self._served) > _REMEMBERED:
@@ -73,11 +73,6 @@ class TenantQueues(Generic[Start]):
         self._running[tenant] += 1
         self._pace.begun[self._ticket] = self._clock()
         return self._ticket, start
-
-    @property
-    def full(self) -> bool:
-        """Whether every slot is taken."""
-        return len(self._tickets) >= self._concurrency
 
     def end(self, ticket: int) -> None:
         """Free the slot of a command that has ended, or was not started."""
@@ -92,12 +87,12 @@ class TenantQueues(Generic[Start]):
         now = self._clock()
         while len(self) >= CROWDED:
             fullest = max(reversed(self._pending), key=lambda tenant: len(self._pending[tenant]))
-            yield self._pop(fullest, newest=True), self._book(fullest, now)
+            yield self._snooze_newest(fullest, now)
         for tenant, queue in list(self._pending.items()):
-            while len(queue) > 1 and now - queue[-1][0] > OTHERS_SECONDS:
-                yield self._pop(tenant, newest=True), self._book(tenant, now)
-            if now - queue[0][0] > FIRST_SECONDS:
-                yield self._pop(tenant, newest=False), 0.0
+            while len(queue) > 1 and now - queue.newest_at > OTHERS_SECONDS:
+                yield self._snooze_newest(tenant, now)
+            if now - queue.oldest_at > FIRST_SECONDS:
+                yield self._pop(tenant, longest=True)[1], 0.0
 
     def clear(self) -> list[Start]:
         """Remove and return all pending deliveries."""
@@ -105,17 +100,26 @@ class TenantQueues(Generic[Start]):
         self._pending.clear()
         return starts
 
-    def _book(self, tenant: str, now: float) -> float:
-        """Estimate a tenant's next free turn, and return the seconds until then."""
-        self._booked = {name: until for name, until in self._booked.items() if until > now}
-        booked = max(self._booked.get(tenant, 0.0), now + LEAST_SECONDS)
-        booked += self._pace.seconds(now, self._concurrency, CAREFUL_GUESS_SECONDS)
-        self._booked[tenant] = min(booked, now + MOST_SECONDS)
-        return (self._booked[tenant] - now) * random.uniform(0.9, 1.0)  # noqa: S311 - jitter, not a secret
-
-    def _pop(self, tenant: str, *, newest: bool) -> Start:
+    def _snooze_newest(self, tenant: str, now: float) -> tuple[Start, float]:
         queue = self._pending[tenant]
-        _, start = queue.pop() if newest else queue.popleft()
+        rank, start = queue.pop_newest()
         if not queue:
             del self._pending[tenant]
-        return start
+        return start, self._book(tenant, rank, now)
+
+    def _book(self, tenant: str, rank: int, now: float) -> float:
+        """Estimate the next free turn of a tenant's class, and return the seconds until then."""
+        self._booked = {key: until for key, until in self._booked.items() if until > now}
+        before = max((until for (name, own), until in self._booked.items() if name == tenant and own <= rank),
+                     default=0.0)
+        booked = max(before, now + LEAST_SECONDS)
+        booked += self._pace.seconds(now, self._concurrency, CAREFUL_GUESS_SECONDS)
+        booked = self._booked[tenant, rank] = min(booked, now + MOST_SECONDS)
+        return (booked - now) * random.uniform(0.9, 1.0)  # noqa: S311 - jitter, not a secret
+
+    def _pop(self, tenant: str, *, longest: bool) -> tuple[int, Start]:
+        queue = self._pending[tenant]
+        popped = queue.pop(longest=longest)
+        if not queue:
+            del self._pending[tenant]
+        return popped

@@ -19,7 +19,7 @@ from scheduler.ops import metrics
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
 from scheduler.processes.runtime import Stop
-from scheduler.rabbit.command_queue import CommandQueue, consume_replies
+from scheduler.rabbit.command_queue import CommandQueue, consume_replies, declare_command
 from scheduler.rabbit.delivery_parser import Delivery
 from scheduler.rabbit.link import Link
 from scheduler.rabbit.publisher import Publisher
@@ -44,6 +44,7 @@ from scheduler.workers.command.starts import (
     PendingStarts,
     correlation_id,
     read_correlation_id,
+    reserve_slot,
 )
 from scheduler.workers.outcome import WorkOutcome
 from scheduler.workers.result_publisher import PendingResult, ResultPublisher
@@ -88,7 +89,6 @@ class CommandWorker:
         offered = commands_file.load(settings.commands_file or "")
         pools = settings.worker_pools
         self._offers = {name: CommandSlots(command, pools) for name, command in offered.items()}
-        self._shared = [offer for offer in self._offers.values() if offer.tenant_queues is not None]
         for name, command in offered.items():
             worker.offer(*(in_pool(f"{CommandTarget.key}{name}", pool) for pool in pools), tenants=command.tenants)
         metrics.declare_commands(offered, [in_pool(name, pool) for name in offered for pool in pools])
@@ -109,9 +109,12 @@ class CommandWorker:
         reply_to = consume_replies(link, partial(self._post, self._on_reply))
         publisher = Publisher(link)
         queues = {
-            name: tuple(CommandQueue(link, name, self._settings.queue_type,
-                                     partial(self._post, self._on_delivery, offer), offer.window, pool=pool)
-                        for pool in offer.pools)
+            name: tuple(
+                CommandQueue(link, queue, in_pool(name, pool), partial(self._post, self._on_delivery, offer),
+                             offer.window, rank=rank)
+                for pool in offer.pools
+                for queue, rank in declare_command(link, name, pool, self._settings.queue_type).items()
+            )
             for name, offer in self._offers.items()
         }
         self._reporter.attach(link, reply_to)
@@ -145,10 +148,9 @@ class CommandWorker:
                 self._events.get(timeout=_TICK_SECONDS)()
             self._health.turn()
             self._starts.start_overdue()
-            for offer in self._shared:
+            for offer in self._offers.values():
                 self._start_next(offer)
-                if offer.paused:
-                    self._open_queues(offer)  # a start that was dropped has freed its slot
+                self._open_queues(offer)  # a start that was dropped has freed its slot
             if self._connected:
                 self._report_running()
                 self._reporter.turn()
@@ -160,7 +162,7 @@ class CommandWorker:
         self._connected = True
         self._starts.attach(publisher, reply_to, user_id)
         for name, offer in self._offers.items():
-            offer.queues = queues[name]
+            offer.attach(queues[name])
             self._open_queues(offer)
         for running in self._running.values():
             running.report_at = 0.0  # the reply tells whether the run is still ours
@@ -169,17 +171,39 @@ class CommandWorker:
         self._connected = False
         self._starts.detach()
         for offer in self._offers.values():
-            offer.queues = ()
+            offer.attach(())
             if offer.tenant_queues is not None:
                 offer.tenant_queues.clear()  # the broker redelivers all of them
 
     def _open_queues(self, offer: CommandSlots) -> None:
-        if not offer.full and not self._stop:
+        """Take events while there is a slot: first those that wait, in the order of their class, then new ones."""
+        if not offer.queues or offer.consuming or self._stop or (offer.full and not offer.several_tenants):
+            return
+        if offer.several_tenants:
             offer.open()
+        elif not offer.fetching:
+            offer.fetching = True
+            self._fetch(offer, offer.fetch_order())
+
+    def _fetch(self, offer: CommandSlots, left: list[CommandQueue]) -> None:
+        if not offer.fetching or (left and left[0] not in offer.queues):
+            return  # the connection is lost
+        if not left:
+            offer.fetching = False
+            offer.open()
+            return
+        found = partial(self._post, self._on_fetched, offer)
+        left[0].get(found, partial(self._post, self._fetch, offer, left[1:]))
+
+    def _on_fetched(self, offer: CommandSlots, queue: CommandQueue, delivery: Delivery) -> None:
+        if queue in offer.queues:
+            offer.fetching = False
+            self._on_delivery(offer, queue, delivery)
+            self._open_queues(offer)
 
     def _on_delivery(self, offer: CommandSlots, queue: CommandQueue, delivery: Delivery) -> None:
-        if self._stop:
-            queue.give_back(delivery.tag)
+        if self._stop or (offer.full and not offer.several_tenants):
+            queue.give_back(delivery.tag)  # of several queues, two delivered at the same time
             return
         try:
             attempt = read_attempt(delivery)
@@ -208,9 +232,10 @@ class CommandWorker:
     def _admit(self, start: PendingStart) -> None:
         queues = start.offer.tenant_queues
         if queues is None:
+            reserve_slot(start)
             self._starts.announce(start)
         else:
-            queues.add(start.attempt.tenant if start.offer.several_tenants else start.queue.name, start)
+            queues.add(start.attempt.tenant, start, start.queue.rank)
             self._start_next(start.offer)
 
     def _start_next(self, offer: CommandSlots) -> None:
@@ -223,10 +248,8 @@ class CommandWorker:
             start.ticket, start.started_at = turn[0], datetime.now(UTC)
             start.reply_by = time.monotonic() + REPLY_SECONDS
             self._starts.announce(start)
-        if offer.full and not offer.several_tenants:
-            offer.pause()
         for start, seconds in list(queues.pop_overdue()):
-            outcome = WorkOutcome.snoozed(seconds, "the command has no free slot for this tenant or pool")
+            outcome = WorkOutcome.snoozed(seconds, "the command has no free slot for this tenant")
             self._worker.end(start.attempt, outcome)
             body = start.attempt.result(outcome, self._worker.name)
             self._reporter.report([PendingResult(body, then=partial(start.queue.acknowledge, start.tag))])

@@ -21,6 +21,7 @@ from scheduler.rabbit.command_queue import CommandQueue
 from scheduler.rabbit.frames import command_message
 from scheduler.rabbit.publisher import Publisher, Receipt
 from scheduler.workers.attempt import WorkerAttempt
+from scheduler.workers.class_queues import EVERY
 from scheduler.workers.command.commands_file import OfferedCommand
 from scheduler.workers.command.fairness import WINDOW, TenantQueues
 from scheduler.workers.command.process import CommandOrder
@@ -40,14 +41,17 @@ class CommandSlots:
 
     command: OfferedCommand
     pools: tuple[str, ...] = (DEFAULT_POOL,)
-    queues: tuple[CommandQueue, ...] = ()  # of each pool, while there is a connection
-    paused: bool = False
+    queues: tuple[CommandQueue, ...] = ()  # of each pool and class, while there is a connection
+    consuming: bool = False
+    fetching: bool = False  # taking events one at a time, in the order of their class
+    fetches: int = 0
+    starting: int = 0  # slots of pending starts
     used: int = 0
-    tenant_queues: "TenantQueues[PendingStart] | None" = None  # only if several tenants or pools share the command
+    tenant_queues: "TenantQueues[PendingStart] | None" = None  # only if several tenants share the command
 
     def __post_init__(self) -> None:
-        if self.several_tenants or len(self.pools) > 1:
-            self.tenant_queues = TenantQueues(self.command.concurrency, reserves=self.several_tenants)
+        if self.several_tenants:
+            self.tenant_queues = TenantQueues(self.command.concurrency)
 
     @property
     def several_tenants(self) -> bool:
@@ -55,25 +59,38 @@ class CommandSlots:
 
     @property
     def full(self) -> bool:
-        taken = self.tenant_queues is not None and not self.several_tenants and self.tenant_queues.full
-        return taken or self.used >= self.command.concurrency
+        return self.used + self.starting >= self.command.concurrency
 
     @property
     def window(self) -> int:
         """The deliveries that are prefetched from each queue."""
         return WINDOW if self.several_tenants else 1
 
+    def attach(self, queues: tuple[CommandQueue, ...]) -> None:
+        """Use these queues from now on; none after a connection is lost."""
+        self.queues, self.consuming, self.fetching = queues, False, False
+
     def pause(self) -> None:
         """Stop consuming until a slot is free, so that other workers get the events."""
-        self.paused = True
-        for queue in self.queues:
-            queue.pause()
+        if self.consuming:
+            self.consuming = False
+            for queue in self.queues:
+                queue.pause()
 
     def open(self) -> None:
         """Consume the queues."""
-        self.paused = False
-        for queue in self.queues:
-            queue.open()
+        if not self.consuming:
+            self.consuming = True
+            for queue in self.queues:
+                queue.open()
+
+    def fetch_order(self) -> list[CommandQueue]:
+        """Return the queues in the order of their class, every tenth time from the lowest; pools take turns."""
+        self.fetches += 1
+        turn = self.fetches % len(self.queues)
+        lowest_first = self.fetches % EVERY == 0
+        queues = (*self.queues[turn:], *self.queues[:turn])
+        return sorted(queues, key=lambda queue: -queue.rank if lowest_first else queue.rank)
 
 
 class StartStep(Enum):
@@ -95,7 +112,8 @@ class PendingStart:
     tag: int
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     step: StartStep = StartStep.ANNOUNCED
-    ticket: int | None = None  # of its slot, if its command is shared
+    ticket: int | None = None  # of its slot, if several tenants share its command
+    reserved: bool = False  # whether it has a slot of another command, until it is acknowledged
     reply_by: float = field(default_factory=lambda: time.monotonic() + REPLY_SECONDS)
 
 
@@ -120,7 +138,7 @@ class PendingStarts:
         self._publisher = None
         for start in self._starts.values():
             start.offer.used -= start.step is StartStep.ACKNOWLEDGED
-            _release_slot(start)
+            release_slot(start)
         self._starts.clear()
 
     def __contains__(self, key: Key) -> bool:
@@ -132,6 +150,7 @@ class PendingStarts:
     def announce(self, start: PendingStart) -> None:
         """Report that an attempt is about to start."""
         if self._publisher is None:
+            release_slot(start)
             return
         self._starts[start.attempt.key] = start
         message = command_message(
@@ -155,7 +174,7 @@ class PendingStarts:
     def _requeue(self, start: PendingStart) -> None:
         """Return the message to the queue, a little later: no queue accepts results now."""
         self._starts.pop(start.attempt.key, None)
-        _release_slot(start)
+        release_slot(start)
         timer = threading.Timer(_REQUEUE_SECONDS, start.queue.give_back, (start.tag,))
         timer.daemon = True
         timer.start()
@@ -167,7 +186,7 @@ class PendingStarts:
             self._acknowledge(start)
         elif start.step is not StartStep.ACKNOWLEDGED:
             del self._starts[key]
-            _release_slot(start)
+            release_slot(start)
             log.info("command not started: run ended or at another worker", event_id=key[0], attempt=key[1])
             start.queue.acknowledge(start.tag)
 
@@ -185,8 +204,9 @@ class PendingStarts:
             return
         start.step = StartStep.ACKNOWLEDGED
         start.offer.used += 1
-        if start.offer.full and not start.offer.several_tenants:
-            start.offer.pause()  # before the ack, after which the broker delivers the next event
+        if start.reserved:
+            start.reserved = False
+            start.offer.starting -= 1
         start.queue.acknowledge(start.tag, lambda: self._post(self._acknowledged, start))
 
     def _acknowledged(self, start: PendingStart) -> None:
@@ -198,11 +218,23 @@ class PendingStarts:
         for key, start in list(self._starts.items()):
             if start.step is not StartStep.ACKNOWLEDGED:
                 del self._starts[key]
-                _release_slot(start)
+                release_slot(start)
                 start.queue.give_back(start.tag)
 
 
-def _release_slot(start: PendingStart) -> None:
+def reserve_slot(start: PendingStart) -> None:
+    """Take a slot of a command that tenants do not share; if it is the last one, stop consuming."""
+    start.reserved = True
+    start.offer.starting += 1
+    if start.offer.full:
+        start.offer.pause()
+
+
+def release_slot(start: PendingStart) -> None:
+    """Free the slot of a start that does not happen."""
+    if start.reserved:
+        start.reserved = False
+        start.offer.starting -= 1
     if start.offer.tenant_queues is not None and start.ticket is not None:
         start.offer.tenant_queues.end(start.ticket)
         start.ticket = None

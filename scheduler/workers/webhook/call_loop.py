@@ -172,7 +172,7 @@ class CallLoop:
         self._held[attempt.key] = held
         self._bytes += len(attempt.body)
         self._bytes_of[attempt.tenant] += len(attempt.body)
-        ticket = self._limiter.admit(webhook.endpoint, held, attempt.tenant)
+        ticket = self._limiter.admit(webhook.endpoint, held, attempt.tenant, queue.rank)
         if isinstance(ticket, float):
             self._snooze(held, ticket)
         elif ticket is not None:

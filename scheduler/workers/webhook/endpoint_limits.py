@@ -6,15 +6,20 @@ estimated turn, one after another at the rate of the endpoint or the tenant: of 
 only a few per second return to the worker.
 
 The state of an endpoint is separate for each tenant: slow calls of one tenant do not limit the others.
+
+Calls of a higher priority class of the same tenant start before all pending ones of lower classes, and are booked
+before them. Every tenth start of a tenant is the call that has been pending longest at the next endpoint.
 """
 
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from scheduler.domain.targets.pools import NORMAL_RANK
 from scheduler.domain.tenants import DEFAULT_TENANT
+from scheduler.workers.class_queues import EVERY, ClassQueues
 from scheduler.workers.turn_pace import TurnPace
 from scheduler.workers.webhook.tenant_shares import TenantShares
 
@@ -40,7 +45,7 @@ class EndpointState(TurnPace, Generic[Call]):
     name: str = ""
     tenant: str = DEFAULT_TENANT
     limit: int = 1
-    waiting: deque[tuple[float, Call]] = field(default_factory=deque)
+    waiting: ClassQueues[Call] = field(default_factory=ClassQueues)
     failing_since: float | None = None
     called_at: float = 0.0
 
@@ -51,8 +56,13 @@ class TenantState(TurnPace, Generic[Call]):
 
     # endpoints with pending calls
     ready: OrderedDict[str, EndpointState[Call]] = field(default_factory=OrderedDict)
-    waiting: int = 0
+    waiting: Counter[int] = field(default_factory=Counter)  # by rank
+    starts: int = 0  # of pending calls
     served: int = 0  # the ticket of its newest call
+
+    def ahead(self, rank: int) -> int:
+        """Return the number of pending calls before a new one of this rank."""
+        return sum(count for own, count in self.waiting.items() if own <= rank)
 
 
 class HostState(TurnPace):
@@ -86,7 +96,9 @@ class EndpointLimiter(Generic[Call]):
     def in_flight(self) -> int:
         return self._slots.used
 
-    def admit(self, name: str, call: Call, tenant: str = DEFAULT_TENANT) -> int | float | None:
+    def admit(
+        self, name: str, call: Call, tenant: str = DEFAULT_TENANT, rank: int = NORMAL_RANK
+    ) -> int | float | None:
         """Return a ticket if the call starts now, None if it is pending, or a float: the seconds to snooze it."""
         endpoint, now = self._endpoint(tenant, name), self._clock()
         self._slots.see(tenant, now)
@@ -94,14 +106,14 @@ class EndpointLimiter(Generic[Call]):
         accepts = self._accepts(endpoint)
         if accepts and not endpoint.waiting and self._slots.free(tenant):
             return self._start(endpoint)
-        if not accepts and self._too_long(endpoint):
-            return self._book(endpoint)
+        if not accepts and self._too_long(endpoint, rank):
+            return self._book(endpoint, rank)
         tenant_state = self._tenant(tenant)
-        if accepts and self._blocked(tenant):
-            return tenant_state.book(now, self._slots.most(tenant))
-        endpoint.waiting.append((now, call))
+        if accepts and self._blocked(tenant, rank):
+            return tenant_state.book(now, self._slots.most(tenant), rank)
+        endpoint.waiting.add(now, call, rank)
         tenant_state.ready[name] = endpoint
-        tenant_state.waiting += 1
+        tenant_state.waiting[rank] += 1
         self.waiting += 1
         return None
 
@@ -127,20 +139,20 @@ class EndpointLimiter(Generic[Call]):
     def _is_crowded(self) -> bool:
         return self.in_flight + self.waiting >= self._crowded
 
-    def _too_long(self, endpoint: EndpointState[Call]) -> bool:
+    def _too_long(self, endpoint: EndpointState[Call], rank: int) -> bool:
         pace, limit = self._bottleneck(endpoint)
-        ahead = (len(endpoint.waiting) + 1) * pace.seconds(self._clock(), limit)
+        ahead = (endpoint.waiting.ahead(rank) + 1) * pace.seconds(self._clock(), limit)
         return ahead > (CROWDED_WAIT_SECONDS if self._is_crowded() else WAIT_SECONDS)
 
-    def _blocked(self, tenant: str) -> bool:
+    def _blocked(self, tenant: str, rank: int) -> bool:
         """Return whether a tenant's pending calls use deliveries that other tenants need."""
         tenant_state = self._tenant(tenant)
-        ahead = (tenant_state.waiting + 1) * tenant_state.seconds(self._clock(), self._slots.most(tenant))
+        ahead = (tenant_state.ahead(rank) + 1) * tenant_state.seconds(self._clock(), self._slots.most(tenant))
         return self._is_crowded() and ahead > BLOCKED_SECONDS
 
-    def _book(self, endpoint: EndpointState[Call]) -> float:
+    def _book(self, endpoint: EndpointState[Call], rank: int) -> float:
         pace, limit = self._bottleneck(endpoint)
-        return pace.book(self._clock(), limit)
+        return pace.book(self._clock(), limit, rank)
 
     def _start(self, endpoint: EndpointState[Call]) -> int:
         self._ticket += 1
@@ -173,37 +185,55 @@ class EndpointLimiter(Generic[Call]):
         elif endpoint.failing_since is None:
             endpoint.failing_since = now
         if answered and not endpoint.waiting and len(endpoint.begun) < endpoint.limit:
-            endpoint.booked_until = host.booked_until = now  # it has free slots again
-        if not tenant.waiting and self._slots.free(endpoint.tenant):
-            tenant.booked_until = now
+            endpoint.booked.clear()  # it has free slots again
+            host.booked.clear()
+        if not tenant.ready and self._slots.free(endpoint.tenant):
+            tenant.booked.clear()
 
     def next(self) -> Iterator[tuple[int, Call]]:
         """Yield the calls that start now, with their tickets.
 
-        The tenant with the fewest calls in flight is first; a tenant's endpoints take turns.
+        The tenant with the fewest calls in flight is first; a tenant's endpoints take turns within a class.
         """
-        while self.waiting and (endpoint := self._pick()) is not None:
-            _, call = endpoint.waiting.popleft()
-            self._remove_pending(endpoint)
+        while self.waiting and (picked := self._pick()) is not None:
+            endpoint, longest = picked
+            self._tenant(endpoint.tenant).starts += 1
+            rank, call = endpoint.waiting.pop(longest=longest)
+            self._remove_pending(endpoint, rank)
             yield self._start(endpoint), call
 
-    def _pick(self) -> EndpointState[Call] | None:
+    def _pick(self) -> tuple[EndpointState[Call], bool] | None:
+        """Return an endpoint, and whether its longest pending call is next instead of the first."""
         waiting = [(name, tenant_state) for name, tenant_state in self._tenants.items() if tenant_state.ready]
         if len(waiting) > 1:
             waiting.sort(key=lambda pair: (len(pair[1].begun), pair[1].served))
         for name, tenant_state in waiting:
             if not self._slots.free(name):
                 continue
-            for _ in range(len(tenant_state.ready)):
-                _, endpoint = tenant_state.ready.popitem(last=False)
-                tenant_state.ready[endpoint.name] = endpoint
-                if self._accepts(endpoint):
-                    return endpoint
+            longest = tenant_state.starts % EVERY == EVERY - 1
+            if (endpoint := self._next_endpoint(tenant_state, in_turn=longest)) is not None:
+                return endpoint, longest
         return None
 
-    def _remove_pending(self, endpoint: EndpointState[Call]) -> None:
+    def _next_endpoint(self, tenant_state: TenantState[Call], *, in_turn: bool) -> EndpointState[Call] | None:
+        """Return the endpoint with the highest class of pending calls, or the next one in turn."""
+        highest = min(tenant_state.waiting)
+        best: EndpointState[Call] | None = None
+        for endpoint in list(tenant_state.ready.values()):
+            if (best is not None and endpoint.waiting.rank >= best.waiting.rank) or not self._accepts(endpoint):
+                continue
+            best = endpoint
+            if in_turn or endpoint.waiting.rank == highest:
+                break
+        if best is not None:
+            tenant_state.ready.move_to_end(best.name)
+        return best
+
+    def _remove_pending(self, endpoint: EndpointState[Call], rank: int) -> None:
         tenant_state = self._tenant(endpoint.tenant)
-        tenant_state.waiting -= 1
+        tenant_state.waiting[rank] -= 1
+        if not tenant_state.waiting[rank]:
+            del tenant_state.waiting[rank]
         self.waiting -= 1
         if not endpoint.waiting:
             tenant_state.ready.pop(endpoint.name, None)
@@ -215,15 +245,16 @@ class EndpointLimiter(Generic[Call]):
             for endpoint in list(tenant_state.ready.values()):
                 if self._accepts(endpoint):
                     continue  # only the limits of the tenant or of the worker delay it
-                while endpoint.waiting and now - endpoint.waiting[0][0] > WAIT_SECONDS:
-                    _, call = endpoint.waiting.popleft()
-                    self._remove_pending(endpoint)
-                    yield call, self._book(endpoint)
-            while tenant_state.ready and self._blocked(name):
-                endpoint = tenant_state.ready[next(reversed(tenant_state.ready))]
-                _, call = endpoint.waiting.pop()
-                self._remove_pending(endpoint)
-                yield call, tenant_state.book(now, self._slots.most(name))
+                for rank, call in endpoint.waiting.pop_before(now - WAIT_SECONDS):
+                    self._remove_pending(endpoint, rank)
+                    yield call, self._book(endpoint, rank)
+            while tenant_state.ready and self._blocked(name, max(tenant_state.waiting)):
+                lowest = max(tenant_state.waiting)
+                endpoint = next(endpoint for endpoint in reversed(tenant_state.ready.values())
+                                if endpoint.waiting.lowest == lowest)
+                rank, call = endpoint.waiting.pop_newest()
+                self._remove_pending(endpoint, rank)
+                yield call, tenant_state.book(now, self._slots.most(name), rank)
         if now - self._forgot > _FORGET_SECONDS:
             self._forgot = now
             self._forget_idle(now)

@@ -4,13 +4,13 @@ import time
 from contextlib import suppress
 
 from scheduler.domain.errors import Unavailable
-from scheduler.domain.targets.pools import in_pool
+from scheduler.domain.targets.pools import NORMAL_RANK, in_pool
 from scheduler.domain.targets.webhook import WebhookTarget
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
 from scheduler.processes.runtime import Stop
 from scheduler.rabbit.link import Link
-from scheduler.rabbit.work_declaration import declare_work
+from scheduler.rabbit.work_declaration import declare_classes, declare_work
 from scheduler.rabbit.work_queue import WorkQueue
 from scheduler.settings import Settings
 from scheduler.workers.result_publisher import ResultPublisher
@@ -58,14 +58,16 @@ class WebhookWorker:
                 self._loop.stop()
 
     def _consume(self, link: Link) -> list[WorkQueue]:
-        """Consume the queue of each pool. They share the prefetch; the first is parsed without pika."""
+        """Consume the queues of each pool. Pools share the prefetch; the first queue is parsed without pika."""
         prefetch = max(1, self._loop.most_held // len(self._pools))
         queues: list[WorkQueue] = []
         for pool in self._pools:
             name = in_pool(WebhookTarget.queue, pool)
             if name != WebhookTarget.queue:
                 declare_work(link, name, in_pool(WebhookTarget.key, pool), self._queue_type)
-            queues.append(WorkQueue(link, name, prefetch, self._loop.take, quick=not queues))
+            ranks = declare_classes(link, WebhookTarget.queue, WebhookTarget.key, pool, self._queue_type)
+            for each, rank in ({name: NORMAL_RANK} | ranks).items():
+                queues.append(WorkQueue(link, each, prefetch, self._loop.take, quick=not queues, rank=rank))
         return queues
 
     def _check(self, link: Link) -> None:

@@ -11,7 +11,7 @@ from support import until
 
 from scheduler.dev.servers.ports import LOOPBACK
 from scheduler.rabbit.batch_consumer import BatchConsumer
-from scheduler.rabbit.command_queue import CommandQueue
+from scheduler.rabbit.command_queue import CommandQueue, declare_command
 from scheduler.rabbit.link import Link, RabbitUnavailable
 from scheduler.rabbit.work_queue import WorkQueue
 
@@ -62,7 +62,8 @@ def consuming(kind, link):
         return BatchConsumer(link, "scheduler_results", 10, lambda _: None), "scheduler_results"
     if kind == "webhooks":
         return WorkQueue(link, "scheduler_webhooks", 10, lambda *_: None), "scheduler_webhooks"
-    queue = CommandQueue(link, "tidy", "quorum", lambda *_: None)
+    [name, *_] = declare_command(link, "tidy", "default", "quorum")
+    queue = CommandQueue(link, name, "tidy", lambda *_: None)
     queue.open()
     until(lambda: queue._tag in queue._channel.consumer_tags, "it consumes")
     return queue, queue.name

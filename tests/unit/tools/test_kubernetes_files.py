@@ -12,8 +12,10 @@ from prometheus_client import REGISTRY
 from scheduler import __version__
 from scheduler.domain import names
 from scheduler.domain.targets.command import CommandTarget
+from scheduler.domain.targets.pools import in_class
 from scheduler.domain.targets.public_addresses import NOT_PUBLIC
 from scheduler.domain.targets.target import SHARED_QUEUES
+from scheduler.domain.targets.webhook import WebhookTarget
 from scheduler.ops import health, metrics
 from scheduler.processes.roles import ROLES
 from scheduler.settings import Settings, load
@@ -29,6 +31,7 @@ DEPLOYMENTS = [each for each in PODS if each["kind"] == "Deployment"]
 SETTINGS = {each.metadata["name"]: each.metadata["secret"] for each in fields(Settings)}
 FURTHER_QUEUES = {
     names.DELAY_QUEUE: names.delay_queue("orders"),
+    WebhookTarget.queue: in_class(WebhookTarget.queue, None, "high"),
 }
 QUEUES = {value for name, value in vars(names).items() if name.endswith("_QUEUE")} | set(SHARED_QUEUES)
 
@@ -235,7 +238,7 @@ def look_at(trigger):
     pattern = trigger["metadata"]["queueName"]
     if trigger["metadata"].get("useRegex") == "true":
         assert re.search(pattern, f"{CommandTarget.queue}nightly-report") or any(
-            re.search(pattern, queue) and re.search(pattern, FURTHER_QUEUES[queue]) for queue in QUEUES
+            re.search(pattern, queue) and re.search(pattern, FURTHER_QUEUES[queue]) for queue in FURTHER_QUEUES
         )
     else:
         assert pattern in QUEUES
