@@ -234,7 +234,7 @@ class Settings:
     retention_days: int = _setting("SCHEDULER_RETENTION_DAYS", 30, _number(0, 36_500))
 
     def __post_init__(self) -> None:
-        """Tell every connection the schema."""
+        """Put the schema into the URL of every connection."""
         object.__setattr__(self, "database_url", DatabaseUrl(self.database_url, self.schema))
 
 

@@ -1,1 +1,1 @@
-"""The REST API and the web console: a thin room over the same functions that commands go through."""
+"""The REST API and the web console: a thin layer over the functions that apply commands."""

@@ -97,7 +97,7 @@ class Dispatch:
                 self._routes[(method, *key)] = (path, route)
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
-        """Api one request."""
+        """Serve one request."""
         route = self._find(scope) if scope["type"] == "http" else None
         if route is None:
             await self._app(scope, receive, send)

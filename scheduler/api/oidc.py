@@ -112,7 +112,7 @@ class PendingCookie:
         return f"{body}.{self._sign(body)}"
 
     def read(self, value: str | None, state: str) -> PendingSignIn:
-        """Return the sign-in of this state. Raises BadRequest if it is missing, expired or another one."""
+        """Return the sign-in of this state. Raises BadRequest if it is missing, expired or has another state."""
         body, _, signature = (value or "").partition(".")
         if not hmac.compare_digest(self._sign(body).encode(), signature.encode("utf-8", "replace")):
             raise BadRequest("This sign-in was not started in this browser, or is complete: sign in again.")

@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         text = f"exit {EX_UNAVAILABLE} if a server cannot be reached at start, instead of waiting for it"
         added.add_argument("--no-wait", action="store_true", help=text)
 
-    migrate = add("migrate", _migrate, "Bring the database to the current schema.")
+    migrate = add("migrate", _migrate, "Apply pending migrations.")
     output = migrate.add_mutually_exclusive_group()
     output.add_argument("--status", action="store_true", help="show applied and pending migrations")
     text = "show the pending migrations, their effects and their duration; change nothing"
@@ -99,23 +99,23 @@ def _parser() -> argparse.ArgumentParser:
         add_no_wait(added)
         if role.name == "worker":
             _add_handlers(added)
-    outbox = add("outbox", _outbox, "Host's outbox → AMQP: DATABASE_URL is the host's own database.")
+    outbox = add("outbox", _outbox, "Publish a host's outbox; DATABASE_URL is the host's database.")
     outbox.add_argument("--sql", action="store_true", help="print the SQL of the host's tables and exit")
     add_no_wait(outbox)
-    dev = add("dev", _dev, "The whole sidecar on this machine, without setup.")
+    dev = add("dev", _dev, "Run the whole sidecar on this machine, without set-up.")
     dev.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="time before it exits")
     text = "use the servers that DATABASE_URL and AMQP_URL name, instead of private ones"
     dev.add_argument("--use-env", action="store_true", help=text)
     preview.add_arguments(add("preview", preview.run, "The next occurrences of a schedule."))
-    top = add("top", _top, "The overview live in a terminal: rates, lag, backlog, replicas.")
+    top = add("top", _top, "Live overview in a terminal: rates, lag, backlog, replicas.")
     top.add_argument("--once", action="store_true", help="print one frame and exit (default when piped)")
     top.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="refresh interval (default: 1)")
-    zones = add("zones", _operate, "The zone data, and the jobs that wait to be planned again with it.")
+    zones = add("zones", _operate, "Time zone data, and the jobs to be replanned with it.")
     zones.set_defaults(module="scheduler.cli.zones_verb", verb="zones", function="show")
-    zones.add_argument("--plan", action="store_true", help="show each change before it happens; change nothing")
+    zones.add_argument("--plan", action="store_true", help="show the changes without applying them")
     zones.add_argument("--json", action="store_true", help="print one JSON object")
     verb_arguments.add(commands, _operate)
-    text = "Webhook tests."
+    text = "Send a test webhook."
     _add_webhook_verbs(commands.add_parser("webhook", help=text, description=text))
     completion = add("completion", _completion, "A completion script for a shell: bash, zsh or fish.")
     completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"one of {', '.join(SHELLS)}")

@@ -39,7 +39,7 @@ def add(commands: Any, run: Callable[[argparse.Namespace], int]) -> None:
     for name, module, text, declare in (
         ("job", "job_verbs", f"Jobs: list, show, create, edit, {', '.join(JOB_VERBS)}.", _job),
         ("run", "run_verbs", "Runs of jobs: list, show, retry, cancel, export.", _run),
-        ("dead", "dead_verbs", "Dead letters in scheduler_dead: list, show, replay, delete.", _dead),
+        ("dead", "dead_verbs", "Dead letters in scheduler_dead: list, show, replay, drop.", _dead),
         ("delayed", "delayed_verbs",
          "Delayed messages: list, show, cancel; migration from the delayed-message plugin.", _delayed),
         ("calendar", "calendar_verbs", "Business calendars: list, show, import, delete.", _calendar),
@@ -101,12 +101,12 @@ def _run(add_verb: Add) -> None:
     cancel = add_verb("cancel", "Cancel one open run; work in progress is not interrupted. `run retry` undoes it.")
     _event(cancel)
     cancel.add_argument("--json", action="store_true", help=_ONE)
-    cancel.add_argument("--yes", action="store_true", help="accepted for symmetry; nothing is asked")
+    cancel.add_argument("--yes", action="store_true", help="no effect: this command needs no confirmation")
     export = add_verb("export", "Finished runs as JSON lines, oldest first.")
     text = f"finished at or after T; {TIME_HELP}"
     export.add_argument("--since", type=instant, metavar="T", required=True, help=text)
     export.add_argument("--until", type=instant, metavar="T", required=True, help="finished before T")
-    export.add_argument("--json", action="store_true", help="accepted for symmetry; the output is always JSON")
+    export.add_argument("--json", action="store_true", help="no effect: the output is always JSON")
 
 
 def _dead(add_verb: Add) -> None:

@@ -161,4 +161,4 @@ def _close(connection: pika.BlockingConnection) -> None:
         if connection.is_open:
             connection.close()
     except (AMQPError, OSError):
-        log.debug("the connection was lost while it was closed")
+        log.debug("connection lost during close")

@@ -1,4 +1,4 @@
-"""Cancel one open run for an operator; its job and its other runs go on."""
+"""Cancel one open run for an operator; its job and its other runs continue."""
 
 from dataclasses import dataclass
 from datetime import timedelta

@@ -23,7 +23,7 @@ from scheduler.settings import Settings
 
 log = get_logger(__name__)
 T = TypeVar("T")
-_losses = ThrottledWarning(log, "database unavailable: commands stay in the queue until it is back")
+_losses = ThrottledWarning(log, "database unavailable: commands stay in the queue")
 
 # If the database is unavailable for longer, the consumer returns its commands to the queue: another consumer may
 # reach the database. Each return in a row doubles the time, because returns count as deliveries.

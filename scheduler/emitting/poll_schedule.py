@@ -1,4 +1,4 @@
-"""Decides when to poll a source next, and where the index scan of its claim starts."""
+"""Decide when to poll a source next, and where the index scan of its claim starts."""
 
 import math
 import time
@@ -9,7 +9,7 @@ from scheduler.emitting.batch import Batch
 from scheduler.emitting.source import Source
 from scheduler.postgres.claims import LONG_AGO
 
-# A replica that woke up for a row and found it claimed by another lets the other go first next time.
+# A replica that finds its row claimed by another polls this much later next time.
 YIELD_SECONDS = 0.0015
 # Urgent rows wait during a full scan, which reads the due rows of the other classes too: it may take only a small
 # share of the time. But rows released by a dead replica must be found well within 30 seconds, and the database may

@@ -1,4 +1,4 @@
-"""Proves that all queued results were read before an attempt without a result is ended.
+"""Prove that all queued results were read before an attempt without a result is ended.
 
 The consumers' part is commands/result_reader.py. Without a consumer no attempt is ended, as no result is read.
 """
@@ -57,7 +57,7 @@ class ResultsProbe:
         states = check_markers(session, self._sent)
         if states[0].silent:
             remove_silent(session, states[0].silent)
-            log.info("consumer silent: its results are read by others", consumers=len(states[0].silent))
+            log.info("silent consumer dropped: other consumers read its results", consumers=len(states[0].silent))
             self._forget()
         elif not self._learn(states):
             return

@@ -1,4 +1,4 @@
-"""Builds the AMQP messages of runs."""
+"""Build the AMQP messages of runs."""
 
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.messages import AMQP_PRIORITIES

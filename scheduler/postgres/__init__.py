@@ -1,1 +1,1 @@
-"""Everything that depends on SQL."""
+"""Database access: all SQL is called from here."""

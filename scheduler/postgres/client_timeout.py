@@ -24,11 +24,11 @@ _started = threading.Lock()
 
 
 class TimedConnection(psycopg2.extensions.connection):
-    """A connection that is shut down if a response takes too long; a patient one waits forever."""
+    """A connection that is shut down if a response takes too long; one that is `patient` never times out."""
 
     patient = False
     limit: float | None = None  # LIMIT_SECONDS
-    hung_up = False  # an answer took too long
+    hung_up = False  # a response took too long
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

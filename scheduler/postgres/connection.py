@@ -60,7 +60,7 @@ class LockTimeout(Unavailable):
 
 
 class ClientTimeouts(NamedTuple):
-    """Seconds after which a database that does not answer counts as unreachable."""
+    """Seconds after which a database that does not respond counts as unreachable."""
 
     connect: int = 10
     answer: float | None = None  # to a statement; None for client_timeout.LIMIT_SECONDS

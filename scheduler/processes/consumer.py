@@ -93,7 +93,7 @@ class Consumer:
 
     Messages for rows that another session keeps locked are set aside, unacknowledged. A separate session retries
     them: all of them without waiting for locks, then the messages for one id, waiting as long as any batch.
-    Before the broker's consumer timeout they are returned to the queue, and come again.
+    Before the broker's consumer timeout they are requeued and redelivered.
     """
 
     kind = COMMANDS

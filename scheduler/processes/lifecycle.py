@@ -68,7 +68,7 @@ def return_large_blocks() -> None:
 
 
 def serve(role: ProcessRole, settings: Settings, stop: Stop, parts: Sequence[HealthPart], *, wait: bool) -> None:
-    """Run all works of a role, each with its own thread and connection, until the stop."""
+    """Run all tasks of a role, each with its own thread and connection, until the stop."""
     failures: list[BaseException] = []
 
     def run(work: Any, part: HealthPart, name: str) -> None:

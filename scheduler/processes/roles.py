@@ -15,7 +15,7 @@ class ProcessRole:
 
     name: str
     help: str
-    # Module and class of each of its works. Each has its own connection to RabbitMQ and is imported on demand.
+    # Module and class of each of its tasks. Each has its own connection to RabbitMQ and is imported on demand.
     works: tuple[str | Callable[..., Any], ...]
     in_dev: int  # number of such processes in `scheduler dev`
     # Python's thread switch interval. A producer's threads wait for Postgres several times per batch, and then up
@@ -27,12 +27,12 @@ class ProcessRole:
     database: bool = True  # a worker has none
     broker: bool = True  # the API works without one
     declares: bool = True  # a worker only checks the topology, which its broker user may not change
-    # Module and class of an object that its works share, created once from the settings.
+    # Module and class of an object that its tasks share, created once from the settings.
     common: str | None = None
     extra: str = "server"  # the extra that it needs
 
     def load(self, settings: Any) -> list[Any]:
-        """Import its works. A class with `each` is expanded to several, depending on the settings."""
+        """Import its tasks. A class with `each` is expanded to several, depending on the settings."""
         try:
             classes = [_import_object(work) for work in self.works]
         except ModuleNotFoundError as error:
@@ -40,7 +40,7 @@ class ProcessRole:
         return [work for cls in classes for work in (cls.each(settings) if hasattr(cls, "each") else (cls,))]
 
     def shared(self, settings: Any) -> tuple[Any, ...]:
-        """Create the object that its works share, if any."""
+        """Create the object that its tasks share, if any."""
         return () if self.common is None else (_import_object(self.common)(settings),)
 
 
@@ -66,14 +66,14 @@ def _import_object(path: str | Callable[..., Any]) -> Any:
 # By kind of target: its worker.
 WORKERS = {kind: f"scheduler.workers.{kind}.service:{kind.capitalize()}Worker" for kind in TARGETS}
 ROLES = {role.name: role for role in (
-    ProcessRole("consumer", "AMQP → Postgres: commands become rows.",
+    ProcessRole("consumer", "Store commands: AMQP → Postgres.",
          ("scheduler.processes.consumer:Consumer", "scheduler.processes.consumer:ResultsConsumer",
           "scheduler.processes.consumer:DelayConsumer"),
          in_dev=1, switch_seconds=0.002, idle_without_database=True),
-    ProcessRole("producer", "Postgres → AMQP: due rows become events.",
+    ProcessRole("producer", "Publish due events: Postgres → AMQP.",
          ("scheduler.processes.producer:Producer", "scheduler.processes.replanner:Replanner"),
          in_dev=2, switch_seconds=0.0005),
-    ProcessRole("worker", "AMQP → the work itself: calls webhooks, runs commands and handlers, reports results.",
+    ProcessRole("worker", "Execute jobs: webhooks, commands and handlers.",
          ("scheduler.workers.heartbeat:WorkerHeartbeat", *WORKERS.values()),
          in_dev=1, switch_seconds=0.002, database=False, declares=False,
          common="scheduler.workers.worker:Worker", extra="worker"),

@@ -15,7 +15,7 @@ from scheduler.ops.logs import get_logger
 log = get_logger(__name__)
 EX_UNAVAILABLE = 69  # a server is unreachable
 EX_CONFIG = 78  # a setting is invalid
-GRACE_SECONDS = 4.5  # the contract says 5
+GRACE_SECONDS = 4.5  # documented limit: 5 s
 
 
 class Stop:

@@ -1,4 +1,4 @@
-"""Redeclares the topology if part of it is deleted while processes run."""
+"""Redeclare the topology if part of it is deleted while processes run."""
 
 import threading
 from collections.abc import Iterator

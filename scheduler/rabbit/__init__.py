@@ -1,1 +1,1 @@
-"""Everything that knows pika."""
+"""AMQP code of the sidecar, based on pika."""

@@ -1,4 +1,4 @@
-"""Consumes commands from one of the sidecar's queues in batches, with explicit acknowledgement."""
+"""Consume commands from one of the sidecar's queues in batches, with explicit acknowledgement."""
 
 import contextlib
 import queue

@@ -1,4 +1,4 @@
-"""Lists, replays and drops the messages in scheduler_dead.
+"""List, replay and drop the messages in scheduler_dead.
 
 A queue can be listed only by consuming messages and requeuing them; dead_letter_reader.py limits how many. All
 operations use one channel, so that messages requeued by one are available to the next.

@@ -1,4 +1,4 @@
-"""Consumes messages of scheduler_dead, up to limits of bytes and time, and requeues them in their order.
+"""Consume messages of scheduler_dead, up to limits of bytes and time, and requeue them in their order.
 
 A body can only be received whole, so the prefetch is small: as many messages as are likely to have WINDOW_BYTES.
 

@@ -1,4 +1,4 @@
-"""Isolates messages over which the broker closes a channel, so that one message cannot stop all the others.
+"""Isolate messages over which the broker closes a channel, so that one message cannot stop all the others.
 
 RabbitMQ closes the channel and does not say which message was at fault. If one was too large, the reason names the
 limit: larger messages are not resent. After any other closure that a message may have caused, messages are sent

@@ -1,4 +1,4 @@
-"""Declares the replacements for the plugin's exchanges and reports each failure."""
+"""Declare the replacements for the plugin's exchanges and report each failure."""
 
 from collections.abc import Callable, Iterator
 

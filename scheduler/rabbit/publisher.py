@@ -1,4 +1,4 @@
-"""Publishes batches with pipelined confirms and returns a receipt for each message."""
+"""Publish batches with pipelined confirms and return a receipt for each message."""
 
 import threading
 from collections import deque

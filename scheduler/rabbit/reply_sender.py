@@ -22,11 +22,11 @@ from scheduler.rabbit.publisher import Publisher, Receipt
 
 log = get_logger(__name__)
 
-WAIT_SECONDS = 0.25  # for confirms, while commands wait to be acknowledged
-SLOW_SECONDS = 600.0  # for which a client whose queue did not confirm in time is not waited for
-SUSPENDED_SECONDS = 60.0  # for which replies to a client are dropped after one of them closed the connection twice
-STUCK_SECONDS = 15.0  # after which at most WINDOW replies wait for a client whose queue does not confirm
-STALL_SECONDS = 30.0  # after which an unconfirmed reply is dropped
+WAIT_SECONDS = 0.25  # maximum wait for confirms before commands are acknowledged
+SLOW_SECONDS = 600.0  # no waiting for a client for this long after its queue was slow
+SUSPENDED_SECONDS = 60.0  # replies to a client are dropped for this long after one closed the connection twice
+STUCK_SECONDS = 15.0  # age of an unconfirmed reply from which the client may queue only WINDOW more
+STALL_SECONDS = 30.0  # an unconfirmed reply is dropped after this
 MAX_LOSSES = 2
 WINDOW = 200  # unconfirmed replies to one client; more would exhaust a queue's credit and block the connection
 MAX_WAITING = 10_000  # replies to one client
@@ -130,7 +130,7 @@ class ReplySender:
         slow = _is_listed(self._slow, client)
         waiting = self._waiting.setdefault(client, deque())
         if _is_listed(self._suspended, client):
-            _drop([reply], "suspended", do="nothing; the first line says why")
+            _drop([reply], "suspended", do="no action; the first log line has the reason")
         elif len(waiting) >= limit or self._count >= MAX_REPLIES:
             _drop([reply], "unconfirmed", do="check that the queue in reply_to is not full")
         else:
@@ -242,7 +242,7 @@ class ReplySender:
                 self._wait_again(flight.replies)
 
     def _wait_again(self, replies: Sequence[Reply]) -> None:
-        """Queue replies again, in front, that were not sent or that no closed connection speaks against."""
+        """Requeue, at the front, replies that were not sent or are not suspected of closing a connection."""
         for reply in reversed(replies):
             if reply.losses:
                 self._retries.appendleft(reply)
@@ -250,7 +250,7 @@ class ReplySender:
                 self._waiting.setdefault(reply.client, deque()).appendleft(reply)
 
     def _retry(self, client: str, lost: Sequence[Reply]) -> None:
-        """Queue replies again over one of which the broker may have closed the connection."""
+        """Requeue replies one of which may have made the broker close the connection."""
         slow = _is_listed(self._slow, client)
         for reply in lost:
             reply.losses += 1
@@ -267,12 +267,12 @@ class ReplySender:
             self._finish(dropped)
 
     def _stuck_clients(self) -> set[str]:
-        """Return the clients whose queue has not confirmed for long, not only for a moment as on a busy broker."""
+        """Return the clients whose queue has not confirmed for STUCK_SECONDS."""
         since = time.monotonic() - min(STUCK_SECONDS, STALL_SECONDS)
         return set() if self.blocked else {flight.client for flight in self._flights if flight.sent_at <= since}
 
     def _abandon_stalled(self) -> None:
-        """Drop replies that are not confirmed for long, and replace the connection: it may be blocked by them."""
+        """Drop replies that stay unconfirmed, and replace the connection, which they may block."""
         with self._changed:
             for client in self._stuck_clients():
                 excess = [self._waiting[client].pop() for _ in range(len(self._waiting.get(client, ())) - WINDOW)]

@@ -1,4 +1,4 @@
-"""Sends the events of slow routes over a separate connection, so that they delay no other event.
+"""Send the events of slow routes over a separate connection, so that they delay no other event.
 
 A route is slow if the broker confirmed later events but not the route's own: a queue bound to it does not keep up.
 On the shared channel such events would delay the batches that they are part of, and in the end block the channel.
@@ -169,7 +169,7 @@ class SlowRoutes:
             publisher = Publisher(separate)
         except Unavailable as error:
             log.warning("no separate connection for slow routes", problem=str(error),
-                        do="see whether the broker limits connections; their events are retried")
+                        do="check the broker's connection limit; the events are retried")
             return
         with self._lock:
             self._link, self._publisher = separate, publisher

@@ -1,4 +1,4 @@
-"""Consumes a work queue; attempts are acknowledged in any order, when their results are confirmed."""
+"""Consume a work queue; attempts are acknowledged in any order, when their results are confirmed."""
 
 import struct
 from collections.abc import Callable, Sequence

@@ -56,7 +56,7 @@ from scheduler.testing.runs import HostEvent, SidecarRuns
 
 MAX_PAYLOAD_BYTES = 262_144
 _RELAYED = 1000  # commands at a time
-_SKIPS = 2  # the order of things that happen at the same time
+_SKIPS = 2  # order of simultaneous events
 Answer = ScheduleAccepted | ScheduleRejected
 CalendarAnswer = CalendarAccepted | CalendarRejected
 
@@ -230,7 +230,7 @@ class Sidecar:
         return [ScheduleRejected.model_validate_json(each.body) for each in self.take("rejected")]
 
     def take(self, routing_key: str, beginning: str | None = None) -> list[HostEvent]:
-        """Take the raw events of one kind, oldest first; `dead` are those of runs that were given up.
+        """Take the raw events of one kind, oldest first; `dead` are those of dead runs.
 
         `webhook` and `command.NAME` are those for workers, `due.ROUTE` those with a route; with `beginning` also
         those whose routing key begins so.

@@ -1,4 +1,4 @@
-"""A job as people see it: its request's fields as stored, and where it stands."""
+"""Views of jobs: the request's fields as stored, and the current state."""
 
 import json
 from datetime import UTC, datetime

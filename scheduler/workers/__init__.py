@@ -1,1 +1,1 @@
-"""Executes jobs with a target: calls webhooks, runs commands and handlers, and reports the results."""
+"""Execute jobs with a target: call webhooks, run commands and handlers, and report the results."""

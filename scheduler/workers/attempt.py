@@ -1,4 +1,4 @@
-"""Parses ScheduleDue events with a target, and writes their ScheduleResults."""
+"""Parse ScheduleDue events with a target, and write their ScheduleResults."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Runs the `@on_due` handlers of Python modules in a worker process."""
+"""Run the `@on_due` handlers of Python modules in a worker process."""
 
 import inspect
 import os

@@ -1,4 +1,4 @@
-"""Publishes the worker's liveness messages."""
+"""Publish the worker's liveness messages."""
 
 import time
 from contextlib import suppress

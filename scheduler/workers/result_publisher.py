@@ -1,4 +1,4 @@
-"""Publishes results until the broker confirms them, across reconnects."""
+"""Publish results until the broker confirms them, across reconnects."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""Parses and checks the `tenants` of a secret or a command."""
+"""Parse and check the `tenants` of a secret or a command."""
 
 import re
 from typing import Any

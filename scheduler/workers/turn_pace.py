@@ -1,4 +1,4 @@
-"""Estimates when the next slot of an endpoint, a tenant or a command is free."""
+"""Estimate when the next slot of an endpoint, a tenant or a command is free."""
 
 import random
 from collections import OrderedDict

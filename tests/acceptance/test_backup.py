@@ -59,7 +59,7 @@ def received(host):
 DUE = "SELECT id::text FROM jobs WHERE job_type = 'backup.once' AND status = 'pending' AND next_run_at < now()"
 
 
-def test_what_a_restored_database_emits_again_has_the_same_ids_and_nothing_older_is_lost(
+def test_a_restored_database_repeats_events_with_the_same_ids(
     sidecar, host, amqp_url, empty_database, tmp_path
 ):
     url = sidecar.up(consumers=1, producers=1).database_url

@@ -42,7 +42,7 @@ def test_jobs_are_planned_again_and_announced(sidecar, host):
     until(lambda: not sidecar.sql("SELECT 1 FROM calendars WHERE changed"), "the change is settled")
 
 
-def test_nothing_is_emitted_twice_and_a_passed_instant_follows_on_missed(sidecar, host):
+def test_replanning_emits_nothing_twice_and_applies_on_missed(sidecar, host):
     sidecar.up()
     queue = host.listen("schedule.events", "replanned")
     host.publish("calendar", {"name": "de"})

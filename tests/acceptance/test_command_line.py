@@ -55,7 +55,7 @@ def dead_run(sql, event_id, at=None):
 
 
 @pytest.mark.usefixtures("jobs")
-def test_ids_are_accepted_by_their_beginning(scheduler, sql):
+def test_id_prefixes_are_accepted(scheduler, sql):
     assert json.loads(scheduler("job", "show", "aaaaaaaa", "--json").stdout)["id"] == FIRST
     assert json.loads(scheduler("job", "pause", "AAAAAAAB-0000-4", "--json").stdout)["id"] == SECOND
     ambiguous = scheduler("job", "trigger", "bbbbbbbb0000")
@@ -94,7 +94,7 @@ def test_a_verb_for_an_unknown_id_stores_nothing(scheduler, sql):
 
 
 @pytest.mark.usefixtures("jobs")
-def test_bulk_cancels_say_how_many_match_before_they_ask(scheduler, sql, database_url):
+def test_bulk_cancels_show_the_count_before_confirmation(scheduler, sql, database_url):
     pending = "SELECT count(*) FROM jobs WHERE status = 'pending'"
     refused = scheduler("job", "cancel", "--job-type", "report")
     assert (refused.returncode, "4 jobs match" in refused.stderr, "--yes" in refused.stderr) == (1, True, True)
@@ -109,7 +109,7 @@ def test_bulk_cancels_say_how_many_match_before_they_ask(scheduler, sql, databas
     "job list", f"job show {FIRST}", "job show aaaaaaaa", f"job cancel {FIRST} --yes", "job pause --job-type a",
     "run list", f"run retry {FIRST}", "delayed list", "calendar list", "top --once", "consumer --no-wait",
 ])
-def test_an_unmigrated_database_is_named_with_its_remedy(scheduler, empty_database, command):
+def test_an_unmigrated_database_is_reported_with_its_fix(scheduler, empty_database, command):
     done = scheduler(*command.split(), database=empty_database, METRICS_PORT="0")
     assert (done.returncode, "scheduler migrate" in done.stderr) == (78, True), done.stderr
 
@@ -149,7 +149,7 @@ def test_completion_offers_verbs_options_and_values(scheduler):
     assert scheduler("completion", "tcsh").returncode == 2
 
 
-def test_mistakes_are_answered_with_what_was_meant(scheduler):
+def test_mistyped_commands_get_suggestions(scheduler):
     done = scheduler("job", "list", SCHEDULER_SCHEME="x", SCHEDULER_BATCHSIZE="5")
     assert done.returncode == 78
     assert "did you mean SCHEDULER_SCHEMA?" in done.stderr

@@ -68,7 +68,7 @@ def publish_with(header, url, body):
     link.close()
 
 
-def test_properties_that_cannot_be_copied_or_even_read_stop_nothing(host, sidecar, amqp_url):
+def test_unreadable_properties_block_no_other_command(host, sidecar, amqp_url):
     rejected = host.listen("schedule.events", "rejected")
     publish_with(MILLISECONDS, amqp_url, json.dumps(GOOD).encode())  # the very first that the consumer gets
     sidecar.up(producers=0)
@@ -95,7 +95,7 @@ def test_properties_that_cannot_be_copied_or_even_read_stop_nothing(host, sideca
     assert not [line for line in sidecar.processes[0].lines if "unavailable" in line["event"]]
 
 
-def test_a_rejected_command_keeps_each_header_in_its_kind_and_its_properties(host, sidecar):
+def test_a_rejected_command_keeps_header_types_and_properties(host, sidecar):
     sidecar.up(producers=0)
     headers = {"fraction": value("d", "d", 1.5), "small": value("b", "b", 7), "none": b"V",
                "text": text(b"\xff"), "table": b"F" + table(half=value("f", "f", 0.5)), "bytes": b"x\0\0\0\1\0"}
@@ -114,7 +114,7 @@ def test_a_rejected_command_keeps_each_header_in_its_kind_and_its_properties(hos
     assert properties.raw.endswith(b"\x02\x03" + short(b"\xff") + struct.pack(">Q", 2**63))
 
 
-def test_each_kind_of_bad_input_is_dead_lettered_with_a_reason_and_stops_nothing(host, sidecar):
+def test_invalid_commands_are_dead_lettered_with_a_reason(host, sidecar):
     rejected = host.listen("schedule.events", "rejected")
     sidecar.up(producers=0)
     first = host.request(run_at="2099-01-01T00:00:00Z")
@@ -142,7 +142,7 @@ def test_each_kind_of_bad_input_is_dead_lettered_with_a_reason_and_stops_nothing
     assert sidecar.sql("SELECT count(*) AS n FROM jobs")[0]["n"] == 2
 
 
-def test_replies_say_what_became_of_a_command(host, sidecar):
+def test_replies_have_the_outcome_of_a_command(host, sidecar):
     sidecar.up(producers=0)
     queue = host.channel.queue_declare("", exclusive=True).method.queue
 
@@ -164,7 +164,7 @@ def test_replies_say_what_became_of_a_command(host, sidecar):
     assert (body["id"], {error["field"] for error in body["errors"]}) == (job, {"job_type"})
 
 
-def test_one_stamp_of_the_far_future_does_not_mute_a_job(host, sidecar):
+def test_a_far_future_issued_at_does_not_block_a_job(host, sidecar):
     sidecar.up(producers=0)
     queue = host.channel.queue_declare("", exclusive=True).method.queue
 
@@ -188,7 +188,7 @@ def test_one_stamp_of_the_far_future_does_not_mute_a_job(host, sidecar):
     assert ask("cancel", **job, issued_at=iso(utc()))["status"] == "cancelled"
 
 
-def test_a_reply_queue_that_is_gone_harms_nobody(host, sidecar):
+def test_a_deleted_reply_queue_is_harmless(host, sidecar):
     sidecar.up(producers=0)
     for reply_to in ("no.such.queue", "amq.rabbitmq.reply-to.g1gCYQ.gone"):
         job = str(uuid4())
@@ -210,7 +210,7 @@ def test_commands_that_were_only_redelivered_are_stored(host, sidecar):
     assert host.drain("scheduler_dead") == []
 
 
-def test_a_command_that_ends_each_consumer_while_alone_is_dead_lettered(host, sidecar):
+def test_a_command_that_crashes_every_consumer_is_dead_lettered(host, sidecar):
     """Consumers are killed while they handle it; the others are stored."""
     poison = str(uuid4())
     sidecar.sql("INSERT INTO jobs (id, job_type, next_run_at) VALUES (%s, 't', '2099-01-01')", poison)
@@ -253,7 +253,7 @@ def test_kill_minus_9_of_the_consumer_twenty_times_under_load_loses_no_command(h
     assert host.drain("scheduler_dead") == []
 
 
-def test_both_consumers_share_the_work(host, sidecar):
+def test_two_consumers_share_the_work(host, sidecar):
     sidecar.up(consumers=2, producers=0)
     jobs = [host.request(run_at="2099-01-01T00:00:00Z") for _ in range(400)]
     until(lambda: sidecar.sql("SELECT count(*) AS n FROM jobs")[0]["n"] == len(jobs), "every command stored")
@@ -276,7 +276,7 @@ def test_sigterm_exits_0_and_a_second_signal_at_once(sidecar, role):
     assert sidecar.start(role).ready().stop(signal.SIGINT) == 0
 
 
-def test_commands_without_a_stamp_count_in_the_order_they_were_sent_however_long_the_queue(host, sidecar):
+def test_commands_without_issued_at_apply_in_queue_order(host, sidecar):
     """Two batches are stored at a time; about the same job they must not overtake each other."""
     chance = random.Random(3)
     ids = [str(uuid4()) for _ in range(700)]

@@ -107,7 +107,7 @@ def test_a_command_gets_the_event_and_its_output_is_kept(fleet, host):
     assert 'scheduler_commands_ended_total{command="abort",outcome="failed"} 2.0' in shown
 
 
-def test_where_the_broker_says_whose_it_is_a_worker_says_who_it_is_from_the_first_word(fleet, host):
+def test_with_verified_users_a_worker_sets_user_id_on_every_message(fleet, host):
     fleet.up(SCHEDULER_TENANT_BY="user_id")
     table = fleet.python("print('done')", more='tenants = ["*"]')
     worker = fleet.offer(table, SCHEDULER_TENANT_BY="user_id").ready()
@@ -120,7 +120,7 @@ def test_where_the_broker_says_whose_it_is_a_worker_says_who_it_is_from_the_firs
     assert set(warnings) <= {"no reply to `running`; starting the command"}  # if the sidecar is slow
 
 
-def test_a_job_for_a_command_that_nobody_offers_stays_due(fleet, host):
+def test_a_job_for_an_unoffered_command_stays_due(fleet, host):
     fleet.up()
     waiting = job(host, "unheard-of")
     row = until(lambda: (r := fleet.job(waiting)) and r["last_problem"] and r, "a problem")
@@ -136,7 +136,7 @@ while not os.path.exists('go'): time.sleep(0.02)
 """
 
 
-def test_at_its_concurrency_no_more_is_taken_and_the_newest_output_is_shown(fleet, host):
+def test_a_full_worker_takes_no_more_and_shows_the_newest_output(fleet, host):
     fleet.up()
     worker = fleet.offer(fleet.python(WAITS, more="concurrency = 2")).ready()
     jobs = [job(host) for _ in range(5)]
@@ -157,7 +157,7 @@ def test_at_its_concurrency_no_more_is_taken_and_the_newest_output_is_shown(flee
     assert len(fleet.trace("began", 5)) == 5
 
 
-def test_a_stop_gives_commands_their_time_and_then_puts_them_off_for_another(fleet, host):
+def test_a_stop_waits_for_commands_then_snoozes_them(fleet, host):
     fleet.up()
     text = fleet.python(WAITS, more="grace = 1")
 
@@ -210,7 +210,7 @@ def test_a_second_signal_ends_worker_and_command_at_once(fleet, host):
     assert isinstance(worker.popen.returncode, int)
 
 
-def test_what_takes_too_long_is_timed_out_and_ended(fleet, host):
+def test_a_command_beyond_its_timeout_is_terminated(fleet, host):
     fleet.up()
     # A shell, because Python needs seconds to start on a busy machine: the timeout must end a running command.
     where = json.dumps(str(fleet.folder))
@@ -225,7 +225,7 @@ def test_what_takes_too_long_is_timed_out_and_ended(fleet, host):
 
 
 @pytest.mark.parametrize("text", ["[job]\nrun = ['true']\n", "[job]\nrun = ['/bin/true']\nshel = 1\n"])
-def test_a_wrong_file_is_told_with_its_line(fleet, text):
+def test_a_commands_file_error_names_its_line(fleet, text):
     worker = fleet.offer(text)
     assert worker.ended() == 78
     fleet.processes.remove(worker)
@@ -245,7 +245,7 @@ def pids(fleet, lines=1):
     return dict(line.split() for line in fleet.trace("pids", lines))
 
 
-def test_a_worker_that_dies_takes_its_command_along_and_another_takes_over(fleet, host):
+def test_a_dead_workers_command_is_killed_and_rerun_elsewhere(fleet, host):
     fleet.up()
     text = fleet.python(ALIVE)
     first = fleet.offer(text).ready()
@@ -259,7 +259,7 @@ def test_a_worker_that_dies_takes_its_command_along_and_another_takes_over(fleet
     assert [each["outcome"] for each in run["attempts"]] == ["lost", "succeeded"]
 
 
-def test_a_worker_without_its_broker_works_on_reports_later_and_learns_what_was_given_up(fleet, host, stack):
+def test_a_disconnected_worker_finishes_and_reports_after_reconnecting(fleet, host, stack):
     fleet.up()
     proxy = Proxy(stack.rabbitmq.port)
     try:
@@ -282,7 +282,7 @@ def test_a_worker_without_its_broker_works_on_reports_later_and_learns_what_was_
         proxy.close()
 
 
-def test_an_event_that_comes_twice_is_begun_once(fleet, host):
+def test_a_duplicate_event_starts_one_command(fleet, host):
     fleet.up()
     text = fleet.python(ALIVE)
     workers = [fleet.offer(text).ready() for _ in range(2)]

@@ -24,7 +24,7 @@ def refused(port):
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def test_shows_the_sample_reminders_and_ends_by_itself_with_a_summary():
+def test_dev_shows_samples_and_ends_with_a_summary():
     done = subprocess.run(
         [*COMMAND, "10"], capture_output=True, text=True, timeout=5 * DEADLINE, check=False, env=CLEAN
     )
@@ -54,7 +54,7 @@ def started():
     return process, ports(seen)
 
 
-def test_kill_minus_9_and_another_start_leave_one_set_of_servers_and_ctrl_c_none():
+def test_servers_are_cleaned_up_after_kill_and_ctrl_c():
     first, old = started()
     first.kill()
     first.communicate()
@@ -67,7 +67,7 @@ def test_kill_minus_9_and_another_start_leave_one_set_of_servers_and_ctrl_c_none
     assert all(refused(port) for port in new)
 
 
-def test_a_bad_setting_is_told_before_anything_is_started():
+def test_an_invalid_setting_is_reported_before_startup():
     done = subprocess.run(
         [*COMMAND, "5"], capture_output=True, text=True, timeout=2 * DEADLINE, check=False,
         env=CLEAN | {"SCHEDULER_BATCH_SIZE": "x"},

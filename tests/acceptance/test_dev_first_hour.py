@@ -129,7 +129,7 @@ def test_the_token_is_made_with_the_configured_key(tmp_path):
         assert any(re.search(r"Console +http://127\.0\.0\.1:\d+/login/", line) for line in lines)
 
 
-def test_without_a_key_that_signs_the_banner_says_why_there_is_no_token():
+def test_without_a_signing_key_the_banner_explains_the_missing_token():
     with dev(SCHEDULER_JWT_KEY=PUBLIC) as (_, lines):
         assert list(exports(lines)) == ["AMQP_URL", "DATABASE_URL", "API_URL"]
         assert "  There is no TOKEN: SCHEDULER_JWT_KEY is a public key, which cannot sign a token" in lines

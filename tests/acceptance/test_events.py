@@ -15,7 +15,7 @@ def at(text):
     return datetime.fromisoformat(text)
 
 
-def test_ten_requests_yield_ten_events_never_early_with_everything_the_contract_says(host, sidecar):
+def test_each_request_yields_one_event_on_time_with_all_fields(host, sidecar):
     sidecar.up()
     run_at = utc(seconds=1)
     wanted = {}
@@ -49,7 +49,7 @@ def test_ten_requests_yield_ten_events_never_early_with_everything_the_contract_
     until(lambda: sidecar.sql("SELECT count(*) AS n FROM jobs WHERE status = 'done'")[0]["n"] == 10, "all done")
 
 
-def test_a_payload_comes_back_byte_for_byte(host, sidecar):
+def test_a_payload_is_returned_byte_for_byte(host, sidecar):
     sidecar.up()
     payload = b'{"z": 1.10,  "a": 1e3, "big": 12345678901234567890.123, "esc": "\\u00e9\\/"}'
     host.publish("request", b'{"id": "%s", "job_type": "t", "run_at": "%s", "payload": %s}' % (
@@ -58,7 +58,7 @@ def test_a_payload_comes_back_byte_for_byte(host, sidecar):
     assert b'"payload":' + payload + b"," in host.get("mainapp_due")[2]
 
 
-def test_a_recurring_job_keeps_its_beat_until_its_count_is_used_up(host, sidecar):
+def test_a_recurring_job_runs_until_its_count_is_exhausted(host, sidecar):
     sidecar.up()
     start = utc(seconds=1).replace(microsecond=250_000)
     # On a busy machine one may be due before the previous one is emitted; another test covers that.
@@ -161,7 +161,7 @@ def test_max_lateness_turns_a_late_one_shot_into_a_missed_one(host, sidecar):
     assert host.drain("mainapp_due") == []
 
 
-def test_two_producers_do_no_work_twice(host, sidecar):
+def test_two_producers_emit_each_event_once(host, sidecar):
     sidecar.up(producers=2)
     due = iso(utc(seconds=2))
     jobs = {host.request(run_at=due) for _ in range(300)}
@@ -180,7 +180,7 @@ def test_two_producers_do_no_work_twice(host, sidecar):
     assert counted() == 300
 
 
-def test_an_event_that_no_queue_takes_stays_due_and_is_delivered_when_one_does(host, sidecar):
+def test_an_unroutable_event_stays_due_until_a_queue_is_bound(host, sidecar):
     producer = sidecar.up().processes[-1]
     host.channel.queue_unbind("mainapp_due", "schedule.events", "due")  # they bind it when they connect
     stuck = host.request(run_at=iso(utc()))
@@ -193,7 +193,7 @@ def test_an_event_that_no_queue_takes_stays_due_and_is_delivered_when_one_does(h
     assert sidecar.stored(stuck, "done")["retries"] == 0
 
 
-def test_restarting_every_process_loses_nothing_and_doubles_nothing(host, sidecar):
+def test_restarts_lose_and_duplicate_nothing(host, sidecar):
     sidecar.up(producers=2)
     jobs, orderly = set(), True
     for step in range(6):

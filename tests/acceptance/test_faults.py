@@ -37,7 +37,7 @@ def breakable():
         yield stack
 
 
-def test_nothing_is_lost_and_nothing_early_while_one_part_after_the_other_breaks(breakable):
+def test_no_event_is_lost_or_early_under_faults(breakable):
     """What `make chaos` does for minutes, in seconds: one world, one fault after the other."""
     world = World(breakable, consumers=1, producers=2, one_shots=40, recurring=2, cancels=5, count=5)
     result = Result("short", "the quick faults in a row")
@@ -61,7 +61,7 @@ def test_nothing_is_lost_and_nothing_early_while_one_part_after_the_other_breaks
     assert result.expected > 50
 
 
-def test_no_run_is_lost_early_or_tried_too_often_while_one_part_after_the_other_breaks(breakable):
+def test_no_run_is_lost_early_or_over_retried_under_faults(breakable):
     """The same for tracked jobs: workers, consumers and producers die; results arrive late, twice and shuffled."""
     def breaking(world, host):
         for victim in (world.producers[0], world.consumers[0], world.producers[1]):
@@ -135,7 +135,7 @@ def test_a_migration_that_is_stopped_while_it_waits_does_not_claim_success(behin
     assert process.stop(signal.SIGTERM) != 0
 
 
-def test_a_statement_that_is_never_answered_is_given_up(behind, monkeypatch):
+def test_a_statement_without_a_response_is_abandoned(behind, monkeypatch):
     """Through a proxy that still acknowledges every packet neither keepalives nor the server's timeouts help."""
     sidecar, database, _ = behind
     with closing(connect(sidecar.database_url, "test")) as connection:
@@ -150,7 +150,7 @@ def test_a_statement_that_is_never_answered_is_given_up(behind, monkeypatch):
         answered.join()
 
 
-def test_the_ends_of_time_are_no_trouble(database_url):
+def test_first_and_last_datetimes_are_handled(database_url):
     """The oldest instant that a host can name was never claimed; a row parked at infinity ended every producer."""
     with connected(database_url) as connection, closing(ClaimSession(database_url, "test")) as session:
         connection.cursor().execute(
@@ -162,7 +162,7 @@ def test_the_ends_of_time_are_no_trouble(database_url):
         assert found.seconds_to_next is None
 
 
-def test_a_notification_by_hand_ends_no_producer(database_url):
+def test_a_manual_notify_does_not_crash_a_producer(database_url):
     with connected(database_url) as connection, closing(Wakeup(database_url, "test")) as wakeup:
         for payload in ("", "now", "2026-01-01T00:00:00"):
             connection.cursor().execute("SELECT pg_notify('scheduler_wakeup', %s)", (payload,))
@@ -172,7 +172,7 @@ def test_a_notification_by_hand_ends_no_producer(database_url):
         assert wakeup.wait(0.0) == {}
 
 
-def test_a_consumer_without_its_database_gives_commands_back(behind, host, sidecar):
+def test_a_consumer_without_a_database_requeues_commands(behind, host, sidecar):
     """Another consumer reaches the database: it must not wait for the one that does not."""
     cut_off, database, _ = behind
     lonely = cut_off.start("consumer").ready()
@@ -188,7 +188,7 @@ def test_a_consumer_without_its_database_gives_commands_back(behind, host, sidec
     assert lonely.http("/livez")[0] == 200
 
 
-def test_an_alarm_of_the_broker_delays_rejections_and_returns_nothing(breakable):
+def test_a_broker_alarm_delays_rejections_without_requeueing(breakable):
     """Commands that need an answer wait, unacknowledged; given back they would use up their delivery limit."""
     database_url, amqp_url = breakable.create_database(), breakable.create_vhost()
     patiently(lambda: migrate(database_url))
@@ -221,7 +221,7 @@ def test_an_alarm_of_the_broker_delays_rejections_and_returns_nothing(breakable)
         sidecar.close()
 
 
-def test_a_broker_that_does_not_confirm_is_not_blamed_on_postgres(behind, host):
+def test_missing_confirms_are_reported_as_rabbitmq(behind, host):
     """Half-open to RabbitMQ: the producer closes the connection when its confirms do not arrive."""
     cut_off, _, broker = behind
     producer = cut_off.start("producer").ready()

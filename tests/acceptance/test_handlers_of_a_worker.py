@@ -52,7 +52,7 @@ def listed(modules, *arguments):
                           capture_output=True, timeout=DEADLINE, check=False)
 
 
-def test_what_would_be_served_is_listed(modules):
+def test_worker_list_prints_the_handlers(modules):
     done = listed(modules, "--handlers", "shop_reminders", "--handlers", "shop_others", "--list")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-5:-2] == [
@@ -67,13 +67,13 @@ def test_what_would_be_served_is_listed(modules):
     (["--list"], "need --handlers"),
     (["--queue", "other"], "need --handlers"),
 ])
-def test_what_cannot_be_served_is_told(modules, arguments, says):
+def test_invalid_handler_modules_are_reported(modules, arguments, says):
     done = listed(modules, *arguments)
     assert done.returncode == 78
     assert says in done.stderr
 
 
-def test_handlers_are_served_and_what_became_of_them_is_reported(sidecar, host, modules):
+def test_handlers_run_and_their_results_are_reported(sidecar, host, modules):
     sidecar.up()
     worker = Process("worker", modules | sidecar.env, "--handlers", "shop_reminders", "--handlers", "shop_others")
     sidecar.processes.append(worker)
@@ -120,7 +120,7 @@ def test_a_worker_of_handlers_offers_its_commands_too(sidecar, host, modules, tm
     assert outputs["greeting"]["stdout"] == "hello\n"
 
 
-def test_with_a_queue_of_its_own_a_worker_serves_that_one_alone(sidecar, host, modules):
+def test_a_worker_with_a_queue_serves_only_that_queue(sidecar, host, modules):
     sidecar.up()
     host.channel.queue_declare("slow_work", durable=True)
     host.channel.queue_bind("slow_work", "schedule.events", "due.slow")
@@ -158,7 +158,7 @@ def apart(due):
 """
 
 
-def test_a_stopping_worker_leaves_handlers_that_outlast_the_grace_to_another(sidecar, host, modules, tmp_path):
+def test_handlers_beyond_the_grace_period_are_finished_by_another_worker(sidecar, host, modules, tmp_path):
     (tmp_path / "shop_slow.py").write_text(SLOW)
     sidecar.up()
     env = modules | sidecar.env | {"SCHEDULER_STOP_GRACE": "1"}

@@ -151,7 +151,7 @@ def twice(sidecar, host):
     return [(each.__name__, in_process(each, start, t, beat), real.stories[each.__name__]) for each in SCENARIOS]
 
 
-def test_the_test_kit_and_the_real_sidecar_tell_the_same_story(twice):
+def test_the_test_kit_agrees_with_the_real_sidecar(twice):
     for name, kit, real in twice:
         assert kit.told() == real.told(), name
         assert len(kit.due) == len(real.due), name

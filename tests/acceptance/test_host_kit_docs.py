@@ -52,7 +52,7 @@ def _in_a_thread(runner):
     thread.start()
 
 
-def test_every_snippet_does_what_the_page_says(page, sidecar, capsys, scheduler_sidecar):
+def test_every_snippet_works(page, sidecar, capsys, scheduler_sidecar):
     for code in snippets("python"):
         exec(compile(code, "docs/host.md", "exec"), page.__dict__)
     printed = []

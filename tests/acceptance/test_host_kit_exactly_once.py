@@ -73,7 +73,7 @@ def place_orders(url, number, expected):
         database.rollback()
 
 
-def test_every_effect_happens_exactly_once_though_relay_and_handlers_are_killed(
+def test_effects_happen_exactly_once_under_kills(
     sidecar, host_database, amqp_url
 ):
     dice = random.Random(random.random())  # pytest-randomly prints the seed

@@ -72,7 +72,7 @@ def unused(host):
     return all(host.channel.queue_declare(name, passive=True).method.message_count == 0 for name in names)
 
 
-def test_a_handler_that_fails_is_tried_again_by_the_sidecar_until_it_succeeds(up, host, handlers, ask, finished):
+def test_a_failed_handler_is_retried_until_it_succeeds(up, host, handlers, ask, finished):
     @handlers.on_due("test.job")
     def handle(event):
         if event.run.attempts_left:
@@ -89,7 +89,7 @@ def test_a_handler_that_fails_is_tried_again_by_the_sidecar_until_it_succeeds(up
     assert unused(host)
 
 
-def test_a_value_that_is_not_json_is_an_error_that_says_so(handlers, ask, finished):
+def test_a_non_json_return_value_is_an_error(handlers, ask, finished):
     handlers.on_due("test.job")(lambda _: {1j})
     ask(AT_ONCE)
     told = finished()
@@ -97,7 +97,7 @@ def test_a_value_that_is_not_json_is_an_error_that_says_so(handlers, ask, finish
     assert "the handler returned a value of type set that is not JSON" in told["error"]
 
 
-def test_a_snoozed_event_comes_again_and_the_attempt_does_not_count(up, handlers, ask, finished):
+def test_a_snoozed_attempt_is_repeated_and_not_counted(up, handlers, ask, finished):
     @handlers.on_due("test.job")
     def _(event):
         if event.run.attempt == 1:
@@ -109,7 +109,7 @@ def test_a_snoozed_event_comes_again_and_the_attempt_does_not_count(up, handlers
     assert outcomes(up, told["event_id"]) == [("snoozed", "w1"), ("succeeded", "w1")]
 
 
-def test_what_is_given_up_is_dead_at_once_and_can_be_retried(host, handlers, ask, finished):
+def test_give_up_makes_a_run_dead_until_a_retry(host, handlers, ask, finished):
     @handlers.on_due("test.job")
     def _(event):
         if event.run.attempt == 1:
@@ -123,7 +123,7 @@ def test_what_is_given_up_is_dead_at_once_and_can_be_retried(host, handlers, ask
     assert finished()["status"] == "succeeded"
 
 
-def test_a_job_type_that_nobody_handles_is_tried_again_by_the_sidecar(host, handlers, ask, finished):
+def test_an_unhandled_job_type_is_retried(host, handlers, ask, finished):
     handlers.on_due("other.job")(print)
     ask(AT_ONCE)
     told = finished()
@@ -133,7 +133,7 @@ def test_a_job_type_that_nobody_handles_is_tried_again_by_the_sidecar(host, hand
 
 
 @pytest.mark.parametrize("heartbeat", [6])
-def test_a_handler_that_takes_its_time_gives_signs_of_life(up, handlers, ask, finished):
+def test_a_long_handler_sends_heartbeats(up, handlers, ask, finished):
     finish = threading.Event()
     seen = queue.SimpleQueue()
 
@@ -204,7 +204,7 @@ Runner(sys.argv[1], name="dies", heartbeat=3).run()
 """
 
 
-def test_a_runner_that_dies_after_its_acknowledgement_is_noticed(up, host, amqp_url, ask, finished):
+def test_a_runner_that_dies_after_the_ack_is_detected(up, host, amqp_url, ask, finished):
     process = subprocess.Popen([sys.executable, "-c", RUNNER, amqp_url], stdout=subprocess.PIPE, text=True)
     try:
         ask({"backoff": [0], "timeout": 3600})

@@ -22,7 +22,7 @@ def hung():
 
 
 @pytest.mark.parametrize("role", ["consumer", "producer", "worker"])
-def test_a_process_waits_for_it(sidecar, hung, role):
+def test_a_process_waits_for_a_hung_broker(sidecar, hung, role):
     process = sidecar.start(role, AMQP_URL=hung)
     def tries():
         return sum(line["event"].startswith("RabbitMQ unavailable") for line in process.lines)
@@ -32,7 +32,7 @@ def test_a_process_waits_for_it(sidecar, hung, role):
 
 
 @pytest.mark.parametrize("arguments", [("consumer", "--no-wait"), ("dead", "list")])
-def test_a_command_that_does_not_wait_exits_69(sidecar, hung, arguments):
+def test_no_wait_exits_69_on_a_hung_broker(sidecar, hung, arguments):
     done = subprocess.run(
         [sys.executable, "-m", "scheduler", *arguments], check=False, capture_output=True, text=True,
         env=os.environ | sidecar.env | {"AMQP_URL": hung, "METRICS_PORT": "0"}, timeout=5 * DEADLINE,
@@ -41,7 +41,7 @@ def test_a_command_that_does_not_wait_exits_69(sidecar, hung, arguments):
     assert "Traceback" not in done.stderr
 
 
-def test_the_api_names_it(sidecar, hung):
+def test_the_api_reports_a_hung_broker(sidecar, hung):
     api = start_api(sidecar, AMQP_URL=hung)
     hasty = replace(api, patient=False)
     assert hasty.get("/dead").status == 503
@@ -49,6 +49,6 @@ def test_the_api_names_it(sidecar, hung):
     assert (health["servers"]["rabbitmq"]["status"], health["results_backlog"]) == ("unavailable", None)
 
 
-def test_a_client_gets_its_own_error(hung):
+def test_a_client_reports_a_hung_broker(hung):
     with pytest.raises(BrokerUnavailable), SchedulerClient(hung, timeout=2) as client:
         client.cancel(uuid4())

@@ -145,7 +145,7 @@ def impatient(stack):
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_locked_job_ends_no_channel_again_and_again(host, sidecar, replies):
+def test_a_locked_job_does_not_repeatedly_close_the_channel(host, sidecar, replies):
     """The broker names its consumer timeout when it closes a channel; from then on the consumer is earlier."""
     consumer = sidecar.start("consumer", LOG_LEVEL="debug").ready()
     job = host.request(run_at=FAR)
@@ -168,7 +168,7 @@ def test_a_locked_job_ends_no_channel_again_and_again(host, sidecar, replies):
     acknowledged(host, sidecar, "scheduler_inbox")
 
 
-def test_a_cancel_of_a_job_whose_run_is_locked_waits_alone(host, sidecar, replies):
+def test_only_the_cancel_of_a_locked_run_waits(host, sidecar, replies):
     sidecar.up()
     [event, other] = tracked_events(host, 2)
     with locked_run(sidecar, event):
@@ -180,7 +180,7 @@ def test_a_cancel_of_a_job_whose_run_is_locked_waits_alone(host, sidecar, replie
     assert replies.take() == [("cancel", "cancelled")]
 
 
-def test_a_cancel_of_a_locked_delayed_message_waits_alone(host, sidecar, replies):
+def test_only_the_cancel_of_a_locked_delayed_message_waits(host, sidecar, replies):
     sidecar.up()
     message_id = str(uuid4())
     host.publish("anywhere", b"x", "schedule.delay", message_id=message_id, headers={"x-delay": 3_600_000})
@@ -193,7 +193,7 @@ def test_a_cancel_of_a_locked_delayed_message_waits_alone(host, sidecar, replies
     assert replies.take() == [("cancel", "cancelled")]
 
 
-def test_a_request_for_a_job_that_another_session_inserts_waits_alone(sidecar, replies):
+def test_only_the_request_for_a_job_being_inserted_waits(sidecar, replies):
     """Its row cannot be seen yet, nor found by its lock."""
     sidecar.up(producers=0)
     job = str(uuid4())

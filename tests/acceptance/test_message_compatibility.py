@@ -46,7 +46,7 @@ def answered(host, key, body):
 
 
 @pytest.mark.parametrize("commit", sorted(path.name for path in RELEASES.iterdir() if path.is_dir()))
-def test_a_host_of_an_earlier_release_notices_nothing(sidecar, host, commit):
+def test_hosts_of_earlier_releases_still_work(sidecar, host, commit):
     release = Release(commit)
     sidecar.up(consumers=1, producers=1)
 

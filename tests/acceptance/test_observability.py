@@ -122,7 +122,7 @@ def numbers(answer):
     return [value for series in answer for _, value in series["values"] if not math.isnan(float(value))]
 
 
-def test_every_query_of_every_panel_is_answered(watched):
+def test_every_dashboard_query_returns_data(watched):
     sidecar, prometheus = watched
     host = Host(sidecar.amqp_url)
     put_to_work(host)
@@ -150,7 +150,7 @@ def test_every_query_of_every_panel_is_answered(watched):
         raise AssertionError(f"no result for {unanswered}") from error
 
 
-def test_every_recorded_series_is_answered(watched):
+def test_every_recording_rule_returns_data(watched):
     sidecar, prometheus = watched
     host = Host(sidecar.amqp_url)
     put_to_work(host)
@@ -162,7 +162,7 @@ def test_every_recorded_series_is_answered(watched):
         prometheus.wait(f"scheduler:{name} >= 0")
 
 
-def test_promtool_finds_nothing_to_say_about_the_metrics(watched):
+def test_promtool_accepts_the_metrics(watched):
     ensure(print)
     for process in running(watched[0]):
         done = promtool("check", "metrics", stdin=process.http("/metrics")[1])
@@ -217,15 +217,15 @@ def assert_missing(processes, prometheus, dependency, alert, before):
     assert {process: missing(process, dependency)["since"] for process in processes} == since
 
 
-def test_a_stopped_postgres_shows(scene, watched):
+def test_a_postgres_outage_fires_its_alert(scene, watched):
     assert_outage_shows(*watched, "postgres", "SchedulerDatabaseUnreachable", scene.stack.postgres)
 
 
-def test_a_stopped_rabbitmq_shows(scene, watched):
+def test_a_rabbitmq_outage_fires_its_alert(scene, watched):
     assert_outage_shows(*watched, "rabbitmq", "SchedulerBrokerUnreachable", scene.stack.rabbitmq)
 
 
-def test_a_killed_producer_shows(watched):
+def test_a_killed_producer_fires_its_alert(watched):
     sidecar, prometheus = watched
     consumer, producer, _ = running(sidecar)
     silent(prometheus, "SchedulerNoProducer")
@@ -243,7 +243,7 @@ def test_a_killed_producer_shows(watched):
     silent(prometheus, "SchedulerNoProducer")
 
 
-def test_rejected_commands_and_dead_letters_show(watched):
+def test_rejected_commands_fire_their_alerts(watched):
     sidecar, prometheus = watched
     host = Host(sidecar.amqp_url)
     host.publish("request", b"no JSON")
@@ -252,7 +252,7 @@ def test_rejected_commands_and_dead_letters_show(watched):
     host.close()
 
 
-def test_events_that_reach_no_queue_show(watched):
+def test_unroutable_events_fire_their_alert(watched):
     sidecar, prometheus = watched
     host = Host(sidecar.amqp_url)
     host.channel.queue_unbind("mainapp_due", "schedule.events", "due")

@@ -80,7 +80,7 @@ def test_under_backlog_high_goes_first_and_none_starves(sidecar, host):
     until(in_order, "a producer that was not frozen", within=4 * DEADLINE)
 
 
-def test_a_route_is_part_of_the_routing_key_and_one_that_nobody_binds_delays_no_other(up, host):
+def test_an_unbound_route_delays_no_other_event(up, host):
     fast = host.listen("schedule.events", "due.mails.fast")
     all_mails = host.listen("schedule.events", "due.mails.#")
     host.request(job_type="mail", run_at=iso(utc()), route="mails.fast")
@@ -110,13 +110,13 @@ def test_a_route_is_part_of_the_routing_key_and_one_that_nobody_binds_delays_no_
     ({"route": "a", "target": {"command": {"name": "x"}}}, "route"), ({"target": {}}, "target"),
     ({"target": {"command": {"name": "a b"}}}, "target.command.name"),
 ])
-def test_what_is_wrong_with_a_request_is_named(fields, field):
+def test_invalid_priorities_routes_and_tenants_are_named(fields, field):
     refused = Sidecar().request(id=uuid4(), job_type="a", run_at=iso(utc()), **fields)
     assert [each.field for each in refused.errors] == [field], refused
 
 
 @pytest.mark.usefixtures("up")
-def test_a_tenant_is_in_the_events_where_it_is_not_the_default(host):
+def test_events_have_the_tenant_unless_it_is_default(host):
     finished = host.listen("schedule.events", "finished")
     for tenant in ("default", "team-a"):
         host.request(job_type=tenant, run_at=iso(utc()), tenant=tenant, run=RUN)
@@ -131,7 +131,7 @@ def test_a_tenant_is_in_the_events_where_it_is_not_the_default(host):
         assert told.get("tenant", "default") == told["job_type"]
 
 
-def test_what_is_anothers_is_not_available_and_stays_as_it_is(up, host):
+def test_another_tenants_job_is_not_available_and_unchanged(up, host):
     job = host.request(job_type="mine", run_at=iso(utc(hours=1)), tenant="a", run=RUN)
     before = up.stored(job)
     for key in ("cancel", "pause", "resume", "trigger"):
@@ -155,7 +155,7 @@ def test_what_is_anothers_is_not_available_and_stays_as_it_is(up, host):
     assert answer(host, "retry", {"event_id": event["event_id"], "tenant": "a"})["status"] == "scheduled"
 
 
-def test_an_early_result_of_anothers_counts_for_nothing(sidecar, host):
+def test_an_early_result_of_another_tenant_is_ignored(sidecar, host):
     sidecar.start("consumer").ready()
     moment = utc(seconds=1)
     job = host.request(job_type="mine", run_at=iso(moment), tenant="a", run=RUN)
@@ -170,7 +170,7 @@ def test_an_early_result_of_anothers_counts_for_nothing(sidecar, host):
 
 
 @pytest.mark.usefixtures("up")
-def test_the_pages_queues_keep_the_order(host):
+def test_the_documented_queues_keep_the_order(host):
     """docs/priorities.md: a classic queue that reads the property, and one quorum queue for each class."""
     page = (Path(__file__).parents[2] / "docs" / "priorities.md").read_text(encoding="utf-8")
     for code in re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE):
@@ -203,7 +203,7 @@ def teams(stack, vhost):
         evaluate(f'rabbit_auth_backend_internal:delete_user(<<"{name}">>, <<"test">>)')
 
 
-def test_with_user_id_the_broker_says_whose_it_is(teams, sidecar, host):
+def test_with_user_id_the_tenant_is_the_verified_user(teams, sidecar, host):
     """Two broker users that send commands and results about each other's ids change and learn nothing."""
     names, urls = list(teams), list(teams.values())
     sidecar.up(SCHEDULER_TENANT_BY="user_id")

@@ -53,7 +53,7 @@ def test_triggers_that_arrive_in_reversed_order_are_each_emitted_once(host, side
     assert host.drain("mainapp_due") == []
 
 
-def test_a_rejected_trigger_may_be_sent_again_under_its_message_id(host, sidecar):
+def test_a_rejected_trigger_can_be_resent_with_its_message_id(host, sidecar):
     sidecar.up(producers=0)
     job = host.request(run_at=FAR, tenant="acme")
     sidecar.stored(job)
@@ -95,7 +95,7 @@ def classic(vhost, database_url):
     sidecar.close()
 
 
-def test_a_classic_queue_gives_up_what_ends_each_consumer(classic):
+def test_a_classic_queue_dead_letters_a_crashing_command(classic):
     """Consumers are killed while they handle one message; the publisher's own delivery count is ignored."""
     sidecar, host = classic
     poison, good = str(uuid4()), str(uuid4())
@@ -122,7 +122,7 @@ def test_a_classic_queue_gives_up_what_ends_each_consumer(classic):
     until(lambda: not sidecar.sql("SELECT 1 FROM redeliveries"), "the count to be forgotten")
 
 
-def test_messages_of_a_classic_queue_that_are_only_returned_are_stored(classic):
+def test_requeued_messages_of_a_classic_queue_are_stored(classic):
     sidecar, host = classic
     jobs = [host.request(run_at=FAR) for _ in range(30)] + [host.request(run_at=FAR, job_type="again")]
     for _ in range(30):

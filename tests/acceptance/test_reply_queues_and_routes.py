@@ -79,14 +79,14 @@ def test_a_tenant_uses_routes_under_its_own_name(sidecar, host):
         assert (answer.status, set(answer.errors)) == ((201, set()) if good else (422, {"route"})), (tenant, route)
 
 
-def test_without_the_setting_routes_are_everybody_s(sidecar):
+def test_without_the_setting_any_tenant_uses_any_route(sidecar):
     api = start_api(sidecar)
     for tenant, route, _ in ROUTES:
         assert api.as_("operator", tenant).post(
             "/jobs", {"job_type": "a", "run_at": LATER, "route": route or "a"}).status == 201
 
 
-def test_strangers_replies_go_to_their_own_queues(sidecar, host, amqp_url):
+def test_replies_to_untrusted_users_go_to_their_own_queues(sidecar, host, amqp_url):
     """The consumer verifies the user; a tenant cannot make the sidecar write to another tenant's queue."""
     user = urlsplit(amqp_url).username
     own, other = f"{user}:replies", "globex:due"
@@ -104,7 +104,7 @@ def test_strangers_replies_go_to_their_own_queues(sidecar, host, amqp_url):
     assert host.drain(other) == host.drain("mainapp_due") == []
 
 
-def test_only_workers_users_are_believed_about_workers(sidecar, host, amqp_url):
+def test_worker_reports_are_accepted_only_from_worker_users(sidecar, host, amqp_url):
     sidecar.start("consumer", SCHEDULER_TENANT_BY="user_id", AMQP_URL=amqp_url).ready()
     liveness = {"host": "h", "pid": 1, "version": "0.3", "started_at": "2026-01-01T00:00:00Z",
                 "offers": ["webhooks"], "in_flight": 0, "beat": 1}

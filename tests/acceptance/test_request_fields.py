@@ -55,7 +55,7 @@ def test_a_manual_job_runs_when_it_is_triggered_and_stays_pending(host, sidecar,
 
 
 @pytest.mark.parametrize("rule", [{}, {"every": 86400}, {"rrule": "FREQ=DAILY"}])
-def test_now_is_when_the_request_is_stored_and_the_same_request_changes_no_schedule(host, sidecar, ask, rule):
+def test_run_at_now_is_kept_by_a_repeated_request(host, sidecar, ask, rule):
     sidecar.up()
     job = str(uuid4())
     requested(ask, id=job, run_at="now", **rule)

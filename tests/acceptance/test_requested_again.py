@@ -56,7 +56,7 @@ def test_a_new_name_or_payload_emits_no_occurrence_again(host, sidecar, way, on_
     assert sidecar.sql("SELECT 1 FROM runs") == []
 
 
-def test_a_rule_without_a_start_keeps_the_one_it_was_stored_with(host, sidecar):
+def test_a_rule_without_a_start_keeps_its_stored_start(host, sidecar):
     sidecar.up(producers=0)
     job = host.request(every=3600)
     before = sidecar.stored(job)
@@ -67,7 +67,7 @@ def test_a_rule_without_a_start_keeps_the_one_it_was_stored_with(host, sidecar):
     assert (after["starts_at"], after["next_run_at"]) == (before["starts_at"], before["next_run_at"])
 
 
-def test_a_cancelled_job_that_is_requested_again_starts_anew(host, sidecar):
+def test_a_request_restarts_a_cancelled_job(host, sidecar):
     sidecar.up()
     request = {"id": str(uuid4()), "run_at": iso(utc(hours=-1))}
     host.request(**request)
@@ -81,7 +81,7 @@ def test_a_cancelled_job_that_is_requested_again_starts_anew(host, sidecar):
     assert host.due()[0]["event_id"] == first["event_id"]
 
 
-def test_a_paused_job_that_is_requested_again_stays_paused_with_its_trigger(host, sidecar):
+def test_a_request_keeps_a_paused_job_paused_with_its_trigger(host, sidecar):
     sidecar.up(producers=0)
     job = host.request(run_at=iso(utc(days=1)))
     host.publish("pause", {"id": job})
@@ -99,7 +99,7 @@ def test_a_paused_job_that_is_requested_again_stays_paused_with_its_trigger(host
     assert host.due()[0]["job_id"] == job
 
 
-def test_a_changed_rule_does_not_emit_what_the_old_one_has_emitted(host, sidecar):
+def test_a_changed_rule_repeats_no_emitted_occurrence(host, sidecar):
     sidecar.up()
     start = utc(days=-3) + timedelta(hours=1)
     for on_missed, count in (("latest", 1), ("all", 3)):

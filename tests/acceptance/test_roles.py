@@ -322,7 +322,7 @@ def test_each_cell_of_the_database_table(least):
             assert allowed == cells[row, column], (row, column)
 
 
-def test_nobody_but_the_runtime_role_may_call_the_owners_functions(sidecar):
+def test_only_the_runtime_role_may_call_the_owners_functions(sidecar):
     """They run with the owner's rights: prune the audit, add and drop partitions."""
     acl = ("SELECT proname, grantee::regrole::text AS grantee FROM pg_proc, aclexplode(proacl) "
            "WHERE pronamespace = 'scheduler'::regnamespace AND prosecdef")
@@ -378,7 +378,7 @@ def test_a_worker_with_the_permissions_of_release_0_2_uses_the_main_queue(least,
     ("a.b:x", "consists of"), ("ac|me:x", "consists of"), ("acme", "no password"),
     ("scheduler_api:x", "cannot be"),
 ])
-def test_a_tenant_that_would_weaken_the_patterns_is_refused(tenants, problem):
+def test_the_role_script_rejects_unsafe_tenant_names(tenants, problem):
     environment = {"PATH": os.environ["PATH"]} | script_environment("/") | {"TENANTS": tenants}
     done = subprocess.run(["sh", str(ROLES / "rabbitmq.sh"), "--definitions"], env=environment, check=False,
                           capture_output=True, text=True)

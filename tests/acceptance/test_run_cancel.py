@@ -50,7 +50,7 @@ def test_a_cancelled_run_ends_once_and_a_late_success_still_counts(sidecar, host
         ("admin of all", "api", "cancelled")]
 
 
-def test_a_run_that_waits_for_its_next_attempt_is_cancelled_and_a_dead_one_is_not(sidecar, host):
+def test_waiting_runs_can_be_cancelled_and_dead_ones_cannot(sidecar, host):
     up = sidecar.up()
     api = start_api(up)
     waiting, dead = delivered(up, host, backoff=[3600]), delivered(up, host, max_attempts=1)
@@ -78,7 +78,7 @@ def test_only_operators_of_the_runs_tenant_cancel_it(sidecar, host):
     assert api.as_("operator", "default").post(f"/runs/{event_id}/cancel").json["status"] == "cancelled"
 
 
-def test_a_job_that_waits_for_its_run_goes_on_when_the_run_is_cancelled(sidecar, host):
+def test_cancelling_a_run_releases_its_held_job(sidecar, host):
     up = sidecar.up()
     api = start_api(up)
     job = host.request(run_at=iso(utc()), every=1, run={"overlap": "wait"})

@@ -46,7 +46,7 @@ def dead_unannounced(up, host):
     return event
 
 
-def test_a_retry_before_a_death_was_announced_leaves_that_announced(sidecar, host):
+def test_a_retry_keeps_the_pending_dead_announcement(sidecar, host):
     up, listening = sidecar.up(), host.listen("schedule.events", "finished")
     event = dead_unannounced(up, host)
     assert asked(host, "retry", {"event_id": event["event_id"]})["status"] == "scheduled"
@@ -66,7 +66,7 @@ def test_a_retry_before_a_death_was_announced_leaves_that_announced(sidecar, hos
     assert host.drain(listening) == host.drain("scheduler_dead") == []
 
 
-def test_a_late_success_before_a_death_was_announced_leaves_that_announced(sidecar, host):
+def test_a_late_success_keeps_the_pending_dead_announcement(sidecar, host):
     up, listening = sidecar.up(), host.listen("schedule.events", "finished")
     event = dead_unannounced(up, host)
     report(host, event, "succeeded", output="done")

@@ -25,7 +25,7 @@ def listed(up, status):
     return [run["event_id"] for run in json.loads(scheduler(up, "list", "--status", status, "--json"))]
 
 
-def test_a_run_that_was_given_up_is_found_retried_and_exported(sidecar, host):
+def test_a_dead_run_is_listed_retried_and_exported(sidecar, host):
     up = sidecar.up()
     host.request(run_at=iso(utc()), run={"backoff": [0], "max_attempts": 2}, job_type="invoice.reminder")
     for number in (1, 2):

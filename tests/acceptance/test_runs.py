@@ -32,7 +32,7 @@ def finished(up, event):
     return until(there, "the run in the history")
 
 
-def test_a_run_that_succeeds_is_told_and_kept(up, host):
+def test_a_succeeded_run_is_announced_and_archived(up, host):
     listening = host.listen("schedule.events", "finished")
     job = tracked(host)
     _, properties, body = host.get("mainapp_due")
@@ -51,7 +51,7 @@ def test_a_run_that_succeeds_is_told_and_kept(up, host):
     assert [each["outcome"] for each in row["attempts"]] == ["succeeded"]
 
 
-def test_a_run_that_fails_is_tried_again_until_it_is_given_up_and_replayed(up, host):
+def test_a_failing_run_is_retried_until_dead_then_replayed(up, host):
     tracked(host, {"backoff": [0], "max_attempts": 2})
     [first] = host.due()
     report(host, first, "failed", error="no")
@@ -72,7 +72,7 @@ def test_a_run_that_fails_is_tried_again_until_it_is_given_up_and_replayed(up, h
     assert until(lambda: finished(up, first)["status"] == "succeeded", "the replay to succeed")
 
 
-def test_a_worker_that_falls_silent_is_noticed_and_another_finishes(up, host):
+def test_a_silent_worker_is_detected_and_another_finishes(up, host):
     tracked(host)
     [first] = host.due()
     report(host, first, "running", worker="dies", heartbeat=1)
@@ -83,7 +83,7 @@ def test_a_worker_that_falls_silent_is_noticed_and_another_finishes(up, host):
     assert ended == [("lost", "dies"), ("succeeded", "lives")]
 
 
-def test_after_an_outage_of_the_database_signs_of_life_come_before_a_verdict(up, host):
+def test_after_a_database_outage_heartbeats_are_read_before_expiry(up, host):
     consumer, producer = (each.popen for each in up.processes)
     tracked(host)
     [event] = host.due()
@@ -110,7 +110,7 @@ def test_cancelling_a_job_cancels_its_open_runs(up, host):
     until(lambda: finished(up, event)["status"] == "succeeded", "a late success to count")
 
 
-def test_a_result_that_comes_before_anyone_knows_the_event_is_kept(up, host):
+def test_an_early_result_is_kept(up, host):
     event_id = str(uuid4())
     replies = host.channel.queue_declare("", exclusive=True).method.queue
     host.publish("result", {"event_id": event_id, "attempt": 1, "status": "succeeded"}, reply_to=replies)
@@ -134,7 +134,7 @@ def test_an_occurrence_is_skipped_while_a_run_of_its_job_is_open(up, host):
     assert second["event_id"] != first["event_id"]
 
 
-def test_a_job_stands_still_until_its_open_run_ends(up, host):
+def test_overlap_wait_holds_a_job_until_its_run_ends(up, host):
     job = tracked(host, {"overlap": "wait"}, every=3600)
     [first] = host.due()
     until(lambda: up.sql("SELECT 1 FROM runs"), "the run recorded")
@@ -147,7 +147,7 @@ def test_a_job_stands_still_until_its_open_run_ends(up, host):
     assert up.job(job)["held_by"] is None
 
 
-def test_results_twice_late_and_in_any_order_change_nothing_more(up, host):
+def test_duplicate_and_late_results_change_nothing(up, host):
     replies = host.channel.queue_declare("", exclusive=True).method.queue
     tracked(host, {"backoff": [0], "max_attempts": 5})
     [first] = host.due()
@@ -177,7 +177,7 @@ def test_a_malformed_result_and_an_impossible_policy_are_rejected_with_their_rea
     assert [each["field"] for each in json.loads(host.get(replies)[2])["errors"]] == ["event_id"]
 
 
-def test_too_long_an_error_and_an_output_are_cut_and_never_lost(up, host):
+def test_long_errors_and_outputs_are_truncated(up, host):
     tracked(host)
     [event] = host.due()
     report(host, event, "succeeded", error="e" * 5000, output={"text": "x" * 70_000})
@@ -186,7 +186,7 @@ def test_too_long_an_error_and_an_output_are_cut_and_never_lost(up, host):
     assert row["output"].startswith('{"text": "xxx')
 
 
-def test_every_occurrence_leaves_a_record_where_that_is_asked_for(sidecar, host):
+def test_history_all_records_every_occurrence(sidecar, host):
     sidecar.up(SCHEDULER_HISTORY="all")
     host.request(run_at=iso(utc()))
     [event] = host.due()

@@ -58,7 +58,7 @@ def history(sidecar):
     return sidecar.sql("SELECT job_id::text, due_at, attempt, status, worker FROM run_history")
 
 
-def test_a_hundred_jobs_of_equal_spacing_on_ten_workers_with_none_missed_and_none_doubled(sidecar, host, staff):
+def test_ten_workers_run_each_occurrence_once(sidecar, host, staff):
     sidecar.up(consumers=2, producers=2)
     missed = host.listen("schedule.events", "missed")
     done, at_work = Counter(), threading.Lock()
@@ -119,7 +119,7 @@ def test_overlap_skip_never_runs_two_at_a_time_under_load(sidecar, host, staff):
     assert open_twice == []
 
 
-def test_a_worker_is_killed_in_mid_work_and_another_finishes(sidecar, host, staff, amqp_url):
+def test_a_killed_workers_run_is_finished_by_another(sidecar, host, staff, amqp_url):
     sidecar.up()
     worker = subprocess.Popen([sys.executable, "-c", STUCK, amqp_url], stdout=subprocess.PIPE, text=True)
     try:
@@ -134,7 +134,7 @@ def test_a_worker_is_killed_in_mid_work_and_another_finishes(sidecar, host, staf
     assert ended == [("lost", "dies", None), ("succeeded", "w0", "2")]
 
 
-def test_dead_after_the_last_attempt_with_its_message_kept_and_a_replay_that_succeeds(
+def test_a_run_is_dead_after_its_last_attempt_and_can_be_replayed(
     sidecar, host, staff, amqp_url
 ):
     sidecar.up()

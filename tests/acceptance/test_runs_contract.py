@@ -78,7 +78,7 @@ def test_the_event_of_a_tracked_job_and_of_its_later_attempts(host, ask):
     assert moment(fourth["emitted_at"]) - moment(third["emitted_at"]) >= timedelta(seconds=20.5)
 
 
-def test_what_is_not_begun_takes_too_long_or_falls_silent_is_tried_again(up, host, ask):
+def test_unstarted_overdue_and_lost_attempts_are_retried(up, host, ask):
     job = request(host, {"start_timeout": 1, "backoff": [0], "max_attempts": 100})
     until(lambda: up.sql("SELECT 1 FROM runs WHERE attempt > 2"), "the attempts that were never started are lost")
     ask("cancel", id=job)
@@ -107,7 +107,7 @@ def test_what_is_not_begun_takes_too_long_or_falls_silent_is_tried_again(up, hos
 
 
 @pytest.mark.usefixtures("up")
-def test_what_is_answered_to_results_and_retries(host, ask):
+def test_replies_to_results_and_retries(host, ask):
     finished = host.listen("schedule.events", "finished")
     request(host, {"backoff": [0], "max_attempts": 2})
     [first] = host.due()
@@ -148,7 +148,7 @@ def test_what_is_answered_to_results_and_retries(host, ask):
 
 
 @pytest.mark.usefixtures("up")
-def test_a_run_that_was_given_up_is_told_and_kept_aside(host, ask):
+def test_a_dead_run_is_announced_and_dead_lettered(host, ask):
     finished = host.listen("schedule.events", "finished")
     job = request(host, {"max_attempts": 1}, payload={"n": 1}, priority="high")
     [event] = host.due()
@@ -186,7 +186,7 @@ def test_a_run_that_was_given_up_is_told_and_kept_aside(host, ask):
     assert host.drain("scheduler_dead") == []
 
 
-def test_results_of_what_is_not_tracked_or_stays_unknown_are_harmless(up, host, ask):
+def test_results_for_untracked_or_unknown_events_are_ignored(up, host, ask):
     host.request(run_at=iso(utc()))
     [event] = host.due()
     assert "run" not in event

@@ -94,7 +94,7 @@ def sends_events(url, amqp_url, schema, **environment):
     host.close()
 
 
-def test_everything_is_in_a_schema_of_its_own_and_nothing_else_is_touched(url, amqp_url):
+def test_all_objects_are_in_the_sidecars_schema(url, amqp_url):
     for statement in (RAILS, "CREATE TABLE jobs (mine text)", "INSERT INTO jobs VALUES ('as it was')",
                       "CREATE FUNCTION prune_audit(int, int) RETURNS int LANGUAGE sql AS 'SELECT 1 / 0'"):
         rows(url, statement)
@@ -129,7 +129,7 @@ def test_a_database_of_release_0_2_stays_and_is_moved_on_request(url, amqp_url):
 @pytest.mark.parametrize(("statement", "table"), [
     (RAILS, "schema_migrations"), ("CREATE TABLE audit (x int)", "audit"), ("CREATE VIEW runs AS SELECT", "runs"),
 ])
-def test_tables_of_others_are_left_alone(url, statement, table):
+def test_foreign_tables_are_left_alone(url, statement, table):
     rows(url, "CREATE SCHEMA reminders")
     rows(url, f"SET search_path = reminders; {statement}")
     before = rows(url, OBJECTS)
@@ -149,6 +149,6 @@ def test_a_move_does_not_mix_with_tables_of_others(url):
 
 
 @pytest.mark.parametrize("name", ["Scheduler", "a-b", "x" * 64, "pg_own", "information_schema", 'a"b'])
-def test_other_names_are_refused(name):
+def test_invalid_schema_names_are_rejected(name):
     done = scheduler("postgresql://127.0.0.1:1/x", "migrate", SCHEDULER_SCHEMA=name)
     assert (done.returncode, "SCHEDULER_SCHEMA" in done.stderr) == (78, True)

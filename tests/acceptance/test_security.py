@@ -120,7 +120,7 @@ def test_client_certificates_and_verify_full(encrypted, certificates):
 
 
 @pytest.mark.parametrize(("authority", "client"), [("stranger", "client"), ("ca", None)])
-def test_a_broker_of_a_strange_authority_and_a_missing_certificate_are_refused(
+def test_untrusted_and_missing_broker_certificates_are_rejected(
     encrypted, certificates, authority, client
 ):
     database, amqp, _ = encrypted
@@ -130,7 +130,7 @@ def test_a_broker_of_a_strange_authority_and_a_missing_certificate_are_refused(
     process.stop()
 
 
-def test_a_database_of_a_strange_authority_is_refused(encrypted, certificates):
+def test_an_untrusted_database_certificate_is_rejected(encrypted, certificates):
     database, amqp, _ = encrypted
     url = f"{database}?sslmode=verify-full&sslrootcert={certificates}/stranger.crt"
     process = Process("consumer", {"DATABASE_URL": url, "AMQP_URL": amqps(amqp, certificates)}, "--no-wait")
@@ -210,7 +210,7 @@ def test_no_error_shows_a_password(stack, mistake):
         assert "Traceback" not in printed, (mistake, process.role, printed)
 
 
-def test_no_password_in_anything_shown_through_failures(database_url, amqp_url, stack):
+def test_failures_show_no_password(database_url, amqp_url, stack):
     """Processes lose both servers' connections; then everything they print, serve and are called is searched."""
     if stack.rabbitmq is None or stack.postgres is None:
         pytest.skip("needs private servers")

@@ -64,7 +64,7 @@ def resolver(tmp_path):
     started.close()
 
 
-def test_a_stop_waits_for_no_name_service(resolver, database_url, vhost):
+def test_a_stop_does_not_wait_for_name_resolution(resolver, database_url, vhost):
     gone = "postgresql://u:p@{}.example/x"
     started = {
         role: Process(role.split("-")[0], env, command=resolver.command())

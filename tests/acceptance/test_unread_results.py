@@ -80,7 +80,7 @@ def finishes_first_attempt(up, host, event):
     assert attempts(up, event) == ["succeeded"]
 
 
-def test_the_only_consumer_stands_still_while_the_worker_reports(up, host):
+def test_a_stalled_only_consumer_delays_expiry(up, host):
     consumer = up.processes[0].popen
     event = begun(up, host)
     consumer.send_signal(signal.SIGSTOP)
@@ -92,7 +92,7 @@ def test_the_only_consumer_stands_still_while_the_worker_reports(up, host):
     finishes_first_attempt(up, host, event)
 
 
-def test_one_of_two_consumers_stands_still_with_results_that_it_was_delivered(sidecar, host):
+def test_a_stalled_consumer_with_delivered_results_delays_expiry(sidecar, host):
     """The broker drops it after some time; then the other one reads them."""
     sidecar.env["AMQP_URL"] += "?heartbeat=1"
     up = sidecar.up(consumers=2)
@@ -111,7 +111,7 @@ def test_one_of_two_consumers_stands_still_with_results_that_it_was_delivered(si
         finishes_first_attempt(up, host, event)
 
 
-def test_a_backlog_of_results_is_read_before_a_worker_is_taken_for_lost(up, host, amqp_url):
+def test_a_result_backlog_is_read_before_an_attempt_is_lost(up, host, amqp_url):
     events = [begun(up, host) for _ in range(10)]
     assert up.processes[0].stop() == 0
     waiting = [
@@ -146,7 +146,7 @@ def behind(stack, database_url, amqp_url):
     broker.close()
 
 
-def test_a_worker_connects_again_after_the_producer_when_the_broker_is_back(behind, host):
+def test_a_worker_may_reconnect_after_the_producer(behind, host):
     sidecar, broker = behind
     up = sidecar.up()
     event = begun(up, host)
@@ -188,7 +188,7 @@ def test_a_consumer_that_was_killed_does_not_keep_attempts_open(sidecar, host):
     assert attempts(up, event) == ["lost", "succeeded"]
 
 
-def test_beside_a_consumer_of_an_older_release_time_alone_decides(up, host):
+def test_with_an_older_consumer_only_the_clock_decides(up, host):
     event = begun(up, host)
     consumer = up.processes[0]
     assert consumer.stop() == 0

@@ -65,7 +65,7 @@ def test_rows_with_a_giant_trace_context_are_emitted_without_it(sidecar, host):
     assert not any("RabbitMQ unavailable" in line.get("event", "") for line in producer.lines)
 
 
-def test_a_row_that_cannot_be_encoded_is_retried_later_and_stops_no_other(sidecar, host):
+def test_an_unencodable_row_is_retried_and_blocks_no_other(sidecar, host):
     bad = store_job(sidecar, correlation_id="x" * 300)
     good = [store_job(sidecar) for _ in range(3)]
     producer = sidecar.start("producer").ready()
@@ -95,7 +95,7 @@ def test_a_rejected_command_whose_headers_leave_no_room_is_dead_lettered_with_it
     assert not any("RabbitMQ unavailable" in line.get("event", "") for line in consumer.lines)
 
 
-def test_a_message_above_the_brokers_limit_is_singled_out(max_message_size, sidecar, host):
+def test_a_message_above_max_message_size_is_isolated(max_message_size, sidecar, host):
     """RabbitMQ closes the channel over it, and everything in flight is resent."""
     large = store_job(sidecar, payload=json.dumps({"text": "x" * max_message_size}))
     good = [store_job(sidecar) for _ in range(5)]
@@ -118,7 +118,7 @@ def test_a_message_above_the_brokers_limit_is_singled_out(max_message_size, side
     assert len(lost) <= 1, lost
 
 
-def test_a_message_that_the_sidecar_may_not_send_is_singled_out(stack, sidecar, host, amqp_url):
+def test_a_message_without_permission_is_isolated(stack, sidecar, host, amqp_url):
     """Any other reason to close a channel over a message: here a topic permission of the sidecar's user."""
     if stack.rabbitmq is None:
         pytest.skip("needs a private server")
@@ -145,7 +145,7 @@ def test_the_client_refuses_headers_that_exceed_a_frame(amqp_url, sidecar):
         client.schedule(uuid4(), "test.job", run_at=utc(days=1), headers={"a": "x"})
 
 
-def test_an_outbox_row_with_giant_headers_is_put_off_and_stops_no_other(database_url, sidecar, amqp_url):
+def test_an_outbox_row_with_giant_headers_is_postponed(database_url, sidecar, amqp_url):
     sidecar.start("consumer").ready()
     bad, good = uuid4(), uuid4()
     with connected(database_url) as connection:

@@ -40,7 +40,7 @@ def finished(host, queue):
     return json.loads(host.get(queue)[2])
 
 
-def test_a_webhook_is_called_signed_retried_and_its_end_is_told(worked, host, server):
+def test_a_webhook_is_signed_retried_and_announced(worked, host, server):
     done = host.listen("schedule.events", "finished")
     plain = host.request(run_at=iso(utc()), payload={"invoice": 42, "exact": 1.50},
                          target={"webhook": {"url": server.url("/plain"), "secret": "rotated"}})
@@ -94,7 +94,7 @@ def test_a_webhook_is_called_signed_retried_and_its_end_is_told(worked, host, se
     assert "own=1" not in said
 
 
-def test_what_can_never_succeed_is_given_up_at_once_and_says_why(worked, host, server):
+def test_permanent_webhook_failures_are_dead_with_a_reason(worked, host, server):
     done = host.listen("schedule.events", "finished")
     given_up = {
         "gone": ({"url": server.on("/gone", answer(410))}, "410 Gone"),

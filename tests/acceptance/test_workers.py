@@ -38,7 +38,7 @@ def test_a_worker_needs_no_database_and_is_listed_until_it_leaves(sidecar):
     until(lambda: sidecar.sql("SELECT count(*) AS n FROM workers")[0]["n"] == 0, "the worker off the list")
 
 
-def test_what_a_worker_says_late_or_wrongly_changes_nothing(sidecar, host):
+def test_late_or_invalid_worker_messages_are_ignored(sidecar, host):
     sidecar.start("consumer").ready()
     said = {"id": "3f1d3c52-6a44-4a52-8a3b-2b9a8f6f5a11", "host": "a", "pid": 1, "version": "1", "in_flight": 0,
             "started_at": "2026-11-30T06:00:00Z", "offers": ["webhooks"], "beat": 2}

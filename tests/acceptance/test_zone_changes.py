@@ -46,7 +46,7 @@ def moved(sidecar: Sidecar, job_id: str, expected: datetime) -> None:
     until(lambda: sidecar.stored(job_id)["next_run_at"] == expected, f"job {job_id} planned for {expected}")
 
 
-def test_a_newer_producer_plans_jobs_again_and_says_so(sidecar: Sidecar, host: Host, older, newer) -> None:
+def test_a_newer_producer_replans_jobs_and_announces_it(sidecar: Sidecar, host: Host, older, newer) -> None:
     sidecar.up(producers=0, **older)
     at = utc(days=2).replace(second=0, microsecond=0)
     jobs = {
@@ -105,7 +105,7 @@ def test_older_replicas_leave_jobs_of_newer_data_alone(sidecar: Sidecar, host: H
     sidecar.stored(left, "done")
 
 
-def test_a_change_in_mid_run_emits_each_wall_time_once(sidecar: Sidecar, host: Host, older, newer) -> None:
+def test_a_zone_change_emits_each_wall_time_once(sidecar: Sidecar, host: Host, older, newer) -> None:
     sidecar.up(producers=1, **older)
     old_producer = sidecar.processes[-1]
     start = utc(seconds=8).replace(microsecond=0)

@@ -191,7 +191,7 @@ def run(tree: Path, program: str, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize(("title", "edits"), [("A command for a job.", COMMAND), ("A target.", TARGET)])
-def test_the_places_are_those_of_the_documentation_and_few(title, edits):
+def test_contributing_lists_every_touched_file(title, edits):
     assert places(title) == [place.replace("mail", "command") for place in edits]
     assert len(edits) <= MOST_PLACES
 

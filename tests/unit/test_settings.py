@@ -35,12 +35,12 @@ def test_a_mistake_names_its_variable_and_no_secret(name, value):
     assert "secret" not in str(caught.value)
 
 
-def test_what_a_worker_tells_a_command_is_no_setting_of_a_command_that_is_ours():
+def test_worker_variables_are_not_settings():
     told = {"SCHEDULER_EVENT_ID": "e", "SCHEDULER_JOB_ID": "j", "SCHEDULER_ATTEMPT": "1"}
     assert load(told) == Settings()
 
 
-def test_every_mistake_is_told_at_once():
+def test_every_mistake_is_reported_together():
     with pytest.raises(Misconfigured, match=r"METRICS_PORT.*SCHEDULER_PREFETCH.*SCHEDULER_X"):
         load({"METRICS_PORT": "x", "SCHEDULER_PREFETCH": "x", "SCHEDULER_X": ""})
 
@@ -50,7 +50,7 @@ def test_a_removed_setting_is_an_error_that_names_the_remedy():
         load({"SCHEDULER_API_PROCESSES": "4"})
 
 
-def test_a_secret_may_stand_in_a_file(tmp_path):
+def test_a_secret_can_be_read_from_a_file(tmp_path):
     file = tmp_path / "url"
     file.write_text("postgresql://u:p@h/d\n")
     assert load({"DATABASE_URL_FILE": str(file)}).database_url == "postgresql://u:p@h/d"

@@ -22,7 +22,7 @@ _FEW_MINUTES, _ALMOST_AN_HOUR = 100.0, 3540.0
 
 @dataclass(frozen=True, slots=True)
 class ActivitySample:
-    """Activity in the roughly ten seconds before `at`."""
+    """Activity in about ten seconds before `at`."""
 
     at: datetime
     lags: tuple[int, ...]  # counts by bucket of the lag histogram

@@ -1,1 +1,1 @@
-"""HTTP in, services, JSON out: one module for each thing."""
+"""Handlers of the REST routes, one module per resource."""

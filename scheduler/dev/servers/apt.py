@@ -1,4 +1,4 @@
-"""Installs missing servers on Debian and Ubuntu, without starting the services that the packages bring."""
+"""Install missing servers on Debian and Ubuntu, without starting the services that the packages bring."""
 # ruff: noqa: S603, S607 - fixed programs of the system, with arguments of our own
 
 import os

@@ -1,4 +1,4 @@
-"""Finds the server programs on this machine."""
+"""Find the server programs on this machine."""
 
 import re
 import shutil
@@ -47,7 +47,7 @@ class RabbitBinaries:
     scripts: Path
     epmd: Path
     erl_call: Path | None
-    # The words before each program if they belong to the root of another suite.
+    # Command prefix of each program in the root of another suite.
     enter: tuple[str, ...] = ()
 
 

@@ -1,4 +1,4 @@
-"""Creates and drops databases on a server given by its URL."""
+"""Create and drop databases on a server given by its URL."""
 
 import time
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Keeps a directory and a written list of processes for each stack, so that none outlives its owner."""
+"""Keep a directory and a process list per stack, so that no process outlives its owner."""
 
 import contextlib
 import fcntl
@@ -27,7 +27,7 @@ _GRACE = 20.0  # our own processes promise 5, on a machine that has the time
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The user that a server runs as, when it must not be us."""
+    """The user of a server that may not run as this process's user."""
 
     uid: int
     gid: int
@@ -229,7 +229,7 @@ def _read(directory: Path) -> Any:
 
 
 def _end_all(processes: Mapping[ProcessIdentity, int]) -> None:
-    # Our own processes first, while the servers they talk to still answer.
+    # Our own processes first, while their servers still respond.
     for signum in (signal.SIGTERM, *sorted(set(processes.values()) - {signal.SIGTERM})):
         end([who for who, stop in processes.items() if stop == signum], signum, _GRACE)
 

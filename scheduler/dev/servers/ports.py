@@ -1,4 +1,4 @@
-"""Chooses ports that no one holds and that no outgoing connection will take."""
+"""Choose free ports outside the range of outgoing connections."""
 
 import errno
 import random

@@ -30,7 +30,7 @@ _DEFAULTS = {
     # Segments in /dev/shm would outlive a killed server.
     "dynamic_shared_memory_type": "mmap",
 }
-# For tests that never pull the plug: commits need not reach the disk.
+# For tests without power loss: commits need not reach the disk.
 _FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
@@ -74,7 +74,7 @@ class PostgresServer:
         return self._process is not None and self._process.poll() is None
 
     def start(self, deadline: float = SERVER_DEADLINE) -> None:
-        """Start the server, on first use with a new data directory, and return when it answers."""
+        """Start the server, on first use with a new data directory, and return when it responds."""
         if self.running:
             return
         limit = time.monotonic() + deadline
@@ -87,13 +87,13 @@ class PostgresServer:
             output=self.log,
             account=self._account,
             cwd=self.directory,
-            # The directory goes too: no need for a checkpoint, but SIGQUIT frees the shared memory.
+            # The directory is deleted, so no checkpoint is needed; SIGQUIT frees the shared memory.
             stop=signal.SIGQUIT,
         )
         self.wait_ready(limit - time.monotonic())
 
     def stop(self, mode: Mode = "fast", deadline: float = 60.0) -> None:
-        """Shut the server down in one of Postgres' three ways and wait until it is gone."""
+        """Shut the server down in one of Postgres's three modes, and wait for its end."""
         if self._process is None or not self.running:
             return
         self._process.send_signal(_SIGNALS[mode])

@@ -1,4 +1,4 @@
-"""Identifies processes beyond their number, and ends them, children included."""
+"""Identify processes by id and start time, and end them with their children."""
 # ruff: noqa: S603, S607 - fixed programs of the system, with arguments of our own
 
 import contextlib
@@ -12,7 +12,7 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _STATE, _PARENT, _THREADS, _START = 0, 1, 17, 19  # fields of /proc/PID/stat, after the command's closing bracket
-# Deadlines are for what hangs: on a machine whose cores are all busy, what takes a second may take a minute.
+# Deadlines only detect hangs: on a busy machine an operation of a second may take a minute.
 SERVER_DEADLINE = 180.0
 
 
@@ -43,7 +43,7 @@ class ProcessIdentity:
 
 
 def start_time(pid: int) -> str | None:
-    """Return a token for when the process started, or None when it does not run (a zombie does not)."""
+    """Return a token of the process's start time; None if it does not run, or is a zombie."""
     if not _PROC.joinpath("self/stat").exists():
         return _start_time_from_ps(pid)
     fields = _stat(pid)
@@ -64,7 +64,7 @@ def wait_until(done: Callable[[], bool], seconds: float, step: float = 0.02) -> 
 
 
 def end(processes: Iterable[ProcessIdentity], signum: int, grace: float) -> None:
-    """Ask each process to end, and kill with all its descendants what has not ended in time."""
+    """Terminate each process; kill the ones that do not end in time, with their descendants."""
     asked = list(processes)
     if signum == signal.SIGKILL:
         grace = 0.0  # nothing to wait for, and its descendants must go with it
@@ -78,7 +78,7 @@ def end(processes: Iterable[ProcessIdentity], signum: int, grace: float) -> None
 
 def kill_tree(process: ProcessIdentity) -> None:
     """Kill a process and its descendants at once."""
-    # Stopped first, so that it has no new child between our look and the blow.
+    # Stop it first, so that it cannot fork between the listing and the kill.
     process.send(signal.SIGSTOP)
     family = [process, *descendants(process.pid)] if process.alive() else []
     for member in family:
@@ -116,7 +116,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def _boot() -> str:
-    # Start times count from boot: without this, a directory that outlives a reboot could name a stranger.
+    # Start times count from boot: without this, a directory that outlives a reboot could name another process.
     try:
         return _PROC.joinpath("sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

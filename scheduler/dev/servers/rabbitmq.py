@@ -92,13 +92,13 @@ class RabbitServer:
             env=self._environment(),
             output=self.log,
             cwd=self.directory,
-            # The data go with the stack: nothing to save.
+            # The data is deleted with the stack: nothing to save.
             stop=signal.SIGKILL,
         )
         self.wait_ready(limit - time.monotonic())
 
     def stop(self, mode: Literal["fast", "immediate"] = "fast", deadline: float = 60.0) -> None:
-        """Shut the node down, in an orderly way or at once, and its epmd with it."""
+        """Shut the node and its epmd down, cleanly or at once."""
         if self._process is not None and self.running and mode == "fast":
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -112,7 +112,7 @@ class RabbitServer:
 
     def kill(self) -> None:
         """Kill the node, its helpers and its epmd at once, as a power cut would."""
-        # The broker first: it would start another epmd for the one it misses.
+        # The broker first: it would restart a missing epmd.
         for process in (self._process, self._epmd):
             if process is not None and process.poll() is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -218,7 +218,7 @@ class RabbitServer:
             "RABBITMQ_NODE_IP_ADDRESS": LOOPBACK,
             "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_DIST_PORT": str(self.dist_port),
-            # Lets the script become the broker rather than watch over it; `-noinput` undoes the rest.
+            # The script then execs the broker instead of supervising it; `-noinput` reverts the other effects.
             "RABBITMQ_ALLOW_INPUT": "1",
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": " ".join(erlang),
             "RABBITMQ_CTL_ERL_ARGS": _LOOPBACK_ONLY,

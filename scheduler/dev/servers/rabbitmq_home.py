@@ -1,4 +1,4 @@
-"""Lays out the directory of a private RabbitMQ node."""
+"""Lay out the directory of a private RabbitMQ node."""
 
 import re
 from collections.abc import Iterable
@@ -53,7 +53,7 @@ def _link_installation(directory: Path, scripts: Path, plugins: Iterable[str]) -
 
 
 def needed_plugins(installed: Path, wanted: Iterable[str]) -> list[Path] | None:
-    """Return the folders of the wanted applications and of all they build on, or None if that is unclear."""
+    """Return the folders of these applications and their dependencies, or None if a dependency is unknown."""
     folders = {folder.name.rpartition("-")[0]: folder for folder in installed.glob("*-*") if folder.is_dir()}
     waiting = list(wanted)
     if any(name not in folders for name in waiting):

@@ -1,4 +1,4 @@
-"""Removes the one thing that a killed Postgres leaves outside its data directory."""
+"""Remove the shared memory that a killed Postgres leaves behind."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""A Postgres and a RabbitMQ to develop and test against, wherever they came from."""
+"""A Postgres and a RabbitMQ for development and tests, from any source."""
 
 import atexit
 import secrets

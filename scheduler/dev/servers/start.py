@@ -1,4 +1,4 @@
-"""Brings up a stack from the first source that has it: URLs, programs here, Docker, apt-get."""
+"""Start a stack from the first available source: URLs, local programs, Docker, apt-get."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Creates and deletes vhosts: inside a private node, or through the management API of any other."""
+"""Create and delete vhosts: inside a private node, or through the management API of any other."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Outlives the owner of a stack briefly, to clean up even after a SIGKILL."""
+"""Clean up after the owner of a stack, even if it was killed."""
 
 import subprocess
 import sys

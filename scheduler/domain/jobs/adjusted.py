@@ -29,7 +29,7 @@ _MOST_SEARCHED = 40  # per search for the next one, which continues later
 
 
 class Settled(Protocol):
-    """Up to where the occurrences of a job are settled."""
+    """How far the occurrences of a job are settled."""
 
     @property
     def settled_until(self) -> datetime | None:

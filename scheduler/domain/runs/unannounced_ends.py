@@ -1,4 +1,4 @@
-"""Ends of a run that a retry or a late success superseded before they were announced."""
+"""Ends of runs that a retry or a late success superseded before they were announced."""
 
 from collections.abc import Mapping, MutableMapping
 

@@ -1,1 +1,1 @@
-"""Runs commands: the file that lists them, queues per command, processes and results."""
+"""Run commands: the file that lists them, queues per command, processes and results."""

@@ -1,4 +1,4 @@
-"""Parses the operator's commands file."""
+"""Parse the operator's commands file."""
 
 import math
 import os

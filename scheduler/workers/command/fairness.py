@@ -1,4 +1,4 @@
-"""Divides the slots of a shared command among its tenants.
+"""Divide the slots of a shared command among its tenants.
 
 The queue of a command is first in, first out: alone, it lets a tenant with a thousand events delay every other
 tenant. So a worker prefetches a window of deliveries. When a slot is free, it starts the delivery of the tenant

@@ -1,4 +1,4 @@
-"""Builds the order for a job's command, and decides the outcome of its attempt. Runs nothing."""
+"""Build the order for a job's command, and decide the outcome of its attempt. Runs nothing."""
 
 import signal
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Starts commands through supervisor processes, with one supervisor in reserve."""
+"""Start commands through supervisor processes, with one supervisor in reserve."""
 
 import base64
 import contextlib

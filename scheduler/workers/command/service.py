@@ -1,4 +1,4 @@
-"""Runs commands from AMQP up to their concurrency, and reports their results."""
+"""Run commands from AMQP up to their concurrency, and report their results."""
 
 import os
 import threading
@@ -320,7 +320,7 @@ class CommandWorker:
         if end is not None:
             metrics.command_seconds.labels(name).observe(end.seconds)
             if end.left_behind or end.survivors:
-                log.warning("background processes of a command ended", command=name,
+                log.warning("background processes of a command terminated", command=name,
                             left_behind=end.left_behind, survivors=end.survivors, event_id=attempt.event_id)
 
     def _stopped(self) -> bool:

@@ -1,4 +1,4 @@
-"""Starts commands so that none runs twice or is lost.
+"""Start commands so that none runs twice or is lost.
 
 The broker confirms `running`, the sidecar records it, the worker acknowledges the delivery and starts the program,
 in this order. If the worker dies in between, either the message is redelivered or the run's heartbeat ends.

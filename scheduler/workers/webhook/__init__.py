@@ -1,1 +1,1 @@
-"""Calls webhooks and decides the outcome from the response."""
+"""Call webhooks and decide the outcome from the response."""

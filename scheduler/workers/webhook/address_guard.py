@@ -1,4 +1,4 @@
-"""Refuses connections to addresses that are not public, unless the operator allows them."""
+"""Refuse connections to addresses that are not public, unless the operator allows them."""
 
 import socket
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Runs the event loop of webhook calls on its own thread, independent of the broker connection."""
+"""Run the event loop of webhook calls on its own thread, independent of the broker connection."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Resolves names on threads divided among tenants: one tenant's slow name servers do not delay the others."""
+"""Resolve names on threads divided among tenants: one tenant's slow name servers do not delay the others."""
 
 import asyncio
 import socket

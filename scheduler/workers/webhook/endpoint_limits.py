@@ -1,4 +1,4 @@
-"""Limits concurrent calls in total, per tenant and per endpoint.
+"""Limit concurrent calls in total, per tenant and per endpoint.
 
 A pending call uses one of the prefetched deliveries, and neither a slow endpoint nor a slow tenant may use all of
 them. So a call is pending only if its turn is likely to come soon. All other calls are snoozed until their

@@ -1,4 +1,4 @@
-"""Makes HTTP exchanges on aiohttp's connections, without its ClientSession.
+"""Make HTTP exchanges on aiohttp's connections, without its ClientSession.
 
 `ClientSession` creates about thirty objects and a task for each request, half of the cost of a call
 (docs/decisions/0011-webhooks.md). The pool, name resolution, TLS, the guard's socket factory and the parser are

@@ -1,4 +1,4 @@
-"""Makes HTTP calls within their timeout, to allowed addresses, and reads a limited part of the response."""
+"""Make HTTP calls within their timeout, to allowed addresses, and read a limited part of the response."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Replaces the values of a request's secrets in its response.
+"""Replace the values of a request's secrets in its response.
 
 Only the secrets that the request used are replaced. Otherwise a tenant could use its own endpoint to test guesses
 of other tenants' secrets.

@@ -1,4 +1,4 @@
-"""Builds the HTTP request of an attempt."""
+"""Build the HTTP request of an attempt."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Decides the outcome of an attempt from the endpoint's response."""
+"""Decide the outcome of an attempt from the endpoint's response."""
 
 import re
 from collections.abc import Mapping

@@ -62,7 +62,7 @@ class BoundedSocket(socket.socket):
         """Bytes and reads of this exchange."""
         return MAX_BYTES - self._bytes_left, MAX_READS - self._reads_left
 
-    # These two and `data_received` run for every webhook: they make no calls that they can do without.
+    # These two and `data_received` run for every webhook: they avoid every unnecessary call.
 
     def recv(self, size: int, flags: int = 0) -> bytes:
         if self._bytes_left <= 0 or self._reads_left <= 0:
@@ -177,7 +177,7 @@ class BoundedHandler(ResponseHandler):
     def _close(self) -> None:
         """Close the connection; a response that is complete can still be read."""
         self.force_close()
-        self._payload = self._parser = None  # else their own errors at the connection's end would replace ours
+        self._payload = self._parser = None  # otherwise their connection errors would replace ours
         if self.transport is not None:
             self.transport.abort()
 

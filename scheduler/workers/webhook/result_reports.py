@@ -1,4 +1,4 @@
-"""Reports webhook results, metrics and logs."""
+"""Report webhook results, metrics and logs."""
 
 import asyncio
 import time

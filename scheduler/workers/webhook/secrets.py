@@ -1,4 +1,4 @@
-"""Provides the secrets of the operator's file, and reloads it when it changes."""
+"""Provide the secrets of the operator's file, and reload it when it changes."""
 
 import base64
 import hashlib

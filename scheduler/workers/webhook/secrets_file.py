@@ -1,4 +1,4 @@
-"""Parses the operator's secrets file."""
+"""Parse the operator's secrets file."""
 
 import base64
 import binascii

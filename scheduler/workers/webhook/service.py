@@ -1,4 +1,4 @@
-"""Consumes the webhooks of its pools; acknowledges an event after its result is confirmed."""
+"""Consume the webhooks of its pools; acknowledge an event after its result is confirmed."""
 
 import time
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Divides slots among tenants.
+"""Divide slots among tenants.
 
 A single active tenant may use every slot. As soon as another is active, a quarter stays free. If all slots are in
 use, a new tenant gets one from a reserve beyond them: no tenant waits for the calls of another.

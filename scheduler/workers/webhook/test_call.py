@@ -1,4 +1,4 @@
-"""Sends one example for `scheduler webhook test URL`, as a worker would."""
+"""Send one example for `scheduler webhook test URL`, as a worker would."""
 
 import asyncio
 import json

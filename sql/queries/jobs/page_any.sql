@@ -1,2 +1,2 @@
--- Matching jobs in any order.
+-- List matching jobs in any order.
 SELECT id, created_at, tenant, status, created_by FROM jobs WHERE {wanted} LIMIT %(limit)s

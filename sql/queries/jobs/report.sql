@@ -1,4 +1,4 @@
--- Return one job with its last event, the database's time and the number of live replicas. `in_hand` is true while the
+-- Return one job with its last event, the database's time and the number of live replicas. `is_locked` is true while the
 -- transaction that last locked the row is open; this check takes no lock.
 SELECT id, status::text AS status, job_type, name, description, payload::text AS payload, target::text AS target,
        rrule, cron, every, timezone, starts_at, start_source IS NOT DISTINCT FROM 'manual' AS manual,

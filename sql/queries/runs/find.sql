@@ -1,4 +1,4 @@
--- The run of an event: an open one before a finished one, and the newer of two finished ones.
+-- Return the run of an event: the open one, or else the newest finished one.
 SELECT *
 FROM (
     (SELECT {selected}, 0 AS rank FROM runs WHERE event_id = %(event_id)s::uuid AND due_at IS NOT NULL)

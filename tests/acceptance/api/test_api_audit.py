@@ -14,7 +14,7 @@ def amqp(shared):
     host.close()
 
 
-def test_the_audit_tells_who_changed_what_and_the_job_who_made_it(api, served):
+def test_audit_entries_name_the_author_and_the_changes(api, served):
     job = api.job(name="first")
     request = {"job_type": "test", "run_at": "2099-01-01T00:00:00Z", "name": "second"}
     put = api.ask("PUT", f"/jobs/{job['id']}", request)
@@ -38,7 +38,7 @@ def test_the_audit_tells_who_changed_what_and_the_job_who_made_it(api, served):
     assert made["address"] == "127.0.0.1"
 
 
-def test_commands_over_amqp_are_in_it_too(amqp, served):
+def test_amqp_commands_are_audited(amqp, served):
     admin = served.as_("admin", "amqp")
     body = {"id": str(uuid4()), "job_type": "a", "run_at": iso(utc(days=9)), "tenant": "amqp"}
     amqp.publish("request", body)

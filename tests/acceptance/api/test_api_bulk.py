@@ -20,7 +20,7 @@ def statuses(api, **query):
     return sorted(each["status"] for each in api.get("/jobs", **query).json["items"])
 
 
-def test_all_that_match_are_paused_resumed_and_cancelled(api):
+def test_bulk_actions_change_all_matching_jobs(api):
     for number in range(5):
         api.job(job_type="many" if number else "one")
     assert api.post("/jobs/pause", job_type="many").json == {"matched": 4}
@@ -33,12 +33,12 @@ def test_all_that_match_are_paused_resumed_and_cancelled(api):
 
 
 @pytest.mark.parametrize("path", ["/jobs/pause", "/jobs/resume", "/jobs/cancel", "/runs/retry"])
-def test_without_a_filter_nothing_happens(api, path):
+def test_a_bulk_action_without_a_filter_is_rejected(api, path):
     assert api.post(path).status == 422
     assert set(api.post(path, limit=5).errors) == {"limit"}
 
 
-def test_more_than_a_batch_is_worked_through(api, shared):
+def test_a_bulk_action_processes_several_batches(api, shared):
     tenant = api.job(job_type="x")["tenant"]
     shared.sql("INSERT INTO jobs (id, job_type, tenant, next_run_at, starts_at) SELECT gen_random_uuid(), 'bulk', "
                "%s, '2099-01-01', '2099-01-01' FROM generate_series(1, 1203)", tenant)
@@ -49,7 +49,7 @@ def test_more_than_a_batch_is_worked_through(api, shared):
     assert told["count"] == 1203
 
 
-def test_a_tenant_has_two_bulk_actions_at_once(api, shared):
+def test_a_tenant_can_run_two_bulk_actions_at_a_time(api, shared):
     """Others' writes need connections too."""
     job = api.job(job_type="held")
     waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
@@ -65,7 +65,7 @@ def test_a_tenant_has_two_bulk_actions_at_once(api, shared):
     assert api.post("/jobs/pause", job_type="held").json == {"matched": 1}
 
 
-def test_a_client_that_hangs_up_stops_it_between_two_batches(api, shared):
+def test_a_bulk_action_stops_when_its_client_disconnects(api, shared):
     tenant = api.job(job_type="x")["tenant"]
     process = next(each for each in shared.processes if each.role == "api")
     tries = itertools.count(1)
@@ -118,7 +118,7 @@ def hang_up_in_the_second_batch(api, database_url, kind):
         other.rollback()
 
 
-def test_a_run_is_reported_given_up_and_retried(api, served):
+def test_a_run_is_reported_dead_and_retried(api, served):
     job = api.job(run={"max_attempts": 1}, run_at=iso(utc()))
     run = until(lambda: api.get(f"/jobs/{job['id']}/runs").json["items"], "its run")[0]
     event = run["event_id"]
@@ -166,7 +166,7 @@ def test_statistics_have_the_contracts_shape(api, served):
     until(lambda: roles() == {"api": "alive", "producer": "alive"}, "a heartbeat of both")
 
 
-def test_occurrences_are_shown_in_local_time_with_what_the_clocks_did(api):
+def test_occurrences_have_local_times_and_dst_notes(api):
     fields = {"rrule": "FREQ=DAILY", "run_at": "2099-03-07T02:30:00", "timezone": "America/New_York"}
     job = api.job(**fields)
     found = api.get(f"/jobs/{job['id']}/occurrences", count=3).json

@@ -21,7 +21,7 @@ def test_a_job_at_the_end_of_the_calendar_is_shown_everywhere(served, schedule):
     assert served.get(f"/jobs/{job['id']}/occurrences", **{"from": EARLIEST}).status == 200
 
 
-def test_its_occurrences_are_told_in_utc_where_its_zone_has_no_time_for_them(served):
+def test_occurrences_outside_the_zones_range_are_shown_in_utc(served):
     last = {"local": "9999-12-31T23:00:00+00:00", "utc": LATEST, "note": ""}
     once = {"run_at": LATEST, "timezone": "Asia/Tokyo"}
     assert served.post("/preview", once).json["items"] == [last]

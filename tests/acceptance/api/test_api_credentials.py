@@ -23,7 +23,7 @@ def stored(sidecar, job_id):
     return sidecar.sql("SELECT target FROM jobs WHERE id = %s", job_id)[0]["target"]
 
 
-def test_nobody_reads_a_literal_credential_and_an_edit_keeps_it(sidecar, api):
+def test_literal_credentials_are_masked_and_kept_by_edits(sidecar, api):
     made = api.job(target=TARGET)
     job_id = made["id"]
     for role in ("viewer", "operator", "admin"):

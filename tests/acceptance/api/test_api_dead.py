@@ -41,7 +41,7 @@ def test_a_rejected_command_is_shown_replayed_and_dropped(served, host):
     assert actions[:2] == ["drop", "replay"]
 
 
-def test_a_command_that_was_too_large_yesterday_can_succeed_today(served, host, shared):
+def test_a_too_large_command_can_be_replayed_after_the_limit_is_raised(served, host, shared):
     job = {"id": str(uuid4()), "job_type": "big", "run_at": iso(utc(days=1)), "payload": {"x": "y" * 300_000}}
     host.publish("request", job)
     [letter] = until(lambda: lying(served, routing_key="request"), "the dead letter")
@@ -54,7 +54,7 @@ def test_a_command_that_was_too_large_yesterday_can_succeed_today(served, host, 
 
 
 @pytest.mark.usefixtures("host")
-def test_to_replay_a_dead_run_is_to_retry_it(served):
+def test_replaying_a_dead_run_retries_it(served):
     job = served.job(run={"max_attempts": 1}, run_at=iso(utc()))
     run = until(lambda: served.get(f"/jobs/{job['id']}/runs").json["items"], "its run")[0]
     served.post(f"/runs/{run['event_id']}/result", {"attempt": 1, "status": "failed", "error": "no"})
@@ -65,7 +65,7 @@ def test_to_replay_a_dead_run_is_to_retry_it(served):
     assert lying(served, kind="run") == []
 
 
-def test_what_came_from_nowhere_stays(served, host):
+def test_a_letter_without_a_source_cannot_be_replayed(served, host):
     host.channel.basic_publish("schedule.dead", "odd", b"\xff\x00")
     [letter] = until(lambda: lying(served, routing_key="odd"), "the dead letter")
     assert (letter["body_encoding"], letter["body"]) == ("base64", "/wA=")
@@ -74,7 +74,7 @@ def test_what_came_from_nowhere_stays(served, host):
     served.ask("DELETE", f"/dead/{letter['id']}")
 
 
-def test_many_are_paged(served, host):
+def test_dead_letters_are_paged(served, host):
     for number in range(7):
         host.channel.basic_publish("schedule.dead", "page", str(number).encode())
     until(lambda: len(lying(served, routing_key="page")) == 7, "all of them")
@@ -89,7 +89,7 @@ def test_many_are_paged(served, host):
     assert served.get("/dead", after="x").status == 422
 
 
-def test_without_a_broker_all_else_works(sidecar):
+def test_without_a_broker_only_dead_letters_are_unavailable(sidecar):
     sidecar.env["AMQP_URL"] = "amqp://guest:guest@127.0.0.1:1/%2F"
     api = start_api(sidecar)
     assert api.job()["status"] == "pending"

@@ -18,7 +18,7 @@ def shop(shared):
     made.close()
 
 
-def test_delayed_messages_are_listed_shown_and_taken_back(served, shop, shared):
+def test_delayed_messages_are_listed_shown_and_cancelled(served, shop, shared):
     named = str(uuid4())
     for number in range(5):
         shop.send("many", b"%d" % number, x_delay=HOUR + number)
@@ -54,7 +54,7 @@ def test_delayed_messages_are_listed_shown_and_taken_back(served, shop, shared):
         ("cancel", job_id) for job_id in cancelled]
 
 
-def test_a_routing_key_is_found_however_long_amqp_lets_it_be(served, shop, shared):
+def test_the_longest_routing_key_can_be_filtered(served, shop, shared):
     key = "k" * 255
     shop.send(key, b"", x_delay=HOUR)
     [found] = until(lambda: served.get("/delayed", routing_key=key).json["items"], "it to be stored")
@@ -63,7 +63,7 @@ def test_a_routing_key_is_found_however_long_amqp_lets_it_be(served, shop, share
     assert set(served.get("/delayed", routing_key=key + "k").errors) == {"routing_key"}
 
 
-def test_they_belong_to_no_tenant(served, api):
+def test_delayed_messages_belong_to_no_tenant(served, api):
     for method, path in (("GET", "/delayed"), ("GET", f"/delayed/{uuid4()}"), ("DELETE", "/delayed/1")):
         for someone in (api, served.as_("admin", "acme")):
             assert someone.ask(method, path).status == 403
@@ -71,7 +71,7 @@ def test_they_belong_to_no_tenant(served, api):
 
 
 @pytest.mark.parametrize("tenant", ["acme", "default"])
-def test_who_sees_one_tenant_cannot_cancel_one_by_way_of_a_job(served, shop, shared, tenant):
+def test_a_tenant_token_cannot_cancel_a_delayed_message_through_a_job(served, shop, shared, tenant):
     message = str(uuid4())
     shop.send("x", b"", properties=pika.BasicProperties(message_id=message, headers={"x-delay": HOUR}))
     until(lambda: served.get(f"/delayed/{message}").status == 200, "it to be stored")
@@ -92,7 +92,7 @@ def test_who_sees_one_tenant_cannot_cancel_one_by_way_of_a_job(served, shop, sha
     shared.sql("DELETE FROM delayed_messages")
 
 
-def test_a_cancel_over_amqp_takes_one_back_under_the_default_tenant_only(served, shop, shared):
+def test_only_a_default_tenant_amqp_cancel_cancels_a_delayed_message(served, shop, shared):
     messages = [str(uuid4()) for _ in range(2)]
     for each in messages:
         shop.send("x", b"", properties=pika.BasicProperties(message_id=each, headers={"x-delay": HOUR}))
@@ -106,7 +106,7 @@ def test_a_cancel_over_amqp_takes_one_back_under_the_default_tenant_only(served,
     shared.sql("DELETE FROM delayed_messages")
 
 
-def test_what_is_wrong_is_named(served):
+def test_invalid_parameters_are_named(served):
     for path in ("/delayed/x", "/delayed/9999999999999999999999", "/delayed/-1"):
         assert served.get(path).status == 404
     assert "limit" in served.get("/delayed", limit=1000).errors

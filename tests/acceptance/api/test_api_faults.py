@@ -81,7 +81,7 @@ def many_files():
 
 
 @pytest.mark.usefixtures("many_files")
-def test_clients_that_send_a_byte_a_second_are_hung_up_on_and_hold_up_nobody(shared, served):
+def test_slow_senders_are_disconnected_and_block_no_other_client(shared, served):
     port = api_port(next(each for each in shared.processes if each.role == "api"))
     slow = SlowClients(port, SLOW_CLIENTS, b"GET /api/v1/jobs HTTP/1.1\r\nHost: a\r\nX-Slow: " + b"a" * 10_000)
 
@@ -126,7 +126,7 @@ def endless():
     (b"Content-Length: 1000001", lambda: [b"x" * 1000001], b"413"),
     (b"Content-Length: 100", lambda: [b"{"], b"408"),  # and nothing more
 ])
-def test_a_body_without_an_end_is_not_waited_for(shared, served, framing, parts, status):
+def test_an_endless_body_is_cut_off(shared, served, framing, parts, status):
     port = api_port(next(each for each in shared.processes if each.role == "api"))
     head = (f"POST /api/v1/jobs HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {served.token}\r\n".encode()
             + framing + b"\r\nConnection: close\r\n\r\n")
@@ -136,7 +136,7 @@ def test_a_body_without_an_end_is_not_waited_for(shared, served, framing, parts,
 
 
 @pytest.mark.parametrize("bytes_", [1_000_001, 2_000_000, 14_000_000])
-def test_a_client_that_sends_all_of_too_large_a_body_before_it_listens_hears_why(served, bytes_):
+def test_a_client_that_sends_a_whole_too_large_body_gets_the_error(served, bytes_):
     """If the connection were closed while it sends, it would see only the broken connection."""
     for _ in range(3):
         answer = served.ask("POST", "/jobs", b"x" * bytes_)
@@ -144,7 +144,7 @@ def test_a_client_that_sends_all_of_too_large_a_body_before_it_listens_hears_why
 
 
 @pytest.mark.usefixtures("served")
-def test_a_body_that_goes_on_after_the_answer_ends_the_connection(shared):
+def test_a_body_that_continues_after_the_response_closes_the_connection(shared):
     """Without Connection: close; what has no token is answered before its body's end, if it has one."""
     port = api_port(next(each for each in shared.processes if each.role == "api"))
     head = b"POST /api/v1/jobs HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -153,7 +153,7 @@ def test_a_body_that_goes_on_after_the_answer_ends_the_connection(shared):
 
 
 @pytest.mark.parametrize("part", [b"X-More: " + b"a" * 1000 + b"\r\n", b"1;" + b"a" * 1000 + b"\r\nx\r\n"])
-def test_what_frames_a_body_has_an_end_too(shared, served, part):
+def test_chunk_extensions_and_trailers_are_limited(shared, served, part):
     """Trailers and chunk extensions are not part of a body; they have a separate limit."""
     port = api_port(next(each for each in shared.processes if each.role == "api"))
     head = (f"POST /api/v1/jobs HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {served.token}\r\n".encode()
@@ -172,7 +172,7 @@ def test_what_frames_a_body_has_an_end_too(shared, served, part):
     b"POST /api/v1/jobs HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     b"GET /api/v1/jobs HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
 ])
-def test_what_is_no_http_request_gets_a_plain_no(shared, served, line):
+def test_a_non_http_request_is_rejected(shared, served, line):
     port = api_port(next(each for each in shared.processes if each.role == "api"))
     said = raw(port, line.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1), [])
     assert not said or said[9:10] in (b"3", b"4"), said[:200]  # / without a token leads to the console's log-in
@@ -184,7 +184,7 @@ def hasty(api: Api) -> Api:
     return replace(api, patient=False)
 
 
-def test_a_database_that_goes_is_a_503_and_comes_back_by_itself(sidecar):
+def test_a_database_outage_returns_503_and_recovers(sidecar):
     api = start_api(sidecar)
     job = api.job()
     with unreachable(sidecar.database_url):
@@ -217,7 +217,7 @@ def test_a_database_that_goes_is_a_503_and_comes_back_by_itself(sidecar):
     assert api.get(f"/jobs/{job['id']}").status == 200
 
 
-def test_a_lock_that_another_holds_ends_in_a_503_and_holds_up_nobody_else(sidecar):
+def test_a_locked_row_returns_503_and_blocks_no_other_request(sidecar):
     api = start_api(sidecar)
     held, free = api.job(), api.job()
     connection = psycopg2.connect(sidecar.database_url)
@@ -233,7 +233,7 @@ def test_a_lock_that_another_holds_ends_in_a_503_and_holds_up_nobody_else(sideca
         connection.close()
 
 
-def test_slow_searches_end_in_503_and_hold_up_nobody_else(sidecar):
+def test_slow_searches_return_503_and_block_no_other_request(sidecar):
     api = start_api(sidecar, SCHEDULER_API_CONNECTIONS="2")
     job = api.job()
     connection, pool = connected(sidecar.database_url), ThreadPoolExecutor(4)
@@ -270,7 +270,7 @@ def test_slow_searches_end_in_503_and_hold_up_nobody_else(sidecar):
     assert api.get("/runs").status == 200
 
 
-def test_of_two_writers_who_saw_the_same_job_one_wins(api: Api):
+def test_of_two_writers_with_the_same_etag_one_wins(api: Api):
     job = api.job()
     seen = api.get(f"/jobs/{job['id']}").headers["ETag"]
 
@@ -285,7 +285,7 @@ def test_of_two_writers_who_saw_the_same_job_one_wins(api: Api):
     assert api.get(f"/jobs/{job['id']}").json["job_type"] == winner.json["job_type"]
 
 
-def test_of_two_who_make_the_same_job_one_makes_it_and_all_see_it(api: Api):
+def test_concurrent_creates_store_a_job_once(api: Api):
     job = api.job()["id"].replace("-", "")
     request = {"id": f"{job[:8]}-0000-4000-8000-{job[-12:]}", "job_type": "a", "run_at": "2099-01-01T00:00:00Z"}
     with ThreadPoolExecutor(8) as pool:
@@ -293,7 +293,7 @@ def test_of_two_who_make_the_same_job_one_makes_it_and_all_see_it(api: Api):
     assert sorted(each.status for each in answers) == [200] * 7 + [201]
 
 
-def test_emissions_leave_the_etag_alone_and_commands_change_it(shared, api: Api):
+def test_commands_change_the_etag_and_emissions_do_not(shared, api: Api):
     shared.start("producer").ready()
     job = api.job(every="PT0.2S", run_at=None)
     seen = api.get(f"/jobs/{job['id']}").headers["ETag"]

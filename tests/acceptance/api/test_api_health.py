@@ -43,7 +43,7 @@ def test_a_killed_producer_degrades_the_sidecar_until_another_starts(sidecar):
     until(is_ok(health), "another producer")
 
 
-def test_a_job_that_stays_due_degrades_it(sidecar, host):
+def test_an_overdue_job_degrades_the_sidecar(sidecar, host):
     sidecar.up()
     health = watch(sidecar)
     until(is_ok(health), "both to be alive")
@@ -54,7 +54,7 @@ def test_a_job_that_stays_due_degrades_it(sidecar, host):
     until(is_ok(health), "the job to be cancelled")
 
 
-def test_waiting_results_are_counted_and_too_many_degrade_it(sidecar, host):
+def test_too_many_unread_results_degrade_the_sidecar(sidecar, host):
     health = watch(sidecar)
     for number in range(1, 10_002):
         body = json.dumps({"event_id": str(uuid4()), "attempt": 1, "status": "running"}).encode()

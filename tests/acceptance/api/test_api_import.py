@@ -39,7 +39,7 @@ def test_each_line_is_stored_or_reported_in_order(api):
     assert api.get(f"/jobs/{second['id']}").json["cron"] == "0 9 * * 1"
 
 
-def test_the_same_line_again_is_unchanged_and_another_replaces_the_job(api):
+def test_a_repeated_line_is_unchanged_and_a_different_one_replaces_the_job(api):
     line = request(payload={"a": 1}, rrule="FREQ=DAILY")
     assert send(api, body(line, line)) == [
         {"line": 1, "id": line["id"], "status": "scheduled"}, {"line": 2, "id": line["id"], "status": "unchanged"}]
@@ -55,7 +55,7 @@ def test_the_same_line_again_is_unchanged_and_another_replaces_the_job(api):
     assert api.get(f"/jobs/{line['id']}").json["status"] == "pending"
 
 
-def test_the_tokens_tenant_and_role_apply(served):
+def test_imports_use_the_tokens_tenant_and_role(served):
     acme, line = served.as_("operator", "acme"), request()
     assert send(acme, body(line))[0]["status"] == "scheduled"
     assert acme.get(f"/jobs/{line['id']}").json["tenant"] == "acme"
@@ -81,7 +81,7 @@ def test_ten_thousand_lines_are_stored_and_one_more_stores_nothing(api):
     assert api.get("/stats").json["jobs"]["pending"] == 10_000
 
 
-def test_a_large_body_is_taken_and_a_larger_one_stores_nothing(api):
+def test_a_body_above_the_limit_stores_nothing(api):
     large = request(payload={"text": "x" * 200_000})
     ids = [str(uuid4()) for _ in range(10)]
     assert {line["status"] for line in send(api, body(*(large | {"id": each} for each in ids)))} == {"scheduled"}

@@ -11,7 +11,7 @@ JOB = "7d9f4b1e-52a4-4f0e-9d3a-0c6f0e6f2d11"
 RUN_AT = "2099-01-01T00:00:00.000000Z"
 
 
-def test_a_job_is_made_shown_replaced_and_cancelled(api):
+def test_a_job_is_created_shown_replaced_and_cancelled(api):
     made = api.post("/jobs", {"job_type": "invoice.reminder", "payload": {"invoice": 42}, "run_at": RUN_AT})
     assert made.status == 201, made.body
     job = made.json
@@ -31,7 +31,7 @@ def test_a_job_is_made_shown_replaced_and_cancelled(api):
     assert (new.status, new.json["status"]) == (200, "cancelled")
 
 
-def test_the_same_request_in_another_spelling_is_the_same_request(api):
+def test_equivalent_requests_are_unchanged(api):
     def post(payload, body):
         fields = f'"id": "{job_id}", "job_type": "spelt", "run_at": "{RUN_AT}"'
         target = f'{{"webhook": {{"url": "https://example.org/", "body": {body}}}}}'
@@ -55,7 +55,7 @@ def test_the_same_request_in_another_spelling_is_the_same_request(api):
     {"run_at": None, "rrule": "FREQ=DAILY"}, {"run_at": None, "manual": True}, {"run_at": "now"},
     {"priority": "high", "route": "mails.fast", "name": "A name"},
 ])
-def test_the_same_request_again_changes_nothing_whatever_it_asks_for(api, fields):
+def test_repeating_a_request_changes_nothing(api, fields):
     asked = {"id": str(uuid4()), "job_type": "again", "run_at": RUN_AT} | fields
     asked = {name: value for name, value in asked.items() if value is not None}
     made = api.post("/jobs", asked)
@@ -73,7 +73,7 @@ def test_a_job_is_paused_resumed_and_triggered(api):
         assert api.post(f"/jobs/{uuid4()}/{verb}").status == 404
 
 
-def test_a_command_of_the_far_future_is_unprocessable(api):
+def test_a_command_issued_in_the_far_future_is_422(api):
     job, stamp = api.job(), {"issued_at": "2090-01-01T00:00:00Z"}
     asked = [("PUT", "", {"job_type": "a", "every": 60}), ("DELETE", "", {})]
     asked += [("POST", f"/{verb}", {}) for verb in ("pause", "resume", "trigger")]
@@ -96,7 +96,7 @@ def test_a_trigger_of_a_cancelled_job_is_a_conflict(api, shared):
     assert shared.sql("SELECT 1 FROM jobs WHERE triggers <> '{}' AND id IN (%s, %s)", job["id"], done["id"]) == []
 
 
-def test_lists_go_on_where_the_last_page_ended(api):
+def test_pages_continue_where_the_last_one_ended(api):
     ids = [api.job(job_type=f"list.{n % 2}", name=f"Number {n}")["id"] for n in range(7)]
     seen, after = [], None
     while True:
@@ -119,7 +119,7 @@ def test_lists_go_on_where_the_last_page_ended(api):
     ("/runs", {"since": "yesterday"}, "since"), ("/jobs/x", {}, "id"),
     (f"/jobs/{JOB}/occurrences", {"start": RUN_AT}, "start"), (f"/jobs/{JOB}/occurrences", {"end": RUN_AT}, "end"),
 ])
-def test_what_is_wrong_with_a_query_is_said_by_field(api, path, query, field):
+def test_query_errors_are_reported_by_field(api, path, query, field):
     answer = api.get(path, **query)
     assert (answer.status, set(answer.errors)) == (422, {field})
 
@@ -128,6 +128,6 @@ def test_what_is_wrong_with_a_query_is_said_by_field(api, path, query, field):
     ("/jobs", "jobs"), ("/runs", "runs"), ("/audit", "audit"), ("/delayed", "delayed"),
 ])
 @pytest.mark.parametrize("key", ["1" + "0" * 19, "1" + "9" * 19, f"1{JOB}", JOB])
-def test_a_cursor_made_by_hand_is_a_place_or_a_422(served, path, kind, key):
+def test_a_forged_cursor_is_a_position_or_422(served, path, kind, key):
     answer = served.get(path, after=cursors.write(kind, datetime(2026, 11, 18, tzinfo=UTC), key))
     assert answer.status in (200, 422), answer.body

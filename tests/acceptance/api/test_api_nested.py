@@ -34,7 +34,7 @@ def scheduler(shared, *arguments):
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_a_payload_is_shown_as_it_came(api, shared, depth):
+def test_a_payload_is_returned_unchanged(api, shared, depth):
     plain = api.job(payload={"plain": True}, name="“Quoted”: é")
     fields = {"id": str(uuid4()), "job_type": "nested", "run_at": "2099-01-01T00:00:00Z"}
     body = f'{json.dumps(fields)[:-1]},"payload":{objects(depth)}}}'.encode()
@@ -54,7 +54,7 @@ def test_a_payload_is_shown_as_it_came(api, shared, depth):
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_an_output_is_shown_as_it_came(api, host, depth):
+def test_an_output_is_returned_unchanged(api, host, depth):
     host.drain("mainapp_due")
     job = api.job(run_at=iso(utc()), run={"max_attempts": 2, "backoff": [0]})
     for number, status in ((1, "failed"), (2, "succeeded")):

@@ -42,7 +42,7 @@ def test_requests_are_counted_timed_and_logged_by_route(sidecar):
     assert api.token not in "".join(process.raw)
 
 
-def test_jobs_cancelled_together_are_counted_as_one_by_one(sidecar):
+def test_bulk_cancels_are_counted_per_job(sidecar):
     api = start_api(sidecar)
     [process] = sidecar.processes
     jobs = [api.job(job_type="many")["id"] for _ in range(3)]
@@ -54,7 +54,7 @@ def test_jobs_cancelled_together_are_counted_as_one_by_one(sidecar):
     assert process.metric("jobs_cancelled_total") == 3
 
 
-def test_a_result_is_counted_as_one_over_amqp_is(sidecar):
+def test_an_api_result_is_counted_like_an_amqp_result(sidecar):
     api = start_api(sidecar)
     [process] = sidecar.processes
     sidecar.start("producer").ready()
@@ -70,7 +70,7 @@ def test_a_result_is_counted_as_one_over_amqp_is(sidecar):
     assert float(found['scheduler_results_total{status="unchanged"}']) == 1
 
 
-def test_answers_carry_security_headers(served):
+def test_responses_have_security_headers(served):
     for answer in (served.get("/jobs"), served.get("/jobs/x"), served.get("/health"), served.get("/nowhere")):
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
         assert answer.headers["X-Frame-Options"] == "DENY"
@@ -79,7 +79,7 @@ def test_answers_carry_security_headers(served):
         assert answer.headers["Server"] is None
 
 
-def test_a_request_is_a_span_of_its_callers_trace_and_hands_it_on(sidecar):
+def test_a_request_is_a_span_in_the_callers_trace_and_propagates_it(sidecar):
     with Collector() as collector:
         api = start_api(sidecar, OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, OTEL_BSP_SCHEDULE_DELAY="100")
         trace = f"00-{TRACE}-{PARENT}-01"

@@ -29,7 +29,7 @@ def test_a_job_without_a_schedule(api):
     assert (both.status, both.errors.keys()) == (422, {"manual", "cron"})
 
 
-def test_now_is_the_time_of_storing(api):
+def test_run_at_now_is_the_time_of_storing(api):
     asked = {"id": str(uuid4()), "job_type": "now", "run_at": "now"}
     made = api.post("/jobs", asked)
     assert (made.status, made.json["run_at"]) == (201, made.json["created_at"])

@@ -38,12 +38,12 @@ def ask(served, case):
 
 @document.parametrize()
 @settings(max_examples=5, deadline=None, suppress_health_check=HASTE, derandomize=True)
-def test_every_answer_is_as_the_document_says(served, case):
+def test_every_response_matches_the_openapi_document(served, case):
     ask(served, case)
 
 
 @pytest.mark.deep
 @document.parametrize()
 @settings(max_examples=(EXAMPLES or 1000) // 10, deadline=None, suppress_health_check=HASTE)
-def test_every_answer_is_as_the_document_says_for_long(served, case):
+def test_every_response_matches_the_openapi_document_deep(served, case):
     ask(served, case)

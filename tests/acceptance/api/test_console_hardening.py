@@ -48,7 +48,7 @@ def logged_in(answer: Answer) -> bool:
     return any(each.startswith(f"{COOKIE}=ey") for each in answer.headers.get_all("Set-Cookie") or ())
 
 
-def test_pages_are_counted_like_requests(sidecar):
+def test_console_pages_count_against_the_rate_limit(sidecar):
     api = start_api(sidecar, SCHEDULER_API_RATE="1")
     for path, headers in (("/jobs", {}), ("/jobs", {"HX-Request": "true"}), ("/", {}), ("/runs", {})):
         mine = token("viewer", sub=f"{path} {headers}")
@@ -67,7 +67,7 @@ def stream(api: Api, mine: str) -> http.client.HTTPConnection:
     return made
 
 
-def test_one_user_holds_some_live_pages_and_leaves_the_others_theirs(served):
+def test_live_pages_are_limited_per_user(served):
     mine = token("viewer", sub="collector")
     again = token("viewer", sub="collector", jti="another token")
     with ExitStack() as opened:
@@ -101,7 +101,7 @@ def test_a_login_with_many_fields_is_refused(served):
     assert ask(served, "/login", form).status == 422
 
 
-def test_a_form_is_not_decoded_for_those_who_are_not_logged_in(served):
+def test_forms_of_anonymous_visitors_are_not_parsed(served):
     assert ask(served, "/login", b"token=" + b"%" * 100_000).status == 413
     crowd = b"&".join([b"a=b"] * 1000)  # more fields than a form may have; they are not parsed
     for session in (None, "ey.not.one"):
@@ -113,7 +113,7 @@ def test_a_form_is_not_decoded_for_those_who_are_not_logged_in(served):
 @pytest.mark.parametrize("value", [
     nested(900), nested(1400), b"[" + nested(1000) + b',true,"/",""]', b'["a",true,["/"],{}]', b'{"a":1}', b"1",
 ])
-def test_a_forged_message_cookie_does_no_harm(served, value):
+def test_a_forged_flash_cookie_is_harmless(served, value):
     cookie = f"{FLASH}={base64.urlsafe_b64encode(value).decode()}"
     assert ask(served, "/jobs", session=token(), cookies=cookie).status == 200
 
@@ -121,7 +121,7 @@ def test_a_forged_message_cookie_does_no_harm(served, value):
 @pytest.mark.parametrize("then", [
     "/\\evil.example", "//evil.example", "/\t/evil.example", "\\\\evil.example", EVIL, "javascript:alert(1)",
 ])
-def test_no_address_leads_to_another_site(served, then):
+def test_redirects_stay_on_this_site(served, then):
     mine = token()
     value = base64.urlsafe_b64encode(json.dumps(["done", False, then, "Undo"]).encode()).decode()
     page = ask(served, "/jobs", session=mine, cookies=f"{FLASH}={value}")
@@ -137,7 +137,7 @@ def test_no_address_leads_to_another_site(served, then):
     {"Origin": EVIL}, {"Origin": "null"}, {"Referer": f"{EVIL}/page"}, {"Sec-Fetch-Site": "cross-site"},
     {"Sec-Fetch-Site": "same-site"}, {"Sec-Fetch-Site": "none", "Origin": EVIL},
 ])
-def test_another_site_logs_nobody_in(served, headers):
+def test_another_site_cannot_log_a_user_in(served, headers):
     answer = ask(served, "/login", {"token": token()}, **headers)
     assert answer.status == 403
     assert not logged_in(answer)
@@ -146,7 +146,7 @@ def test_another_site_logs_nobody_in(served, headers):
     assert ask(served, "/logout", form, session=mine, **headers).status == 403
 
 
-def test_this_site_logs_in(served):
+def test_a_login_form_of_this_site_is_accepted(served):
     netloc = urlsplit(served.url).netloc
     for headers in ({}, {"Origin": served.url}, {"Sec-Fetch-Site": "same-origin", "Origin": served.url},
                     {"Origin": "https://console.example", "X-Forwarded-Host": "console.example"},
@@ -164,7 +164,7 @@ def link(api: Api, mine: str) -> str:
 @pytest.mark.parametrize("headers", [
     {"Sec-Fetch-Site": "cross-site"}, {"Referer": f"{EVIL}/page"}, {"Host": "console.example"},
 ])
-def test_a_link_of_somebody_else_s_asks_before_it_logs_in(served, headers):
+def test_a_login_link_from_elsewhere_asks_for_confirmation(served, headers):
     path = link(served, token("operator", sub="mallory"))
     page = ask(served, path, **headers)
     assert page.status == 200
@@ -184,7 +184,7 @@ def test_a_link_does_not_replace_another_session_without_asking(served):
     assert (opened.status, logged_in(opened)) == (303, True)
 
 
-def test_over_tls_browsers_are_told_to_stay_with_it(served):
+def test_hsts_is_sent_over_tls(served):
     for path in ("/login", "/health", "/api/v1/jobs"):
         assert ask(served, path).headers["Strict-Transport-Security"] is None
         found = ask(served, path, X_Forwarded_Proto="https").headers["Strict-Transport-Security"]

@@ -40,7 +40,7 @@ def tiles(page: str) -> dict[str, tuple[str, str]]:
     return {what: (value, more) for what, value, more in found}
 
 
-def test_the_api_counts_what_is_the_tenant_s_own(crowded):
+def test_api_statistics_are_limited_to_the_tenant(crowded):
     quiet = crowded.as_("viewer", "quiet").get("/stats").json
     assert quiet["jobs"] == {"pending": 1, "paused": 0, "done": 0, "cancelled": 0}
     assert set(quiet["runs"].values()) == {0}
@@ -48,7 +48,7 @@ def test_the_api_counts_what_is_the_tenant_s_own(crowded):
     assert crowded.as_("viewer", "busy").get("/stats").json["runs"]["dead"] == OTHERS
 
 
-def test_the_overview_shows_what_is_the_tenant_s_own(crowded):
+def test_the_overview_is_limited_to_the_tenant(crowded):
     page = crowded.as_("viewer", "quiet").page("/")
     found = tiles(page)
     assert found["Backlog"] == ("0", "nothing waits")
@@ -77,7 +77,7 @@ def first_message(url: str, mine: str) -> dict:
                 return json.loads(line[6:])
 
 
-def test_the_stream_tells_what_is_the_tenant_s_own(crowded):
+def test_the_stream_is_limited_to_the_tenant(crowded):
     message = first_message(crowded.url, token("viewer", "quiet"))
     assert "sample" not in message
     assert "roles" not in message["parts"]

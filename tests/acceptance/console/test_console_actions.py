@@ -54,7 +54,7 @@ def test_pause_and_resume_in_the_row(world, visit):
     expect(page).to_have_url(re.compile(r"/jobs\?q=In"))  # the filter stays in the address
 
 
-def test_filters_live_in_the_address(world, visit):
+def test_filters_are_kept_in_the_url(world, visit):
     world.job(job_type="filter.one", name="One of them", every="P1D", priority="high", tenant="acme")
     world.job(job_type="filter.two", name="Another one", every="P1D")
     page = visit.go("/jobs")
@@ -68,7 +68,7 @@ def test_filters_live_in_the_address(world, visit):
     expect(page.get_by_role("link", name="Another one")).to_be_visible()
 
 
-def test_run_now_pause_with_undo_and_cancel_on_the_job_itself(world, visit):
+def test_the_job_page_triggers_pauses_undoes_and_cancels(world, visit):
     job = world.job(job_type="acted", name="Acted upon", every="P1D", run_at=iso(utc(days=1)), run={})
     page = visit.go(f"/jobs/{job}")
     page.get_by_role("button", name="Run now").click()
@@ -89,7 +89,7 @@ def test_run_now_pause_with_undo_and_cancel_on_the_job_itself(world, visit):
     assert status(world, job) == "cancelled"
 
 
-def test_a_new_job_shows_its_occurrences_and_its_problems_while_typing(world, visit):
+def test_the_job_form_previews_occurrences_and_problems(world, visit):
     page = visit.go("/jobs/new")
     preview = page.locator("#preview")
     page.get_by_label("Name", exact=True).fill("Every last Friday")
@@ -117,7 +117,7 @@ def test_a_new_job_shows_its_occurrences_and_its_problems_while_typing(world, vi
     visit.bear("422")
 
 
-def test_a_paused_job_without_a_schedule_is_made_edited_triggered_and_resumed(world, visit):
+def test_a_paused_manual_job_is_created_edited_triggered_and_resumed(world, visit):
     page = visit.go("/jobs/new")
     page.get_by_label("Name", exact=True).fill("On demand")
     page.get_by_label("Type", exact=True).fill("plan.manual")
@@ -164,7 +164,7 @@ def test_every_fifteen_minutes_and_a_raw_rule(visit):
     expect(page.locator("#preview").get_by_text("Weekdays at 09:00 in UTC")).to_be_visible()
 
 
-def test_an_edit_keeps_what_it_does_not_show_and_notices_another_ones(world, visit):
+def test_an_edit_keeps_hidden_fields_and_detects_conflicts(world, visit):
     job = world.job(
         job_type="edited",
         name="Before",
@@ -195,7 +195,7 @@ def test_an_edit_keeps_what_it_does_not_show_and_notices_another_ones(world, vis
     visit.bear("412")
 
 
-def test_an_edit_runs_nothing_again_that_has_run(world, visit):
+def test_an_edit_emits_no_past_occurrence(world, visit):
     job = world.job(job_type="edited.often", name="Old name", every="PT3H", run_at=iso(utc(hours=-1)), run={})
     world.event(job)
     before = world.sidecar.job(job)["next_run_at"]
@@ -208,7 +208,7 @@ def test_an_edit_runs_nothing_again_that_has_run(world, visit):
     assert before > utc()
 
 
-def test_a_failing_job_is_found_its_reason_seen_and_it_is_tried_again(world, visit):
+def test_a_failing_run_is_found_and_retried(world, visit):
     """The way of someone woken at night: from the overview to a run that succeeds."""
     job, event = world.dead_run(name="CRM sync", job_type="sync.night", error="502 from crm.example.org")
     page = visit.go("/")
@@ -252,7 +252,7 @@ def endpoint(world):
     server.server_close()
 
 
-def test_a_new_user_finds_a_failing_job_sees_why_mends_its_target_and_runs_it_again(world, visit, endpoint):
+def test_a_user_finds_a_failing_job_fixes_its_target_and_reruns_it(world, visit, endpoint):
     world.job(job_type="crm.sync", name="Sync with the CRM", every="P1D", run_at=iso(utc()),
               run={"max_attempts": 1}, target={"webhook": {"url": f"{endpoint}/broken"}})
     page = visit.go("/")
@@ -272,7 +272,7 @@ def test_a_new_user_finds_a_failing_job_sees_why_mends_its_target_and_runs_it_ag
     expect(page.get_by_text("welcome")).to_be_visible()
 
 
-def test_a_dead_run_of_a_job_that_was_mended_offers_to_run_the_job_as_it_is_now(world, visit, endpoint):
+def test_a_dead_run_of_an_edited_job_offers_to_run_the_current_job(world, visit, endpoint):
     job = world.job(job_type="crm.again", every="P1D", run_at=iso(utc()), run={"max_attempts": 1},
                     target={"webhook": {"url": f"{endpoint}/broken"}})
     dead = "SELECT event_id FROM run_history WHERE job_id = %s AND status = 'dead'"
@@ -291,7 +291,7 @@ def test_a_dead_run_of_a_job_that_was_mended_offers_to_run_the_job_as_it_is_now(
     expect(page.locator("#part-job-strip .k-succeeded")).to_have_count(1)
 
 
-def test_a_target_is_tried_once_before_anyone_relies_on_it(visit, endpoint):
+def test_the_job_form_tests_a_target(visit, endpoint):
     page = visit.go("/jobs/new")
     page.get_by_label("Type", exact=True).fill("tried.first")
     page.get_by_label("call a webhook").check()
@@ -302,7 +302,7 @@ def test_a_target_is_tried_once_before_anyone_relies_on_it(visit, endpoint):
     expect(page.get_by_text("no retries")).to_be_visible()
 
 
-def test_output_comes_in_while_a_run_is_at_work(world, visit):
+def test_output_appears_during_a_run(world, visit):
     job = world.job(job_type="report.slow", run_at=iso(utc()), run={})
     event = world.event(job)
     page = visit.go(f"/runs/{event['event_id']}")
@@ -327,7 +327,7 @@ def test_the_overview_is_live_and_its_charts_are_drawn(world, visit):
     expect(page.locator(".u-wrap canvas")).to_have_count(4)  # once there are two samples
 
 
-def test_actions_over_all_that_match_say_how_many_first(world, visit):
+def test_bulk_actions_show_the_count_before_confirmation(world, visit):
     jobs = [world.job(job_type="bulk.many", every="P1D", run_at=iso(utc(days=1))) for _ in range(3)]
     page = visit.go("/jobs?job_type=bulk.many")
     page.get_by_role("link", name="Pause …").click()
@@ -357,7 +357,7 @@ def test_actions_over_all_that_match_say_how_many_first(world, visit):
     assert {status(world, job) for job in jobs} == {"cancelled"}
 
 
-def test_all_dead_runs_of_a_type_are_tried_again(world, visit):
+def test_all_dead_runs_of_a_type_are_retried(world, visit):
     events = [world.dead_run(job_type="bulk.dead")[1] for _ in range(2)]
     page = visit.go("/runs?status=dead&job_type=bulk.dead")
     page.get_by_role("link", name="Retry …").click()
@@ -396,7 +396,7 @@ def test_dead_letters_are_replayed_and_dropped(world, visit):
     expect(page.get_by_role("status")).to_contain_text("Replayed: request")
 
 
-def test_the_audit_tells_who_did_what(world, visit):
+def test_the_audit_page_shows_authors_and_changes(world, visit):
     job = world.job(job_type="audited", name="Audited", every="P1D", run_at=iso(utc(days=1)))
     page = visit.go(f"/jobs/{job}")
     page.get_by_role("button", name="Pause").click()
@@ -408,7 +408,7 @@ def test_the_audit_tells_who_did_what(world, visit):
     expect(page.get_by_role("heading", name="Audited")).to_be_visible()
 
 
-def test_the_jobs_due_next_come_first_where_that_is_asked_for(world, visit):
+def test_jobs_can_be_sorted_by_next_due(world, visit):
     late = world.job(job_type="sorted", name="Later", run_at=iso(utc(hours=5)))
     soon = world.job(job_type="sorted", name="Sooner", run_at=iso(utc(hours=4)))
     page = visit.go("/jobs?job_type=sorted")
@@ -425,7 +425,7 @@ def test_the_jobs_due_next_come_first_where_that_is_asked_for(world, visit):
     assert ids == [f"job-{soon}", f"job-{another}", f"job-{late}"]
 
 
-def test_the_jobs_due_next_go_on_on_further_pages(world, visit):
+def test_jobs_sorted_by_next_due_are_paged(world, visit):
     at = iso(utc(days=30))  # all at once
     jobs = sorted(f"job-{world.host.request(job_type='many.next', run_at=at)}" for _ in range(101))
     for each in jobs:
@@ -465,7 +465,7 @@ def test_a_worker_shows_its_runs(world, visit):
     expect(page.locator("#list tbody tr")).to_have_count(1)
 
 
-def test_a_time_is_told_in_full_on_focus_too(world, visit):
+def test_full_times_are_shown_on_focus(world, visit):
     job = world.job(job_type="told.in.full", run_at="2030-01-02T03:04:05Z", timezone="Europe/Berlin")
     page = visit.go("/jobs?job_type=told.in.full")
     page.locator(f"#job-{job} time").first.focus()
@@ -489,7 +489,7 @@ def test_the_theme_is_chosen_and_kept(visit):
     assert page.evaluate(ground) == "rgb(15, 18, 22)"
 
 
-def test_what_a_role_may_not_do_is_not_offered_and_refused_if_tried(world, browser):
+def test_forbidden_actions_are_hidden_and_rejected(world, browser):
     job = world.job(job_type="guarded", name="Guarded", every="P1D", run_at=iso(utc(days=1)))
     viewer = world.token("viewer")
     with a_visit(browser, world, viewer) as visit:
@@ -522,7 +522,7 @@ def test_a_form_of_another_site_or_session_is_refused(world):
     assert status(world, job) == "paused"
 
 
-def test_a_tenant_sees_and_touches_its_own_things_only(world):
+def test_a_tenant_sees_and_changes_only_its_own_data(world):
     mine = world.job(job_type="theirs.mine", name="Of acme", every="P1D", tenant="acme")
     other, event = world.dead_run(name="Of globex", tenant="globex", job_type="theirs.other")
     token = world.token("operator", "acme")
@@ -553,7 +553,7 @@ def test_a_login_link_works_once(world, browser):
     assert world.http("/login/link", {})[0] == 303  # no token, no link
 
 
-def test_a_session_ends_with_its_token_and_a_bad_one_is_taken_away(world):
+def test_sessions_end_with_their_token_and_bad_cookies_are_deleted(world):
     code, _, headers = world.http("/jobs", token="ey.not.one")
     assert (code, headers["Location"]) == (303, "/login?next=%2Fjobs")
     assert any(
@@ -569,14 +569,14 @@ def test_a_link_from_another_site_is_followed_with_the_session(world):
     assert world.http("/jobs?status=dead", headers={"Sec-Fetch-Site": "same-origin"})[0] == 303
 
 
-def test_after_a_login_one_stays_on_this_site(world):
+def test_a_login_redirects_only_within_this_site(world):
     token = world.token()
     for target in ("//evil.example", "https://evil.example/", "/\\evil.example", "javascript:alert(1)"):
         code, _, headers = world.http("/login", {"token": token, "next": target})
         assert (code, headers["Location"]) == (303, "/"), target
 
 
-def test_files_are_kept_by_browsers_and_compressed(world):
+def test_static_files_are_cached_and_compressed(world):
     text = world.http("/login")[1]
     for address in re.findall(r"/static/[\w.-]+", text):
         code, _, headers = world.http(address)
@@ -586,7 +586,7 @@ def test_files_are_kept_by_browsers_and_compressed(world):
     assert world.http("/static/nothing.js")[0] == 404
 
 
-def test_a_page_that_is_not_there_says_so_to_people_and_to_programs(world):
+def test_a_missing_page_is_404_as_html_and_json(world):
     code, text, headers = world.http("/nonsense", headers={"Accept": "text/html"})
     assert (code, "There is no such page" in text, headers.get_content_type()) == (404, True, "text/html")
     for path in ("/nonsense", "/api/v1/nonsense"):
@@ -594,7 +594,7 @@ def test_a_page_that_is_not_there_says_so_to_people_and_to_programs(world):
     assert world.http("/api/v1/nonsense", headers={"Accept": "text/html"})[2].get_content_type() != "text/html"
 
 
-def test_pages_carry_a_policy_that_lets_in_nothing_of_others(world):
+def test_pages_have_a_strict_content_security_policy(world):
     for path, code in (("/login", 200), ("/nonsense", 404), ("/jobs/not-a-uuid", 303)):
         found, _, headers = world.http(path)
         assert found == code, path

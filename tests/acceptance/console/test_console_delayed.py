@@ -32,7 +32,7 @@ def rows(world):
     return world.sidecar.sql("SELECT message_id FROM delayed_messages WHERE exchange IS NOT NULL")
 
 
-def test_a_message_is_found_looked_at_and_taken_back(world, browser):
+def test_a_delayed_message_is_found_shown_and_cancelled(world, browser):
     named = delay(world, "invoice.reminder", b'{"invoice": 42}')
     delay(world, "other", b"x")
     with a_visit(browser, world, world.token(), width=DESK) as visit:
@@ -50,7 +50,7 @@ def test_a_message_is_found_looked_at_and_taken_back(world, browser):
     assert named not in {str(row["message_id"]) for row in rows(world)}
 
 
-def test_the_pages_are_whole_and_what_a_message_says_is_text(world, browser):
+def test_delayed_message_pages_escape_message_contents(world, browser):
     headers = {"x-delay": HOUR, ALL[:200]: ALL}
     named = delay(world, "<b>{{7*7}}", ALL.encode(), content_type=ALL[:200], headers=headers)
     for width in (DESK, PHONE):
@@ -64,7 +64,7 @@ def test_the_pages_are_whole_and_what_a_message_says_is_text(world, browser):
                 assert page.locator("main script, main iframe, main svg[onload]").count() == 0
 
 
-def test_who_may_not_is_not_offered_it(world, browser):
+def test_delayed_messages_are_hidden_without_permission(world, browser):
     named = delay(world, "seen", b"x")
     with a_visit(browser, world, world.token("viewer"), width=DESK) as visit:
         page = visit.go(f"/delayed/{named}")

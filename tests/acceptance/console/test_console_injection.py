@@ -140,7 +140,7 @@ def check(page, path):
     assert "62615533" not in page.content(), path
 
 
-def test_a_form_that_is_wrong_shows_what_was_typed_as_text(world):
+def test_an_invalid_form_shows_its_input_as_text(world):
     token = world.token("operator")
     names = ("job_type", "name", "rule", "timezone", "payload", "url", "headers", "body", "command", "arguments",
              "run_at", "starts", "route", "tenant", "max_lateness", "at", "every_count")

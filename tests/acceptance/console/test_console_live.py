@@ -15,7 +15,7 @@ def place(page, row):
     return page.locator(row).bounding_box()["y"]
 
 
-def test_new_jobs_are_counted_and_come_when_they_are_asked_for(world, visit):
+def test_new_jobs_are_counted_and_loaded_on_request(world, visit):
     first = world.job(job_type="news.mine", name="There before", every="P1D", run_at=iso(utc(days=1)))
     page = visit.go("/jobs?job_type=news.mine")
     row = f"#job-{first}"
@@ -51,7 +51,7 @@ def test_new_runs_are_counted_by_the_filter_of_the_page(world, visit):
     expect(page.locator(f"#run-{shown['event_id']}")).to_be_visible()
 
 
-def test_rows_of_lists_follow_what_happens_in_place(world, visit):
+def test_list_rows_are_updated_in_place(world, visit):
     job = world.job(job_type="news.row", run_at=iso(utc()), run={})
     event = world.event(job)
     page = visit.go("/runs?job_type=news.row")
@@ -84,7 +84,7 @@ def test_a_job_page_is_live(world, visit):
     expect(page.locator("#part-job-ahead tbody tr")).to_have_count(10)
 
 
-def test_a_page_that_finds_no_database_once_is_live_again(world, visit):
+def test_a_live_page_recovers_after_a_database_outage(world, visit):
     job = world.job(job_type="live.job", every="P1D", run_at=iso(utc(days=1)))
     page = visit.go(f"/jobs/{job}")
     with unreachable(world.sidecar.database_url), page.expect_response(
@@ -100,7 +100,7 @@ def test_a_page_that_finds_no_database_once_is_live_again(world, visit):
     expect(page.locator("#part-job-head").get_by_role("button", name="Resume")).to_be_visible()
 
 
-def test_rows_wait_while_the_pointer_is_in_the_table(world, visit):
+def test_rows_do_not_move_under_the_pointer(world, visit):
     job = world.job(job_type="live.held", every="P1D", run_at=iso(utc(days=1)), run={})
     world.host.publish("trigger", {"id": job})
     first = world.event(job)
@@ -119,7 +119,7 @@ def test_rows_wait_while_the_pointer_is_in_the_table(world, visit):
     expect(bring).to_have_count(0)
 
 
-def test_a_tenant_hears_of_its_own_things_only(world, browser):
+def test_a_tenant_gets_only_its_own_updates(world, browser):
     other = world.job(job_type="quiet.theirs", name="Of globex", every="P1D", tenant="globex")
     _, event = world.dead_run(job_type="quiet.run", tenant="globex")
     token = world.token("operator", "acme")

@@ -40,7 +40,7 @@ SHOWN = {
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", DESK), ("dark", DESK), ("light", PHONE), ("dark", PHONE)])
-def test_every_page_is_whole_in_both_themes_and_on_a_phone(world, browser, paths, theme, width):
+def test_every_page_renders_in_both_themes_and_on_a_phone(world, browser, paths, theme, width):
     with a_visit(browser, world, world.token(), color_scheme=theme, width=width) as visit:
         for name, path in paths.items():
             page = visit.go(path)

@@ -85,7 +85,7 @@ def definitions(**more):
     ], "queues": [{"name": "billing", "vhost": "/"}], **more}
 
 
-def test_migrate_prints_what_takes_the_place_of_the_plugins_exchanges_and_applies_it(shop, sidecar, run, tmp_path):
+def test_migrate_prints_and_applies_the_replacements(shop, sidecar, run, tmp_path):
     path = tmp_path / "definitions.json"
     path.write_text(json.dumps(definitions()))
     text = run("migrate", path, code=1)
@@ -123,7 +123,7 @@ def test_migrate_prints_what_takes_the_place_of_the_plugins_exchanges_and_applie
     until(lambda: any(row["retries"] for row in waiting(sidecar)), "the one without a queue")
 
 
-def test_migrate_side_by_side_and_what_is_no_export(run, tmp_path):
+def test_migrate_with_a_suffix_and_with_invalid_definitions(run, tmp_path):
     path = tmp_path / "definitions.json"
     path.write_text(json.dumps(definitions()))
     text = run("migrate", path, "--suffix", ".v2", code=1)

@@ -29,7 +29,7 @@ def rejected(shop, body):
     (value("f", "f", 1000.75), 1000), (value("d", "d", HOUR + 0.99), HOUR),
     (b"D" + struct.pack(">Bi", 2, 123_456), 1234), (text(b"2500"), 2500), (text(b"+7"), 7),
 ], ids=["b", "B", "s", "u", "I", "i", "l", "L", "f", "d", "D", "text", "signed-text"])
-def test_every_kind_of_number_delays_and_comes_out_negated_in_64_bits(shop, sidecar, written, milliseconds):
+def test_every_number_type_delays_and_is_delivered_negated(shop, sidecar, written, milliseconds):
     queue = shop.queue()
     with frozen(sidecar.processes[1]):
         shop.send(queue, properties=headers_only(before=text(b"a"), x_delay=written, after=VOID))
@@ -48,7 +48,7 @@ def test_every_kind_of_number_delays_and_comes_out_negated_in_64_bits(shop, side
     value("I", "i", 0), value("I", "i", -1), value("b", "b", -128), value("l", "q", -(2**63)),
     value("d", "d", -1e300), value("f", "f", 0.5), text(b"0"), text(b"-5"), b"D" + struct.pack(">Bi", 1, -77),
 ], ids=["0", "-1", "byte", "least", "huge", "fraction", "text-0", "text-5", "decimal"])
-def test_zero_or_less_is_at_once_and_the_header_stays_as_it_is(shop, written):
+def test_a_delay_of_zero_or_less_is_immediate_and_unchanged(shop, written):
     queue = shop.queue()
     shop.send(queue, properties=headers_only(x_delay=written))
     with keeping_raw():
@@ -74,7 +74,7 @@ def test_zero_or_less_is_at_once_and_the_header_stays_as_it_is(shop, written):
     ({"x_deliver_at": value("l", "q", 5)}, "RFC 3339 text or an AMQP timestamp"),
     ({"x_deliver_at": text(b"2026-12-01T00:00:00Z"), "x_delay": text(b"?")}, "x-delay: must be a number"),
 ])
-def test_what_is_no_number_or_too_far_is_rejected_with_the_reason(shop, headers, words):
+def test_invalid_or_too_long_delays_are_rejected_with_the_reason(shop, headers, words):
     events = shop.listen("schedule.events", "rejected")
     body = repr(headers).encode()
     shop.send("any.key", body, properties=headers_only(**headers))
@@ -90,7 +90,7 @@ def test_what_is_no_number_or_too_far_is_rejected_with_the_reason(shop, headers,
     assert words in f"{problem['field']}: {problem['problem']}"
 
 
-def test_a_rejected_message_keeps_its_properties_and_nobody_else_hears_of_it(shop):
+def test_a_rejected_message_keeps_its_properties_and_is_not_announced(shop):
     replies = shop.listen("amq.topic", "nothing")
     properties = pika.BasicProperties(
         headers={"x-delay": "never", "a": [1, {"b": None}]}, content_type="a/b", priority=3, correlation_id="c",
@@ -109,7 +109,7 @@ def test_a_rejected_message_keeps_its_properties_and_nobody_else_hears_of_it(sho
     assert not shop.drain(replies)
 
 
-def test_the_other_headers_say_when_too_and_are_always_removed(shop, sidecar):
+def test_the_other_delay_headers_apply_and_are_removed(shop, sidecar):
     queue, at = shop.queue(), utc(hours=1).replace(microsecond=123_000)
     ms, seconds = int(at.timestamp() * 1000), int(at.timestamp())
     written = at.isoformat()
@@ -141,7 +141,7 @@ def test_the_other_headers_say_when_too_and_are_always_removed(shop, sidecar):
     assert sorted(found, key=len) == [plain] * 7 + [negated] * 2
 
 
-def test_headers_that_pika_cannot_read_come_out_as_they_came_in(shop):
+def test_headers_that_pika_cannot_decode_are_delivered_unchanged(shop):
     queue = shop.queue()
     deep = b"V"
     for _ in range(2000):

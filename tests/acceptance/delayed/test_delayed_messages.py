@@ -33,7 +33,7 @@ def answer(shop, **fields):
     return shop.get(replies)[2].decode()
 
 
-def test_what_has_no_delay_header_never_touches_us_and_mandatory_is_the_brokers_own(shop, sidecar):
+def test_messages_without_a_delay_header_bypass_the_sidecar(shop, sidecar):
     queue = shop.queue()
     shop.send(queue, b"plain", other=5)
     assert shop.take(queue, 1)[0][1].headers == {"other": 5}
@@ -64,7 +64,7 @@ def test_every_property_is_kept(shop):
     assert (method.exchange, method.routing_key) == ("schedule.delayed", queue)
 
 
-def test_cc_is_honoured_when_it_comes_out(shop):
+def test_cc_applies_at_delivery(shop):
     queue, copy = shop.queue(), shop.queue()
     shop.send(queue, b"twice", x_delay=20, CC=[copy])
     assert bodies(shop.take(queue, 1) + shop.take(copy, 1)) == [b"twice"] * 2
@@ -89,7 +89,7 @@ def test_a_binding_that_is_added_after_publishing_counts(shop, sidecar):
     assert bodies(shop.take(queue, 1)) == [b"late binding"]
 
 
-def test_a_queue_deleted_before_its_time_costs_no_message_and_no_other_comes_twice(shop, sidecar):
+def test_a_deleted_queue_loses_and_duplicates_no_message(shop, sidecar):
     queue, gone = shop.queue(), shop.queue()
     producer = sidecar.processes[1]
     with frozen(producer):
@@ -110,7 +110,7 @@ def test_a_queue_deleted_before_its_time_costs_no_message_and_no_other_comes_twi
     assert not shop.drain(queue)
 
 
-def test_after_an_hour_without_a_queue_it_goes_to_schedule_dead_with_the_reason(shop, sidecar):
+def test_an_unroutable_message_is_dead_lettered_after_an_hour(shop, sidecar):
     key = f"nobody.{uuid4().hex}"
     properties = pika.BasicProperties(headers={"x-delay": 1, "mine": 1}, expiration="60000", correlation_id="c")
     shop.send(key, b"given up", properties=properties)
@@ -139,7 +139,7 @@ def drained(shop):
         yield got
 
 
-def test_rejected_by_a_worker_dead_lettered_and_delayed_again(shop):
+def test_a_message_rejected_by_its_consumer_can_be_delayed_again(shop):
     """The usual way to retry with the plugin: a queue whose dead letters go to the delayed exchange."""
     queue = shop.queue(arguments={"x-dead-letter-exchange": "schedule.delay"})
     shop.send(queue, b"work", x_delay=30)
@@ -174,7 +174,7 @@ def in_order(came, producer):
     assert came == wanted or (may_have_let_go(producer) and sorted(came) == sorted(wanted))
 
 
-def test_cancelled_by_its_message_id(shop, sidecar):
+def test_a_message_is_cancelled_by_its_message_id(shop, sidecar):
     queue, message_id = shop.queue(), str(uuid4())
     shop.send(queue, b"cancelled", properties=named(message_id.upper(), **{"x-delay": HOUR}))
     shop.send(queue, b"not", properties=named(str(uuid4()), **{"x-delay": HOUR}))
@@ -207,7 +207,7 @@ def test_a_uuid_is_the_same_with_or_without_dashes_in_either_case(shop, sidecar,
     assert not shop.drain(queue)
 
 
-def test_a_cancel_that_comes_first_holds_for_an_hour(shop, sidecar):
+def test_an_early_cancel_applies_for_an_hour(shop, sidecar):
     queue, held, over = shop.queue(), str(uuid4()), str(uuid4())
     for each in (held, over):
         assert '"status":"cancelled"' in answer(shop, id=each)
@@ -225,7 +225,7 @@ def test_a_cancel_that_comes_first_holds_for_an_hour(shop, sidecar):
     assert not shop.drain(queue)
 
 
-def test_an_ordinary_cancel_leaves_nothing_among_the_messages(shop, sidecar):
+def test_a_job_cancel_stores_no_delayed_tombstone(shop, sidecar):
     job = shop.request(run_at="2099-01-01T00:00:00Z")
     sidecar.stored(job)
     assert '"status":"cancelled"' in answer(shop, id=job)
@@ -233,7 +233,7 @@ def test_an_ordinary_cancel_leaves_nothing_among_the_messages(shop, sidecar):
     assert job not in cancels(sidecar)
 
 
-def test_the_same_uuid_while_it_waits_is_the_same_message(shop, sidecar):
+def test_a_pending_uuid_is_a_duplicate(shop, sidecar):
     queue, message_id = shop.queue(), str(uuid4())
     shop.send(queue, b"first", properties=named(message_id, **{"x-delay": HOUR}))
     stored(sidecar, 1)
@@ -294,7 +294,7 @@ def test_an_exit_by_headers(shop):
     assert bodies(shop.take(queue, 1)) == [b"red"]
 
 
-def test_what_expires_before_it_is_stored_goes_to_schedule_dead(shop, sidecar):
+def test_messages_that_expire_before_storing_are_dead_lettered(shop, sidecar):
     with frozen(sidecar.processes[0]):
         # Unacknowledged messages of the consumer expire only when the broker has closed its connection.
         for _ in range(3):
@@ -306,7 +306,7 @@ def test_what_expires_before_it_is_stored_goes_to_schedule_dead(shop, sidecar):
     assert dead[1].headers["x-delay"] == HOUR
 
 
-def test_an_exit_that_is_none_any_more_stops_nothing_else(shop, sidecar):
+def test_a_deleted_exit_blocks_no_other_message(shop, sidecar):
     """Publishing to a missing exchange would close the channel of all events."""
     queue = shop.queue()
     sidecar.sql("INSERT INTO delayed_messages (exchange, routing_key, properties, body, due_at, wake_at) "

@@ -36,18 +36,18 @@ def send_all(shop, sidecar):
     return send
 
 
-def test_a_type_that_there_is_not_is_refused():
+def test_an_unknown_exchange_type_is_rejected():
     with pytest.raises(Misconfigured, match="SCHEDULER_DELAY_EXCHANGES"):
         settings.load({"SCHEDULER_DELAY_EXCHANGES": "orders:nonsense"})
 
 
-def test_the_type_of_an_exit_is_not_the_plugins_own():
+def test_the_plugins_type_is_not_an_exit_type():
     with pytest.raises(Misconfigured, match="topic, direct, fanout, headers"):
         settings.load({"SCHEDULER_DELAY_EXCHANGES": "orders:x-delayed-message"})
 
 
 @pytest.mark.parametrize("pattern", ["a.b.c", "a.*.c", "a.#"])
-def test_topic_each_message_that_matches_once(shop, send_all, pattern):
+def test_a_topic_exit_delivers_each_match_once(shop, send_all, pattern):
     queue, other = shop.queue("orders", pattern), shop.queue("orders", "b.#")
     in_order = send_all("orders.delay", "a.b.c")
     assert bodies(shop.take(queue, len(DELAYS))) == in_order
@@ -70,14 +70,14 @@ def test_fanout(shop, send_all):
         assert bodies(shop.take(queue, len(DELAYS))) == in_order
 
 
-def test_two_entries_bound_together_pass_on_what_has_no_delay(shop):
+def test_chained_entries_forward_undelayed_messages(shop):
     queue = shop.queue("second", "e2e.none")
     shop.channel.exchange_bind("second.delay", "orders", "e2e.none")
     shop.send("e2e.none", b"at once", "orders.delay")
     assert bodies(shop.take(queue, 1)) == [b"at once"]
 
 
-def test_two_entries_bound_together_delay_once(shop, sidecar, send_all):
+def test_chained_entries_delay_once(shop, sidecar, send_all):
     queue = shop.queue("second", "e2e.delay")
     shop.channel.exchange_bind("second.delay", "orders", "e2e.delay")
     sidecar.sql("CREATE TABLE second_time (late interval)")
@@ -99,7 +99,7 @@ def test_order(shop, send_all):
     assert bodies(shop.take(queue, len(DELAYS))) == in_order
 
 
-def test_the_messages_that_wait_are_counted(shop, sidecar):
+def test_pending_messages_are_counted(shop, sidecar):
     queue = shop.queue()
     [consumer, _] = sidecar.processes
     until(lambda: consumer.metric("scheduler_delayed_messages") == 0, "nothing waiting")
@@ -110,13 +110,13 @@ def test_the_messages_that_wait_are_counted(shop, sidecar):
     until(lambda: consumer.metric("scheduler_delayed_messages") == 0, "none left")
 
 
-def test_text_as_the_header(shop, send_all):
+def test_a_delay_as_text_is_accepted(shop, send_all):
     queue = shop.queue()
     in_order = send_all("schedule.delay", queue, write=str)
     assert bodies(shop.take(queue, len(DELAYS))) == in_order
 
 
-def test_one_entry_that_is_lost_does_not_stop_the_others(shop, sidecar):
+def test_a_deleted_entry_blocks_no_other(shop, sidecar):
     queue = shop.queue()
     with frozen(sidecar.processes[1]):
         for each in (b"1", b"2", b"3"):

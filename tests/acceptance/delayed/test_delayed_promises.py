@@ -13,7 +13,7 @@ def due_now(sidecar):
     sidecar.sql("SELECT pg_notify('scheduler_wakeup', '')")
 
 
-def test_what_has_no_delay_header_passes_while_we_stand_still(shop, sidecar):
+def test_undelayed_messages_pass_while_the_sidecar_is_stopped(shop, sidecar):
     queue, order = shop.queue(), shop.queue("orders", "key")
     with frozen(sidecar.processes[0]), frozen(sidecar.processes[1]):
         shop.send(queue, b"plain", other=5)
@@ -21,7 +21,7 @@ def test_what_has_no_delay_header_passes_while_we_stand_still(shop, sidecar):
         assert bodies(shop.take(queue, 1) + shop.take(order, 1)) == [b"plain", b"order"]
 
 
-def test_expiration_counts_from_when_it_comes_out(shop, sidecar):
+def test_expiration_counts_from_delivery(shop, sidecar):
     """Its delay is longer than its expiration; the expiration starts at delivery."""
     expired = shop.queue("amq.fanout", "")
     queue = shop.queue(arguments={"x-dead-letter-exchange": "amq.fanout"})
@@ -36,7 +36,7 @@ def test_expiration_counts_from_when_it_comes_out(shop, sidecar):
     assert death["original-expiration"] == "1500"
 
 
-def test_a_bcc_reaches_nobody_and_is_not_told(shop):
+def test_bcc_is_removed_and_not_revealed(shop):
     """The broker removes it on arrival."""
     queue, secret = shop.queue(), shop.queue()
     shop.send(queue, b"kept from us", x_delay=20, BCC=[secret])
@@ -45,7 +45,7 @@ def test_a_bcc_reaches_nobody_and_is_not_told(shop):
     assert not shop.drain(secret)
 
 
-def test_a_dead_letter_that_is_sent_again_with_a_delay_is_delayed_again(shop, sidecar):
+def test_a_replayed_dead_letter_is_delayed_again(shop, sidecar):
     """A retry as users of the plugin do it: reject, read from the dead letters, publish with a new delay."""
     dead = shop.queue("amq.fanout", "")
     queue = shop.queue(arguments={"x-dead-letter-exchange": "amq.fanout"})
@@ -67,7 +67,7 @@ def test_a_dead_letter_that_is_sent_again_with_a_delay_is_delayed_again(shop, si
     assert (body, properties.headers["x-delay"]) == (b"work", -80)
 
 
-def test_by_any_number_of_replicas_each_comes_out_once(stack, template):
+def test_several_replicas_deliver_each_message_once(stack, template):
     database, many = stack.create_database(template=template), 2000
     vhost = stack.create_vhost()
     several = Sidecar(database, vhost).up(consumers=2, producers=3)

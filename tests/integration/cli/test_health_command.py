@@ -26,7 +26,7 @@ def test_a_ready_process_is_healthy(sidecar):
     assert answer["live"] is True
 
 
-def test_a_process_that_misses_something_says_what(sidecar):
+def test_an_unready_process_names_the_missing_dependency(sidecar):
     process = sidecar.start("producer", AMQP_URL="amqp://guest:guest@127.0.0.1:9/")
     until(lambda: "rabbitmq" in health(process.port)[1]["missing"], "what it misses")
     assert health(process.port)[0] == 1

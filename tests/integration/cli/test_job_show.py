@@ -73,7 +73,7 @@ def test_every_column_is_read(database_url, job):
     assert (found.producers, found.consumers, found.in_hand) == (0, 0, False)
 
 
-def test_a_job_that_nobody_named_is_none(database_url):
+def test_an_unknown_job_is_none(database_url):
     assert report(database_url, uuid4()) is None
 
 
@@ -84,7 +84,7 @@ def test_only_replicas_with_a_fresh_heartbeat_count(database_url, sql, job):
     assert (found.producers, found.consumers) == (2, 1)
 
 
-def test_a_claimed_job_is_in_hand_and_looking_at_it_waits_for_nobody(database_url, sql, job):
+def test_a_locked_job_is_reported_without_waiting(database_url, sql, job):
     sql("UPDATE jobs SET next_run_at = now() - interval '1 hour'")
     with connected(database_url) as producer, producer.cursor() as cursor:
         producer.autocommit = False
@@ -144,7 +144,7 @@ def test_the_command_prints_text_or_json(database_url, job):
     (["42"], 2, "invalid UUID value: '42'"),
     ([], 2, "required: ID"),
 ])
-def test_what_cannot_be_shown_is_said_on_stderr(database_url, arguments, code, message):
+def test_job_show_errors_go_to_stderr(database_url, arguments, code, message):
     done = show(database_url, *arguments)
     assert (done.returncode, done.stdout) == (code, "")
     assert message in done.stderr

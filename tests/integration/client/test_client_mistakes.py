@@ -70,12 +70,12 @@ def test_a_forbidden_virtual_host_is_named(stack, amqp_url, act):
 
 @pytest.mark.parametrize("act", [cancel, run])
 @pytest.mark.parametrize("credentials", ["scheduler", "scheduler:"])
-def test_a_user_without_a_password_is_told_so(amqp_url, act, credentials):
+def test_a_missing_password_is_named(amqp_url, act, credentials):
     error = act(with_user(amqp_url, credentials))
     assert "password of user 'scheduler' is missing" in str(error)
 
 
-def test_a_broker_that_refuses_us_is_passed_over_for_another(amqp_url, host):
+def test_a_broker_that_rejects_the_credentials_is_skipped(amqp_url, host):
     with SchedulerClient(f"{with_user(amqp_url, 'nobody:se-cret')},{amqp_url}") as client:
         client.cancel(uuid4())
     host.get("scheduler_inbox")

@@ -55,7 +55,7 @@ def test_a_function_is_called_in_the_thread_before_each_handler(running):
     assert (running.depth("mainapp_due"), running.depth("mainapp_due_dead"), list(calls)) == (0, 0, [])
 
 
-def test_a_handler_that_fails_is_called_again_until_it_succeeds(running):
+def test_a_failed_event_is_retried_until_it_succeeds(running):
     @running.handlers.on_due("invoice.reminder")
     def _(event):
         running.seen.put(event.event_id)
@@ -101,7 +101,7 @@ def test_a_payload_that_does_not_fit_its_model_is_dead_at_once(running):
     assert running.seen.empty()
 
 
-def test_a_validation_error_of_the_handlers_own_is_tried_again(running):
+def test_a_validation_error_inside_a_handler_is_retried(running):
     @running.handlers.on_due("invoice.reminder")
     def _(event):
         running.seen.put(event)
@@ -113,7 +113,7 @@ def test_a_validation_error_of_the_handlers_own_is_tried_again(running):
 
 
 @pytest.mark.parametrize(("unknown", "attempts"), [("retry", 3), ("dead", 1)])
-def test_an_unknown_job_type_goes_where_the_host_said(amqp_url, host, unknown, attempts):
+def test_unknown_job_types_follow_the_unknown_option(amqp_url, host, unknown, attempts):
     running = Running(amqp_url, host, unknown=unknown).start()
     running.emit(due("no.such"))
     assert host.get("mainapp_due_dead")[1].headers["x-attempt"] == attempts
@@ -146,7 +146,7 @@ def test_several_workers_handle_events_at_the_same_time(running):
         running.seen.get(timeout=DEADLINE)
 
 
-def test_a_stop_lets_the_handler_at_work_finish_and_gives_the_rest_back(amqp_url, host):
+def test_a_stop_finishes_running_handlers_and_requeues_the_rest(amqp_url, host):
     running = Running(amqp_url, host, workers=1, prefetch=3)
     begun, finish = threading.Event(), threading.Event()
 
@@ -168,7 +168,7 @@ def test_a_stop_lets_the_handler_at_work_finish_and_gives_the_rest_back(amqp_url
     until(lambda: running.depth("mainapp_due") == 2, "two events back in the queue")
 
 
-def test_the_runner_comes_back_when_its_queue_was_deleted(running):
+def test_the_runner_recovers_from_a_deleted_queue(running):
     begun, finish = threading.Semaphore(0), threading.Event()
 
     @running.handlers.on_due("invoice.reminder")
@@ -220,7 +220,7 @@ def test_an_event_whose_connection_is_lost_is_delivered_again_and_not_handled_tw
     assert running.depth("mainapp_due") == 0
 
 
-def test_a_result_that_no_queue_takes_is_kept_until_one_does_and_the_handler_is_called_once(running):
+def test_an_unroutable_result_is_kept_and_the_handler_runs_once(running):
     @running.handlers.on_due("invoice.reminder")
     def _(event):
         running.seen.put(event)

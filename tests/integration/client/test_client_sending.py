@@ -115,12 +115,12 @@ def test_a_forked_child_opens_connections_of_its_own(client, host):
     assert sorted(host.get("scheduler_inbox")[0].routing_key for _ in range(3)) == ["cancel", "pause", "resume"]
 
 
-def test_waiting_without_a_consumer_says_that_nobody_answered(client):
+def test_waiting_without_a_consumer_raises_no_answer(client):
     with pytest.raises(NoAnswer, match="scheduler consumer"):
         client.cancel(uuid4(), wait=0.1)
 
 
-def test_the_sidecars_answer_is_returned_or_raised(client, sidecar):
+def test_the_sidecars_reply_is_returned_or_raised(client, sidecar):
     sidecar.start("consumer", SCHEDULER_MAX_PAYLOAD_BYTES="50").ready()
     job, moment = uuid4(), utc(days=1)
     accepted = client.schedule(job, "test.job", run_at=moment, wait=True)

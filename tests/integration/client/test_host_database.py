@@ -157,7 +157,7 @@ def rows(url, statement):
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_the_inbox_and_the_outbox_live_and_die_with_the_hosts_transaction(host_database, way):
+def test_inbox_and_outbox_belong_to_the_hosts_transaction(host_database, way):
     event, job = uuid4(), uuid4()
     with suppress(Rollback), way(host_database) as database:
         assert once(database, event)

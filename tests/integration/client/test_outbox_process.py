@@ -40,7 +40,7 @@ def test_the_process_waits_for_its_table_relays_and_stops(empty_database, amqp_u
 @pytest.mark.parametrize(("name", "url", "code"), [
     ("DATABASE_URL", "postgresql://127.0.0.1:1/none", 69), ("AMQP_URL", "http://localhost", 78),
 ])
-def test_the_exit_code_says_what_is_wrong(name, url, code):
+def test_exit_codes_of_the_outbox_process(name, url, code):
     process = Process("outbox", {name: url}, "--no-wait")
     assert process.popen.wait(DEADLINE) == code
     process.stop()

@@ -66,7 +66,7 @@ def test_databases_and_vhosts_can_be_used_and_are_separate(own_stack):
     assert own_stack.rabbitmq.ctl("list_vhosts").split() == ["name", "/"]
 
 
-def test_a_node_answers_many_who_ask_at_the_same_time_and_may_be_asked_again(own_stack):
+def test_a_node_serves_concurrent_erl_calls(own_stack):
     """To a node that still knew the last one, the next caller of the same name was a stranger to turn away."""
     together = ThreadPoolExecutor(6)
     answers = together.map(own_stack.rabbitmq.evaluate, [f"timer:sleep(200), {number}" for number in range(6)])
@@ -160,7 +160,7 @@ def test_given_urls_are_used_and_left_running(own_stack, base):
     assert own_stack.rabbitmq.running
 
 
-def test_a_broker_of_someone_elses_gets_its_vhosts_through_the_management_api(own_stack):
+def test_vhosts_of_an_external_broker_use_the_management_api(own_stack):
     (port,) = free_ports(1)
     listener = [f"management.tcp.port = {port}", f"management.tcp.ip = {LOOPBACK}"]
     node = RabbitServer(

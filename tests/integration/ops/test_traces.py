@@ -60,7 +60,7 @@ def test_a_trace_that_was_not_sampled_stays_unsampled(sidecar, host, collector):
     assert [span.name for _, span in spans] in ([], ["claim"])
 
 
-def test_a_collector_that_is_away_changes_nothing(sidecar, host):
+def test_an_unavailable_collector_changes_nothing(sidecar, host):
     sidecar.up(OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9")
     headers = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
     host.publish("request", {"id": str(uuid4()), "job_type": "t", "run_at": iso(utc())}, headers=headers)

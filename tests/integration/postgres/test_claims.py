@@ -34,7 +34,7 @@ def fill(url, count, when, status="pending", priority=None):
         )
 
 
-def test_claims_the_oldest_first_and_skips_what_another_holds(database_url, sessions):
+def test_claims_the_oldest_first_and_skips_locked_rows(database_url, sessions):
     fill(database_url, 10, "now() - n * interval '1 minute'")
     first, second = sessions
     mine = claim(first, 4)
@@ -55,12 +55,12 @@ def test_nothing_is_claimed_early_and_the_wait_is_by_the_databases_clock(databas
     assert claim(sessions[0], 10).seconds_to_next > 3600
 
 
-def test_nothing_waits_in_an_empty_table(sessions):
+def test_an_empty_table_has_no_next_due_time(sessions):
     found = claim(sessions[0], 10)
     assert (found.things, found.seconds_to_next) == ([], None)
 
 
-def test_the_lower_bound_hides_what_lies_below_it(database_url, sessions):
+def test_rows_below_the_lower_bound_are_not_claimed(database_url, sessions):
     fill(database_url, 10, "now() - n * interval '1 minute'")
     middle = claim(sessions[0], 10).things[4].wake_at
     sessions[0].release()
@@ -150,14 +150,14 @@ def test_the_claim_walks_its_index_and_sorts_nothing(database_url, statistics):
     assert not any(node.get("Rows Removed by Filter") for node in scans)
 
 
-def test_statistics_that_know_of_one_class_only_lead_the_claim_to_no_other_index(database_url):
+def test_skewed_statistics_do_not_change_the_claims_index(database_url):
     """A session plans once, and its statistics may be outdated."""
     fill(database_url, 5_000, "now() + n * interval '1 second'", priority="high")
     nodes = list(walk(plan(database_url, statistics=True)[0]["Plan"]))
     assert {node["Index Name"] for node in nodes if "Index Name" in node} == {"jobs_due"}
 
 
-def test_what_is_due_of_another_class_is_walked_over_once(database_url, sessions):
+def test_due_rows_of_other_classes_are_scanned_once(database_url, sessions):
     """The next claim begins after it, where its own class had nothing."""
     fill(database_url, 200, "now() - n * interval '1 second'", priority="low")
     first = claim(sessions[0], 18)
@@ -183,7 +183,7 @@ def walk(node):
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 9, 10, 100, 500, 10_000])
-def test_each_class_has_a_tenth_of_a_batch_for_certain(limit):
+def test_each_class_gets_at_least_a_tenth_of_a_batch(limit):
     shares = ClassShares.of(limit)
     assert shares.better >= limit
     assert shares.high >= 1
@@ -195,7 +195,7 @@ def test_each_class_has_a_tenth_of_a_batch_for_certain(limit):
         assert 10 * lows >= highs + lows, (highs, lows)
 
 
-def test_beside_a_few_of_the_best_class_there_are_few_of_the_others(database_url, sessions):
+def test_a_few_high_rows_limit_the_other_classes(database_url, sessions):
     for priority, count in (("high", 3), ("normal", 400), ("low", 400)):
         fill(database_url, count, "now() - n * interval '1 second'", priority=priority)
     found = claim(sessions[0], 500)

@@ -116,7 +116,7 @@ ROWS = st.lists(st.tuples(*[st.none() | TEXTS | st.sampled_from(AWKWARD)] * 3), 
 
 @given(rows=ROWS)
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_no_text_means_anything_to_copy(copied, rows):
+def test_copy_text_is_escaped(copied, rows):
     assert copied("".join(map(copy_line, rows))) == rows
     assert copied(copy_text(list(zip(*rows, strict=True)))) == rows
 

@@ -64,7 +64,7 @@ def test_an_index_is_made_while_others_write(database_url):
     assert migrate(database_url, with_file(INDEX)) == []
 
 
-def test_an_index_that_was_cut_short_is_made_again(database_url):
+def test_an_interrupted_index_build_is_repeated(database_url):
     with ThreadPoolExecutor(1) as pool, transaction_left_open(database_url):
         done = pool.submit(migrate, database_url, with_file(INDEX))
         pid = until(lambda: migrating(database_url), "it waits for the open transaction")
@@ -76,7 +76,7 @@ def test_an_index_that_was_cut_short_is_made_again(database_url):
     assert valid(database_url, "test_index") == [(True,)]
 
 
-def test_many_replicas_at_once_do_not_wait_for_each_other_in_a_circle(database_url):
+def test_concurrent_migrations_do_not_deadlock(database_url):
     """Creating an index waits for every snapshot, so a waiting session must hold none."""
     with ThreadPoolExecutor(4) as pool:
         with transaction_left_open(database_url):
@@ -124,7 +124,7 @@ def test_only_what_can_be_repeated_runs_outside_a_transaction(database_url, stat
     assert valid(database_url, "test_index") == []
 
 
-def test_what_needs_a_lock_lets_others_pass_until_it_gets_it(database_url, caplog):
+def test_lock_waits_do_not_block_other_sessions(database_url, caplog):
     caplog.set_level("INFO")
     change = "-- A column.\nALTER TABLE jobs ADD COLUMN test_column text"
     with ThreadPoolExecutor(1) as pool:
@@ -138,7 +138,7 @@ def test_what_needs_a_lock_lets_others_pass_until_it_gets_it(database_url, caplo
     assert ask(database_url, "SELECT test_column FROM jobs") == [(None,)]
 
 
-def test_the_plan_says_what_will_be_done_and_how_long_it_may_take(database_url):
+def test_the_plan_has_effects_and_durations(database_url):
     with connected(database_url) as connection:
         connection.cursor().execute("UPDATE pg_class SET reltuples = 10000000 WHERE oid = 'jobs'::regclass")
     change = """-- A column; more to come.

@@ -113,7 +113,7 @@ def test_the_claim_walks_its_index_with_and_without_statistics(database_url):
             assert "Seq Scan" not in plan
 
 
-def test_a_message_that_is_stored_while_its_cancel_is_waits_for_it_and_is_dropped(database_url, rows):
+def test_a_message_waits_for_its_concurrent_cancel_and_is_dropped(database_url, rows):
     named, found = str(uuid4()), []
     with closing(connect(database_url, "cancel")) as connection:
         with transaction(connection) as cursor:
@@ -126,7 +126,7 @@ def test_a_message_that_is_stored_while_its_cancel_is_waits_for_it_and_is_droppe
     assert [row["exchange"] for row in rows()] == [None]
 
 
-def test_a_cancel_that_comes_while_its_message_is_stored_waits_for_it_and_takes_it_back(database_url, rows):
+def test_a_cancel_waits_for_its_concurrent_message_and_cancels_it(database_url, rows):
     named, found = str(uuid4()), []
     with closing(connect(database_url, "store")) as connection:
         with transaction(connection) as cursor:
@@ -141,7 +141,7 @@ def test_a_cancel_that_comes_while_its_message_is_stored_waits_for_it_and_takes_
     assert row["wake_at"] - row["stored_at"] > timedelta(minutes=59)
 
 
-def test_a_cancel_waits_for_a_message_that_is_on_its_way_out_and_then_finds_nothing(database_url, rows):
+def test_a_cancel_waits_for_a_claimed_message(database_url, rows):
     named, found = str(uuid4()), []
     add(database_url, message(message_id=named))
     with session(database_url) as claiming:

@@ -254,7 +254,7 @@ def test_a_producer_does_not_wait_for_itself(emitter, sessions, consumers, sql):
     assert sql("SELECT count(*) FROM jobs WHERE occurrence = 2") == [(4,)]
 
 
-def test_an_event_whose_run_is_in_the_batch_before_does_not_wait_for_it(emitter, sessions, consumers, sql):
+def test_consecutive_batches_of_one_job_do_not_deadlock(emitter, sessions, consumers, sql):
     """Jobs return to an instant whose run is open and is just being emitted again."""
     for _ in range(2):
         open_run(consumers[0], sessions[0], overlap="allow")

@@ -165,7 +165,7 @@ def rows_read(connection, wanted, after):
 
 
 @pytest.mark.parametrize("statistics", [False, True])
-def test_what_is_rare_or_absent_is_found_without_walking_over_the_rest(database_url, statistics):
+def test_rare_values_are_found_by_index(database_url, statistics):
     with connected(database_url) as own, own.cursor() as cursor:
         cursor.execute(MANY, (20_000,))
         cursor.execute(RARE)
@@ -203,7 +203,7 @@ def test_an_emission_of_a_job_that_recurs_writes_into_the_claims_indexes_alone(c
     assert indexes - lists - partial == {"jobs_pkey", "jobs_due", "jobs_finished", "jobs_named", "jobs_refused"}
 
 
-def test_only_pending_jobs_that_recur_are_noted_and_by_their_type_of_now(database_url):
+def test_recurring_jobs_has_only_pending_jobs_with_their_current_type(database_url):
     def noted():
         cursor.execute("SELECT job_type, priority::text FROM recurring_jobs")
         return cursor.fetchall()
@@ -222,7 +222,7 @@ def test_only_pending_jobs_that_recur_are_noted_and_by_their_type_of_now(databas
             assert noted() == expected, change
 
 
-def test_a_job_that_recurs_is_listed_whatever_becomes_of_it(database_url, connection):
+def test_a_recurring_job_is_listed_in_every_status(database_url, connection):
     wanted = JobFilter(job_type="changing")
 
     def listed(status):

@@ -85,7 +85,7 @@ def ask(database, lane, work=ping):
 
 
 @pytest.mark.parametrize("first", LANES)
-def test_when_one_lane_has_reached_the_database_none_says_that_it_is_unavailable(database_url, monkeypatch, first):
+def test_a_success_of_one_pool_ends_the_outage_for_all(database_url, monkeypatch, first):
     clock = [0.0]
     monkeypatch.setattr(pool, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     others = [lane for lane in LANES if lane != first]
@@ -141,14 +141,14 @@ def rows(database_url):
 INSERT = "INSERT INTO jobs (id, job_type) VALUES (gen_random_uuid(), 'a')"
 
 
-def test_a_write_is_done_again_if_its_connection_died_before_the_commit(behind, proxy, database_url):
+def test_a_write_is_retried_before_its_commit(behind, proxy, database_url):
     ask(behind, "write")
     left = [proxy.forget]
     ask(behind, "write", lambda connection: write(connection, [INSERT, lambda: left and left.pop()(), "SELECT 1"]))
     assert rows(database_url) == [("a",)]
 
 
-def test_a_write_is_not_done_again_if_its_commit_may_have_been_received(behind, proxy):
+def test_a_write_is_not_retried_after_its_commit(behind, proxy):
     ask(behind, "write")
     times = []
     with pytest.raises(ServiceUnavailable):
@@ -156,7 +156,7 @@ def test_a_write_is_not_done_again_if_its_commit_may_have_been_received(behind, 
     assert times == [1]
 
 
-def test_a_database_that_does_not_answer_is_not_asked_again_at_once_by_any_pool(database_url, monkeypatch):
+def test_an_unresponsive_database_is_not_retried_at_once(database_url, monkeypatch):
     monkeypatch.setattr(pool, "time", SimpleNamespace(monotonic=lambda: 1.0))
     outage, asked = pool.Outage(), []
     first, second = (pool.DatabasePool(database_url, "test", autocommit=True, outage=outage) for _ in range(2))

@@ -153,7 +153,7 @@ def test_a_result_between_the_producers_copy_and_its_second_try(database_url, se
 
 
 @pytest.mark.parametrize("receipt", [Receipt.REFUSED, Receipt.RETURNED, Receipt.UNKNOWN])
-def test_what_was_heard_of_an_event_outlives_that_it_is_refused(database_url, session, consumer, receipt):
+def test_early_results_survive_a_rejected_event(database_url, session, consumer, receipt):
     """It was emitted once, unconfirmed, and was reported on; the second time the broker does not accept it."""
     source, (heard, unheard), at = due_jobs(consumer, session, 2)
     assert succeed(consumer, heard) == ["recorded"]
@@ -164,7 +164,7 @@ def test_what_was_heard_of_an_event_outlives_that_it_is_refused(database_url, se
 
 
 @pytest.mark.parametrize("receipt", [Receipt.REFUSED, Receipt.UNKNOWN])
-def test_a_run_that_is_open_already_outlives_that_its_event_is_refused(database_url, session, consumer, receipt):
+def test_an_open_run_survives_a_rejected_event(database_url, session, consumer, receipt):
     """Its job is due at the same instant again, as a consumer of release 0.2 may have it."""
     source, (emission,), at = due_jobs(consumer, session, 1)
     source.record(session, [emission], at)
@@ -217,7 +217,7 @@ def test_of_two_cancels_at_once_one_ends_the_runs(session, consumer):
     assert [each.status for each in execute(consumer, cancels, SOON)] == ["cancelled", "unchanged"]
 
 
-def test_right_after_an_outage_nobody_is_lost_who_could_not_be_heard(database_url, session, consumer):
+def test_after_an_outage_no_unheard_worker_is_lost(database_url, session, consumer):
     source, (emission,), at = due_jobs(consumer, session, 1)
     source.record(session, [emission], at)
     settle(source, session, [emission], at)

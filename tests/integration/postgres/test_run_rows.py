@@ -65,7 +65,7 @@ def cursor(database_url):
     connection.close()
 
 
-def test_a_retry_is_told_of_though_producers_leave_runs_alone_while_there_are_none(database_url):
+def test_a_retry_wakes_producers_that_skip_an_empty_runs_table(database_url):
     """With a poll interval of half a second they would have polled without a wake-up."""
     run = replace(whole(), early=(), decided_by=None)
     with connected(database_url) as connection, closing(Wakeup(database_url, "listening")) as woken:
@@ -78,7 +78,7 @@ def test_a_retry_is_told_of_though_producers_leave_runs_alone_while_there_are_no
 
 
 @pytest.mark.parametrize("status", [RunStatus.DELIVERED, RunStatus.RUNNING, RunStatus.WAITING])
-def test_what_is_not_fetched_for_a_result_makes_no_difference_to_it(cursor, status):
+def test_unfetched_columns_do_not_affect_results(cursor, status):
     """Several results of several runs, compared by some of their columns and by all."""
     runs = [replace(whole(), status=status, early=(), decided_by=None) for _ in ResultStatus]
     save(cursor, {}, {}, {run.event_id: run for run in runs})
@@ -115,7 +115,7 @@ def test_results_of_many_runs_are_stored_together_as_each_alone(database_url):
         assert [each[0] for each in together] == [RunStatus.RUNNING, RunStatus.SUCCEEDED, RunStatus.WAITING]
 
 
-def test_what_the_databases_own_encoding_cannot_hold_is_one_results_fault(latin1_database):
+def test_an_unencodable_result_is_rejected_alone(latin1_database):
     """If it were stored once, it could not be stored again when the run continues."""
     with closing(connect(latin1_database, "test")) as connection:
         runs = [replace(whole(), early=()) for _ in range(2)]
@@ -184,7 +184,7 @@ def finished_run(cursor, **changes):
     return run
 
 
-def test_what_is_learned_of_a_finished_run_without_another_end_stays_in_the_history(cursor):
+def test_a_finished_run_with_an_unchanged_end_stays_in_the_history(cursor):
     run = finished_run(cursor, status=RunStatus.CANCELLED)
     ended = FinishedAttempt(2, AttemptOutcome.FAILED, "w", None, T, "late", None)
     after = replace(run, attempts=(*run.attempts, ended), counted=2, decided_by="2 y", error="late", output=None,

@@ -40,7 +40,7 @@ def filled(database_url):
         made.close()
 
 
-def test_below_the_bound_it_is_what_is_there_now(filled):
+def test_counts_below_the_limit_are_exact(filled):
     connection, cursor = filled
     cursor.execute("DELETE FROM jobs WHERE status = 'done'")  # and ANALYZE has not run since
     found = stats.stats(connection, None).jobs
@@ -48,7 +48,7 @@ def test_below_the_bound_it_is_what_is_there_now(filled):
     assert stats.stats(connection, "acme").jobs == {"pending": 7, "paused": 0, "done": 0, "cancelled": 0}
 
 
-def test_well_beyond_it_what_analyze_has_found(filled, monkeypatch):
+def test_counts_above_the_limit_are_estimates(filled, monkeypatch):
     connection, cursor = filled
     monkeypatch.setattr(stats, "COUNTED", 1000)
     found = stats.stats(connection, None).jobs
@@ -76,7 +76,7 @@ def test_lag_is_known_where_all_jobs_recur(filled):
     assert stats.stats(connection, None).lag_ms == pytest.approx((100, 300))
 
 
-def test_what_recurs_and_what_is_over_count_once_each(filled):
+def test_recurring_and_finished_jobs_are_counted_once(filled):
     connection, cursor = filled
     cursor.execute(RECUR, ("default", 100, 3))
     cursor.execute("UPDATE jobs SET status = 'done', finished_at = now(), next_run_at = NULL "

@@ -89,7 +89,7 @@ def requests(ids):
     return [incoming(job_id, "request", 1, asked) for job_id in ids]
 
 
-def test_many_requests_are_taken_for_new_where_the_last_ones_were_and_found_out_where_they_are_not(database_url):
+def test_the_lookup_is_skipped_after_a_batch_of_new_jobs(database_url):
     first, second, third = ([uuid4() for _ in range(store.MANY)] for _ in range(3))
     with closing(connect(database_url, "test")) as session:
         for ids in (first, second):
@@ -155,7 +155,7 @@ def test_many_consumers_on_the_same_jobs_at_once_lose_nothing(database_url, monk
     assert {row(database_url, job_id)["job_type"] for job_id in ids} == {"v7"}
 
 
-def test_producers_are_woken_for_what_is_due_soon_and_for_what_a_command_only_looked_at(database_url):
+def test_producers_are_woken_for_due_and_unchanged_jobs(database_url):
     soon, later = uuid4(), uuid4()
     requests = {
         each: incoming(each, "request", 1, {"job_type": "t", "run_at": (datetime.now(UTC) + ahead).isoformat()})
@@ -179,7 +179,7 @@ def test_producers_are_woken_for_what_is_due_soon_and_for_what_a_command_only_lo
         connection.close()
 
 
-def test_what_the_databases_own_encoding_cannot_hold_is_one_commands_fault(latin1_database):
+def test_an_unencodable_command_is_rejected_alone(latin1_database):
     connection = connect(latin1_database, "test")
     good, bad = uuid4(), uuid4()
     answers = execute(connection, [
@@ -191,7 +191,7 @@ def test_what_the_databases_own_encoding_cannot_hold_is_one_commands_fault(latin
     connection.close()
 
 
-def test_whether_anything_could_be_stored_is_found_out_without_storing(database_url, empty_database):
+def test_the_storage_check_stores_nothing(database_url, empty_database):
     connection = connect(database_url, "test")
     check_database(connection)
     with connection.cursor() as cursor:

@@ -50,7 +50,7 @@ def replica(role="producer"):
     return Replica(uuid4(), role, "host", 7, "1.0", 8000)
 
 
-def test_the_backlog_is_what_is_due_and_not_out(session, sql):
+def test_the_backlog_counts_due_unemitted_jobs(session, sql):
     assert session.measure() == Backlog(0, 0.0, 0)
     jobs(sql, 3, due="-1 hour")
     jobs(sql, 2, due="1 hour")
@@ -87,7 +87,7 @@ def test_measuring_walks_indexes_only(session, sql):
     assert all("Index" in line for line in scans), plan
 
 
-def test_replicas_know_of_each_other(session):
+def test_replicas_see_each_other(session):
     first, second, consumer = replica(), replica(), replica("consumer")
     assert session.beat(first, {}) == {"producer": 1}
     assert session.beat(second, {}) == {"producer": 2}
@@ -145,7 +145,7 @@ def test_the_audit_is_pruned_by_the_same_age(session, sql):
     assert sql("SELECT thing FROM audit") == [("29",)]
 
 
-def test_nobody_can_have_the_audit_of_the_last_day_deleted(session, sql):
+def test_audit_entries_of_the_last_day_are_never_deleted(session, sql):
     sql("INSERT INTO audit (at, who, via, action, kind, thing, tenant) "
         "SELECT now() - age * interval '1 hour', 'ann', 'api', 'pause', 'job', age::text, 'acme' "
         "FROM unnest(ARRAY[0, 23, 25]) AS age")
@@ -153,7 +153,7 @@ def test_nobody_can_have_the_audit_of_the_last_day_deleted(session, sql):
     assert sorted(sql("SELECT thing FROM audit")) == [("0",), ("23",)]
 
 
-def test_pruning_waits_for_nobody(session, sql, database_url):
+def test_pruning_skips_locked_rows(session, sql, database_url):
     jobs(sql, 2, status="done", finished="-31 days")
     with connected(database_url) as other, other.cursor() as cursor:
         other.autocommit = False
@@ -221,7 +221,7 @@ def test_an_idle_tick_is_two_queries(database_url, monkeypatch):
     thread._leave()
 
 
-def test_a_summary_says_what_was_done_in_the_minute(database_url, caplog):
+def test_a_summary_has_the_activity_of_the_minute(database_url, caplog):
     caplog.set_level("INFO")
     thread = Maintenance(ROLES["producer"], Settings(database_url=database_url), Stop(), None, 8000)
     metrics.jobs_due.inc(7)
@@ -233,7 +233,7 @@ def test_a_summary_says_what_was_done_in_the_minute(database_url, caplog):
     assert 3 <= record.fields["lag_p99_ms"] <= 5
 
 
-def test_messages_are_forgotten_after_a_day(session, sql):
+def test_message_digests_are_pruned_after_a_day(session, sql):
     for age in ("23 hours", "25 hours", "26 hours"):
         values = "(gen_random_uuid(), {}, now() - %s::interval)"
         sql(f"INSERT INTO trigger_messages VALUES {values.format('gen_random_uuid()')}", age)

@@ -38,7 +38,7 @@ def test_every_delivery_arrives_once_in_order_whatever_its_size(amqp_url, host):
     assert host.drain("scheduler_inbox") == []
 
 
-def test_what_is_held_is_bounded_by_bytes_whatever_the_queue_holds(amqp_url, host, monkeypatch):
+def test_unacknowledged_bytes_are_bounded(amqp_url, host, monkeypatch):
     monkeypatch.setattr(inbox_module, "MOST_BYTES", most := 200_000)
     choose = random.Random(11)
     # Long runs of small commands let the window grow; then large ones come, in one frame and in several.
@@ -76,7 +76,7 @@ def test_what_is_held_is_bounded_by_bytes_whatever_the_queue_holds(amqp_url, hos
     assert host.drain("scheduler_inbox") == []
 
 
-def test_what_is_on_its_way_while_the_window_closes_keeps_its_place(amqp_url, host, monkeypatch):
+def test_deliveries_in_flight_keep_their_order_while_the_window_closes(amqp_url, host, monkeypatch):
     monkeypatch.setattr(inbox_module, "MOST_BYTES", 500_000)
     # Of eight large commands, each in several frames, the fourth is one too many; the others are in flight.
     sizes = [10] * 33 + [140_000] * 20
@@ -106,7 +106,7 @@ def test_what_is_on_its_way_while_the_window_closes_keeps_its_place(amqp_url, ho
     assert windows - {1, 8}, "it was never made smaller"
 
 
-def test_an_inbox_that_was_given_up_leaves_nothing_on_its_link(amqp_url, host):
+def test_a_closed_inbox_leaves_no_callback_on_its_link(amqp_url, host):
     host.publish("request", b"x")
     link = Link(amqp_url, "test")
     try:
@@ -120,7 +120,7 @@ def test_an_inbox_that_was_given_up_leaves_nothing_on_its_link(amqp_url, host):
         link.close()
 
 
-def test_what_was_given_back_comes_again_and_says_so(amqp_url, host):
+def test_requeued_messages_are_redelivered_as_such(amqp_url, host):
     for number in range(20):
         host.publish("request", b"%d" % number)
     link = Link(amqp_url, "test")
@@ -167,7 +167,7 @@ def test_a_long_silence_of_deliveries_is_not_taken_for_a_dead_connection(amqp_ur
     assert isinstance(seen[0].properties, pika.BasicProperties)
 
 
-def test_what_is_set_aside_takes_no_room_and_is_acknowledged_later(amqp_url, host):
+def test_set_aside_messages_do_not_use_the_window(amqp_url, host):
     for at in range(100):
         host.publish("request", b"%d" % at)
     link = Link(amqp_url, "test")
@@ -199,7 +199,7 @@ def test_what_is_set_aside_takes_no_room_and_is_acknowledged_later(amqp_url, hos
     assert sorted(map(int, host.drain("scheduler_inbox"))) == [each.read for each in aside[20:]]
 
 
-def test_what_is_set_aside_is_bounded(amqp_url, host, monkeypatch):
+def test_set_aside_messages_are_bounded(amqp_url, host, monkeypatch):
     monkeypatch.setattr(inbox_module, "MOST_SET_ASIDE", 10)
     for at in range(100):
         host.publish("request", b"%d" % at)

@@ -57,7 +57,7 @@ def publish(_):
     return False
 
 
-def test_what_pika_cannot_read_is_shown_and_sent_again_as_it_was(host, letters):
+def test_undecodable_letters_are_shown_and_replayed_unchanged(host, letters):
     headers = {"x-deliver-at": MILLISECONDS, "fraction": FRACTION, "small": value("b", "b", 7)}
     expired(host, "mail", b"odd", **headers)
     host.publish("mail", b"plain", "schedule.dead")
@@ -74,7 +74,7 @@ def test_what_pika_cannot_read_is_shown_and_sent_again_as_it_was(host, letters):
     assert letters.page(1).letters == []
 
 
-def test_what_pika_cannot_read_is_dropped(host, letters):
+def test_undecodable_letters_can_be_dropped(host, letters):
     host.channel.basic_publish("schedule.dead", "odd", b"", headers_only(at=MILLISECONDS))
     [odd] = lying(letters)
     assert letters.find(odd.id).id == odd.id
@@ -82,7 +82,7 @@ def test_what_pika_cannot_read_is_dropped(host, letters):
     assert letters.page(1).letters == []
 
 
-def test_a_routing_key_that_is_no_text_is_shown_and_used_again(host, letters):
+def test_a_binary_routing_key_is_shown_and_replayed(host, letters):
     expired(host, b"\xff\xfe", b"odd", x_delay=text(b"soon"))
     [odd] = lying(letters)
     assert odd.routing_key == "\\xff\\xfe"
@@ -95,7 +95,7 @@ def test_a_routing_key_that_is_no_text_is_shown_and_used_again(host, letters):
     [{"time": "yesterday"}], [{"time": 5}], [{"time": None}], [], ["x"], "x", [{}],
     [{"exchange": 5, "queue": ["a"], "reason": None}],
 ])
-def test_what_somebody_else_wrote_about_a_death_stops_nothing(host, letters, deaths):
+def test_forged_x_death_headers_are_tolerated(host, letters, deaths):
     host.publish("odd", b"", "schedule.dead", headers={"x-death": deaths})
     [odd] = lying(letters)
     assert (odd.at, odd.exchange) == (None, None)
@@ -122,7 +122,7 @@ def test_values_of_every_kind_are_shown(host, letters):
     }
 
 
-def test_properties_that_are_none_are_a_letter_without_them():
+def test_invalid_properties_are_shown_as_empty():
     letter = read(b"k", b"\xff", b"body", 1)
     assert (letter.headers, letter.properties, letter.exchange, letter.body) == ({}, {}, None, b"body")
 
@@ -144,7 +144,7 @@ def test_properties_are_shown_and_sent_again_as_they_were(host, letters):
 
 
 @pytest.mark.parametrize("key", ["cancel", "due"])
-def test_where_the_broker_moved_it_no_header_of_its_publisher_decides_where_it_goes(host, letters, key):
+def test_publisher_headers_do_not_choose_the_replay_of_broker_letters(host, letters, key):
     headers = FORGED | {"x-delay": text(b"soon"), "x-attempts": value("b", "b", 7)}
     expired(host, key, b"{}", **headers, **{"x-death": FORGED_DEATH})
     [letter] = lying(letters)
@@ -170,7 +170,7 @@ def test_of_two_headers_with_one_name_the_first_counts_as_for_the_broker(headers
     assert (letter.reason.split(" in ")[1], letter.exchange) == ("scheduler_delay", "schedule.delay")
 
 
-def test_what_the_queue_counts_with_each_look_makes_no_other_letter_of_it():
+def test_delivery_counts_do_not_change_a_letters_id():
     found = [read(b"k", headers_only(own=b"V", **{"x-acquired-count": value("I", "i", count)}).written, b"", 1)
              for count in (1, 2)]
     assert found[0].id == found[1].id
@@ -183,7 +183,7 @@ def test_what_the_queue_counts_with_each_look_makes_no_other_letter_of_it():
     ("due", {"x-rejected-reason": "why"}, None),
     ("cancel", {}, None),
 ])
-def test_where_we_moved_it_no_header_of_its_publisher_decides_where_it_goes(key, added, exchange):
+def test_publisher_headers_do_not_choose_the_replay_of_sidecar_letters(key, added, exchange):
     headers = FORGED | {"x-original-exchange": text(b"schedule.delayed"), "x-death": FORGED_DEATH, "own": b"V"}
     sent = dead_letter(key, headers_only(**headers).written, b"{}", added)
     letter = read(sent.routing_key, sent.properties, b"{}", 1)
@@ -197,7 +197,7 @@ def test_where_we_moved_it_no_header_of_its_publisher_decides_where_it_goes(key,
     ("scheduler_delay", "schedule.delay"), ("scheduler_delay_orders", "orders.delay"),
     ("mainapp_due", None), (None, None), (["scheduler_inbox"], None),
 ])
-def test_the_queue_in_which_it_died_tells_whence_it_came_and_no_other_makes_it_a_command(queue, exchange):
+def test_the_source_exchange_follows_from_the_dead_lettering_queue(queue, exchange):
     deaths = {"x-death": [{"queue": queue, "exchange": "schedule.commands", "reason": "expired"}]}
     raw = b"".join(pika.BasicProperties(headers=deaths).encode())
     assert read(b"cancel", raw, b"", 1).exchange == exchange

@@ -28,7 +28,7 @@ def proxy(stack):
     made.close()
 
 
-def test_rows_that_were_being_sent_when_a_client_went_silent_are_let_go(stack, database_url, proxy, monkeypatch):
+def test_rows_being_sent_to_a_dead_client_are_released(stack, database_url, proxy, monkeypatch):
     """No statement runs and no transaction idles while the server waits for its client: only TCP notices."""
     with connected(database_url) as connection:
         connection.cursor().execute(
@@ -73,7 +73,7 @@ def waits_for_its_client(connection):
     return cursor.fetchone() == (True,)
 
 
-def test_our_own_end_gives_up_data_that_is_never_acknowledged(database_url):
+def test_unacknowledged_client_data_times_out(database_url):
     """Keepalives say nothing while data is in flight."""
     with closing(connect(database_url, "test")) as connection, socket.socket(
         fileno=os.dup(connection.fileno())

@@ -12,7 +12,7 @@ from scheduler.rabbit.reply_sender import ReplySender
 
 
 @pytest.mark.parametrize("moment", [0, 1])
-def test_an_alarm_that_comes_between_two_halves_of_an_answer_is_waited_for(amqp_url, host, monkeypatch, moment):
+def test_an_alarm_between_dead_letter_and_event_is_waited_for(amqp_url, host, monkeypatch, moment):
     """Treated as a lost connection, it caused dead letters to be sent twice."""
     link, waited = Link(amqp_url, "test"), []
     sender = ReplySender(lambda: Link(amqp_url, "test replies"))

@@ -65,7 +65,7 @@ def test_each_queue_type_works(vhost, queue_type):
     declare(vhost, queue_type, queue_type)
 
 
-def test_a_broker_that_is_away_is_unavailable():
+def test_an_unreachable_broker_is_unavailable():
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
         topology.declare("amqp://u:p@127.0.0.1:1/%2F", queue_type="quorum", due_queue_type="default")
 

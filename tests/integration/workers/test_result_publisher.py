@@ -45,7 +45,7 @@ def test_results_are_confirmed_before_their_deliveries_are_acknowledged(link, ho
     assert host.drain("scheduler_webhooks") == []
 
 
-def test_what_no_queue_takes_is_kept_until_one_does(link, host):
+def test_unroutable_results_are_kept(link, host):
     host.channel.queue_unbind("scheduler_results", "schedule.commands", "result")
     reporter, done = ResultPublisher(), threading.Event()
     reporter.attach(link)
@@ -57,7 +57,7 @@ def test_what_no_queue_takes_is_kept_until_one_does(link, host):
     assert host.drain("scheduler_results") == [b"{}"]
 
 
-def test_what_was_reported_without_a_connection_goes_out_with_the_next(link, amqp_url, host):
+def test_results_without_a_connection_are_published_on_the_next(link, amqp_url, host):
     reporter = ResultPublisher()
     reporter.report([PendingResult(b'"before"')])
     reporter.attach(link)
@@ -75,7 +75,7 @@ def test_what_was_reported_without_a_connection_goes_out_with_the_next(link, amq
     assert host.drain("scheduler_results") == [b'"before"', b'"between"']
 
 
-def test_in_any_order_those_are_acknowledged_that_shall_be_and_no_other(link, host):
+def test_deliveries_are_acknowledged_in_any_order(link, host):
     for number in range(100):
         host.publish("webhook", {"number": number}, exchange="schedule.work")
     came = []

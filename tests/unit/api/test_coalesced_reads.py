@@ -26,7 +26,7 @@ class Looks:
         return number
 
 
-def test_those_who_ask_while_one_looks_wait_for_that_one():
+def test_concurrent_callers_share_one_query():
     async def main():
         looks = Looks()
         shared = CoalescedReads(lambda: looks.now)
@@ -45,7 +45,7 @@ def test_those_who_ask_while_one_looks_wait_for_that_one():
 @pytest.mark.parametrize(("takes", "kept"), [
     (0.0, LEAST_SECONDS), (LEAST_SECONDS, LEAST_SECONDS / SHARE), (1000.0, MOST_SECONDS),
 ])
-def test_an_answer_is_good_for_a_while(takes, kept):
+def test_a_result_is_cached_for_a_while(takes, kept):
     kept = min(kept, MOST_SECONDS)
 
     async def main():
@@ -61,7 +61,7 @@ def test_an_answer_is_good_for_a_while(takes, kept):
     asyncio.run(main())
 
 
-def test_a_failure_is_told_to_all_who_wait_and_kept_for_nobody():
+def test_a_failure_reaches_all_waiters_and_is_not_cached():
     async def main():
         looks = Looks()
         shared = CoalescedReads(lambda: looks.now)

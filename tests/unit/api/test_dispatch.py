@@ -204,7 +204,7 @@ GET /api/openapi.json
 
 
 @pytest.mark.parametrize("asked", ASKED)
-def test_both_ways_lead_to_the_same_answer(app, asked):
+def test_both_ways_give_the_same_response(app, asked):
     method, _, rest = asked.partition(" ")
     path, _, query = rest.partition("?")
     short = Dispatch(app, application.direct_routes())

@@ -53,7 +53,7 @@ def forged(head, body, signature=b""):
     return f"{b64(head)}.{b64(body)}.{b64(signature)}"
 
 
-def test_a_good_token_says_who_it_is():
+def test_a_valid_token_yields_an_identity():
     who = verifier().identify(jwt.encode(claims(tenant="acme"), SECRET, "HS256"), "192.0.2.7")
     assert (who.sub, who.role, who.tenant, who.address) == ("ann", Role.OPERATOR, "acme", "192.0.2.7")
 
@@ -64,7 +64,7 @@ def test_without_a_tenant_it_is_for_all(tenant):
 
 
 @pytest.mark.parametrize("role", [None, "root", "", "Admin"])
-def test_a_role_that_is_not_known_may_nothing(role):
+def test_an_unknown_role_has_no_permissions(role):
     assert verifier().identify(jwt.encode(claims(role=role), SECRET, "HS256")).role is Role.NONE
 
 
@@ -129,7 +129,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_token_gets_no_further(name):
+def test_hostile_tokens_are_rejected(name):
     for found in (verifier(), verifier(pem(EC))):
         with pytest.raises(Unauthorized) as refused:
             found.identify(HOSTILE[name])
@@ -206,7 +206,7 @@ def test_keys_are_rotated_through_the_set():
     b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{",
     b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 200 + b"\r\n",
 ])
-def test_a_set_outlives_a_server_that_answers_badly(monkeypatch, bad):
+def test_a_key_set_survives_bad_responses(monkeypatch, bad):
     monkeypatch.setattr(keys, "FRESH_SECONDS", 0.0)
     monkeypatch.setattr(keys, "MIN_RELOAD_SECONDS", 0.0)
     with endpoint() as server:
@@ -311,7 +311,7 @@ def test_a_set_has_no_secrets_no_encryption_keys_and_binds_each_key_to_its_algor
 @pytest.mark.parametrize("text", [
     b"", b"[]", b"{}", b'{"keys": 7}', b'{"keys": []}', b"[" * 100_000, b'{"keys": [{}]}',
 ])
-def test_what_is_no_key_set_is_said_so(text):
+def test_an_invalid_key_set_is_reported(text):
     with pytest.raises(ValueError, match=r"Key Set|public key"):
         keys.key_set(text)
 
@@ -321,7 +321,7 @@ def test_what_is_no_key_set_is_said_so(text):
     RSA.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
     pem(rsa.generate_private_key(65537, 1024)),
 ])
-def test_a_key_of_no_use_is_told_at_start_up_and_never_shown(key):
+def test_an_unusable_key_is_reported_at_startup_without_its_value(key):
     with pytest.raises(Misconfigured) as told:
         keys.one_key(key)
     assert key not in str(told.value)
@@ -385,7 +385,7 @@ NO_SECRETS = {
 
 
 @pytest.mark.parametrize("name", NO_SECRETS)
-def test_what_others_may_know_or_guess_is_not_taken_for_a_secret(name):
+def test_weak_or_public_secrets_are_rejected(name):
     key = NO_SECRETS[name]
     with pytest.raises(Misconfigured) as told:
         keys.one_key(key)
@@ -398,12 +398,12 @@ def test_what_others_may_know_or_guess_is_not_taken_for_a_secret(name):
     lambda: base64.b64encode(secrets.token_bytes(48)).decode(), lambda: "0123456789abcdef" * 2,
     lambda: "correct horse battery staple, and then some",
 ], ids=("ours", "hex", "urlsafe", "base64", "digits", "words"))
-def test_a_usual_secret_is_taken(make):
+def test_a_strong_secret_is_accepted(make):
     key = make()
     assert keys.one_key(key).value == key.encode()
 
 
-def test_another_spelling_of_a_token_has_no_bucket_of_its_own():
+def test_token_encodings_share_one_rate_limit():
     found = verifier(pem(EC))
     token = jwt.encode(claims(), EC, "ES256")
     head, signature = token.rsplit(".", 1)
@@ -428,7 +428,7 @@ YEAR = 366 * 86_400
     ({"exp": NOW + 402 * 86_400}, False), ({"exp": NOW + 86_400, "iat": NOW - 402 * 86_400}, False),
     ({"exp": NOW + 86_400, "iat": NOW - YEAR}, True), ({"exp": 2**40}, False),
 ])
-def test_no_token_lasts_for_ever(made, good):
+def test_token_lifetimes_are_limited(made, good):
     token = jwt.encode(claims(**made), SECRET, "HS256")
     if good:
         assert verifier().identify(token).sub == "ann"
@@ -437,7 +437,7 @@ def test_no_token_lasts_for_ever(made, good):
         verifier().identify(token)
 
 
-def test_all_tokens_before_an_instant_can_be_withdrawn():
+def test_tokens_issued_before_not_before_are_rejected():
     cut = load({"SCHEDULER_JWT_NOT_BEFORE": "2026-11-18T08:00:00+01:00"}).jwt_not_before
     found = verifier(not_before=cut, clock=lambda: cut + 60)
     for issued, good in ((0, True), (5, True), (-1, False), (-3600, False), (None, False)):
@@ -458,7 +458,7 @@ def test_all_tokens_before_an_instant_can_be_withdrawn():
     ("http://localhost/keys", True), ("http://id.example/keys", False), ("http://10.0.0.1/keys", False),
     ("http://localhost.example/keys", False), ("https://", False), ("http://127.0.0.1@id.example/keys", False),
 ])
-def test_keys_are_fetched_where_nobody_can_change_them(url, good):
+def test_keys_are_fetched_over_tls_or_loopback(url, good):
     if good:
         assert keys.key_source(Settings(jwks_url=url))
         return
@@ -473,7 +473,7 @@ def test_a_redirect_leads_to_no_other_place_either():
             keys.key_source(Settings(jwks_url=url)).find("a", "ES256")
 
 
-def test_names_of_keys_that_nobody_knows_hold_up_no_other_token():
+def test_unknown_key_ids_delay_no_other_token():
     release = threading.Event()
     good = answer(200, json.dumps({"keys": [as_jwk(EC, "a")]}).encode())
 

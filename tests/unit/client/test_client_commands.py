@@ -89,7 +89,7 @@ def test_an_id_must_be_a_uuid():
     assert caught.value.errors[0].field == "id"
 
 
-def test_a_tracked_job_hands_its_policy_on_as_it_is():
+def test_the_run_policy_is_sent_unchanged():
     policy = {"max_attempts": 5, "backoff": [1, 2.5]}
     assert request(JOB, "test.job", {}, {"every": 60, "run": policy}).fields["run"] == policy
     assert request(JOB, "test.job", {}, {"every": 60, "run": {}}).fields["run"] == {}

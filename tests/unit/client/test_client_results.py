@@ -76,14 +76,14 @@ def test_an_output_without_end_is_cut_before_it_is_sent():
     assert parse_result("result", said).output_cut
 
 
-def test_of_a_long_traceback_the_end_is_told():
+def test_a_long_traceback_keeps_its_end():
     said = json.loads(ATTEMPT.failed(RuntimeError("x" * 9_000 + "\x00 the end")))
     assert len(said["error"]) == 4_000
     assert said["error"].endswith("\\x00 the end\n")
     assert said["retry"]
 
 
-def test_a_handler_may_put_off_or_give_up():
+def test_a_handler_may_snooze_or_give_up():
     assert parse_result("result", ATTEMPT.failed(Snooze(5))).retry_in == 5
     given_up = parse_result("result", ATTEMPT.failed(GiveUp("no such invoice")))
     assert (given_up.error, given_up.retry) == ("no such invoice", False)

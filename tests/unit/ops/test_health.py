@@ -36,7 +36,7 @@ def up(dependency):
     return metrics.dependency_up.labels(dependency)._value.get()
 
 
-def test_live_as_long_as_the_loop_turns_whatever_is_missing():
+def test_livez_depends_only_on_the_loop():
     clock = Clock()
     health = Health(clock)
     part = health.part("postgres")
@@ -48,7 +48,7 @@ def test_live_as_long_as_the_loop_turns_whatever_is_missing():
     assert health.live()[0]
 
 
-def test_only_what_loops_says_whether_the_process_lives():
+def test_only_looping_parts_count_for_liveness():
     """The heartbeat's own part has no loop to turn: a consumer must not count as stuck over it."""
     clock = Clock()
     health = Health(clock)
@@ -129,7 +129,7 @@ def test_the_same_over_http():
     assert get(port, "/")[0] == 404
 
 
-def test_a_client_that_says_nothing_holds_up_nobody():
+def test_a_silent_scraper_blocks_no_other():
     port = serve(Health(), "127.0.0.1", 0)
     with socket.create_connection(("127.0.0.1", port)):
         assert get(port, "/livez")[0] == 200

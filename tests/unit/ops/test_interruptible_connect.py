@@ -22,7 +22,7 @@ def running(monkeypatch):
 
 
 @pytest.mark.usefixtures("running")
-def test_what_is_reached_is_returned_and_what_fails_is_raised():
+def test_connect_returns_or_raises():
     found = Reached()
     assert interruptible_connect.connect_interruptibly(lambda: found) is found
     with pytest.raises(ZeroDivisionError):
@@ -31,7 +31,7 @@ def test_what_is_reached_is_returned_and_what_fails_is_raised():
 
 
 @pytest.mark.usefixtures("running")
-def test_a_stop_waits_for_no_server_and_closes_what_comes_too_late():
+def test_a_stop_abandons_connects_and_closes_late_ones():
     answer, found = threading.Event(), Reached()
     problems = []
 

@@ -82,7 +82,7 @@ def test_lines_below_the_level_cost_nothing_and_are_not_there(lines):
     assert not logs.get_logger("test").shows_debug
 
 
-def test_what_nobody_caught_is_a_line_too(lines):
+def test_uncaught_exceptions_are_logged(lines):
     def act(_):
         error = RuntimeError("boom at amqp://u:hunter2@h/")
         sys.excepthook(RuntimeError, error, None)

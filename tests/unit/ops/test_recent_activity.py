@@ -43,7 +43,7 @@ def test_percentiles_lie_within_the_bucket_that_holds_them():
     assert percentile(0.99, counts) == 3600.0
 
 
-def test_no_metric_counts_what_a_message_chose():
+def test_no_metric_label_comes_from_a_message():
     labels = {
         name: metric._labelnames for name, metric in vars(metrics).items() if hasattr(metric, "_labelnames")
     }

@@ -38,7 +38,7 @@ def test_the_first_is_shown_in_full_and_the_rest_is_counted(warning, clock, capl
     assert warnings(caplog)[1:] == [{"count": 1000, "drop": 1000}]
 
 
-def test_the_last_ones_are_shown_when_the_storm_is_over(warning, clock, caplog):
+def test_suppressed_warnings_are_flushed(warning, clock, caplog):
     warning.warning(count=3)
     warning.warning(count=4)
     warning.flush()

@@ -7,7 +7,7 @@ from scheduler.rabbit.dead_letter_queue import DeadLetterQueue
 from scheduler.rabbit.link import RabbitUnavailable
 
 
-def test_a_look_that_cannot_connect_is_not_repeated(monkeypatch):
+def test_a_failed_connect_is_not_retried(monkeypatch):
     attempts = []
 
     def get_no_answer(how):

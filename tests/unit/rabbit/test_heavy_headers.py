@@ -75,7 +75,7 @@ def test_few_header_values_are_read_as_before(headers):
 
 
 @pytest.mark.parametrize("name", HEAVY)
-def test_many_header_values_make_no_rejection_and_no_look_at_it_costly(name):
+def test_many_header_values_are_cheap_to_reject_and_show(name):
     raw = properties(HEAVY[name] | {"x-rejected-reason": text(b"forged")})
     sent, number = calls(lambda: dead_letter("request", raw, b"{}", {"x-rejected-reason": "why"}, FRAME_MAX))
     assert number < 20 * MAX_HEADERS

@@ -35,7 +35,7 @@ def test_no_message_is_blamed_for_an_outage(why):
     assert (isolation.one_at_a_time, isolation.problem(message(1))) == (0, None)
 
 
-def test_messages_go_one_at_a_time_until_one_is_found_and_that_one_is_tried_ever_more_rarely():
+def test_messages_are_isolated_one_at_a_time_with_growing_suspension():
     now = [0.0]
     isolation = MessageIsolation(lambda: now[0])
     isolation.closed(REFUSED, [message(1), message(2), message(3)])

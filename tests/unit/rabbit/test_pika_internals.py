@@ -183,7 +183,7 @@ def test_no_other_file_uses_private_names_of_pika():
     assert found == {}
 
 
-def test_that_file_is_seen_to_use_them_all():
+def test_pika_internals_uses_every_listed_name():
     assert {name for _, name in uses_of_private_names(HOME.read_text())} >= KNOWN
 
 
@@ -197,7 +197,7 @@ def test_that_file_is_seen_to_use_them_all():
     "from pika.adapters.utils.io_services_utils import _AsyncTransportBase",
     "getattr(channel, '_cancelled')",
 ])
-def test_a_use_elsewhere_would_be_found(source):
+def test_private_uses_elsewhere_are_detected(source):
     assert list(uses_of_private_names(source))
 
 

@@ -24,7 +24,7 @@ def tracked(sidecar, **policy):
     return event
 
 
-def test_a_run_succeeds_and_is_told(sidecar):
+def test_a_succeeded_run_is_announced(sidecar):
     event = tracked(sidecar)
     assert (event.run.attempt, event.run.attempts_left, event.run.max_attempts) == (1, 2, 3)
     assert event.run.deadline == START + timedelta(hours=1)
@@ -38,7 +38,7 @@ def test_a_run_succeeds_and_is_told(sidecar):
     assert sidecar.finished() == sidecar.due() == []
 
 
-def test_a_failure_is_tried_again_after_its_backoff_until_it_is_dead(sidecar):
+def test_a_failure_is_retried_after_its_backoff_until_dead(sidecar):
     event = tracked(sidecar, backoff=[10, 20])
     sidecar.result(event.event_id, 1, "failed", error="no")
     sidecar.advance(seconds=9.9)
@@ -58,7 +58,7 @@ def test_a_failure_is_tried_again_after_its_backoff_until_it_is_dead(sidecar):
     assert json.loads(dead.body)["event_id"] == str(event.event_id)
 
 
-def test_what_nobody_begins_ends_or_gives_signs_of_life_is_tried_again_in_time(sidecar):
+def test_unstarted_overdue_and_silent_attempts_are_retried(sidecar):
     event = tracked(sidecar, start_timeout=100, timeout=50, backoff=[0], max_attempts=4)
     sidecar.advance(seconds=100)
     assert sidecar.due()[0].run.attempt == 2
@@ -118,7 +118,7 @@ def test_a_result_may_come_before_the_event_and_is_forgotten_where_none_comes(si
     assert len(sidecar.rejected()) == 1
 
 
-def test_overlap_skip_passes_over_and_overlap_wait_stands_still(sidecar):
+def test_overlap_skip_skips_and_overlap_wait_holds(sidecar):
     skip, wait = uuid4(), uuid4()
     sidecar.request(id=skip, job_type="skip", run_at=START, every=60, run={"overlap": "skip"})
     sidecar.request(id=wait, job_type="wait", run_at=START, every=60, run={"overlap": "wait"})
@@ -193,7 +193,7 @@ def test_a_client_counts_a_timedelta_from_the_sidecars_clock(sidecar):
     assert [event.due_at for event in sidecar.due()] == [START + timedelta(minutes=5)]
 
 
-def test_an_attempt_that_nobody_may_begin_any_more_is_not_delivered(sidecar):
+def test_an_expired_attempt_is_not_delivered(sidecar):
     handlers, seen = Handlers(), []
     handlers.on_due("a")(lambda event: seen.append(event.run.attempt))
     sidecar.request(id=uuid4(), job_type="a", run_at=START, run={"start_timeout": 60, "backoff": [0]})

@@ -61,7 +61,7 @@ def test_after_downtime_on_missed_decides(sidecar):
     }
 
 
-def test_commands_change_what_comes(sidecar):
+def test_commands_change_later_events(sidecar):
     job = uuid4()
     sidecar.request(id=job, job_type="a", every="PT1H", run_at=START + timedelta(hours=1))
     sidecar.pause(job)
@@ -98,7 +98,7 @@ def test_what_passed_just_before_a_resume_is_skipped_though_its_clock_is_a_littl
     assert [each.due_at for each in sidecar.due()] == [START + timedelta(seconds=15)]
 
 
-def test_a_bad_command_is_answered_with_the_field(sidecar):
+def test_a_rejected_command_names_the_field(sidecar):
     answer = sidecar.request(id=uuid4(), job_type="a", rule="FREQ=DAILY")
     assert [each.field for each in answer.errors] == ["rule"]
     assert sidecar.rejected() == [answer]
@@ -106,7 +106,7 @@ def test_a_bad_command_is_answered_with_the_field(sidecar):
     assert sidecar.rejected()[0].errors[0].field == "body"
 
 
-def test_the_payload_comes_back_byte_for_byte(sidecar):
+def test_the_payload_is_returned_byte_for_byte(sidecar):
     body = f'{{"id": "{uuid4()}", "job_type": "a", "run_at": "2026-03-27T12:00:00Z", "payload": {{"x": 1.10}}}}'
     sidecar.publish("request", body.encode(), correlation_id="c-1")
     [event] = sidecar.take("due")
@@ -164,7 +164,7 @@ def test_the_priority_is_the_property_that_a_host_would_get(sidecar):
     assert [each.priority for each in sidecar.take("dead")] == [1]
 
 
-def test_a_worker_that_says_it_lives_is_heard(sidecar):
+def test_a_worker_heartbeat_is_accepted(sidecar):
     said = {"id": str(uuid4()), "host": "a", "pid": 1, "version": "1", "started_at": START.isoformat(),
             "offers": ["webhooks"], "in_flight": 0, "beat": 1}
     answer = sidecar.publish("worker", said)

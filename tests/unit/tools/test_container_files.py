@@ -65,7 +65,7 @@ def test_the_schema_is_there_before_anyone_works_with_it():
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_our_settings_are_settings(name, tmp_path):
+def test_compose_uses_existing_settings(name, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("0123456789" * 4)
     known = {each.metadata["name"]: each.metadata["secret"] for each in fields(Settings)}
@@ -103,7 +103,7 @@ def test_the_console_is_where_the_example_says():
     assert api["ports"] == [f"127.0.0.1:${{API_PORT:-{Settings().api_port}}}:{Settings().api_port}"]
 
 
-def test_passwords_and_keys_are_made_once_and_never_again(tmp_path):
+def test_passwords_and_keys_are_generated_once(tmp_path):
     def prepare():
         script = ROOT / "deploy" / "compose" / "prepare.sh"
         subprocess.run(["sh", script, tmp_path], check=True, capture_output=True)
@@ -179,7 +179,7 @@ def test_what_is_mounted_exists():
                 assert (ROOT / volume.split(":")[0]).exists()
 
 
-def test_the_image_runs_as_nobody_in_particular_and_asks_its_own_program():
+def test_the_image_runs_unprivileged_and_checks_its_own_health():
     text = (ROOT / "Dockerfile").read_text()
     final = text[text.rindex("\nFROM ") :]
     assert "\nUSER 10001:10001\n" in final

@@ -78,7 +78,7 @@ class TestPod:
         only = {"worker": ["worker", "--only", "webhooks"], "command-worker": ["worker", "--only", "commands"]}
         assert container["args"] == only.get(component(manifest), [component(manifest)])
 
-    def test_may_do_nothing_that_it_need_not(self, manifest):
+    def test_pods_have_minimal_privileges(self, manifest):
         spec, [container] = pod(manifest), containers(manifest)
         assert spec["automountServiceAccountToken"] is spec["enableServiceLinks"] is False
         assert spec["securityContext"] == {
@@ -194,7 +194,7 @@ def test_the_example_of_a_commands_file_is_one():
     assert commands_file.load(str(FILES / "base" / "commands.toml"))["hello"].arguments
 
 
-def test_nothing_goes_in_or_out_but_what_is_named():
+def test_network_policies_deny_by_default():
     policies = {each["metadata"]["name"]: each["spec"] for each in of("NetworkPolicy", BASE)}
     assert policies["scheduler-nothing-else"]["policyTypes"] == ["Ingress", "Egress"]
     assert not {"ingress", "egress"} & set(policies["scheduler-nothing-else"])
@@ -202,7 +202,7 @@ def test_nothing_goes_in_or_out_but_what_is_named():
         assert policies[f"scheduler-{name}"]["ingress"][0]["ports"] == [{"protocol": "TCP", "port": port}]
 
 
-def test_the_second_wall_keeps_out_what_the_first_one_does():
+def test_the_webhook_egress_policy_matches_the_address_guard():
     [policy] = (each for each in of("NetworkPolicy", BASE) if each["metadata"]["name"] == "scheduler-webhooks")
     blocks = [each["ipBlock"] for each in policy["spec"]["egress"][0]["to"]]
     for block in blocks:
@@ -213,7 +213,7 @@ def test_the_second_wall_keeps_out_what_the_first_one_does():
     assert [block["cidr"] for block in blocks] == ["0.0.0.0/0", "2000::/3"]
 
 
-def test_what_keda_looks_at_is_there():
+def test_keda_triggers_use_existing_metrics():
     scaled = {each["metadata"]["name"]: each["spec"] for each in of("ScaledObject", RENDERED["production"])}
     assert set(scaled) == {f"scheduler-{name}" for name in ("consumer", "producer", "worker", "command-worker")}
     for name, spec in scaled.items():

@@ -62,7 +62,7 @@ def test_every_outcome_is_a_result_that_the_sidecar_takes(outcome):
     assert (result.retry, result.worker) == (outcome.retry, "host:1")
 
 
-def test_a_worker_says_what_it_does_and_how_much_it_has_done():
+def test_the_status_message_has_current_work_and_counts():
     worker = Worker(Settings())
     attempt = read_attempt(delivered())
     worker.offer("webhooks", "webhooks")

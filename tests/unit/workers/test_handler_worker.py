@@ -56,7 +56,7 @@ def modules(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-def test_several_modules_are_served_together_and_told_of(modules):
+def test_several_modules_are_served_and_listed(modules):
     modules(shop_handlers=SHOP, other_handlers=OTHER)
     served = handler_worker.load_handlers(["shop_handlers", "other_handlers"])
     assert list(handler_worker.describe_handlers(served)) == [
@@ -79,7 +79,7 @@ def test_several_modules_are_served_together_and_told_of(modules):
     ("x = 1", "no handlers"),
     (SHOP + OTHER.replace('"other"', '"plain"'), "'plain' already has a handler"),
 ])
-def test_a_module_that_is_of_no_use_says_why(modules, text, says):
+def test_an_unusable_module_is_reported(modules, text, says):
     modules(broken_handlers=text)
     with pytest.raises(Misconfigured, match="--handlers broken_handlers: ") as error:
         handler_worker.load_handlers(["broken_handlers"])

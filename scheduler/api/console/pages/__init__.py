@@ -1,1 +1,1 @@
-"""HTTP in, services, pages out: one module for each page."""
+"""Handlers of the console's pages, one module per page."""

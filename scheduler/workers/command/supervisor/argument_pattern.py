@@ -1,4 +1,4 @@
-"""Matches a job's arguments against the operator's `argument_pattern`, in bounded time.
+"""Match a job's arguments against the operator's `argument_pattern`, in bounded time.
 
 Python's `re` cannot be interrupted, and some patterns take exponential time on some strings. So a forked process
 with a CPU limit does the matching.

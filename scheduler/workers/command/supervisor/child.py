@@ -1,4 +1,4 @@
-"""Runs a command as a child process in its own session, and signals all its descendants."""
+"""Run a command as a child process in its own session, and signal all its descendants."""
 
 import base64
 import contextlib

@@ -1,4 +1,4 @@
-"""Supervises one command: reads its output, enforces its limits and obeys its worker.
+"""Supervise one command: read its output, enforce its limits and obey its worker.
 
 Orders are JSON lines on standard input, the first with the command to run; reports go to standard output.
 """

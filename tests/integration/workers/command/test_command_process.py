@@ -72,7 +72,7 @@ def gone(pid):
     ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", None, signal.SIGSEGV),
     ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", None, signal.SIGKILL),
 ])
-def test_how_it_ended_is_told(supervisors, program, exit_code, number):
+def test_the_end_of_a_command_is_reported(supervisors, program, exit_code, number):
     ended = ran(supervisors, python(program))
     assert (ended.exit_code, ended.signal, ended.ended_by) == (exit_code, number, None)
 
@@ -118,7 +118,7 @@ print('the end'); print('its end', file=sys.stderr)"""
     assert ended.stderr.endswith(b"eits end\n")
 
 
-def test_no_more_is_held_than_what_is_kept():
+def test_output_memory_is_bounded():
     reader, writer = os.pipe()
     tail = OutputTail(reader)
     most = 0
@@ -173,7 +173,7 @@ def test_a_daemon_that_a_command_leaves_behind_is_ended(supervisors):
     assert (ended.left_behind, ended.survivors) == (1, 0)
 
 
-def test_a_background_process_that_heeds_sigterm_may_end_in_peace(supervisors, tmp_path):
+def test_a_background_process_may_exit_on_sigterm(supervisors, tmp_path):
     os.mkfifo(tmp_path / "up")
     script = "(trap 'echo bye > left; exit' TERM; echo up > up; while :; do sleep 0.05; done) & read line < up"
     ended = ran(supervisors, order("/bin/sh", "-c", script, directory=str(tmp_path)))
@@ -203,7 +203,7 @@ def test_sigterm_comes_first_also_to_a_stopped_process(supervisors):
     assert watched.ended().signal == signal.SIGTERM
 
 
-def test_a_second_word_may_shorten_the_grace(supervisors):
+def test_a_second_stop_may_shorten_the_grace_period(supervisors):
     program = "import signal; signal.signal(15, signal.SIG_IGN); print('up', flush=True); signal.pause()"
     watched = Watched(supervisors, python(program, grace=3600))
     watched.wrote(b"up")
@@ -259,7 +259,7 @@ while True: time.sleep(1)"""
 
 
 @pytest.mark.parametrize(("how", "lease"), [(signal.SIGKILL, 3600), (signal.SIGSTOP, 15)])
-def test_a_worker_that_dies_or_freezes_takes_its_commands_along(how, lease):
+def test_commands_end_with_a_dead_or_frozen_worker(how, lease):
     with subprocess.Popen([sys.executable, "-c", WORKER, str(lease), STUBBORN], stdout=subprocess.PIPE) as worker:
         pid = int(worker.stdout.readline())
         assert not gone(pid)
@@ -268,7 +268,7 @@ def test_a_worker_that_dies_or_freezes_takes_its_commands_along(how, lease):
         worker.kill()
 
 
-def test_a_supervisor_that_is_killed_takes_its_command_along(supervisors):
+def test_a_command_ends_with_its_killed_supervisor(supervisors):
     watched = Watched(supervisors, python(STUBBORN))
     pid = int(watched.wrote())
     watched.command._process.kill()

@@ -53,7 +53,7 @@ def due(host, *arguments):
     return event["event_id"]
 
 
-def test_what_is_acknowledged_when_the_stop_comes_is_begun_and_put_off(monkeypatch, commands, host, stop):
+def test_acknowledged_attempts_are_snoozed_on_a_stop(monkeypatch, commands, host, stop):
     acknowledge = CommandQueue.acknowledge
 
     def stopped_meanwhile(*delivery):
@@ -71,7 +71,7 @@ def test_what_is_acknowledged_when_the_stop_comes_is_begun_and_put_off(monkeypat
     assert (last["event_id"], last["status"], last["retry_in"]) == (event_id, "snoozed", 0)
 
 
-def test_a_result_that_no_queue_took_when_the_stop_comes_is_told_once_one_does(commands, host, stop):
+def test_an_unroutable_result_is_published_after_a_stop(commands, host, stop):
     host.channel.queue_unbind(*RESULTS)
     event_id = due(host, "more than it takes")
     reporter = commands._reporter

@@ -63,7 +63,7 @@ def test_every_way_of_writing_loopback_is_refused(server, written):
     assert server.received == []
 
 
-def test_a_name_is_judged_by_the_address_that_is_dialled(server, names):
+def test_a_name_is_checked_by_its_dialled_address(server, names):
     names["inside.example"] = [["127.0.0.1"]]
     [called] = call(f"http://inside.example:{server.port}/")
     assert called.kind == "refused"

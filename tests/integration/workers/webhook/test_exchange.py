@@ -56,7 +56,7 @@ def keeping(*connections):
     ("POST", "/a%2Fb/../c?d=%20&e", b'{"f":1}'), ("PUT", "/?x=1", b""), ("PATCH", "/%C3%BC", b"\xff\x00"),
     ("DELETE", "/", b"x" * 300_000), ("GET", "/a;b", None),
 ])
-def test_directly_and_by_the_session_the_same_is_sent_and_heard(monkeypatch, method, path, body):
+def test_http_exchanges_match_the_client_session(monkeypatch, method, path, body):
     assert exchange.is_supported(), "this aiohttp is one that was tried"
     with endpoint() as server:
         target = path.split("?")[0]
@@ -88,14 +88,14 @@ def test_a_connection_is_kept_for_the_next_call(monkeypatch):
     b"HTTP/1.1 200 OK\r\nContent-Length: 20000\r\n\r\n" + b"x" * 20000,  # more than is read
     b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
 ])
-def test_one_that_cannot_be_used_again_is_not(last):
+def test_unusable_connections_are_not_reused(last):
     with keeping([OK, last], [OK]) as (url, served):
         called = call(*(WebhookRequest("POST", url, {}, b"x", 30) for _ in range(3)))
         assert [each.kind for each in called] == ["2xx"] * 3
         assert served[-1] == (1, 0, "POST")
 
 
-def test_what_may_be_asked_twice_is_asked_again_where_a_kept_connection_is_hung_up():
+def test_idempotent_requests_are_repeated_on_a_closed_connection():
     with keeping([OK], [OK]) as (url, served):
         called = call(*(WebhookRequest(method, url, {}, b"x", 30) for method in ("POST", "PUT")))
         assert [each.kind for each in called] == ["2xx", "2xx"]

@@ -37,7 +37,7 @@ def waiting(host):
     return host.channel.queue_declare("scheduler_webhooks", passive=True).method.message_count
 
 
-def test_a_call_that_takes_longer_is_told_to_be_running(start, server, host):
+def test_a_long_call_is_reported_as_running(start, server, host):
     done = threading.Event()
 
     def act(*call):
@@ -56,7 +56,7 @@ def test_a_call_that_takes_longer_is_told_to_be_running(start, server, host):
     assert (final["status"], final["started_at"]) == ("succeeded", said["started_at"])
 
 
-def test_what_a_stopped_worker_could_not_end_another_makes_and_no_attempt_is_burnt(start, server, host):
+def test_calls_of_a_stopped_worker_are_repeated_without_using_an_attempt(start, server, host):
     server.on("/hangs", silent)
     first = start()
     asked = event(server.url("/hangs"), timeout=900)
@@ -82,7 +82,7 @@ def test_a_killed_workers_calls_are_made_by_another(start, server, host):
     assert (final["attempt"], final["status"]) == (1, "succeeded")
 
 
-def test_an_endpoint_that_hangs_is_in_nobodys_way(start, server, host):
+def test_a_hanging_endpoint_delays_no_other(start, server, host):
     with endpoint() as dead:
         dead.on("/hangs", silent)
         worker = start(SCHEDULER_WEBHOOK_HOST_CONCURRENCY="2", SCHEDULER_WORKER_CONCURRENCY="10")
@@ -107,7 +107,7 @@ def test_an_endpoint_that_hangs_is_in_nobodys_way(start, server, host):
         assert len(dead.calls("/hangs")) == 2
 
 
-def test_what_is_no_event_is_dropped_and_holds_up_nobody(start, server, host):
+def test_non_events_are_dropped(start, server, host):
     worker = start()
     for body in (b"", b"not json", b"[]", b"{}", b'{"event_id": "x"}', b'{"run": {"attempt": 1}}'):
         host.publish("webhook", body, exchange="schedule.work")

@@ -49,7 +49,7 @@ def after(*pulses):
     return history
 
 
-def test_a_sample_adds_up_what_live_processes_say():
+def test_a_sample_sums_the_live_processes():
     found = sample(pulse(replica("producer"), replica("producer", runs_succeeded=30, runs_dead=10),
                          replica("producer", silent=60)))
     assert (found.out, found.stored) == (4.0, 1.0)
@@ -67,7 +67,7 @@ def test_an_hour_is_kept_and_no_more():
     assert (len(history.samples), history.period()) == (1, "just now")
 
 
-def test_the_verdict_is_the_answer_before_the_data():
+def test_the_timeliness_status_names_the_likely_cause():
     def said(found, *before):
         return timeliness_status(found, after(*before, found))
 
@@ -100,7 +100,7 @@ def test_a_tenant_sees_its_own_rows_only():
     assert len(overview(moment, history)["upcoming"]) == 2
 
 
-def test_roles_and_workers_are_told_apart_by_their_heartbeats():
+def test_live_and_silent_processes_differ_by_heartbeat():
     worker = {
         "id": "w",
         "host": "h",
@@ -129,7 +129,7 @@ async def _moment(found):
     return await Broadcaster(take).fresh()
 
 
-def test_fifty_browsers_cost_one_look_and_all_hear_of_it():
+def test_fifty_browsers_share_one_poll():
     async def listen():
         looks = 0
 
@@ -164,13 +164,13 @@ def test_fifty_browsers_cost_one_look_and_all_hear_of_it():
     assert left == 0
 
 
-def test_a_slow_look_is_followed_by_a_longer_rest_but_never_by_a_long_silence():
+def test_a_slow_poll_lengthens_the_pause_up_to_a_limit():
     assert [seconds_until_poll(duration, watched=True) for duration in (0.0, 0.3, 3.0)] == [TICK_SECONDS, 6.0,
                                                                                     SAMPLE_SECONDS]
     assert [seconds_until_poll(duration, watched=False) for duration in (0.0, 3.0)] == [SAMPLE_SECONDS, 60.0]
 
 
-def test_a_database_that_is_away_is_told_and_what_was_known_stays():
+def test_an_unavailable_database_keeps_the_last_snapshot():
     async def look():
         answers = iter([pulse(), OSError("gone")])
 
@@ -211,7 +211,7 @@ async def _until_stopped(caster):
         caster.stop()
 
 
-def test_pages_watch_together_and_a_look_brings_what_any_of_them_wants():
+def test_one_poll_serves_all_subscriptions():
     watching = Subscriptions()
     assert not watching.wants(pulse=True, failures=False).runs
     with watching.of([("run", "a"), ("newest", "jobs")]), watching.of([("run", "a"), ("job row", "b")]):
@@ -224,7 +224,7 @@ def test_pages_watch_together_and_a_look_brings_what_any_of_them_wants():
     assert watching.wants(pulse=True, failures=False).watched == {}
 
 
-def test_only_watched_runs_are_looked_at_in_between():
+def test_between_full_polls_only_watched_runs_are_polled():
     async def listen():
         asked = []
 

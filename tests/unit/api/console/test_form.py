@@ -56,7 +56,7 @@ def test_a_form_becomes_the_schedule_fields_and_back(form, fields):
         "FREQ=NONSENSE",
     ],
 )
-def test_a_rule_that_the_form_cannot_say_is_shown_as_written(rule):
+def test_an_inexpressible_rule_is_shown_as_text(rule):
     values = values_of({"rrule": rule})
     assert (values["when"], values["rule_kind"], values["rule"]) == ("rule", "rrule", rule)
     assert read_schedule(values).fields == {"rrule": rule}
@@ -68,7 +68,7 @@ def test_a_rule_that_the_form_cannot_say_is_shown_as_written(rule):
     ({"then": "webhook", "headers": "no colon"}, "target.webhook.headers"),
     ({"tracked": "on", "max_attempts": "many"}, "run.max_attempts"),
 ])
-def test_what_cannot_be_read_is_told_beside_its_field(form, field):
+def test_parse_errors_are_shown_by_field(form, field):
     assert field in read_form(form).problems
 
 

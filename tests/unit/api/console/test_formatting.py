@@ -13,7 +13,7 @@ NOW = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
     (0.2, "now"), (12, "in 12 s"), (750, "in 12 min"), (-7200, "2 h ago"), (3 * 86400 + 5, "in 3 days"),
     (-86400, "1 day ago"), (-800 * 86400, "2 years ago"),
 ])
-def test_a_moment_is_told_by_its_largest_unit(seconds, said):
+def test_relative_times_use_the_largest_unit(seconds, said):
     assert formatting.relative(NOW + timedelta(seconds=seconds), NOW) == said
     assert formatting.relative((NOW + timedelta(seconds=seconds)).isoformat(), NOW) == said
 
@@ -45,7 +45,7 @@ def test_a_moment_in_full_names_its_zone():
     assert formatting.exactly("2026-11-20T08:00:00.1234Z") == "2026-11-20 08:00:00.123 UTC"
 
 
-def test_a_moment_that_a_zone_has_no_time_for_is_told_in_utc():
+def test_times_outside_a_zones_range_are_shown_in_utc():
     assert formatting.local("9999-12-31T23:00:00Z", "Asia/Tokyo") == "Fri 31 Dec 9999 23:00 UTC"
     assert formatting.local("0001-01-01T00:00:00Z", "America/New_York") == "Mon 1 Jan 1 00:00 UTC"
 
@@ -57,7 +57,7 @@ def test_numbers(value, said):
     assert formatting.number(value) == said
 
 
-def test_what_is_counted_agrees_with_its_number():
+def test_counts_are_pluralized():
     assert (formatting.count(1, "job"), formatting.count(1214, "job")) == ("1 job", "1,214 jobs")
     assert formatting.count(2, "reply", "replies") == "2 replies"
 

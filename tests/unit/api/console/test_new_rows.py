@@ -74,7 +74,7 @@ def test_a_run_matches_as_the_database_would_say():
         assert not run_matches(filters, one), filters
 
 
-def test_what_was_seen_before_a_page_was_opened_is_not_told_to_it():
+def test_a_page_ignores_polls_before_it_was_opened():
     topic = JobsTopic(JobFilter(), frozenset(), None, newest=True)
     viewer = PageViewer(None, Identity("me", Role.VIEWER, None), "", after=3)
     assert topic.message(LiveSnapshot(4, jobs=JobUpdates(newest=[job(1)], poll=3)), viewer) == {}

@@ -69,7 +69,7 @@ def test_a_short_last_attempt_is_seen_too():
     assert (piece.x + piece.width, piece.width) == (run_charts.TIMELINE_WIDTH, 8.0)
 
 
-def test_what_is_at_work_reaches_until_now():
+def test_a_running_attempt_extends_to_now():
     [piece] = run_charts.timeline(run("running", 1, attempts=[], finished_at=None), NOW)
     assert (piece.kind, piece.x, piece.width) == ("running", 0.0, 1000.0)
 

@@ -79,5 +79,5 @@ AT9 = "BYHOUR=9;BYMINUTE=0;BYSECOND=0"
         ({}, "Once"),
     ],
 )
-def test_a_schedule_is_said_as_people_say_it(job, words):
+def test_schedules_are_described_in_plain_english(job, words):
     assert describe_schedule(job) == words

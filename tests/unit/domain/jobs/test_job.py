@@ -69,7 +69,7 @@ def test_every_permutation_with_duplicates_ends_the_same(history):
     ([("request", 1), ("cancel", 2), ("resume", 3)], "cancelled", ["scheduled", "cancelled", "unchanged"]),
     ([("trigger", 2)], "awaiting", ["unchanged"]),
 ])
-def test_what_each_history_ends_in(commands, status, answers):
+def test_final_states_of_histories(commands, status, answers):
     job, statuses = applied(*(command(*each) for each in commands))
     assert (job.status, statuses) == (status, answers)
 
@@ -147,7 +147,7 @@ def test_a_trigger_from_a_host_whose_clock_is_ahead_is_due_now():
     assert job.wake_at == NOW
 
 
-def test_a_replacement_starts_counting_anew():
+def test_a_replacement_restarts_the_occurrence_count():
     job, _ = applied(command("request", 1))
     later = apply(
         replace(job, status=JobStatus.DONE, occurrence=7, retries=3),
@@ -185,7 +185,7 @@ def asked(**fields):
     {"rrule": None, "every": 60}, {"timezone": "Europe/Berlin"}, {"on_missed": "skip"}, {"max_lateness": 5},
     {"run_at": "2027-06-02T00:00:00Z"}, {"run": {}}, {"run": {"timeout": 5}},
 ])
-def test_every_field_that_a_request_asks_with_decides_between_two_of_the_same_moment(fields):
+def test_every_request_field_breaks_ties_of_equal_issued_at(fields):
     """One that is forgotten here would leave it to the order of arrival."""
     one, other = (content(asked(rrule="FREQ=DAILY") if plain else asked(**{"rrule": "FREQ=DAILY"} | fields),
                           start_given=True) for plain in (True, False))
@@ -208,7 +208,7 @@ def test_every_field_of_a_definition_is_compared_or_known_to_make_no_difference(
                 plain, start_given=True), each.name
 
 
-def test_a_job_that_remembers_more_than_its_request_is_not_fresh():
+def test_a_job_with_more_state_than_its_request_is_not_fresh():
     """Only a request's columns are stored for a fresh job (`FRESH`); other values would be lost."""
     job, _ = applied(command("request", 1))
     assert job.fresh

@@ -226,7 +226,7 @@ def test_short_forms(short, long):
         ("0" * 2000 + " * * * *", "at most 1024"),
     ],
 )
-def test_faults_teach(text, reason):
+def test_errors_explain_the_fix(text, reason):
     with pytest.raises(Rejected, match=reason) as verdict:
         spec_of(cron=text)
     assert {problem.field for problem in verdict.value.problems} == {"cron"}

@@ -60,7 +60,7 @@ def test_shared_cron_through_the_lines(ask):
         assert [utc(text) for text in answer["occurrences"]] == [utc(text) for text in case["expect"]]
 
 
-def test_lines_that_are_wrong_are_answered_in_place(ask):
+def test_invalid_lines_yield_errors_in_order(ask):
     answers = ask(
         "not json",
         "[1]",
@@ -142,7 +142,7 @@ def table(capsys, *arguments):
     return capsys.readouterr().out.splitlines()[1:]
 
 
-def test_what_a_zone_has_no_time_for_is_told_in_utc(capsys):
+def test_occurrences_outside_the_zones_range_are_in_utc(capsys):
     assert table(capsys, "--run-at", "9999-12-31T23:00:00Z", "--timezone", "Asia/Tokyo") == [
         "Fri 9999-12-31 23:00:00 UTC  9999-12-31T23:00:00Z",
         "No further runs.",

@@ -94,7 +94,7 @@ def random_rule(source: random.Random) -> str:
     return ";".join([f"FREQ={freq}", *(part for part, odds in parts.items() if source.random() < odds)])
 
 
-def test_judging_a_hostile_rule_takes_bounded_work():
+def test_validating_a_hostile_rule_takes_bounded_work():
     source = random.Random(20261118)
     rules = [*HOSTILE, *(random_rule(source) for _ in range(400))]
     worst = (0, "")

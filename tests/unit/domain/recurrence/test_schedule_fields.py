@@ -311,7 +311,7 @@ def test_a_dtstart_line_and_timezone_must_not_contradict_each_other():
         ("FREQ=DAILY;;", "empty part"),
     ],
 )
-def test_faults_in_the_lines_teach(text, reason):
+def test_line_errors_explain_the_fix(text, reason):
     assert reason in problems_of(rrule=text)["rrule"]
 
 
@@ -365,7 +365,7 @@ def test_zones_come_from_the_package():
 
 @given(text=st.text(max_size=60), kind=st.sampled_from(("run_at", "rrule", "cron", "every", "timezone")))
 @steady
-def test_any_text_gets_a_verdict(text, kind):
+def test_any_text_is_accepted_or_rejected(text, kind):
     fields = dict.fromkeys(("run_at", "rrule", "cron", "every", "timezone")) | {kind: text}
     try:
         resolve(**fields, stored_at=STORED_AT)
@@ -404,7 +404,7 @@ def test_any_text_gets_a_verdict(text, kind):
     )
 )
 @steady
-def test_hostile_rules_are_judged(parts):
+def test_hostile_rules_are_accepted_or_rejected(parts):
     try:
         schedule = schedule_of(rrule=";".join(parts), run_at="2026-09-14T09:00:00", timezone=NEW_YORK)
     except Rejected as rejected:

@@ -162,7 +162,7 @@ def _steps(draw):
 
 @given(_steps(), st.integers(1, 3))
 @settings(deadline=None, derandomize=True, max_examples=500)
-def test_no_history_breaks_a_promise(steps, max_attempts):
+def test_random_histories_keep_the_invariants(steps, max_attempts):
     run, now, retries = begun(max_attempts=max_attempts, timeout=60, delay=1), T, 0
     for kind, attempt, said, seconds in steps:
         before = run
@@ -221,14 +221,14 @@ def test_the_wait_before_the_next_attempt(policy, waits):
         assert found == waits
 
 
-def test_chance_is_the_same_whoever_reckons_it_and_differs_from_run_to_run():
+def test_backoff_jitter_is_deterministic_per_run():
     found = {pseudo_random(f"{EVENT[:-2]}{n:02}", 1) for n in range(50)}
     assert len(found) == 50
     assert all(0 <= each < 1 for each in found)
     assert pseudo_random(EVENT, 1) == pseudo_random(EVENT, 1) != pseudo_random(EVENT, 2)
 
 
-def test_each_attempt_waits_longer_and_the_last_ends_in_death():
+def test_each_attempt_waits_longer_and_the_last_is_dead():
     run, now, waits = begun(max_attempts=4), T, []
     for attempt in range(1, 5):
         run = after(run, result("failed", attempt=attempt, error="no"), now=now)
@@ -250,7 +250,7 @@ def test_a_snooze_does_not_count_and_comes_when_asked():
     assert (run.attempt, run.attempts_left) == (2, 0)
 
 
-def test_nobody_began_it_it_took_too_long_or_its_worker_fell_silent():
+def test_attempts_expire_unstarted_overdue_or_lost():
     run = begun(start_timeout=10, timeout=20, max_attempts=9)
     assert expire_attempt(run, T + timedelta(seconds=9)) is run
     late = expire_attempt(run, T + timedelta(seconds=10))
@@ -280,7 +280,7 @@ def test_a_success_counts_whichever_attempt_it_is_of_and_whenever_it_comes():
     assert after(second, result("succeeded", attempt=1)).status is RunStatus.SUCCEEDED
 
 
-def test_a_success_decides_what_it_decides_and_leaves_all_else():
+def test_a_success_changes_only_the_result_fields():
     early = result("running", attempt=9)
     before = Run(
         EVENT, RunStatus.RUNNING, 3, 2, T, T, T, T, T, None, "a", 0.5, "error", '"o"', True,
@@ -302,7 +302,7 @@ def test_a_success_decides_what_it_decides_and_leaves_all_else():
     )
 
 
-def test_what_an_earlier_attempt_says_too_late_changes_nothing():
+def test_late_results_of_earlier_attempts_change_nothing():
     second = deliver_run(after(begun(delay=0), result("failed")), EVENT, occurrence(), T)
     for said in (result("failed", error="late"), result("snoozed", retry_in=1.0), result("running")):
         assert apply_result(second, said, T) == (second, "superseded")
@@ -330,7 +330,7 @@ def test_a_result_of_an_attempt_that_was_never_made_is_harmless(attempt):
 
 @given(st.lists(_said, min_size=1, max_size=40))
 @settings(deadline=None, derandomize=True, max_examples=100)
-def test_a_worker_cannot_fill_the_row_of_an_event_that_nobody_knows(said):
+def test_early_results_of_an_unknown_event_are_bounded(said):
     early = after(None, *(replace(each, attempt=n % 9 + 1, error=str(n)) for n, each in enumerate(said)))
     assert len(early.early) <= 5
     assert expire_attempt(early, T + timedelta(hours=1)) is early
@@ -344,7 +344,7 @@ def test_the_newest_running_decides_about_heartbeats_of_an_event_that_is_not_kno
         assert run.alive_until == T + timedelta(seconds=last)
 
 
-def test_a_replay_begins_anew_and_goes_on_counting_attempts():
+def test_a_retry_resets_the_limit_and_continues_the_attempt_number():
     dead = after(begun(max_attempts=1), result("failed"))
     run = retry_run(dead, T, T)
     assert (run.status, run.retry_at, run.counted, run.attempt) == (RunStatus.WAITING, T, 0, 1)
@@ -355,7 +355,7 @@ def test_a_replay_begins_anew_and_goes_on_counting_attempts():
     assert after(run, result("failed", error="again")) == run
 
 
-def test_max_delay_caps_what_was_worked_out_with_its_chance_but_neither_a_list_nor_the_workers_word():
+def test_max_delay_caps_computed_backoff_only():
     for kind in ("exponential", "linear", "fixed"):
         policy = RunPolicy(backoff=kind, delay=100, max_delay=100.5)
         found = {backoff(policy, failures, f"{EVENT[:-2]}{n:02}", 1) for failures in (1, 9) for n in range(50)}
@@ -375,7 +375,7 @@ def test_a_retry_that_is_not_newer_than_the_last_changes_nothing():
     assert retry_run(run, T + timedelta(microseconds=1), T).status is RunStatus.WAITING
 
 
-def test_a_run_whose_ends_nobody_announces_takes_no_retries_without_end():
+def test_unannounced_ends_limit_retries():
     run = cancel_run(begun(), T)
     for number in range(30):
         after_retry = {EVENT: retry_run(run, T + timedelta(seconds=number), T)}
@@ -401,7 +401,7 @@ def test_how_an_attempt_ended_is_recorded_after_a_cancel(said, outcome):
     assert apply_result(late, said, T) == (late, "unchanged")  # its deadline has decided it
 
 
-def test_the_backoff_begins_anew_after_a_replay():
+def test_a_retry_restarts_the_backoff():
     run, waits = begun(max_attempts=2, backoff=[1, 100]), []
     for attempt in range(1, 4):
         run = after(run, result("failed", attempt=attempt))
@@ -434,7 +434,7 @@ def test_durations_are_by_the_workers_clock_where_it_says_so():
     assert wrong.duration == timedelta(0)
 
 
-def test_the_end_is_told_by_exactly_these_fields():
+def test_schedule_finished_has_exactly_these_fields():
     run = after(begun(), result("running", worker="w"), result("failed", error="no", output="[1]", retry=False))
     assert json.loads(finished_body(run)) == {
         "event_id": EVENT, "job_id": JOB, "job_type": "test.job", "due_at": "2026-12-01T08:00:00.000000Z",
@@ -452,7 +452,7 @@ def test_the_end_is_told_by_exactly_these_fields():
     assert (told["status"], told["attempts"], told["error"], told["output"]) == ("succeeded", 2, None, "x")
 
 
-def test_the_dead_letter_is_the_event_as_it_last_went_out():
+def test_the_dead_letter_is_the_last_event():
     run = begun()
     body = due_body(run)
     dead = after(run, result("running"), result("failed", retry=False), now=T + timedelta(seconds=9))
@@ -470,7 +470,7 @@ def test_the_event_says_which_attempt_it_is_and_the_end_how_it_ended():
     assert isinstance(ended, Run)
 
 
-def test_a_retry_of_the_far_future_is_rejected_and_a_stored_one_loses_to_later_ones():
+def test_a_far_future_retry_is_rejected_or_superseded():
     dead = after(begun(max_attempts=1), result("failed"))
     command = ScheduleRetry(event_id=EVENT, issued_at="2090-01-01T00:00:00Z")
     rejected = decide_retry({EVENT: dead}, Incoming(command, EVENT), T)

@@ -27,7 +27,7 @@ def said(run, result, seconds):
     return apply_result(run, result, T + timedelta(seconds=seconds))
 
 
-def test_a_command_that_another_worker_has_begun_is_not_a_second_ones():
+def test_a_started_command_is_superseded_for_a_second_worker():
     run, status = said(begun(), running("a"), 1)
     assert status == "recorded"
     same, status = said(run, running("b"), 2)
@@ -37,7 +37,7 @@ def test_a_command_that_another_worker_has_begun_is_not_a_second_ones():
     assert again.alive_until == T + timedelta(seconds=30)
 
 
-def test_a_command_whose_worker_fell_silent_may_be_anothers():
+def test_a_command_of_a_lost_worker_may_change_owner():
     run, _ = said(begun(), running("a"), 1)
     taken, status = said(run, running("b"), 27)  # no producer has claimed it since its heartbeat expired
     assert (taken.worker, status) == ("b", "recorded")
@@ -51,20 +51,20 @@ def test_an_event_that_a_host_or_a_webhook_gets_again_may_mean_that_the_first_is
 
 
 @pytest.mark.parametrize("attempts", [1, 2])
-def test_who_was_given_up_over_a_deadline_learns_so(attempts):
+def test_an_expired_worker_gets_superseded(attempts):
     run, _ = said(begun(max_attempts=attempts), running("a"), 1)
     lost = expire_attempt(run, T + timedelta(seconds=27))
     same, status = said(lost, running("a"), 28)
     assert (same, status) == (lost, "superseded")
 
 
-def test_cancelling_does_not_interrupt_what_is_at_work():
+def test_cancelling_does_not_interrupt_running_attempts():
     run, _ = said(begun(), running("a"), 1)
     _, status = said(cancel_run(run, T), running("a"), 5)
     assert status == "unchanged"
 
 
-def test_a_sign_of_life_that_its_own_end_overtook_changes_nothing():
+def test_a_heartbeat_after_its_result_changes_nothing():
     run, _ = said(begun(), running("a"), 1)
     failed, _ = said(run, replace(running("a"), status=ResultStatus.FAILED, heartbeat=None), 2)
     _, status = said(failed, running("a"), 3)

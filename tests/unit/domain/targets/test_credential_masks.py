@@ -60,7 +60,7 @@ def test_literal_credentials_are_masked_and_placeholders_shown():
     assert body_view(event) == ("json", {"target": {"webhook": SHOWN}})
 
 
-def test_masks_that_come_back_stand_for_what_is_stored():
+def test_returned_masks_restore_the_stored_credentials():
     stored = target().model_dump_json(exclude_unset=True)
     shown = Target.model_validate({"webhook": SHOWN})
     assert shown.work.has_masks()

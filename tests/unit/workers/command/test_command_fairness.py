@@ -62,7 +62,7 @@ def test_a_single_slot_serves_one_tenant_after_the_other(clock):
     assert order == ["a0", "b0", "a1"]
 
 
-def test_what_a_tenant_has_too_much_of_is_put_off_and_others_come_through(clock):
+def test_excess_attempts_of_a_tenant_are_snoozed(clock):
     turns = TenantQueues(1, clock)
     turns.add("a", "first")
     ticket, _ = turns.next()

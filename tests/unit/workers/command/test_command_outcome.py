@@ -46,7 +46,7 @@ def test_the_shorter_of_the_runs_and_the_commands_timeout_applies(timeout, effec
     (attempt(tenant="acme"), "no worker offers the command show"),
     (attempt(["{{payload.none}}"], tenant="acme"), "no worker offers the command show"),
 ])
-def test_what_a_command_is_not_given_is_refused(asked, says):
+def test_unoffered_arguments_are_rejected(asked, says):
     with pytest.raises(RefusedCommand) as error:
         build_order(OFFERED, asked, {})
     assert says in str(error.value)
@@ -106,7 +106,7 @@ def test_how_it_ended_decides_what_is_reported(ended, status, retry, error):
     assert outcome.retry_in == (0.0 if status is ResultStatus.SNOOZED else None)
 
 
-def test_what_is_another_workers_now_is_not_reported():
+def test_attempts_of_another_worker_are_not_reported():
     assert decide_outcome(CommandEnd(signal=signal.SIGTERM, ended_by="superseded"), 60.0) is None
 
 

@@ -22,7 +22,7 @@ def began(turn):
     return isinstance(turn, int)
 
 
-def test_so_many_at_once_in_all_and_to_one_endpoint(clock):
+def test_total_and_per_endpoint_limits(clock):
     turns = EndpointLimiter(3, 2, 10, clock)
     first = turns.admit("a", 1)
     assert began(first)
@@ -37,7 +37,7 @@ def test_so_many_at_once_in_all_and_to_one_endpoint(clock):
     assert (turns.in_flight, turns.waiting) == (3, 1)
 
 
-def test_those_that_wait_go_one_of_each_endpoint_in_turn(clock):
+def test_pending_calls_alternate_between_endpoints(clock):
     turns = EndpointLimiter(1, 1, 100, clock)
     ticket = turns.admit("z", 0)
     for number in range(4):
@@ -74,7 +74,7 @@ def test_a_dead_endpoint_holds_few_places_and_its_calls_come_back_at_its_pace(cl
     assert put_off[-1] > 0.9 * len(put_off) * CAREFUL_GUESS_SECONDS / 20
 
 
-def test_what_waited_too_long_is_put_off(clock):
+def test_overdue_pending_calls_are_snoozed(clock):
     turns = EndpointLimiter(200, 1, 100, clock)
     turns.admit("slow", "first")
     assert turns.admit("slow", "second") is None
@@ -201,7 +201,7 @@ def test_a_tenant_alone_takes_every_place_and_the_next_ones_find_one(clock, tota
     assert turns.in_flight <= total + max(1, total // 4)
 
 
-def test_with_another_about_a_tenant_leaves_places_free(clock):
+def test_with_another_active_tenant_slots_stay_free(clock):
     turns = EndpointLimiter(200, 20, 100, clock)
     ticket = turns.admit("a", 0, "quiet")
     turns.end(ticket, answered=True, succeeded=True)
@@ -249,7 +249,7 @@ def test_when_a_place_is_free_the_tenant_with_the_fewest_calls_is_next(clock):
     assert [call for _, call in turns.next()] == ["q1"]
 
 
-def test_one_tenants_slow_calls_say_nothing_about_anothers_to_the_same_endpoint(clock):
+def test_endpoint_state_is_separate_per_tenant(clock):
     turns = EndpointLimiter(200, 20, 100, clock)
     ticket = turns.admit("shop", 0, "quiet")
     turns.end(ticket, answered=True, succeeded=True)
