@@ -27,7 +27,7 @@ check: $(READY) ## before every commit, in under 90 s: ruff, mypy strict and the
 	@$(BIN)/python -m pytest -q -n 3 tests/unit --ignore tests/unit/domain/recurrence $(ARGS)
 
 test: $(READY) ## all tests, against a real Postgres and a real RabbitMQ (SERVERS=trixie or sid for newer ones)
-	@SERVERS=$(SERVERS) $(BIN)/python -m scheduler.dev.servers.roots
+	@SERVERS=$(SERVERS) $(BIN)/python -W ignore::RuntimeWarning -m scheduler.dev.servers.roots
 	@SERVERS=$(SERVERS) $(BIN)/python -m pytest -n 3 --dist loadscope $(ARGS)
 
 test-deep: $(READY) ## the property tests with thousands of examples

@@ -1,6 +1,4 @@
-import gc
 import json
-import sys
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +6,7 @@ from hypothesis import strategies as st
 
 from scheduler.domain.errors import Rejected
 from scheduler.domain.strict_json import _members, _object, _parse_flat, _Unacceptable, parse_object
+from tests.call_count import CallCount
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -110,20 +109,9 @@ LARGE = {
 def test_a_large_payload_is_checked_without_a_call_for_each_of_its_elements(name):
     source = f'{{"x": [{LARGE[name] * 10_000}1]}}'
     body = f'{{"id": {{}}, "payload": {source}, "other": [{LARGE[name]}2]}}'.encode()
-    calls = 0
-
-    def count(_, event, __):
-        nonlocal calls
-        calls += event == "call"
-
-    gc.disable()  # hypothesis has a callback for each collection
-    sys.setprofile(count)
-    try:
+    with CallCount() as calls:
         members, text = parse_object(body, "payload")
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    assert calls < 200
+    assert calls.count < 200
     assert text == source
     assert members == {"id": {}, "payload": {}, "other": json.loads(f"[{LARGE[name]}2]")}
 

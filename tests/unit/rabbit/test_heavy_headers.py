@@ -1,7 +1,6 @@
 """Many header values cost a consumer no time, and the properties that it uses are still parsed."""
 
 import struct
-import sys
 
 import pika
 import pytest
@@ -12,6 +11,7 @@ from scheduler.rabbit.delivery_parser import decoded
 from scheduler.rabbit.heavy_headers import MOST_SEARCHED
 from scheduler.rabbit.message_forwarding import MAX_HEADERS, dead_letter
 from scheduler.views.dead_letters import dead_view
+from tests.call_count import CallCount
 
 FRAME_MAX = 131_072
 SIZE = 120_000
@@ -41,27 +41,12 @@ def properties(headers):
     return struct.pack(">H", flags | 1 << 13) + encoded[2:content_type] + written + encoded[content_type:]
 
 
-def calls(work):
-    """Return the result, and how many Python functions were called for it."""
-    number = 0
-
-    def count(_, event, __):
-        nonlocal number
-        number += event == "call"
-
-    sys.setprofile(count)
-    try:
-        result = work()
-    finally:
-        sys.setprofile(None)
-    return result, number
-
-
 @pytest.mark.parametrize("name", HEAVY)
 def test_many_header_values_are_not_read(name):
     raw = properties(HEAVY[name])
-    known, number = calls(lambda: decoded(raw))
-    assert number < 10 * MOST_SEARCHED
+    with CallCount() as calls:
+        known = decoded(raw)
+    assert calls.count < 10 * MOST_SEARCHED
     assert known.headers == {"traceparent": TRACE}
     assert {part: getattr(known, part) for part in OTHERS} == OTHERS
 
@@ -77,12 +62,15 @@ def test_few_header_values_are_read_as_before(headers):
 @pytest.mark.parametrize("name", HEAVY)
 def test_many_header_values_are_cheap_to_reject_and_show(name):
     raw = properties(HEAVY[name] | {"x-rejected-reason": text(b"forged")})
-    sent, number = calls(lambda: dead_letter("request", raw, b"{}", {"x-rejected-reason": "why"}, FRAME_MAX))
-    assert number < 20 * MAX_HEADERS
-    letter, number = calls(lambda: read(b"request", sent.properties, b"{}", 1))
-    assert number < 100 * MAX_HEADERS
-    _, number = calls(lambda: dead_view(letter).model_dump_json())
-    assert number < 100 * MAX_HEADERS
+    with CallCount() as calls:
+        sent = dead_letter("request", raw, b"{}", {"x-rejected-reason": "why"}, FRAME_MAX)
+    assert calls.count < 20 * MAX_HEADERS
+    with CallCount() as calls:
+        letter = read(b"request", sent.properties, b"{}", 1)
+    assert calls.count < 100 * MAX_HEADERS
+    with CallCount() as calls:
+        dead_view(letter).model_dump_json()
+    assert calls.count < 100 * MAX_HEADERS
     assert (letter.reason, letter.properties["message_id"]) == ("why", "m")
     assert ("x-dropped-headers" in letter.headers) == (len(HEAVY[name]) >= MAX_HEADERS)
     own = {"traceparent", *HEAVY[name]} & raw_headers(sent.properties).keys()

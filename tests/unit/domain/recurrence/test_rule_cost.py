@@ -1,7 +1,6 @@
 """Every rule is cheap to validate and to plan. Work is measured in calls, not in time."""
 
 import random
-import sys
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
@@ -13,6 +12,7 @@ from scheduler.domain.messages import OnMissed
 from scheduler.domain.recurrence import Schedule, Spec, compile_schedule, resolve, zone
 from scheduler.domain.recurrence.day_masks import DAY, january_first
 from scheduler.domain.recurrence.zones import Clock, clock, clock_in
+from tests.call_count import CallCount
 
 NOW = datetime(2026, 11, 18, tzinfo=UTC)
 MOST_CALLS = 80_000  # under 10 ms; the defects that these tests are for took several times as many
@@ -43,23 +43,6 @@ HOSTILE = (
     "FREQ=DAILY;INTERVAL=11;BYMONTHDAY=-31;BYHOUR=0,2,3,4,5,7,8,9;BYMINUTE=34;BYSECOND=56;COUNT=1000000",
     "FREQ=WEEKLY;BYHOUR=1,2,3,4,5;BYSETPOS=-16;COUNT=630942",
 )
-
-
-class Calls:
-    """Counts the calls of functions, which is the same on any machine."""
-
-    def __init__(self):
-        self.count = 0
-
-    def __enter__(self):
-        sys.setprofile(self._note)
-        return self
-
-    def __exit__(self, *_):
-        sys.setprofile(None)
-
-    def _note(self, _frame, event, _argument):
-        self.count += event in ("call", "c_call")
 
 
 def judged(rrule: str, run_at: str, timezone: str) -> Spec | None:
@@ -101,7 +84,7 @@ def test_validating_a_hostile_rule_takes_bounded_work():
     for index, rule in enumerate(rules):
         for start in STARTS if index < len(HOSTILE) else (source.choice(STARTS),):
             timezone = source.choice(ZONES)
-            with Calls() as calls:
+            with CallCount(builtins=True) as calls:
                 judged(rule, start, timezone)
             worst = max(worst, (calls.count, f"{start} {timezone} {rule}"))
     assert worst[0] < MOST_CALLS, worst
@@ -110,7 +93,7 @@ def test_validating_a_hostile_rule_takes_bounded_work():
 @pytest.mark.parametrize("timezone", ["Europe/Berlin", "America/New_York", "Africa/Casablanca", "Pacific/Apia"])
 def test_the_first_rule_of_a_zone_takes_bounded_work(timezone):
     clock_in.cache_clear()
-    with Calls() as calls:
+    with CallCount(builtins=True) as calls:
         judged("FREQ=DAILY;COUNT=200000", "1850-01-01T00:00:00", timezone)
     assert calls.count < MOST_CALLS
 
@@ -132,7 +115,7 @@ def test_planning_a_hostile_rule_takes_bounded_work(rule):
     due = schedule.first()
     assert due is not None
     for on_missed in OnMissed:
-        with Calls() as calls:
+        with CallCount(builtins=True) as calls:
             plan(schedule, due, NOW, on_missed, timedelta(days=1), one_shot=False)
         assert calls.count < MOST_CALLS_PLANNING, on_missed
 
