@@ -1,4 +1,4 @@
-"""Consumes the queues of one command, and the queue for replies to a worker's commands."""
+"""Consume the queues of one command, and the queue for replies to a worker's commands."""
 
 import contextlib
 from collections.abc import Callable

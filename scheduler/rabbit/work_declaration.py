@@ -1,4 +1,4 @@
-"""Declares the queues of work that workers own: those of commands, of named pools and of priority classes."""
+"""Declare the queues of work that workers own: those of commands, of named pools and of priority classes."""
 
 from concurrent.futures import Future
 
