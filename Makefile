@@ -12,14 +12,19 @@ PIP    := $(BIN)/pip install -q --disable-pip-version-check
 LOCK   := uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-annotate \
           --custom-compile-command 'make constraints'
 ARGS   ?=
+# No usable Python, no right to install one, but Docker with Compose.
+DOCKER_ONLY = ! $(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+              && ! { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; } \
+              && docker compose version >/dev/null 2>&1
 
-.PHONY: help run check test test-deep lint schemas dashboards example screenshots chaos torture bench bench-against bench-peers docs build constraints audit sbom clean
+.PHONY: help run check test test-deep languages lint schemas dashboards example screenshots chaos torture bench bench-against bench-peers docs build constraints audit sbom clean
 
 help: ## a line for each target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(ENOUGH) ## the whole sidecar on this machine, with sample reminders (ARGS="--for 20" to end by itself)
-	@$(BIN)/scheduler dev $(ARGS)
+run: ## the whole sidecar on this machine, with sample reminders (ARGS="--for 20" to end by itself)
+	@if $(DOCKER_ONLY); then exec sh deploy/compose/try.sh; fi; \
+	  $(MAKE) -s $(ENOUGH) && exec $(BIN)/scheduler dev $(ARGS)
 
 check: $(READY) ## before every commit, in under 90 s: ruff, mypy strict and the unit tests without the long recurrence ones
 	@$(BIN)/ruff check .
@@ -29,6 +34,9 @@ check: $(READY) ## before every commit, in under 90 s: ruff, mypy strict and the
 test: $(READY) ## all tests, against a real Postgres and a real RabbitMQ (SERVERS=trixie or sid for newer ones)
 	@SERVERS=$(SERVERS) $(BIN)/python -W ignore::RuntimeWarning -m scheduler.dev.servers.roots
 	@SERVERS=$(SERVERS) $(BIN)/python -m pytest -n 3 --dist loadscope $(ARGS)
+
+languages: $(READY) ## build and run the small host in Java, Go, PHP, Ruby and TypeScript (as root it installs them)
+	@$(BIN)/python -m pytest -m "languages or not languages" tests/acceptance/test_languages.py $(ARGS)
 
 test-deep: $(READY) ## the property tests with thousands of examples
 	@SCHEDULER_TEST_EXAMPLES=5000 $(BIN)/python -m pytest -m "deep" $(ARGS)
@@ -42,8 +50,9 @@ lint: $(READY) ## ruff, mypy strict, the container files, Kubernetes manifests, 
 	@$(BIN)/python -m tools.prometheus
 	@$(BIN)/python -m pytest -q -p no:randomly tests/unit/test_docs.py
 
-schemas: $(READY) ## write schemas/*.json and schemas/asyncapi.yaml from the models
+schemas: $(READY) ## write schemas/*.json, messages.d.ts and asyncapi.yaml from the models
 	@$(BIN)/python -m tools.schemas
+	@$(BIN)/python -m tools.typescript
 	@$(BIN)/python -m tools.asyncapi
 
 dashboards: $(READY) ## write grafana/dashboards/*.json and the alert rules for Kubernetes

@@ -65,23 +65,20 @@ class Screen:
         else:
             self.complain(text)
 
-    def banner(self, addresses: Addresses, processes: Sequence[tuple[str, int]]) -> None:
-        """Show the addresses of everything, lines to paste into a shell, and a first request."""
-        rows = [("RabbitMQ", addresses.amqp_url), ("Postgres", addresses.database_url)]
-        rows += [("Console", addresses.console)] if addresses.console else []
-        rows += [(f"{role} metrics", f"http://127.0.0.1:{port}/metrics") for role, port in processes]
+    def banner(self, addresses: Addresses) -> None:
+        """Show the addresses, and a block to paste into a shell: variables, and a first request."""
+        rows = [("Console", addresses.console)] if addresses.console else []
+        rows += [("RabbitMQ", addresses.amqp_url), ("Postgres", addresses.database_url)]
         self._line("")
-        self._line(self._styled("  The sidecar is up.", "bold"))
+        self._line(self._styled("  The sidecar is up. Ctrl-C stops it.", "bold"))
         for name, value in rows:
-            self._line(f"  {self._styled(f'{name:<17}', 'cyan')} {value}")
-        self._line("")
-        self._line("  For programs in another terminal:")
-        for line in addresses.exports():
-            self._line(line)  # without indentation and colour: it can be pasted
+            self._line(f"  {self._styled(f'{name:<9}', 'cyan')} {value}")
         if addresses.no_token is not None:
             self._line(f"  There is no TOKEN: {addresses.no_token}")
+        self._line("  Paste this into another terminal; its event appears here five seconds later:")
         self._line("")
-        self._line("  Then publish a first request:")
+        for line in addresses.exports():
+            self._line(line)  # without indentation and colour: it can be pasted
         self._line(self._styled(_FIRST_REQUEST, "dim"))
         self._line("")
 

@@ -83,7 +83,7 @@ def _run_on(stack: Stack, given: GivenServers, screen: Screen, seconds: float | 
         ):
             running = list(zip(names, ports, strict=True))
             _add_api(addresses, running, environment)
-            screen.banner(addresses, [(role, role_ports["metrics_port"]) for role, role_ports in running])
+            screen.banner(addresses)
             requested = samples(datetime.now(UTC), endpoint if "worker" in names else None)
             screen.expected |= {endpoint.removeprefix("http://"), *(sample.id for sample in requested)}
             try:

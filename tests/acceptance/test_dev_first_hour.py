@@ -52,10 +52,16 @@ def exports(lines):
 
 
 @pytest.fixture(scope="module")
-def running():
-    """The exported variables of one `scheduler dev` for several tests."""
-    with dev() as (_, lines):
-        yield exports(lines)
+def shared():
+    """One `scheduler dev` for several tests: its process and its first lines."""
+    with dev() as started:
+        yield started
+
+
+@pytest.fixture
+def running(shared):
+    """The exported variables of the shared one."""
+    return exports(shared[1])
 
 
 def test_the_banner_exports_addresses_and_an_admin_token_for_all_tenants(running):
@@ -74,6 +80,16 @@ def test_the_readmes_example_runs_after_the_export_lines(running):
     done = subprocess.run([sys.executable, "-c", block("README.md", "python")], capture_output=True, text=True,
                           check=False, timeout=2 * DEADLINE, env=CLEAN | running)
     assert (done.returncode, done.stdout) == (0, "reminder sent for invoice 42\n"), done.stderr
+
+
+def test_the_block_to_paste_works_as_it_is(shared):
+    process, lines = shared
+    start = next(number for number, line in enumerate(lines) if line.startswith("export "))
+    block_to_paste = "\n".join(lines[start:lines.index("EOF") + 1])
+    done = subprocess.run(["sh", "-e", "-c", block_to_paste], capture_output=True, text=True, check=False,
+                          timeout=2 * DEADLINE, env=CLEAN)
+    assert done.returncode == 0, done.stderr
+    assert any(re.search(r"due  my\.first +#1 .*{.hello.: .you.}", line) for line in process.stdout)
 
 
 def test_a_host_receives_all_of_its_events_and_no_sample(running):

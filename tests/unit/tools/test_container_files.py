@@ -125,6 +125,17 @@ def test_passwords_and_keys_are_generated_once(tmp_path):
     assert "/secrets/" in (ROOT / ".gitignore").read_text().split()
 
 
+def test_the_script_for_machines_with_docker_only_names_what_exists():
+    script = ROOT / "deploy" / "compose" / "try.sh"
+    subprocess.run(["sh", "-n", script], check=True)
+    text = script.read_text()
+    assert set(re.search(r"--wait (.*)", text)[1].split()) <= SERVICES.keys()
+    assert set(re.search(r"--since 1s (.*)", text)[1].split()) <= SERVICES.keys()
+    for variable in ("API_PORT", "AMQP_PORT", "POSTGRES_PORT"):
+        [default] = set(re.findall(rf"\${{{variable}:-(\d+)}}", text))
+        assert f"${{{variable}:-{default}}}:" in (ROOT / "docker-compose.yml").read_text()
+
+
 def test_passwords_that_an_upgrade_adds_are_appended(tmp_path):
     (tmp_path / ".env").write_text("POSTGRES_PASSWORD=old\nLOG_LEVEL=debug\n")
     subprocess.run(["sh", ROOT / "deploy" / "compose" / "prepare.sh", tmp_path], check=True, capture_output=True)

@@ -5,6 +5,7 @@ from jsonschema import Draft202012Validator
 
 from scheduler.resources import folder
 from tools.schemas import OPENAPI, openapi, schemas, with_lists
+from tools.typescript import FILE, types
 
 
 @pytest.mark.parametrize("name", schemas())
@@ -27,3 +28,9 @@ def test_the_files_for_operators_list_all_commands_and_queues(path):
     assert (folder("sql") / path).read_text() == with_lists(path), "run `make schemas`"
     assert "request" in with_lists(path)
     assert "trigger" in with_lists(path)
+
+
+def test_the_typescript_types_are_what_the_models_say():
+    assert (folder("schemas") / FILE).read_text() == types(), "run `make schemas`"
+    for name in schemas():
+        assert f"export interface {name.removesuffix('.json')} {{" in types()
