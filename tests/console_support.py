@@ -37,6 +37,23 @@ class World:
     def token(self, role: str = "admin", tenant: str | None = None, seconds: float = 3600) -> str:
         return issue(KEY, role=role, sub=f"{role}@example.org", tenant=tenant, lifetime=timedelta(seconds=seconds))
 
+    def rest(self, method: str, path: str, body: Any = None, *, token: str | None = None) -> Any:
+        """Call the REST API; the body of an error response is returned too."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            f"{self.url}/api/v1{path}", data, {"Authorization": f"Bearer {token or self.token()}"}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
+                return json.loads(answer.read() or b"null")
+        except urllib.error.HTTPError as error:
+            with error:
+                return json.loads(error.read())
+
+    def calendar(self, name: str, fields: dict[str, Any], tenant: str = "default") -> dict[str, Any]:
+        """Store a calendar over REST."""
+        stored: dict[str, Any] = self.rest("PUT", f"/calendars/{name}?tenant={tenant}", fields)
+        return stored
+
     def job(self, **fields: Any) -> str:
         """Request a job and wait until it is stored."""
         job_id = self.host.request(**fields)

@@ -1,6 +1,7 @@
 """Read and write calendars of the caller's tenant and of all tenants."""
 
 import re
+from collections.abc import Sequence
 from datetime import date
 from functools import partial
 
@@ -15,7 +16,14 @@ from scheduler.domain.calendars import CalendarKey
 from scheduler.domain.errors import Problem
 from scheduler.domain.message_parser import parse_command
 from scheduler.domain.tenants import CALENDAR_NAME_PATTERN, DEFAULT_TENANT, EVERY_TENANT, OWNER_PATTERN
-from scheduler.postgres.calendars import CalendarFilter, CalendarRow, find_calendar, list_calendars
+from scheduler.postgres.calendars import (
+    CalendarFilter,
+    CalendarJob,
+    CalendarRow,
+    find_calendar,
+    jobs_of_calendar,
+    list_calendars,
+)
 from scheduler.settings import Settings
 from scheduler.views.base import Page
 from scheduler.views.calendars import MOST_DAYS, CalendarView, DayView, calendar_view, days
@@ -34,10 +42,17 @@ class CalendarService:
     ) -> Page[CalendarView]:
         """Return a page of the calendars that an owner can use, by name."""
         check(who, Permission.READ)
-        position = cursors.read_strings("calendars", after)
         filters = _visible(who, owner)
-        if filters is None:
-            return Page([])
+        return Page([]) if filters is None else await self._page(filters, limit, after)
+
+    async def list_all(self, who: Identity, limit: int, after: str | None = None) -> Page[CalendarView]:
+        """Return a page of all calendars that the caller may see, by name and owner."""
+        check(who, Permission.READ)
+        filters = CalendarFilter(owner=who.tenant, counted=who.tenant)
+        return await self._page(filters, limit, after)
+
+    async def _page(self, filters: CalendarFilter, limit: int, after: str | None) -> Page[CalendarView]:
+        position = cursors.read_strings("calendars", after)
         rows = await self._database.search(lambda at: list_calendars(at, filters, limit, position))
         views = await self._compute.run(lambda: [calendar_view(row) for row in rows])
         last = rows[-1] if rows else None
@@ -61,6 +76,11 @@ class CalendarService:
         """Return one calendar."""
         row = await self.row(who, name, owner)
         return await self._compute.run(partial(calendar_view, row))
+
+    async def jobs(self, who: Identity, row: CalendarRow, limit: int) -> Sequence[CalendarJob]:
+        """Return the pending and paused jobs that use a calendar and that the caller may see."""
+        wanted = CalendarFilter(owner=row.tenant, name=row.name, counted=who.tenant)
+        return await self._database.search(lambda at: jobs_of_calendar(at, wanted, limit))
 
     async def days(
         self, who: Identity, name: str, owner: str | None, first: date | None, last: date | None

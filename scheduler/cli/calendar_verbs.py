@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from scheduler.cli.calendar_file import MOST_BYTES, read_file
 from scheduler.cli.terminal import plain
 from scheduler.cli.verb_helpers import cli_caller, confirm, open_connection, table
 from scheduler.commands.apply_calendars import CalendarInUse, NoSuchCalendar, delete_one, store_one
+from scheduler.domain.calendar_file import MOST_BYTES, read_file
 from scheduler.domain.calendars import CalendarKey, content_fields
 from scheduler.domain.errors import Rejected
 from scheduler.domain.icalendar import InvalidFile

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.cli import times
-from scheduler.cli.calendar_file import STORED_FIELDS
 from scheduler.cli.named_calendars import NamedCalendars
 from scheduler.cli.terminal import coloured, styled
+from scheduler.domain.calendar_file import STORED_FIELDS
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.recurrence import local_time
 from scheduler.domain.recurrence.adjustment_fields import CALENDAR_FIELDS

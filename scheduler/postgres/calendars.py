@@ -25,11 +25,22 @@ class CalendarRow:
     jobs: int
 
 
+@dataclass(frozen=True, slots=True)
+class CalendarJob:
+    """A job that uses a calendar."""
+
+    id: str
+    tenant: str
+    name: str | None
+    job_type: str
+    next_run_at: datetime | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalendarFilter:
     """The calendars that an owner can use; `counted` limits the number of jobs to those of one tenant."""
 
-    owner: str
+    owner: str | None  # None: every owner's
     name: str | None = None
     counted: str | None = None
 
@@ -81,3 +92,10 @@ def _page(cursor: Cursor, wanted: CalendarFilter, limit: int, after: tuple[str, 
         "limit": limit, "after_name": after[0], "after_tenant": after[1], "bytes": MOST_PAGE_BYTES,
     })
     return [CalendarRow(*row) for row in cursor.fetchall()]
+
+
+def jobs_of_calendar(connection: Connection, wanted: CalendarFilter, limit: int) -> list[CalendarJob]:
+    """Return pending and paused jobs that use a calendar, up to `limit`."""
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(query("calendars/jobs_of"), asdict(wanted) | {"limit": limit})
+        return [CalendarJob(*row) for row in cursor]

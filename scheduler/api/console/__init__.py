@@ -5,6 +5,8 @@ from starlette.responses import Response
 
 from scheduler.api.console.pages import (
     audit,
+    calendar_import,
+    calendars,
     dead_letters,
     delayed_messages,
     event_stream,
@@ -19,7 +21,8 @@ from scheduler.api.console.pages import (
 from scheduler.api.console.site import Site
 from scheduler.api.services import Services
 
-_PAGES = (sign_in, login, overview, event_stream, jobs, job_form, job, runs, dead_letters, delayed_messages, audit)
+_PAGES = (sign_in, login, overview, event_stream, jobs, job_form, job, runs, calendar_import, calendars,
+          dead_letters, delayed_messages, audit)
 
 
 def error_page(request: Request, status: int, detail: str) -> Response | None:

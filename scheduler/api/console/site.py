@@ -135,7 +135,8 @@ def dead_letter_count_for(site: Site, who: Identity) -> int | None:
 def navigation(who: Identity) -> list[tuple[str, str, str]]:
     """Return the pages that the visitor may open."""
     pages = [("overview", "/", "Overview", Permission.READ), ("jobs", "/jobs", "Jobs", Permission.READ),
-             ("runs", "/runs", "Runs", Permission.READ), ("delayed", "/delayed", "Delayed", Permission.READ_ALL),
+             ("runs", "/runs", "Runs", Permission.READ), ("calendars", "/calendars", "Calendars", Permission.READ),
+             ("delayed", "/delayed", "Delayed", Permission.READ_ALL),
              ("dead", "/dead", "Dead letters", Permission.DEAD_LETTERS),
              ("processes", "/processes", "Processes", Permission.READ_ALL),
              ("audit", "/audit", "Audit", Permission.AUDIT)]

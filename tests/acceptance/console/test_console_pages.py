@@ -24,7 +24,10 @@ def paths(world):
     world.job(
         job_type="mail.digest", cron="0 8 * * 1-5", timezone="America/New_York", priority="high", tenant="acme"
     )
+    world.calendar("pages.de", {"weekend": ["SA", "SU"], "closed": {"2027-12-24": "Christmas Eve"}})
     return {
+        "calendars": "/calendars", "calendar": "/calendars/pages.de?year=2027", "new calendar": "/calendar/new",
+        "calendar form": "/calendars/pages.de/edit", "import": "/calendar/import?name=pages.de",
         "overview": "/", "jobs": "/jobs", "filtered": "/jobs?status=pending&q=rep", "job": f"/jobs/{weekly}",
         "new": "/jobs/new", "edit": f"/jobs/{weekly}/edit", "runs": "/runs", "run": f"/runs/{event['event_id']}",
         "dead": "/dead", "processes": "/processes", "audit": "/audit", "login": "/login",
@@ -32,6 +35,8 @@ def paths(world):
 
 
 SHOWN = {
+    "calendars": r"pages\.de", "calendar": r"Christmas Eve", "new calendar": r"Closed every week",
+    "calendar form": r"Edit pages\.de", "import": r"Import a calendar",
     "overview": r"On time|Late", "jobs": r"Weekly report", "filtered": r"report\.weekly",
     "job": r"Fridays at 09:00 in Europe/Berlin", "new": r"Weekdays at 09:00 in UTC", "edit": r"Edit Weekly report",
     "runs": r"sync\.crm", "run": r"Dead after 1 attempt", "dead": r"Dead letters", "processes": r"producer",

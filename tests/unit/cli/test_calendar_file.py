@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.cli.calendar_file import read_file
+from scheduler.domain.calendar_file import read_file
 from scheduler.domain.icalendar import InvalidFile
 
 EVENT = b"BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART;VALUE=DATE:20271225\nSUMMARY:X\nEND:VEVENT\nEND:VCALENDAR\n"

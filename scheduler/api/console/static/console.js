@@ -128,6 +128,12 @@
     form.addEventListener('submit', () => clearTimeout(timer));
   }
 
+  // A chosen file is read into a text field, so that forms stay plain text.
+  all('input[data-reads-into]').forEach((input) => input.addEventListener('change', async () => {
+    const [file] = input.files;
+    if (file) document.getElementById(input.dataset.readsInto).value = await file.text();
+  }));
+
   // Menus close when something else is clicked, and by Escape.
   document.addEventListener('click', (event) => all('details.menu[open]').forEach((menu) => {
     if (!menu.contains(event.target)) menu.open = false;
