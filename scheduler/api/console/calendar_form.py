@@ -54,7 +54,7 @@ def content_of(view: CalendarView) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class CalendarChange:
+class ContentChange:
     """One day or field that a new version of a calendar changes."""
 
     what: str  # added, removed or renamed, or the name of a field
@@ -62,7 +62,7 @@ class CalendarChange:
     text: str
 
 
-def calendar_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[list[CalendarChange], int]:
+def calendar_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[list[ContentChange], int]:
     """Return the changes by date, up to a limit, and their number."""
     changes = [change for name in ("closed", "open")
                for change in _day_changes(name, before.get(name) or {}, after.get(name) or {})]
@@ -71,7 +71,7 @@ def calendar_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tup
     for name, label in (("weekend", "Closed weekdays"), ("valid_until", "Valid until")):
         old, new = (_text(fields.get(name)) for fields in (before, after))
         if old != new:
-            changed.append(CalendarChange(label, "", f"{old} → {new}"))
+            changed.append(ContentChange(label, "", f"{old} → {new}"))
     found = [*changed, *changes]
     return found[:_CHANGES_SHOWN], len(found)
 
@@ -80,14 +80,14 @@ def _text(value: Any) -> str:
     return (", ".join(value) if isinstance(value, list) else value) or NOTHING
 
 
-def _day_changes(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[CalendarChange]:
+def _day_changes(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[ContentChange]:
     changes = []
     for day in before.keys() | after.keys():
         if day not in before:
-            changes.append(CalendarChange(f"+ {name}", day, after[day]))
+            changes.append(ContentChange(f"+ {name}", day, after[day]))
         elif day not in after:
-            changes.append(CalendarChange(f"{NOTHING} {name}", day, before[day]))
+            changes.append(ContentChange(f"{NOTHING} {name}", day, before[day]))
         elif before[day] != after[day]:
             renamed = f"{_text(before[day])} → {_text(after[day])}"
-            changes.append(CalendarChange(f"{name}, renamed", day, renamed))
+            changes.append(ContentChange(f"{name}, renamed", day, renamed))
     return changes
