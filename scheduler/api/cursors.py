@@ -13,7 +13,8 @@ from scheduler.domain.message_base import UUID_PATTERN
 _LONGEST = 500
 _NUMBER = r"10[0-9]{18}"  # a 1, then 19 digits that always fit into a bigint
 _KEYS = {kind: re.compile(key, re.ASCII) for kind, key in {
-    "jobs": UUID_PATTERN, "runs": UUID_PATTERN, "next": UUID_PATTERN, "delayed": _NUMBER,
+    "jobs": UUID_PATTERN, "runs": UUID_PATTERN, "next": UUID_PATTERN, "late": UUID_PATTERN,
+    "delayed": _NUMBER,
     "audit": f"0{UUID_PATTERN}|{_NUMBER}",
 }.items()}
 

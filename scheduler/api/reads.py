@@ -25,9 +25,9 @@ from scheduler.domain.tenants import CALENDAR_NAME_PATTERN, DEFAULT_TENANT, TENA
 from scheduler.postgres.audit import AuditFilter, list_audit
 from scheduler.postgres.connection import Connection
 from scheduler.postgres.effective_calendars import TenantCalendar, read_effective
-from scheduler.postgres.jobs.lists import JobFilter, JobRow, find_job, list_jobs
+from scheduler.postgres.jobs.lists import JobFilter, JobRow, find_job, list_jobs, list_late_jobs
 from scheduler.postgres.jobs.versions import NEWEST, list_versions
-from scheduler.postgres.runs.lists import RunFilter, find_run, list_runs
+from scheduler.postgres.runs.lists import RunFilter, find_run, list_runs, names_of_runs
 from scheduler.postgres.stats import list_job_types, list_processes, stats
 from scheduler.settings import Settings
 from scheduler.views.base import Page
@@ -72,6 +72,25 @@ class Reads:
         """Return a page of jobs, newest first."""
         check(who, Permission.READ)
         return await self._list("jobs", who, filters, limit, after, list_jobs, job_view, lambda row: row.position)
+
+    async def late_jobs(
+        self, who: Identity, filters: JobFilter, limit: int = DEFAULT_LIMIT, after: str | None = None
+    ) -> Page[JobView]:
+        """Return a page of the jobs that are due and not emitted, the longest late first."""
+        rows = await self.late_job_rows(who, filters, limit, after)
+        return Page([job_view(row) for row in rows.items], rows.next)
+
+    async def late_job_rows(
+        self, who: Identity, filters: JobFilter, limit: int = DEFAULT_LIMIT, after: str | None = None
+    ) -> Page[JobRow]:
+        """Return the stored jobs of a page of late jobs."""
+        check(who, Permission.READ)
+        if filters.status not in (None, "pending"):
+            return Page([])
+        filters = replace(filters, status="pending")
+        return await self._list(
+            "late", who, filters, limit, after, list_late_jobs, lambda row: row, lambda row: row.due_position
+        )
 
     async def job_row(self, who: Identity, job_id: UUID) -> JobRow:
         """Return one stored job. Raises NotFound, also for another tenant's job."""
@@ -170,6 +189,12 @@ class Reads:
         if run is None or run.occurrence is None or who.tenant not in (None, run.occurrence.tenant):
             raise NotFound(f"No run has the event_id {event_id}.")
         return run
+
+    async def run_names(self, event_ids: Sequence[str]) -> dict[str, str]:
+        """Return the names of the jobs of runs that the caller has read, by event id."""
+        if not event_ids:
+            return {}
+        return await self._database.read(lambda at: names_of_runs(at, event_ids))
 
     async def stats(self, who: Identity) -> StatsView:
         """Return the statistics; concurrent callers share one query."""

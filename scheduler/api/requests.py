@@ -119,6 +119,8 @@ class _Page(BaseQuery):
 class JobsQuery(JobsFilter, _Page):
     """A page of jobs."""
 
+    late: bool = Field(default=False, description="Jobs that are due and not emitted, the longest late first.")
+
 
 class RunsFilter(BaseQuery):
     """Filters for runs."""

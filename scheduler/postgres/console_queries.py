@@ -26,7 +26,7 @@ _WATCHED_RUNS = query(
 
 @dataclass(frozen=True, slots=True)
 class SystemSnapshot:
-    """State of the whole sidecar at one time; `failing` is None if it was not requested."""
+    """State of the whole sidecar at one time; `failing` and `causes` are None if they were not requested."""
 
     at: datetime
     backlog: Backlog
@@ -34,6 +34,7 @@ class SystemSnapshot:
     workers: list[dict[str, Any]]
     upcoming: list[dict[str, Any]]
     failing: list[dict[str, Any]] | None
+    causes: dict[str, list[dict[str, Any]]] | None = None  # errors, refused and due, each by tenant
 
 
 def take_snapshot(connection: Connection, *, with_failures: bool) -> SystemSnapshot:
@@ -49,7 +50,7 @@ def take_snapshot(connection: Connection, *, with_failures: bool) -> SystemSnaps
     measured = {name: columns[name] for name in Backlog._fields}
     backlog = Backlog(**measured | {"oldest_age": max(0.0, measured["oldest_age"] or 0.0)})
     return SystemSnapshot(columns["at"], backlog, columns["replicas"], columns["workers"], columns["upcoming"],
-                          columns["failing"])
+                          columns["failing"], columns["causes"])
 
 
 def job_outcomes(

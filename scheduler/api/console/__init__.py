@@ -10,6 +10,7 @@ from scheduler.api.console.pages import (
     dead_letters,
     delayed_messages,
     event_stream,
+    find,
     job,
     job_form,
     jobs,
@@ -21,7 +22,7 @@ from scheduler.api.console.pages import (
 from scheduler.api.console.site import Site
 from scheduler.api.services import Services
 
-_PAGES = (sign_in, login, overview, event_stream, jobs, job_form, job, runs, calendar_import, calendars,
+_PAGES = (sign_in, login, overview, find, event_stream, jobs, job_form, job, runs, calendar_import, calendars,
           dead_letters, delayed_messages, audit)
 
 

@@ -113,6 +113,7 @@ class TimelinessStatus:
 
     grade: str
     text: str
+    late: bool = False  # some jobs are in the list of late ones
 
 
 def timeliness_status(pulse: SystemSnapshot, history: ActivityHistory) -> TimelinessStatus:
@@ -125,8 +126,7 @@ def timeliness_status(pulse: SystemSnapshot, history: ActivityHistory) -> Timeli
         since = f": {waiting}" if backlog.due else ""
         return TimelinessStatus("bad", f"Nothing is emitted: no producer is running{since}")
     if backlog.oldest_age > OVERDUE_SECONDS:
-        rejected = "; RabbitMQ rejects some of them" if any(job["retries"] for job in pulse.upcoming) else ""
-        return TimelinessStatus("bad", f"Late: {waiting}, for {span(backlog.oldest_age)}{rejected}")
+        return TimelinessStatus("bad", f"Late: {waiting}, for {span(backlog.oldest_age)}", late=True)
     if "consumer" not in live:
         return TimelinessStatus(
             "waiting", "No consumer is running: new commands wait in the queue; stored jobs are emitted on time"

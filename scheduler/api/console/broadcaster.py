@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -37,6 +37,7 @@ class LiveSnapshot:
     number: int
     pulse: SystemSnapshot | None = None
     failing: tuple[dict[str, Any], ...] = ()
+    causes: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)  # see SystemSnapshot
     sampled: ActivitySample | None = None
     runs: RunUpdates = field(default_factory=RunUpdates)
     jobs: JobUpdates = field(default_factory=JobUpdates)
@@ -122,7 +123,8 @@ class Broadcaster:
         failing = before.failing if pulse is None or pulse.failing is None else tuple(pulse.failing)
         runs = before.runs if result.runs is None else replace(result.runs, poll=self.polls)
         jobs = before.jobs if result.jobs is None else replace(result.jobs, poll=self.polls)
-        return LiveSnapshot(self.polls, pulse or before.pulse, failing, sampled, runs, jobs)
+        causes = before.causes if pulse is None or pulse.causes is None else pulse.causes
+        return LiveSnapshot(self.polls, pulse or before.pulse, failing, causes, sampled, runs, jobs)
 
     async def fresh(self) -> LiveSnapshot:
         """Return the latest snapshot, after a poll if it is older than a few seconds."""

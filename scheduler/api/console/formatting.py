@@ -1,5 +1,6 @@
 """Format times, time spans and numbers; `now` is always an argument."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -11,7 +12,14 @@ _MINUTE, _HOUR, _DAY, _YEAR = 60.0, 3600.0, 86_400.0, 365.25 * 86_400
 _UNITS = ((_YEAR, "year"), (_DAY, "day"), (_HOUR, "h"), (_MINUTE, "min"), (1.0, "s"))
 _JUST_NOW = 1.0
 _THOUSAND = 1000
+# The format of a browser's date and time inputs.
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?")
 NOTHING = "\N{EN DASH}"  # for a missing value
+
+
+def moment_like(text: str) -> bool:
+    """Return whether a date and time input can show a value."""
+    return _MOMENT.fullmatch(text) is not None
 
 
 def instant(text: str | datetime | None) -> datetime | None:

@@ -29,12 +29,13 @@ _STATUS_TEXTS = {
 
 
 def job_context(
-    row: JobRow, runs: Sequence[RunView], now: datetime, effective: EffectiveCalendar | None
+    row: JobRow, runs: Sequence[RunView], now: datetime, effective: EffectiveCalendar | None = None
 ) -> dict[str, Any]:
     """Return the context of a job page's live parts; `effective` is the job's calendar."""
     job = job_view(row)
     ahead = _ahead(row, now, effective) if job.status == "pending" else []
-    return {"job": job, "show_job": False, "runs": runs[:_RUNS_LISTED], "more_runs": len(runs) > _RUNS_LISTED,
+    return {"job": job, "show_job": False, "names": {},
+            "runs": runs[:_RUNS_LISTED], "more_runs": len(runs) > _RUNS_LISTED,
             "occurrences": ahead, "other_fields": _other_fields(job), "trouble": _problem_text(runs),
             **_schedule_text(job), **_charts(job, runs)}
 

@@ -17,6 +17,7 @@ from scheduler.api.console.activity_history import (
 )
 from scheduler.api.console.broadcaster import LiveSnapshot
 from scheduler.api.console.list_filters import address
+from scheduler.api.console.problem_causes import causes_of
 from scheduler.ops.recent_activity import percentile
 from scheduler.postgres.console_queries import SystemSnapshot
 from scheduler.postgres.maintenance_queries import BACKLOG_COUNTED
@@ -35,6 +36,7 @@ def overview(snapshot: LiveSnapshot, history: ActivityHistory) -> dict[str, Any]
     if pulse is None:
         return {
             "status": TimelinessStatus("bad", f"The database cannot be reached: {snapshot.problem}"),
+            "causes": [],
             "failing": [],
             "upcoming": [],
             "roles": [],
@@ -44,7 +46,8 @@ def overview(snapshot: LiveSnapshot, history: ActivityHistory) -> dict[str, Any]
     if snapshot.problem is not None:
         status = TimelinessStatus("bad", f"The database does not respond: {snapshot.problem}")
     return {
-        "status": status, **_tiles(pulse, history), "failing": list(snapshot.failing)[:_SHOWN],
+        "status": status, "causes": causes_of(snapshot, None), **_tiles(pulse, history),
+        "failing": list(snapshot.failing)[:_SHOWN],
         "upcoming": list(pulse.upcoming)[:_SHOWN], "roles": roles(pulse),
     }
 
@@ -53,7 +56,7 @@ def tenant_overview(snapshot: LiveSnapshot, stats: StatsView | None, tenant: str
     """Return the overview's context for one tenant, without data about other tenants."""
     pulse = snapshot.pulse
     return {
-        "status": _tenant_status(snapshot, stats), **_tenant_tiles(stats),
+        "status": _tenant_status(snapshot, stats), "causes": causes_of(snapshot, tenant), **_tenant_tiles(stats),
         "failing": _own(snapshot.failing, tenant)[:_SHOWN],
         "upcoming": [] if pulse is None else _own(pulse.upcoming, tenant)[:_SHOWN], "roles": [],
     }
@@ -67,9 +70,8 @@ def _tenant_status(snapshot: LiveSnapshot, stats: StatsView | None) -> Timelines
     p50, p99 = stats.lag_ms.p50, stats.lag_ms.p99
     if stats.oldest_due_seconds > OVERDUE_SECONDS:
         waiting = f"{formatting.count(stats.backlog, 'reminder')} {'is' if stats.backlog == 1 else 'are'}"
-        return TimelinessStatus(
-            "bad", f"Late: {waiting} due and not emitted, for {formatting.span(stats.oldest_due_seconds)}"
-        )
+        text = f"Late: {waiting} due and not emitted, for {formatting.span(stats.oldest_due_seconds)}"
+        return TimelinessStatus("bad", text, late=True)
     if p50 is None or p99 is None:
         return TimelinessStatus("good", "On time: nothing was due")
     text = f"half within {formatting.span(p50 / 1000)}, 99 % within {formatting.span(p99 / 1000)}"

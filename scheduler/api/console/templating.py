@@ -37,8 +37,7 @@ SHAPES = {
     "expected": "○",
 }
 _MAX_SHOWN = 200_000
-# The formats of a browser's date and time inputs; other values are shown in a text input, so that they are kept.
-_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?")
+# The format of a browser's time inputs; other values are shown in a text input, so that they are kept.
 _TIME = re.compile(r"[0-9]{2}:[0-9]{2}(:[0-9]{2})?")
 
 
@@ -62,7 +61,7 @@ def environment() -> Environment:
         "duration": _duration,
         "target_kind": target_kind, "target_summary": target_summary,
     }
-    jinja.tests |= {"moment_like": _MOMENT.fullmatch, "time_like": _TIME.fullmatch}
+    jinja.tests |= {"moment_like": formatting.moment_like, "time_like": _TIME.fullmatch}
     return jinja
 
 

@@ -203,6 +203,7 @@ class RunsTopic:
     ids: frozenset[str]
     last: Position | None
     newest: bool
+    names: Mapping[str, str]  # of the jobs, by event id
     _rendered: dict[str, RunView] = field(default_factory=dict)
 
     @property
@@ -220,7 +221,7 @@ class RunsTopic:
             run = snapshot.runs.rows[key]
             if viewer.sees(run.tenant) and self._rendered.get(key) != run:
                 self._rendered[key] = run
-                rows[f"run-{key}"] = viewer.render("run_row", {"run": run, "show_job": True})
+                rows[f"run-{key}"] = viewer.render("run_row", {"run": run, "show_job": True, "names": self.names})
         message: Message = {"rows": rows}
         if not self.newest:
             return message

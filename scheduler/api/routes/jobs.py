@@ -62,7 +62,9 @@ def action_response(result: ActionResult) -> Response:
 
 @router.get("", response_model=Listed[JobView], responses=responses())
 async def list_jobs(api: Api, who: Who, query: Annotated[JobsQuery, Query()]) -> Response:
-    """List jobs, newest created first."""
+    """List jobs, newest created first; with `late` those that are due and not emitted, the longest late first."""
+    if query.late:
+        return page_response(await api.reads.late_jobs(who, job_filter(query), query.limit, query.after))
     return page_response(await api.reads.jobs(who, job_filter(query), query.limit, query.after))
 
 

@@ -51,6 +51,8 @@ _FIND = query("jobs/find", **_PARTS)
 _LAST_RUN_STATUSES = query("jobs/last_run_statuses")
 # With more matches or types than this, walking the newest jobs finds a page quickly.
 _BOUNDS = {"few": 5_000, "most_types": 50}
+LATE_SECONDS = 2.0  # a job that is due for less is about to be emitted
+LATE_EXAMINED = 10_000  # of the longest late jobs, before filtering
 _FEW_NEXT = 1_000  # with more matches than this, walking the next due jobs finds a page quickly
 _SPECIAL = re.compile(r"([\\%_])")
 _UUID = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
@@ -81,6 +83,12 @@ class JobRow:
     def position(self) -> tuple[datetime, str]:
         """Position in the list."""
         return self.beside.created_at, self.job.id
+
+    @property
+    def due_position(self) -> tuple[datetime, str]:
+        """Position in the list of late jobs."""
+        due = [moment for moment in (self.job.next_run_at, self.job.trigger_at) if moment is not None]
+        return min(due), self.job.id
 
 
 class JobPage(list[JobRow]):
@@ -146,13 +154,18 @@ def list_jobs(
     values = wanted.values() | {"limit": limit, "before": before, "before_id": before_id}
     with translated(), connection.cursor() as cursor:
         execute_if_repeated(cursor, query("jobs/page", newest=wanted.newest, **_PAGE_PARTS), values)
-        rows = kept = cursor.fetchall()
-        size = LARGE_VALUES.inline_size(rows)
-        if size is None or size > MAX_CLAIM_BYTES:
-            [kept], _ = LARGE_VALUES.fetch(CursorReader(cursor), [rows])
-        page = JobPage(_rows(cursor, kept))
-        page.cut = len(kept) < len(rows)
-        return page
+        return _limited(cursor, cursor.fetchall())
+
+
+def _limited(cursor: Cursor, rows: list[tuple[Any, ...]]) -> JobPage:
+    """Return the first jobs that are not too large together."""
+    kept = rows
+    size = LARGE_VALUES.inline_size(rows)
+    if size is None or size > MAX_CLAIM_BYTES:
+        [kept], _ = LARGE_VALUES.fetch(CursorReader(cursor), [rows])
+    page = JobPage(_rows(cursor, kept))
+    page.cut = len(kept) < len(rows)
+    return page
 
 
 def page_of_job_ids(
@@ -179,6 +192,21 @@ def list_next_jobs(
     with translated(), connection.cursor() as cursor:
         cursor.execute(query("jobs/page_next", next=pending.next, **_NEXT_PARTS), values)
         return _rows(cursor, cursor.fetchall())
+
+
+def list_late_jobs(
+    connection: Connection, wanted: JobFilter, limit: int, after: tuple[datetime, str] | None = None
+) -> JobPage:
+    """Return up to `limit` jobs that are due and not emitted, the longest late first; fewer if they are large."""
+    due_after, due_after_id = after or ("-infinity", str(UUID(int=0)))
+    values = wanted.values() | {
+        "shown": limit, "before": None, "before_id": None, "due_after": due_after, "due_after_id": due_after_id,
+        "most": LATE_EXAMINED, "grace": LATE_SECONDS,
+    }
+    late = query("jobs/late", wanted=_WANTED_BY[wanted.by] if wanted.by else _WANTED)
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(query("jobs/page_next", next=late, **_PAGE_PARTS), values)
+        return _limited(cursor, cursor.fetchall())
 
 
 def count_jobs(connection: Connection, wanted: JobFilter, most: int) -> int:

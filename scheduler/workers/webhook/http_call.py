@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import ssl
 import time
 from collections.abc import Mapping
@@ -167,7 +168,10 @@ def _describe_failure(
 
 
 def _strerror(error: object) -> str:
-    return str(getattr(error, "strerror", None) or type(error).__name__)[:200]
+    """Return the system's text of an error; the loop's own text quotes the address as a tuple."""
+    number = getattr(error, "errno", None)
+    text = os.strerror(number) if number is not None and number > 0 else getattr(error, "strerror", None)
+    return str(text or type(error).__name__)[:200]
 
 
 def _tls(error: Exception) -> str:

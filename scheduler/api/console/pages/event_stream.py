@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from scheduler.api import cursors
 from scheduler.api.console import session
-from scheduler.api.console.list_filters import JOB_FILTERS, RUN_FILTERS, parse_filters, run_filter
+from scheduler.api.console.list_filters import JOB_FILTERS, RUN_FILTERS, check_filters, parse_filters, run_filter
 from scheduler.api.console.new_rows import Position
 from scheduler.api.console.pages.runs import job_of
 from scheduler.api.console.site import ConsoleRoute, Site, SiteParam, Visitor
@@ -75,14 +75,21 @@ async def _topic(site: Site, who: Identity, name: str, query: Mapping[str, str])
                 row = await site.services.reads.job_row(who, UUID(key))
                 return JobTopic(row.job.id, await site.services.reads.calendar_of(row))
             case "jobs":
-                filters = JobFilter(**parse_filters(query, JOB_FILTERS, "jobs"))
+                filters = JobFilter(**_checked(parse_filters(query, JOB_FILTERS), "jobs"))
                 return JobsTopic(filters, _rows(query), _last("jobs", query), bool(query.get("newest")))
             case "runs":
-                run_filters, _ = run_filter(parse_filters(query, RUN_FILTERS, "runs"))
-                return RunsTopic(run_filters, _rows(query), _last("runs", query), bool(query.get("newest")))
+                run_filters, _ = run_filter(_checked(parse_filters(query, RUN_FILTERS), "runs"))
+                rows, newest = _rows(query), bool(query.get("newest"))
+                names = await site.services.reads.run_names(sorted(rows))
+                return RunsTopic(run_filters, rows, _last("runs", query), newest, names)
     except ValueError:
         pass
     raise NotFound("There is no such live page.")
+
+
+def _checked(filters: dict[str, str], kind: str) -> dict[str, str]:
+    check_filters(filters, kind)
+    return filters
 
 
 def _rows(query: Mapping[str, str]) -> frozenset[str]:

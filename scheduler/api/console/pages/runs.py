@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from scheduler.api.console import bulk_actions
+from scheduler.api.console.find_anything import find
 from scheduler.api.console.formatting import count
 from scheduler.api.console.list_filters import (
     RUN_FILTERS,
@@ -24,7 +25,7 @@ from scheduler.api.identity import Identity, Permission
 from scheduler.api.problems import NotFound, Unprocessable
 from scheduler.domain.errors import Problem
 from scheduler.domain.runs.run import Run
-from scheduler.views.base import stored
+from scheduler.views.base import Page, stored
 from scheduler.views.jobs import JobView
 from scheduler.views.runs import RunView, whole_run_view
 
@@ -36,18 +37,25 @@ _RETRIED = ("dead", "cancelled")
 async def runs_page(request: Request, site: SiteParam, who: Visitor) -> Response:
     """List runs."""
     query = dict(request.query_params)
-    filters = parse_filters(query, RUN_FILTERS, "runs")
+    filters = parse_filters(query, RUN_FILTERS)
     parsed, problems = run_filter(filters)
     ask = None
-    if query.get("ask") == "retry" and filters.get("status") in _RETRIED and may(who, Permission.WRITE):
+    retried = not problems and filters.get("status") in _RETRIED
+    if query.get("ask") == "retry" and retried and may(who, Permission.WRITE):
         ask = await bulk_actions.confirm_runs(site.services, who, parsed, filters)
-    page = await site.services.reads.runs(who, parsed, after=query.get("after") or None)
+    if query.get("q", "").strip():
+        return await _found(site, who, query["q"].strip())
+    page: Page[RunView] = Page([])
+    if not problems:
+        page = await site.services.reads.runs(who, parsed, after=query.get("after") or None)
+    names = await site.services.reads.run_names([str(run.event_id) for run in page.items])
     context = {
         "who": who,
         "page": "runs",
         "runs": page.items,
+        "names": names,
         "filters": dict.fromkeys(RUN_FILTERS) | filters,
-        "filtered": bool(filters),
+        "filtered": bool(filters.keys() - {"zone"}),
         "description": describe_filters(filters),
         "here": address("/runs", filters),
         "problems": problems,
@@ -55,16 +63,28 @@ async def runs_page(request: Request, site: SiteParam, who: Visitor) -> Response
         "show_job": True,
         "next": address("/runs", filters, {"after": page.next}) if page.next else None,
         "first": address("/runs", filters) if query.get("after") else None,
-        "live": live_address("runs", filters, newest=not query.get("after")),
+        "live": None if problems else live_address("runs", filters, newest=not query.get("after")),
         "last": page.next or "",
     }
-    return site.page(request, "runs.html", context)
+    return site.page(request, "runs.html", context, 422 if problems else 200)
+
+
+async def _found(site: Site, who: Identity, text: str) -> Response:
+    """Open the run or the runs of the job that a search names; otherwise search everything."""
+    matches = await find(site, who, text)
+    runs = [match for match in matches if match.kind == "run"]
+    jobs = [match for match in matches if match.kind == "job"]
+    if len(runs) == 1:
+        return redirect_to(runs[0].href)
+    if len(jobs) == 1:
+        return redirect_to(address("/runs", {"job_id": jobs[0].id}))
+    return redirect_to(address("/find", {"q": text, "runs": "1"}))
 
 
 @router.post("/runs/retry")
 async def retry_all(site: SiteParam, who: Visitor, form: Form) -> Response:
     """Retry all matching runs."""
-    filters = parse_filters(form, RUN_FILTERS, "runs")
+    filters = parse_filters(form, RUN_FILTERS)
     parsed, problems = run_filter(filters)
     if problems or filters.get("status") not in _RETRIED:
         raise Unprocessable([Problem("status", "must be dead or cancelled: only those runs can be retried")])

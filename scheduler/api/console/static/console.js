@@ -128,6 +128,23 @@
     form.addEventListener('submit', () => clearTimeout(timer));
   }
 
+  // "/" focuses the search, as in many consoles.
+  document.addEventListener('keydown', (event) => {
+    const typing = event.target.closest('input, textarea, select, [contenteditable]');
+    if (event.key !== '/' || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    const find = all('input[type="search"]').find((input) => input.name === 'q' && input.offsetParent);
+    if (find) { event.preventDefault(); find.focus(); }
+  });
+
+  // Times in filters are in the viewer's zone, which the address keeps.
+  all('input[data-my-zone]').forEach((input) => {
+    input.value = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    all('[data-zone-label]').forEach((label) => { label.textContent = 'your time'; });
+    input.form.addEventListener('submit', () => {
+      if (!input.form.elements.since.value && !input.form.elements.until.value) input.disabled = true;
+    });
+  });
+
   // A chosen file is read into a text field, so that forms stay plain text.
   all('input[data-reads-into]').forEach((input) => input.addEventListener('change', async () => {
     const [file] = input.files;

@@ -78,8 +78,8 @@ def test_the_timeliness_status_names_the_likely_cause():
     assert said(pulse(replica("consumer"), due=3)).text == (
         "Nothing is emitted: no producer is running: 3 reminders are due and not emitted")
     assert said(pulse(due=1204, age=180.0)).text == "Late: 1,204 reminders are due and not emitted, for 3 min"
-    refused = [{"retries": 2, "tenant": "default"}]
-    assert said(pulse(due=1, age=11.0, upcoming=refused)).text.endswith("for 11 s; RabbitMQ rejects some of them")
+    assert said(pulse(due=1, age=11.0)).late
+    assert not said(pulse(due=1, age=1.0)).late
     assert said(pulse(replica("producer"))).grade == "waiting"
     quiet = pulse(replica("consumer", lag=[]), replica("producer", lag=[]))
     assert said(quiet).text == "On time: nothing was due (just now)"

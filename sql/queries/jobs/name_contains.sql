@@ -1,0 +1,7 @@
+-- Jobs whose name contains a text in any case, among the newest ones of the caller.
+SELECT jobs.id::text, jobs.name, jobs.job_type, jobs.tenant, jobs.status::text
+FROM (SELECT id, created_at FROM ({newest}) AS newest ORDER BY created_at DESC, id DESC LIMIT %(limit)s) AS newest
+JOIN jobs USING (id)
+WHERE position(lower(%(text)s) IN lower(jobs.name)) > 0
+ORDER BY newest.created_at DESC, id DESC
+LIMIT %(shown)s
