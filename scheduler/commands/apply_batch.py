@@ -135,7 +135,7 @@ def _execute_jobs(
     held.update(job.id for job in stored.values() if job.held_by is not None)
     hooks.jobs_locked(stored, now)
     new_triggers = _mark_repeated(cursor, batch) if ScheduleTrigger in kinds else {}
-    outcomes, jobs = decide_jobs(stored, batch, now, _find_calendars(cursor, batch))
+    outcomes, jobs = decide_jobs(stored, batch, now, _find_calendars(cursor, batch, stored.values()))
     elapsed = timedelta(seconds=time.monotonic() - started)  # mostly the wait for row locks
     save(cursor, stored, jobs, callers(batch))
     if (stored or len(jobs) < len(batch)) and (versions := new_versions(batch, outcomes, stored)):
@@ -152,9 +152,11 @@ def _execute_jobs(
     return outcomes
 
 
-def _find_calendars(cursor: Cursor, batch: Sequence[Incoming]) -> FindEffective:
-    """Return the calendars of the requests, by tenant and name."""
+def _find_calendars(cursor: Cursor, batch: Sequence[Incoming], stored: Iterable[Job]) -> FindEffective:
+    """Return the calendars of the requests and of the stored jobs, by tenant and name."""
     named = [(incoming.tenant, name) for incoming in batch if (name := _calendar(incoming)) is not None]
+    named += [(job.tenant, name) for job in stored
+              if job.definition is not None and (name := job.definition.spec.calendar) is not None]
     used = [TenantCalendar(tenant, name) for tenant, name in named]
     if not used:
         return no_calendar

@@ -51,11 +51,17 @@ class EffectiveCalendar(NamedTuple):
 
 
 FindEffective = Callable[[str, str], EffectiveCalendar | None]  # by tenant and name
+FindFormer = Callable[[str, int], BusinessCalendar | None]  # by name and revision
 _ALWAYS_OPEN = EffectiveCalendar(BusinessCalendar(frozenset(), {}, {}), 0, 0)
 
 
 def no_calendar(tenant: str, name: str) -> EffectiveCalendar | None:  # noqa: ARG001 - a FindEffective
     """Find no calendar."""
+    return None
+
+
+def no_former(name: str, revision: int) -> BusinessCalendar | None:  # noqa: ARG001 - a FindFormer
+    """Find no former state of a calendar."""
     return None
 
 

@@ -8,6 +8,7 @@ from scheduler.domain.jobs.job import Job
 from scheduler.domain.jobs.replan import Cause, replan_with_calendar
 from scheduler.postgres.connection import Cursor
 from scheduler.postgres.effective_calendars import JobCalendars, runner
+from scheduler.postgres.zone_files import PlannedZones
 from scheduler.resources import query
 
 _EFFECTIVE = query("calendars/effective_revision")
@@ -27,6 +28,7 @@ class CalendarChange:
     version: int
     revision: int | None  # of the calendar that applies; None if there is none
     calendars: JobCalendars = field(default_factory=JobCalendars, compare=False, repr=False)
+    zones: PlannedZones = field(default_factory=PlannedZones, compare=False, repr=False)
 
     @property
     def cause(self) -> Cause:
@@ -43,10 +45,12 @@ class CalendarChange:
     def prepare(self, cursor: Cursor, jobs: Sequence[Job]) -> None:
         """Read the calendars of jobs before they are planned."""
         self.calendars.load(runner(cursor), jobs)
+        self.zones.load(runner(cursor), jobs)
 
-    def plan(self, job: Job, now: datetime) -> Job:  # noqa: ARG002 - a Change
+    def plan(self, job: Job, now: datetime) -> Job:
         """Return the job planned with its calendar; the same job if it already is."""
-        return replan_with_calendar(job, self.calendars.find)
+        local = self.zones.clock(job)
+        return replan_with_calendar(job, self.calendars.find, now, self.calendars.find_former, local)
 
     def mark(self, job: Job) -> Job:
         """Return the job with its old plan and the revision of its calendar."""
@@ -56,5 +60,6 @@ class CalendarChange:
 def find_calendar_changes(cursor: Cursor, now: datetime) -> Sequence[CalendarChange]:  # noqa: ARG001 - a Find
     """Return the changed calendars with jobs to plan again; the others count as settled from now on."""
     cursor.execute(_SETTLE)
+    cursor.execute(query("calendars/delete_former"))
     cursor.execute(_LIST_CHANGED)
     return [CalendarChange(*row) for row in cursor.fetchall()]

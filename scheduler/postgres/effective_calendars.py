@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from scheduler.domain.calendars import EffectiveCalendar, business_calendar
 from scheduler.domain.jobs.job import Job
+from scheduler.domain.recurrence.business_calendar import BusinessCalendar
 from scheduler.postgres.connection import Connection, Cursor, translated
 from scheduler.resources import query
 
@@ -72,15 +73,29 @@ class JobCalendars:
 
     def __init__(self) -> None:
         self._effective: Effective = {}
+        self._former: dict[tuple[str, int], BusinessCalendar] = {}  # by name and revision
 
     def load(self, run: Run, jobs: Iterable[Job]) -> None:
-        """Read the calendars of jobs; `run` executes a statement and returns its rows."""
+        """Read the calendars of jobs, also those that planned them; `run` executes a statement."""
         wanted = [
-            TenantCalendar(job.tenant, job.definition.spec.calendar) for job in jobs
+            (TenantCalendar(job.tenant, job.definition.spec.calendar), job.calendar_revision) for job in jobs
             if job.definition is not None and job.definition.spec.calendar is not None
         ]
-        self._effective = _find(run, wanted) if wanted else {}
+        self._effective = _find(run, (key for key, _ in wanted)) if wanted else {}
+        former = {
+            (key.name, revision) for key, revision in wanted
+            if revision is not None and key in self._effective and self._effective[key].revision != revision
+        }
+        self._former = {key: self._former[key] for key in former & self._former.keys()}
+        if missing := sorted(former - self._former.keys()):
+            names, revisions = zip(*missing, strict=True)
+            rows = run(query("calendars/former"), {"names": list(names), "revisions": list(revisions)})
+            self._former |= {(name, revision): business_calendar(content) for name, revision, content in rows}
 
     def find(self, tenant: str, name: str) -> EffectiveCalendar | None:
         """Return the calendar of one of the jobs."""
         return self._effective.get(TenantCalendar(tenant, name))
+
+    def find_former(self, name: str, revision: int) -> BusinessCalendar | None:
+        """Return the calendar that planned one of the jobs, if it is still known."""
+        return self._former.get((name, revision))

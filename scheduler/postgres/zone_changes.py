@@ -45,7 +45,8 @@ class ZoneChange:
         if definition is None or definition.spec.timezone != self.zone or not outdated:
             return job
         old = None if self.old is None else clock_in(self.old, self.zone)
-        return replan_in_zone(job, old, clock(self.zone), current().version, now, self.calendars.find)
+        return replan_in_zone(job, old, clock(self.zone), current().version, now, self.calendars.find,
+                              self.calendars.find_former)
 
     def mark(self, job: Job) -> Job:
         """Return the job with its old plan and the version of this process."""

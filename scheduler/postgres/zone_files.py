@@ -1,16 +1,17 @@
 """Zone files of the versions that jobs were planned with."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from scheduler.domain.jobs.job import Job
-from scheduler.domain.recurrence import zone_data
+from scheduler.domain.recurrence import Clock, tzdata_version, zone_data
 from scheduler.domain.recurrence.zone_data import ZoneData
+from scheduler.domain.recurrence.zones import clock_in
 from scheduler.postgres.client_timeout import TimedConnection
 from scheduler.postgres.connection import Cursor
 from scheduler.resources import query
 
-Query = Callable[[str, dict[str, Any]], list[tuple[Any, ...]]]  # runs a statement and returns its rows
+Query = Callable[[str, dict[str, Any]], Sequence[tuple[Any, ...]]]  # runs a statement and returns its rows
 
 
 def record_zones(cursor: Cursor, jobs: Iterable[Job]) -> None:
@@ -56,3 +57,25 @@ class RecordedZones:
     def loaded(self, version: str, name: str) -> ZoneData | None:
         """Return the zone data if it was read before."""
         return self._files.get((version, name))
+
+
+class PlannedZones:
+    """The clocks of other zone data that planned some jobs."""
+
+    def __init__(self) -> None:
+        self._recorded = RecordedZones()
+
+    def load(self, run: Query, jobs: Iterable[Job]) -> None:
+        """Read the zone data that planned jobs."""
+        for job in jobs:
+            version = job.zone_version
+            if version is not None and version != tzdata_version() and job.definition is not None:
+                self._recorded.data(version, job.definition.spec.timezone, run)
+
+    def clock(self, job: Job) -> Clock | None:
+        """Return the clock that planned a job; None for that of this process, or if it is not recorded."""
+        if job.zone_version is None or job.zone_version == tzdata_version() or job.definition is None:
+            return None
+        name = job.definition.spec.timezone
+        data = self._recorded.loaded(job.zone_version, name)
+        return None if data is None else clock_in(data, name)

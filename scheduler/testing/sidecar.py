@@ -131,15 +131,20 @@ class Sidecar:
     def _store_calendar(self, command: ScheduleCalendar, owner: str) -> MessageOutcome:
         key = CalendarKey(command.name, owner)
         outcome = store_calendar(self._calendars.get(key), command, owner, self.now)
+        users = [job for job in self._jobs.values()
+                 if job.active and job.definition is not None and job.definition.spec.calendar == command.name]
+        former = {job.tenant: self._find_calendar(job.tenant, command.name) for job in users}
         self._calendars[key] = outcome.calendar
-        for job_id, job in self._jobs.items():
-            if job.definition is not None and job.definition.spec.calendar == command.name and job.active:
-                self._jobs[job_id] = self._replan(job, job.definition.spec)
+        for job in users:
+            self._jobs[job.id] = self._replan(job, job.requested.spec, former[job.tenant])
         return outcome
 
-    def _replan(self, job: Job, spec: Spec) -> Job:
+    def _replan(self, job: Job, spec: Spec, former: EffectiveCalendar | None) -> Job:
         effective = self._find_calendar(job.tenant, spec.calendar or "")
-        return job.with_plan(plan_again(job, spec, effective))
+        if effective == former:
+            return job
+        before, after = (planner_of(job.id, spec, calendar) for calendar in (former, effective))
+        return job.with_plan(plan_again(job, before, after, effective, self.now))
 
     def _find_calendar(self, tenant: str, name: str) -> EffectiveCalendar | None:
         for owner in (tenant, EVERY_TENANT):

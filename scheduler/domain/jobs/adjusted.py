@@ -1,8 +1,4 @@
-"""Plan the occurrences of jobs with a calendar, a window or jitter.
-
-Occurrences are identified by their nominal instants. Those up to `settled_until` were emitted or missed. Jitter
-may delay one beyond later ones: it is unsettled if it is due after `settled_due`.
-"""
+"""Plan the occurrences of jobs with a calendar, a window or jitter."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,15 +7,22 @@ from functools import lru_cache
 from typing import Protocol
 from uuid import UUID
 
-from scheduler.domain.calendars import EffectiveCalendar, FindEffective
+from scheduler.domain.calendars import EffectiveCalendar, FindEffective, FindFormer
 from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.jobs.definition import Definition
+from scheduler.domain.jobs.settled import (
+    MOST_UNSETTLED,
+    Record,
+    SettledJob,
+    moved_record,
+    settled_record,
+    stored_record,
+)
 from scheduler.domain.recurrence import Clock, Spec, compile_schedule
 from scheduler.domain.recurrence.adjustment_fields import checked_planner
 from scheduler.domain.recurrence.business_calendar import OnClosed
-from scheduler.domain.recurrence.moved_days import END, MICRO, plus
+from scheduler.domain.recurrence.moved_days import BEGINNING, END, MICRO, plus
 from scheduler.domain.recurrence.planner import Adjustments, PlannedOccurrence, Planner
-from scheduler.domain.recurrence.schedule import to_instant, to_seconds
 from scheduler.domain.recurrence.window import Window
 
 MOST_SKIPS = 100  # in one ScheduleMissed
@@ -28,19 +31,7 @@ _MOST_EXAMINED = 300  # nominal occurrences, or whole days, per report of skips
 _MOST_SEARCHED = 40  # per search for the next one, which continues later
 
 
-class Settled(Protocol):
-    """How far the occurrences of a job are settled."""
-
-    @property
-    def settled_until(self) -> datetime | None:
-        """The latest nominal instant that was emitted or missed."""
-
-    @property
-    def settled_due(self) -> datetime | None:
-        """The latest due time of these, if jitter may delay one beyond later ones."""
-
-
-class PlannedJob(Settled, Protocol):
+class PlannedJob(SettledJob, Protocol):
     """A job with the columns that plan its occurrences."""
 
     @property
@@ -56,14 +47,6 @@ class PlannedJob(Settled, Protocol):
         """The nominal instant of next_run_at; None if it was not moved."""
 
     @property
-    def reported_until(self) -> datetime | None:
-        """Skipped occurrences up to this nominal instant are reported."""
-
-    @property
-    def skip_at(self) -> datetime | None:
-        """When to report the next ones."""
-
-    @property
     def calendar_revision(self) -> int | None:
         """The calendar that planned it."""
 
@@ -75,6 +58,7 @@ class AdjustedState:
     next_run_at: datetime | None = None
     nominal_at: datetime | None = None
     settled_until: datetime | None = None
+    unsettled: tuple[datetime, ...] | None = None
     settled_due: datetime | None = None
     reported_until: datetime | None = None
     skip_at: datetime | None = None
@@ -115,9 +99,22 @@ def _window(text: str) -> Window:
     return Window.of(text)
 
 
-def planner_of(job_id: str, spec: Spec, effective: EffectiveCalendar | None) -> Planner:
-    """Return the planner of a stored job."""
-    return Planner(spec, adjustments_of(spec, effective), UUID(job_id))
+def planner_of(
+    job_id: str, spec: Spec, effective: EffectiveCalendar | None, local: Clock | None = None
+) -> Planner:
+    """Return the planner of a stored job; `local` is a clock of other zone data."""
+    return Planner(spec, adjustments_of(spec, effective), UUID(job_id), local)
+
+
+def former_calendar(
+    job: PlannedJob, spec: Spec, effective: EffectiveCalendar | None, find_former: FindFormer
+) -> EffectiveCalendar | None:
+    """Return the calendar that planned a job; `effective` if that is not known any more."""
+    revision = job.calendar_revision
+    if effective is None or revision is None or revision == effective.revision or spec.calendar is None:
+        return effective
+    former = find_former(spec.calendar, revision)
+    return effective if former is None else effective._replace(calendar=former, revision=revision)
 
 
 def plan_first(  # noqa: PLR0917 - a job and its calendar
@@ -128,35 +125,33 @@ def plan_first(  # noqa: PLR0917 - a job and its calendar
     spec = definition.spec
     effective = effective_calendar(spec, tenant, find)
     planner = checked_planner(spec, adjustments_of(spec, effective), UUID(job_id))
-    earliest = max(plus(planner.schedule.starts_at, -MICRO), now - _OLDEST_SKIP)
+    earliest = max(plus(planner.schedule.starts_at, -MICRO), now - _OLDEST_SKIP, settled_until or BEGINNING)
     state = AdjustedState(settled_until=settled_until, reported_until=None if effective is None else earliest)
     return _with_next(state, planner, effective)
 
 
-def plan_again(job: PlannedJob, spec: Spec, effective: EffectiveCalendar | None) -> AdjustedState:
-    """Return the plan by another version of a job's calendar; what was emitted or reported is final."""
-    reported, nominal = job.reported_until, job.nominal_at or job.next_run_at
-    settled = job.settled_until
-    if reported is not None and settled is not None and (nominal is None or nominal > reported):
-        settled = max(settled, reported)
-    state = AdjustedState(settled_until=settled, settled_due=job.settled_due, reported_until=reported)
-    return _with_next(state, planner_of(job.id, spec, effective), effective)
+def plan_again(
+    job: PlannedJob, before: Planner, after: Planner, effective: EffectiveCalendar | None, now: datetime
+) -> AdjustedState:
+    """Return the plan of `after` for a job planned by `before`; what was emitted or reported is final."""
+    record = settled_record(job, before, now)
+    if after.names.clock is not before.names.clock:
+        record = moved_record(record, before, after)
+    reported = None if effective is None else record.start or job.reported_until
+    state = AdjustedState(settled_until=record.settled_until, unsettled=record.unsettled, reported_until=reported)
+    return _with_next(state, after, effective)
 
 
-def in_zone(job: PlannedJob, old: Clock, new: Clock) -> AdjustedState:
-    """Return the plan with the same settled wall times by other zone data."""
-    return AdjustedState(
-        job.next_run_at, job.nominal_at, _moved(job.settled_until, old, new), job.settled_due,
-        _moved(job.reported_until, old, new), job.skip_at, job.calendar_revision,
-    )
-
-
-def _moved(instant: datetime | None, old: Clock, new: Clock) -> datetime | None:
-    if instant is None:
+def plan_with_calendar(  # noqa: PLR0917 - a job, its calendars and its zone
+    job: PlannedJob, spec: Spec, effective: EffectiveCalendar | None, find_former: FindFormer, now: datetime,
+    local: Clock | None = None
+) -> AdjustedState | None:
+    """Return the plan by the current state of a job's calendar; None if that planned it already."""
+    if effective is None or effective.revision == job.calendar_revision:
         return None
-    second, fraction = to_seconds(instant)
-    wall = second + old.offset(second)
-    return max(instant, to_instant(new.to_utc(wall), fraction))
+    former = former_calendar(job, spec, effective, find_former)
+    before, after = (planner_of(job.id, spec, calendar, local) for calendar in (former, effective))
+    return plan_again(job, before, after, effective, now)
 
 
 def _with_next(state: AdjustedState, planner: Planner, effective: EffectiveCalendar | None) -> AdjustedState:
@@ -175,21 +170,43 @@ def moved_from(occurrence: PlannedOccurrence | None) -> datetime | None:
     return None if occurrence is None or not occurrence.moved else occurrence.nominal_at
 
 
-def unsettled(planner: Planner, job: Settled) -> Iterator[PlannedOccurrence]:
+def unsettled(planner: Planner, job: SettledJob) -> Iterator[PlannedOccurrence]:
     """Yield the occurrences that were neither emitted nor missed, in the order of due_at."""
-    settled, settled_due = job.settled_until, job.settled_due
-    if settled is None:
-        yield from planner.all()
+    record = stored_record(job)
+    if job.settled_due is not None:
+        following = planner.after(job.settled_due)
+    elif record.start is None:
+        following = planner.all()
+    else:
+        following = planner.after(plus(planner.earliest_planned(record.start), -MICRO))
+    if record.settled_until is None:
+        yield from following
         return
-    start = planner.earliest_planned(settled)
-    if settled_due is not None:
-        start = min(start, settled_due)
-    for occurrence in planner.after(plus(start, -MICRO)):
-        planned = occurrence.planned_at or occurrence.due_at
-        if occurrence.nominal_at > settled or (
-            settled_due is not None and planned <= settled_due < occurrence.due_at
-        ):
-            yield occurrence
+    for occurrence in following:
+        if not record.includes(occurrence.nominal_at):
+            yield _without_settled(planner, record, occurrence)
+
+
+def _without_settled(planner: Planner, record: Record, occurrence: PlannedOccurrence) -> PlannedOccurrence:
+    if not occurrence.merged or not _may_include_merged(planner, record, occurrence):
+        return occurrence
+    merged = planner.merged(occurrence, MOST_UNSETTLED)
+    settled = sum(map(record.includes, merged))
+    return replace(occurrence, merged=occurrence.merged - settled)
+
+
+def _may_include_merged(planner: Planner, record: Record, occurrence: PlannedOccurrence) -> bool:
+    planned_at = occurrence.planned_at or occurrence.due_at
+    return record.settled_until is not None and planner.earliest_nominal(planned_at) <= record.settled_until
+
+
+def merged_into(planner: Planner, job: SettledJob, occurrence: PlannedOccurrence, limit: int) -> list[datetime]:
+    """Return the newest unsettled nominal instants merged into an occurrence, at most `limit`, in order."""
+    record = stored_record(job)
+    if not _may_include_merged(planner, record, occurrence):
+        return planner.merged(occurrence, limit)
+    merged = planner.merged(occurrence, MOST_UNSETTLED)
+    return [nominal for nominal in merged if not record.includes(nominal)][-limit:]
 
 
 def next_skip(planner: Planner, after: datetime) -> datetime | None:
@@ -206,18 +223,26 @@ def report_skips(job: PlannedJob, planner: Planner, now: datetime) -> SkipReport
     if reported >= now:
         return SkipReport((), reported, next_skip(planner, reported))
     skips, until = planner.calendar_skips(reported, now, MOST_SKIPS, _MOST_EXAMINED)
+    record = stored_record(job)
+    skips = [nominal for nominal in skips if not record.includes(nominal)]
     return SkipReport(tuple(skips), until, next_skip(planner, until))
 
 
-def settled_nominal(job: PlannedJob, stored: Spec, spec: Spec, now: datetime, limit: int) -> datetime | None:
-    """Return the newest nominal instant of a new schedule that was settled under the stored one."""
+def settled_nominal(  # noqa: PLR0917 - a job and both schedules
+    job: PlannedJob, stored: Spec, effective: EffectiveCalendar | None, spec: Spec, now: datetime, limit: int
+) -> datetime | None:
+    """Return the newest nominal instant of a new schedule that was settled under the stored one.
+
+    `effective` is the calendar of the stored one.
+    """
     before, after = compile_schedule(stored), compile_schedule(spec)
-    bound = max(now, job.settled_until or now)
+    record = settled_record(job, planner_of(job.id, stored, effective), now) if stored.adjusted else None
+    bound = now if record is None else max(now, record.settled_until or now)
     for nominal in reversed(after.newest_until(bound, limit)):
-        if stored.adjusted:
-            settled = job.settled_until is not None and nominal <= job.settled_until
-        else:
+        if record is None:
             settled = job.next_run_at is None or nominal < job.next_run_at
+        else:
+            settled = record.includes(nominal)
         if settled and before.fires_at(nominal):
             return nominal
     return None

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from scheduler.domain.jobs.adjusted import AdjustedState, PlannedJob, moved_from, unsettled
+from scheduler.domain.jobs.adjusted import AdjustedState, PlannedJob, merged_into, moved_from, unsettled
 from scheduler.domain.jobs.definition import Definition
-from scheduler.domain.jobs.missed import GRACE, is_missed
+from scheduler.domain.jobs.missed import is_missed
 from scheduler.domain.messages import MAX_MISSED, OnMissed
 from scheduler.domain.recurrence.moved_days import plus
 from scheduler.domain.recurrence.planner import PlannedOccurrence, Planner
@@ -50,19 +50,20 @@ def plan_adjusted(job: DueJob, definition: Definition, planner: Planner, now: da
     """Return the plan for the occurrences that are due at `now`."""
     due = _due(planner, job, now)
     if not due.listed:  # its row is outdated
-        return AdjustedPlan(_state(job, planner, (), due.coming))
+        return AdjustedPlan(_state(job, (), due.coming))
     newest, lateness = due.listed[-1], definition.max_lateness
-    if now - newest.due_at > GRACE and (opening := planner.opening_for(now)) is not None:
+    late = is_missed(newest.due_at, now, job.missed_before)
+    if late and (opening := planner.opening_for(now)) is not None:
         return AdjustedPlan(waits_until=opening)
     if definition.on_missed is OnMissed.ALL:
         return _one_of_all(job, planner, due, now, lateness)
     if lateness is not None and now - newest.due_at > lateness:
         return _passed(job, planner, due, len(due.listed), "max_lateness")
     skips = definition.on_missed is OnMissed.SKIP and not definition.spec.one_shot
-    if skips and is_missed(newest.due_at, now, job.missed_before):
+    if skips and late:
         return _passed(job, planner, due, len(due.listed), "skip")
     plan = _passed(job, planner, due, len(due.listed) - 1, str(definition.on_missed))
-    return _emitting(plan, planner, newest, fold=definition.on_missed is OnMissed.LATEST)
+    return _emitting(plan, job, planner, newest, fold=definition.on_missed is OnMissed.LATEST)
 
 
 def _one_of_all(
@@ -76,7 +77,7 @@ def _one_of_all(
     count = due.listed.index(timely[0])
     reason = "limit" if len(timely) == MAX_MISSED else "max_lateness"
     plan = _passed(job, planner, due, count, reason, following=due.listed[count + 1 :], emits=1)
-    return _emitting(plan, planner, timely[0], fold=False)
+    return _emitting(plan, job, planner, timely[0], fold=False)
 
 
 def _passed(  # noqa: PLR0917 - a plan and its parts
@@ -87,42 +88,39 @@ def _passed(  # noqa: PLR0917 - a plan and its parts
     passed = due.listed[:count]
     settled = due.listed[: count + (len(due.listed) - count if emits is None else emits)]
     coming = following[0] if following else due.coming
-    times = sorted(nominal for occurrence in passed[-MAX_MISSED:] for nominal in _nominals(planner, occurrence))
+    newest = passed[-MAX_MISSED:]
+    times = sorted(nominal for occurrence in newest for nominal in _nominals(job, planner, occurrence))
     number = due.unlisted + sum(1 + occurrence.merged for occurrence in passed)
-    plan = AdjustedPlan(_state(job, planner, settled, coming))
+    plan = AdjustedPlan(_state(job, settled, coming))
     if number:
         plan.passed, plan.passed_count, plan.reason = tuple(times[-MAX_MISSED:]), number, reason
     return plan
 
 
-def _emitting(plan: AdjustedPlan, planner: Planner, occurrence: PlannedOccurrence, *, fold: bool) -> AdjustedPlan:
+def _emitting(
+    plan: AdjustedPlan, job: DueJob, planner: Planner, occurrence: PlannedOccurrence, *, fold: bool
+) -> AdjustedPlan:
     plan.emit = occurrence
     plan.folded = occurrence.merged + (plan.passed_count if fold else 0)
     if occurrence.merged:
-        plan.merged = tuple(planner.merged(occurrence, MAX_MISSED))
+        plan.merged = tuple(merged_into(planner, job, occurrence, MAX_MISSED))
     return plan
 
 
-def _nominals(planner: Planner, occurrence: PlannedOccurrence) -> list[datetime]:
-    merged = planner.merged(occurrence, MAX_MISSED) if occurrence.merged else []
+def _nominals(job: DueJob, planner: Planner, occurrence: PlannedOccurrence) -> list[datetime]:
+    merged = merged_into(planner, job, occurrence, MAX_MISSED) if occurrence.merged else []
     return [*merged, occurrence.nominal_at]
 
 
 def _state(
-    job: DueJob, planner: Planner, settled: Sequence[PlannedOccurrence], coming: PlannedOccurrence | None
+    job: DueJob, settled: Sequence[PlannedOccurrence], coming: PlannedOccurrence | None
 ) -> AdjustedState:
     """Return the state after occurrences are settled."""
-    nominals = [] if job.settled_until is None else [job.settled_until]
-    for occurrence in settled:
-        nominals.append(occurrence.nominal_at)
-        if occurrence.merged:
-            nominals += planner.merged(occurrence, 1)
     due_times = [] if job.settled_due is None else [job.settled_due]
-    if planner.adjustments.jitter:
-        due_times += [occurrence.due_at for occurrence in settled]
+    due_times += [occurrence.due_at for occurrence in settled]
     return AdjustedState(
-        None if coming is None else coming.due_at, moved_from(coming), max(nominals, default=None),
-        max(due_times, default=None), job.reported_until, job.skip_at,
+        None if coming is None else coming.due_at, moved_from(coming), job.settled_until, job.unsettled,
+        max(due_times, default=None), job.reported_until, job.skip_at, job.calendar_revision,
     )
 
 

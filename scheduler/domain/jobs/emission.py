@@ -7,16 +7,15 @@ from hashlib import sha1
 from json.encoder import encode_basestring_ascii as _quoted  # like json.dumps of a string, but faster
 from uuid import UUID
 
-from scheduler.domain.calendars import FindEffective, no_calendar
+from scheduler.domain.calendars import FindEffective, FindFormer, no_calendar, no_former
 from scheduler.domain.instants import rfc3339
-from scheduler.domain.jobs.adjusted import AdjustedState, in_zone, planner_of
+from scheduler.domain.jobs.adjusted import AdjustedState, plan_with_calendar, planner_of
 from scheduler.domain.jobs.adjusted_missed import plan_adjusted
 from scheduler.domain.jobs.definition import Definition
 from scheduler.domain.jobs.job import Job, JobStatus
 from scheduler.domain.jobs.missed import plan
 from scheduler.domain.messages import DEFAULT_TENANT, MAX_MISSED, Overlap
 from scheduler.domain.recurrence import Clock, compile_schedule
-from scheduler.domain.recurrence.zones import clock
 from scheduler.domain.runs.run import Occurrence, Origin, Run
 from scheduler.domain.targets.target import work_key
 
@@ -85,23 +84,25 @@ def _emission(
 
 
 def decide(
-    job: Job, now: datetime, local: Clock | None = None, find: FindEffective = no_calendar
+    job: Job, now: datetime, local: Clock | None = None, find: FindEffective = no_calendar,
+    find_former: FindFormer = no_former
 ) -> Emission:
     """Return the emission of a pending job at `now`, by the database's clock.
 
     `local` is the clock of the zone data that planned it, if that is not this process's. `find` returns its
-    calendar.
+    calendar, `find_former` the one that planned it.
     """
     definition = job.requested
     if job.held_by is None or definition.run is None:
-        return _decide(job, definition, now, local, find)
+        return _decide(job, definition, now, local, find, find_former)
     if definition.run.overlap is Overlap.WAIT:
         return Emission(job, definition, None, "", None, 0, job.next_run_at, held=True)
-    return _skipped(_decide(job, definition, now, local, find))
+    return _skipped(_decide(job, definition, now, local, find, find_former))
 
 
-def _decide(
-    job: Job, definition: Definition, now: datetime, local: Clock | None, find: FindEffective
+def _decide(  # noqa: PLR0917 - a job, the time, and how to plan it
+    job: Job, definition: Definition, now: datetime, local: Clock | None, find: FindEffective,
+    find_former: FindFormer
 ) -> Emission:
     if job.trigger_at is not None and job.triggers:
         due_at = min(job.triggers[0], job.trigger_at)
@@ -111,9 +112,7 @@ def _decide(
             emission.event_id = identity(job.id, f"{emission.due_text}/trigger")  # not the occurrence's id
         return emission
     if definition.spec.adjusted:
-        if local is not None:
-            job = job.with_plan(in_zone(job, local, clock(definition.spec.timezone)))
-        return _decide_adjusted(job, definition, now, find)
+        return _decide_adjusted(job, now, local, find, find_former)
     due, spec = job.next_run_at, definition.spec
     assert due is not None  # noqa: S101 - it was claimed because it is due
     if spec.one_shot and definition.max_lateness is None:
@@ -132,10 +131,14 @@ def _decide(
     return emission
 
 
-def _decide_adjusted(job: Job, definition: Definition, now: datetime, find: FindEffective) -> Emission:
-    spec = definition.spec
+def _decide_adjusted(
+    job: Job, now: datetime, local: Clock | None, find: FindEffective, find_former: FindFormer
+) -> Emission:
+    definition, spec = job.requested, job.requested.spec
     effective = None if spec.calendar is None else find(job.tenant, spec.calendar)
-    planned = plan_adjusted(job, definition, planner_of(job.id, spec, effective), now)
+    state = plan_with_calendar(job, spec, effective, find_former, now, local)
+    current = job if state is None else job.with_plan(state)
+    planned = plan_adjusted(current, definition, planner_of(job.id, spec, effective, local), now)
     if planned.state is None:
         return Emission(job, definition, None, "", None, 0, job.next_run_at, waits_until=planned.waits_until)
     following, emit = planned.state.next_run_at, planned.emit
@@ -199,8 +202,7 @@ def settle(emission: Emission) -> Job:
     if (state := emission.adjusted) is not None:
         exhausted = state.next_run_at is None and state.skip_at is None
         return replace(
-            job, next_run_at=state.next_run_at, nominal_at=state.nominal_at, settled_until=state.settled_until,
-            settled_due=state.settled_due, occurrence=job.occurrence + (emission.due_at is not None),
+            job.with_plan(state), occurrence=job.occurrence + (emission.due_at is not None),
             retries=0, retry_at=None, held_by=None, status=JobStatus.DONE if exhausted else job.status,
         )
     return replace(

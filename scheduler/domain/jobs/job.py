@@ -71,9 +71,10 @@ class Job:
     resumed_at: datetime | None = None
     held_by: str | None = None  # an open run that blocks it (overlap: wait)
     zone_version: str | None = None  # of the zone data that planned it; None if it does not follow a wall clock
-    # Of a job with a calendar, a window or jitter; see adjusted.py.
+    # Of a job with a calendar, a window or jitter; see adjusted.py and settled.py.
     nominal_at: datetime | None = None  # the nominal instant of next_run_at; None if it was not moved
     settled_until: datetime | None = None
+    unsettled: tuple[datetime, ...] | None = None
     settled_due: datetime | None = None
     reported_until: datetime | None = None  # skipped occurrences up to this nominal instant are reported
     skip_at: datetime | None = None  # when to report the next ones
@@ -237,7 +238,8 @@ def _planned_adjusted(
             effective_calendar(spec, job.tenant, find)
             return replace(job, definition=keep_start(definition, stored.spec, planned=other_zones))
         limit = MAX_MISSED if definition.on_missed is OnMissed.ALL else 1
-        settled = settled_nominal(job, stored.spec, spec, now, limit)
+        former = None if stored.spec.calendar is None else find(job.tenant, stored.spec.calendar)
+        settled = settled_nominal(job, stored.spec, former, spec, now, limit)
     if spec.adjusted:
         planned = job.with_plan(plan_first(job.id, job.tenant, definition, find, now, settled))
     else:

@@ -4,14 +4,14 @@ import json
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from scheduler.domain.calendars import FindEffective, no_calendar
+from scheduler.domain.calendars import FindEffective, FindFormer, no_calendar, no_former
 from scheduler.domain.instants import rfc3339
-from scheduler.domain.jobs.adjusted import in_zone, plan_again
+from scheduler.domain.jobs.adjusted import former_calendar, plan_again, plan_with_calendar, planner_of
 from scheduler.domain.jobs.emission import identity
 from scheduler.domain.jobs.job import Job
 from scheduler.domain.messages import DEFAULT_TENANT
-from scheduler.domain.recurrence import Clock, Spec
-from scheduler.domain.recurrence.zone_moves import move
+from scheduler.domain.recurrence import Clock
+from scheduler.domain.recurrence.zone_moves import move, moved_spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,35 +24,40 @@ class Cause:
 
 
 def replan_in_zone(  # noqa: PLR0917 - a job, the change and its time
-    job: Job, old: Clock | None, new: Clock, version: str, now: datetime, find: FindEffective = no_calendar
+    job: Job, old: Clock | None, new: Clock, version: str, now: datetime, find: FindEffective = no_calendar,
+    find_former: FindFormer = no_former
 ) -> Job:
     """Return the job planned by new zone data; `old` is the clock that planned it, None if that is unknown."""
     definition = job.definition
-    if definition is None or job.next_run_at is None:
+    if definition is None:
         return replace(job, zone_version=version)
-    spec, following = move(definition.spec, job.nominal_at or job.next_run_at, old, new, now)
-    if spec.adjusted:
-        job = replace(job, definition=replace(definition, spec=spec), zone_version=version)
-        if old is not None:
-            job = job.with_plan(in_zone(job, old, new))
-        return _plan_again(job, spec, find)
+    stored = definition.spec
+    if stored.adjusted:
+        spec = moved_spec(stored, old, new, now)
+        replanned = replace(job, definition=replace(definition, spec=spec), zone_version=version)
+        effective = None if stored.calendar is None else find(job.tenant, stored.calendar)
+        before = planner_of(job.id, stored, former_calendar(job, stored, effective, find_former), old or new)
+        after = planner_of(job.id, spec, effective, new)
+        return replanned.with_plan(plan_again(job, before, after, effective, now))
+    if job.next_run_at is None:
+        return replace(job, zone_version=version)
+    spec, following = move(stored, job.next_run_at, old, new, now)
     return replace(job, definition=replace(definition, spec=spec), next_run_at=following, zone_version=version)
 
 
-def replan_with_calendar(job: Job, find: FindEffective) -> Job:
-    """Return the job planned with its current calendar; the same job if it already is."""
+def replan_with_calendar(
+    job: Job, find: FindEffective, now: datetime, find_former: FindFormer = no_former, local: Clock | None = None
+) -> Job:
+    """Return the job planned with its current calendar; the same job if it already is.
+
+    `local` is the clock of the zone data that planned it, if that is not this process's.
+    """
     definition = job.definition
     if definition is None or definition.spec.calendar is None:
         return job
     effective = find(job.tenant, definition.spec.calendar)
-    if effective is None or effective.revision == job.calendar_revision:
-        return job
-    return job.with_plan(plan_again(job, definition.spec, effective))
-
-
-def _plan_again(job: Job, spec: Spec, find: FindEffective) -> Job:
-    effective = None if spec.calendar is None else find(job.tenant, spec.calendar)
-    return job.with_plan(plan_again(job, spec, effective))
+    state = plan_with_calendar(job, definition.spec, effective, find_former, now, local)
+    return job if state is None else job.with_plan(state)
 
 
 def replanned_body(before: Job, after: Job, cause: Cause) -> bytes:

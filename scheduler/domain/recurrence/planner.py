@@ -13,8 +13,10 @@ from scheduler.domain.recurrence.jitter import jitter_delay
 from scheduler.domain.recurrence.moved_days import END, MICRO, Days, MovedDays, PlainDays, Span, moment, plus
 from scheduler.domain.recurrence.named_wall_times import NamedWalls, named_walls, near
 from scheduler.domain.recurrence.schedule import Schedule, to_seconds
+from scheduler.domain.recurrence.source_bounds import earliest_moved, earliest_source, latest_source
 from scheduler.domain.recurrence.spec import Spec, compile_schedule
 from scheduler.domain.recurrence.window import Hours, Window
+from scheduler.domain.recurrence.zones import Clock
 
 MOST_SPREAD = 3_600  # occurrences within a jitter, all of which are examined to find the next one
 _YEAR = timedelta(days=366)
@@ -88,10 +90,12 @@ class Planner:
 
     __slots__ = ("_days", "_hours", "_job_id", "_newest", "adjustments", "names", "schedule")
 
-    def __init__(self, spec: Spec, adjustments: Adjustments, job_id: UUID | None = None) -> None:
-        """Compile the schedule; without `job_id` there is no jitter."""
-        self.schedule: Schedule = compile_schedule(spec)
-        self.names: NamedWalls = named_walls(self.schedule, spec)
+    def __init__(
+        self, spec: Spec, adjustments: Adjustments, job_id: UUID | None = None, local: Clock | None = None
+    ) -> None:
+        """Compile the schedule; without `job_id` there is no jitter. `local` is a clock of other zone data."""
+        self.schedule: Schedule = compile_schedule(spec, local)
+        self.names: NamedWalls = named_walls(self.schedule, spec, local)
         self.adjustments = adjustments
         calendar, window = adjustments.calendar, adjustments.window
         self._days: Days = PlainDays(self.schedule)
@@ -196,13 +200,24 @@ class Planner:
         moved = self._days.moved(nominal)
         return None if moved is None else self._in_window(moved)
 
+    def due_of(self, nominal: datetime) -> datetime | None:
+        """Return when an occurrence is due, perhaps merged into another; None if it is skipped."""
+        planned = self._covered_by(nominal)
+        return planned if planned is None or self._job_id is None else self._occurrence(planned).due_at
+
     def earliest_planned(self, nominal: datetime) -> datetime:
         """Return a lower bound of the instants before jitter of the occurrences after a nominal instant."""
-        planned = self._covered_by(nominal)
-        if planned is not None:
-            return planned  # moves keep the order of occurrences
-        moves_forward = self.adjustments.on_closed in (OnClosed.SKIP, OnClosed.NEXT)
-        return nominal if moves_forward else plus(nominal, -_EARLIEST)
+        return earliest_moved(self._days, nominal)  # a window only delays
+
+    def earliest_nominal(self, planned: datetime) -> datetime:
+        """Return a lower bound of the nominal instants of occurrences not planned earlier, before jitter."""
+        if self._hours is not None:
+            planned = self._shut_since(to_seconds(planned)[0], planned)
+        return earliest_source(self._days, planned)
+
+    def latest_nominal(self, planned: datetime) -> datetime:
+        """Return an upper bound of the nominal instants of occurrences not planned later, before jitter."""
+        return latest_source(self._days, planned)
 
     def opening_for(self, instant: datetime) -> datetime | None:
         """Return the next opening if the window is shut at an instant; None if it is open, or without a window.

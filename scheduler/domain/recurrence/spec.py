@@ -72,6 +72,7 @@ class Spec:
         """Whether new rules of its time zone change its instants."""
         return self.timezone != "UTC" and (
             self.rrule is not None or self.cron is not None or self.dtstart is not None
+            or self.calendar is not None or self.sending_window is not None
         )
 
 

@@ -22,7 +22,7 @@ def move(
     `old` is the clock that `next_run_at` was planned with; None if it is unknown. Occurrences before `next_run_at`
     are settled: neither their wall times nor their instants occur again.
     """
-    moved = _moved_spec(spec, old, new, now)
+    moved = moved_spec(spec, old, new, now)
     if spec.one_shot:
         return moved, moved.starts_at
     after = compile_schedule(moved, new)
@@ -60,13 +60,13 @@ def _nearest(after: Schedule, next_run_at: datetime) -> datetime | None:
     return following
 
 
-def _moved_spec(spec: Spec, old: Clock | None, new: Clock, now: datetime) -> Spec:
+def moved_spec(spec: Spec, old: Clock | None, new: Clock, now: datetime) -> Spec:
     """Return the spec with its start, if it is still to come, and the last run by COUNT at the same wall times."""
     starts_at, ends_at = spec.starts_at, spec.ends_at
     if starts_at > now:
         if spec.dtstart is not None:
             starts_at = to_instant(new.to_utc(wall_seconds(spec.dtstart)), spec.dtstart.microsecond)
-        elif old is not None:
+        elif old is not None and spec.cron is not None:
             starts_at = _same_wall(starts_at, old, new)
     if ends_at is not None and old is not None:
         second, micro = to_seconds(ends_at)

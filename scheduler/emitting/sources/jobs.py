@@ -83,7 +83,7 @@ class DueJobs(Source[Job, Emission]):
     def decide(self, job: Job, now: datetime) -> Emission:
         """Decide the emission of a job and its next occurrence."""
         local = None if job.zone_version is None else self._planned_claim.clock(job)
-        return decide(job, now, local, self._calendars.find)
+        return decide(job, now, local, self._calendars.find, self._calendars.find_former)
 
     def name(self, job: Job) -> str:
         """Return the job's id."""

@@ -14,6 +14,7 @@ from scheduler.postgres.claims import LONG_AGO, Claim, ClaimSession
 from scheduler.postgres.effective_calendars import JobCalendars
 from scheduler.postgres.jobs import skips
 from scheduler.postgres.jobs.skips import SettledSkips
+from scheduler.postgres.zone_files import PlannedZones
 from scheduler.rabbit.frames import Publishable
 
 # After a report, the next occurrences are collected for this time and reported together.
@@ -26,8 +27,8 @@ class SkipEmission:
     """A job, and its skipped occurrences to report."""
 
     job: Job
-    report: SkipReport
-    missed: Missed | None
+    report: SkipReport | None  # None: the job must be planned again first
+    missed: Missed | None = None
 
 
 class DueSkips(Source[Job, SkipEmission]):
@@ -41,12 +42,14 @@ class DueSkips(Source[Job, SkipEmission]):
 
     def __init__(self) -> None:
         self._calendars = JobCalendars()
+        self._zones = PlannedZones()
 
     def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Job]:
         """Lock jobs with skipped occurrences to report."""
         claim = skips.claim(session, min(limit, skips.MOST_CLAIMED), since)
         if claim.things:
             self._calendars.load(session.query, claim.things)
+            self._zones.load(session.query, claim.things)
         return claim
 
     def name(self, job: Job) -> str:
@@ -59,7 +62,9 @@ class DueSkips(Source[Job, SkipEmission]):
         assert definition is not None  # noqa: S101 - only a defined job is pending
         spec = definition.spec
         effective = None if spec.calendar is None else self._calendars.find(job.tenant, spec.calendar)
-        report = report_skips(job, planner_of(job.id, spec, effective), now)
+        if effective is not None and effective.revision != job.calendar_revision:
+            return SkipEmission(job, None)  # what was emitted or reported follows from the former calendar
+        report = report_skips(job, planner_of(job.id, spec, effective, self._zones.clock(job)), now)
         missed = Missed(report.nominals, len(report.nominals), "calendar") if report.nominals else None
         return SkipEmission(job, report, missed)
 
@@ -74,9 +79,10 @@ class DueSkips(Source[Job, SkipEmission]):
         """Store up to where occurrences are reported, and when to report the next ones."""
         settled = [
             SettledSkips(emission.job.id, emission.report.reported_until, _next(emission.report, times))
-            for emission, _, refusal in results if refusal is None
+            for emission, _, refusal in results if refusal is None and emission.report is not None
         ]
-        failed = [emission.job for emission, _, refusal in results if refusal is not None]
+        failed = [emission.job for emission, _, refusal in results
+                  if refusal is not None or emission.report is None]
         later = times.confirmed_at + timedelta(seconds=RETRY_SECONDS)
         settled += [SettledSkips(job.id, job.reported_until, later) for job in (*failed, *unreadable)]
         skips.settle(session, settled)

@@ -85,6 +85,8 @@ def read(row: Sequence[Any]) -> Job:
     job = _Job(*row[:_STATE_END], definition)
     job.status = _STATUSES[job.status]
     job.triggers = tuple(job.triggers)
+    if job.unsettled is not None:
+        job.unsettled = tuple(job.unsettled)
     return job
 
 

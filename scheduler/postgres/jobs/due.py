@@ -12,6 +12,7 @@ from scheduler.domain.runs.run import Run
 from scheduler.postgres.claims import ClaimSession, array, place_array
 from scheduler.postgres.holds import RELEASE_EXPIRED
 from scheduler.postgres.jobs.columns import LARGE_VALUES, SELECTED_OF_DUE, read
+from scheduler.postgres.jobs.replan import number_text, spans_text
 from scheduler.postgres.priority_classes import ClassedClaim
 from scheduler.postgres.runs.columns import STORED
 from scheduler.postgres.runs.store import REPLACE, records
@@ -130,7 +131,7 @@ def _statements(found: JobSettlement, places: Mapping[str, str]) -> Iterator[tup
         }
 
 
-def _adjusted(found: Sequence[AdjustedOccurrence]) -> dict[str, str]:
+def _adjusted(found: Sequence[AdjustedOccurrence]) -> dict[str, str | list[str]]:
     states = [occurrence.state for occurrence in found]
     return {
         "ids": array(occurrence.id for occurrence in found),
@@ -138,7 +139,11 @@ def _adjusted(found: Sequence[AdjustedOccurrence]) -> dict[str, str]:
         "following": array(_moment(state.next_run_at) for state in states),
         "nominal": array(_moment(state.nominal_at) for state in states),
         "settled": array(_moment(state.settled_until) for state in states),
-        "settled_due": array(_moment(state.settled_due) for state in states), "version": tzdata_version(),
+        "settled_due": array(_moment(state.settled_due) for state in states),
+        "unsettled": [spans_text(state.unsettled) for state in states],
+        "reported": array(_moment(state.reported_until) for state in states),
+        "skip_at": array(_moment(state.skip_at) for state in states),
+        "revisions": array(number_text(state.calendar_revision) for state in states),
     }
 
 

@@ -29,12 +29,19 @@ def save_plans(cursor: Cursor, jobs: Sequence[Job]) -> None:
         "ends_at": _instants([spec.ends_at for spec in specs]),
         "zone_versions": array(job.zone_version or "NULL" for job in jobs),
         **{name: _instants([getattr(job, name) for job in jobs]) for name in _INSTANTS},
-        "revisions": array(_revision(job) for job in jobs),
+        "revisions": array(number_text(job.calendar_revision) for job in jobs),
+        "unsettled": [spans_text(job.unsettled) for job in jobs],
     })
 
 
-def _revision(job: Job) -> str:
-    return "NULL" if job.calendar_revision is None else str(job.calendar_revision)
+def number_text(number: int | None) -> str:
+    """Return a number as in an array."""
+    return "NULL" if number is None else str(number)
+
+
+def spans_text(ends: Sequence[datetime] | None) -> str:
+    """Return instants as the text of an array; empty for None."""
+    return f"{{{','.join(map(datetime.isoformat, ends or ()))}}}"
 
 
 def _instants(instants: Sequence[datetime | None]) -> str:

@@ -1,4 +1,11 @@
--- Store a calendar. `changed` is set if its content differs: the jobs that use it must be planned again.
+-- Store a calendar. `changed` is set if its content differs: the jobs that use it must be planned again, for which its
+-- former content is kept.
+WITH former AS (
+    INSERT INTO former_calendars (name, revision, content)
+    SELECT name, revision, content FROM calendars
+    WHERE name = %(name)s AND tenant = %(tenant)s AND content IS NOT NULL AND %(changed)s
+    ON CONFLICT DO NOTHING
+)
 INSERT INTO calendars AS stored (name, tenant, content, valid_until, version, revision, issued_at, updated_by)
 VALUES (%(name)s, %(tenant)s, %(content)s, %(valid_until)s, %(version)s,
         1 + coalesce((SELECT max(revision) FROM calendars WHERE name = %(name)s), 0), %(issued_at)s, %(who)s)

@@ -1,2 +1,2 @@
--- Filter for jobs in the index jobs_by_zone.
-status IN ('pending', 'paused') AND timezone <> 'UTC' AND num_nonnulls(rrule, cron, dtstart) > 0
+-- Filter for jobs in the index jobs_by_zone_rules.
+status IN ('pending', 'paused') AND timezone <> 'UTC' AND num_nonnulls(rrule, cron, dtstart, calendar, sending_window) > 0

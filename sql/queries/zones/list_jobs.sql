@@ -3,5 +3,5 @@
 SELECT id::text
 FROM jobs
 WHERE {by_zone} AND timezone COLLATE "C" = %(zone)s AND coalesce(zone_version, '') = %(version)s
-  AND next_run_at > now()
+  AND (next_run_at > now() OR next_run_at IS NULL)
 LIMIT %(limit)s

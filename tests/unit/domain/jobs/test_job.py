@@ -213,7 +213,7 @@ def test_a_job_with_more_state_than_its_request_is_not_fresh():
     job, _ = applied(command("request", 1))
     assert job.fresh
     # Only a producer sets the first, on a stored job; the second is set only together with `triggers`.
-    elsewhere = {"held_by", "trigger_at"}
+    elsewhere = {"held_by", "trigger_at", "unsettled"}
     for name in {each.name for each in dataclass_fields(Job)} - {*FRESH, "definition"} - elsewhere:
         other = {"status": JobStatus.PAUSED, "occurrence": 1, "retries": 1, "triggers": (T,)}.get(name, T)
         assert not replace(job, **{name: other}).fresh, name
