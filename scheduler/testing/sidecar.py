@@ -143,7 +143,7 @@ class Sidecar:
         effective = self._find_calendar(job.tenant, spec.calendar or "")
         if effective == former:
             return job
-        before, after = (planner_of(job.id, spec, calendar) for calendar in (former, effective))
+        before, after = (planner_of(job, spec, calendar) for calendar in (former, effective))
         return job.with_plan(plan_again(job, before, after, effective, self.now))
 
     def _find_calendar(self, tenant: str, name: str) -> EffectiveCalendar | None:
@@ -332,7 +332,7 @@ class Sidecar:
         assert definition is not None  # noqa: S101 - only a defined job has occurrences
         spec = definition.spec
         effective = self._find_calendar(job.tenant, spec.calendar or "")
-        report = report_skips(job, planner_of(job.id, spec, effective), self.now)
+        report = report_skips(job, planner_of(job, spec, effective), self.now)
         if report.nominals:
             missed = Missed(report.nominals, len(report.nominals), "calendar")
             self._events.append(HostEvent("missed", missed_body(job, missed), definition.correlation_id))

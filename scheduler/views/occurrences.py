@@ -70,7 +70,7 @@ def occurrences_page(
     ended = row.job.status in (JobStatus.DONE, JobStatus.CANCELLED)
     if start is None and ended:
         return PreviewPage([], skipped=[])
-    planner = planner_of(row.job.id, definition.spec, effective)
+    planner = planner_of(row.job, definition.spec, effective)
     if start is None:
         following, since = unsettled(planner, row.job), row.job.reported_until or now
     else:

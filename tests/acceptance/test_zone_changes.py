@@ -86,6 +86,27 @@ def test_a_newer_producer_replans_jobs_and_announces_it(sidecar: Sidecar, host: 
     assert {row["zone_version"] for row in rows} == {NEWER}
 
 
+def test_jobs_move_whose_window_follows_the_zone(sidecar: Sidecar, host: Host, older, newer) -> None:
+    sidecar.up(producers=0, **older)
+    opens = utc(days=2).replace(minute=0, second=0, microsecond=0)
+    closes = local(opens + timedelta(hours=1))[11:16]
+    fields = {"timezone": ZONE, "run_at": iso(opens - timedelta(hours=12)),
+              "window": {"from": local(opens)[11:16], "to": closes}}
+    host.publish("calendar", {"name": "open", "tenant": "*"})
+    jobs = [host.request(**fields), host.request(**fields, every="P1D"), host.request(**fields, calendar="open")]
+    every = host.request(every="P1D", run_at=iso(opens), timezone=ZONE, jitter=0)
+    for job_id in jobs:
+        moved(sidecar, job_id, opens)
+    sidecar.stored(every)
+    replanned = host.listen("schedule.events", "replanned")
+    sidecar.start("producer", **newer).ready()
+    for job_id in jobs:
+        moved(sidecar, job_id, opens - timedelta(hours=1))
+    events = [json.loads(host.get(replanned)[2]) for _ in jobs]
+    assert {(event["job_id"], event["reason"]) for event in events} == {(job_id, "zone") for job_id in jobs}
+    assert sidecar.stored(every)["next_run_at"] == opens
+
+
 def test_older_replicas_leave_jobs_of_newer_data_alone(sidecar: Sidecar, host: Host, older, newer) -> None:
     consumer = sidecar.start("consumer", **newer).ready()
     sidecar.start("producer", **older).ready()

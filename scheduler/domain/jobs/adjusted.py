@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import islice
 from typing import Protocol
 from uuid import UUID
 
@@ -28,6 +29,7 @@ from scheduler.domain.recurrence.window import Window
 MOST_SKIPS = 100  # in one ScheduleMissed
 _OLDEST_SKIP = timedelta(days=7)  # before the request: earlier ones are not reported
 _MOST_EXAMINED = 300  # nominal occurrences, or whole days, per report of skips
+_MOST_JOINED = 1_000  # occurrences examined when a job is planned again
 _MOST_SEARCHED = 40  # per search for the next one, which continues later
 
 
@@ -100,10 +102,12 @@ def _window(text: str) -> Window:
 
 
 def planner_of(
-    job_id: str, spec: Spec, effective: EffectiveCalendar | None, local: Clock | None = None
+    job: PlannedJob, spec: Spec, effective: EffectiveCalendar | None, local: Clock | None = None
 ) -> Planner:
     """Return the planner of a stored job; `local` is a clock of other zone data."""
-    return Planner(spec, adjustments_of(spec, effective), UUID(job_id), local)
+    planner = Planner(spec, adjustments_of(spec, effective), UUID(job.id), local)
+    planner.settle(stored_record(job))
+    return planner
 
 
 def former_calendar(
@@ -137,9 +141,24 @@ def plan_again(
     record = settled_record(job, before, now)
     if after.names.clock is not before.names.clock:
         record = moved_record(record, before, after)
+    after.settle(record)
+    record = _with_joined(record, before, after, now)
+    after.settle(record)
     reported = None if effective is None else record.start or job.reported_until
     state = AdjustedState(settled_until=record.settled_until, unsettled=record.unsettled, reported_until=reported)
     return _with_next(state, after, effective)
+
+
+def _with_joined(record: Record, before: Planner, after: Planner, now: datetime) -> Record:
+    """Return the record with the occurrences that join an event that was emitted already, at its instant."""
+    joined: list[datetime] = []
+    for occurrence in islice(_unsettled(after, record, None), _MOST_JOINED):
+        if occurrence.due_at > now + after.adjustments.jitter:
+            break
+        instant = occurrence.planned_at or occurrence.due_at
+        if record.includes(instant) and before.planned_of(instant) == instant and after.schedule.fires_at(instant):
+            joined += [*after.merged(occurrence, MOST_UNSETTLED), occurrence.nominal_at]
+    return record.including(joined)
 
 
 def plan_with_calendar(  # noqa: PLR0917 - a job, its calendars and its zone
@@ -150,7 +169,7 @@ def plan_with_calendar(  # noqa: PLR0917 - a job, its calendars and its zone
     if effective is None or effective.revision == job.calendar_revision:
         return None
     former = former_calendar(job, spec, effective, find_former)
-    before, after = (planner_of(job.id, spec, calendar, local) for calendar in (former, effective))
+    before, after = (planner_of(job, spec, calendar, local) for calendar in (former, effective))
     return plan_again(job, before, after, effective, now)
 
 
@@ -172,41 +191,19 @@ def moved_from(occurrence: PlannedOccurrence | None) -> datetime | None:
 
 def unsettled(planner: Planner, job: SettledJob) -> Iterator[PlannedOccurrence]:
     """Yield the occurrences that were neither emitted nor missed, in the order of due_at."""
-    record = stored_record(job)
-    if job.settled_due is not None:
-        following = planner.after(job.settled_due)
+    return _unsettled(planner, stored_record(job), job.settled_due)
+
+
+def _unsettled(planner: Planner, record: Record, settled_due: datetime | None) -> Iterator[PlannedOccurrence]:
+    if settled_due is not None:
+        following = planner.after(settled_due)
     elif record.start is None:
         following = planner.all()
     else:
         following = planner.after(plus(planner.earliest_planned(record.start), -MICRO))
     if record.settled_until is None:
-        yield from following
-        return
-    for occurrence in following:
-        if not record.includes(occurrence.nominal_at):
-            yield _without_settled(planner, record, occurrence)
-
-
-def _without_settled(planner: Planner, record: Record, occurrence: PlannedOccurrence) -> PlannedOccurrence:
-    if not occurrence.merged or not _may_include_merged(planner, record, occurrence):
-        return occurrence
-    merged = planner.merged(occurrence, MOST_UNSETTLED)
-    settled = sum(map(record.includes, merged))
-    return replace(occurrence, merged=occurrence.merged - settled)
-
-
-def _may_include_merged(planner: Planner, record: Record, occurrence: PlannedOccurrence) -> bool:
-    planned_at = occurrence.planned_at or occurrence.due_at
-    return record.settled_until is not None and planner.earliest_nominal(planned_at) <= record.settled_until
-
-
-def merged_into(planner: Planner, job: SettledJob, occurrence: PlannedOccurrence, limit: int) -> list[datetime]:
-    """Return the newest unsettled nominal instants merged into an occurrence, at most `limit`, in order."""
-    record = stored_record(job)
-    if not _may_include_merged(planner, record, occurrence):
-        return planner.merged(occurrence, limit)
-    merged = planner.merged(occurrence, MOST_UNSETTLED)
-    return [nominal for nominal in merged if not record.includes(nominal)][-limit:]
+        return following
+    return (occurrence for occurrence in following if not record.includes(occurrence.nominal_at))
 
 
 def next_skip(planner: Planner, after: datetime) -> datetime | None:
@@ -236,7 +233,7 @@ def settled_nominal(  # noqa: PLR0917 - a job and both schedules
     `effective` is the calendar of the stored one.
     """
     before, after = compile_schedule(stored), compile_schedule(spec)
-    record = settled_record(job, planner_of(job.id, stored, effective), now) if stored.adjusted else None
+    record = settled_record(job, planner_of(job, stored, effective), now) if stored.adjusted else None
     bound = now if record is None else max(now, record.settled_until or now)
     for nominal in reversed(after.newest_until(bound, limit)):
         if record is None:

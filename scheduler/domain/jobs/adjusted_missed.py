@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from scheduler.domain.jobs.adjusted import AdjustedState, PlannedJob, merged_into, moved_from, unsettled
+from scheduler.domain.jobs.adjusted import AdjustedState, PlannedJob, moved_from, unsettled
 from scheduler.domain.jobs.definition import Definition
 from scheduler.domain.jobs.missed import is_missed
 from scheduler.domain.messages import MAX_MISSED, OnMissed
@@ -63,7 +63,7 @@ def plan_adjusted(job: DueJob, definition: Definition, planner: Planner, now: da
     if skips and late:
         return _passed(job, planner, due, len(due.listed), "skip")
     plan = _passed(job, planner, due, len(due.listed) - 1, str(definition.on_missed))
-    return _emitting(plan, job, planner, newest, fold=definition.on_missed is OnMissed.LATEST)
+    return _emitting(plan, planner, newest, fold=definition.on_missed is OnMissed.LATEST)
 
 
 def _one_of_all(
@@ -77,7 +77,7 @@ def _one_of_all(
     count = due.listed.index(timely[0])
     reason = "limit" if len(timely) == MAX_MISSED else "max_lateness"
     plan = _passed(job, planner, due, count, reason, following=due.listed[count + 1 :], emits=1)
-    return _emitting(plan, job, planner, timely[0], fold=False)
+    return _emitting(plan, planner, timely[0], fold=False)
 
 
 def _passed(  # noqa: PLR0917 - a plan and its parts
@@ -89,7 +89,7 @@ def _passed(  # noqa: PLR0917 - a plan and its parts
     settled = due.listed[: count + (len(due.listed) - count if emits is None else emits)]
     coming = following[0] if following else due.coming
     newest = passed[-MAX_MISSED:]
-    times = sorted(nominal for occurrence in newest for nominal in _nominals(job, planner, occurrence))
+    times = sorted(nominal for occurrence in newest for nominal in _nominals(planner, occurrence))
     number = due.unlisted + sum(1 + occurrence.merged for occurrence in passed)
     plan = AdjustedPlan(_state(job, settled, coming))
     if number:
@@ -97,18 +97,16 @@ def _passed(  # noqa: PLR0917 - a plan and its parts
     return plan
 
 
-def _emitting(
-    plan: AdjustedPlan, job: DueJob, planner: Planner, occurrence: PlannedOccurrence, *, fold: bool
-) -> AdjustedPlan:
+def _emitting(plan: AdjustedPlan, planner: Planner, occurrence: PlannedOccurrence, *, fold: bool) -> AdjustedPlan:
     plan.emit = occurrence
     plan.folded = occurrence.merged + (plan.passed_count if fold else 0)
     if occurrence.merged:
-        plan.merged = tuple(merged_into(planner, job, occurrence, MAX_MISSED))
+        plan.merged = tuple(planner.merged(occurrence, MAX_MISSED))
     return plan
 
 
-def _nominals(job: DueJob, planner: Planner, occurrence: PlannedOccurrence) -> list[datetime]:
-    merged = merged_into(planner, job, occurrence, MAX_MISSED) if occurrence.merged else []
+def _nominals(planner: Planner, occurrence: PlannedOccurrence) -> list[datetime]:
+    merged = planner.merged(occurrence, MAX_MISSED) if occurrence.merged else []
     return [*merged, occurrence.nominal_at]
 
 

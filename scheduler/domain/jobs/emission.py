@@ -138,7 +138,7 @@ def _decide_adjusted(
     effective = None if spec.calendar is None else find(job.tenant, spec.calendar)
     state = plan_with_calendar(job, spec, effective, find_former, now, local)
     current = job if state is None else job.with_plan(state)
-    planned = plan_adjusted(current, definition, planner_of(job.id, spec, effective, local), now)
+    planned = plan_adjusted(current, definition, planner_of(current, spec, effective, local), now)
     if planned.state is None:
         return Emission(job, definition, None, "", None, 0, job.next_run_at, waits_until=planned.waits_until)
     following, emit = planned.state.next_run_at, planned.emit

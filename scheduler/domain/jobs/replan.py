@@ -36,8 +36,8 @@ def replan_in_zone(  # noqa: PLR0917 - a job, the change and its time
         spec = moved_spec(stored, old, new, now)
         replanned = replace(job, definition=replace(definition, spec=spec), zone_version=version)
         effective = None if stored.calendar is None else find(job.tenant, stored.calendar)
-        before = planner_of(job.id, stored, former_calendar(job, stored, effective, find_former), old or new)
-        after = planner_of(job.id, spec, effective, new)
+        before = planner_of(job, stored, former_calendar(job, stored, effective, find_former), old or new)
+        after = planner_of(job, spec, effective, new)
         return replanned.with_plan(plan_again(job, before, after, effective, now))
     if job.next_run_at is None:
         return replace(job, zone_version=version)

@@ -6,7 +6,7 @@ planned again keeps a record of what was settled before: every occurrence up to 
 strictly inside one of the spans in `unsettled`, whose ends follow each other. Most jobs have no such span.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from typing import NamedTuple, Protocol
@@ -60,6 +60,21 @@ class Record(NamedTuple):
         if self.settled_until is None or nominal > self.settled_until:
             return False
         return not any(after < nominal < before for after, before in _pairs(self.unsettled or ()))
+
+
+    def including(self, nominals: Iterable[datetime]) -> "Record":
+        """Return the record with more occurrences, if it has any."""
+        until, spans = self.settled_until, list(self.unsettled or ())
+        for nominal in sorted(nominals) if until is not None else ():
+            if until is not None and nominal > until:
+                spans += [until, nominal]
+                until = nominal
+                continue
+            for index in range(0, len(spans), 2):
+                if spans[index] < nominal < spans[index + 1]:
+                    spans[index + 1 : index + 1] = [nominal, nominal]
+                    break
+        return Record(until, tuple(spans) or None)
 
 
 def stored_record(job: SettledJob) -> Record:

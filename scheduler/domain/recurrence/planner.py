@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from heapq import heappop, heappush
+from typing import Protocol
 from uuid import UUID
 
 from scheduler.domain.recurrence.business_calendar import FURTHEST, BusinessCalendar, OnClosed
@@ -24,6 +25,7 @@ _CENTURY = timedelta(days=36_525)
 _EARLIEST = timedelta(days=FURTHEST + 3)  # the furthest move back by a calendar
 _LATEST = timedelta(days=2 * FURTHEST + 5)  # the furthest move forward by calendar, window and jitter
 _MOST_WITHOUT_OPENING = 1_000  # occurrences per search; each usually advances it by weeks
+_MOST_MERGED = 4_000  # occurrences of a group that are compared with the settled ones
 _MOST_EXAMINED = 2_000  # nominal occurrences per search for skipped ones
 
 
@@ -72,6 +74,17 @@ class SkippedOccurrence:
     into: datetime | None = None  # if merged: the nominal instant of the emitted occurrence
 
 
+class SettledOccurrences(Protocol):
+    """The occurrences that were emitted or reported before: no event emits or replaces them again."""
+
+    @property
+    def settled_until(self) -> datetime | None:
+        """An instant after which there is none."""
+
+    def includes(self, nominal: datetime) -> bool:
+        """Return whether it includes an occurrence."""
+
+
 @dataclass(slots=True)
 class _Group:
     """Occurrences with the same instant before jitter."""
@@ -79,16 +92,23 @@ class _Group:
     planned_at: datetime
     nominal_at: datetime  # of the emitted occurrence
     spans: list[Span]
+    settled: frozenset[datetime] = frozenset()
 
     def size(self) -> int:
         """Return the number of occurrences."""
-        return sum(span.count() for span in self.spans)
+        return sum(span.count() for span in self.spans) - len(self.settled)
+
+    def newest(self, limit: int) -> list[datetime]:
+        """Return the newest occurrences, at most `limit`, in order."""
+        limit += len(self.settled)
+        newest = {nominal for span in self.spans for nominal in span.newest(limit)} - self.settled
+        return sorted(newest)[-limit:]
 
 
 class Planner:
     """A schedule with adjustments. Pure: equal arguments give equal occurrences."""
 
-    __slots__ = ("_days", "_hours", "_job_id", "_newest", "adjustments", "names", "schedule")
+    __slots__ = ("_days", "_hours", "_job_id", "_newest", "_settled", "adjustments", "names", "schedule")
 
     def __init__(
         self, spec: Spec, adjustments: Adjustments, job_id: UUID | None = None, local: Clock | None = None
@@ -104,6 +124,12 @@ class Planner:
         self._hours = None if window is None else Hours(window, self.names.clock)
         self._job_id = job_id if adjustments.jitter else None
         self._newest: _Group | None = None  # cached: consecutive queries often concern the same group
+        self._settled: SettledOccurrences | None = None
+
+    def settle(self, settled: SettledOccurrences) -> None:
+        """Leave settled occurrences out of the events for several; `after` may still yield one alone."""
+        self._settled = None if settled.settled_until is None else settled
+        self._newest = None
 
     def all(self) -> Iterator[PlannedOccurrence]:
         """Yield every occurrence in the order of due_at."""
@@ -178,7 +204,7 @@ class Planner:
                 return skips, until
             nominal = self._covered_until(following)
             if nominal == following:
-                if self._covered_by(following) is None:
+                if self.planned_of(following) is None:
                     skips.append(following)
                     if len(skips) == limit:
                         return skips, following
@@ -195,14 +221,14 @@ class Planner:
         covered = adjustments.calendar.target(day, adjustments.on_closed) is not None
         return moment((day + 1) * DAY - low) if covered and not shifts else nominal
 
-    def _covered_by(self, nominal: datetime) -> datetime | None:
+    def planned_of(self, nominal: datetime) -> datetime | None:
         """Return an occurrence's instant before jitter, perhaps that of an event for several; None: skipped."""
         moved = self._days.moved(nominal)
         return None if moved is None else self._in_window(moved)
 
     def due_of(self, nominal: datetime) -> datetime | None:
         """Return when an occurrence is due, perhaps merged into another; None if it is skipped."""
-        planned = self._covered_by(nominal)
+        planned = self.planned_of(nominal)
         return planned if planned is None or self._job_id is None else self._occurrence(planned).due_at
 
     def earliest_planned(self, nominal: datetime) -> datetime:
@@ -232,7 +258,7 @@ class Planner:
 
     def skip_of(self, nominal: datetime) -> SkippedOccurrence | None:
         """Return the skipped occurrence with its reason; None if it is emitted."""
-        planned = self._covered_by(nominal)
+        planned = self.planned_of(nominal)
         if planned is None:
             return SkippedOccurrence(nominal, SkipReason.CALENDAR)
         group = self._group(planned)
@@ -243,8 +269,7 @@ class Planner:
     def merged(self, occurrence: PlannedOccurrence, limit: int) -> list[datetime]:
         """Return the newest nominal instants that are merged into an occurrence, at most `limit`, in order."""
         group = self._group(occurrence.planned_at or occurrence.due_at)
-        newest = {nominal for span in group.spans for nominal in span.newest(limit + 1)} - {group.nominal_at}
-        return sorted(newest)[-limit:]
+        return [nominal for nominal in group.newest(limit + 1) if nominal != group.nominal_at][-limit:]
 
     def steps(self, nominal: datetime) -> tuple[datetime | None, datetime | None]:
         """Return the instants of an occurrence after the calendar and after the window."""
@@ -367,12 +392,25 @@ class Planner:
             return self._newest
         waiting = self._waiting(planned) if self._hours is not None else ()
         spans = [*self._days.spans(planned, plus(planned, MICRO)), *waiting]
-        if any(span.includes(planned) for span in spans):
-            nominal = planned
-        else:
-            nominal = min(first for span in spans if (first := span.first_nominal()) is not None)
-        self._newest = _Group(planned, nominal, spans)
-        return self._newest
+        group = _Group(planned, planned, spans)
+        if self._settled is not None and self._settled.settled_until is not None:
+            group.settled = self._settled_of(group, self._settled.settled_until, self._settled)
+        if planned in group.settled or not any(span.includes(planned) for span in spans):
+            firsts = [first for span in spans if (first := span.first_nominal()) is not None]
+            group.nominal_at = min(firsts)
+            if group.nominal_at in group.settled:
+                group.nominal_at = next(iter(group.newest(_MOST_MERGED)), group.nominal_at)
+        self._newest = group
+        return group
+
+    def _settled_of(
+        self, group: _Group, until: datetime, settled: SettledOccurrences
+    ) -> frozenset[datetime]:
+        """Return the settled occurrences of a group."""
+        if self.earliest_nominal(group.planned_at) > until:
+            return frozenset()
+        members = (nominal for span in group.spans for nominal in span.newest(_MOST_MERGED))
+        return frozenset(nominal for nominal in members if settled.includes(nominal))
 
     def _waiting(self, planned: datetime) -> Iterator[Span]:
         """Yield the occurrences outside the window that wait for its opening at an instant."""

@@ -64,7 +64,7 @@ class DueSkips(Source[Job, SkipEmission]):
         effective = None if spec.calendar is None else self._calendars.find(job.tenant, spec.calendar)
         if effective is not None and effective.revision != job.calendar_revision:
             return SkipEmission(job, None)  # what was emitted or reported follows from the former calendar
-        report = report_skips(job, planner_of(job.id, spec, effective, self._zones.clock(job)), now)
+        report = report_skips(job, planner_of(job, spec, effective, self._zones.clock(job)), now)
         missed = Missed(report.nominals, len(report.nominals), "calendar") if report.nominals else None
         return SkipEmission(job, report, missed)
 

@@ -41,7 +41,7 @@ def whole(text):
                             text or "t", OnMissed.SKIP, text, text, Priority.LOW, text, spec)
     return Job(
         str(uuid4()), "a.tenant", JobStatus.PAUSED, T, 3, 2, T, (T, T + timedelta(seconds=1)), T, T, T, T, T, T,
-        str(uuid4()), "2026c", T, T, T, T, T, 7, definition,
+        str(uuid4()), "2026c", T, T, (T, T + timedelta(days=1)), T, T, T, 7, definition,
     )
 
 
@@ -50,6 +50,7 @@ def fresh_job(text):
     return replace(
         whole(text), status=JobStatus.PENDING, occurrence=0, retries=0, retry_at=None, triggers=(),
         trigger_at=None, triggered_at=None, cancelled_at=None, paused_at=None, resumed_at=None, held_by=None,
+        unsettled=None,
     )
 
 

@@ -253,3 +253,79 @@ def test_a_very_long_downtime_is_planned_in_bounded_time(sidecar):
     [event] = sidecar.due()
     assert event.missed > 300_000
     assert at("18T00:00") - event.due_at < timedelta(seconds=70)
+
+
+def test_a_reported_occurrence_is_neither_emitted_nor_reported_again_if_all_so_far_were_skipped(sidecar):
+    job_id = request(sidecar, rrule="FREQ=DAILY", run_at="2026-12-19T09:00:00Z", calendar="de")
+    sidecar.advance_to(at("19T12:00"))
+    assert missed(sidecar) == [("calendar", [at("19T09:00")])]
+    sidecar.calendar("de")
+    assert sidecar.job(job_id).next_run_at == at("20T09:00")
+    sidecar.calendar("de", **DE)
+    sidecar.advance_to(at("21T12:00"))
+    assert missed(sidecar) == [("calendar", [at("20T09:00")])]
+    assert [each[0] for each in due(sidecar)] == [at("21T09:00")]
+
+
+@pytest.mark.parametrize("on_closed", ["skip", "next"])
+def test_an_emitted_occurrence_is_not_reported_when_its_day_closes(sidecar, on_closed):
+    request(sidecar, rrule="FREQ=DAILY", run_at="2026-12-15T09:00:00Z", calendar="de", on_closed=on_closed)
+    sidecar.advance_to(at("16T12:00"))
+    assert len(sidecar.due()) == 2
+    sidecar.calendar("de", closed={"2026-12-15": "", "2026-12-16": ""})
+    sidecar.advance_to(at("17T12:00"))
+    assert due(sidecar) == [(at("17T09:00"), None, None, 0)]
+    assert missed(sidecar) == []
+
+
+def test_of_merged_occurrences_the_emitted_ones_are_not_reported_again(sidecar):
+    request(sidecar, rrule="FREQ=DAILY", run_at="2026-12-15T09:00:00Z", calendar="de", on_closed="next")
+    sidecar.advance_to(at("16T08:00"))
+    assert len(sidecar.due()) == 1
+    sidecar.calendar("de", closed={"2026-12-15": "", "2026-12-16": ""})
+    sidecar.advance_to(at("17T12:00"))
+    assert due(sidecar) == [(at("17T09:00"), None, None, 1)]
+    assert missed(sidecar) == [("merged", [at("16T09:00")])]
+
+
+@pytest.mark.parametrize("on_closed", ["next", "previous"])
+def test_a_move_that_reverses_the_times_of_two_days_loses_neither(sidecar, on_closed):
+    request(sidecar, rrule="FREQ=HOURLY;INTERVAL=13;COUNT=2", run_at="2026-12-19T20:00:00Z", calendar="de",
+            on_closed=on_closed)
+    sidecar.advance(days=10)
+    assert [each[1] for each in due(sidecar)] == [at("20T09:00"), at("19T20:00")]
+
+
+def test_waiting_occurrences_are_not_lost_when_a_later_one_was_reported(sidecar):
+    request(sidecar, rrule="FREQ=DAILY", run_at="2026-12-18T20:00:00Z", calendar="de",
+            window={"from": "09:00", "to": "18:00"})
+    sidecar.advance_to(at("20T12:00"))
+    assert missed(sidecar) == [("calendar", [at("19T20:00")])]
+    sidecar.calendar("de", weekend=["SU"])
+    sidecar.advance_to(at("21T12:00"))
+    assert [each[:2] for each in due(sidecar)] == [(at("19T09:00"), at("18T20:00"))]
+    assert missed(sidecar) == [("calendar", [at("20T20:00")])]
+
+
+def test_another_calendar_in_a_request_repeats_nothing(sidecar):
+    fields = {"rrule": "FREQ=DAILY", "run_at": "2026-12-17T09:00:00Z"}
+    job_id = request(sidecar, **fields, calendar="de")
+    sidecar.advance_to(at("19T12:00"))
+    assert (len(sidecar.due()), missed(sidecar)) == (2, [("calendar", [at("19T09:00")])])
+    sidecar.calendar("fr", closed={"2026-12-18": "", "2026-12-20": ""})
+    sidecar.request(id=job_id, job_type="a", **fields, calendar="fr")
+    sidecar.advance_to(at("20T12:00"))
+    assert (due(sidecar), missed(sidecar)) == ([], [("calendar", [at("20T09:00")])])
+    sidecar.request(id=job_id, job_type="a", **fields)
+    assert sidecar.job(job_id).next_run_at == at("21T09:00")
+
+
+def test_a_resume_just_after_the_window_waits_for_the_next_opening(sidecar):
+    job_id = request(sidecar, run_at="2026-12-14T17:59:58Z", window={"from": "09:00", "to": "18:00"})
+    sidecar.advance_to(at("14T17:00"))
+    sidecar.pause(job_id)
+    sidecar.advance_to(datetime(2026, 12, 14, 18, 0, 1, tzinfo=UTC))
+    sidecar.resume(job_id)
+    assert sidecar.due() == []
+    sidecar.advance_to(at("15T09:00"))
+    assert [each[0] for each in due(sidecar)] == [datetime(2026, 12, 14, 17, 59, 58, tzinfo=UTC)]
