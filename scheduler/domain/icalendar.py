@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from itertools import takewhile
 
 from scheduler.domain.errors import Rejected
 from scheduler.domain.recurrence import compile_schedule, resolve
@@ -81,9 +82,10 @@ def read_icalendar(text: str, this_year: int) -> ClosedDays:
         else:
             all_day += 1
             name = _name(event)
+            ends = last if _is_endless(event) else date.max
             for first in _starts(event, start, last):
                 if event.first("RECURRENCE-ID") or (event.text("UID"), first) not in overrides:
-                    for day in _span(event, start, first):
+                    for day in takewhile(ends.__ge__, _span(event, start, first)):
                         days.setdefault(day, name)
                 if len(days) > MOST_DAYS:
                     raise InvalidFile(event.line, f"the events close more than {MOST_DAYS:,} days")
@@ -194,9 +196,18 @@ def _starts(event: _Event, start: _Property, last: date) -> Iterator[date]:
         yield from (day for day in _rule_days(rule, first, last) if day not in excluded and day not in added)
 
 
-def _rule_days(rule: _Property, first: date, last: date) -> Iterator[date]:
+def _is_endless(event: _Event) -> bool:
+    rule = event.first("RRULE")
+    return rule is not None and event.first("RECURRENCE-ID") is None and _is_endless_rule(rule)
+
+
+def _is_endless_rule(rule: _Property) -> bool:
     parts = rule.value.upper().replace(" ", "").split(";")
-    endless = not any(part.startswith(("COUNT=", "UNTIL=")) for part in parts)
+    return not any(part.startswith(("COUNT=", "UNTIL=")) for part in parts)
+
+
+def _rule_days(rule: _Property, first: date, last: date) -> Iterator[date]:
+    endless = _is_endless_rule(rule)
     midnight = datetime(first.year, first.month, first.day, tzinfo=UTC)
     try:
         schedule = compile_schedule(resolve(run_at=midnight.isoformat(), rrule=rule.value.strip(), cron=None,

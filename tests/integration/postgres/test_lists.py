@@ -199,7 +199,7 @@ def test_an_emission_of_a_job_that_recurs_writes_into_the_claims_indexes_alone(c
         lists = {name for name, in cursor}
     assert lists == {"jobs_listed", "jobs_listed_of_tenant", "jobs_listed_of_type", "jobs_listed_of_priority"}
     # Partial indexes: jobs that wait for a run, follow a zone's clock, have a calendar, or have skips to report.
-    partial = {"jobs_held", "jobs_by_zone", "jobs_of_calendar", "jobs_with_skips"}
+    partial = {"jobs_held", "jobs_by_zone_rules", "jobs_of_calendar", "jobs_with_skips"}
     assert indexes - lists - partial == {"jobs_pkey", "jobs_due", "jobs_finished", "jobs_named", "jobs_refused"}
 
 

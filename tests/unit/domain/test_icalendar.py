@@ -92,3 +92,10 @@ def test_an_error_names_its_line(text, line, problem):
     with pytest.raises(InvalidFile, match=problem) as caught:
         read_icalendar(text, 2026)
     assert caught.value.line == line
+
+
+def test_an_endless_rule_that_crosses_the_end_of_that_year_closes_no_day_after_it():
+    found = read(["DTSTART;VALUE=DATE:20251230", "DTEND;VALUE=DATE:20260103", "RRULE:FREQ=YEARLY"]).days
+    assert (max(found), len(found)) == (date(2031, 12, 31), 6 * 4 + 2)
+    once = read(["DTSTART;VALUE=DATE:20311230", "DTEND;VALUE=DATE:20320103", "RRULE:FREQ=YEARLY;COUNT=1"]).days
+    assert max(once) == date(2032, 1, 2)
