@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta
 
 from scheduler.domain.calendars import EffectiveCalendar
 from scheduler.domain.jobs.adjusted import planner_of
-from scheduler.domain.jobs.job import JobStatus
+from scheduler.domain.jobs.job import Job, JobStatus
 from scheduler.domain.recurrence import Schedule, Spec, compile_schedule, local_time
 from scheduler.domain.recurrence.business_calendar import BusinessCalendar
 from scheduler.postgres.jobs.lists import JobRow
@@ -64,16 +64,16 @@ def plan_year(row: JobRow, effective: EffectiveCalendar | None, now: datetime) -
     schedule = compile_schedule(spec)
     if not spec.adjusted or (spec.calendar is not None and effective is None):
         return YearPlan(schedule, calendar)
-    days, until = _moved_days(row.job.id, spec, effective, now)
+    days, until = _moved_days(row.job, spec, effective, now)
     return YearPlan(schedule, calendar, days, until)
 
 
 def _moved_days(
-    job_id: str, spec: Spec, effective: EffectiveCalendar | None, now: datetime
+    job: Job, spec: Spec, effective: EffectiveCalendar | None, now: datetime
 ) -> tuple[dict[date, PlannedDay], date]:
     days: dict[date, PlannedDay] = {}
     end = now + _AHEAD
-    planner = planner_of(job_id, spec, effective)
+    planner = planner_of(job, spec, effective)
     for number, occurrence in enumerate(planner.after(now)):
         if occurrence.due_at >= end:
             break
