@@ -8,6 +8,7 @@ from scheduler.commands.decide_commands import MessageOutcome, decide_result
 from scheduler.commands.transaction_hooks import NO_HOOKS, TransactionHooks
 from scheduler.domain.messages import Overlap
 from scheduler.domain.runs.marker import Marker
+from scheduler.domain.runs.refusal import give_back, is_refusal
 from scheduler.domain.runs.result import Result, WorkerReport
 from scheduler.domain.runs.run import IDLE_SECONDS, Run
 from scheduler.domain.runs.unannounced_ends import keep_unannounced_ends
@@ -16,7 +17,7 @@ from scheduler.postgres.holds import release_jobs
 from scheduler.postgres.locks import RowKeys, find_locked
 from scheduler.postgres.runs.store import KIND, lock, lock_finished, lock_for_result, row_keys, save
 from scheduler.postgres.wakeup import wake_producers
-from scheduler.postgres.worker_rows import save_workers
+from scheduler.postgres.worker_rows import list_live_offers, save_workers
 
 _IDLE = timedelta(seconds=IDLE_SECONDS + 0.1)  # allows for the jitter of sleeps
 
@@ -63,12 +64,22 @@ def _record(cursor: Cursor, batch: Sequence[Result], wake_horizon: timedelta,
     before = opened | finished
     hooks.runs_locked(before)
     runs = dict(before)
+    batch = _give_back(cursor, batch, runs)
     outcomes: list[MessageOutcome] = [decide_result(runs, result, now) for result in batch]
     keep_unannounced_ends(opened, runs)
     save(cursor, opened, finished, runs)
     wake_for_runs(cursor, before, runs, now + max(wake_horizon, _IDLE))
     hooks.saved(cursor)
     return outcomes
+
+
+def _give_back(cursor: Cursor, batch: Sequence[Result], runs: Mapping[str, Run]) -> Sequence[Result]:
+    """Return the results, with a snooze for each call that another live worker may be allowed to make."""
+    if not any(is_refusal(result, runs.get(result.event_id)) for result in batch):
+        return batch
+    workers = list_live_offers(cursor)
+    return [give_back(result, run, workers) if (run := runs.get(result.event_id)) and is_refusal(result, run)
+            else result for result in batch]
 
 
 def wake_for_runs(cursor: Cursor, before: Mapping[str, Run], after: Mapping[str, Run], until: datetime) -> None:

@@ -7,6 +7,7 @@ from scheduler.domain.runs.event import due_body, finished_body
 from scheduler.domain.runs.marker import MARKER_HEADER
 from scheduler.domain.runs.run import Run
 from scheduler.domain.targets.base import WorkTarget
+from scheduler.domain.targets.offers import no_worker
 from scheduler.domain.targets.pools import split_pool
 from scheduler.domain.targets.target import class_key, target_of_key
 from scheduler.domain.trace_context import MAX_TRACEPARENT, MAX_TRACESTATE
@@ -57,14 +58,12 @@ def not_delivered(receipt: Receipt, exchange: str, key: str) -> tuple[str, str]:
 
 def _no_worker(target: type[WorkTarget], key: str) -> tuple[str, str] | None:
     """Return the reason and the advice if a worker declares the queue of a key; otherwise None."""
-    name, pool = split_pool(key.removeprefix(target.key) if target.by_name else key)
-    what = f"the {target.kind} {name}" if target.by_name else f"{target.kind}s"
+    pool = split_pool(key.removeprefix(target.key) if target.by_name else key)[1]
     needs = [] if pool is None else [f"SCHEDULER_WORKER_POOLS lists {pool}"]
     needs += [] if target.offers_in is None else [f"{target.offers_in} lists it"]
-    of_pool = "" if pool is None else f" of the pool {pool}"
     if not needs:
         return None
-    return (f"returned: no worker{of_pool} offers {what}",
+    return (f"returned: {no_worker(key)}",
             f"start a worker whose {' and whose '.join(needs)}; they are retried")
 
 

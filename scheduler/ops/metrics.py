@@ -78,6 +78,14 @@ runs = Counter("scheduler_runs_total", "Finished runs, by status.", ["status"])
 run_attempts = Counter("scheduler_run_attempts_total", "Finished attempts, by outcome.", ["outcome"])
 runs_open = Gauge("scheduler_runs_open", "Open runs: delivered, running or waiting (counted up to 100,000).")
 runs_dead = Gauge("scheduler_runs_dead", "Dead runs not yet pruned (counted up to 100,000).")
+work_unoffered = Gauge(
+    "scheduler_work_unoffered",
+    "Attempts in a queue that no live worker offers to do (of the first 10,000 open runs).",
+)
+work_longest_wait = Gauge(
+    "scheduler_work_longest_wait_seconds",
+    "How long the oldest attempt has waited for a worker to start it (of the first 10,000 open runs).",
+)
 runs_overdue = Gauge("scheduler_runs_overdue", "Open runs past their deadline (counted up to 100,000).")
 run_seconds = Histogram(
     "scheduler_run_seconds", "Time from the start of the last attempt to the end of its run.", buckets=_RUN_BUCKETS

@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 
 from scheduler.domain.offer_tenants import OfferTenants
 from scheduler.domain.runs.result import WorkerReport
+from scheduler.domain.targets.offers import LiveWorker
 from scheduler.postgres.connection import Cursor
 from scheduler.resources import query
 
 # A worker without a heartbeat for this long is stale; it sends one every ten seconds.
 STALE_SECONDS = 27.0
+UNSTARTED_SECONDS = 10.0  # work without a worker for this long is a problem; a worker that starts takes a while
 
 
 class SeenWorker(NamedTuple):
@@ -50,6 +52,15 @@ def list_handlers(cursor: Cursor) -> list[list[dict[str, Any]]]:
     """List the handler catalogues of live workers."""
     cursor.execute(query("workers/handlers"), (STALE_SECONDS,))
     return [handlers for (handlers,) in cursor.fetchall()]
+
+
+LIVE_OFFERS = query("workers/live_offers"), {"stale_after": STALE_SECONDS}
+
+
+def list_live_offers(cursor: Cursor) -> list[LiveWorker]:
+    """List the live workers with their offers."""
+    cursor.execute(*LIVE_OFFERS)
+    return [LiveWorker(*row) for row in cursor.fetchall()]
 
 
 def list_workers(cursor: Cursor) -> list[SeenWorker]:

@@ -31,7 +31,8 @@ PRUNE_SECONDS = 1.5  # maximum per tick, so that the heartbeat is on time
 
 _GAUGES = (
     metrics.backlog_jobs, metrics.oldest_due_age, metrics.pending_jobs, metrics.runs_open, metrics.runs_overdue,
-    metrics.runs_dead, metrics.delayed_messages, metrics.calendars_expiring,
+    metrics.runs_dead, metrics.delayed_messages, metrics.calendars_expiring, metrics.work_unoffered,
+    metrics.work_longest_wait,
 )
 
 
@@ -118,7 +119,7 @@ class Maintenance:
         began = time.monotonic()
         if began < self._measure_due:
             return
-        backlog = session.measure()
+        backlog, work = session.measure(), session.measure_work()
         # Counting a large backlog takes a while: spend at most a fiftieth of the time on it.
         now = time.monotonic()
         self._measure_due = now + min(50 * (now - began), MEASURE_SECONDS)
@@ -132,6 +133,8 @@ class Maintenance:
         metrics.runs_dead.set(backlog.runs_dead)
         metrics.delayed_messages.set(backlog.delayed)
         metrics.calendars_expiring.set(backlog.calendars_expiring)
+        metrics.work_unoffered.set(work.unoffered)
+        metrics.work_longest_wait.set(work.longest)
 
     def _prune(self, session: MaintenanceSession) -> None:
         """Prune until nothing old is left or the tick's share is used up, resting as long as working."""

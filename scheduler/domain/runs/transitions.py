@@ -180,8 +180,11 @@ def _attempt_ended(run: Run, result: Result, now: datetime) -> tuple[Run, Finish
     return replace(run, counted=_counted(run) - snoozed, decided_by=result.weight()), ended
 
 
-def expire_attempt(run: Run, now: datetime) -> Run:
-    """Return the run after the deadline or a missed heartbeat of its attempt; the same run before that."""
+def expire_attempt(run: Run, now: datetime, problem: str | None = None) -> Run:
+    """Return the run after the deadline or a missed heartbeat of its attempt; the same run before that.
+
+    With a `problem`, no worker can start it: an attempt that was not started is the last one.
+    """
     if run.occurrence is None or run.status not in (RunStatus.DELIVERED, RunStatus.RUNNING):
         return run
     lost = run.alive_until is not None and run.alive_until <= now
@@ -190,13 +193,15 @@ def expire_attempt(run: Run, now: datetime) -> Run:
     if run.deadline is not None and run.deadline <= now:
         lost = False
     never = run.status is RunStatus.DELIVERED
-    error = "no worker reported a start in time" if never else (
+    error = problem or "no worker reported a start in time" if never else (
         "the worker missed its heartbeat" if lost else "the attempt exceeded its timeout"
     )
     outcome = AttemptOutcome.LOST if lost else AttemptOutcome.TIMED_OUT
     ended = FinishedAttempt(
         run.attempt, outcome, run.worker, run.started_at, now, error, run.output, run.output_cut
     )
+    if never and problem is not None:
+        return _dead(run, ended, now)
     return _end_attempt(run, run.occurrence.policy, ended, now, None)
 
 

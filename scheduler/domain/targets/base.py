@@ -39,6 +39,7 @@ class WorkTarget(ContractMessage):
     key: ClassVar[str]  # routing key in schedule.work; a prefix of it if workers offer the kind by name
     queue: ClassVar[str]  # name of the queue, or its prefix
     by_name: ClassVar[bool] = False
+    offer: ClassVar[str | None] = None  # what its workers announce; None: the routing key, if it is by name
     offers_in: ClassVar[str | None] = None  # the setting that lists a worker's offers; None: all offer it
     acknowledged_at_start: ClassVar[bool] = False  # a second delivery does not mean a lost worker
 

@@ -27,6 +27,7 @@ class WebhookTarget(WorkTarget):
     kind: ClassVar[str] = "webhook"
     key: ClassVar[str] = "webhook"
     queue: ClassVar[str] = "scheduler_webhooks"
+    offer: ClassVar[str | None] = "webhooks"
 
     url: Annotated[str, Field(strict=True, min_length=1, max_length=2000), checked(check_url, check_placeholders)]
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"

@@ -42,6 +42,7 @@ from scheduler.rabbit.publisher import Receipt
 log = get_logger(__name__)
 
 MAX_LOGGED_IDS = 10
+LEAST_RETURNED_SECONDS = 15.0
 _warnings = {receipt: ThrottledWarning(log, "events not delivered") for receipt in Receipt}
 
 
@@ -145,6 +146,9 @@ class DueJobs(Source[Job, Emission]):
         for emission, receipts, refusal in results:
             if refusal is None:
                 _add(settlement, emission)
+            elif _has_no_queue(emission, refusal, times):
+                _add(settlement, emission)
+                settlement.unoffered.append(emission.event_id or "")
             else:
                 if emission.event_id is not None and emission.tracked and receipts[0] is not Receipt.CONFIRMED:
                     _unrecord(settlement, emission.event_id, emission.previous_run)
@@ -264,6 +268,21 @@ def _add(settlement: JobSettlement, emission: Emission) -> None:
         settlement.done.append(job.id)
     else:
         settlement.moved.append((job.id, emission.next_run_text))
+
+
+def _has_no_queue(emission: Emission, refusal: Receipt, times: BatchTimes) -> bool:
+    """Return whether the work of a run has been returned for its whole start_timeout: it will be dead.
+
+    A job that is late for another reason, such as an outage, first gets some time for its workers to start.
+    """
+    policy, due_at = emission.definition.run, emission.due_at
+    if refusal is not Receipt.RETURNED or policy is None or emission.definition.target is None or due_at is None:
+        return False
+    if emission.previous_run is not None:
+        return False
+    returned = sum(retry_delay(retries, 0.0) for retries in range(emission.job.retries))  # seconds, at least
+    late = (times.claimed_at - due_at).total_seconds()
+    return late >= policy.start_timeout and returned >= min(policy.start_timeout, LEAST_RETURNED_SECONDS)
 
 
 def _retry_seconds(job: Job) -> float:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from scheduler.domain.runs.run import IDLE_SECONDS, Run, RunStatus, replace
 from scheduler.domain.runs.transitions import deliver_run, expire_attempt
 from scheduler.domain.runs.unannounced_ends import run_at_end
+from scheduler.domain.targets.offers import is_unoffered, no_worker
 from scheduler.emitting.results_probe import ResultsProbe
 from scheduler.emitting.run_messages import count_unoffered, dead_message, finished_message, run_message
 from scheduler.emitting.source import BatchTimes, EmissionResult, EmissionTime, Source
@@ -60,6 +61,7 @@ class DueRuns(Source[Run, RunEmission]):
         self._probe = probe
         self._replica = replica
         self._grace_until: datetime | None = None
+        self._offered: frozenset[str] = frozenset()  # by live workers, at the last claim of an unstarted attempt
 
     def claim(self, session: ClaimSession, limit: int, since: Sequence[datetime]) -> Claim[Run]:
         """Lock the due runs."""
@@ -70,6 +72,8 @@ class DueRuns(Source[Run, RunEmission]):
             self._probe.after_claim(session, claim.things, claim.claimed_at)
         if self._after_outage and self._grace_until is None:
             self._grace_until = claim.claimed_at + OUTAGE_GRACE
+        if any(run.status is RunStatus.DELIVERED and run.known_occurrence.work for run in claim.things):
+            self._offered = due.live_offers(session)
         return claim
 
     def name(self, run: Run) -> str:
@@ -83,10 +87,15 @@ class DueRuns(Source[Run, RunEmission]):
             return RunEmission(run, replace(run, unannounced=None))
         if run.status is RunStatus.WAITING:
             return RunEmission(run, deliver_run(run, run.event_id, run.known_occurrence, now, self._replica))
-        after = run if self._in_outage_grace(run, now) else expire_attempt(run, now)
+        after = run if self._in_outage_grace(run, now) else expire_attempt(run, now, self._problem(run))
         if after is not run and self._probe is not None and not self._probe.covers(run):
             return RunEmission(run, run, self._probe.marker(run, now))
         return RunEmission(run, after)
+
+    def _problem(self, run: Run) -> str | None:
+        """Return why no worker can start an attempt, if that is so."""
+        work = None if run.occurrence is None else run.occurrence.work
+        return no_worker(work) if work is not None and is_unoffered(work, self._offered) else None
 
     def _in_outage_grace(self, run: Run, now: datetime) -> bool:
         """Return whether it is too soon after an outage to treat its worker as lost; its deadline still holds."""
@@ -119,7 +128,9 @@ class DueRuns(Source[Run, RunEmission]):
             run = emission.after
             _release(settlement, emission, refusal)
             if refusal is not None:
-                if refusal is not Receipt.UNKNOWN:
+                if _has_no_queue(emission, refusal, times):
+                    settlement.changed.append(replace(run, deadline=times.claimed_at))  # the next claim ends it
+                elif refusal is not Receipt.UNKNOWN:
                     settlement.postponed.append(run.event_id)
                 continue
             _add(settlement, emission)
@@ -156,6 +167,17 @@ class DueRuns(Source[Run, RunEmission]):
                 failed = receipts[0].value if receipts and receipts[0] is not Receipt.CONFIRMED else None
                 traced.append(Traced(occurrence.traceparent, occurrence.tracestate, attributes, failed))
         return traced
+
+
+def _has_no_queue(emission: RunEmission, refusal: Receipt, times: BatchTimes) -> bool:
+    """Return whether the event of an attempt has been returned for its whole start_timeout."""
+    run = emission.after
+    if refusal is not Receipt.RETURNED or run.status is not RunStatus.DELIVERED or run is emission.before:
+        return False
+    occurrence, retry_at = run.known_occurrence, emission.before.retry_at
+    if occurrence.work is None or retry_at is None:
+        return False
+    return (times.claimed_at - retry_at).total_seconds() >= occurrence.policy.start_timeout
 
 
 def _announcement(run: Run) -> list[Publishable]:

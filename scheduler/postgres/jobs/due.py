@@ -82,6 +82,7 @@ class JobSettlement:
     held: list[tuple[str, str]] = field(default_factory=list)  # waits for an open run
     unrecorded: list[str] = field(default_factory=list)  # runs whose event was not emitted
     unmerged: list[Run] = field(default_factory=list)  # the same, for runs with early results
+    unoffered: list[str] = field(default_factory=list)  # runs whose event no queue took in time: they expire now
 
 
 def settle(session: ClaimSession, settlement: JobSettlement) -> None:
@@ -121,6 +122,8 @@ def _statements(found: JobSettlement, places: Mapping[str, str]) -> Iterator[tup
         yield query("jobs/settle_held"), {"ids": array(ids), "event_ids": array(runs)}
     if found.unrecorded:
         yield query("runs/delete"), {"ids": array(found.unrecorded)}
+    if found.unoffered:
+        yield query("runs/expire_now"), {"ids": array(found.unoffered)}
     if found.unmerged:
         yield REPLACE, {"runs": records(found.unmerged, STORED)}
     if found.failed:

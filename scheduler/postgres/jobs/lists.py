@@ -1,7 +1,7 @@
 """List and find jobs for operators, newest first."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -9,6 +9,7 @@ from uuid import UUID
 
 from scheduler.domain.jobs.job import Job
 from scheduler.domain.messages import DEFAULT_TENANT, Priority
+from scheduler.domain.targets.offers import is_unoffered, no_worker
 from scheduler.postgres.connection import Connection, Cursor, translated
 from scheduler.postgres.jobs.columns import (
     COLUMNS,
@@ -21,6 +22,7 @@ from scheduler.postgres.jobs.columns import (
 from scheduler.postgres.large_values import MAX_CLAIM_BYTES, CursorReader
 from scheduler.postgres.list_rows import ListRow
 from scheduler.postgres.prepared_statements import execute_if_repeated, execute_prepared
+from scheduler.postgres.worker_rows import UNSTARTED_SECONDS, list_live_offers
 from scheduler.resources import query
 
 _PARTS = {"selected": SELECTED, "beside": query("jobs/list_columns")}
@@ -237,10 +239,24 @@ def _rows(cursor: Cursor, rows: Iterable[tuple[Any, ...]]) -> list[JobRow]:
     tracked = {row.job.id: row.beside for row in jobs if row.job.definition and row.job.definition.run}
     if tracked:
         last_due_ats = [beside.last_due_at for beside in tracked.values()]
-        cursor.execute(_LAST_RUN_STATUSES, {"ids": list(tracked), "last_due_ats": last_due_ats})
-        for job_id, status in cursor:
+        values = {"ids": list(tracked), "last_due_ats": last_due_ats, "unstarted": UNSTARTED_SECONDS}
+        cursor.execute(_LAST_RUN_STATUSES, values)
+        unstarted = {}
+        for job_id, status, work in cursor.fetchall():
             tracked[job_id].last_run_status = status
+            if work is not None:
+                unstarted[job_id] = work
+        if unstarted:
+            _add_problems(cursor, tracked, unstarted)
     return jobs
+
+
+def _add_problems(cursor: Cursor, jobs: Mapping[str, JobListColumns], unstarted: Mapping[str, str]) -> None:
+    """Set the problem of jobs whose work waits and that no live worker offers."""
+    offered = {offer for worker in list_live_offers(cursor) for offer in worker.offers}
+    for job_id, work in unstarted.items():
+        if is_unoffered(work, offered) and jobs[job_id].last_problem is None:
+            jobs[job_id].last_problem = no_worker(work)
 
 
 def _row(row: tuple[Any, ...]) -> JobRow:

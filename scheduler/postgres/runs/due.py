@@ -23,6 +23,7 @@ from scheduler.postgres.runs.columns import (
     write_new,
 )
 from scheduler.postgres.runs.store import KIND, REPLACE, UPDATE, records
+from scheduler.postgres.worker_rows import LIVE_OFFERS
 from scheduler.resources import query
 
 POSTPONED_SECONDS = 5.0
@@ -62,6 +63,11 @@ def settle(session: ClaimSession, settlement: RunSettlement) -> None:
     # After the commit: it sees holds committed earlier, and later holds see that the run has ended.
     release = [(RELEASE, {"ids": array(settlement.released)})] if settlement.released else []
     session.settle(statements, after=release)
+
+
+def live_offers(session: ClaimSession) -> frozenset[str]:
+    """Return what live workers offer."""
+    return frozenset(offer for _, offers in session.query(*LIVE_OFFERS) for offer in offers)
 
 
 def open_runs_of_jobs(session: ClaimSession, limits: Mapping[str, int]) -> dict[str, str]:

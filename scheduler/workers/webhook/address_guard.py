@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from scheduler.domain.errors import Misconfigured
 from scheduler.domain.targets.allow_list import AllowList
+from scheduler.domain.targets.offers import REFUSED
 from scheduler.domain.targets.public_addresses import Address, non_public_reason, unwrapped
 from scheduler.settings import Settings
 from scheduler.workers.webhook.response_limits import bounded_socket
@@ -68,7 +69,7 @@ class AddressGuard:
         try:
             address = ip_address(text.split("%", 1)[0])
         except ValueError:
-            return f"refused: {text} is not an address"
+            return f"{REFUSED}{text} is not an address"
         if self._allowed.allows_name(host) or self._allowed.allows_address(address):
             return None
         kind = non_public_reason(address)
@@ -76,7 +77,7 @@ class AddressGuard:
             return None
         name = "" if host in ("", str(address)) else f"{host} is "
         reason = "a port of the sidecar on this machine" if kind is None else f"not public ({kind})"
-        return f"refused: {name}{address}, which is {reason}; the operator can allow it in SCHEDULER_WEBHOOK_ALLOW"
+        return f"{REFUSED}{name}{address}, which is {reason}; the operator can allow it in SCHEDULER_WEBHOOK_ALLOW"
 
     def check_literal(self, host: str, port: int) -> str | None:
         """Check a host that is a literal address; names are allowed here."""

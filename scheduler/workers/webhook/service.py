@@ -19,7 +19,7 @@ from scheduler.workers.worker import Worker
 
 log = get_logger(__name__)
 
-OFFER = "webhooks"
+OFFER = WebhookTarget.offer or ""
 FINISH_SECONDS = 3.0  # for calls in flight at a stop; the process must exit within five
 _POLL_SECONDS = 0.2
 _STUCK_SECONDS = 10.0
