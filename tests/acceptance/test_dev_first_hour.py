@@ -82,7 +82,7 @@ def test_the_readmes_example_runs_after_the_export_lines(running):
     assert (done.returncode, done.stdout) == (0, "reminder sent for invoice 42\n"), done.stderr
 
 
-def test_the_block_to_paste_works_as_it_is(shared):
+def test_the_block_to_paste_works_as_it_is(shared, running):
     process, lines = shared
     start = next(number for number, line in enumerate(lines) if line.startswith("export "))
     block_to_paste = "\n".join(lines[start:lines.index("EOF") + 1])
@@ -90,6 +90,9 @@ def test_the_block_to_paste_works_as_it_is(shared):
                           timeout=2 * DEADLINE, env=CLEAN)
     assert done.returncode == 0, done.stderr
     assert any(re.search(r"due  my\.first +#1 .*{.hello.: .you.}", line) for line in process.stdout)
+    host = Host(running["AMQP_URL"])
+    assert [event["job_type"] for event in host.due(1)] == ["my.first"]  # not left to other tests
+    host.close()
 
 
 def test_a_host_receives_all_of_its_events_and_no_sample(running):
