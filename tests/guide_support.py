@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -47,8 +47,11 @@ class Guide:
         self._environment = os.environ | {"PATH": path, "PYTHONPATH": "", **environment}
         self._sessions: list[int] = []
 
-    def follow(self) -> str:
-        """Write the files and run the commands in the page's order; return what the commands printed."""
+    def follow(self, after: Callable[[str], object] = str) -> str:
+        """Write the files and run the commands in the page's order; return what the commands printed.
+
+        `after` is called after each block of commands, with its output.
+        """
         printed = ""
         for language, code in _BLOCK.findall(self._text):
             first = _FILE.match(code.partition("\n")[0])
@@ -56,6 +59,7 @@ class Guide:
                 self._write(first[1], code, append=first[2] is not None)
             elif language == "sh":
                 printed += self._run(code)
+                after(printed)
             else:
                 assert language == "console", f"a block in {language} without a file name: {code[:60]}"
         return printed

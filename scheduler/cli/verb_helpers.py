@@ -52,8 +52,9 @@ def confirm(action: str, *, yes: bool, matched: str = "") -> str | None:
     if yes:
         return None
     if not sys.stdin.isatty():
-        return f"{matched}to {action} cannot be undone: pass --yes to confirm"
-    print(f"{matched}To {action} cannot be undone. Continue? [y/N] ", end="", flush=True, file=sys.stderr)
+        return f"{matched}this cannot be undone: pass --yes to {action}"
+    question = f"{matched}{action[0].upper()}{action[1:]}? This cannot be undone. Continue? [y/N] "
+    print(question, end="", flush=True, file=sys.stderr)
     return None if sys.stdin.readline().strip().lower() in ("y", "yes") else "aborted"
 
 

@@ -1,8 +1,10 @@
 """The guides in docs/guides/ work as they are: each is followed in an empty directory, with a real sidecar."""
 
 import re
+import tomllib
 from urllib.parse import unquote, urlsplit
 
+import jwt
 import psycopg
 import pytest
 from guide_support import celery_packages, guide
@@ -78,3 +80,19 @@ def test_upgrade(running, tmp_path):
         printed = page.follow()
         assert "0001" in printed
         assert "scheduler_dead is empty." in printed
+
+
+def test_rotating_secrets(tmp_path):
+    secrets, key = tmp_path / "webhooks.toml", tmp_path / "jwt_key"
+    first = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+    secrets.write_text(f'other = "unchanged"\nshop = "{first}"\n')
+    key.write_text("the old secret, which has at least thirty-two bytes")
+    settings = {"SCHEDULER_WEBHOOK_SECRETS_FILE": str(secrets), "SCHEDULER_JWT_KEY_FILE": str(key)}
+    values = []
+    with guide("rotate-secrets.md", tmp_path, **settings) as page:
+        printed = page.follow(after=lambda _: values.append(tomllib.loads(secrets.read_text())))
+    new = values[0]["shop"][0]
+    assert [value["shop"] for value in values] == [[new, first], new, new]
+    assert new.startswith("whsec_")
+    assert values[-1]["other"] == "unchanged"
+    assert jwt.decode(printed.strip(), key.read_text().strip(), algorithms=["HS256"])["role"] == "admin"
