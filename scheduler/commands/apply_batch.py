@@ -8,7 +8,7 @@ from itertools import groupby
 
 from scheduler.commands.apply_calendars import apply_calendars
 from scheduler.commands.apply_results import wake_for_runs
-from scheduler.commands.audit_entries import callers, delayed_entry, job_entries, run_entries
+from scheduler.commands.audit_entries import all_over_amqp, callers, delayed_entry, job_entries, run_entries
 from scheduler.commands.batch_transaction import run_in_transaction
 from scheduler.commands.decide_commands import MessageOutcome, decide_jobs, decide_retry
 from scheduler.commands.job_versions import new_versions
@@ -28,7 +28,7 @@ from scheduler.domain.messages import (
 )
 from scheduler.domain.runs.transitions import cancel_run
 from scheduler.domain.runs.unannounced_ends import keep_unannounced_ends
-from scheduler.postgres import audit
+from scheduler.postgres.audit import AuditEntry, write_entries
 from scheduler.postgres.calendars import lock_names
 from scheduler.postgres.connection import Connection, Cursor, database_time
 from scheduler.postgres.delayed import store as delayed
@@ -69,16 +69,30 @@ def execute(
 def _execute(
     cursor: Cursor, batch: Sequence[Incoming], wake_horizon: timedelta, hooks: TransactionHooks, held: set[str]
 ) -> list[MessageOutcome]:
-    changed = [incoming.command.name for incoming in batch if isinstance(incoming.command, ScheduleCalendar)]
-    used = [name for name in map(_calendar, batch) if name is not None]
+    used = _used_calendars(batch)
+    changed = ScheduleCalendar in _kinds(batch)
     if changed or used:
-        lock_names(cursor, changed, used)
+        _lock_calendars(cursor, batch, used)
     if changed:
         outcomes = _execute_with_calendars(cursor, batch, wake_horizon, hooks, held)
     else:
-        outcomes = _execute_in_order(cursor, batch, wake_horizon, hooks, held)
+        outcomes = _execute_in_order(cursor, batch, wake_horizon, hooks, held, used=used)
     hooks.saved(cursor)
     return outcomes
+
+
+def _used_calendars(batch: Sequence[Incoming]) -> list[TenantCalendar]:
+    """Return the calendars of the requests in a batch."""
+    return [
+        TenantCalendar(incoming.tenant, command.calendar) for incoming in batch
+        # Not isinstance, which is slow for another model; commands have no subclasses.
+        if type(command := incoming.command) is ScheduleRequest and command.calendar is not None
+    ]
+
+
+def _lock_calendars(cursor: Cursor, batch: Sequence[Incoming], used: Sequence[TenantCalendar]) -> None:
+    changed = [incoming.command.name for incoming in batch if isinstance(incoming.command, ScheduleCalendar)]
+    lock_names(cursor, changed, [calendar.name for calendar in used])
 
 
 def _execute_with_calendars(
@@ -91,18 +105,20 @@ def _execute_with_calendars(
         if are_calendars:
             outcomes += apply_calendars(cursor, commands)
         else:
-            outcomes += _execute_in_order(cursor, commands, wake_horizon, hooks, held)
+            used = _used_calendars(commands)
+            outcomes += _execute_in_order(cursor, commands, wake_horizon, hooks, held, used=used)
     return outcomes
 
 
 def _execute_in_order(
-    cursor: Cursor, batch: Sequence[Incoming], wake_horizon: timedelta, hooks: TransactionHooks, held: set[str]
+    cursor: Cursor, batch: Sequence[Incoming], wake_horizon: timedelta, hooks: TransactionHooks, held: set[str],
+    *, used: Sequence[TenantCalendar],
 ) -> list[MessageOutcome]:
     retries, others = [], batch
     if ScheduleRetry in _kinds(batch):
         retries = [incoming for incoming in batch if isinstance(incoming.command, ScheduleRetry)]
         others = [incoming for incoming in batch if not isinstance(incoming.command, ScheduleRetry)]
-    outcomes = _execute_jobs(cursor, others, wake_horizon, hooks, held) if others else []
+    outcomes = _execute_jobs(cursor, others, wake_horizon, hooks, held, used=used) if others else []
     if retries:
         retried = iter(_execute_retries(cursor, retries, wake_horizon, hooks))
         rest = iter(outcomes)
@@ -125,7 +141,8 @@ def _find_locked(cursor: Cursor, batch: Sequence[Incoming]) -> set[str]:
 
 
 def _execute_jobs(
-    cursor: Cursor, batch: Sequence[Incoming], wake_horizon: timedelta, hooks: TransactionHooks, held: set[str]
+    cursor: Cursor, batch: Sequence[Incoming], wake_horizon: timedelta, hooks: TransactionHooks, held: set[str],
+    *, used: Sequence[TenantCalendar],
 ) -> list[MessageOutcome]:
     now = database_time(cursor)
     started = time.monotonic()
@@ -135,13 +152,15 @@ def _execute_jobs(
     held.update(job.id for job in stored.values() if job.held_by is not None)
     hooks.jobs_locked(stored, now)
     new_triggers = _mark_repeated(cursor, batch) if ScheduleTrigger in kinds else {}
-    outcomes, jobs = decide_jobs(stored, batch, now, _find_calendars(cursor, batch, stored.values()))
+    outcomes, jobs = decide_jobs(stored, batch, now, _find_calendars(cursor, [*used, *_stored_calendars(stored)]))
     elapsed = timedelta(seconds=time.monotonic() - started)  # mostly the wait for row locks
-    save(cursor, stored, jobs, callers(batch))
-    if (stored or len(jobs) < len(batch)) and (versions := new_versions(batch, outcomes, stored)):
+    makers = callers(batch)
+    save(cursor, stored, jobs, makers)
+    all_new = not stored and len(jobs) == len(batch)  # each command made another job
+    if not all_new and (versions := new_versions(batch, outcomes, stored)):
         insert_versions(cursor, versions)
-    if entries := job_entries(batch, outcomes, stored):
-        audit.write_entries(cursor, entries)
+    if not (all_new and kinds == {ScheduleRequest} and all_over_amqp(makers.values())):
+        _write_audit(cursor, job_entries(batch, outcomes, stored))
     if new_triggers:
         _remember_triggers(cursor, new_triggers, outcomes)
     if ScheduleCancel in kinds:
@@ -152,21 +171,24 @@ def _execute_jobs(
     return outcomes
 
 
-def _find_calendars(cursor: Cursor, batch: Sequence[Incoming], stored: Iterable[Job]) -> FindEffective:
-    """Return the calendars of the requests and of the stored jobs, by tenant and name."""
-    named = [(incoming.tenant, name) for incoming in batch if (name := _calendar(incoming)) is not None]
-    named += [(job.tenant, name) for job in stored
-              if job.definition is not None and (name := job.definition.spec.calendar) is not None]
-    used = [TenantCalendar(tenant, name) for tenant, name in named]
+def _write_audit(cursor: Cursor, entries: Sequence[AuditEntry]) -> None:
+    if entries:
+        write_entries(cursor, entries)
+
+
+def _stored_calendars(stored: Mapping[str, Job]) -> list[TenantCalendar]:
+    return [
+        TenantCalendar(job.tenant, name) for job in stored.values()
+        if job.definition is not None and (name := job.definition.spec.calendar) is not None
+    ]
+
+
+def _find_calendars(cursor: Cursor, used: Sequence[TenantCalendar]) -> FindEffective:
+    """Return a lookup of these calendars by tenant and name."""
     if not used:
         return no_calendar
     effective = find_effective(cursor, used)
     return lambda tenant, name: effective.get(TenantCalendar(tenant, name))
-
-
-def _calendar(incoming: Incoming) -> str | None:
-    command = incoming.command
-    return command.calendar if isinstance(command, ScheduleRequest) else None
 
 
 def _mark_repeated(cursor: Cursor, batch: Sequence[Incoming]) -> dict[int, TriggerMessage]:
@@ -252,8 +274,7 @@ def _cancel_delayed(cursor: Cursor, cancels: Sequence[tuple[Incoming, CommandOut
         if outcome.job.id in cancelled:
             outcome.status = "cancelled"
             entries.append(delayed_entry(incoming))
-    if entries:
-        audit.write_entries(cursor, entries)
+    _write_audit(cursor, entries)
 
 
 def _execute_retries(
@@ -271,8 +292,7 @@ def _execute_retries(
     outcomes: list[MessageOutcome] = [decide_retry(after, incoming, now) for incoming in batch]
     keep_unannounced_ends(opened, after)
     runs.save(cursor, opened, finished, after)
-    if entries := run_entries(batch, outcomes, before):
-        audit.write_entries(cursor, entries)
+    _write_audit(cursor, run_entries(batch, outcomes, before))
     wake_for_runs(cursor, before, after, now + wake_horizon)
     return outcomes
 

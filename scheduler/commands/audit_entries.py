@@ -59,6 +59,11 @@ def callers(batch: Iterable[Incoming]) -> dict[str, Caller]:
     return {incoming.about: incoming.caller for incoming in batch if incoming.caller is not None}
 
 
+def all_over_amqp(callers: Iterable[Caller]) -> bool:
+    """Return whether all verified callers of a batch used AMQP: a new job that they requested has no entry."""
+    return all(caller.via is Via.AMQP for caller in callers)
+
+
 def run_entries(
     batch: Sequence[Incoming], outcomes: Sequence[MessageOutcome], runs: Mapping[str, Run]
 ) -> list[AuditEntry]:

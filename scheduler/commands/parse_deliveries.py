@@ -23,6 +23,7 @@ from scheduler.rabbit.delivery_parser import Delivery, UnreadableProperties
 log = get_logger(__name__)
 
 BY_FIELD = Tenancy()
+_TRIGGER, _WORKER = ScheduleTrigger.kind, ScheduleWorker.kind  # an attribute of a model's class is slow to read
 _untrusted = ThrottledWarning(log, "worker liveness message ignored: its user is not a worker")
 
 
@@ -31,8 +32,8 @@ def read_command(
 ) -> Incoming | Rejected:
     """Return the command, or Rejected if it can never succeed. Never raises."""
     properties = delivery.properties
-    if rejected := _reject_unread(delivery):
-        return rejected
+    if type(properties) is UnreadableProperties:
+        return _unreadable(properties)
     try:
         incoming = parse_command(
             delivery.routing_key, delivery.body, message_type=properties.type, max_payload_bytes=max_payload_bytes
@@ -46,7 +47,7 @@ def read_command(
         return _rejected(error)
     if properties.correlation_id is not None:
         incoming.correlation_id = _storable(properties.correlation_id)
-    if delivery.routing_key == ScheduleTrigger.kind and incoming.command.issued_at is None:
+    if delivery.routing_key == _TRIGGER and incoming.command.issued_at is None:
         incoming.message_id = _storable(properties.message_id)
     if properties.user_id:
         incoming.caller = _caller(properties.user_id)
@@ -62,14 +63,15 @@ def read_result(
     delivery: Delivery, *, max_payload_bytes: int, tenancy: Tenancy = BY_FIELD  # noqa: ARG001 - same signature as read_command
 ) -> Result | WorkerReport | Marker | Rejected:
     """Return the result, worker report or marker, or Rejected if it can never be recorded."""
-    if rejected := _reject_unread(delivery):
-        return rejected
+    properties = delivery.properties
+    if type(properties) is UnreadableProperties:
+        return _unreadable(properties)
     try:
         if delivery.routing_key == RESULTS_QUEUE and delivery.properties.headers:
             marker = read_marker(delivery.properties.headers.get(MARKER_HEADER))
             if marker is not None:
                 return marker
-        if delivery.routing_key == ScheduleWorker.kind:
+        if delivery.routing_key == _WORKER:
             worker = parse_worker(delivery.body, message_type=delivery.properties.type)
             headers = delivery.properties.headers or {}
             trusted = tenancy.trusts_worker(delivery.properties.user_id)
@@ -91,12 +93,9 @@ def _caller(user: str) -> Caller:
     return Caller(_storable(user), Via.AMQP)
 
 
-def _reject_unread(delivery: Delivery) -> Rejected | None:
+def _unreadable(properties: UnreadableProperties) -> Rejected:
     """Reject a message whose properties cannot be parsed."""
-    properties = delivery.properties
-    if isinstance(properties, UnreadableProperties):
-        return Rejected([Problem("headers", f"cannot be read ({properties.problem}); are times in seconds?")])
-    return None
+    return Rejected([Problem("headers", f"cannot be read ({properties.problem}); are times in seconds?")])
 
 
 def _rejected(error: Exception) -> Rejected:

@@ -39,11 +39,13 @@ class Redeliveries:
         self._store = store
         self._read = read
         self._queue_may_count = queue_may_count
+        self._deferred = False  # whether the parsing of any message was deferred
 
     def read(self, delivery: Delivery) -> Any:
         """Parse a message, unless it must be counted first."""
         if not delivery.redelivered or (self._counted_by_queue(delivery) and not _is_suspect(delivery)):
             return self._read(delivery)
+        self._deferred = True  # on the I/O thread, before the message is passed on
         return UNREAD
 
     def _counted_by_queue(self, delivery: Delivery) -> bool:
@@ -56,7 +58,7 @@ class Redeliveries:
 
         A suspect is not parsed yet. Returns None on a stop; raises DatabaseUnavailable.
         """
-        if not any(delivery.read is UNREAD for delivery in batch):
+        if not self._deferred or not any(delivery.read is UNREAD for delivery in batch):
             return batch
         uncounted = [
             delivery for delivery in batch
@@ -101,6 +103,8 @@ class Redeliveries:
 
     def forget(self, batch: Sequence[Delivery]) -> None:
         """Delete the counts of messages that were handled; those that cannot be deleted now are pruned later."""
+        if not self._deferred:
+            return
         counted = [delivery for delivery in batch if delivery.redeliveries or delivery.alone]
         handled = [_Message(_name(delivery), handled=True) for delivery in counted]
         if handled:

@@ -54,7 +54,7 @@ def split_batch(batch: Sequence[Any]) -> Iterator[Sequence[Any]]:
     """
     began, first = time.monotonic(), 0
     for index, command in enumerate(batch, 1):
-        if isinstance(command, Incoming) and can_precompute_schedule(command):
+        if type(command) is Incoming and can_precompute_schedule(command):
             precompute_schedule(command)
             if time.monotonic() - began > PART_SECONDS:
                 yield batch[first:index]

@@ -55,11 +55,12 @@ def parse_command(
         raise Rejected([Problem("payload", f"the message has {len(body):,} bytes; the maximum payload "
                                            f"is {max_payload_bytes:,} (SCHEDULER_MAX_PAYLOAD_BYTES)")])
     members, source = parse_object(body, exact="payload")
-    _reject_many_fields(members, model)
+    if len(members) > MOST_FIELDS:
+        _reject_many_fields(members, model)
     problems = _add_fixed_fields(members, fixed_fields) if fixed_fields else []
     more = 0
-    for name, value in defaults.items():
-        members.setdefault(name, value)
+    if defaults:
+        members = {**defaults, **members}
     payload = "{}" if source is None else source
     if len(payload) * 4 > max_payload_bytes and len(payload.encode()) > max_payload_bytes:
         problems.append(Problem("payload", f"has {len(payload.encode()):,} bytes; the maximum is "
@@ -68,17 +69,23 @@ def parse_command(
         members["payload"] = {}  # only its text is used
     if model is ScheduleCalendar:
         reject_many_dates(members)
+    validate, id_field = _compiled(model)
     try:
-        command = _validator(model)(members)
+        command = validate(members)
     except ValidationError as error:
         invalid, more = _problems(error, model)
         problems.extend(invalid)
     if problems:
         raise Rejected(problems, more=more)
-    if isinstance(command, ScheduleCalendar):
-        content_text(members)
-        return Incoming(command, calendar_about(command.name), tenant=command.tenant)
-    return Incoming(command, _id(members[model.about]), payload, tenant=command.tenant)
+    if model is ScheduleCalendar:
+        return _incoming_calendar(command, members)
+    return Incoming(command, _id(members[id_field]), payload, tenant=command.tenant)
+
+
+def _incoming_calendar(command: Command, members: Mapping[str, Any]) -> Incoming:
+    assert isinstance(command, ScheduleCalendar)  # noqa: S101 - the caller's choice
+    content_text(members)
+    return Incoming(command, calendar_about(command.name), tenant=command.tenant)
 
 
 def calendar_about(name: str) -> str:
@@ -95,7 +102,8 @@ def parse_result(
     if len(body) > RESULT_BYTES:
         raise Rejected([Problem("body", f"has {len(body):,} bytes; the maximum is {RESULT_BYTES:,}")])
     members, output = parse_object(body, exact="output")
-    _reject_many_fields(members, model)
+    if len(members) > MOST_FIELDS:
+        _reject_many_fields(members, model)
     members["output"] = None  # only its text is used
     if fixed_fields and (problems := _add_fixed_fields(members, fixed_fields)):
         raise Rejected(problems)
@@ -112,7 +120,8 @@ def parse_worker(body: bytes, *, message_type: str | None = None) -> ScheduleWor
     if len(body) > WORKER_BYTES:
         raise Rejected([Problem("body", f"has {len(body):,} bytes; the maximum is {WORKER_BYTES:,}")])
     members, _ = parse_object(body, exact="")
-    _reject_many_fields(members, model)
+    if len(members) > MOST_FIELDS:
+        _reject_many_fields(members, model)
     try:
         return model.model_validate(members)
     except ValidationError as error:
@@ -120,9 +129,7 @@ def parse_worker(body: bytes, *, message_type: str | None = None) -> ScheduleWor
 
 
 def _reject_many_fields(members: Collection[str], model: type[ContractMessage]) -> None:
-    """Reject a message with far too many fields before checking each of them."""
-    if len(members) <= MOST_FIELDS:
-        return
+    """Reject a message with more than MOST_FIELDS fields before checking each of them."""
     unknown = [name for name in members if name not in model.model_fields]
     problems = [Problem(_printable(name), _unknown(name, model, hint=index < _MOST_HINTS))
                 for index, name in enumerate(islice(unknown, MOST_PROBLEMS))]
@@ -153,6 +160,12 @@ def _validator(model: type[Model]) -> Callable[[Any], Model]:
     """Return a model's compiled validator: model_validate takes a quarter longer."""
     validate: Callable[[Any], Model] = TypeAdapter(model).validator.validate_python
     return validate
+
+
+@lru_cache(maxsize=64)
+def _compiled(model: type[Command]) -> tuple[Callable[[Any], Command], str]:
+    """Return a command's validator and the field with its id: reading an attribute of a model's class is slow."""
+    return _validator(model), model.about
 
 
 _RESULTS = {ScheduleResult.kind: ScheduleResult}

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]  # undocumented, stable
 from typing import Any, NoReturn
@@ -30,7 +30,7 @@ class _Unacceptable(Exception):  # noqa: N818 - never leaves this module
     """A problem found by a parser hook."""
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
         seen: set[str] = set()
@@ -47,6 +47,9 @@ def _constant(name: str) -> NoReturn:
 
 _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
 _scan = _decoder.scan_once  # type: ignore[attr-defined]  # raw_decode without its extra call
+
+# Objects are tuples of their members, which needs no call to Python; no other JSON value is a tuple.
+_scan_flat = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_constant).scan_once  # type: ignore[attr-defined]
 
 # For our own JSON, which needs no checks: without hooks no Python runs per object.
 _scan_ours = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # undocumented, stable
@@ -85,19 +88,23 @@ def _parse_flat(text: str, exact: str) -> tuple[dict[str, Any], str | None] | No
     Return None for any other object and for invalid JSON. If there are no more braces than objects, no string
     contains one.
     """
-    if not text.startswith("{") or text.count("{") > 2:  # noqa: PLR2004 - the two objects
+    objects = text.count("{")
+    if text[:1] != "{" or objects > 2 or text.count("}") != objects:  # noqa: PLR2004 - the two objects
         return None
     try:
-        members, end = _scan(text, 0)
+        pairs, end = _scan_flat(text, 0)
     except (StopIteration, ValueError, RecursionError):
         return None
-    objects, source = 1, None
-    if exact in members:
-        if type(members[exact]) is not dict:
-            return None
-        objects, source = 2, text[text.find("{", 1) : text.find("}") + 1]
-    flat = end == len(text) and text.count("{") == objects and text.count("}") == objects
-    return (members, source) if flat else None
+    members = _object(pairs)
+    if end != len(text):
+        return None
+    if objects == 1:
+        return None if exact in members else (members, None)
+    value = members.get(exact)
+    if type(value) is not tuple:
+        return None
+    members[exact] = _object(value)
+    return members, text[text.find("{", 1) : text.find("}") + 1]
 
 
 def _members(text: str, exact: str) -> tuple[dict[str, Any], str | None]:

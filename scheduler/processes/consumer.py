@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from scheduler.commands import batch_telemetry
@@ -23,6 +24,7 @@ from scheduler.commands.tenancy import Tenancy
 from scheduler.domain.errors import Rejected, Unavailable
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.message_parser import calendar_about
+from scheduler.domain.messages import ScheduleCalendar
 from scheduler.domain.names import (
     DELAY_EXCHANGE,
     DELAY_QUEUE,
@@ -56,6 +58,8 @@ SESSIONS = 2
 SKIP_LOCKED_SECONDS = 5.0
 DEAD_BODY_BYTES = 1024 * 1024  # beyond the largest payload: longer bodies of tenants' rejected commands are cut
 STOP_SECONDS = 1.0  # for the broker to requeue unstored messages
+_CALENDAR = ScheduleCalendar.kind
+_routing_key = attrgetter("routing_key")
 
 
 @dataclass(slots=True)
@@ -67,6 +71,7 @@ class PendingBatch:
     session: StoreSession
     stored: Future[StoredBatch | None]
     waits_for_locks: bool
+    calendars: bool  # it may store calendars, which requests in later batches use
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +178,8 @@ class Consumer:
                 if deliveries is None:
                     return
                 ids = self._ids(deliveries)
-                waits_for = ids | self._uses(deliveries)
-                while any(batch.ids & waits_for for batch in batches):
+                waits_for = ids | self._uses(deliveries) if any(batch.calendars for batch in batches) else ids
+                while not all(batch.ids.isdisjoint(waits_for) for batch in batches):
                     if not self._finish_oldest(batches, inbox, publisher):
                         return
                 full = len(deliveries) == BATCH
@@ -261,7 +266,8 @@ class Consumer:
         )
         commands = [delivery.read for delivery in deliveries if not isinstance(delivery.read, Rejected)]
         stored = self._threads.submit(self._storing.store, session, commands, link.check_open)
-        return PendingBatch(deliveries, ids, session, stored, session.wait_for_locks)
+        calendars = _CALENDAR in map(_routing_key, deliveries)
+        return PendingBatch(deliveries, ids, session, stored, session.wait_for_locks, calendars)
 
     def _without_set_aside(self, deliveries: list[Delivery], inbox: BatchConsumer) -> list[Delivery]:
         """Set aside messages for the ids of messages set aside before; return the rest."""

@@ -18,9 +18,9 @@ from scheduler.domain.messages import (
     ScheduleRequest,
     ScheduleTrigger,
 )
-from scheduler.domain.recurrence import RUN_NOW, Spec, StartSource, resolve, resolve_fields
+from scheduler.domain.recurrence import RUN_NOW, Spec, StartSource, plain_one_shot, resolve, resolve_fields
 from scheduler.domain.recurrence.adjustment_fields import spec_fields
-from scheduler.domain.schedule_fields import RULE_FIELDS
+from scheduler.domain.schedule_fields import RULE_FIELDS, SCHEDULE_FIELDS
 
 _ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -82,6 +82,7 @@ COPIED_FIELDS = tuple(field.name for field in fields(Definition) if field.name n
 # Values of a request's __dict__: reading the attributes of a pydantic model takes several times as long.
 _copied_values = itemgetter(*COPIED_FIELDS)
 _converted_values = itemgetter("max_lateness", "run", "target")
+_MORE_THAN_RUN_AT = frozenset({"manual", *SCHEDULE_FIELDS} - {"run_at"})
 _schedule_values = itemgetter("manual", "calendar", "window", "jitter", *RULE_FIELDS)
 _create: Callable[..., Definition] = Definition  # by position, with a number of fields unknown to the type checker
 
@@ -105,7 +106,8 @@ def define(incoming: Incoming, now: datetime) -> Definition:
 def can_precompute_schedule(incoming: Incoming) -> bool:
     """Return whether a request has a rule with a start, which does not depend on the time of storing."""
     request = incoming.command
-    if not isinstance(request, ScheduleRequest) or request.rrule is None:
+    # Not isinstance, which is slow for another model; commands have no subclasses.
+    if type(request) is not ScheduleRequest or request.rrule is None:
         return False
     return request.run_at not in (None, RUN_NOW) or "DTSTART" in request.rrule.upper()
 
@@ -126,6 +128,10 @@ def _precomputed(schedule: Spec | Rejected) -> Spec:
 
 
 def _resolve_request(request: ScheduleRequest, now: datetime) -> Spec:
+    if request.run_at is not None and request.__pydantic_fields_set__.isdisjoint(_MORE_THAN_RUN_AT):
+        spec = plain_one_shot(request.run_at)  # as in most requests
+        if spec is not None:
+            return spec
     manual, calendar, window, jitter, run_at, rrule, cron, every, timezone = _schedule_values(request.__dict__)
     if manual:
         return resolve_fields(request.__dict__, now)

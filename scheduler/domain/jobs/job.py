@@ -161,7 +161,8 @@ def apply(
         raise Rejected([Problem("id", "is not available")])  # does not reveal the owner
     if job is not None and incoming.repeated:
         return CommandOutcome(job, "unchanged")
-    check_issued_at(command.issued_at, now)
+    if command.issued_at is not None:
+        check_issued_at(command.issued_at, now)
     if job is not None:
         job = _in_bounds(job, command.issued_at, now)
     if isinstance(command, ScheduleRequest):
@@ -169,7 +170,8 @@ def apply(
         if job is None:  # the usual case
             issued, spec = command.issued_at or now, definition.spec
             new_job = Job(incoming.about, incoming.tenant, JobStatus.PENDING, _first(spec), requested_at=issued,
-                          zone_version=zone_version(spec), definition=definition)
+                          zone_version=None if spec.timezone == "UTC" else zone_version(spec),
+                          definition=definition)
             if spec.adjusted:
                 new_job = new_job.with_plan(plan_first(new_job.id, new_job.tenant, definition, find, now))
             outcome = CommandOutcome(new_job, "scheduled")

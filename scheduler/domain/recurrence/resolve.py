@@ -82,11 +82,10 @@ def resolve(
 
     A one-shot has the wall time of its run_at as `dtstart`; in UTC only with `keep_wall`, which a calendar needs.
     """
-    if run_at is not None and rrule is None and cron is None and every is None:
-        instant = plain_instant(run_at)
-        # Most requests are such one-shots, which need no other checks.
-        if instant is not None and timezone in (None, "UTC"):
-            return Spec(None, None, None, "UTC", None, instant, None)
+    if run_at is not None and rrule is None and cron is None and every is None and timezone in (None, "UTC"):
+        spec = plain_one_shot(run_at)
+        if spec is not None:
+            return spec
     request = _Request(run_at, rrule, cron, every, timezone)
     fields = _read(request)
     if fields.moment is not None and fields.moment.zone is not None:
@@ -106,6 +105,12 @@ def resolve(
         return _validate(spec, fields, local)
     except Fault as fault:
         raise Rejected([Problem(field, str(fault))]) from None
+
+
+def plain_one_shot(run_at: str) -> Spec | None:
+    """Return the spec of a one-shot at an instant in the usual format, which needs no checks; else None."""
+    instant = plain_instant(run_at)
+    return None if instant is None else Spec(None, None, None, "UTC", None, instant, None)
 
 
 def _named_wall(moment: Moment | None) -> datetime | None:

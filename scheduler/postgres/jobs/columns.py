@@ -11,7 +11,7 @@ from typing import Any
 
 from scheduler.domain.jobs.definition import Definition
 from scheduler.domain.jobs.job import Job, JobStatus
-from scheduler.domain.messages import OnMissed, Priority, RunPolicy
+from scheduler.domain.messages import DEFAULT_TENANT, OnMissed, Priority, RunPolicy
 from scheduler.domain.recurrence import Spec, zone
 from scheduler.postgres.large_values import LargeValues, marked_if_large
 from scheduler.postgres.row_text import Column, Row, interval, names
@@ -25,10 +25,13 @@ COLUMNS = (*_STATE, *_ASKED, *_SPEC)
 _SPEC_END = len(COLUMNS)
 _JOB_TYPE, _RUN, _NEXT_RUN_AT = (COLUMNS.index(name) for name in ("job_type", "run", "next_run_at"))
 DEFINED = (*_ASKED, *_SPEC)
-_ADJUSTED = ("nominal_at", "settled_until", "settled_due", "reported_until", "skip_at", "calendar_revision")
 # The columns of a new job; the others have the table's defaults.
-_FRESH_STATE = ("id", "requested_at", "next_run_at", "tenant", "zone_version", *_ADJUSTED)
-FRESH = (*_FRESH_STATE, *_ASKED, *_SPEC)
+_FRESH_STATE = ("id", "requested_at", "next_run_at", "tenant", "zone_version")
+_ADJUSTING = ("calendar", "sending_window", "jitter")  # only a schedule with one of these has the next columns
+_ADJUSTED = ("nominal_at", "settled_until", "settled_due", "reported_until", "skip_at", "calendar_revision")
+FRESH = (*_FRESH_STATE, *_ADJUSTED, *_ASKED, *_SPEC)
+# The table's defaults of these columns, which are left out if all new jobs have them.
+DEFAULTS: dict[str, Any] = {"tenant": DEFAULT_TENANT, "on_missed": OnMissed.LATEST, "timezone": "UTC"}
 AS_JSON = frozenset({"payload", "run", "target"})
 # Read as text: payloads are returned byte for byte.
 _TEXTS = {name: f"{name}::text AS {name}" for name in AS_JSON}
@@ -57,7 +60,8 @@ _OF_DUE["zone_version"] = "CASE WHEN zone_version <> '{zone_version}' THEN zone_
 SELECTED_OF_DUE = ", ".join(_OF_DUE.get(name, name) for name in COLUMNS)
 
 _state, _asked, _spec = attrgetter(*_STATE), attrgetter(*_ASKED), attrgetter(*_SPEC)
-_fresh = attrgetter(*_FRESH_STATE)
+_fresh, _adjusted = attrgetter(*_FRESH_STATE), attrgetter(*_ADJUSTED)
+_definition, _spec_of = attrgetter("definition"), attrgetter("spec")
 _TEXT_OR_NONE = {str, type(None)}
 # Constructed by position from rows of a length unknown to the type checker.
 _Job: Callable[..., Job] = Job
@@ -65,8 +69,7 @@ _Definition: Callable[..., Definition] = Definition
 _Spec: Callable[..., Spec] = Spec
 _STATUSES = {status.value: status for status in JobStatus}  # much faster than JobStatus(value)
 _POLICIES = {policy.value: policy for policy in OnMissed}
-_DEFAULTS = {"payload": "{}", "on_missed": OnMissed.LATEST, "timezone": "UTC"}
-_UNDEFINED = tuple(_DEFAULTS.get(name) for name in (*_ASKED, *_SPEC))
+_UNDEFINED = tuple(({"payload": "{}"} | DEFAULTS).get(name) for name in (*_ASKED, *_SPEC))
 
 
 def read(row: Sequence[Any]) -> Job:
@@ -108,11 +111,21 @@ def write_definition(job: Job) -> Row:
 
 
 def write_fresh(jobs: Sequence[Job]) -> dict[str, Column]:
-    """Return the columns of FRESH that are not empty in all of these jobs, as text."""
-    values = dict(zip(FRESH, zip(*[_fresh(job) + _defined(job) for job in jobs], strict=True), strict=True))
+    """Return the columns of FRESH in which not all of these jobs have the table's default, as text."""
+    definitions = list(map(_definition, jobs))
+    specs = list(map(_spec_of, definitions))
+    # By column: most are empty, and one value at a time would take longer.
+    values = dict(zip(_FRESH_STATE, zip(*map(_fresh, jobs), strict=True), strict=True))
+    values |= zip(_ASKED, zip(*map(_asked, definitions), strict=True), strict=True)
+    values |= zip(_SPEC, zip(*map(_spec, specs), strict=True), strict=True)
+    if any(values[name].count(None) < len(jobs) for name in _ADJUSTING):
+        values |= zip(_ADJUSTED, zip(*map(_adjusted, jobs), strict=True), strict=True)
     # For most one-time jobs the first run is the start; format the time only once.
     start = values.pop("starts_at") if all(map(is_, values["starts_at"], values["next_run_at"])) else None
-    texts = {name: _column(column) for name, column in values.items() if column.count(None) < len(jobs)}
+    texts = {
+        name: _column(column) for name, column in values.items()
+        if column.count(DEFAULTS.get(name)) < len(jobs)
+    }
     if start is not None and "next_run_at" in texts:
         texts["starts_at"] = texts["next_run_at"]
     return texts
