@@ -12,6 +12,7 @@ from uuid import UUID
 from pydantic import TypeAdapter, ValidationError
 
 from scheduler.domain.calendars import CALENDAR_BYTES, content_text, reject_many_dates
+from scheduler.domain.common_request import RARE_FIELDS, validate_common
 from scheduler.domain.errors import MOST_PROBLEMS, Problem, Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import (
@@ -19,6 +20,7 @@ from scheduler.domain.messages import (
     Command,
     ContractMessage,
     ScheduleCalendar,
+    ScheduleRequest,
     ScheduleResult,
     ScheduleWorker,
 )
@@ -70,6 +72,8 @@ def parse_command(
     if model is ScheduleCalendar:
         reject_many_dates(members)
     validate, id_field = _compiled(model)
+    if model is ScheduleRequest and RARE_FIELDS.isdisjoint(members):
+        validate = validate_common
     try:
         command = validate(members)
     except ValidationError as error:

@@ -79,11 +79,11 @@ _CONVERTED = {
     "payload", "max_lateness", "run", "target", "correlation_id", "traceparent", "tracestate", "spec",
 }
 COPIED_FIELDS = tuple(field.name for field in fields(Definition) if field.name not in _CONVERTED)
-# Values of a request's __dict__: reading the attributes of a pydantic model takes several times as long.
-_copied_values = itemgetter(*COPIED_FIELDS)
+_copied_values = attrgetter(*COPIED_FIELDS)
+# Values of a request's __dict__, which has all COMMON_FIELDS: faster than its attributes.
 _converted_values = itemgetter("max_lateness", "run", "target")
 _MORE_THAN_RUN_AT = frozenset({"manual", *SCHEDULE_FIELDS} - {"run_at"})
-_schedule_values = itemgetter("manual", "calendar", "window", "jitter", *RULE_FIELDS)
+_schedule_values = attrgetter("manual", "calendar", "window", "jitter", *RULE_FIELDS)
 _create: Callable[..., Definition] = Definition  # by position, with a number of fields unknown to the type checker
 
 
@@ -98,7 +98,7 @@ def define(incoming: Incoming, now: datetime) -> Definition:
         run if target is None else run or RunPolicy(),
         None if target is None else target.model_dump_json(exclude_unset=True),
         incoming.correlation_id, incoming.traceparent, incoming.tracestate,
-        *_copied_values(request.__dict__),
+        *_copied_values(request),
         _resolve_request(request, now) if incoming.schedule is None else _precomputed(incoming.schedule),
     )
 
@@ -132,7 +132,7 @@ def _resolve_request(request: ScheduleRequest, now: datetime) -> Spec:
         spec = plain_one_shot(request.run_at)  # as in most requests
         if spec is not None:
             return spec
-    manual, calendar, window, jitter, run_at, rrule, cron, every, timezone = _schedule_values(request.__dict__)
+    manual, calendar, window, jitter, run_at, rrule, cron, every, timezone = _schedule_values(request)
     if manual:
         return resolve_fields(request.__dict__, now)
     adjusted = calendar is not None or window is not None or jitter is not None

@@ -1,7 +1,7 @@
 """Messages about jobs: commands, replies and events."""
 
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, final
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -61,6 +61,7 @@ class JobCommand(Command):
     id: JobId = Field(description="The host's own key for the job.")
 
 
+@final  # for pydantic the defaults that common_request.py sets would be fields of a subclass
 class ScheduleRequest(JobCommand):
     """Run a job once or repeatedly. A second request with the same id replaces the schedule."""
 

@@ -17,7 +17,7 @@ from scheduler.domain.jobs.job import Job, JobStatus
 from scheduler.domain.messages import OnMissed, Priority, RunPolicy
 from scheduler.domain.recurrence import Spec
 from scheduler.postgres.connection import connect
-from scheduler.postgres.jobs.columns import COLUMNS, FRESH
+from scheduler.postgres.jobs.columns import COLUMNS, DEFAULTS, FRESH, write_fresh
 from scheduler.postgres.jobs.store import lock, save
 from scheduler.postgres.row_text import copy_line, copy_text
 
@@ -87,6 +87,29 @@ def test_a_column_that_is_left_out_of_a_copy_is_null(database_url):
                        "AND is_nullable = 'YES' AND column_default IS NOT NULL")
         defaulted = {name for name, in cursor.fetchall()}
     assert defaulted & set(FRESH) == {"requested_at"}  # which every fresh job has
+
+
+def test_the_values_that_are_left_out_of_a_copy_are_the_tables_defaults(database_url):
+    with connected(database_url) as connection, connection.cursor() as cursor:
+        cursor.execute("INSERT INTO jobs (id) VALUES (gen_random_uuid()) "
+                       f"RETURNING {', '.join(f'{name}::text' for name in DEFAULTS)}")
+        assert cursor.fetchone() == tuple(DEFAULTS.values())
+
+
+def test_most_new_jobs_need_few_columns():
+    assert set(write_fresh([plain_job(), plain_job()])) == {
+        "id", "requested_at", "next_run_at", "starts_at", "payload", "job_type",
+    }
+
+
+@pytest.mark.parametrize("name", ["calendar", "sending_window", "jitter"])
+def test_the_plan_of_an_adjusted_job_is_stored_beside_plain_ones(name):
+    job = plain_job()
+    value = timedelta(1) if name == "jitter" else "text"
+    spec = replace(job.definition.spec, **{name: value})
+    job = replace(job, definition=replace(job.definition, spec=spec), settled_until=T)
+    assert spec.adjusted
+    assert "settled_until" in write_fresh([plain_job(), job])
 
 
 def test_jobs_of_different_shapes_are_stored_together(database_url):
