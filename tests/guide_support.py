@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from support import DEADLINE
+import psutil
+from support import DEADLINE, until
 
 from scheduler.dev.servers.ports import free_ports
 
@@ -91,10 +92,20 @@ class Guide:
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
     def stop(self) -> None:
-        """Stop what the commands left running."""
+        """Stop what the commands left running, and wait for its end."""
         for session in self._sessions:
             with suppress(ProcessLookupError):
                 os.killpg(session, signal.SIGTERM)
+        until(lambda: not any(map(_running, self._sessions)), "the end of what the guide started")
+
+
+def _running(session: int) -> bool:
+    """Return whether a process of the session is left, apart from those that nobody waited for."""
+    for process in psutil.process_iter():
+        with suppress(ProcessLookupError, psutil.NoSuchProcess):
+            if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
+                return True
+    return False
 
 
 @contextmanager
