@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from scheduler.api.database import Database
 from scheduler.api.fair_threads import FairThreads
@@ -33,6 +33,7 @@ from scheduler.domain.jobs.definition import Incoming, can_precompute_schedule, 
 from scheduler.domain.jobs.job import Job
 from scheduler.domain.message_parser import parse_command, parse_result
 from scheduler.domain.runs.run import Run
+from scheduler.domain.time_ordered_id import time_ordered_id
 from scheduler.domain.trace_context import trace_context
 from scheduler.postgres.audit import AuditEntry, write_entry
 from scheduler.postgres.connection import Connection
@@ -76,7 +77,7 @@ class Actions:
     async def create(self, who: Identity, body: bytes) -> ActionResult:
         """Create a job. Repeating the request changes nothing; a different request with its id is a conflict."""
         check(who, Permission.WRITE)
-        incoming = self._parse(who, "request", body, defaults={"id": str(uuid4())})
+        incoming = self._parse(who, "request", body, defaults={"id": str(time_ordered_id())})
         try:
             created = await self._run_command(JobCommandHooks(incoming, who.tenant, new=True))
             return ActionResult(created, created=True)

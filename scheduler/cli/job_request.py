@@ -10,7 +10,6 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from scheduler.cli.request_text import BadRequestText, as_body, as_yaml, read_text
 from scheduler.cli.verb_helpers import cli_caller, open_connection, wake_horizon
@@ -27,6 +26,7 @@ from scheduler.domain.errors import Problem, Rejected
 from scheduler.domain.jobs.definition import can_precompute_schedule, precompute_schedule
 from scheduler.domain.jobs.etag import etag
 from scheduler.domain.message_parser import parse_command
+from scheduler.domain.time_ordered_id import time_ordered_id
 from scheduler.postgres.jobs.lists import JobRow, find_job
 from scheduler.settings import Settings
 from scheduler.views.base import as_json, in_ascii
@@ -45,7 +45,7 @@ def create(settings: Settings, args: Namespace) -> str | int | None:
     try:
         fields = {} if args.file is None else read_text(_read(args.file))
         fields |= args.fields
-        fields.setdefault("id", str(uuid4() if args.id is None else args.id))
+        fields.setdefault("id", str(time_ordered_id() if args.id is None else args.id))
         row = _store(settings, as_body(fields), new=True)
     except OSError as error:
         return f"cannot read {args.file}: {error.strerror}"

@@ -12,7 +12,7 @@ from scheduler.client.errors import (
     NotInTransaction,
 )
 from scheduler.client.handlers import Due, Handlers, TrackedDue, UnknownJobType, handlers, on_due
-from scheduler.client.ids import job_id
+from scheduler.client.ids import job_id, new_job_id
 from scheduler.client.inbox import forget, once
 from scheduler.client.outbox import Outbox
 from scheduler.client.protocol import JobCommands
@@ -24,6 +24,6 @@ from scheduler.domain.messages import ScheduleAccepted
 __all__ = [
     "AccessRefused", "BrokerUnavailable", "ClientError", "CommandRejected", "Due", "GiveUp", "Handlers",
     "JobCommands", "NoAnswer", "NoSidecar", "NotInTransaction", "Outbox", "Relay", "Runner", "ScheduleAccepted",
-    "SchedulerClient", "Snooze", "TrackedDue", "UnknownJobType", "forget", "handlers", "job_id", "on_due",
-    "once", "tables",
+    "SchedulerClient", "Snooze", "TrackedDue", "UnknownJobType", "forget", "handlers", "job_id", "new_job_id",
+    "on_due", "once", "tables",
 ]  # fmt: skip

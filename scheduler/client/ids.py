@@ -1,6 +1,8 @@
-"""Deterministic job ids from the host's keys."""
+"""Job ids: deterministic from the host's keys, or new."""
 
 from uuid import UUID, uuid5
+
+from scheduler.domain.time_ordered_id import time_ordered_id
 
 _JOBS = UUID("3b0b3f0f-7d53-5c0e-8d4e-5a2f0c8f9b6e")
 
@@ -12,6 +14,11 @@ def job_id(*key: Key) -> UUID:
     if not key:
         raise ValueError("a job needs a key, like job_id('invoice', 42)")
     return uuid5(_JOBS, "".join(_encoded(part) for part in key))
+
+
+def new_job_id() -> UUID:
+    """Return the id of a job that no key names; ids are in the order of their creation (UUID version 7)."""
+    return time_ordered_id()
 
 
 def _encoded(part: Key) -> str:

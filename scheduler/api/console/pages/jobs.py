@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -26,6 +25,7 @@ from scheduler.api.problems import Unprocessable
 from scheduler.domain.errors import Problem
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.messages import BULK_VERBS
+from scheduler.domain.time_ordered_id import time_ordered_id
 from scheduler.postgres.jobs.lists import JobFilter, JobRow, list_next_jobs
 from scheduler.views.base import Page
 from scheduler.views.jobs import JobView, job_view
@@ -58,7 +58,7 @@ async def jobs_page(request: Request, site: SiteParam, who: Visitor) -> Response
         "first": here if query.get("after") else None,
         "live": None if problems else live_address("jobs", filters, newest=not query.get("after") and not sort),
         "verbs": BULK_VERBS, "last": "" if sort else page.next or "",
-        "example_id": str(uuid4()),
+        "example_id": str(time_ordered_id()),
         "example_at": rfc3339(datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)),
     }
     return site.page(request, "jobs.html", context, 422 if problems else 200)
