@@ -82,8 +82,14 @@ async def receive_body(slot: ImportSlot, parts: AsyncIterator[bytes]) -> bytearr
     return body
 
 
-def find_lines(body: bytearray, most: int) -> list[LinePosition]:
-    """Return the lines that are not blank, at most one more than `most`."""
+def has_more_lines(body: bytearray, most: int) -> bool:
+    """Return whether a body has more lines than that, blank lines included."""
+    ends = body.count(b"\n")
+    return ends > most or (ends == most and not body.endswith(b"\n"))
+
+
+def find_lines(body: bytearray) -> list[LinePosition]:
+    """Return the lines that are not blank."""
     lines: list[LinePosition] = []
     number, counted = 1, 0
     end = 0
@@ -93,6 +99,4 @@ def find_lines(body: bytearray, most: int) -> list[LinePosition]:
         number += body.count(b"\n", counted, start)
         counted = start
         lines.append((number, start, end))
-        if len(lines) > most:
-            break
     return lines

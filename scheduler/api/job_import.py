@@ -11,7 +11,7 @@ from typing import Any
 from scheduler.api.database import Database
 from scheduler.api.fair_threads import FairThreads
 from scheduler.api.identity import Identity, Permission, check
-from scheduler.api.import_bodies import ImportSlots, LinePosition, find_lines, receive_body
+from scheduler.api.import_bodies import ImportSlots, LinePosition, find_lines, has_more_lines, receive_body
 from scheduler.api.problems import Unprocessable
 from scheduler.api.rate_limit import usage_of_request
 from scheduler.commands.import_jobs import BATCH_BYTES, BATCH_LINES, split_import, store_import
@@ -49,9 +49,9 @@ class JobImport:
             return await self._import(who, await receive_body(slot, stream()))
 
     async def _import(self, who: Identity, body: bytearray) -> bytes:
-        lines = await self._compute.run(partial(find_lines, body, MAX_LINES))
-        if len(lines) > MAX_LINES:
+        if has_more_lines(body, MAX_LINES):
             raise Unprocessable([_TOO_MANY])
+        lines = await self._compute.run(partial(find_lines, body))
         results: list[bytes] = []
         rest = iter(lines)
         while batch := await self._parse_batch(who, body, rest):

@@ -61,17 +61,21 @@ def save(
     callers: Mapping[str, Caller] = MappingProxyType({}),
 ) -> None:
     """Save the jobs that differ from the locked ones, with their verified callers."""
-    updated, fresh, others = [], [], []
+    updated, fresh, others, requested = [], [], [], []
     for job_id, job in after.items():
         stored = before.get(job_id)
         if stored is not None:
             if stored is not job:
                 updated.append(job)
+                if stored.definition is None and job.definition is not None:
+                    requested.append(job_id)
         elif job.fresh:
             fresh.append(job)
         else:
             others.append(job)
     record_zones(cursor, after.values())
+    if requested:
+        cursor.execute(query("jobs/update_creation"), {"jobs": _creations(requested, callers)})
     if updated:
         cursor.execute(_UPDATE, {"jobs": _records(updated, ("updated_by",), callers)})
     try:
@@ -122,6 +126,12 @@ def _copy(names: tuple[str, ...]) -> str:
 @lru_cache(maxsize=256)
 def _insert_one(names: tuple[str, ...]) -> str:
     return query("jobs/insert_one", fresh=", ".join(names), values=", ".join("%s" for _ in names))
+
+
+def _creations(ids: Sequence[str], callers: Mapping[str, Caller]) -> str:
+    columns = ("id", *_MAKER)
+    rows = (json_record(columns, (job_id, *_maker(callers.get(job_id))), frozenset()) for job_id in ids)
+    return f"[{','.join(rows)}]"
 
 
 def _records(jobs: Sequence[Job], by: tuple[str, ...], callers: Mapping[str, Caller]) -> str:

@@ -74,8 +74,9 @@ def test_imports_use_the_tokens_tenant_and_role(served):
 def test_ten_thousand_lines_are_stored_and_one_more_stores_nothing(api):
     lines = [request(job_type="bulk") for _ in range(10_001)]
     assert send(api, body(*lines), 422).json["errors"][0]["field"] == "body"
+    assert send(api, body(lines[0]) + b"\n" * 10_001, 422).json["errors"][0]["field"] == "body"
     assert api.get("/jobs", job_type="bulk").json["items"] == []
-    stored = send(api, body(*lines[:10_000], b""))
+    stored = send(api, body(*lines[:10_000]))
     assert [(each["line"], each["id"], each["status"]) for each in stored] == [
         (number, line["id"], "scheduled") for number, line in enumerate(lines[:10_000], 1)]
     assert api.get("/stats").json["jobs"]["pending"] == 10_000

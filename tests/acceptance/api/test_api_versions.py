@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
@@ -56,6 +56,29 @@ def test_versions_are_the_requests_that_defined_the_job(shared, served, shared_h
     assert api.post(f"/jobs/{job}/versions/9/restore").status == 404
     assert api.post(f"/jobs/{job}/versions/x/restore").status == 422
     assert served.as_("viewer").post(f"/jobs/{job}/versions/1/restore").status == 403
+
+
+def test_the_creator_is_the_first_request_and_not_a_cancel_before_it(shared, served, shared_host):
+    by_api, by_amqp = str(uuid4()), str(uuid4())
+    for job in (by_api, by_amqp):
+        shared_host.publish("cancel", {"id": job})
+        shared.stored(job, "cancelled")
+    cancelled = "UPDATE jobs SET created_at = created_at - interval '1 hour', created_by = 'someone' WHERE id = %s"
+    request = {"job_type": "late", "every": "PT1H", "run_at": "2099-01-01T00:00:00Z"}
+    for job in (by_api, by_amqp):
+        shared.sql(cancelled, job)
+    api = served.as_("operator")
+    asked = datetime.now(UTC) - timedelta(minutes=30)
+    assert api.ask("PUT", f"/jobs/{by_api}", request).status == 201
+    shared_host.request(id=by_amqp, **request)
+    shared.stored(by_amqp, "pending")
+    for job, via, by in ((by_api, "api", "operator of all"), (by_amqp, "amqp", None)):
+        found = api.get(f"/jobs/{job}").json
+        [only] = versions(api, job)
+        assert (only["via"], only["by"]) == (via, by)
+        assert found["created_by"] == by
+        assert datetime.fromisoformat(only["at"]) == datetime.fromisoformat(found["created_at"]) > asked
+    assert {by_api, by_amqp} <= {item["id"] for item in api.get("/jobs", job_type="late").json["items"]}
 
 
 def test_the_newest_hundred_versions_are_kept(shared, served, shared_host):

@@ -7,7 +7,14 @@ import pytest
 
 from scheduler.api import import_bodies, job_import
 from scheduler.api.identity import Identity, Role
-from scheduler.api.import_bodies import MAX_ALL_IMPORTS, MAX_IMPORTS, ImportSlots, find_lines, receive_body
+from scheduler.api.import_bodies import (
+    MAX_ALL_IMPORTS,
+    MAX_IMPORTS,
+    ImportSlots,
+    find_lines,
+    has_more_lines,
+    receive_body,
+)
 from scheduler.api.job_import import JobImport
 from scheduler.api.problems import RequestTimeout, ServiceUnavailable, TooManyRequests
 from scheduler.settings import load
@@ -19,19 +26,26 @@ from tests.call_count import CallCount
     (b"\n\n a b \r\n\n\tc", [(3, b"a b \r"), (5, b"c")]), (b"\x0b\na", [(2, b"a")]),
 ])
 def test_lines_are_found_with_their_numbers(body, lines):
-    found = find_lines(bytearray(body), 10)
+    found = find_lines(bytearray(body))
     assert [(number, body[start:end]) for number, start, end in found] == lines
 
 
 def test_blank_lines_cost_no_work_and_no_memory():
     body = bytearray(b"\n" * 1_000_000 + b"{}")
     with CallCount(builtins=True) as calls:
-        [line] = find_lines(body, 10)
+        [line] = find_lines(body)
     assert line == (1_000_001, 1_000_000, 1_000_002)
     assert calls.count < 20
-    assert len(find_lines(bytearray(b"a\n" * 1000), 10)) == 11
-    assert find_lines(bytearray(b"\n" * 1_000_000), 10) == []  # in quadratic time this would take hours
-    assert find_lines(bytearray(b"{}" + b" \n" * 500_000), 10) == [(1, 0, 3)]
+    assert find_lines(bytearray(b"\n" * 1_000_000)) == []  # in quadratic time this would take hours
+    assert find_lines(bytearray(b"{}" + b" \n" * 500_000)) == [(1, 0, 3)]
+
+
+@pytest.mark.parametrize(("body", "more"), [
+    (b"", False), (b"a", False), (b"a\nb", False), (b"a\n\n", False), (b"a\n\nb", True), (b"\n\n\n", True),
+    (b"a\nb\n ", True),
+])
+def test_blank_lines_count(body, more):
+    assert has_more_lines(bytearray(body), 2) is more
 
 
 def test_imports_are_limited_by_tenant_and_in_all():
