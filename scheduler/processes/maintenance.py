@@ -7,18 +7,20 @@ import threading
 import time
 
 from scheduler import __version__
-from scheduler.domain.errors import Unavailable
+from scheduler.domain.errors import NotMigrated, Unavailable
 from scheduler.ops import metrics, throttled_warnings
 from scheduler.ops.health import HealthPart
 from scheduler.ops.logs import get_logger
 from scheduler.ops.recent_activity import RecentActivity, percentile
 from scheduler.ops.replica import REPLICA_ID
+from scheduler.ops.throttled_warnings import ThrottledWarning
 from scheduler.postgres.maintenance_queries import MaintenanceSession, Replica
 from scheduler.processes.roles import ROLES, ProcessRole
 from scheduler.processes.runtime import Stop
 from scheduler.settings import Settings
 
 log = get_logger(__name__)
+_not_migrated = ThrottledWarning(log, "the database is not migrated")
 
 TICK_SECONDS = 5.0
 RETRY_SECONDS = 2.0  # while the database is unavailable
@@ -95,8 +97,10 @@ class Maintenance:
             self._beat(self._session)
         except Unavailable as error:
             self._lose(error)
-            if self._health is not None:
+            if self._health is not None:  # otherwise the work itself logs a warning
                 self._health.missing("postgres", str(error))
+                if isinstance(error, NotMigrated):
+                    _not_migrated.warning(problem=str(error), do="run `scheduler migrate`")
             return False
         try:
             self._measure(self._session)
@@ -175,7 +179,6 @@ class Maintenance:
         self._partitions_due = time.monotonic() + pause
 
     def _lose(self, error: Unavailable) -> None:
-        # The work itself logs a warning.
         log.debug("no heartbeat: database unavailable", problem=str(error))
         # Unknown is not zero.
         for gauge in _GAUGES:

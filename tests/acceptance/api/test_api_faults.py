@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import psycopg2
 import pytest
 from api_support import Api, api_port, start_api
-from support import DEADLINE, connected, unreachable, until
+from support import DEADLINE, Sidecar, connected, unreachable, until
 
 SLOW_CLIENTS = 10_000
 
@@ -215,6 +215,14 @@ def test_a_database_outage_returns_503_and_recovers(sidecar):
                        "WHERE datname = current_database() AND pid <> pg_backend_pid()")
     sidecar.processes[0].ready()
     assert api.get(f"/jobs/{job['id']}").status == 200
+
+
+def test_an_unmigrated_database_is_logged_with_its_remedy(empty_database, vhost):
+    sidecar = Sidecar(empty_database, vhost)
+    start_api(sidecar, ready=False)
+    [process] = sidecar.processes
+    assert process.logged("the database is not migrated")["do"] == "run `scheduler migrate`"
+    assert sidecar.close() == [0]
 
 
 def test_a_locked_row_returns_503_and_blocks_no_other_request(sidecar):

@@ -29,6 +29,14 @@ def test_a_job_is_created_shown_replaced_and_cancelled(api):
     assert old.status == 412
     new = api.ask("DELETE", f"/jobs/{job['id']}", headers={"If-Match": put.headers["ETag"]})
     assert (new.status, new.json["status"]) == (200, "cancelled")
+    # POST creates jobs and changes none, not even a cancelled one. PUT starts it anew.
+    wanted = {"job_type": "another", "cron": "0 9 * * *"}
+    again = api.post("/jobs", wanted | {"id": job["id"]})
+    assert (again.status, again.json["status"]) == (200, "cancelled")
+    other = api.post("/jobs", wanted | {"id": job["id"], "name": "new"})
+    assert (other.status, "use PUT" in other.json["detail"]) == (409, True)
+    put = api.ask("PUT", f"/jobs/{job['id']}", wanted)
+    assert (put.status, put.json["status"]) == (200, "pending")
 
 
 def test_equivalent_requests_are_unchanged(api):

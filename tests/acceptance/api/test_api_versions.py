@@ -50,6 +50,10 @@ def test_versions_are_the_requests_that_defined_the_job(shared, served, shared_h
     assert [item["version"] for item in page["items"]] == [4, 3, 2]
     assert [item["version"] for item in versions(api, job, after=page["next"])] == [1]
 
+    # A version does not say whether the job is paused: it is still paused.
+    assert restored["status"] == "paused"
+    assert "paused" not in page["items"][0]["request"]
+
     api.ask("DELETE", f"/jobs/{job}")
     assert api.post(f"/jobs/{job}/versions/4/restore").json["status"] == "pending"
     assert versions(api, job)[0]["version"] == 5
