@@ -5,7 +5,7 @@ from uuid import UUID
 from scheduler.commands.decide_commands import Locked, MessageOutcome, RetryOutcome
 from scheduler.domain.calendars import CalendarOutcome
 from scheduler.domain.delayed.message import ReceiveOutcome
-from scheduler.domain.errors import Rejected
+from scheduler.domain.errors import Rejected, Unparsed
 from scheduler.domain.jobs.job import CommandOutcome
 from scheduler.domain.message_parser import id_in_body, name_in_body
 from scheduler.domain.messages import (
@@ -31,6 +31,8 @@ def message_type(reply: ContractMessage) -> str:
 
 def rejection(rejected: Rejected, routing_key: str, body: bytes) -> ContractMessage:
     """Return the reply to a rejected command, with its id or the name of its calendar if it is readable."""
+    if isinstance(rejected, Unparsed):
+        body = b""  # a large body is not parsed again in vain
     if routing_key == ScheduleCalendar.kind:
         return CalendarRejected(name=name_in_body(body), errors=_errors(rejected))
     return reply_to(rejected, id_in_body(body))

@@ -65,6 +65,13 @@ class Rejected(SchedulerError):  # noqa: N818 - an expected outcome, not a failu
         return self.with_traceback(None)
 
 
+class Unparsed(Rejected):
+    """The body was not parsed, so it has no readable fields."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__([Problem("body", problem)], Reason.JSON)
+
+
 class Unavailable(SchedulerError):  # noqa: N818 - a state, not a failure
     """A dependency is down: roll back, back off, retry."""
 

@@ -134,7 +134,8 @@ def parse_worker(body: bytes, *, message_type: str | None = None) -> ScheduleWor
 
 def _reject_many_fields(members: Collection[str], model: type[ContractMessage]) -> None:
     """Reject a message with more than MOST_FIELDS fields before checking each of them."""
-    unknown = [name for name in members if name not in model.model_fields]
+    fields = model.model_fields
+    unknown = [name for name in members if name not in fields]
     problems = [Problem(_printable(name), _unknown(name, model, hint=index < _MOST_HINTS))
                 for index, name in enumerate(islice(unknown, MOST_PROBLEMS))]
     raise Rejected(problems, more=len(unknown) - len(problems))

@@ -7,7 +7,7 @@ from itertools import islice
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]  # undocumented, stable
 from typing import Any, NoReturn
 
-from scheduler.domain.errors import MOST_PROBLEMS, Problem, Reason, Rejected
+from scheduler.domain.errors import MOST_PROBLEMS, Problem, Reason, Rejected, Unparsed
 
 _BLANK = re.compile(r"[ \t\n\r]*").match
 # A member's name without escapes, up to the value; other names take the slow path.
@@ -22,6 +22,9 @@ _STORABLE = re.compile(
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]").search
 _LONGEST_PATH = 200  # characters of a field's name in a problem
 _MOST_SEARCHED = 10_000  # values in which the paths of such strings are searched
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+# A text may have this many arrays and objects, and a long one an array or object for this many characters.
+_FEW, _SPARSE = 20_000, 5
 # Longer texts are parsed without a Python call per object, which takes longer for a short one.
 _LARGE = 4096
 
@@ -63,23 +66,34 @@ def parse_object(body: bytes, exact: str) -> tuple[dict[str, Any], str | None]:
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _rejected(f"is not UTF-8 (byte {error.start})") from None
+        raise Unparsed(f"is not UTF-8 (byte {error.start})") from None
+    _check_density(text)
     try:
         members, source = _parse_flat(text, exact) or _members(text, exact)
         storable = "\\" not in text or not _SUSPECT(text) or _is_storable(text)
     except _Unacceptable as error:
         raise _rejected(str(error)) from None
     except JSONDecodeError as error:
-        raise _rejected(f"is not JSON: {error.msg} at character {error.pos}") from None
+        raise Unparsed(f"is not JSON: {error.msg} at character {error.pos}") from None
     except StopIteration as error:
-        raise _rejected(f"is not JSON: no value at character {error.value}") from None
+        raise Unparsed(f"is not JSON: no value at character {error.value}") from None
     except RecursionError:
-        raise _rejected("is nested too deeply") from None
+        raise Unparsed("is nested too deeply") from None
     except ValueError:
         raise _rejected("holds a number with too many digits") from None
     if not storable:
         raise _unstorable(text)
     return members, source
+
+
+def _check_density(text: str) -> None:
+    """Reject a large text of hardly anything but brackets: parsing and storing it costs ten times as much."""
+    most = max(_FEW, len(text) // _SPARSE)
+    if len(text) <= _FEW or text.count("[") + text.count("{") <= most:
+        return
+    outside = _STRING.sub("", text)
+    if outside.count("[") + outside.count("{") > most:
+        raise Unparsed(f"has more than {most:,} arrays and objects, the maximum for its size")
 
 
 def _parse_flat(text: str, exact: str) -> tuple[dict[str, Any], str | None] | None:

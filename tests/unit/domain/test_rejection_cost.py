@@ -70,6 +70,12 @@ def delayed(table: bytes) -> object:
     return read
 
 
+def nested(depth: int, opening: bytes, closing: bytes) -> bytes:
+    """Return many values nested in each other, separated by commas."""
+    one = opening * depth + b"1" + closing * depth
+    return b",".join([one] * (SIZE // (len(one) + 1)))
+
+
 def header(name: bytes, text: bytes) -> bytes:
     return bytes((len(name),)) + name + b"S" + struct.pack(">I", len(text)) + text
 
@@ -114,6 +120,14 @@ INPUTS: dict[str, tuple[Work, bytes]] = {
     "a URL of an international name": (command, webhook(url="http://" + "é." * 990)),
     "a long header": (command, webhook(headers={"a": "x" * SIZE + "\n"})),
     "arrays without an end": (command, b'{"a":' + b"[" * SIZE),
+    **{f"arrays nested {depth} deep without an end": (
+        command, with_text(b'"payload":{"a":[%s]' % nested(depth, b"[", b"]"))) for depth in (10, 100, 400, 950)},
+    **{f"objects nested {depth} deep without an end": (
+        command, with_text(b'"payload":{"a":[%s]' % nested(depth, b'{"a":', b"}"))) for depth in (10, 400)},
+    "a repeated key behind nested arrays": (
+        command, with_text(b'"payload":{"a":[%s,{"b":1,"b":1}]}' % nested(400, b"[", b"]"))),
+    "nested arrays as an unknown field": (command, with_text(b'"x":[%s]' % nested(400, b"[", b"]"))),
+    "a result nested 400 deep without an end": (result, b'{"output":[%s' % nested(400, b"[", b"]")),
     "a repeated key": (command, b"{" + b'"a":1,' * (SIZE // 6) + b'"b":2}'),
     "NUL in many strings": (command, with_text(b'"payload":{"a":[%s]}' % b",".join([b'"\\u0000"'] * (SIZE // 9)))),
     "NUL deep down": (command, with_text(b'"payload":{"a":%s"\\u0000"%s}' % (b"[" * 900, b"]" * 900))),

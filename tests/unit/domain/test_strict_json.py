@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.domain.errors import Rejected
+from scheduler.domain.errors import Rejected, Unparsed
 from scheduler.domain.strict_json import _members, _object, _parse_flat, _Unacceptable, parse_object
 from tests.call_count import CallCount
 
@@ -114,6 +114,21 @@ def test_a_large_payload_is_checked_without_a_call_for_each_of_its_elements(name
     assert calls.count < 200
     assert text == source
     assert members == {"id": {}, "payload": {}, "other": json.loads(f"[{LARGE[name]}2]")}
+
+
+@pytest.mark.parametrize(("value", "count"), [("[]", 20_001), ("{}", 30_000), ("[[[]]]", 20_000)])
+def test_a_body_of_hardly_anything_but_brackets_is_rejected_before_it_is_parsed(value, count):
+    def body(of, name="payload"):
+        return f'{{"id": "x", "{name}": {{"x": [{",".join([of] * count)}]}}}}'.encode()
+
+    with pytest.raises(Unparsed) as caught:
+        parse_object(body(value), "payload")
+    assert "arrays and objects, the maximum for its size" in caught.value.problems[0].problem
+    # In strings they do not count.
+    members, source = parse_object(body(json.dumps(value + '"\\')), "payload")
+    assert (members["id"], len(json.loads(source)["x"])) == ("x", count)
+    # Other characters make room for them.
+    assert parse_object(body(f'{{"number": {value}}}'), "payload")[0]["payload"] == {}
 
 
 @pytest.mark.parametrize(("member", "words"), [
