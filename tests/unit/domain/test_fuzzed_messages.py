@@ -1,13 +1,8 @@
 """Every queued message is a command or a rejection with reasons, at a cost proportional to its size."""
 
-import gc
 import json
 import logging
 import struct
-import sys
-from collections.abc import Callable
-from types import FrameType
-from typing import Any
 from uuid import uuid4
 
 import pika
@@ -26,12 +21,12 @@ from scheduler.domain.jobs.definition import Incoming, define
 from scheduler.domain.message_parser import id_in_body
 from scheduler.domain.messages import COMMAND_MODELS, RESULT_MODELS, ScheduleRequest
 from scheduler.rabbit.delivery_parser import Delivery, decoded
+from tests.call_count import CallCount
 
 COMMANDS = {key: model.__name__ for key, model in COMMAND_MODELS.items()}
 RESULTS = {key: model.__name__ for key, model in RESULT_MODELS.items()}
 MOST = 262_144
-MOST_STEPS = 100_000  # about 10 ms; 5,143 was the most in 7,000 examples
-TraceFunction = Callable[[FrameType, str, Any], Any]
+MOST_CALLS = 50_000  # about 10 ms
 HASTE = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large,
          HealthCheck.function_scoped_fixture]
 short = settings(max_examples=60, deadline=None, suppress_health_check=HASTE, derandomize=True)
@@ -81,26 +76,9 @@ def judge(key: str, body: bytes, properties: dict, caplog: pytest.LogCaptureFixt
     assert found.problems
     assert not any("internal error" in each.problem for each in found.problems)
     assert all(isinstance(each.field, str) and each.field.isascii() for each in found.problems), found.problems
-    assert steps(lambda: read(key, body, properties)) < MOST_STEPS + len(body), body
-
-
-def steps(work: Callable[[], object]) -> int:
-    """Return the lines of Python that the work runs, which tell its cost on any machine."""
-    count, before = 0, sys.gettrace()
-
-    def trace(*_: object) -> TraceFunction:
-        nonlocal count
-        count += 1
-        return trace
-
-    gc.disable()  # hypothesis has a callback for each collection
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-        gc.enable()
-    return count
+    with CallCount(builtins=True) as calls:
+        read(key, body, properties)
+    assert calls.count < MOST_CALLS + len(body), body
 
 
 # An instant that does not exist, and such.
