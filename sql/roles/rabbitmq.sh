@@ -22,7 +22,7 @@
 # binds them to its route and reads them. With TENANTS, these settings apply:
 #   TENANT_QUEUES       names of the queues of each tenant, after TENANT: (default: events, which is TENANT:events)
 #   TENANT_QUEUE_BYTES  of each of a tenant's queues, and of each broker-named queue (default: 100 MiB)
-#   TENANT_CONNECTIONS, TENANT_CHANNELS  of each tenant (default: 100, 1000)
+#   TENANT_CONNECTIONS, TENANT_CHANNELS  of each tenant (default: 10, 100)
 #   MAX_QUEUES          of the virtual host (default: 10000)
 #   DEAD_QUEUE_BYTES    of scheduler_dead, which then drops its oldest messages (default: 1 GiB)
 set -eu
@@ -112,7 +112,7 @@ for entry in ${TENANTS:-}; do
     user "$tenant" "$password" '^$' \
         "^(schedule\\.commands|$tenant:.*)\$" \
         "^(schedule\\.events|$tenant:.*)\$" \
-        '' "\"max-connections\": ${TENANT_CONNECTIONS:-100}, \"max-channels\": ${TENANT_CHANNELS:-1000}"
+        '' "\"max-connections\": ${TENANT_CONNECTIONS:-10}, \"max-channels\": ${TENANT_CHANNELS:-100}"
     topic "$tenant" schedule.commands '^(request|pause|resume|trigger|cancel|retry|calendar|result)$' '^$'
     # One wildcard, at the end: RabbitMQ needs exponential time to match a key with many.
     topic "$tenant" schedule.events '^$' "^due\\.$tenant(\\.[A-Za-z0-9_-]+)*(\\.[*#])?\$"

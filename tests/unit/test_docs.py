@@ -71,3 +71,10 @@ def test_the_modules_in_the_architecture_table_exist():
     rows = "".join(line for line in text.splitlines() if line.startswith("| `"))
     modules = {path.stem for path in PACKAGE.rglob("*") if path.is_dir() or path.suffix == ".py"}
     assert set(re.findall(r"`([a-z_]+)`", rows)) - modules - {"scheduler_dead"} == set()
+
+
+def test_the_tests_named_in_the_security_page_exist():
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8").partition("\n## Tests\n")[2]
+    named = re.findall(r"`([\w/]+\.py)`", page)
+    assert len(named) > 20
+    assert [name for name in named if not (ROOT / "tests" / name).exists()] == []
