@@ -17,7 +17,7 @@ DOCKER_ONLY = ! $(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_
               && ! { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; } \
               && docker compose version >/dev/null 2>&1
 
-.PHONY: help run check test test-deep languages lint schemas dashboards example screenshots chaos torture bench bench-against bench-peers docs build constraints audit sbom clean
+.PHONY: help run check test test-deep languages lint schemas dashboards example pictures screenshots chaos torture bench bench-against bench-peers docs build constraints audit sbom clean
 
 help: ## a line for each target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ dashboards: $(READY) ## write grafana/dashboards/*.json and the alert rules for 
 
 example: $(READY) ## the examples for hosts, against a sidecar of their own (ARGS="plain_pika.py" for one)
 	@$(BIN)/python examples/run.py $(ARGS)
+
+pictures: $(READY) ## draw docs/recurrence/*.svg from what the planner gives
+	@$(BIN)/python -m tools.pictures
 
 screenshots: $(READY) ## draw docs/console/*.png, the console in both themes, from a real run of some minutes
 	@$(BIN)/python -m tools.screenshots

@@ -6,6 +6,7 @@ from typing import Any
 
 from bench import (
     api,
+    calendars,
     commands,
     console,
     costs,
@@ -42,6 +43,7 @@ PARTS = {
     "console": console.run,
     "webhooks": webhooks.run,
     "zones": zones.run,
+    "calendars": calendars.run,
     "day": day.run,
 }
 LONG = ("day",)  # takes half an hour: only if named

@@ -35,6 +35,7 @@ PARTS = (
     "console",
     "delayed",
     "zones",
+    "calendars",
     "day",
 )
 

@@ -236,6 +236,8 @@ class InOneZone(Occurrences):
             return
         if self.job.status is JobStatus.PAUSED:
             self.send("resume", id=JOB)
+        self.pass_time(self.now)
+        self.plan_again()
         self.pass_time(LAST + LONGEST)
         self.nothing_is_said_twice()
         planner = self.planner()
