@@ -51,6 +51,16 @@ def test_a_job_is_created_and_edited_by_options(job, database_url):
     assert json.loads(one.stdout)["job_type"] == "once", one.stderr
 
 
+def test_a_start_may_name_its_zone_but_not_contradict_it(job, database_url):
+    start = "2099-03-01T09:00:00+01:00[Europe/Berlin]"
+    made = job("create", "--id", ID, "--job-type", "report", "--run-at", start)
+    assert (made.returncode, made.stdout) == (0, f"{ID}\n"), made.stderr
+    assert stored(database_url)[5] == "Europe/Berlin"
+    for options in (("--run-at", start.replace("+01", "+02")), ("--run-at", start, "--timezone", "Asia/Tokyo")):
+        wrong = job("create", "--job-type", "report", *options)
+        assert (wrong.returncode, wrong.stdout) == (65, ""), wrong.stderr
+
+
 def test_a_request_is_read_from_a_file(job, database_url, tmp_path):
     file = tmp_path / "job.yaml"
     file.write_text(f"id: {ID}\njob_type: report\nrun_at: 2099-01-01T09:00:00Z\n"

@@ -75,6 +75,29 @@ def test_many_pending_jobs_are_estimated(session, sql):
     assert session.measure().pending == pytest.approx(5 * PENDING_COUNTED, rel=0.05)
 
 
+def test_calendars_in_use_that_end_within_thirty_days_are_counted(session, sql):
+    def calendar(name, days, tenant="default", content="{}"):
+        sql("INSERT INTO calendars (name, tenant, content, version, revision, issued_at, valid_until) "
+            "VALUES (%s, %s, %s, 1, 1, now(), (now() AT TIME ZONE 'UTC')::date + %s)", name, tenant, content, days)
+
+    def use(name, status="pending", tenant="default"):
+        sql("INSERT INTO jobs (id, job_type, status, next_run_at, calendar, tenant) "
+            "VALUES (gen_random_uuid(), 'a', %s, now() + interval '1 hour', %s, %s)", status, name, tenant)
+
+    calendar("soon", 29)
+    calendar("later", 30)
+    calendar("unused", 29)
+    calendar("over", -5, tenant="*")
+    calendar("over", 90, tenant="acme")
+    for name in ("soon", "soon", "later"):
+        use(name)
+    use("unused", status="done")
+    use("over", tenant="acme")  # has a calendar of its own
+    assert session.measure().calendars_expiring == 1
+    use("over", status="paused")
+    assert session.measure().calendars_expiring == 2
+
+
 def test_measuring_walks_indexes_only(session, sql):
     jobs(sql, 20_000, due="1 hour")
     jobs(sql, 20_000, status="done", finished="-1 hour")

@@ -223,6 +223,15 @@ def test_a_job_that_a_change_leaves_without_occurrences_stays_until_its_last_nom
     assert missed(sidecar) == [("calendar", [at("17T09:00")]), ("calendar", [at("18T09:00")])]
 
 
+def test_a_start_may_name_its_zone_but_not_contradict_it(sidecar):
+    start = "2026-12-16T09:00:00+01:00[Europe/Berlin]"
+    job_id = request(sidecar, run_at=start, window={"from": "10:00", "to": "12:00"})
+    assert sidecar.job(job_id).next_run_at == at("16T09:00")
+    for fields in ({"run_at": start.replace("+01", "+02")}, {"run_at": start, "timezone": "UTC"}):
+        reply = sidecar.request(id=str(uuid4()), job_type="a", **fields)
+        assert {error.field for error in reply.errors} <= {"run_at", "timezone"}
+
+
 def test_jitter_emits_every_occurrence_once(sidecar):
     request(sidecar, every="PT1M", run_at="2026-12-14T00:00:00Z", jitter=3600)
     sidecar.advance(hours=6)

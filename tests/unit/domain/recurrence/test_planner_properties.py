@@ -149,6 +149,32 @@ def test_calendars_and_windows_as_the_slow_reference_has_them(case):
     assert [(each.nominal_at, each.reason) for each in listed] == expected
 
 
+@steady
+@given(cases(), st.sampled_from((1, 900, 7200, 86_400)), st.uuids())
+def test_jitter_delays_each_event_within_its_window_and_keeps_the_order(case, jitter, job_id):
+    zone, start, fields, named, resolve, calendar, policy, window = case
+    rows, _ = slow.plan(named, zone, calendar=calendar, policy=policy or "skip", window=window, resolve=resolve)
+    given = {"calendar": calendar, "on_closed": policy, "window": window, "jitter": jitter}
+    planner = Planner(spec_of(timezone=zone, keep_wall=True, **fields), read_adjustments(given), job_id)
+    limit, sure = timedelta(seconds=jitter), (start + SPAN - SURE).replace(tzinfo=UTC)
+    found = list(takewhile(lambda each: each.due_at < sure, planner.all()))
+    assert [each.due_at for each in found] == sorted(each.due_at for each in found)
+    expected = {nominal: (planned, len(merged)) for nominal, planned, merged in rows}
+    assert {each.nominal_at for each in found} >= {
+        nominal for nominal, planned, _ in rows if planned + limit < sure}
+    for each in found:
+        planned, merged = expected[each.nominal_at]
+        assert (each.planned_at, each.merged) == (planned, merged)
+        assert planned <= each.due_at < planned + limit
+        if window is not None:
+            assert slow.in_window(each.due_at, window, None, zone) == each.due_at
+    again = Planner(spec_of(timezone=zone, keep_wall=True, **fields), read_adjustments(given), job_id)
+    if found:
+        middle = found[len(found) // 2].due_at
+        later = list(takewhile(lambda each: each.due_at < sure, again.after(middle)))
+        assert later == [each for each in found if each.due_at > middle]
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("place", range(len(PLACES)))
 def test_every_seven_minutes_over_a_clock_change(place, policy):
