@@ -131,7 +131,7 @@ def plan_first(  # noqa: PLR0917 - a job and its calendar
     planner = checked_planner(spec, adjustments_of(spec, effective), UUID(job_id))
     earliest = max(plus(planner.schedule.starts_at, -MICRO), now - _OLDEST_SKIP, settled_until or BEGINNING)
     state = AdjustedState(settled_until=settled_until, reported_until=None if effective is None else earliest)
-    return _with_next(state, planner, effective)
+    return _with_next(state, planner, effective, next(unsettled(planner, state), None))
 
 
 def plan_again(
@@ -142,23 +142,30 @@ def plan_again(
     if after.names.clock is not before.names.clock:
         record = moved_record(record, before, after)
     after.settle(record)
-    record = _with_joined(record, before, after, now)
-    after.settle(record)
+    first, joined = _first_and_joined(record, before, after, now)
+    record = record.including(joined)
+    if first is None and joined:
+        after.settle(record)
+        first = next(_unsettled(after, record, None), None)
     reported = None if effective is None else record.start or job.reported_until
     state = AdjustedState(settled_until=record.settled_until, unsettled=record.unsettled, reported_until=reported)
-    return _with_next(state, after, effective)
+    return _with_next(state, after, effective, first)
 
 
-def _with_joined(record: Record, before: Planner, after: Planner, now: datetime) -> Record:
-    """Return the record with the occurrences that join an event that was emitted already, at its instant."""
-    joined: list[datetime] = []
+def _first_and_joined(
+    record: Record, before: Planner, after: Planner, now: datetime
+) -> tuple[PlannedOccurrence | None, list[datetime]]:
+    """Return the first unsettled occurrence, and those that join an event emitted before, at its instant."""
+    first, joined = None, list[datetime]()
     for occurrence in islice(_unsettled(after, record, None), _MOST_JOINED):
-        if occurrence.due_at > now + after.adjustments.jitter:
-            break
         instant = occurrence.planned_at or occurrence.due_at
         if record.includes(instant) and before.planned_of(instant) == instant and after.schedule.fires_at(instant):
             joined += [*after.merged(occurrence, MOST_UNSETTLED), occurrence.nominal_at]
-    return record.including(joined)
+        else:
+            first = first or occurrence
+        if occurrence.due_at > now + after.adjustments.jitter:
+            break
+    return first, joined
 
 
 def plan_with_calendar(  # noqa: PLR0917 - a job, its calendars and its zone
@@ -173,8 +180,9 @@ def plan_with_calendar(  # noqa: PLR0917 - a job, its calendars and its zone
     return plan_again(job, before, after, effective, now)
 
 
-def _with_next(state: AdjustedState, planner: Planner, effective: EffectiveCalendar | None) -> AdjustedState:
-    first = next(unsettled(planner, state), None)
+def _with_next(
+    state: AdjustedState, planner: Planner, effective: EffectiveCalendar | None, first: PlannedOccurrence | None
+) -> AdjustedState:
     skip_at = None
     if effective is not None and state.reported_until is not None:
         skip_at = next_skip(planner, state.reported_until)

@@ -10,6 +10,7 @@ from enum import StrEnum
 from scheduler.domain.recurrence.day_masks import LAST_DAY, WEEK
 
 FURTHEST = 31  # days that an occurrence may move
+_WEEKS = 4  # at least, in FURTHEST days and in a month
 FIRST_TARGET, LAST_TARGET = 4, LAST_DAY - 4  # near the limits of datetime, local times have no instants
 
 
@@ -33,10 +34,17 @@ class BusinessCalendar:
     opened: Mapping[int, str]  # overrides closed and weekend
     valid_until: int = LAST_DAY  # the last day on which closed and opened count
     _opened: tuple[int, ...] = field(init=False, repr=False)
+    _most_closed: int = field(init=False, repr=False)  # listed dates within any FURTHEST days
 
     def __post_init__(self) -> None:
         opened = sorted(day for day in self.opened if day <= min(self.valid_until, LAST_TARGET))
         object.__setattr__(self, "_opened", tuple(opened))
+        object.__setattr__(self, "_most_closed", _most_within(sorted(self.closed), FURTHEST))
+
+    def opens_every_month(self, weekdays: frozenset[int]) -> bool:
+        """Return whether it is certain that one of these weekdays is open within any 28 days."""
+        # Each weekday occurs at least four times. One more may be lost to a window that daylight saving empties.
+        return self._most_closed + 1 < _WEEKS * len(weekdays - self.weekend)
 
     def is_open(self, day: int) -> bool:
         """Return whether occurrences may be emitted on `day`."""
@@ -96,6 +104,11 @@ class BusinessCalendar:
             if FIRST_TARGET <= day <= LAST_TARGET and self.is_open(day):
                 return day
         return None
+
+
+def _most_within(days: list[int], span: int) -> int:
+    """Return the largest number of days within a span."""
+    return max((number - bisect_left(days, day - span + 1) + 1 for number, day in enumerate(days)), default=0)
 
 
 def _month(day: int) -> tuple[int, int]:

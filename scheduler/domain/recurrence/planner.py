@@ -197,6 +197,8 @@ class Planner:
         It ends early after `limit` instants, or after `most` examined occurrences.
         """
         skips: list[datetime] = []
+        if self._skips_none():
+            return skips, until
         nominal, end = plus(after, MICRO), plus(until, MICRO)
         for _ in range(most):
             following = self.schedule.first_in(nominal, end) if nominal < end else None
@@ -210,6 +212,13 @@ class Planner:
                         return skips, following
                 nominal = plus(following, MICRO)
         return skips, plus(nominal, -MICRO)
+
+    def _skips_none(self) -> bool:
+        """Return whether it is certain that every occurrence has a day and an opening to move to."""
+        calendar, window = self.adjustments.calendar, self.adjustments.window
+        if calendar is None or self.adjustments.on_closed is OnClosed.SKIP:
+            return False
+        return calendar.opens_every_month(frozenset(range(WEEK)) if window is None else window.days)
 
     def _covered_until(self, nominal: datetime) -> datetime:
         """Return the end of an occurrence's day if the whole day is emitted, perhaps moved or merged."""

@@ -1,6 +1,6 @@
 """Commands for calendars: the newest one wins, in any order of arrival."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import permutations
 
 import pytest
@@ -8,6 +8,7 @@ import pytest
 from scheduler.domain.calendars import delete_calendar, store_calendar
 from scheduler.domain.errors import Rejected
 from scheduler.domain.messages import ScheduleCalendar
+from scheduler.domain.recurrence.business_calendar import BusinessCalendar
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -72,3 +73,15 @@ def test_an_impossible_content_is_rejected(fields):
 def test_a_command_from_a_broken_clock_is_rejected():
     with pytest.raises(Rejected, match="issued_at"):
         store(None, command(100_000))
+
+
+@pytest.mark.parametrize(("weekend", "closed", "weekdays", "sure"), [
+    ([], 26, range(7), True), ([], 27, range(7), False), ([5, 6], 18, range(7), True),
+    ([5, 6], 19, range(7), False), ([], 2, [0], True), ([], 3, [0], False),
+    ([5, 6], 0, [5], False), (range(7), 0, range(7), False),
+])
+def test_with_few_closed_dates_every_month_has_an_open_day(weekend, closed, weekdays, sure):
+    first = date(2026, 12, 1).toordinal()
+    dates = dict.fromkeys([*range(first, first + closed), first + 400], "")
+    calendar = BusinessCalendar(frozenset(weekend), dates, {})
+    assert calendar.opens_every_month(frozenset(weekdays)) is sure
