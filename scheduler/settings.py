@@ -16,6 +16,7 @@ from scheduler.domain.names import COMMAND_VARIABLES
 from scheduler.domain.recurrence import zone_data
 from scheduler.domain.recurrence.zone_data import ZoneData
 from scheduler.domain.targets.pools import DEFAULT_POOL, POOL_PATTERN
+from scheduler.domain.targets.urls import check_url
 
 QUEUE_TYPES = ("quorum", "classic", "default")
 HISTORIES = ("tracked", "all")
@@ -118,6 +119,13 @@ def _proxy_url(text: str) -> str:
         known = False
     if not known or parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ValueError(f"must be http://host:port, or http://user:password@host:port; {_ENCODE}")
+    return text
+
+
+def _http_url(text: str) -> str:
+    check_url(text)
+    if "{{" in text:
+        raise ValueError("must not contain placeholders")
     return text
 
 
@@ -230,6 +238,8 @@ class Settings:
     worker_pools: tuple[str, ...] = _setting("SCHEDULER_WORKER_POOLS", (DEFAULT_POOL,), _pools)
     commands_file: str | None = _setting("SCHEDULER_COMMANDS_FILE", None, str)
     stop_grace: int = _setting("SCHEDULER_STOP_GRACE", 30, _number(0, 86_400))
+    notify_webhook: str | None = _setting("SCHEDULER_NOTIFY_WEBHOOK", None, _http_url, secret=True)
+    notify_secret: str | None = _setting("SCHEDULER_NOTIFY_SECRET", None, str, secret=True)
     zoneinfo_dir: str | None = _setting("SCHEDULER_ZONEINFO_DIR", None, lambda text: _zone_data(text).source)
     retention_days: int = _setting("SCHEDULER_RETENTION_DAYS", 30, _number(0, 36_500))
 

@@ -78,6 +78,9 @@ runs = Counter("scheduler_runs_total", "Finished runs, by status.", ["status"])
 run_attempts = Counter("scheduler_run_attempts_total", "Finished attempts, by outcome.", ["outcome"])
 runs_open = Gauge("scheduler_runs_open", "Open runs: delivered, running or waiting (counted up to 100,000).")
 runs_dead = Gauge("scheduler_runs_dead", "Dead runs not yet pruned (counted up to 100,000).")
+notifications = Counter(
+    "scheduler_notifications_total", "Calls of SCHEDULER_NOTIFY_WEBHOOK, by outcome.", ["outcome"]
+)
 work_unoffered = Gauge(
     "scheduler_work_unoffered",
     "Attempts in a queue that no live worker offers to do (of the first 10,000 open runs).",

@@ -37,7 +37,8 @@ def start(role: ProcessRole, settings: Settings, stop: Stop) -> tuple[list[Healt
     pika_internals.check()
     stop.listen()
     sys.setswitchinterval(role.switch_seconds)
-    works = role.load(settings)
+    works, notifier = role.load(settings), role.notifier(settings)
+    notifying = None if notifier is None else notifier(settings, stop)
     # Reference counting frees the objects of a message. So the cycle collector runs rarely, and skips imported
     # modules.
     gc.freeze()
@@ -52,6 +53,8 @@ def start(role: ProcessRole, settings: Settings, stop: Stop) -> tuple[list[Healt
     maintenance_part = health.part("postgres", loops=False) if role.idle_without_database else None
     port = http.serve(health, settings.metrics_host, settings.metrics_port)
     log.info("started", role=role.name, metrics_host=settings.metrics_host, metrics_port=port)
+    if notifying is not None:
+        notifying.start()
     return parts, Maintenance(role, settings, stop, maintenance_part, port).start()
 
 

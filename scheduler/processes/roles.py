@@ -30,6 +30,7 @@ class ProcessRole:
     # Module and class of an object that its tasks share, created once from the settings.
     common: str | None = None
     extra: str = "server"  # the extra that it needs
+    notifies: bool = False  # one replica of these calls SCHEDULER_NOTIFY_WEBHOOK
 
     def load(self, settings: Any) -> list[Any]:
         """Import its tasks. A class with `each` is expanded to several, depending on the settings."""
@@ -38,6 +39,15 @@ class ProcessRole:
         except ModuleNotFoundError as error:
             raise missing_extra(f"scheduler {self.name}", self.extra, error) from None
         return [work for cls in classes for work in (cls.each(settings) if hasattr(cls, "each") else (cls,))]
+
+    def notifier(self, settings: Any) -> Any:
+        """Import the class that calls SCHEDULER_NOTIFY_WEBHOOK; None if this process does not."""
+        if not self.notifies or settings.notify_webhook is None:
+            return None
+        try:
+            return _import_object("scheduler.notifying.notifier:Notifier")
+        except ModuleNotFoundError as error:
+            raise missing_extra("SCHEDULER_NOTIFY_WEBHOOK", "worker", error) from None
 
     def shared(self, settings: Any) -> tuple[Any, ...]:
         """Create the object that its tasks share, if any."""
@@ -69,10 +79,10 @@ ROLES = {role.name: role for role in (
     ProcessRole("consumer", "Store commands: AMQP → Postgres.",
          ("scheduler.processes.consumer:Consumer", "scheduler.processes.consumer:ResultsConsumer",
           "scheduler.processes.consumer:DelayConsumer"),
-         in_dev=1, switch_seconds=0.002, idle_without_database=True),
+         in_dev=1, switch_seconds=0.002, idle_without_database=True, notifies=True),
     ProcessRole("producer", "Publish due events: Postgres → AMQP.",
          ("scheduler.processes.producer:Producer", "scheduler.processes.replanner:Replanner"),
-         in_dev=2, switch_seconds=0.0005),
+         in_dev=2, switch_seconds=0.0005, notifies=True),
     ProcessRole("worker", "Execute jobs: webhooks, commands and handlers.",
          ("scheduler.workers.heartbeat:WorkerHeartbeat", *WORKERS.values()),
          in_dev=1, switch_seconds=0.002, database=False, declares=False,

@@ -31,6 +31,7 @@ BELOW = {
             "views"},
     "client": {"domain", "rabbit", "resources"},
     "workers": {"client", "domain", "ops", "processes.runtime", "rabbit", "settings"},
+    "notifying": {"domain", "ops", "postgres", "processes.runtime", "settings", "workers"},
     "testing": {"client", "commands", "domain"},
     "processes": {"client", "commands", "domain", "emitting", "ops", "postgres", "processes.roles",
                   "processes.runtime", "rabbit", "settings"},
