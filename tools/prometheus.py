@@ -2,6 +2,7 @@
 # ruff: noqa: S603, S607 - fixed programs of the system, with arguments of our own
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,24 +27,36 @@ _ADVICE = (
     "prometheus and promtool are not on this machine. Debian, Ubuntu: sudo apt-get install prometheus; Fedora: "
     "sudo dnf install golang-github-prometheus; macOS: brew install prometheus"
 )
+_ALERTMANAGERS = ("prometheus-alertmanager", "alertmanager")  # Debian's name, and the project's
 
 
 def ensure(say: apt.Say) -> None:
     """Install `prometheus` and `promtool` on Debian as root if they are missing. Raises ServerFailed."""
-    if all(map(shutil.which, _PROGRAMS)):
+    _ensure("prometheus", lambda: all(map(shutil.which, _PROGRAMS)), say, _ADVICE)
+
+
+def ensure_alertmanager(say: apt.Say) -> str:
+    """Install Alertmanager likewise, and return its program."""
+    _ensure("prometheus-alertmanager", lambda: any(map(shutil.which, _ALERTMANAGERS)), say,
+            "alertmanager is not on this machine. Debian, Ubuntu: sudo apt-get install prometheus-alertmanager")
+    return next(program for program in _ALERTMANAGERS if shutil.which(program))
+
+
+def _ensure(package: str, there: Callable[[], bool], say: apt.Say, advice: str) -> None:
+    if there():
         return
     if not apt.can_install():
-        raise ServerFailed(_ADVICE)
+        raise ServerFailed(advice)
     base = default_base()
     with exclusive(base.with_name(f"{base.name}-installing")):
-        if not all(map(shutil.which, _PROGRAMS)):
-            apt.install(["prometheus"], say)
+        if not there():
+            apt.install([package], say)
             if shutil.which("systemctl"):
-                # We want the programs, not a server on port 9090 after the next boot.
-                for unit in ("prometheus", "prometheus-node-exporter"):
+                # We want the programs, not servers on their ports after the next boot.
+                for unit in (package, "prometheus-node-exporter"):
                     subprocess.run(["systemctl", "disable", "--quiet", unit], capture_output=True, check=False)
-    if not all(map(shutil.which, _PROGRAMS)):
-        raise ServerFailed(_ADVICE)
+    if not there():
+        raise ServerFailed(advice)
 
 
 def promtool(*arguments: str | Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -56,7 +69,10 @@ def promtool(*arguments: str | Path, stdin: str | None = None) -> subprocess.Com
 class Prometheus:
     """A server that scrapes every second and applies our rules as often."""
 
-    def __init__(self, ledger: Ledger, jobs: Mapping[str, Sequence[str]], extra: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, ledger: Ledger, jobs: Mapping[str, Sequence[str]], extra: Sequence[Any] = (),
+        alertmanagers: Sequence[str] = (),
+    ) -> None:
         """Start it on a free port; `jobs` has the targets of each scrape job."""
         ensure(lambda line: print(f"== {line}", file=sys.stderr, flush=True))  # noqa: T201 - `make lint` shows it
         [port] = free_ports(1)
@@ -68,6 +84,7 @@ class Prometheus:
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
             "rule_files": [str(path) for path in _faster(directory)],
             "scrape_configs": [*scrapes, *extra],
+            "alerting": {"alertmanagers": [{"static_configs": [{"targets": list(alertmanagers)}]}]},
         }
         file = directory / "prometheus.yml"
         file.write_text(json.dumps(config), encoding="utf-8")  # JSON is YAML
@@ -108,11 +125,7 @@ class Prometheus:
         self._process.wait()
 
     def _ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=20) as answer:  # noqa: S310 - loopback
-                return bool(answer.status == 200)  # noqa: PLR2004 - HTTP's own number
-        except OSError:
-            return False
+        return _responds(f"{self.url}/-/ready")
 
     def _get(self, what: str, parameters: Mapping[str, str]) -> Any:
         url = f"{self.url}/api/v1/{what}?{urllib.parse.urlencode(parameters)}"
@@ -123,6 +136,49 @@ class Prometheus:
             with error:
                 problem = error.read().decode(errors="replace")
             raise ServerFailed(f"{parameters['query']}: {problem}") from None
+
+
+class Alertmanager:
+    """A server with our configuration, which sends at once and to a given URL."""
+
+    def __init__(self, ledger: Ledger, receiver: str) -> None:
+        """Start it on a free port."""
+        program = ensure_alertmanager(lambda line: print(f"== {line}", file=sys.stderr, flush=True))  # noqa: T201 - for tests
+        [port] = free_ports(1)
+        self.address = f"{LOOPBACK}:{port}"
+        directory = ledger.directory / f"alertmanager-{port}"
+        directory.mkdir()
+        text = (ROOT / "prometheus" / "alertmanager.yml").read_text(encoding="utf-8")
+        # Debian's release has no `url_file`.
+        text = re.sub(r"url_file: .*", f"url: {receiver}", text)
+        text = re.sub(r"group_(wait|interval): .*", r"group_\1: 1s", text)
+        file = directory / "alertmanager.yml"
+        file.write_text(text, encoding="utf-8")
+        self._log = directory / "log"
+        self._process = ledger.spawn(
+            [program, f"--config.file={file}", f"--storage.path={directory / 'data'}",
+             f"--web.listen-address={self.address}", "--cluster.listen-address=", "--log.level=warn"],
+            output=self._log,
+        )
+        if not wait_until(self._ready, SERVER_DEADLINE):
+            raise ServerFailed(f"Alertmanager did not start: {self._log.read_text(encoding='utf-8')[-2000:]}")
+
+    def stop(self) -> None:
+        """Stop it."""
+        if self._process.poll() is None:
+            end([ProcessIdentity.of(self._process.pid)], 15, 20)
+        self._process.wait()
+
+    def _ready(self) -> bool:
+        return _responds(f"http://{self.address}/-/ready")
+
+
+def _responds(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=20) as answer:  # noqa: S310 - loopback
+            return bool(answer.status == 200)  # noqa: PLR2004 - HTTP's own number
+    except OSError:
+        return False
 
 
 def _faster(directory: Path) -> list[Path]:

@@ -24,6 +24,11 @@ if [ ! -e secrets/jwt_key ]; then
     random 32 > secrets/jwt_key
     echo "wrote secrets/jwt_key"
 fi
+if [ ! -e secrets/alert_url ]; then
+    # Nothing listens there: alerts are shown by Prometheus and Alertmanager only.
+    printf 'http://127.0.0.1:9/' > secrets/alert_url
+    echo "wrote secrets/alert_url: replace it with the URL that gets alerts"
+fi
 if [ ! -e secrets/webhooks.toml ]; then
     printf '# name = "whsec_…", or [new, old] during rotation: docs/webhooks.md\nexample = "whsec_%s"\n' \
         "$(dd if=/dev/urandom bs=24 count=1 2>/dev/null | base64 | tr -d '\n')" > secrets/webhooks.toml

@@ -54,7 +54,8 @@ def _id(notification: Notification) -> str:
 
 def _item(notification: Notification) -> dict[str, object]:
     item: dict[str, object] = {
-        "id": _id(notification), "kind": notification.kind, "state": "firing" if notification.firing else "resolved",
+        "id": _id(notification), "kind": notification.kind,
+        "state": "firing" if notification.firing else "resolved",
         "since": rfc3339(notification.since.astimezone(UTC)), "summary": summary(notification),
     }
     if notification.kind == "run_dead":
