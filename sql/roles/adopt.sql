@@ -1,6 +1,8 @@
 -- Give the tables, types and functions of an installation that another role created to scheduler_owner. Run it once
 -- as that role or as a superuser, in the sidecar's database, after roles.sql; then run roles.sql again. It works on the
 -- same schema as roles.sql.
+\set ON_ERROR_STOP on
+
 DO $$
 DECLARE
     own text := coalesce(nullif(current_setting('scheduler.schema', true), ''), 'scheduler');

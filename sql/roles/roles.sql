@@ -1,10 +1,15 @@
 -- Two roles for the sidecar: scheduler_owner changes the schema (`scheduler migrate`), scheduler_runtime only
 -- reads and writes rows (`scheduler consumer`, `scheduler producer`, `scheduler top`, `job`, `run`). Run it in the
--- sidecar's database as a superuser, before the first `scheduler migrate` and after `--move-to-schema`; running it again is
--- harmless. Then give each a password, for example with psql's \password.
+-- sidecar's database, before the first `scheduler migrate` and after `--move-to-schema`; running it again is harmless. Then give
+-- each a password, for example with psql's \password.
+--
+-- Run it with psql, as a superuser or, in a managed service, as the database's owner with the attribute CREATEROLE. The latter
+-- becomes a member of scheduler_owner.
 --
 -- It creates the schema `scheduler`. For another SCHEDULER_SCHEMA: PGOPTIONS='-c scheduler.schema=NAME' psql … -f roles.sql.
 -- In a database of release 0.2, whose tables are in `public`, it works on `public`.
+
+\set ON_ERROR_STOP on
 
 DO $$
 DECLARE
@@ -19,6 +24,9 @@ BEGIN
     END IF;
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'scheduler_runtime') THEN
         CREATE ROLE scheduler_runtime LOGIN NOINHERIT;
+    END IF;
+    IF NOT pg_has_role(current_user, 'scheduler_owner', 'USAGE') THEN
+        EXECUTE format('GRANT scheduler_owner TO %I', current_user);  -- not a superuser, who may do all of this anyway
     END IF;
     EXECUTE format('GRANT CONNECT ON DATABASE %I TO scheduler_owner, scheduler_runtime', current_database());
 

@@ -15,8 +15,8 @@ from pika import BasicProperties
 from pika.exceptions import ChannelClosedByBroker
 from support import DEADLINE, Host, Process, Sidecar, amqp, connected, iso, until, utc
 
-from scheduler.dev.servers import RabbitServer
-from scheduler.dev.servers.binaries import find_rabbitmq
+from scheduler.dev.servers import PostgresServer, RabbitServer
+from scheduler.dev.servers.binaries import find_postgres, find_rabbitmq
 from scheduler.dev.servers.vhosts import name_of
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +34,12 @@ PASSWORDS = {user: secrets.token_hex(12) + "'!~" for user in BROKER_USERS.values
 def as_user(url: str, user: str, password: str | None = None) -> str:
     place = urlsplit(url).netloc.rpartition("@")[2]
     return urlsplit(url)._replace(netloc=f"{user}:{password or PASSWORDS[user]}@{place}").geturl()
+
+
+def script(name: str) -> str:
+    """The statements of a script, without psql's own commands."""
+    lines = (ROLES / name).read_text(encoding="utf-8").splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("\\"))
 
 
 def script_environment(vhost: str) -> dict[str, str]:
@@ -55,7 +61,7 @@ def least(stack, empty_database, vhost):
     with connected(empty_database) as connection:
         cursor = connection.cursor()
         for _ in range(2):  # running it twice is harmless
-            cursor.execute((ROLES / "roles.sql").read_text(encoding="utf-8"))
+            cursor.execute(script("roles.sql"))
         for role, password in DATABASE_ROLES.items():
             cursor.execute(f"ALTER ROLE scheduler_{role} PASSWORD %s", (password,))
     server = stack.rabbitmq
@@ -393,7 +399,7 @@ def test_an_installation_of_a_superuser_changes_to_the_roles(least, empty_databa
     migrated.stop()
     with connected(empty_database) as connection:
         for name in ("roles.sql", "adopt.sql", "roles.sql"):
-            connection.cursor().execute((ROLES / name).read_text(encoding="utf-8"))
+            connection.cursor().execute(script(name))
         cursor = connection.cursor()
         cursor.execute("SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'scheduler'")
         assert cursor.fetchall() == [("scheduler_owner",)]
@@ -408,3 +414,60 @@ def test_an_installation_of_a_superuser_changes_to_the_roles(least, empty_databa
         host.request(run_at=iso(utc()))
         assert host.due()
         host.close()
+
+
+@pytest.fixture
+def managed(stack):
+    """A database whose owner may create roles and is no superuser, on a server without our roles."""
+    if stack.postgres is None:
+        pytest.skip("needs private servers")
+    postgres = PostgresServer(stack.ledger, find_postgres(), name=f"managed-{secrets.token_hex(4)}", fast=True)
+    postgres.start()
+    with connected(postgres.url) as connection:
+        cursor = connection.cursor()
+        cursor.execute("CREATE ROLE admin LOGIN CREATEROLE PASSWORD 'admin'")
+        cursor.execute("CREATE DATABASE managed OWNER admin")
+    yield as_user(postgres.url.replace("/postgres", "/managed"), "admin", "admin")
+    postgres.kill()
+
+
+def run_script(url: str, name: str = "roles.sql") -> subprocess.CompletedProcess[str]:
+    psql = find_postgres() / "psql"
+    if not psql.exists():
+        pytest.skip("needs psql")
+    return subprocess.run([psql, "-X", "-f", ROLES / name, url], check=False, capture_output=True, text=True)
+
+
+def test_a_managed_service_without_superuser_is_enough(managed):
+    for _ in range(2):
+        done = run_script(managed)
+        assert done.returncode == 0, done.stderr
+    with connected(managed) as connection:
+        for role, password in DATABASE_ROLES.items():
+            connection.cursor().execute(f"ALTER ROLE scheduler_{role} PASSWORD %s", (password,))
+    owner = as_user(managed, "scheduler_owner", DATABASE_ROLES["owner"])
+    migrated = Process("migrate", {"DATABASE_URL": owner})
+    assert migrated.popen.wait(DEADLINE) == 0, migrated.raw
+    migrated.stop()
+    assert run_script(managed).returncode == 0  # with tables
+    runtime = as_user(managed, "scheduler_runtime", DATABASE_ROLES["runtime"])
+    with connected(runtime) as connection:
+        cursor = connection.cursor()
+        cursor.execute("SET search_path = scheduler")
+        cursor.execute("INSERT INTO jobs (id) VALUES (gen_random_uuid()) RETURNING status")
+        assert cursor.fetchall() == [("pending",)]
+        cursor.execute("SELECT add_run_partition(15)")
+        with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+            cursor.execute("CREATE TABLE mine (id integer)")
+
+
+def test_the_script_stops_at_the_first_error_and_says_so(managed):
+    with connected(managed) as connection:
+        connection.cursor().execute("CREATE ROLE nobody LOGIN PASSWORD 'nobody'")
+    done = run_script(as_user(managed, "nobody", "nobody"))
+    assert done.returncode != 0
+    assert "permission denied" in done.stderr
+    with connected(managed) as connection:
+        cursor = connection.cursor()
+        cursor.execute("SELECT count(*) FROM pg_roles WHERE rolname LIKE 'scheduler\\_%'")
+        assert cursor.fetchall() == [(0,)]
