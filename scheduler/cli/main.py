@@ -120,7 +120,10 @@ def _parser() -> argparse.ArgumentParser:
     completion = add("completion", _completion, "A completion script for a shell: bash, zsh or fish.")
     completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"one of {', '.join(SHELLS)}")
     health = add("health", _health, "Readiness of a running process, for HEALTHCHECK.")
-    health.add_argument("--live", action="store_true", help="check liveness instead")
+    checked = health.add_mutually_exclusive_group()
+    checked.add_argument("--live", action="store_true", help="check liveness instead")
+    checked.add_argument("--database", action="store_true", help="check the settings of Postgres instead")
+    health.add_argument("--json", action="store_true", help="with --database: print JSON")
     return parser
 
 
@@ -277,6 +280,10 @@ def _completion(args: argparse.Namespace) -> int:
 
 def _health(args: argparse.Namespace) -> int:
     config = settings.load(os.environ)
+    if args.database:
+        from scheduler.cli import database_health  # noqa: PLC0415 - only this option needs it
+
+        return database_health.show(config, as_json=args.json)
     host = "127.0.0.1" if config.metrics_host in ("0.0.0.0", "::") else config.metrics_host  # noqa: S104 - connected to, not listened on
     host = f"[{host}]" if ":" in host else host
     url = f"http://{host}:{config.metrics_port}/{'livez' if args.live else 'readyz'}"
