@@ -22,7 +22,8 @@ _STORABLE = re.compile(
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]").search
 _LONGEST_PATH = 200  # characters of a field's name in a problem
 _MOST_SEARCHED = 10_000  # values in which the paths of such strings are searched
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+# A string, which may lack its end: otherwise the search for one would take quadratic time.
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 # A text may have this many arrays and objects, and a long one an array or object for this many characters.
 _FEW, _SPARSE = 20_000, 5
 # Longer texts are parsed without a Python call per object, which takes longer for a short one.
