@@ -59,7 +59,7 @@ def apply(settings: Settings, args: Namespace) -> str | None:
         if JOB_VERBS[args.verb].permanent and not args.yes:
             count = count_jobs(connection, filters, _MOST_COUNTED)
             connection.rollback()  # a person may take long to answer
-            matching = f"{count:,} job matches. " if count == 1 else f"{count:,} jobs match. "
+            matching = f"{count:,} job matches" if count == 1 else f"{count:,} jobs match"
             if count and (problem := confirm(f"{args.verb} them", yes=False, matched=matching)):
                 return problem
         matched = run_in_batches(connection,

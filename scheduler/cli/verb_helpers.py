@@ -48,13 +48,13 @@ def open_connection(settings: Settings, name: str) -> Iterator[Connection]:
 
 
 def confirm(action: str, *, yes: bool, matched: str = "") -> str | None:
-    """Ask for confirmation on the terminal; return an error text without it. `matched` counts the rows."""
+    """Ask for confirmation on the terminal; return an error text without it. `matched` says how many match."""
     if yes:
         return None
     if not sys.stdin.isatty():
-        return f"{matched}this cannot be undone: pass --yes to {action}"
-    question = f"{matched}{action[0].upper()}{action[1:]}? This cannot be undone. Continue? [y/N] "
-    print(question, end="", flush=True, file=sys.stderr)
+        return f"{matched}{matched and ': '}pass --yes to {action}; this cannot be undone"
+    asked = f"{action[0].upper()}{action[1:]}? This cannot be undone. Continue? [y/N] "
+    print(f"{matched}{matched and '. '}{asked}", end="", flush=True, file=sys.stderr)
     return None if sys.stdin.readline().strip().lower() in ("y", "yes") else "aborted"
 
 
