@@ -36,7 +36,8 @@ test: $(READY) ## all tests, against a real Postgres and a real RabbitMQ (SERVER
 	@SERVERS=$(SERVERS) $(BIN)/python -m pytest -n 3 --dist loadscope $(ARGS)
 
 languages: $(READY) ## build and run the small host in Java, Go, PHP, Ruby and TypeScript (as root it installs them)
-	@$(BIN)/python -m pytest -m "languages or not languages" tests/acceptance/test_languages.py $(ARGS)
+	@$(BIN)/python -m pytest -m "languages or not languages" \
+	  tests/acceptance/test_languages.py tests/acceptance/delayed/test_delayed_docs.py $(ARGS)
 
 test-deep: $(READY) ## the property tests with thousands of examples
 	@SCHEDULER_TEST_EXAMPLES=5000 $(BIN)/python -m pytest -m "deep" $(ARGS)

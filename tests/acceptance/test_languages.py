@@ -3,54 +3,20 @@
 TypeScript is part of `make test`. The others need a toolchain, which `make languages` installs as root.
 """
 
-import fcntl
 import os
 import re
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from language_support import GOPATH, JARS, PACKAGES, compile_with, install
 from node_support import node, npm_install
 from support import DEADLINE, Host, Sidecar, iso, until, utc
 
-from scheduler.dev.servers import apt
-
 ROOT = Path(__file__).parents[2]
 LANGUAGES = ROOT / "examples" / "languages"
-GOPATH = "/usr/share/gocode"  # of Debian's packages
-JARS = "/usr/share/java/amqp-client.jar:/usr/share/java/slf4j-api.jar:."
-PACKAGES = {
-    "php": {"php": "php-cli", "/usr/share/php/PhpAmqpLib": "php-amqplib"},
-    "ruby": {"ruby": "ruby", "/usr/share/rubygems-integration/all/gems/bunny-*": "ruby-bunny"},
-    "java": {"javac": "default-jdk-headless", "/usr/share/java/amqp-client.jar": "librabbitmq-client-java"},
-    "go": {
-        "go": "golang-go",
-        f"{GOPATH}/src/github.com/rabbitmq/amqp091-go": "golang-github-rabbitmq-amqp091-go-dev",
-    },
-}
-
-
-def missing(language):
-    """Return the packages to install; a wanted thing is a program or a pattern of paths."""
-    def exists(wanted):
-        return list(Path("/").glob(wanted[1:])) if wanted.startswith("/") else shutil.which(wanted)
-
-    return [package for wanted, package in PACKAGES[language].items() if not exists(wanted)]
-
-
-def install(language):
-    with (Path(tempfile.gettempdir()) / "scheduler-languages.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # other test processes may install, too
-        packages = missing(language)
-        if packages:
-            assert apt.can_install(), f"missing; Debian, Ubuntu: sudo apt-get install {' '.join(packages)}"
-            apt.install(packages, print)
-            assert missing(language) == []
-
-
 @pytest.fixture(scope="module")
 def running(stack, template):
     """One sidecar for all languages."""
@@ -79,12 +45,6 @@ def build(language, folder):
         compile_with(place, "go", "build", "-o", "host", **settings)
         return ["./host"], place
     return {"php": ["php", "host.php"], "ruby": ["ruby", "host.rb"]}[language], place
-
-
-def compile_with(place, *command, **environment):
-    done = subprocess.run(command, cwd=place, env=os.environ | environment, capture_output=True, text=True,
-                          check=False, timeout=5 * DEADLINE)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("language", [

@@ -1,9 +1,11 @@
-"""docs/from-the-plugin.md: what it says first is what happens."""
+"""docs/from-the-plugin.md: what it says happens. `make languages` runs the lines in Java."""
 
 import re
 from pathlib import Path
 
 import pika
+import pytest
+from language_support import JARS, compile_with, install
 from node_support import node, npm_install, run
 
 ROOT = Path(__file__).parents[3]
@@ -52,3 +54,35 @@ def test_the_node_after_works(shop, tmp_path):
     run(node(), str(script), shop.url)
     [(method, properties, body)] = shop.take("billing_node", 1)
     assert (method.exchange, properties.headers, body) == ("orders", {"x-delay": -60}, b"from node")
+
+
+@pytest.mark.languages
+def test_the_java_after_works(shop, tmp_path):
+    install("java")
+    section = PAGE.read_text(encoding="utf-8").split("### Java (amqp-client)")[1]
+    [code] = re.findall(r"```java\n(.*?)```", section, flags=re.DOTALL)[:1]
+    before, after = code.split("// after\n")
+    properties = next(line for line in before.splitlines() if line.startswith("var properties"))
+    lines = f"{properties}\n{after}".replace("60_000", "60").replace("billing", "billing_java")
+    (tmp_path / "After.java").write_text(f"""
+        import com.rabbitmq.client.*;
+        import java.util.Map;
+
+        public class After {{
+            public static void main(String[] arguments) throws Exception {{
+                var factory = new ConnectionFactory();
+                factory.setUri(arguments[0]);
+                try (var connection = factory.newConnection(); var channel = connection.createChannel()) {{
+                    channel.confirmSelect();
+                    channel.queueDeclare("billing_java", true, false, false, null);
+                    var body = "from java".getBytes();
+                    {lines}
+                    channel.waitForConfirmsOrDie();
+                }}
+            }}
+        }}
+    """)
+    compile_with(tmp_path, "javac", "-cp", JARS, "After.java")
+    compile_with(tmp_path, "java", "-cp", JARS, "After", shop.url)
+    [(method, properties, body)] = shop.take("billing_java", 1)
+    assert (method.exchange, properties.headers, body) == ("orders", {"x-delay": -60}, b"from java")
