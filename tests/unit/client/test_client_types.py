@@ -48,7 +48,8 @@ def attempt(event: TrackedDue[dict[str, int]]) -> int:
 
 def check(folder, code):
     (folder / "host.py").write_text(code)
-    options = ["--strict", "--config-file=", "--follow-imports=silent", "--no-error-summary"]
+    options = ["--strict", "--config-file=", "--follow-imports=silent", "--no-error-summary",
+               f"--cache-dir={folder}/cache"]  # another mypy may be using that of the checkout
     # In a process of its own: mypy raises the recursion limit and changes the garbage collection of its process.
     done = subprocess.run([sys.executable, "-m", "mypy", *options, str(folder / "host.py")], check=False,
                           capture_output=True, text=True)
