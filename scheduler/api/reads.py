@@ -26,8 +26,9 @@ from scheduler.postgres.audit import AuditFilter, list_audit
 from scheduler.postgres.connection import Connection
 from scheduler.postgres.effective_calendars import TenantCalendar, read_effective
 from scheduler.postgres.jobs.lists import JobFilter, JobRow, find_job, list_jobs, list_late_jobs
+from scheduler.postgres.jobs.search import names_of_jobs
 from scheduler.postgres.jobs.versions import NEWEST, list_versions
-from scheduler.postgres.runs.lists import RunFilter, find_run, list_runs, names_of_runs
+from scheduler.postgres.runs.lists import RunFilter, find_run, list_runs, names_of_runs, statuses_of_runs
 from scheduler.postgres.stats import list_job_types, list_processes, stats
 from scheduler.settings import Settings
 from scheduler.views.base import Page
@@ -189,6 +190,18 @@ class Reads:
         if run is None or run.occurrence is None or who.tenant not in (None, run.occurrence.tenant):
             raise NotFound(f"No run has the event_id {event_id}.")
         return run
+
+    async def job_names(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """Return the names, or types, of jobs that the caller has read, by id."""
+        if not job_ids:
+            return {}
+        return await self._database.read(lambda at: names_of_jobs(at, job_ids))
+
+    async def run_statuses(self, event_ids: Sequence[str]) -> dict[str, str]:
+        """Return the statuses of runs by event id. Checks no permission: the caller must."""
+        if not event_ids:
+            return {}
+        return await self._database.search(lambda at: statuses_of_runs(at, event_ids))
 
     async def run_names(self, event_ids: Sequence[str]) -> dict[str, str]:
         """Return the names of the jobs of runs that the caller has read, by event id."""

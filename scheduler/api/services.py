@@ -95,13 +95,14 @@ def make_services(settings: Settings, health: HealthPart | None = None) -> Servi
     database = Database(settings.database_url, settings.api_connections, health)
     compute = FairThreads("api compute", _COMPUTE_THREADS)
     actions = Actions(database, compute, settings)
+    reads = Reads(database, compute, settings)
     tokens = TokenVerifier(keys, settings.jwt_issuer, settings.jwt_audience, not_before=settings.jwt_not_before)
     sessions = ConsoleSessions(database, settings.jwt_not_before)
     sign_in = sign_in_of(settings, sessions)
     return Services(
-        settings=settings, reads=Reads(database, compute, settings), actions=actions,
+        settings=settings, reads=reads, actions=actions,
         job_import=JobImport(database, compute, settings),
-        dead=DeadLetterService(actions, settings),
+        dead=DeadLetterService(actions, reads, settings),
         delayed=DelayedMessageService(database, actions),
         calendars=CalendarService(database, compute, settings),
         tokens=tokens,

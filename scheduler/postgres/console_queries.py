@@ -17,6 +17,9 @@ _MOST_WORKERS = 200
 _MOST_FAILED = 5_000
 _MOST_OUTCOMES = 20_000
 _PULSE = query("console/snapshot", measure=query("maintenance/measure"))
+MOST_TENANTS = 200
+MOST_OF_TENANT = 10_000
+_MOST_DUE = 10_000  # of all tenants
 MOST_OF_JOB = 50
 MOST_NEW = 50
 _WATCHED_RUNS = query(
@@ -51,6 +54,25 @@ def take_snapshot(connection: Connection, *, with_failures: bool) -> SystemSnaps
     backlog = Backlog(**measured | {"oldest_age": max(0.0, measured["oldest_age"] or 0.0)})
     return SystemSnapshot(columns["at"], backlog, columns["replicas"], columns["workers"], columns["upcoming"],
                           columns["failing"], columns["causes"])
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRow:
+    """The jobs of one tenant; each number is counted up to a limit."""
+
+    tenant: str
+    pending: int
+    paused: int
+    soon: int  # due within an hour
+    late: int
+
+
+def list_tenants(connection: Connection) -> list[TenantRow]:
+    """Return the tenants with jobs, those with late jobs first."""
+    values = {"most_tenants": MOST_TENANTS, "most": MOST_OF_TENANT, "most_due": _MOST_DUE}
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(query("console/tenants", indexed=query("jobs/indexed_filter")), values)
+        return [TenantRow(*row) for row in cursor]
 
 
 def job_outcomes(

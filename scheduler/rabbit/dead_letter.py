@@ -1,6 +1,7 @@
 """Dead letters in scheduler_dead: their reason, source, and original properties."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -72,6 +73,25 @@ class DeadLetter:
         """Whether it is the event of a dead run: replaying it retries the run."""
         of_run = "x-dead-reason" in self.headers and ORIGINAL_EXCHANGE not in self.headers
         return of_run and not self._death and self.routing_key == "due"
+
+    @property
+    def event_id(self) -> str | None:
+        """The run of a dead run's event; None for other letters."""
+        try:
+            body = json.loads(self.body) if self.is_dead_run else None
+            return str(UUID(body["event_id"])) if isinstance(body, dict) else None
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return None
+
+    @property
+    def job_type(self) -> str | None:
+        """The job type in its body, if there is one."""
+        try:
+            body = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+        job_type = body.get("job_type") if isinstance(body, dict) else None
+        return job_type if isinstance(job_type, str) else None
 
     @property
     def body_was_cut(self) -> bool:

@@ -43,6 +43,14 @@ class LetterPage:
     letters: list[DeadLetter]
     more: bool  # there is a next page
     incomplete: str | None  # why the rest of the queue was not read
+    matched: int = 0  # letters of all pages
+
+
+Keep = Callable[[DeadLetter], bool]
+
+
+def _any_letter(_: DeadLetter) -> bool:
+    return True
 
 
 class DeadLetterQueue:
@@ -59,9 +67,40 @@ class DeadLetterQueue:
         for name, _ in delay_exchanges:
             self._exits |= {name, f"{name}.delay"}
 
-    def page(self, limit: int, after: tuple[str, str] = ("", "")) -> LetterPage:
-        """Return dead letters, oldest first. Raises RabbitUnavailable if no broker can be reached."""
-        return self._with_retry(lambda: self._list(limit, after))
+    def page(self, limit: int, after: tuple[str, str] = ("", ""), keep: Keep = _any_letter) -> LetterPage:
+        """Return matching dead letters, oldest first. Raises RabbitUnavailable if no broker can be reached."""
+        return self._with_retry(lambda: self._list(limit, after, keep))
+
+    def event_ids(self) -> list[str]:
+        """Return the event ids of all dead runs."""
+
+        def find() -> list[str]:
+            with self._reader() as reader:
+                return [event_id for letter in reader.letters() if (event_id := letter.event_id) is not None]
+
+        return self._with_retry(find)
+
+    def drop_all(self, keep: Keep, most: int) -> list[str]:
+        """Remove up to `most` matching dead letters permanently; return their ids."""
+        with self._reader() as reader:
+            chosen = [letter for letter in reader.letters() if keep(letter)][:most]
+            for letter in chosen:
+                reader.remove(letter)
+            return [letter.id for letter in chosen]
+
+    def replay_all(
+        self, keep: Keep, apply: Callable[[DeadLetter], bool], most: int
+    ) -> tuple[list[str], list[str]]:
+        """Replay up to `most` matching dead letters; return the ids of the replayed, and the others' problems."""
+        replayed, problems = [], []
+        with self._reader() as reader:
+            for letter in [letter for letter in reader.letters() if keep(letter)][:most]:
+                try:
+                    self._replay(reader, letter, apply)
+                    replayed.append(letter.id)
+                except NotReplayable as error:
+                    problems.append(str(error))
+        return replayed, problems
 
     def count(self) -> int:
         """Return the number of dead letters."""
@@ -85,12 +124,15 @@ class DeadLetterQueue:
         with self._reader() as reader:
             letter = _find(reader, letter_id)
             if letter is not None:
-                if letter.body_was_cut:
-                    raise NotReplayable("its body was cut when it was dead-lettered")
-                if not apply(letter):
-                    self._send(letter)
-                reader.remove(letter)
+                self._replay(reader, letter, apply)
             return letter
+
+    def _replay(self, reader: DeadLetterReader, letter: DeadLetter, apply: Callable[[DeadLetter], bool]) -> None:
+        if letter.body_was_cut:
+            raise NotReplayable("its body was cut when it was dead-lettered")
+        if not apply(letter):
+            self._send(letter)
+        reader.remove(letter)
 
     def drop(self, letter_id: str) -> DeadLetter | None:
         """Remove a dead letter permanently."""
@@ -117,17 +159,20 @@ class DeadLetterQueue:
                 raise
             return act()
 
-    def _list(self, limit: int, after: tuple[str, str]) -> LetterPage:
+    def _list(self, limit: int, after: tuple[str, str], keep: Keep) -> LetterPage:
         with self._reader() as reader:
             # The queue's count is exact if the last listing was empty. Then skip the basic.get, which a quorum
             # queue writes to disk.
             if self._was_empty and not count_letters(self._connected()):
                 return LetterPage([], more=False, incomplete=None)
             page = _OldestLetters(limit, after)
+            matched = 0
             for letter in reader.letters():
-                page.add(letter)
+                if keep(letter):
+                    matched += 1
+                    page.add(letter)
             self._was_empty = not reader.taken
-            return LetterPage(page.letters, page.cut, reader.stopped)
+            return LetterPage(page.letters, page.cut, reader.stopped, matched)
 
     def _send(self, letter: DeadLetter) -> None:
         connection = self._connected().connection

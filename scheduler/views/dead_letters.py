@@ -41,6 +41,7 @@ class DeadPage(Page[DeadView]):
     """Some dead letters, and why the rest of the queue was not read."""
 
     incomplete: str | None = None
+    matched: int = 0  # letters of all pages
 
 
 def dead_view(letter: DeadLetter) -> DeadView:

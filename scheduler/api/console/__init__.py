@@ -12,18 +12,23 @@ from scheduler.api.console.pages import (
     event_stream,
     find,
     job,
+    job_day,
     job_form,
+    job_types,
     jobs,
     login,
     overview,
     runs,
     sign_in,
+    tenants,
 )
 from scheduler.api.console.site import Site
 from scheduler.api.services import Services
 
-_PAGES = (sign_in, login, overview, find, event_stream, jobs, job_form, job, runs, calendar_import, calendars,
-          dead_letters, delayed_messages, audit)
+_PAGES = (
+    sign_in, login, overview, find, event_stream, jobs, job_types, job_form, job_day, job, runs, calendar_import,
+    calendars, dead_letters, delayed_messages, tenants, audit,
+)
 
 
 def error_page(request: Request, status: int, detail: str) -> Response | None:

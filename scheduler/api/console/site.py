@@ -138,6 +138,7 @@ def navigation(who: Identity) -> list[tuple[str, str, str]]:
              ("runs", "/runs", "Runs", Permission.READ), ("calendars", "/calendars", "Calendars", Permission.READ),
              ("delayed", "/delayed", "Delayed", Permission.READ_ALL),
              ("dead", "/dead", "Dead letters", Permission.DEAD_LETTERS),
+             ("tenants", "/tenants", "Tenants", Permission.READ_ALL),
              ("processes", "/processes", "Processes", Permission.READ_ALL),
              ("audit", "/audit", "Audit", Permission.AUDIT)]
     return [(key, href, label) for key, href, label, permission in pages if may(who, permission)]
@@ -223,17 +224,32 @@ def _to_login(request: Request, error: Unauthorized) -> Response:
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     here = here if session.is_local(here) else "/"
     if request.headers.get("hx-request"):
-        return Response(status_code=401, headers={"HX-Redirect": "/login"})
+        return Response(status_code=401, headers={"HX-Redirect": _login_address(_page_of(request))})
     if request.method == "GET" and request.headers.get("sec-fetch-site") == "cross-site":
         safe = quote(here, safe="/?&=%-._~:@!$'()*+,;")
         context = {"address": safe}
         return get_site(request).page(request, "again.html", context)
-    target = f"/login?next={quote(here, safe='')}" if request.method == "GET" and here != "/" else "/login"
-    response = RedirectResponse(target, 303, _HEADERS)
+    # After the login the form is opened again, and the script fills in what was sent.
+    page = here if request.method == "GET" else back(request, "/")
+    response = RedirectResponse(_login_address(page), 303, _HEADERS)
     if session.token_of(request) is not None:
         session.forget(response)
         session.put_flash(response, session.Flash(error.detail, bad=True))
     return response
+
+
+def _login_address(page: str) -> str:
+    """Return the address of the login that opens a page afterwards."""
+    return "/login" if page == "/" or not session.is_local(page) else f"/login?next={quote(page, safe='')}"
+
+
+def _page_of(request: Request) -> str:
+    """Return the page from which a script sent a request."""
+    try:
+        current = urlsplit(request.headers.get("hx-current-url", ""))
+    except ValueError:
+        return "/"
+    return (current.path or "/") + (f"?{current.query}" if current.query else "")
 
 
 def redirect_to(address: str, flash: session.Flash | None = None) -> Response:

@@ -1,6 +1,6 @@
-"""Search jobs by a part of the name, or by a value in the payload; both read a bounded number of rows."""
+"""Search jobs by a part of the name or by a value in the payload, in a bounded number of rows; names of jobs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,13 @@ class FoundJob:
     job_type: str
     tenant: str
     status: str
+
+
+def names_of_jobs(connection: Connection, job_ids: Iterable[str]) -> dict[str, str]:
+    """Return the names of jobs, or their types, by id."""
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(query("jobs/names"), {"ids": list(job_ids)})
+        return dict(cursor.fetchall())
 
 
 def jobs_with_name(connection: Connection, text: str, tenant: str | None, limit: int) -> list[FoundJob]:

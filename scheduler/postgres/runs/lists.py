@@ -102,3 +102,10 @@ def names_of_runs(connection: Connection, event_ids: Iterable[str]) -> dict[str,
     with translated(), connection.cursor() as cursor:
         cursor.execute(query("runs/job_names"), {"ids": list(event_ids)})
         return dict(cursor.fetchall())
+
+
+def statuses_of_runs(connection: Connection, event_ids: Iterable[str]) -> dict[str, str]:
+    """Return the statuses of runs by event id."""
+    with translated(), connection.cursor() as cursor:
+        cursor.execute(query("runs/statuses"), {"ids": list(event_ids)})
+        return dict(cursor.fetchall())

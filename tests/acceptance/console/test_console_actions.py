@@ -402,9 +402,9 @@ def test_the_audit_page_shows_authors_and_changes(world, visit):
     page.get_by_role("button", name="Pause").click()
     expect(page.locator("#changes")).to_contain_text("admin@example.org")
     page = visit.go("/audit")
-    row = page.locator("tr", has_text=job).first
+    row = page.locator("tr", has=page.locator(f"a[href='/jobs/{job}']")).first
     expect(row).to_contain_text("pause")
-    row.get_by_role("link", name=job).click()
+    row.get_by_role("link", name="Audited").click()
     expect(page.get_by_role("heading", name="Audited")).to_be_visible()
 
 

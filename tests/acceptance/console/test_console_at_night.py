@@ -127,3 +127,19 @@ def test_find_anything_with_the_keyboard(world, visit):
     viewer = world.token("viewer", "acme")
     for text in (unique, job, f"payload.order.number:{unique}"):
         assert "Nothing matches" in world.http(f"/find?q={text.replace(' ', '+')}", token=viewer)[1]
+
+
+def test_a_tenant_is_found_and_paused_with_three_clicks(world, browser, late):
+    job = world.job(job_type="tenant.job", every="PT1H", run_at=iso(utc(days=1)), tenant="paused-one")
+    with a_visit(browser, world, world.token()) as visit:
+        page = visit.go("/")
+        page.get_by_role("link", name="Tenants", exact=True).click()
+        row = page.locator("#tenants tbody tr").filter(has_text="rival")
+        expect(row.get_by_role("link", name="1", exact=True).first).to_be_visible()
+        assert late["rival"] in visit.go("/jobs?late=1&tenant=rival").content()
+        page = visit.go("/tenants")
+        page.get_by_role("link", name="Pause the jobs of paused-one …").click()
+        page.get_by_role("button", name="Pause 1 job").click()
+        expect(page.get_by_role("status").first).to_contain_text("1 job paused")
+    assert world.sidecar.job(job)["status"] == "paused"
+    assert world.http("/tenants", token=world.token("admin", "acme"))[0] == 403

@@ -28,6 +28,8 @@ def paths(world):
     return {
         "calendars": "/calendars", "calendar": "/calendars/pages.de?year=2027", "new calendar": "/calendar/new",
         "calendar form": "/calendars/pages.de/edit", "import": "/calendar/import?name=pages.de",
+        "tenants": "/tenants", "late": "/jobs?late=1", "find": "/find?q=rep",
+        "day": f"/jobs/{weekly}/day?date=2030-01-04",
         "overview": "/", "jobs": "/jobs", "filtered": "/jobs?status=pending&q=rep", "job": f"/jobs/{weekly}",
         "new": "/jobs/new", "edit": f"/jobs/{weekly}/edit", "runs": "/runs", "run": f"/runs/{event['event_id']}",
         "dead": "/dead", "processes": "/processes", "audit": "/audit", "login": "/login",
@@ -35,6 +37,7 @@ def paths(world):
 
 
 SHOWN = {
+    "tenants": r"acme", "late": r"Late jobs", "find": r"Weekly report", "day": r"Friday 4 January 2030",
     "calendars": r"pages\.de", "calendar": r"Christmas Eve", "new calendar": r"Closed every week",
     "calendar form": r"Edit pages\.de", "import": r"Import a calendar",
     "overview": r"On time|Late", "jobs": r"Weekly report", "filtered": r"report\.weekly",

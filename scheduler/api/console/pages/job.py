@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from scheduler.api.console import run_charts
+from scheduler.api.console.copied_request import copied_request
 from scheduler.api.console.job_summary import job_context
 from scheduler.api.console.pages.audit import audit_rows
 from scheduler.api.console.session import Flash
@@ -42,6 +43,7 @@ async def job_page(request: Request, site: SiteParam, who: Visitor, job_id: UUID
     context = job_context(row, runs.items, datetime.now(UTC), effective)
     return site.page(request, "job.html", context | {
         "who": who, "page": "jobs", "live": f"/live?topic=job:{job_id}", "audit": audit, "year": calendar,
+        "copies": await site.services.compute.run(lambda: copied_request(row.job)),
     })
 
 

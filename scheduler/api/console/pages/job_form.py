@@ -19,7 +19,7 @@ from scheduler.api.console.session import Flash
 from scheduler.api.console.site import ConsoleRoute, Form, Site, SiteParam, Visitor, redirect_to
 from scheduler.api.console.targets.forms import TARGET_FORMS
 from scheduler.api.identity import Identity, Permission, check
-from scheduler.api.problems import Conflict, PreconditionFailed, Unprocessable
+from scheduler.api.problems import Conflict, NotFound, PreconditionFailed, Unprocessable
 from scheduler.domain.errors import Rejected
 from scheduler.domain.instants import rfc3339
 from scheduler.domain.message_parser import parse_command
@@ -117,9 +117,22 @@ async def _calendar_names(site: Site, who: Identity, tenant: str | None) -> list
 
 @router.get("/jobs/new")
 async def new_page(request: Request, site: SiteParam, who: Visitor) -> Response:
-    """Show an empty form."""
+    """Show an empty form, or a copy of the job that `from` names."""
     check(who, Permission.WRITE)
-    return await _form_page(request, site, who, _defaults(who), {})
+    source = request.query_params.get("from")
+    if not source:
+        return await _form_page(request, site, who, _defaults(who), {})
+    try:
+        row = await site.services.reads.job_row(who, UUID(source))
+    except ValueError:
+        raise NotFound("No job has this id.") from None
+    return await _form_page(request, site, who, _copied(values_of(request_fields(row))), {})
+
+
+def _copied(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the values of a copy: it has its own name and starts anew."""
+    copy = dict(values) | {"starts": ""}
+    return copy | ({"name": f"{copy['name']} (copy)"[:200]} if copy.get("name") else {})
 
 
 @router.get("/jobs/{job_id}/edit")

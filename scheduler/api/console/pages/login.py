@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from scheduler.api.console import assets, session
-from scheduler.api.console.site import ConsoleRoute, Form, Site, SiteParam, form_fields, redirect_to
+from scheduler.api.console.site import ConsoleRoute, Form, Site, SiteParam, Visitor, form_fields, redirect_to
 from scheduler.api.identity import Identity, Role
 from scheduler.api.problems import ApiError, ContentTooLarge, Forbidden, NotFound, ServiceUnavailable, Unauthorized
 from scheduler.api.requests import Authenticated
@@ -74,6 +74,12 @@ async def make_link(request: Request, site: SiteParam, who: Authenticated) -> Re
     """Create a link that logs in once with the caller's token."""
     token = request.headers["authorization"].partition(" ")[2].strip()
     return JSONResponse({"path": f"/login/{site.links.create(token)}"}, 201)
+
+
+@router.get("/session")
+async def check_session(who: Visitor) -> Response:  # noqa: ARG001 - checked
+    """Respond 204 while the session is valid: pages ask, so that they say when it has ended."""
+    return Response(status_code=204, headers={"Cache-Control": "no-store"})
 
 
 @router.get("/login/{code}")

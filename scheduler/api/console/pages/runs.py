@@ -19,6 +19,7 @@ from scheduler.api.console.list_filters import (
     run_filter,
 )
 from scheduler.api.console.run_summary import run_context
+from scheduler.api.console.sent_request import sent_request
 from scheduler.api.console.session import Flash
 from scheduler.api.console.site import ConsoleRoute, Form, Site, SiteParam, Visitor, may, redirect_to
 from scheduler.api.identity import Identity, Permission
@@ -101,6 +102,7 @@ async def run_page(request: Request, site: SiteParam, who: Visitor, event_id: UU
     context = run_context(run, await job_of(site, who, run), datetime.now(UTC))
     return site.page(request, "run.html", context | {
         "who": who, "page": "runs", "live": live, "payload": _payload(row),
+        "request_sent": sent_request(_event(row)),
     })
 
 
@@ -112,9 +114,14 @@ async def job_of(site: Site, who: Identity, run: RunView) -> JobView | None:
         return None
 
 
+def _event(run: Run) -> Any:
+    """Return the run's event, None if it is not stored."""
+    return stored(run.occurrence.event) if run.occurrence and run.occurrence.event else None
+
+
 def _payload(run: Run) -> Any:
     """Return the payload of the run's event, None if it is not stored; the whole event if nested too deeply."""
-    event = stored(run.occurrence.event) if run.occurrence and run.occurrence.event else None
+    event = _event(run)
     return event.get("payload") if isinstance(event, dict) else event
 
 

@@ -30,7 +30,7 @@
     plots[kind] = new window.uPlot({
       width: place.clientWidth, height: 116, cursor: { y: false, drag: { setScale: false } },
       scales: { y: { range: range(kind) } }, hooks: { ready: [newest], setData: [(plot) => setTimeout(() => newest(plot))] },
-      axes: [{ ...axis, values: '{HH}:{mm}', incrs: [60, 120, 300, 600, 900, 1800], space: 60, size: 24 }, { ...axis, size: 46, values: (plot, ticks) => ticks.map(number) }],
+      axes: [{ ...axis, values: '{HH}:{mm}', incrs: [60, 120, 300, 600, 900, 1800], space: 60, size: 24 }, { ...axis, size: 58, values: (plot, ticks) => ticks.map(number) }],
       series: [{ value: '{HH}:{mm}:{ss}' }, ...series.map(([, label, name, dash]) => ({
         label, stroke: colour(name), width: 1.75, dash, spanGaps: true, points: { show: data[0].length < 30, size: 4 }, value: (plot, value) => number(value),
       }))],

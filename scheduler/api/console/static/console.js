@@ -72,6 +72,67 @@
   addViewerTimes();
   document.addEventListener('htmx:afterSwap', (event) => addViewerTimes(event.target));
 
+  // The connection: every page says if the session has ended or the server cannot be reached.
+  const connection = document.getElementById('connection');
+  let trouble = '';
+  let reached = new Date();
+  const showTrouble = (kind) => {
+    if (!kind) reached = new Date();
+    if (!connection || kind === trouble) return;
+    trouble = kind;
+    connection.hidden = !kind;
+    if (kind === 'ended') {
+      const here = encodeURIComponent(window.location.pathname + window.location.search);
+      connection.innerHTML = `▲ Your session has ended. <a href="/login?next=${here}">Sign in again</a>; what you typed is kept.`;
+    } else if (kind) {
+      connection.textContent = `▲ Offline: the server cannot be reached. This page is as of ${reached.toLocaleTimeString('en-GB')}.`;
+    }
+  };
+  const checkSession = async () => {
+    if (!connection) return;
+    try {
+      const response = await fetch('/session', { headers: { 'HX-Request': 'true' }, cache: 'no-store' });
+      showTrouble(response.status === 401 ? 'ended' : response.status >= 500 ? 'offline' : '');
+    } catch { showTrouble('offline'); }
+  };
+  window.addEventListener('offline', () => showTrouble('offline'));
+  window.addEventListener('online', checkSession);
+  setInterval(() => { if (!document.hidden) checkSession(); }, 60000);
+  document.addEventListener('visibilitychange', () => { if (!document.hidden) checkSession(); });
+
+  // The content of a form survives a session that has ended: it is filled in again after the next login.
+  const user = document.body.dataset.who;
+  const keepDraft = (draft) => {
+    const fields = [...new FormData(draft)].filter(([name, value]) => name !== 'form_token' && typeof value === 'string');
+    try { sessionStorage.setItem('draft', JSON.stringify({ path: window.location.pathname, user, fields })); } catch { /* too large */ }
+  };
+  const restoreDraft = (draft, fields) => {
+    all('input[type="checkbox"]', draft).forEach((box) => { box.checked = false; });
+    fields.forEach(([name, value]) => {
+      const field = draft.elements[name];
+      if (!field) return;
+      if (field.type === 'checkbox') field.checked = true; else field.value = value;
+    });
+    const note = document.createElement('p');
+    note.className = 'flash';
+    note.setAttribute('role', 'status');
+    note.textContent = '● Your input from before the sign-in is filled in again. It is not saved yet.';
+    draft.before(note);
+  };
+  all('form[data-draft]').forEach((draft) => {
+    draft.addEventListener('submit', () => keepDraft(draft));
+    document.addEventListener('click', ({ target }) => { if (target.closest('#connection a')) keepDraft(draft); });
+  });
+  try {
+    const kept = JSON.parse(sessionStorage.getItem('draft') || 'null');
+    if (kept && user) {
+      sessionStorage.removeItem('draft');
+      const draft = document.querySelector('form[data-draft]');
+      const answered = document.querySelector('main [role="alert"]');
+      if (draft && !answered && kept.path === window.location.pathname && kept.user === user) restoreDraft(draft, kept.fields);
+    }
+  } catch { /* no storage */ }
+
   // The form: show only the parts for the current choices.
   const form = document.getElementById('job-form');
   if (form) {
@@ -108,6 +169,54 @@
     });
   }
 
+  // Types are suggested, and a type with announced parameters has inputs that fill in the payload.
+  const inputs = document.getElementById('payload-inputs');
+  if (form && inputs) {
+    const type = form.elements.job_type;
+    const part = async (address) => {
+      try {
+        const response = await fetch(address, { headers: { 'HX-Request': 'true' } });
+        return response.ok ? await response.text() : '';
+      } catch { return ''; }
+    };
+    type.addEventListener('focus', async () => { document.getElementById('types').innerHTML = await part('/jobs/types'); }, { once: true });
+    const payloadOf = () => {
+      try {
+        const value = JSON.parse(form.elements.payload.value || '{}');
+        return value && typeof value === 'object' && !Array.isArray(value) ? value : null;
+      } catch { return null; }
+    };
+    const fillInputs = () => {
+      const payload = payloadOf();
+      if (payload) all('[data-payload]', inputs).forEach((input) => {
+        const value = payload[input.dataset.payload];
+        if (input.type === 'checkbox') input.checked = value === true;
+        else if (value !== undefined) input.value = typeof value === 'object' ? JSON.stringify(value) : String(value);
+      });
+    };
+    const offerInputs = async () => {
+      const asked = type.value;
+      const markup = asked ? await part(`/jobs/types/payload?job_type=${encodeURIComponent(asked)}`) : '';
+      if (asked === type.value) { inputs.innerHTML = markup; fillInputs(); }
+    };
+    const parsedInput = ({ type: kind, dataset, checked, value }) => {
+      if (kind === 'checkbox') return checked;
+      if (value === '') return undefined;
+      if (dataset.kind === 'number') return Number(value);
+      if (dataset.kind !== 'json') return value;
+      try { return JSON.parse(value); } catch { return value; }
+    };
+    inputs.addEventListener('input', ({ target }) => {
+      const payload = payloadOf();
+      if (!payload || !target.dataset.payload) return;
+      const value = parsedInput(target);
+      if (value === undefined) delete payload[target.dataset.payload]; else payload[target.dataset.payload] = value;
+      form.elements.payload.value = JSON.stringify(payload, null, 2);
+    });
+    type.addEventListener('change', offerInputs);
+    if (type.value) offerInputs();
+  }
+
   // The next occurrences and problems while typing; only the newest response is shown.
   const preview = document.getElementById('preview');
   if (form && preview) {
@@ -122,11 +231,30 @@
         });
         const markup = await response.text();
         if (number === requests && response.ok) preview.innerHTML = markup;
+        if (response.status === 401) showTrouble('ended');
       } catch { /* the page is being left, or the server is unavailable: keep the last preview */ }
     };
+    if (document.querySelector('main > .flash, form + .flash, .flash + #job-form')) timer = setTimeout(update, 50);
     form.addEventListener('input', () => { clearTimeout(timer); timer = setTimeout(update, 250); });
     form.addEventListener('submit', () => clearTimeout(timer));
   }
+
+  // On a phone the pages and the filters are folded.
+  const menu = document.getElementById('menu');
+  if (menu) menu.addEventListener('click', () => {
+    menu.setAttribute('aria-expanded', String(menu.closest('.top').classList.toggle('open')));
+  });
+  if (window.matchMedia('(max-width: 40rem)').matches) all('form.filters').forEach((filters) => {
+    const fields = all('input:not([type="hidden"]), select', filters);
+    if (fields.length < 3 || fields.some((field) => field.value)) return;
+    const unfold = document.createElement('button');
+    unfold.type = 'button';
+    unfold.className = 'unfold';
+    unfold.textContent = 'Filters';
+    unfold.addEventListener('click', () => { filters.classList.remove('folded'); fields[0].focus(); });
+    filters.prepend(unfold);
+    filters.classList.add('folded');
+  });
 
   // "/" focuses the search, as in many consoles.
   document.addEventListener('keydown', (event) => {
@@ -143,6 +271,20 @@
     input.form.addEventListener('submit', () => {
       if (!input.form.elements.since.value && !input.form.elements.until.value) input.disabled = true;
     });
+  });
+
+  // Copy buttons; without access to the clipboard the text is selected.
+  document.addEventListener('click', async ({ target }) => {
+    if (!target.dataset || !target.dataset.copies) return;
+    const text = document.getElementById(target.dataset.copies);
+    try {
+      await navigator.clipboard.writeText(text.textContent);
+      target.textContent = 'Copied';
+    } catch {
+      window.getSelection().selectAllChildren(text);
+      target.textContent = 'Selected';
+    }
+    setTimeout(() => { target.textContent = 'Copy'; }, 2000);
   });
 
   // A chosen file is read into a text field, so that forms stay plain text.
@@ -171,7 +313,8 @@
   });
   const slots = (part) => all(`[data-held="${part.id}"]`);
   const hovered = (part) => (slots(part).length ? part.closest('.panel') : part).matches(':hover');
-  const busy = (part) => (hovered(part) && (part.matches('tr') || part.querySelector('table, form, details')))
+  let acted = null; // the id of the row whose action has been sent
+  const busy = (part) => part.id === acted || (hovered(part) && (part.matches('tr') || part.querySelector('table, form, details')))
     || (part.contains(document.activeElement) && document.activeElement !== document.body);
   // Identifies a <details> across replacements: its position changes as others come and go.
   const detailsKey = (details) => details.dataset.key
@@ -240,6 +383,7 @@
       const message = JSON.parse(event.data);
       state = 'live';
       retryDelay = 5000;
+      if (trouble === 'offline') showTrouble(''); // a stream outlives its session for a while
       Object.entries(message.parts || {}).forEach(([name, markup]) => waiting.set(`part-${name}`, { markup, itself: false }));
       Object.entries(message.rows || {}).forEach(([id, markup]) => waiting.set(id, { markup, itself: true }));
       settle();
@@ -250,14 +394,22 @@
     source.onerror = ({ target }) => {
       state = 'reconnecting';
       showState();
+      checkSession();
       // After a response that is not a stream, such as an error, a browser does not reconnect automatically.
       if (target !== source || target.readyState !== EventSource.CLOSED) return;
       source = null;
-      setTimeout(() => { if (!document.hidden) open(); }, retryDelay);
+      setTimeout(() => { if (!document.hidden && trouble !== 'ended') open(); }, retryDelay);
       retryDelay = Math.min(2 * retryDelay, 60000);
     };
   };
   const close = () => { if (source) { source.close(); source = null; state = 'paused'; showState(); } };
+  // After an action in a row the focus returns to the row's button; until then the stream leaves the row alone.
+  document.addEventListener('htmx:beforeRequest', ({ target }) => { acted = target.closest('tr[id]')?.id ?? null; });
+  const returnFocus = () => {
+    if (acted && document.activeElement === document.body) document.getElementById(acted)?.querySelector('form button')?.focus();
+    acted = null;
+  };
+  ['htmx:afterSettle', 'htmx:responseError', 'htmx:sendError'].forEach((kind) => document.addEventListener(kind, returnFocus));
   // Restart the stream: it must include new rows, and no older message may overwrite a row that an action has just
   // updated.
   document.addEventListener('htmx:afterSettle', ({ target }) => {

@@ -1,0 +1,43 @@
+"""The tenants: what each has open, due, late and failing; for tokens of all tenants."""
+
+from collections import Counter
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from scheduler.api.console.list_filters import address
+from scheduler.api.console.site import ConsoleRoute, SiteParam, Visitor
+from scheduler.api.identity import Permission, check
+from scheduler.postgres.console_queries import MOST_OF_TENANT, MOST_TENANTS, TenantRow, list_tenants
+
+router = APIRouter(include_in_schema=False, route_class=ConsoleRoute)
+
+
+@router.get("/tenants")
+async def tenants_page(request: Request, site: SiteParam, who: Visitor) -> Response:
+    """List the tenants, those with late jobs first."""
+    check(who, Permission.READ_ALL)
+    rows = await site.services.database.search(list_tenants)
+    failing: Counter[str] = Counter()
+    for group in (await site.broadcaster.fresh()).failing:
+        failing[str(group["tenant"])] += int(group["dead"])
+    return site.page(request, "tenants.html", {
+        "who": who, "page": "tenants", "tenants": [_row(row, failing[row.tenant]) for row in rows],
+        "cut": len(rows) >= MOST_TENANTS, "most": MOST_OF_TENANT,
+    })
+
+
+def _row(row: TenantRow, dead: int) -> dict[str, Any]:
+    name = row.tenant
+    return {
+        "tenant": name, "pending": row.pending, "paused": row.paused, "soon": row.soon, "late": row.late,
+        "dead": dead, "jobs": address("/jobs", {"tenant": name}),
+        "pending_jobs": address("/jobs", {"tenant": name, "status": "pending"}),
+        "paused_jobs": address("/jobs", {"tenant": name, "status": "paused"}),
+        "next_jobs": address("/jobs", {"tenant": name, "sort": "next"}),
+        "late_jobs": address("/jobs", {"late": "1", "tenant": name}),
+        "dead_runs": address("/runs", {"status": "dead", "tenant": name}),
+        "pause": address("/jobs", {"tenant": name, "ask": "pause"}),
+        "resume": address("/jobs", {"tenant": name, "ask": "resume"}),
+    }
