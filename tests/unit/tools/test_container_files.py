@@ -1,7 +1,9 @@
 """Checks of the container files without an engine."""
 
+import json
 import re
 import subprocess
+import sys
 import tomllib
 from dataclasses import fields
 from pathlib import Path
@@ -225,3 +227,13 @@ def test_every_locked_version_has_hashes_and_is_the_same_everywhere():
         assert locked(name).items() <= everything.items()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["build-system"]["requires"] == [f"hatchling=={everything['hatchling']}"]
+
+
+def test_the_bill_of_materials_lists_what_the_image_installs(tmp_path):
+    """With the command of `make sbom`."""
+    [command] = re.findall(r"^\t@\$\(BIN\)/(cyclonedx-py .*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    name, *arguments = command.replace("dist/sbom.cdx.json", str(tmp_path / "sbom.json")).split()
+    subprocess.run([Path(sys.executable).parent / name, *arguments], cwd=ROOT, check=True, capture_output=True)
+    document = json.loads((tmp_path / "sbom.json").read_text())
+    listed = {part["name"]: part["version"] for part in document["components"]}
+    assert (document["bomFormat"], listed) == ("CycloneDX", locked("requirements/run.txt"))
