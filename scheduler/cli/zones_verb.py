@@ -3,6 +3,7 @@
 import json
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from scheduler.cli.verb_helpers import open_connection, table
@@ -15,6 +16,7 @@ from scheduler.postgres.zone_changes import ZoneChange, find_zone_changes
 from scheduler.postgres.zone_files import RecordedZones
 from scheduler.settings import Settings
 
+_BATCH = 500
 _HEAD = ("JOB", "TYPE", "TENANT", "ZONE", "PLANNED", "WILL BE")
 
 
@@ -41,10 +43,14 @@ def _plan(connection: Connection, changes: Sequence[ZoneChange]) -> Iterator[dic
     with translated(), connection.cursor() as cursor:
         now = database_time(cursor)
     for change in changes:
-        for job in read_outdated_jobs(connection, change.zone, change.since):
-            after = change.plan(job, now)
-            if after.next_run_at != job.next_run_at:
-                yield _item(job, after, change.zone)
+        jobs = read_outdated_jobs(connection, change.zone, change.since)
+        while batch := list(islice(jobs, _BATCH)):
+            with translated(), connection.cursor() as cursor:
+                change.prepare(cursor, batch)
+            for job in batch:
+                after = change.plan(job, now)
+                if after.next_run_at != job.next_run_at:
+                    yield _item(job, after, change.zone)
 
 
 def _item(before: Job, after: Job, zone: str) -> dict[str, Any]:

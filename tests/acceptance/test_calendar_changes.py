@@ -62,3 +62,27 @@ def test_replanning_emits_nothing_twice_and_applies_on_missed(sidecar, host):
     assert {each["job_id"] for each in events} == {emitted, waiting}
     assert sidecar.job(emitted)["occurrence"] == 1
     assert host.drain("mainapp_due") == []
+
+
+def test_what_was_emitted_or_reported_is_final(sidecar, host):
+    sidecar.up()
+    missed = host.listen("schedule.events", "missed")
+    start = utc(seconds=4).replace(microsecond=0)
+    today = start.date().isoformat()
+    host.publish("calendar", {"name": "shut", "closed": {today: "closed"}})
+    host.publish("calendar", {"name": "open"})
+    fields = {"rrule": "FREQ=DAILY", "run_at": iso(start)}
+    skipped = host.request(**fields, calendar="shut")
+    emitted = {host.request(**fields, calendar="open", on_closed=policy) for policy in ("skip", "next")}
+    assert {event["job_id"] for event in host.due(len(emitted))} == emitted
+    report = json.loads(host.get(missed)[2])
+    assert (report["job_id"], report["reason"], len(report["missed"])) == (skipped, "calendar", 1)
+
+    host.publish("calendar", {"name": "shut"})
+    host.publish("calendar", {"name": "open", "closed": {today: "closed"}})
+    settled = "SELECT name FROM calendars WHERE version = 2 AND NOT changed"
+    until(lambda: len(sidecar.sql(settled)) == 2, "both settled", within=120)
+    for job_id in (skipped, *emitted):
+        assert sidecar.stored(job_id)["next_run_at"] == start + timedelta(days=1)
+    assert (host.drain("mainapp_due"), host.drain(missed)) == ([], [])
+    until(lambda: not sidecar.sql("SELECT name FROM former_calendars"), "the former contents deleted")

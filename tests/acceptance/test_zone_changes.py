@@ -92,16 +92,22 @@ def test_jobs_move_whose_window_follows_the_zone(sidecar: Sidecar, host: Host, o
     closes = local(opens + timedelta(hours=1))[11:16]
     fields = {"timezone": ZONE, "run_at": iso(opens - timedelta(hours=12)),
               "window": {"from": local(opens)[11:16], "to": closes}}
-    host.publish("calendar", {"name": "open", "tenant": "*"})
-    jobs = [host.request(**fields), host.request(**fields, every="P1D"), host.request(**fields, calendar="open")]
+    closed = local(opens - timedelta(hours=12))[:10]
+    host.publish("calendar", {"name": "once", "tenant": "*", "closed": {closed: ""}})
+    jobs = {host.request(**fields): opens, host.request(**fields, every="P1D"): opens,
+            host.request(**fields, calendar="once", on_closed="next"): opens + timedelta(days=1)}
     every = host.request(every="P1D", run_at=iso(opens), timezone=ZONE, jitter=0)
-    for job_id in jobs:
-        moved(sidecar, job_id, opens)
+    for job_id, at in jobs.items():
+        moved(sidecar, job_id, at)
     sidecar.stored(every)
+    expected = {job_id: at - timedelta(hours=1) for job_id, at in jobs.items()}
+    plan = json.loads(zones(sidecar, newer, "--json", "--plan"))["items"]
+    assert {item["job_id"]: item["next_run_at"] for item in plan} == {
+        job_id: instant(at) for job_id, at in expected.items()}
     replanned = host.listen("schedule.events", "replanned")
     sidecar.start("producer", **newer).ready()
-    for job_id in jobs:
-        moved(sidecar, job_id, opens - timedelta(hours=1))
+    for job_id, at in expected.items():
+        moved(sidecar, job_id, at)
     events = [json.loads(host.get(replanned)[2]) for _ in jobs]
     assert {(event["job_id"], event["reason"]) for event in events} == {(job_id, "zone") for job_id in jobs}
     assert sidecar.stored(every)["next_run_at"] == opens
