@@ -32,6 +32,7 @@ PARTS = (
     "api",
     "webhooks",
     "commands",
+    "heartbeats",
     "console",
     "delayed",
     "zones",

@@ -9,8 +9,9 @@ from scheduler import __version__
 from scheduler.api.database import Database
 from scheduler.api.problems import ServiceUnavailable
 from scheduler.ops.logs import without_secrets
-from scheduler.postgres.connection import Connection
+from scheduler.postgres.connection import Connection, translated
 from scheduler.postgres.stats import list_processes, oldest_due_seconds
+from scheduler.postgres.worker_rows import measure_work
 from scheduler.rabbit.broker_probe import BrokerState, probe_broker
 from scheduler.views.health import DetailedHealth, HealthStatus, ServerHealth
 
@@ -26,6 +27,7 @@ class DatabaseState(NamedTuple):
     problem: str | None
     processes: Mapping[str, int]
     oldest_due_seconds: float | None
+    unoffered: bool = False  # whether work waits that no live worker offers
 
 
 async def detailed_health(database: Database, amqp_urls: Sequence[str]) -> DetailedHealth:
@@ -53,13 +55,15 @@ def _read(connection: Connection) -> DatabaseState:
     alive = Counter(replica.role for replica in replicas if not replica.stale)
     alive["worker"] = sum(not worker.stale for worker in workers)
     processes = dict.fromkeys(_SHOWN_ROLES, 0) | alive
-    return DatabaseState(None, processes, round(oldest_due_seconds(connection), 3))
+    with translated(), connection.cursor() as cursor:
+        unoffered = measure_work(cursor).unoffered > 0
+    return DatabaseState(None, processes, round(oldest_due_seconds(connection), 3), unoffered)
 
 
 def _status(broker: BrokerState, stored: DatabaseState) -> HealthStatus:
     if stored.problem is not None:
         return "down"
     late = (stored.oldest_due_seconds or 0) > MAX_DUE_SECONDS
-    if broker.results is None or broker.results > MAX_RESULTS or late:
+    if broker.results is None or broker.results > MAX_RESULTS or late or stored.unoffered:
         return "degraded"
     return "ok" if all(stored.processes[role] for role in _NEEDED_ROLES) else "degraded"

@@ -2,7 +2,11 @@
 
 import json
 from argparse import Namespace
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
 
+from scheduler.cli.export_files import write_days
 from scheduler.cli.show.run import explain, rows
 from scheduler.cli.verb_helpers import cli_caller, open_connection, run_in_batches, wake_horizon
 from scheduler.commands import bulk_commands, operator_commands
@@ -11,6 +15,7 @@ from scheduler.commands.operator_commands import NoSuchRecord
 from scheduler.domain.errors import Rejected
 from scheduler.domain.jobs.definition import Incoming
 from scheduler.domain.messages import ScheduleRetry
+from scheduler.domain.runs.run import Run
 from scheduler.postgres.runs.lists import RunFilter, list_runs
 from scheduler.postgres.runs.report import export_runs, find_run
 from scheduler.settings import Settings
@@ -78,10 +83,29 @@ def cancel(settings: Settings, args: Namespace) -> str | None:
     return None
 
 
-def export(settings: Settings, args: Namespace) -> None:
-    """Print finished runs as JSON lines."""
+def export(settings: Settings, args: Namespace) -> str | None:
+    """Print finished runs as JSON lines, or write them to a file per day."""
+    if args.directory is not None:
+        return _export_files(settings, args)
+    if args.gzip:
+        return "--gzip needs --directory"
     for run in export_runs(settings.database_url, args.since, args.until):
         print(in_ascii(run_json(run)))
+    return None
+
+
+def _export_files(settings: Settings, args: Namespace) -> str | None:
+    def runs(since: datetime, until: datetime) -> Iterator[Run]:
+        return export_runs(settings.database_url, since, until)
+
+    now = datetime.now(UTC)
+    try:
+        for path, count in write_days(Path(args.directory), args.since, args.until, now, runs, compress=args.gzip):
+            print(json.dumps({"file": str(path), "runs": count}) if args.json else f"{path}: {count:,} runs",
+                  flush=True)
+    except OSError as error:
+        return f"cannot write to {args.directory}: {error.strerror or error}"
+    return None
 
 
 def _filter(args: Namespace) -> RunFilter:

@@ -106,7 +106,9 @@ def _run(add_verb: Add) -> None:
     text = f"finished at or after T; {TIME_HELP}"
     export.add_argument("--since", type=instant, metavar="T", required=True, help=text)
     export.add_argument("--until", type=instant, metavar="T", required=True, help="finished before T")
-    export.add_argument("--json", action="store_true", help="no effect: the output is always JSON")
+    export.add_argument("--directory", metavar="DIR", help="write a file per UTC day there; complete ones stay")
+    export.add_argument("--gzip", action="store_true", help="compress the files")
+    export.add_argument("--json", action="store_true", help="names of files as JSON; runs always are")
 
 
 def _dead(add_verb: Add) -> None:

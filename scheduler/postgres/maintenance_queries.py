@@ -7,17 +7,15 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from scheduler.domain.jobs.job import TRIGGERS_REMEMBERED
-from scheduler.domain.targets.offers import is_unoffered
 from scheduler.postgres.claims import PLANNER
 from scheduler.postgres.connection import connect, translated
 from scheduler.postgres.schema import lock_key
 from scheduler.postgres.worker_rows import STALE_SECONDS as WORKER_STALE_SECONDS
-from scheduler.postgres.worker_rows import UNSTARTED_SECONDS, SeenWorker, list_live_offers, list_workers
+from scheduler.postgres.worker_rows import SeenWorker, UnstartedWork, list_workers, measure_work
 from scheduler.resources import query
 
 # A replica without a heartbeat for this long is stale; it sends one every five seconds.
 STALE_SECONDS = 17.0
-RUNS_MEASURED = 10_000  # open runs that are searched for unstarted work
 # Limits of counting.
 BACKLOG_COUNTED = 100_000
 PENDING_COUNTED = 1_000
@@ -98,13 +96,6 @@ class Partitions(NamedTuple):
     complete: bool = True
 
 
-class UnstartedWork(NamedTuple):
-    """Attempts whose work no live worker offers, and the seconds that the oldest unstarted attempt has waited."""
-
-    unoffered: int = 0
-    longest: float = 0.0
-
-
 class MaintenanceSession:
     """A separate connection, so that maintenance never delays other work."""
 
@@ -124,16 +115,9 @@ class MaintenanceSession:
             return Backlog(due, max(0.0, oldest or 0.0), *others)
 
     def measure_work(self) -> UnstartedWork:
-        """Return how much work waits for a worker, of a limited number of open runs."""
+        """Return how much work waits for a worker."""
         with translated(), self._connection.cursor() as cursor:
-            cursor.execute(query("workers/unstarted_work"), {"most": RUNS_MEASURED})
-            unstarted = cursor.fetchall()
-            if not unstarted:
-                return UnstartedWork()
-            offered = {offer for worker in list_live_offers(cursor) for offer in worker.offers}
-            unoffered = sum(count for work, count, longest in unstarted
-                            if longest > UNSTARTED_SECONDS and is_unoffered(work, offered))
-            return UnstartedWork(unoffered, max(longest for _, _, longest in unstarted))
+            return measure_work(cursor)
 
     def beat(self, replica: Replica, recent: Mapping[str, Any]) -> dict[str, int]:
         """Store a heartbeat of `replica`; return the number of live replicas by role, including itself."""

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 from scheduler.domain.offer_tenants import OfferTenants
 from scheduler.domain.runs.result import WorkerReport
-from scheduler.domain.targets.offers import LiveWorker
+from scheduler.domain.targets.offers import LiveWorker, is_unoffered
 from scheduler.postgres.connection import Cursor
 from scheduler.resources import query
 
 # A worker without a heartbeat for this long is stale; it sends one every ten seconds.
 STALE_SECONDS = 27.0
+RUNS_MEASURED = 10_000  # open runs that are searched for unstarted work
 UNSTARTED_SECONDS = 10.0  # work without a worker for this long is a problem; a worker that starts takes a while
 
 
@@ -61,6 +62,25 @@ def list_live_offers(cursor: Cursor) -> list[LiveWorker]:
     """List the live workers with their offers."""
     cursor.execute(*LIVE_OFFERS)
     return [LiveWorker(*row) for row in cursor.fetchall()]
+
+
+class UnstartedWork(NamedTuple):
+    """Attempts whose work no live worker offers, and the seconds that the oldest unstarted attempt has waited."""
+
+    unoffered: int = 0
+    longest: float = 0.0
+
+
+def measure_work(cursor: Cursor) -> UnstartedWork:
+    """Return how much work waits for a worker, of a limited number of open runs."""
+    cursor.execute(query("workers/unstarted_work"), {"most": RUNS_MEASURED})
+    unstarted = cursor.fetchall()
+    if not unstarted:
+        return UnstartedWork()
+    offered = {offer for worker in list_live_offers(cursor) for offer in worker.offers}
+    unoffered = sum(count for work, count, longest in unstarted
+                    if longest > UNSTARTED_SECONDS and is_unoffered(work, offered))
+    return UnstartedWork(unoffered, max(longest for _, _, longest in unstarted))
 
 
 def list_workers(cursor: Cursor) -> list[SeenWorker]:

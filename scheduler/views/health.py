@@ -24,7 +24,7 @@ class DetailedHealth(View):
     """The state of the sidecar.
 
     `down` without a database. `degraded` without a broker, a live consumer or a live producer, if a job has been
-    due for more than 60 seconds, or if more than 10,000 results wait.
+    due for more than 60 seconds, if more than 10,000 results wait, or if work waits that no live worker offers.
     """
 
     status: HealthStatus

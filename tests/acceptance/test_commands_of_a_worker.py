@@ -132,7 +132,8 @@ def test_a_job_for_an_unoffered_command_stays_due(fleet, host):
 WAITS = """import os, sys, time
 with open('began', 'a') as file: file.write(os.environ['SCHEDULER_ATTEMPT'] + '\\n')
 print('working', flush=True)
-while not os.path.exists('go'): time.sleep(0.02)
+until = time.monotonic() + 600
+while not os.path.exists('go') and time.monotonic() < until: time.sleep(0.02)
 """
 
 
@@ -235,7 +236,8 @@ def test_a_commands_file_error_names_its_line(fleet, text):
 ALIVE = """import os, time
 mark = os.environ['SCHEDULER_JOB_ID']
 with open('pids', 'a') as file: file.write(f"{mark} {os.getpid()}\\n")
-while not os.path.exists(f'go-{mark}'): time.sleep(0.02)
+until = time.monotonic() + 600
+while not os.path.exists(f'go-{mark}') and time.monotonic() < until: time.sleep(0.02)
 print('done')
 """
 

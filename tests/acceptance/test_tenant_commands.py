@@ -120,7 +120,8 @@ class SharedCommand:
     """A command for all tenants that runs until the test releases it."""
 
     PROGRAM = ("import os, sys\nname = sys.argv[1]\nopen('started', 'a').write(name + '\\n')\n"
-               "import time\nwhile not os.path.exists('release-' + name): time.sleep(0.02)\n")
+               "import time\nuntil = time.monotonic() + 600\n"
+               "while not os.path.exists('release-' + name) and time.monotonic() < until: time.sleep(0.02)\n")
 
     def __init__(self, sidecar, host, folder, options=""):
         self.sidecar, self.host, self.folder = sidecar, host, folder

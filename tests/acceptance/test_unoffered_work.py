@@ -46,6 +46,10 @@ def test_work_without_a_worker_is_visible_and_becomes_dead_after_its_start_timeo
     patient = host.request(run_at=utc().isoformat(), target=target)
     until(lambda: expected in str(api.get(f"/jobs/{patient}").json.get("last_problem")), "the problem of the job")
     assert [expected in str(job["last_problem"]) for job in api.get("/jobs").json["items"]] == [True]
+    if expected == problem["webhook"]:  # the other events stay due, which is reported if it takes a minute
+        until(lambda: api.get("/health/detailed").json["status"] == "degraded", "the health degraded")
+        processes = api.get("/health/detailed").json["processes"]
+        assert (processes["worker"], processes["consumer"], processes["producer"]) == (0, 1, 1)
     hasty = host.request(run_at=utc().isoformat(), target=target, run={"start_timeout": 2, "max_attempts": 3})
     run = ended(sidecar, hasty, "dead")
     assert (run["attempt"], run["error"]) == (1, expected)

@@ -1,11 +1,13 @@
 """`scheduler run list|show|retry|export` on a real database."""
 
+import gzip
 import json
 import os
 import subprocess
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -128,6 +130,36 @@ def test_an_export_has_all_runs_finished_in_the_span(database_url, store_runs):
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["event_id"] for line in lines] == ids(runs[1:249])
     assert lines[0]["attempts"][0]["output"] == {"code": 7}
+
+
+def test_an_export_into_a_directory_is_by_day_and_can_be_resumed(database_url, store_runs, tmp_path):
+    """The days are long past; the span ends within the last one."""
+    day = 86_400
+    past = -3650 * day
+    runs = store_runs(*(a_run(due=past + n * day // 2) for n in range(5)))
+    span = ("--since", after(past - 8 * 3600).isoformat(), "--until", after(past + 2 * day).isoformat())
+
+    def export(*more):
+        done = scheduler(database_url, "export", *span, "--directory", str(tmp_path / "archive"), *more)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout.splitlines()
+
+    def read(name):
+        return [json.loads(line)["event_id"] for line in gzip.open(tmp_path / "archive" / name, "rt")]
+
+    first, second, third = (f"{after(past + n * day):%Y-%m-%d}" for n in range(3))
+    written = [json.loads(line) for line in export("--gzip", "--json")]
+    names = [f"{first}.jsonl.gz", f"{second}.jsonl.gz", f"{third}.partial.jsonl.gz"]
+    assert [Path(each["file"]).name for each in written] == names
+    assert [each["runs"] for each in written] == [2, 2, 0]
+    assert read(names[0]) + read(names[1]) == ids(runs[:4])
+    (tmp_path / "archive" / names[1]).unlink()
+    lines = export("--gzip")
+    assert [line.rpartition("/")[2] for line in lines] == [f"{names[1]}: 2 runs", f"{names[2]}: 0 runs"]
+    span = (*span[:3], after(past + 3 * day).isoformat())
+    assert next(line.rpartition("/")[2] for line in export("--gzip")) == f"{third}.jsonl.gz: 1 runs"
+    assert sorted(path.name for path in (tmp_path / "archive").iterdir())[:3] == [*names[:2], f"{third}.jsonl.gz"]
+    assert scheduler(database_url, "export", *span, "--gzip").returncode == 1
 
 
 def test_the_commands_print_text_or_json(database_url, store_runs):

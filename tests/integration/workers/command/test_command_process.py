@@ -143,7 +143,8 @@ def test_a_command_that_closes_its_output_is_at_work_until_it_ends(supervisors, 
     program = """import os, sys, time
 print('before', flush=True)
 os.close(1); os.close(2)
-while not os.path.exists('go'): time.sleep(0.01)
+until = time.monotonic() + 600
+while not os.path.exists('go') and time.monotonic() < until: time.sleep(0.01)
 os._exit(9)"""
     watched = Watched(supervisors, python(program, directory=str(tmp_path)))
     watched.wrote(b"before")
