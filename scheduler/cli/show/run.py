@@ -42,7 +42,7 @@ def explain(report: RunReport) -> list[str]:
     run, occurrence = report.run, report.run.occurrence
     facts = {"run": run.event_id}
     if occurrence is not None:
-        origin = "its schedule" if occurrence.origin == "schedule" else "a trigger"
+        origin = "its schedule" if occurrence.origin == "schedule" else "a trigger" + _caller(run)
         facts |= {
             "job": occurrence.job_id,
             "type": plain(occurrence.job_type),
@@ -51,10 +51,20 @@ def explain(report: RunReport) -> list[str]:
     facts["status"] = run.status.value
     if run.status not in (RunStatus.EMITTED, RunStatus.EXPECTED):
         facts["attempt"] = _count(run)
+    if run.emitted_by is not None:
+        facts["producer"] = run.emitted_by
     if run.output is not None:
         facts["output"] = plain(run.output, _LONGEST_OUTPUT) + (" (truncated)" if run.output_cut else "")
     lines = [*(f"{name:<9}{value}" for name, value in facts.items()), "", *_describe_state(report)]
     return [*lines, "", *_attempts(run)] if run.attempts else lines
+
+
+def _caller(run: Run) -> str:
+    """Return who triggered a run and how, if it is known."""
+    if run.triggered_by is None:
+        return ""
+    via, who = run.triggered_by
+    return (f" of {plain(who, _LONGEST_CELL)}" if who else "") + f" ({via})"
 
 
 def _attempts(run: Run) -> list[str]:

@@ -9,6 +9,7 @@ from scheduler.domain.runs.run import Run
 from scheduler.postgres.connection import connect, translated
 from scheduler.postgres.maintenance_queries import STALE_SECONDS
 from scheduler.postgres.runs.columns import COLUMNS, SELECTED, SELECTED_OF_HISTORY, read
+from scheduler.postgres.runs.lists import add_trigger_callers
 from scheduler.resources import query
 
 _BOTH = {"selected": SELECTED, "selected_of_history": SELECTED_OF_HISTORY}
@@ -33,7 +34,11 @@ def find_run(url: str, event_id: UUID) -> RunReport | None:
             cursor.execute(query("runs/report", **_BOTH),
                            {"event_id": str(event_id), "stale_after": STALE_SECONDS})
             row = cursor.fetchone()
-            return None if row is None else RunReport(read(row), *row[len(COLUMNS) :])
+            if row is None:
+                return None
+            report = RunReport(read(row), *row[len(COLUMNS) :])
+            add_trigger_callers(cursor, [report.run])
+            return report
     finally:
         connection.close()
 
@@ -46,11 +51,11 @@ def export_runs(url: str, since: datetime, until: datetime) -> Iterator[Run]:
         idle_in_transaction_session_timeout="0",
     )
     try:
-        with translated(), connection.cursor(name="export") as cursor:
-            cursor.itersize = _AT_ONCE
+        with translated(), connection.cursor(name="export") as cursor, connection.cursor() as other:
             cursor.execute(query("runs/export", selected_of_history=SELECTED_OF_HISTORY),
                            {"since": since, "until": until})
-            for row in cursor:
-                yield read(row)
+            while runs := [read(row) for row in cursor.fetchmany(_AT_ONCE)]:
+                add_trigger_callers(other, runs)
+                yield from runs
     finally:
         connection.close()

@@ -1,6 +1,18 @@
 """Who triggered a run, and which producer emitted it."""
 
-from support import iso, until, utc
+import json
+import os
+import subprocess
+import sys
+
+from support import DEADLINE, iso, until, utc
+
+
+def command(sidecar, *arguments):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("SCHEDULER_", "METRICS_", "LOG_"))}
+    done = subprocess.run([sys.executable, "-m", "scheduler", *arguments], env=clean | sidecar.env, check=True,
+                          capture_output=True, text=True, timeout=DEADLINE)
+    return done.stdout
 
 
 def test_a_run_names_who_triggered_it_and_the_producer_that_emitted_it(served, shared, shared_host):
@@ -24,5 +36,12 @@ def test_a_run_names_who_triggered_it_and_the_producer_that_emitted_it(served, s
     assert {run["triggered_by"]["via"] for run in runs()} == {"schedule", "api", "amqp"}
     whole = api.get(f"/runs/{runs()[-1]['event_id']}").json
     assert whole["triggered_by"] == runs()[-1]["triggered_by"]
+    for run in runs():
+        shown = command(shared, "run", "show", run["event_id"], "--json")
+        assert json.loads(shown)["triggered_by"] == run["triggered_by"]
+    [by_ann, *_] = (run for run in runs() if run["triggered_by"]["who"] == "ann")
+    shown = command(shared, "run", "show", by_ann["event_id"])
+    assert ", by a trigger of ann (api)" in shown
+    assert by_ann["emitted_by"] in shown
     assert shared.sql("SELECT emitted_by FROM runs WHERE event_id = %s", first["event_id"]) == [
         {"emitted_by": first["emitted_by"]}]
