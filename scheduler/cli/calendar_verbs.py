@@ -49,7 +49,7 @@ def show(settings: Settings, args: Namespace) -> str | None:
     if args.json:
         print(view.model_dump_json())
         return None
-    for name, value in view.model_dump(mode="json", exclude={"closed", "open"}).items():
+    for name, value in view.model_dump(mode="json", exclude={"closed", "open"}, exclude_none=True).items():
         print(f"{name:<12} {plain(str(','.join(value) if name == 'weekend' else value))}")
     for title, dates in (("closed", view.closed), ("open", view.open)):
         print(f"\n{title}")

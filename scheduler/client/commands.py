@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal, TypedDict
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel
 
@@ -33,7 +34,7 @@ class RequestFields(TypedDict, total=False):
     rrule: str
     cron: str
     every: timedelta | float | str
-    timezone: str
+    timezone: str | ZoneInfo
     manual: bool  # no schedule: the job runs only when it is triggered
     paused: bool  # True stores the job paused, False resumes it
     on_missed: Literal["latest", "all", "skip"]
@@ -110,7 +111,7 @@ def request(
         fields["payload"] = _payload(payload)
     if "run_at" in when:
         fields["run_at"] = _run_at(when["run_at"], now, zoned="timezone" in when)
-    fields |= {name: _seconds(value) for name, value in when.items() if name not in _ENCODED}
+    fields |= {name: _plain(value) for name, value in when.items() if name not in _ENCODED}
     return _checked(OutgoingCommand("request", fields, **_message_headers(when)))
 
 
@@ -219,8 +220,10 @@ def _naive(moment: datetime | str) -> bool:
         return False  # not a date and time: the sidecar's rules report it
 
 
-def _seconds(value: object) -> object:
-    return value.total_seconds() if isinstance(value, timedelta) else value
+def _plain(value: object) -> object:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return value.key if isinstance(value, ZoneInfo) else value
 
 
 def _checked(outgoing: OutgoingCommand) -> OutgoingCommand:

@@ -10,7 +10,10 @@ Key = str | int | UUID
 
 
 def job_id(*key: Key) -> UUID:
-    """Return the id of the job that this key names, like `job_id("invoice", 42)`."""
+    """Return the id of the job that this key names, like `job_id("invoice", 42)`.
+
+    The type of a part counts: `job_id("invoice", "42")` is another job.
+    """
     if not key:
         raise ValueError("a job needs a key, like job_id('invoice', 42)")
     return uuid5(_JOBS, "".join(_encoded(part) for part in key))

@@ -89,8 +89,9 @@ class Screen:
     def due(self, event: dict[str, Any], milliseconds_late: float) -> None:
         """Show one ScheduleDue."""
         emitted = datetime.fromisoformat(event["emitted_at"]).strftime("%H:%M:%S.%f")[:-3]
-        late = f"{milliseconds_late:6.1f} ms late"
-        style = "green" if milliseconds_late < _LATE_MS else "yellow"
+        attempt = (event.get("run") or {}).get("attempt", 1)
+        late = f"{milliseconds_late:6.1f} ms late" if attempt == 1 else f"attempt {attempt}"
+        style = "green" if attempt > 1 or milliseconds_late < _LATE_MS else "yellow"
         payload = json.dumps(event["payload"], ensure_ascii=True)
         self._line(
             f"  {emitted}  {self._styled('due', 'green')}  {plain(event['job_type']):<22} "

@@ -4,6 +4,7 @@ import json
 import re
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
+from zoneinfo import ZoneInfo
 
 import pytest
 from pydantic import BaseModel
@@ -49,7 +50,7 @@ def test_python_values_become_the_fields_of_the_contract():
 
     outgoing = request(JOB, "invoice.reminder", Reminder(invoice=42, due=datetime(2026, 1, 2, tzinfo=UTC)), {
         "run_at": datetime(2026, 12, 1, 9),  # noqa: DTZ001 - wall time in `timezone`
-        "every": timedelta(minutes=15), "timezone": "Europe/Berlin",
+        "every": timedelta(minutes=15), "timezone": ZoneInfo("Europe/Berlin"),
         "max_lateness": timedelta(hours=1), "on_missed": "skip",
     })
     assert json.loads(outgoing.body(lambda: datetime(2026, 11, 30, 17, 21, 9, 123456, UTC))) == {
